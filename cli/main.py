@@ -1,0 +1,71 @@
+"""The `kafka2011` command: finds the module of a subcommand and imports only that one.
+
+Each subcommand is a module of this package with a typer `app`. Importing them lazily keeps
+`kafka2011 broker` from loading Spark and `kafka2011 --help` under a quarter of a second.
+Exit statuses: 0 done; 1 the answer is no (an audit that does not balance, a process that failed);
+2 the command or a setting was wrong, with one line that says which.
+"""
+
+import difflib
+import importlib
+import sys
+
+from runtime.config import ConfigError
+
+# name -> (module, one line of help). Order is the order of --help.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "version": ("cli.version", "Version, and whether the hot loops are compiled or pure."),
+    "zookeeper": ("cli.zookeeper", "Run a ZooKeeper server from PySpark's jars."),
+    "broker": ("cli.broker", "Run one broker (a 0.7 server.properties works as it is)."),
+    "proxy": ("cli.proxy", "Run the TCP proxy: balance, delay, cut, drop messages."),
+    "frontend": ("cli.frontend", "Run a load generator: synthetic activity or an access log."),
+    "online-consumer": ("cli.online_consumer", "Run a member of an online consumer group."),
+    "mirror": ("cli.mirror", "Run a mirror maker from a source to a target cluster."),
+    "audit": ("cli.audit", "Show whether every message arrived in every tier; or run the service."),
+    "embedded": ("cli.embedded", "Run and steer the whole deployment as local processes."),
+    "topics": ("cli.topics", "List topics with their partitions, brokers, sizes and ends."),
+    "console-consumer": ("cli.console_consumer", "Print the messages of a topic."),
+    "console-producer": ("cli.console_producer", "Send lines from standard input to a topic."),
+    "dump-log": ("cli.dump_log", "Say what is in a segment file and what is wrong with it."),
+}
+
+
+USAGE = "usage: kafka2011 COMMAND [OPTIONS] (kafka2011 COMMAND --help tells more)"
+
+
+def help_text() -> str:
+    width = max(map(len, COMMANDS)) + 2
+    rows = [f"  {name:<{width}}{about}" for name, (_, about) in COMMANDS.items()]
+    about = (
+        "The whole LinkedIn deployment of the 2011 Kafka paper, speaking the Kafka 0.7 protocol."
+    )
+    return "\n".join([USAGE, "", about, "", "commands:", *rows])
+
+
+def run(arguments: list[str]) -> None:
+    """Hand the words after the command's name to the command's own typer app."""
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(help_text())  # noqa: T201
+        sys.exit(0 if arguments else 2)
+    name = "version" if arguments[0] == "--version" else arguments[0]
+    if name not in COMMANDS:
+        close = difflib.get_close_matches(name, COMMANDS, n=1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        print(
+            f"kafka2011: no command {name!r}{hint} (kafka2011 --help lists them)", file=sys.stderr
+        )  # noqa: T201
+        sys.exit(2)
+    module = importlib.import_module(COMMANDS[name][0])
+    module.app(args=arguments[1:], prog_name=f"kafka2011 {name}")
+
+
+def main() -> None:
+    try:
+        run(sys.argv[1:])
+    except ConfigError as error:
+        print(f"kafka2011: {error}", file=sys.stderr)  # noqa: T201
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+"""Loads a process's settings for the command line and knows the names of every process.
+
+The list below is what makes the settings one table (contracts section 2): in an environment that
+several processes share, a name that belongs to another process is passed over, and a name that
+belongs to none is an error.
+"""
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from runtime import config, logs
+from runtime.process_config import ProcessConfig
+
+CONFIG_CLASSES = [
+    "broker.config:BrokerConfig",
+    "producer.config:ProducerConfig",
+    "consumer.config:ConsumerConfig",
+    "services.audit.config:AuditConfig",
+    "services.frontend.config:FrontendConfig",
+    "services.mirror_maker.config:MirrorConfig",
+    "services.online_consumer.config:OnlineConsumerConfig",
+    "services.proxy.config:ProxyConfig",
+    "services.warehouse.config:WarehouseConfig",
+    "services.zookeeper.config:ZooKeeperConfig",
+    "services.embedded.config:EmbeddedConfig",
+]
+
+Config = TypeVar("Config", bound=ProcessConfig)
+
+
+def config_classes() -> list[type]:
+    found: list[type] = []
+    for place in CONFIG_CLASSES:
+        module, _, name = place.partition(":")
+        found.append(getattr(importlib.import_module(module), name))
+    return found
+
+
+def known_names() -> set[str]:
+    """Every property name of every process."""
+    return {name for cls in config_classes() for name in config.settings_of(cls)}
+
+
+def load_or_exit(
+    config_class: type[Config],
+    file: Path | None = None,
+    overrides: Sequence[str] = (),
+    **forced: Any,
+) -> Config:
+    """Read the settings, start the logs, log the warnings and the settings in use.
+
+    `forced` are property names with `_` for `.` and values from the command's own options; they
+    win over everything. Prints one line and exits with status 2 when a setting cannot be used.
+    """
+    words = [*overrides]
+    for name, value in forced.items():
+        if value is not None:
+            words.append(f"{name.replace('_', '.')}={value}")
+    try:
+        # The names of the others are needed only when something unknown stands in the environment.
+        try:
+            loaded, warnings = config.load(
+                config_class, file=file, overrides=words, environment=os.environ
+            )
+        except config.ConfigError:
+            loaded, warnings = config.load(
+                config_class,
+                file=file,
+                overrides=words,
+                environment=os.environ,
+                known_elsewhere=known_names(),
+            )
+    except config.ConfigError as error:
+        print(f"kafka2011: {error}", file=sys.stderr)  # noqa: T201
+        raise SystemExit(2) from None
+    logs.configure(
+        loaded.process_name or config_class.__name__.removesuffix("Config").lower(),
+        as_json=loaded.log_format == "json",
+    )
+    log = logs.get_logger(__name__)
+    for warning in warnings:
+        log.warning("setting", detail=warning)
+    log.info(
+        "settings",
+        **{
+            name: str(getattr(loaded, field.name))
+            for name, field in config.settings_of(config_class).items()
+            if getattr(loaded, field.name) != field.default
+        },
+    )
+    return loaded

@@ -1,0 +1,4 @@
+"""What every process needs once: configuration, logs, metrics, signals, clock.
+
+Imports nothing of ours.
+"""

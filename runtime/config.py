@@ -1,0 +1,301 @@
+"""Settings: one declaration per name, three sources, one error form (contracts section 2).
+
+A process declares a frozen dataclass whose fields are made by `setting(...)`: the property name
+(0.7's where 0.7 has it), the default, the parser and one sentence. The environment variable is
+derived from the property name: `log.flush.interval` is `KAFKA2011_LOG_FLUSH_INTERVAL`.
+Precedence: `--set name=value`, then environment, then properties file, then default.
+
+    file:         an unknown name is a warning (the original ignores it, and its files must work)
+    --set, env:   an unknown name is an error; a bad value is an error anywhere
+
+`ConfigError` carries one line that says what, where and what to do; the command line prints it
+and exits with status 2. No other module reads `os.environ`.
+"""
+
+import dataclasses
+import difflib
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+ENVIRONMENT_PREFIX = "KAFKA2011_"
+REQUIRED: Any = object()
+
+# Read by the command line or the test harness themselves, so no process's settings name them.
+RESERVED_ENVIRONMENT = frozenset({"KAFKA2011_PURE", "KAFKA2011_PURE_BUILD", "KAFKA2011_FAILPOINTS"})
+
+Config = TypeVar("Config")
+
+
+class ConfigError(ValueError):
+    """A setting that cannot be used. The text is one line for the user; exit with status 2."""
+
+
+def setting(
+    name: str,
+    default: Any,
+    parse: Callable[[str], Any],
+    doc: str,
+    *,
+    has_effect: bool = True,
+) -> Any:
+    """Declare one dataclass field.
+
+    `default` is the parsed value, or REQUIRED. `has_effect=False` marks a 0.7 name that is
+    accepted and does nothing here; using it is logged once.
+    """
+    metadata = {"name": name, "parse": parse, "doc": doc, "has_effect": has_effect}
+    if default is REQUIRED:
+        return dataclasses.field(metadata={**metadata, "required": True}, kw_only=True)
+    if isinstance(default, dict | list):
+        return dataclasses.field(
+            default_factory=lambda: type(default)(default), metadata=metadata, kw_only=True
+        )
+    return dataclasses.field(default=default, metadata=metadata, kw_only=True)
+
+
+def environment_name(name: str) -> str:
+    """The environment variable of a property name."""
+    return ENVIRONMENT_PREFIX + re.sub(r"[.\-]", "_", name).upper()
+
+
+def settings_of(config_class: type) -> dict[str, dataclasses.Field[Any]]:
+    """Property name -> dataclass field, in declaration order."""
+    return {
+        field.metadata["name"]: field
+        for field in dataclasses.fields(config_class)
+        if "name" in field.metadata
+    }
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """Read a Java properties file as 0.7 does (reference section 10).
+
+    `key=value` or `key:value` or `key value`; `#` and `!` start comments; a trailing backslash
+    continues the line; white space left of the value is dropped, right of it kept.
+    """
+    found: dict[str, str] = {}
+    for line in _logical_lines(text):
+        match = re.match(r"((?:\\.|[^\\=:\s])*)\s*[=:]?\s*(.*)", line, re.DOTALL)
+        assert match is not None  # the pattern accepts every string
+        found[_unescape(match[1])] = _unescape(match[2])
+    return found
+
+
+def _logical_lines(text: str) -> Iterable[str]:
+    pending = ""
+    for raw in re.split(r"\r\n|\n|\r", text):
+        line = raw.lstrip(" \t\f")
+        if not pending and (not line or line[0] in "#!"):
+            continue
+        backslashes = len(line) - len(line.rstrip("\\"))
+        if backslashes % 2:
+            pending += line[:-1]
+            continue
+        yield pending + line
+        pending = ""
+    if pending:
+        yield pending
+
+
+def _unescape(text: str) -> str:
+    plain = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+    def replace(match: re.Match[str]) -> str:
+        body = match[1]
+        if len(body) == 5:
+            return chr(int(body[1:], 16))
+        return plain.get(body, body)
+
+    return re.sub(r"\\(u[0-9a-fA-F]{4}|.)", replace, text, flags=re.DOTALL)
+
+
+def load(
+    config_class: type[Config],
+    *,
+    file: Path | None = None,
+    overrides: Sequence[str] = (),
+    environment: Mapping[str, str],
+    known_elsewhere: Iterable[str] = (),
+) -> tuple[Config, list[str]]:
+    """Build the configuration of one process; returns it with the warnings to log once.
+
+    `known_elsewhere` are names of other processes' settings: in a shared environment they are
+    passed over in silence. Raises ConfigError (one line) for everything contracts section 2
+    calls an error.
+    """
+    settings = settings_of(config_class)
+    warnings: list[str] = []
+    raw: dict[str, tuple[str, str]] = {}  # name -> (text, where it stands)
+
+    if file is not None:
+        for name, text in _read_file(file).items():
+            if name in settings:
+                raw[name] = (text, f"in {file}")
+            else:
+                warnings.append(f"unknown setting {name!r} in {file} is ignored")
+
+    raw.update(_from_environment(settings, environment, set(known_elsewhere)))
+
+    for override in overrides:
+        name, equals, text = override.partition("=")
+        if not equals:
+            raise ConfigError(f"--set {override!r}: write it as --set name=value")
+        if name not in settings:
+            raise ConfigError(f"--set {name}: unknown setting{_suggestion(name, settings)}")
+        raw[name] = (text, "in --set")
+
+    values: dict[str, Any] = {}
+    for name, (text, where) in raw.items():
+        metadata = settings[name].metadata
+        try:
+            values[settings[name].name] = metadata["parse"](text)
+        except ValueError as error:
+            raise ConfigError(f"{name}={text!r} {where}: {error}") from None
+        if not metadata["has_effect"]:
+            warnings.append(f"setting {name!r} {where} has no effect here: {metadata['doc']}")
+
+    for name, field in settings.items():
+        if field.metadata.get("required") and field.name not in values:
+            raise ConfigError(
+                f"{name} is required: set it in the properties file, with --set {name}=... "
+                f"or as {environment_name(name)}"
+            )
+    try:
+        return config_class(**values), warnings
+    except ValueError as error:  # the class's own __post_init__ found values that do not fit
+        raise ConfigError(str(error)) from None
+
+
+def _read_file(file: Path) -> dict[str, str]:
+    try:
+        return parse_properties(file.read_text(encoding="utf-8", errors="surrogateescape"))
+    except OSError as error:
+        raise ConfigError(f"cannot read {file}: {error.strerror}") from None
+
+
+def _from_environment(
+    settings: Mapping[str, Any], environment: Mapping[str, str], known_elsewhere: set[str]
+) -> dict[str, tuple[str, str]]:
+    by_variable = {environment_name(name): name for name in settings}
+    elsewhere = {environment_name(name) for name in known_elsewhere} | RESERVED_ENVIRONMENT
+    found: dict[str, tuple[str, str]] = {}
+    for variable, text in environment.items():
+        if not variable.startswith(ENVIRONMENT_PREFIX):
+            continue
+        if variable in by_variable:
+            found[by_variable[variable]] = (text, f"in the environment ({variable})")
+        elif variable not in elsewhere:
+            hint = _suggestion(variable, by_variable)
+            raise ConfigError(f"{variable} in the environment: unknown setting{hint}")
+    return found
+
+
+def _suggestion(name: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def documented(config_class: type) -> list[tuple[str, str, str, str]]:
+    """Rows (name, environment variable, default, sentence) for help texts and docs."""
+    rows = []
+    for name, field in settings_of(config_class).items():
+        if field.metadata.get("required"):
+            default = "required"
+        elif field.default is not dataclasses.MISSING:
+            default = "unset" if field.default is None else str(field.default)
+        else:
+            default = "empty"
+        rows.append((name, environment_name(name), default, field.metadata["doc"]))
+    return rows
+
+
+# --- parsers: text -> value, ValueError with the reason --------------------------------------
+
+
+def text(value: str) -> str:
+    return value
+
+
+def whole(minimum: int | None = None, maximum: int | None = None) -> Callable[[str], int]:
+    """A decimal whole number within [minimum, maximum]."""
+
+    def parse(value: str) -> int:
+        if not re.fullmatch(r"[+-]?[0-9]{1,19}", value):
+            raise ValueError("must be a whole number")
+        number = int(value)
+        if minimum is not None and number < minimum:
+            raise ValueError(f"must be at least {minimum}")
+        if maximum is not None and number > maximum:
+            raise ValueError(f"must be at most {maximum}")
+        return number
+
+    return parse
+
+
+def boolean(value: str) -> bool:
+    """0.7 accepts exactly `true` and `false`."""
+    if value not in ("true", "false"):
+        raise ValueError("must be exactly true or false")
+    return value == "true"
+
+
+def one_of(*choices: str) -> Callable[[str], str]:
+    def parse(value: str) -> str:
+        if value not in choices:
+            raise ValueError("must be one of " + ", ".join(choices))
+        return value
+
+    return parse
+
+
+def comma_list(value: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in value.split(",") if part.strip())
+
+
+def path(value: str) -> Path:
+    if not value:
+        raise ValueError("must be a path")
+    return Path(value)
+
+
+def per_topic(minimum: int = 1, maximum: int = 2**31 - 1) -> Callable[[str], dict[str, int]]:
+    """`topic:number,topic:number` (reference section 10).
+
+    Unlike 0.7: a malformed entry is an error, not a log line, since silence hides a typing mistake.
+    """
+    number = whole(minimum, maximum)
+
+    def parse(value: str) -> dict[str, int]:
+        found = {}
+        for part in comma_list(value):
+            topic, colon, count = part.rpartition(":")
+            if not colon or not topic:
+                raise ValueError(f"{part!r} must be topic:number")
+            try:
+                found[topic] = number(count)
+            except ValueError as error:
+                raise ValueError(f"{part!r}: the number {error}") from None
+        return found
+
+    return parse
+
+
+def address(value: str) -> tuple[str, int]:
+    """`host:port`."""
+    host, colon, port = value.rpartition(":")
+    if not colon or not host or not port.isdigit() or not 0 <= int(port) <= 65535:
+        raise ValueError("must be host:port")
+    return host, int(port)
+
+
+def address_map(value: str) -> dict[tuple[str, int], tuple[str, int]]:
+    """`published=dial,published=dial`: where to connect instead of the published address."""
+    found = {}
+    for part in comma_list(value):
+        published, equals, dial = part.partition("=")
+        if not equals:
+            raise ValueError(f"{part!r} must be host:port=host:port")
+        found[address(published)] = address(dial)
+    return found

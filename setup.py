@@ -1,0 +1,29 @@
+"""Builds the compiled twins of the hot loops; everything else is in pyproject.toml.
+
+The extensions are optional: where there is no C compiler the install goes on and the pure
+Python twins are used (`kafka2011 version` says which). `KAFKA2011_PURE_BUILD=1` skips them.
+"""
+
+import os
+
+from setuptools import Extension, setup
+
+
+def extensions() -> list[Extension]:
+    if os.environ.get("KAFKA2011_PURE_BUILD"):
+        return []
+    from Cython.Build import cythonize
+
+    sources = {
+        "protocol._hot_compiled": "protocol/_hot_compiled.pyx",
+        "events._peek_compiled": "events/_peek_compiled.pyx",
+    }
+    found = [
+        Extension(name, [path], optional=True, extra_compile_args=["-O3"])
+        for name, path in sources.items()
+        if os.path.exists(path)
+    ]
+    return cythonize(found, language_level=3)
+
+
+setup(ext_modules=extensions())

@@ -1,0 +1,30 @@
+"""Waiting on conditions, never on durations.
+
+Each wait has a deadline and a message that says what did not come.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+Result = TypeVar("Result")
+
+POLL_INTERVAL_S = 0.02
+
+
+def wait_until(
+    condition: Callable[[], Result], message: str | Callable[[], str], timeout_s: float = 20
+) -> Result:
+    """Poll `condition` until it is true and return its value; AssertionError with `message` after
+    `timeout_s` seconds."""
+    deadline = time.monotonic() + timeout_s
+    pause = threading.Event()
+    while True:
+        result = condition()
+        if result:
+            return result
+        if time.monotonic() > deadline:
+            text = message() if callable(message) else message
+            raise AssertionError(f"not within {timeout_s} s: {text}")
+        pause.wait(POLL_INTERVAL_S)
