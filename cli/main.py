@@ -30,22 +30,20 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 
 
+ABOUT = "The LinkedIn deployment of the 2011 Kafka paper, speaking the Kafka 0.7 protocol."
 USAGE = "usage: kafka2011 COMMAND [OPTIONS] (kafka2011 COMMAND --help tells more)"
 
 
 def help_text() -> str:
     width = max(map(len, COMMANDS)) + 2
     rows = [f"  {name:<{width}}{about}" for name, (_, about) in COMMANDS.items()]
-    about = (
-        "The whole LinkedIn deployment of the 2011 Kafka paper, speaking the Kafka 0.7 protocol."
-    )
-    return "\n".join([USAGE, "", about, "", "commands:", *rows])
+    return "\n".join([ABOUT, "", USAGE, "", "commands:", *rows])
 
 
 def run(arguments: list[str]) -> None:
     """Hand the words after the command's name to the command's own typer app."""
     if not arguments or arguments[0] in ("-h", "--help", "help"):
-        print(help_text())  # noqa: T201
+        print(help_text())
         sys.exit(0 if arguments else 2)
     name = "version" if arguments[0] == "--version" else arguments[0]
     if name not in COMMANDS:
@@ -53,7 +51,7 @@ def run(arguments: list[str]) -> None:
         hint = f"; did you mean {close[0]}?" if close else ""
         print(
             f"kafka2011: no command {name!r}{hint} (kafka2011 --help lists them)", file=sys.stderr
-        )  # noqa: T201
+        )
         sys.exit(2)
     module = importlib.import_module(COMMANDS[name][0])
     module.app(args=arguments[1:], prog_name=f"kafka2011 {name}")
@@ -63,7 +61,7 @@ def main() -> None:
     try:
         run(sys.argv[1:])
     except ConfigError as error:
-        print(f"kafka2011: {error}", file=sys.stderr)  # noqa: T201
+        print(f"kafka2011: {error}", file=sys.stderr)
         sys.exit(2)
 
 

@@ -75,7 +75,7 @@ def load_or_exit(
                 known_elsewhere=known_names(),
             )
     except config.ConfigError as error:
-        print(f"kafka2011: {error}", file=sys.stderr)  # noqa: T201
+        print(f"kafka2011: {error}", file=sys.stderr)
         raise SystemExit(2) from None
     logs.configure(
         loaded.process_name or config_class.__name__.removesuffix("Config").lower(),
