@@ -1,0 +1,25 @@
+"""Options of the whole suite: `--no-skips` turns every skip into a failure of the run.
+
+Where Java (and, for container tests, an engine) is there, a skipped test is a hole, not a courtesy.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--no-skips", action="store_true", help="fail the run when a test is skipped")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
+    yield
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if not session.config.getoption("--no-skips") or reporter is None:
+        return
+    skipped = reporter.stats.get("skipped", [])
+    unexpected = [report for report in skipped if "no container engine" not in str(report.longrepr)]
+    if unexpected:
+        reporter.write_line(f"--no-skips: {len(unexpected)} skipped tests fail this run", red=True)
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED

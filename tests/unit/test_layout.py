@@ -1,0 +1,122 @@
+"""The architecture as a test: who may import whom, and that each package is the one of this tree.
+
+The arrows are those of ARCHITECTURE.md. They are read from the source with `ast`, so that an
+import inside a function counts as well.
+"""
+
+import ast
+import importlib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# package -> the packages of ours that it may import
+ARROWS = {
+    "protocol": set(),
+    "runtime": set(),
+    "events": {"runtime"},
+    "coordination": {"runtime", "protocol"},
+    "broker.log": {"protocol", "runtime"},
+    "broker": {"broker.log", "protocol", "coordination", "runtime"},
+    "producer": {"protocol", "coordination", "events", "runtime"},
+    "consumer": {"protocol", "coordination", "events", "runtime"},
+    "pyspark_kafka2011": {"consumer"},
+    "services": {"protocol", "coordination", "events", "runtime", "producer", "consumer"},
+    "cli": {
+        "protocol",
+        "broker",
+        "broker.log",
+        "coordination",
+        "events",
+        "runtime",
+        "producer",
+        "consumer",
+        "services",
+    },
+}
+
+# A library that only one room may touch.
+ONLY_IN = {"kazoo": {"coordination"}}
+
+
+def room_of(module: str) -> str | None:
+    """The longest key of ARROWS that holds `module`, or None for somebody else's."""
+    parts = module.split(".")
+    for length in range(len(parts), 0, -1):
+        name = ".".join(parts[:length])
+        if name in ARROWS:
+            return name
+    return None
+
+
+def imports_of(path: Path) -> set[str]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.add(node.module)
+            found.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return found
+
+
+def sources() -> list[Path]:
+    tops = {name.split(".")[0] for name in ARROWS}
+    return sorted(
+        path
+        for top in tops
+        for path in ([ROOT / f"{top}.py"] if (ROOT / f"{top}.py").exists() else (ROOT / top).rglob("*.py"))
+    )
+
+
+@pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_follow_the_arrows(path: Path) -> None:
+    module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    here = room_of(module)
+    assert here is not None
+    for imported in imports_of(path):
+        there = room_of(imported)
+        if there is not None and there != here:
+            assert there in ARROWS[here], f"{here} must not import {there} ({imported})"
+        top = imported.split(".")[0]
+        if top in ONLY_IN:
+            assert here in ONLY_IN[top], f"only {ONLY_IN[top]} may import {top}"
+
+
+def test_no_service_imports_another_but_embedded_and_audit() -> None:
+    # The audit follows the warehouse's commits; embedded starts the others by command line only.
+    allowed = {("audit", "warehouse")}
+    for path in (ROOT / "services").rglob("*.py"):
+        here = path.relative_to(ROOT / "services").parts[0]
+        for imported in imports_of(path):
+            parts = imported.split(".")
+            if parts[0] == "services" and len(parts) > 1 and parts[1] != here:
+                assert (here, parts[1]) in allowed, f"{path} imports {imported}"
+
+
+@pytest.mark.parametrize("name", sorted({name.split(".")[0] for name in ARROWS}))
+def test_package_is_loaded_from_this_tree(name: str) -> None:
+    if name == "pyspark_kafka2011":
+        pytest.importorskip("pyspark")
+    module = importlib.import_module(name)
+    assert module.__file__ is not None
+    assert Path(module.__file__).resolve().is_relative_to(ROOT)
+
+
+def test_only_declared_places_read_the_environment() -> None:
+    # Settings come through runtime.config; what else looks at the environment is named here.
+    allowed = {
+        "cli/settings.py",
+        "runtime/failpoints.py",
+        "protocol/hot.py",
+        "events/peek.py",
+        "services/zookeeper",
+        "services/embedded",
+    }
+    for path in sources():
+        name = str(path.relative_to(ROOT))
+        if "environ" in path.read_text(encoding="utf-8") and not name.startswith("runtime/config"):
+            assert any(name.startswith(place) for place in allowed), f"{name} reads the environment"

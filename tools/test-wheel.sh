@@ -1,0 +1,14 @@
+#!/bin/sh
+# Builds the wheel, unpacks it away from the tree and runs the unit tests against it there, so that
+# a file missing from the package list is found before a user finds it.
+set -eu
+cd "$(dirname "$0")/.."
+VENV="${VENV:-.venv}"
+here=$(pwd)
+rm -rf build/wheel && mkdir -p build/wheel/run
+"$VENV/bin/python" -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation -w build/wheel .
+"$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --target build/wheel/site build/wheel/kafka2011-*.whl
+cp -r tests pyproject.toml build/wheel/run/
+cd build/wheel/run
+KAFKA2011_WHEEL_SITE="$here/build/wheel/site" PYTHONPATH="$here/build/wheel/site" "$here/$VENV/bin/python" -m pytest -q -n 2 -p no:cacheprovider \
+    --deselect tests/unit/test_layout.py tests/unit
