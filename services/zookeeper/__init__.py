@@ -1,0 +1,1 @@
+"""Runs a real ZooKeeper server out of the jars that PySpark ships: no download beyond pip."""

@@ -1,0 +1,74 @@
+"""Wires `kafka2011 zookeeper`: the JVM as a child, the readiness line, signals, the exit status.
+
+Exit statuses: 0 after SIGTERM or SIGINT; 1 when the server did not start or ended by itself;
+2 when Java or the jars are missing.
+"""
+
+import os
+import threading
+
+from prometheus_client import CollectorRegistry, Gauge
+
+from runtime.logs import get_logger
+from runtime.metrics import MetricsServer
+from services.zookeeper import core
+from services.zookeeper.config import ZooKeeperConfig
+from services.zookeeper.server import NotServing, ZooKeeperServer, is_serving
+
+WATCH_INTERVAL_S = 0.2
+
+log = get_logger(__name__)
+
+
+def run(config: ZooKeeperConfig, stop: threading.Event, java_home: str = "") -> int:
+    """Serve until `stop` is set; returns the exit status of the process."""
+    try:
+        server = ZooKeeperServer(config, java_home)
+    except (core.JavaMissing, core.JarsMissing) as error:
+        log.error("cannot start", detail=str(error))
+        return 2
+    with server:
+        try:
+            server.start()
+        except (NotServing, OSError) as error:
+            log.error("cannot start", detail=str(error))
+            return 1
+        metrics = _metrics(config, server)
+        try:
+            log.info(
+                "serving",
+                address=f"{server.host}:{server.port}",
+                metrics=f"{metrics.bind}:{metrics.port}" if metrics else "none",
+                pid=os.getpid(),
+                java_pid=server.pid,
+                data=str(config.data_dir),
+            )
+            return _watch(server, stop)
+        finally:
+            if metrics:
+                metrics.close()
+
+
+def _watch(server: ZooKeeperServer, stop: threading.Event) -> int:
+    while not stop.wait(WATCH_INTERVAL_S):
+        status = server.status()
+        if status is not None:
+            log.error("ZooKeeper ended by itself", status=status)
+            return 1
+    status = server.stop()
+    log.info("stopped", java_status=status)
+    return 0
+
+
+def _metrics(config: ZooKeeperConfig, server: ZooKeeperServer) -> MetricsServer | None:
+    if config.metrics_port < 0:
+        return None
+    registry = CollectorRegistry()
+    gauge = Gauge("kafka2011_zookeeper_serving", "1 while the server answers", registry=registry)
+    gauge.set_function(lambda: float(is_serving(server.host, server.port)))
+    return MetricsServer(
+        registry,
+        lambda: is_serving(server.host, server.port),
+        bind=config.metrics_bind,
+        port=config.metrics_port,
+    )

@@ -1,0 +1,191 @@
+"""One ZooKeeper server as a child process: start it, wait until it serves, stop it.
+
+    with ZooKeeperServer(config, java_home) as server:
+        server.start()
+        ... server.port ...
+
+Whoever starts the child takes it along: the kernel kills the JVM when this process dies, however
+it dies, so that no ZooKeeper is ever left behind. (Linux counts the thread that called `start`
+as the parent: call it from one that lives as long as the server should.)
+"""
+
+import contextlib
+import ctypes
+import signal
+import socket
+import subprocess
+import threading
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from services.zookeeper import core
+from services.zookeeper.config import ZooKeeperConfig
+
+PORT_ATTEMPTS = 5  # another process may take the free port between our look and ZooKeeper's bind
+POLL_INTERVAL_S = 0.05
+ANSWER_TIMEOUT_S = 2.0
+PR_SET_PDEATHSIG = 1
+
+
+class NotServing(RuntimeError):
+    """The server ended, or did not serve before its deadline. The text is one line."""
+
+
+def four_letter_word(host: str, port: int, word: str, timeout_s: float = ANSWER_TIMEOUT_S) -> str:
+    """ZooKeeper's answer to `word` (`srvr`, `ruok`). Raises OSError when it does not answer."""
+    with socket.create_connection((host, port), timeout=timeout_s) as connection:
+        connection.sendall(word.encode("ascii"))
+        answer = bytearray()
+        while piece := connection.recv(4096):
+            answer += piece
+    return answer.decode("utf-8", "replace")
+
+
+def is_serving(host: str, port: int) -> bool:
+    """Whether the server there answers client requests now (not only accepts connections)."""
+    try:
+        return "Mode:" in four_letter_word(host, port, "srvr")
+    except OSError:
+        return False
+
+
+def wait_until_serving(host: str, port: int, deadline: float) -> None:
+    """Return once the server serves; `deadline` is a value of time.monotonic().
+
+    Raises NotServing after it.
+    """
+    pause = threading.Event()
+    while not is_serving(host, port):
+        if time.monotonic() > deadline:
+            raise NotServing(f"no ZooKeeper serves at {host}:{port}")
+        pause.wait(POLL_INTERVAL_S)
+
+
+class ZooKeeperServer:
+    """The child process. Not thread-safe, except that `stop` may come from anywhere."""
+
+    def __init__(self, config: ZooKeeperConfig, java_home: str = "") -> None:
+        self._config = config
+        self._java = core.find_java(java_home)
+        self._jars = core.find_jars(config.jars_dir)
+        self._process: subprocess.Popen[bytes] | None = None
+        self.host = "127.0.0.1" if config.bind_address in ("0.0.0.0", "") else config.bind_address
+        self.port = config.client_port
+
+    @property
+    def pid(self) -> int:
+        """The JVM's process id: the one to freeze with SIGSTOP."""
+        assert self._process is not None, "start() comes first"
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start the JVM and return when it serves.
+
+        Raises NotServing when it ends or stays silent for `zk.start.timeout.ms`; it is gone then.
+        """
+        deadline = time.monotonic() + self._config.start_timeout_ms / 1000
+        attempts = PORT_ATTEMPTS if self._config.client_port == 0 else 1
+        for attempt in range(1, attempts + 1):
+            self.port = self._config.client_port or _free_port(self._config.bind_address)
+            if is_serving(self.host, self.port):
+                raise NotServing(f"another ZooKeeper serves at {self.host}:{self.port} already")
+            self._process = self._spawn(self.port)
+            try:
+                self._wait(deadline)
+                return
+            except NotServing:
+                ended_by_itself = self.status() is not None
+                self.stop()
+                if attempt == attempts or not ended_by_itself:
+                    raise
+
+    def status(self) -> int | None:
+        """The JVM's exit status (negative: the signal that ended it), or None while it runs."""
+        return None if self._process is None else self._process.poll()
+
+    def wait(self, timeout_s: float | None = None) -> int | None:
+        """Wait for the JVM's end; None when it still runs after `timeout_s` seconds."""
+        assert self._process is not None, "start() comes first"
+        try:
+            return self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def stop(self) -> int | None:
+        """End the JVM: SIGTERM, and SIGKILL after `zk.stop.timeout.ms`. Returns its status.
+
+        Harmless when it never ran or has ended.
+        """
+        if self._process is None:
+            return None
+        if self._process.poll() is None:
+            self._process.terminate()
+            if self.wait(self._config.stop_timeout_ms / 1000) is None:
+                self.kill()
+        return self._process.poll()
+
+    def kill(self) -> None:
+        """SIGKILL, as a crash of the server; the data stays and `start` may be called again."""
+        assert self._process is not None, "start() comes first"
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGCONT)  # a frozen process is killed as well
+            self._process.kill()
+        self._process.wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _spawn(self, port: int) -> subprocess.Popen[bytes]:
+        conf_dir = self._config.data_dir.absolute() / "conf"
+        conf_dir.mkdir(parents=True, exist_ok=True)
+        (self._config.data_dir / "data").mkdir(exist_ok=True)
+        _write(conf_dir / "zoo.cfg", core.zoo_cfg(self._config, port))
+        _write(
+            conf_dir / "log4j2.properties",
+            core.LOG4J_PROPERTIES.format(level=self._config.log_level),
+        )
+        return subprocess.Popen(
+            core.command(self._config, self._java, self._jars, conf_dir),
+            stdin=subprocess.DEVNULL,
+            stdout=2,  # what it prints belongs to the log
+            # One system call between fork and exec; it takes no lock that another thread may hold.
+            preexec_fn=_die_with_parent,  # noqa: PLW1509
+        )
+
+    def _wait(self, deadline: float) -> None:
+        while not is_serving(self.host, self.port):
+            status = self.wait(POLL_INTERVAL_S)
+            if status is not None:
+                raise NotServing(f"ZooKeeper ended with status {status} before it served")
+            if time.monotonic() > deadline:
+                raise NotServing(
+                    f"ZooKeeper did not serve within {self._config.start_timeout_ms} ms"
+                )
+
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _die_with_parent() -> None:
+    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _free_port(bind_address: str) -> int:
+    with socket.socket() as probe:
+        probe.bind((bind_address, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _write(file: Path, content: str) -> None:
+    file.write_text(content, encoding="utf-8")

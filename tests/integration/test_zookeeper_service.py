@@ -1,0 +1,104 @@
+"""`kafka2011 zookeeper` as a real process: serves, keeps its data, stops clean, leaves nothing."""
+
+import os
+import signal
+import socket
+import time
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+
+from services.zookeeper.server import NotServing, four_letter_word, is_serving, wait_until_serving
+from tests.support.commands import start_command
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.integration
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def client(address: str) -> KazooClient:
+    connected = KazooClient(address, timeout=5)
+    connected.start(timeout=20)
+    return connected
+
+
+def close(connected: KazooClient) -> None:
+    connected.stop()
+    connected.close()
+
+
+def test_data_survives_sigterm_and_sigkill(tmp_path: Path) -> None:
+    settings = {"zk.client.port": 0, "data.dir": tmp_path / "zk"}
+    with start_command("zookeeper", settings, tmp_path / "log") as server:
+        serving = server.wait_for_event("serving")
+        zookeeper = client(serving["address"])
+        zookeeper.create("/kept", b"through SIGTERM")
+        close(zookeeper)
+        assert server.stop() == 0
+        assert not is_alive(serving["java_pid"])
+
+    with start_command("zookeeper", settings, tmp_path / "log") as server:
+        serving = server.wait_for_event("serving")
+        zookeeper = client(serving["address"])
+        assert zookeeper.get("/kept")[0] == b"through SIGTERM"
+        zookeeper.set("/kept", b"through SIGKILL")
+        close(zookeeper)
+        server.kill()
+        wait_until(lambda: not is_alive(serving["java_pid"]), "the JVM went with its parent")
+
+    with start_command("zookeeper", settings, tmp_path / "log") as server:
+        zookeeper = client(server.wait_for_event("serving")["address"])
+        assert zookeeper.get("/kept")[0] == b"through SIGKILL"
+        close(zookeeper)
+
+
+def test_four_letter_words_and_log(tmp_path: Path) -> None:
+    settings = {"zk.client.port": 0, "data.dir": tmp_path / "zk"}
+    with start_command("zookeeper", settings, tmp_path / "log") as server:
+        host, _, port = server.wait_for_event("serving")["address"].partition(":")
+        assert host == "127.0.0.1"
+        wait_until_serving(host, int(port), time.monotonic() + 10)
+        assert four_letter_word(host, int(port), "ruok") == "imok"
+        assert "not in the whitelist" in four_letter_word(host, int(port), "envi")
+        # Quiet: nothing but our own lines.
+        assert all(line.startswith("{") for line in server.log().splitlines()), server.log()
+        server.stop()
+        assert not is_serving(host, int(port))
+
+
+def test_a_jvm_that_dies_ends_the_process_with_status_1(tmp_path: Path) -> None:
+    settings = {"zk.client.port": 0, "data.dir": tmp_path / "zk"}
+    with start_command("zookeeper", settings, tmp_path / "log") as server:
+        os.kill(server.wait_for_event("serving")["java_pid"], signal.SIGKILL)
+        assert server.process.wait(20) == 1
+        assert server.events("ZooKeeper ended by itself")[0]["status"] == -signal.SIGKILL
+
+
+def test_a_taken_port_is_said_in_one_line_with_status_1(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        settings = {"zk.client.port": taken.getsockname()[1], "data.dir": tmp_path / "zk"}
+        with start_command("zookeeper", settings, tmp_path / "log") as server:
+            assert server.process.wait(40) == 1
+            assert len(server.events("cannot start")) == 1
+
+
+def test_missing_java_exits_2(tmp_path: Path) -> None:
+    settings = {"data.dir": tmp_path / "zk", "zk.jars.dir": tmp_path}
+    with start_command("zookeeper", settings, tmp_path / "log") as server:
+        assert server.process.wait(20) == 2
+        assert "pip install" in server.events("cannot start")[0]["detail"]
+
+
+def test_wait_until_serving_gives_up_at_its_deadline() -> None:
+    with pytest.raises(NotServing):
+        wait_until_serving("127.0.0.1", 1, time.monotonic())
