@@ -1,0 +1,32 @@
+"""The header that every event starts with, and the limits within which a peek believes it.
+
+Bytes of an event in the 2011 form:
+
+    0    1   form byte, 0
+    1   16   MD5 of the schema's Parsing Canonical Form
+    17  16   header.guid
+    33  1-10 header.time     zigzag varint, ms since the epoch
+    ..  1-.. header.server   zigzag varint length, UTF-8
+    ..  1-.. header.service  zigzag varint length, UTF-8
+    ..       the body
+"""
+
+from typing import NamedTuple
+
+FORM_BYTE = 0
+GUID_START = 17
+TIME_START = 33
+# A server's or service's name. Counters are kept per server, so a hostile message must not be
+# able to plant names without bound; 255 is the longest host name that DNS allows.
+NAME_BYTES_MAX = 255
+# Key of messages whose header cannot be read in `count_by_window`'s counts.
+UNREADABLE = (-1, "unreadable-header")
+
+
+class Header(NamedTuple):
+    """`guid` 16 bytes; `time_ms` since the epoch, never negative."""
+
+    guid: bytes
+    time_ms: int
+    server: str
+    service: str

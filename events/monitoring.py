@@ -1,0 +1,67 @@
+"""Monitoring events: a producer's own word on how much it handed to its cluster.
+
+A monitoring event carries the counts since the one before (deltas) and is identified by (server,
+instance, sequence): whoever reads one a second time, after a crash or a resend, recognises and
+drops it. Encoding is a function of its arguments alone, so a repeat has the same bytes.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from events.codec import decode_as, encoder
+from events.header import Header
+from events.topics import AUDIT
+from events.windows import WindowCount
+
+
+@dataclass(frozen=True, slots=True)
+class MonitoringEvent:
+    """`counts` are of messages whose header.server is `header.server`."""
+
+    header: Header
+    instance: str
+    sequence: int
+    window_ms: int
+    counts: tuple[WindowCount, ...]
+
+    @property
+    def identity(self) -> tuple[str, str, int]:
+        return self.header.server, self.instance, self.sequence
+
+
+def encode_monitoring(
+    *,
+    server: str,
+    service: str,
+    instance: str,
+    sequence: int,
+    time_ms: int,
+    window_ms: int,
+    counts: Sequence[WindowCount],
+) -> bytes:
+    """The payload for topic `audit`. Raises EventError when a value does not fit the schema."""
+    identity = "\0".join((server, instance, str(sequence)))
+    guid = hashlib.md5(identity.encode(), usedforsecurity=False).digest()
+    return encoder(AUDIT)(
+        {
+            "header": {"guid": guid, "time": time_ms, "server": server, "service": service},
+            "instance": instance,
+            "sequence": sequence,
+            "window_ms": window_ms,
+            "counts": [asdict(count) for count in counts],
+        }
+    )
+
+
+def decode_monitoring(payload: bytes) -> MonitoringEvent:
+    """Raises EventError for anything that is not a monitoring event: park it and go on."""
+    record = decode_as(AUDIT, payload)
+    header = record["header"]
+    return MonitoringEvent(
+        header=Header(header["guid"], header["time"], header["server"], header["service"]),
+        instance=record["instance"],
+        sequence=record["sequence"],
+        window_ms=record["window_ms"],
+        counts=tuple(WindowCount(**count) for count in record["counts"]),
+    )

@@ -1,0 +1,149 @@
+from types import ModuleType
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from events import _peek_pure
+from events import peek as chosen
+from events.codec import decode
+from events.errors import HeaderUnreadable
+from events.header import UNREADABLE, Header
+from tests.unit.events.samples import NAMES, TIMES, page_view
+
+TWINS: list[ModuleType] = [_peek_pure]
+try:
+    from events import _peek_compiled
+
+    TWINS.append(_peek_compiled)
+except ImportError:  # a build without a C compiler
+    pass
+
+twins = pytest.mark.parametrize("twin", TWINS, ids=lambda m: m.__name__.rpartition("_")[2])
+GUIDS = st.binary(min_size=16, max_size=16)
+BASE = 1_700_000_000_000
+
+
+def test_the_chosen_twin_is_the_best_that_was_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert chosen.peek is (TWINS[-1] if chosen.COMPILED else _peek_pure).peek
+
+
+@twins
+@given(time_ms=TIMES, server=NAMES, service=NAMES, guid=GUIDS)
+@example(time_ms=0, server="", service="", guid=bytes(16))
+@example(time_ms=2**63 - 1, server="é" * 127, service="x" * 255, guid=b"\xff" * 16)
+def test_peek_equals_the_full_decode(
+    twin: ModuleType, time_ms: int, server: str, service: str, guid: bytes
+) -> None:
+    payload = page_view(time_ms, server, service, guid)
+    _, record = decode(payload)
+    header = record["header"]
+    assert twin.peek(payload) == Header(
+        header["guid"], header["time"], header["server"], header["service"]
+    )
+    assert twin.peek(memoryview(payload)) == twin.peek(payload)
+
+
+BASE_EVENT = page_view(BASE)
+HEADER_END = 33 + 6 + 11 + 5
+MUTATED = st.builds(
+    lambda position, value: BASE_EVENT[:position] + bytes([value]) + BASE_EVENT[position + 1 :],
+    st.integers(0, HEADER_END),
+    st.integers(0, 255),
+)
+HOSTILE = st.one_of(
+    st.binary(max_size=80),
+    st.binary(max_size=60).map(lambda tail: b"\0" + bytes(32) + tail),
+    MUTATED,
+)
+
+
+def outcome(twin: ModuleType, payload: bytes) -> Header | None:
+    try:
+        found = twin.peek(payload)
+    except HeaderUnreadable:
+        return None
+    assert isinstance(found, Header)
+    return found
+
+
+@twins
+@given(payload=HOSTILE)
+@example(payload=b"\0" + bytes(32) + b"\xff" * 9 + b"\x02" + bytes(9))  # 65 bits
+@example(payload=b"\0" + bytes(32) + b"\x80" * 11 + bytes(9))
+@example(payload=b"\0" + bytes(32) + b"\xfe" + b"\xff" * 8 + b"\x01" + bytes(9))  # the largest time
+@example(payload=b"\0" + bytes(32) + b"\x01" + bytes(9))  # time -1
+@example(payload=b"\0" + bytes(33) + b"\x01" + bytes(9))  # length -1
+@example(payload=b"\0" + bytes(33) + b"\x80\x04" + bytes(300))  # length 256
+@example(payload=b"\0" + bytes(33) + b"\x02\xff\x00")  # not UTF-8
+@example(payload=b"\0" + bytes(33) + b"\x00\x02\xff")
+def test_hostile_bytes_are_unreadable_or_a_header_and_both_twins_agree(
+    twin: ModuleType, payload: bytes
+) -> None:
+    expected = outcome(_peek_pure, payload)
+    assert outcome(twin, payload) == expected
+    counts: dict[tuple[int, str], int] = {}
+    assert twin.count_by_window([payload], 1000, counts) == 1
+    if expected is None:
+        assert counts == {UNREADABLE: 1}
+    else:
+        assert counts == {(expected.time_ms // 1000 * 1000, expected.server): 1}
+
+
+@twins
+@pytest.mark.parametrize("cut", range(HEADER_END))
+def test_every_cut_of_a_header_is_unreadable(twin: ModuleType, cut: int) -> None:
+    with pytest.raises(HeaderUnreadable):
+        twin.peek(BASE_EVENT[:cut])
+
+
+@twins
+def test_a_header_without_a_body_is_a_header(twin: ModuleType) -> None:
+    assert twin.peek(BASE_EVENT[:HEADER_END]).server == "frontend-1"
+
+
+SERVERS = st.sampled_from(["frontend-1", "frontend-2", "fé", "s" * 70, ""])
+EVENTS = st.builds(page_view, st.integers(BASE, BASE + 3000), SERVERS)
+
+
+@twins
+@given(payloads=st.lists(st.one_of(EVENTS, HOSTILE), max_size=60), now=st.integers(0, 2**62))
+def test_counting_equals_one_peek_a_message(
+    twin: ModuleType, payloads: list[bytes], now: int
+) -> None:
+    expected: dict[tuple[int, str], int] = {(0, "already there"): 5}
+    expected_delays: dict[int, int] = {}
+    for payload in payloads:
+        header = outcome(_peek_pure, payload)
+        key = UNREADABLE if header is None else (header.time_ms // 700 * 700, header.server)
+        expected[key] = expected.get(key, 0) + 1
+        if header is not None:
+            delay = max(0, now - header.time_ms)
+            expected_delays[delay] = expected_delays.get(delay, 0) + 1
+    counts: dict[tuple[int, str], int] = {(0, "already there"): 5}
+    delays: dict[int, int] = {}
+    assert twin.count_by_window(iter(payloads), 700, counts, delays, now) == len(payloads)
+    assert counts == expected
+    assert delays == expected_delays
+    bare: dict[tuple[int, str], int] = {(0, "already there"): 5}
+    twin.count_by_window(payloads, 700, bare)
+    assert bare == expected
+
+
+@twins
+def test_what_was_counted_before_the_source_failed_is_kept(twin: ModuleType) -> None:
+    def failing():
+        yield page_view(BASE)
+        yield page_view(BASE)
+        raise ConnectionError
+
+    counts: dict[tuple[int, str], int] = {}
+    with pytest.raises(ConnectionError):
+        twin.count_by_window(failing(), 1000, counts)
+    assert counts == {(BASE, "frontend-1"): 2}
+
+
+@twins
+def test_a_window_of_no_length_is_refused(twin: ModuleType) -> None:
+    with pytest.raises(ValueError):
+        twin.count_by_window([], 0, {})

@@ -1,0 +1,106 @@
+import hashlib
+import json
+import re
+
+import pytest
+
+from events import schemas, topics
+from events.errors import UnknownSchema
+
+ALL_TOPICS = [
+    *topics.ACTIVITY_TOPICS,
+    topics.ACCESS_LOG,
+    topics.AUDIT,
+    topics.unreadable_topic(topics.ACCESS_LOG),
+]
+
+
+@pytest.mark.parametrize("topic", ALL_TOPICS)
+def test_every_topic_has_a_schema_that_its_fingerprint_leads_back_to(topic: str) -> None:
+    schema = schemas.schema_for(topic)
+    md5 = schemas.fingerprint(schema)
+    assert len(md5) == 16
+    assert schemas.schema_by_fingerprint(md5) is schema
+
+
+def test_every_schema_belongs_to_a_topic() -> None:
+    assert {topics.schema_name(topic) for topic in ALL_TOPICS} == set(schemas.names())
+
+
+def test_header_is_the_same_first_field_everywhere() -> None:
+    firsts = [json.loads(schemas.schema_text(name))["fields"][0] for name in schemas.names()]
+    assert all(first == firsts[0] for first in firsts)
+    assert [f["name"] for f in firsts[0]["type"]["fields"]] == ["guid", "time", "server", "service"]
+
+
+def test_fingerprints_differ_between_schemas() -> None:
+    assert len({schemas.fingerprint_of_name(name) for name in schemas.names()}) == len(
+        schemas.names()
+    )
+
+
+def test_fingerprint_is_of_the_canonical_form_so_doc_and_logical_types_do_not_change_it() -> None:
+    assert schemas.fingerprint(schemas.physical_schema("page-view")) == (
+        schemas.fingerprint_of_name("page-view")
+    )
+    plain = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}
+    adorned = {**plain, "doc": "x", "fields": [{"name": "a", "type": {"type": "int"}, "doc": "y"}]}
+    canonical = '{"name":"R","type":"record","fields":[{"name":"a","type":"int"}]}'
+    expected = hashlib.md5(canonical.encode()).hexdigest()
+    assert schemas.fingerprint(plain).hex() == expected
+    assert schemas.fingerprint(adorned).hex() == expected
+
+
+# Messages in a log are read for as long as the log is kept: a change here orphans them.
+SHIPPED = {
+    "access-log": "d1ce5060ff092619ecf14d9364f2b94a",
+    "click": "a0af13012c1acf249c3843ccab41f390",
+    "impression": "1cd779248c3bcb5bb48709f2743ab10f",
+    "login": "70f0e74223b87bb80eaeeb8e5ed03572",
+    "monitoring-event": "a7cd2c0ad172c22650ef5595e0c1c2e5",
+    "page-view": "ac2c4ffae829b3789410797661cd8161",
+    "search": "802a60a03734f2609dce44647988c4b9",
+    "service-metric": "5c042a6f62564887efeccc6cfa91fdc2",
+    "share": "8c68a917c17aedbabd3a7e35e9a43fe2",
+    "unreadable-line": "dcecfc4d98d0cc8540e69e79e113e56f",
+}
+
+
+@pytest.mark.parametrize("name", sorted(SHIPPED))
+def test_shipped_fingerprints_stay(name: str) -> None:
+    assert schemas.fingerprint_of_name(name).hex() == SHIPPED[name]
+
+
+def test_unknown_names_and_fingerprints_are_refused() -> None:
+    with pytest.raises(UnknownSchema):
+        schemas.schema_for("no-such-topic")
+    with pytest.raises(UnknownSchema):
+        schemas.schema_by_fingerprint(bytes(16))
+
+
+def test_columns_of_the_access_log_and_of_its_unreadable_lines() -> None:
+    def columns(topic: str) -> list[str]:
+        return [field["name"] for field in schemas.schema_for(topic)["fields"]]
+
+    assert columns("access-log") == [
+        "header",
+        "event_time",
+        "host",
+        "ident",
+        "user",
+        "time",
+        "method",
+        "path",
+        "protocol",
+        "status",
+        "bytes",
+        "referer",
+        "agent",
+    ]
+    assert columns("access-log-unreadable") == ["header", "line", "length", "sha256", "line_number"]
+    assert {"event_time", "host", "path", "status", "bytes"} <= set(columns("page-view"))
+
+
+def test_table_names() -> None:
+    assert topics.table_name("access-log-unreadable") == "access_log_unreadable"
+    assert re.fullmatch(r"[a-z_]+", topics.table_name(topics.SERVICE_METRIC))
