@@ -1,0 +1,55 @@
+"""Settings of the embedded deployment. Counts are small because two cores run all of it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from runtime.config import path, setting, text, whole
+from runtime.process_config import ProcessConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbeddedConfig(ProcessConfig):
+    """What `kafka2011 embedded` runs."""
+
+    root_dir: Path = setting(
+        "embedded.dir", Path("var"), path, "where data, logs and state are kept"
+    )
+    live_brokers: int = setting(
+        "embedded.live.brokers", 2, whole(1, 20), "brokers, live datacenter"
+    )
+    offline_brokers: int = setting(
+        "embedded.offline.brokers", 2, whole(1, 20), "brokers, offline datacenter"
+    )
+    partitions: int = setting(
+        "embedded.partitions", 2, whole(1, 1000), "partitions of a topic on each broker"
+    )
+    frontends: int = setting("embedded.frontends", 1, whole(1, 20), "load generators")
+    mirrors: int = setting("embedded.mirrors", 1, whole(1, 20), "mirror makers")
+    online_consumers: int = setting(
+        "embedded.online.consumers", 2, whole(0, 20), "members of the online group"
+    )
+    input_path: str = setting(
+        "embedded.input", "", text, "access log to send; empty: synthetic member activity"
+    )
+    seed: int = setting("embedded.seed", 2011, whole(0), "seed of the synthetic activity")
+    rate: int = setting(
+        "embedded.rate", 2000, whole(1, 1_000_000), "synthetic events a second, all frontends"
+    )
+    duration_ms: int = setting(
+        "embedded.duration.ms", 30_000, whole(1_000), "length of the synthetic activity, ms"
+    )
+    window_ms: int = setting(
+        "audit.window.ms", 10_000, whole(1_000), "width of an audit window, ms"
+    )
+    load_interval_ms: int = setting(
+        "load.interval.ms", 2_000, whole(100), "pause between two loads into the warehouse, ms"
+    )
+    start_timeout_ms: int = setting(
+        "embedded.start.timeout.ms", 60_000, whole(1_000), "longest wait for a process to serve, ms"
+    )
+    stall_timeout_ms: int = setting(
+        "embedded.stall.timeout.ms",
+        120_000,
+        whole(1_000),
+        "without progress for this long everything is stopped, ms",
+    )

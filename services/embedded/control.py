@@ -1,0 +1,80 @@
+"""`kafka2011 embedded start NAME` from another terminal: one line each way over a local socket.
+
+The socket is a Unix socket that only its owner can open. Its path is in var/run/supervisor.json,
+since a path below a deep directory can be too long for a socket address (108 bytes); the socket
+is then put into a private temporary directory.
+"""
+
+import json
+import os
+import socket
+import socketserver
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from services.embedded.processes import write_json
+
+SOCKET_PATH_MAX = 100
+REQUEST_BYTES_MAX = 4096
+CLIENT_TIMEOUT_S = 90.0
+
+
+class ControlServer:
+    """Answers requests `{"verb": ..., "name": ...}` with one line of text."""
+
+    def __init__(self, root: Path, answer: Callable[[str, str], str]) -> None:
+        path = (root / "run" / "supervisor.sock").resolve()
+        if len(str(path)) > SOCKET_PATH_MAX:
+            path = Path(tempfile.mkdtemp(prefix="kafka2011-")) / "supervisor.sock"
+        path.unlink(missing_ok=True)
+
+        class Handler(socketserver.StreamRequestHandler):
+            timeout = CLIENT_TIMEOUT_S
+
+            def handle(self) -> None:
+                try:
+                    request = json.loads(self.rfile.readline(REQUEST_BYTES_MAX))
+                    verb, name = str(request["verb"]), str(request.get("name", ""))
+                except (ValueError, KeyError, TypeError, AttributeError):
+                    self.wfile.write(b"error: not a request\n")
+                    return
+                self.wfile.write(answer(verb, name).encode() + b"\n")
+
+        class Server(socketserver.ThreadingUnixStreamServer):
+            daemon_threads = True
+
+        mask = os.umask(0o177)
+        try:
+            self._server = Server(str(path), Handler)
+        finally:
+            os.umask(mask)
+        self._path = path
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, name="control", daemon=True
+        )
+        self._thread.start()
+        write_json(root / "run" / "supervisor.json", {"pid": os.getpid(), "socket": str(path)})
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._path.unlink(missing_ok=True)
+
+
+class NotRunning(RuntimeError):
+    """No supervisor answers for this directory."""
+
+
+def ask(root: Path, verb: str, name: str = "") -> str:
+    """Send one request to the running supervisor; its answer. Raises NotRunning."""
+    try:
+        state = json.loads((root / "run" / "supervisor.json").read_text(encoding="utf-8"))
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(CLIENT_TIMEOUT_S)
+            connection.connect(state["socket"])
+            connection.sendall(json.dumps({"verb": verb, "name": name}).encode() + b"\n")
+            return connection.makefile(encoding="utf-8").readline().rstrip("\n")
+    except (OSError, ValueError, KeyError):
+        raise NotRunning(f"no embedded deployment runs under {root}") from None

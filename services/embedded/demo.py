@@ -1,0 +1,253 @@
+"""The story of `make demo`: start clean, run, drain, report, audit, summary.
+
+What to do next is decided from samples of the audit service; the effects (processes, terminal)
+are in `Demo`. The exit status is that of the audit (contracts section 4): 0 only when every message
+arrived in every tier; anything that could not be brought to an end is 1.
+"""
+
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from services.embedded.config import EmbeddedConfig
+from services.embedded.control import ControlServer, NotRunning, ask
+from services.embedded.display import Display, Sample, format_delay
+from services.embedded.processes import end_leftovers, free_port_source, http_json
+from services.embedded.supervisor import StartFailed, Supervisor, base_environment, describe_status
+from services.embedded.topology import command_of, plan, report_command
+
+POLL_S = 0.25
+# Once the frontends are done and everything runs, a cell that has not moved for this long will not.
+SETTLE_S = 30.0
+TIERS = ("live", "offline", "warehouse")
+
+
+@dataclass
+class ProgressWatch:
+    """Knows for how long nothing has moved, by a clock in seconds that is passed in."""
+
+    last: tuple[object, ...] | None = None
+    since_s: float = 0.0
+
+    def idle_s(self, sample: Sample, now_s: float) -> float:
+        state = (sample.produced, *sample.tiers.values(), *sample.verdicts.values(), sample.down)
+        if state != self.last:
+            self.last, self.since_s = state, now_s
+        return now_s - self.since_s
+
+
+def sample_from(summary: dict[str, Any] | None, down: tuple[str, ...], phase: str) -> Sample:
+    """The audit service's summary as a sample; zeros while it does not answer."""
+    summary = summary or {}
+    tiers = summary.get("tiers", {})
+    return Sample(
+        produced=int(summary.get("produced", 0)),
+        tiers={tier: int(tiers.get(tier, {}).get("count", 0)) for tier in TIERS},
+        delay_p50_ms={tier: tiers.get(tier, {}).get("delay_p50_ms") for tier in TIERS},
+        delay_p99_ms={tier: tiers.get(tier, {}).get("delay_p99_ms") for tier in TIERS},
+        verdicts={str(name): int(count) for name, count in summary.get("verdicts", {}).items()},
+        down=down,
+        phase=phase,
+    )
+
+
+def is_balanced(sample: Sample) -> bool:
+    """Nothing pending and nothing missing, and something was produced."""
+    open_cells = sample.verdicts.get("pending", 0) + sample.verdicts.get("missing", 0)
+    return sample.produced > 0 and open_cells == 0
+
+
+class Demo:
+    """One run of the whole deployment from a clean directory to the audit's verdict."""
+
+    def __init__(self, config: EmbeddedConfig, console: Console) -> None:
+        self.config = config
+        self.root = config.root_dir.resolve()
+        self.console = console
+        self.is_stop_asked = False
+
+    def run(self) -> int:
+        """Run to the end; returns the exit status. Leaves no process behind, whatever happens."""
+        clean(self.root)
+        return self._with_everything(self._story)
+
+    def run_until_stopped(self) -> int:
+        """Keep everything running on the data that is there, until Ctrl-C; then stop it cleanly."""
+        (self.root / "run").mkdir(parents=True, exist_ok=True)
+        return self._with_everything(self._stay)
+
+    def _with_everything(self, work: Callable[[Supervisor, Display, float], int]) -> int:
+        signal.signal(signal.SIGINT, self._ask_to_stop)
+        signal.signal(signal.SIGTERM, self._ask_to_stop)
+        began = time.monotonic()
+        with Display(self.console) as display:
+            supervisor = Supervisor(
+                plan(self.config, self.root, free_port_source()),
+                self.root,
+                environment=base_environment(),
+                report=display.say,
+                stop_asked=lambda: self.is_stop_asked,
+            )
+
+            def answer(verb: str, name: str) -> str:
+                return supervisor.request_start(name) if verb == "start" else "error: unknown verb"
+
+            control = ControlServer(self.root, answer)
+            try:
+                supervisor.start_all(lambda line: display.show(sample_from(None, (), line)))
+                display.say(
+                    f"{len(supervisor.processes)} processes serve after "
+                    f"{time.monotonic() - began:.0f} s; logs in {self.config.root_dir}/logs"
+                )
+                return work(supervisor, display, began)
+            except StartFailed as error:
+                display.say(f"error: {error}")
+                return 1
+            finally:
+                control.close()
+                supervisor.stop_all()
+
+    def _ask_to_stop(self, *_: object) -> None:
+        self.is_stop_asked = True
+
+    def _story(self, supervisor: Supervisor, display: Display, began: float) -> int:
+        audit_url = self._audit_url(supervisor)
+        phase = "frontends send"
+        watch = ProgressWatch()
+        frontends = [p for p in supervisor.processes.values() if p.spec.is_finite]
+        while True:
+            supervisor.poll()
+            down = tuple(process.spec.name for process in supervisor.not_running())
+            summary = http_json(f"{audit_url}/audit/summary")
+            sample = sample_from(summary, down, phase)
+            display.show(sample)
+            if self.is_stop_asked:
+                display.say("stopped by a signal before the end")
+                return 1
+            is_sent = all(process.status == 0 for process in frontends)
+            phase = "draining: mirror and loads catch up" if is_sent else "frontends send"
+            if is_sent and is_balanced(sample) and not down:
+                break
+            idle_s = watch.idle_s(sample, time.monotonic())
+            if is_sent and not down and idle_s > SETTLE_S and summary is not None:
+                display.say(f"nothing has moved for {SETTLE_S:.0f} s: the audit as it stands")
+                break
+            if idle_s > self.config.stall_timeout_ms / 1000:
+                display.say(
+                    f"no progress for {idle_s:.0f} s, giving up"
+                    + (f"; down: {', '.join(down)}" if down else "")
+                )
+                return 1
+            time.sleep(POLL_S)
+
+        display.show(sample_from(summary, (), "reporting"))
+        status = supervisor.stop("loader", grace_s=30.0)
+        if status != 0:
+            display.say(f"loader: stopped with {describe_status(status or 0)}")
+        report_status = self._report(display)
+        audit_status = self._audit()
+        self._summary(sample, began, supervisor)
+        return 1 if report_status or audit_status else 0
+
+    @staticmethod
+    def _audit_url(supervisor: Supervisor) -> str:
+        return f"http://127.0.0.1:{supervisor.processes['audit'].spec.ports['metrics']}"
+
+    def _stay(self, supervisor: Supervisor, display: Display, _began: float) -> int:
+        audit_url = self._audit_url(supervisor)
+        while not self.is_stop_asked:
+            supervisor.poll()
+            down = tuple(process.spec.name for process in supervisor.not_running())
+            display.show(
+                sample_from(http_json(f"{audit_url}/audit/summary"), down, "running, Ctrl-C stops")
+            )
+            time.sleep(POLL_S)
+        return 0
+
+    def _report(self, display: Display) -> int:
+        """The report job; its own output goes to the terminal."""
+        table = "access_log" if self.config.input_path else "page_view"
+        command, settings = report_command(self.root, table)
+        log_path = self.root / "logs" / "report.log"
+        with open(log_path, "wb") as log:
+            done = subprocess.run(
+                command,
+                env={**base_environment(), **settings},
+                stdout=subprocess.PIPE,
+                stderr=log,
+                check=False,
+            )
+        display.say(done.stdout.decode(errors="replace").rstrip())
+        if done.returncode:
+            display.say(
+                f"error: the report job ended with status {done.returncode}; see {log_path}"
+            )
+        return done.returncode
+
+    def _audit(self) -> int:
+        """The audit table, as `kafka2011 audit` prints it; its exit status."""
+        sys.stdout.flush()
+        return subprocess.run(
+            [*command_of("audit"), "--var", str(self.root)], env=base_environment(), check=False
+        ).returncode
+
+    def _summary(self, sample: Sample, began: float, supervisor: Supervisor) -> None:
+        table = Table(title="Summary", title_justify="left", header_style="bold")
+        for heading in ("tier", "messages", "delay p50", "delay p99"):
+            table.add_column(heading, justify="left" if heading == "tier" else "right")
+        table.add_row("produced", f"{sample.produced:,}", "", "")
+        labels = {
+            "live": "live brokers",
+            "offline": "offline consumer",
+            "warehouse": "warehouse row",
+        }
+        for tier, label in labels.items():
+            table.add_row(
+                label,
+                f"{sample.tiers[tier]:,}",
+                format_delay(sample.delay_p50_ms[tier]),
+                format_delay(sample.delay_p99_ms[tier]),
+            )
+        self.console.print(table)
+        restarted = supervisor.restarted_names
+        if restarted:
+            self.console.print(f"started again during the run: {', '.join(restarted)}")
+        self.console.print(
+            f"{time.monotonic() - began:.0f} s in all; delays are from the frontend's event time; "
+            f"data, logs and reports are in {self.config.root_dir}/"
+        )
+
+
+def check_root(root: Path) -> None:
+    """Raises StartFailed when `root` holds something that this command did not make, or a
+    deployment that still runs."""
+    if root.exists() and not root.is_dir():
+        raise StartFailed(f"{root} is not a directory")
+    if root.exists() and any(root.iterdir()) and not (root / "run").is_dir():
+        raise StartFailed(f"{root} was not made by this command; choose another with --dir")
+    try:
+        ask(root, "status")
+    except NotRunning:
+        return
+    raise StartFailed(f"a deployment already runs under {root}; stop it first or choose --dir")
+
+
+def clean(root: Path) -> None:
+    """Remove what an earlier run left. `check_root` has found that it is ours."""
+    root.mkdir(parents=True, exist_ok=True)
+    end_leftovers(root)
+    for entry in root.iterdir():
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
+    (root / "run").mkdir()

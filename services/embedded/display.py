@@ -1,0 +1,115 @@
+"""The live picture of the demo: rates per tier, lag, latency, and the state of every process.
+
+On a terminal it is one table that is redrawn; elsewhere (a file, CI) one line every few seconds.
+"""
+
+import time
+from collections import deque
+from dataclasses import dataclass, field
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+RATE_WINDOW_S = 3.0
+PLAIN_INTERVAL_S = 5.0
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What the demo knows at one moment. Counts are messages; delays ms, None while unknown."""
+
+    produced: int
+    tiers: dict[str, int]
+    delay_p50_ms: dict[str, float | None]
+    delay_p99_ms: dict[str, float | None]
+    verdicts: dict[str, int]
+    down: tuple[str, ...]
+    phase: str
+
+
+@dataclass
+class Display:
+    """Shows samples until closed. Use as a context manager."""
+
+    console: Console
+    _history: deque[tuple[float, Sample]] = field(default_factory=deque)
+    _live: Live | None = None
+    _printed_at: float = 0.0
+    _started_at: float = field(default_factory=time.monotonic)
+
+    def __enter__(self) -> "Display":
+        if self.console.is_terminal:
+            self._live = Live(console=self.console, refresh_per_second=8, transient=True)
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def say(self, line: str) -> None:
+        """One line that stays."""
+        self.console.print(line, highlight=False, soft_wrap=True)
+
+    def show(self, sample: Sample) -> None:
+        now = time.monotonic()
+        self._history.append((now, sample))
+        while self._history[0][0] < now - RATE_WINDOW_S:
+            self._history.popleft()
+        if self._live is not None:
+            self._live.update(self._table(sample))
+        elif now - self._printed_at >= PLAIN_INTERVAL_S:
+            self._printed_at = now
+            self.say(self._line(sample))
+
+    def rate(self, tier: str) -> float:
+        """Messages a second over the last few seconds."""
+        (then, old), (now, new) = self._history[0], self._history[-1]
+        if now - then < 0.2:
+            return 0.0
+        count = _count(new, tier) - _count(old, tier)
+        return max(0.0, count / (now - then))
+
+    def _line(self, sample: Sample) -> str:
+        parts = [f"{name} {_count(sample, name):,}" for name in ("produced", *sample.tiers)]
+        down = f"; down: {', '.join(sample.down)}" if sample.down else ""
+        elapsed = time.monotonic() - self._started_at
+        return f"  {elapsed:5.0f} s  {sample.phase}: " + ", ".join(parts) + down
+
+    def _table(self, sample: Sample) -> Group:
+        table = Table(title=None, box=None, pad_edge=False, header_style="bold")
+        for heading in ("tier", "messages", "a second", "behind", "p50", "p99"):
+            table.add_column(heading, justify="left" if heading == "tier" else "right")
+        for tier in ("produced", *sample.tiers):
+            count = _count(sample, tier)
+            behind = sample.produced - count
+            table.add_row(
+                tier,
+                f"{count:,}",
+                f"{self.rate(tier):,.0f}",
+                "" if tier == "produced" else f"{max(0, behind):,}",
+                format_delay(sample.delay_p50_ms.get(tier)),
+                format_delay(sample.delay_p99_ms.get(tier)),
+            )
+        cells = ", ".join(
+            f"{count} {verdict}" for verdict, count in sample.verdicts.items() if count
+        )
+        state = Text(f"audit cells: {cells or 'none yet'}", style="dim")
+        phase = Text(f"{sample.phase}  ({time.monotonic() - self._started_at:.0f} s)", style="bold")
+        lines: list[Text | Table] = [phase, table, state]
+        if sample.down:
+            lines.append(Text(f"down: {', '.join(sample.down)}", style="bold red"))
+        return Group(*lines)
+
+
+def _count(sample: Sample, tier: str) -> int:
+    return sample.produced if tier == "produced" else sample.tiers.get(tier, 0)
+
+
+def format_delay(delay_ms: float | None) -> str:
+    """`12 ms` or `3.4 s`; empty while unknown."""
+    if delay_ms is None:
+        return ""
+    return f"{delay_ms:.0f} ms" if delay_ms < 1000 else f"{delay_ms / 1000:.1f} s"

@@ -1,0 +1,228 @@
+"""Keeps the processes: starts them in order, waits until each serves, tells when one ends.
+
+Everything happens on the thread that calls `poll`: the kernel kills a child when the *thread* that
+started it ends (PR_SET_PDEATHSIG), so requests of other threads are queued and carried out there.
+A process that ends is reported in one line and the rest goes on (contracts section 7).
+"""
+
+import os
+import queue
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from runtime.clock import Clock, now_ms
+from services.embedded.processes import ManagedProcess, end_leftovers, wait_for, write_json
+from services.embedded.topology import ProcessSpec
+
+STOP_GRACE_S = 15.0
+SERVING_POLL_S = 0.05
+
+
+class StartFailed(RuntimeError):
+    """A process ended or did not serve in time. The text is one line with the log's path."""
+
+
+class Supervisor:
+    """The processes of one deployment under `root`.
+
+    `report` receives one line for each thing that a person should know. `stop_asked` makes waits
+    give up early (Ctrl-C).
+    """
+
+    def __init__(
+        self,
+        specs: Sequence[ProcessSpec],
+        root: Path,
+        *,
+        environment: Mapping[str, str],
+        report: Callable[[str], None],
+        stop_asked: Callable[[], bool],
+        clock: Clock = now_ms,
+    ) -> None:
+        self._root = root
+        self._environment = environment
+        self._report = report
+        self._stop_asked = stop_asked
+        self._clock = clock
+        self.processes = {spec.name: ManagedProcess(spec, root) for spec in specs}
+        self._reported: set[tuple[str, int]] = set()
+        self._restarts: list[dict[str, object]] = []
+        self._requests: queue.SimpleQueue[tuple[Callable[[], str], queue.SimpleQueue[str]]] = (
+            queue.SimpleQueue()
+        )
+        for directory in ("run", "logs"):
+            (root / directory).mkdir(parents=True, exist_ok=True)
+        for name in end_leftovers(root):
+            report(f"{name}: left over from an earlier run, ended")
+        for stale in (root / "run").glob("*.json"):
+            stale.unlink()
+        self._write_restarts()
+
+    # --- starting ----------------------------------------------------------------------------
+
+    def start_all(self, progress: Callable[[str], None]) -> None:
+        """Start every process, each datacenter's in its order; raises StartFailed.
+
+        Processes that depend on nothing unready are started together: the ZooKeepers first, then
+        the brokers, then all others, the finite ones (frontends) last, when all else serves.
+        """
+        for stage in self._stages():
+            for process in stage:
+                progress(f"starting {process.spec.name}")
+                process.start(self._environment, now_ms=self._clock())
+            for process in stage:
+                self._wait_until_serving(process, progress)
+
+    def _stages(self) -> list[list[ManagedProcess]]:
+        everything = list(self.processes.values())
+        stages: list[list[ManagedProcess]] = [[], [], [], []]
+        for process in everything:
+            if process.spec.is_finite:
+                stages[3].append(process)
+            elif process.spec.kind == "zookeeper":
+                stages[0].append(process)
+            elif process.spec.kind == "broker":
+                stages[1].append(process)
+            else:
+                stages[2].append(process)
+        return [stage for stage in stages if stage]
+
+    def _wait_until_serving(
+        self, process: ManagedProcess, progress: Callable[[str], None] = lambda _: None
+    ) -> None:
+        def is_settled() -> bool:
+            return process.serves() or not process.is_running or self._stop_asked()
+
+        timeout_s = process.spec.start_timeout_ms / 1000
+        settled = wait_for(is_settled, timeout_s, SERVING_POLL_S)
+        if self._stop_asked():
+            raise StartFailed("stopped before everything served")
+        if not process.is_running and not (process.spec.is_finite and process.status == 0):
+            raise StartFailed(
+                f"{process.spec.name} could not start (status {process.status}): "
+                f"see {process.log_path}\n{process.log_tail()}"
+            )
+        if not settled:
+            raise StartFailed(
+                f"{process.spec.name} did not serve within {timeout_s:.0f} s: "
+                f"see {process.log_path}\n{process.log_tail()}"
+            )
+        progress(f"{process.spec.name} serves")
+
+    # --- while it runs -----------------------------------------------------------------------
+
+    def poll(self) -> None:
+        """Report processes that ended, carry out queued requests. Call it a few times a second."""
+        for process in self.processes.values():
+            status = process.status
+            key = (process.spec.name, process.start_count)
+            if status is None or key in self._reported:
+                continue
+            self._reported.add(key)
+            process.write_state()
+            if process.is_stop_asked or (process.spec.is_finite and status == 0):
+                continue
+            self._report(
+                f"{process.spec.name} ended: {describe_status(status)}; log {process.log_path}; "
+                f"start it again: kafka2011 embedded start {process.spec.name}"
+            )
+        while not self._requests.empty():
+            work, answer = self._requests.get()
+            answer.put(work())
+
+    def request_start(self, name: str, timeout_s: float = 60.0) -> str:
+        """Ask from another thread that `name` be started again; returns one line of outcome."""
+        answer: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._requests.put((lambda: self._restart(name), answer))
+        try:
+            return answer.get(timeout=timeout_s)
+        except queue.Empty:
+            return f"error: {name}: the supervisor did not answer within {timeout_s:.0f} s"
+
+    def _restart(self, name: str) -> str:
+        process = self.processes.get(name)
+        if process is None:
+            return f"error: no process {name!r}; there are: {', '.join(self.processes)}"
+        if process.is_running:
+            return f"error: {name} is running (pid {process.pid})"
+        process.start(self._environment, now_ms=self._clock())
+        self._restarts.append({"name": name, "time_ms": self._clock()})
+        self._write_restarts()
+        self._report(f"{name} started again (pid {process.pid})")
+        return f"{name} started, pid {process.pid}"
+
+    def _write_restarts(self) -> None:
+        write_json(self._root / "run" / "restarts.json", self._restarts)
+
+    @property
+    def restarted_names(self) -> list[str]:
+        return sorted({str(restart["name"]) for restart in self._restarts})
+
+    def not_running(self) -> list[ManagedProcess]:
+        """Processes that should run and do not: not those that finished or were asked to stop."""
+        return [
+            process
+            for process in self.processes.values()
+            if not process.is_running
+            and process.start_count
+            and not process.is_stop_asked
+            and not (process.spec.is_finite and process.status == 0)
+        ]
+
+    # --- stopping ----------------------------------------------------------------------------
+
+    def stop(self, name: str, grace_s: float = STOP_GRACE_S) -> int | None:
+        """Stop one process cleanly, by force after `grace_s`; its exit status."""
+        return self._stop_together([self.processes[name]], grace_s)
+
+    def stop_all(self) -> None:
+        """Stop everything: writers before what they write to, ZooKeeper last. Leaves no process."""
+        running = [process for process in self.processes.values() if process.is_running]
+        clients = [p for p in running if p.spec.kind not in ("zookeeper", "broker")]
+        for kind in (
+            clients,
+            *([p for p in running if p.spec.kind == k] for k in ("broker", "zookeeper")),
+        ):
+            self._stop_together(kind, STOP_GRACE_S)
+
+    def _stop_together(self, group: Sequence[ManagedProcess], grace_s: float) -> int | None:
+        for process in group:
+            process.ask_to_stop()
+        deadline = time.monotonic() + grace_s
+        status = None
+        for process in group:
+            left_s = max(0.0, deadline - time.monotonic())
+            if not wait_for(lambda process=process: not process.is_running, left_s):  # type: ignore[misc]
+                self._report(f"{process.spec.name} did not stop in {grace_s:.0f} s, killed")
+            # What a launcher started may outlive it: the whole group goes.
+            process.signal(signal.SIGKILL)
+            wait_for(lambda process=process: not process.is_running, 5.0)  # type: ignore[misc]
+            status = process.status
+            process.write_state()
+        return status
+
+
+def describe_status(status: int) -> str:
+    """`status 1`, or `killed by SIGKILL`."""
+    if status >= 0:
+        return f"status {status}"
+    try:
+        return f"killed by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"killed by signal {-status}"
+
+
+def base_environment() -> dict[str, str]:
+    """What every process inherits: this process's environment, with this tree importable."""
+    environment = dict(os.environ)
+    root = str(Path(__file__).resolve().parents[2])
+    existing = environment.get("PYTHONPATH")
+    environment["PYTHONPATH"] = f"{root}{os.pathsep}{existing}" if existing else root
+    # Spark's workers run this very interpreter, from PySpark's own jars, on loopback.
+    environment.pop("SPARK_HOME", None)
+    environment["PYSPARK_PYTHON"] = environment["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    environment["SPARK_LOCAL_IP"] = "127.0.0.1"
+    return environment
