@@ -64,12 +64,11 @@ def imports_of(path: Path) -> set[str]:
 
 
 def sources() -> list[Path]:
-    tops = {name.split(".")[0] for name in ARROWS}
-    return sorted(
-        path
-        for top in tops
-        for path in ([ROOT / f"{top}.py"] if (ROOT / f"{top}.py").exists() else (ROOT / top).rglob("*.py"))
-    )
+    found: list[Path] = []
+    for top in sorted({name.split(".")[0] for name in ARROWS}):
+        module = ROOT / f"{top}.py"
+        found += [module] if module.exists() else sorted((ROOT / top).rglob("*.py"))
+    return found
 
 
 @pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(ROOT)))

@@ -1,0 +1,54 @@
+"""The command's dispatch: help, unknown names, exit statuses."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cli.main import COMMANDS, help_text, run
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        run(["--help"])
+    assert ended.value.code == 0
+    printed = capsys.readouterr().out
+    assert all(name in printed for name in COMMANDS)
+    assert printed.rstrip("\n") == help_text()
+
+
+def test_no_command_prints_help_and_exits_2() -> None:
+    with pytest.raises(SystemExit) as ended:
+        run([])
+    assert ended.value.code == 2
+
+
+def test_a_misspelt_command_is_one_line_with_a_hint(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        run(["brokr"])
+    assert ended.value.code == 2
+    assert "did you mean broker?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", list(COMMANDS))
+def test_every_command_has_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        run([name, "--help"])
+    assert ended.value.code == 0
+    assert "Usage" in capsys.readouterr().out
+
+
+def test_bad_setting_is_one_line_and_status_2() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "cli", "broker", "--set", "brokerid=zero"],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "brokerid" in done.stderr

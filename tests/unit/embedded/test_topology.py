@@ -1,0 +1,69 @@
+"""The plan of the embedded deployment, as a pure function of its settings."""
+
+from itertools import count
+from pathlib import Path
+
+from cli.settings import known_names
+from runtime.config import environment_name
+from services.embedded.config import EmbeddedConfig
+from services.embedded.topology import ProcessSpec, plan
+
+
+def planned(**settings: object) -> dict[str, ProcessSpec]:
+    ports = count(20_000)
+    specs = plan(EmbeddedConfig(**settings), Path("/data"), lambda: next(ports))  # type: ignore[arg-type]
+    return {spec.name: spec for spec in specs}
+
+
+def test_the_default_is_the_deployment_of_the_paper() -> None:
+    assert list(planned()) == [
+        "zookeeper-live",
+        "zookeeper-offline",
+        "broker-1",
+        "broker-2",
+        "broker-11",
+        "broker-12",
+        "balancer",
+        "mirror-1",
+        "online-1",
+        "online-2",
+        "audit",
+        "loader",
+        "frontend-1",
+    ]
+
+
+def test_counts_are_settings() -> None:
+    names = planned(live_brokers=3, offline_brokers=1, mirrors=2, online_consumers=0, frontends=2)
+    assert {"broker-3", "mirror-2", "frontend-2"} <= set(names)
+    assert not any(name.startswith("online") or name == "broker-12" for name in names)
+
+
+def test_no_port_is_given_twice() -> None:
+    ports = [port for spec in planned().values() for port in spec.ports.values()]
+    assert len(ports) == len(set(ports))
+
+
+def test_every_variable_is_a_setting_that_some_process_knows() -> None:
+    known = {environment_name(name) for name in known_names()} | {
+        environment_name("report.table"),
+        environment_name("report.dir"),
+    }
+    for spec in planned().values():
+        assert set(spec.environment) <= known, spec.name
+
+
+def test_brokers_of_one_datacenter_know_only_their_own_zookeeper() -> None:
+    specs = planned()
+    live = specs["broker-1"].environment["KAFKA2011_ZK_CONNECT"]
+    offline = specs["broker-11"].environment["KAFKA2011_ZK_CONNECT"]
+    assert live != offline
+    assert specs["broker-2"].environment["KAFKA2011_ZK_CONNECT"] == live
+    assert specs["mirror-1"].environment["KAFKA2011_SOURCE_ZK_CONNECT"] == live
+    assert specs["mirror-1"].environment["KAFKA2011_TARGET_ZK_CONNECT"] == offline
+
+
+def test_an_access_log_is_sent_by_one_frontend_only() -> None:
+    specs = planned(frontends=3, input_path="access.log")
+    assert [name for name in specs if name.startswith("frontend")] == ["frontend-1"]
+    assert specs["frontend-1"].environment["KAFKA2011_SOURCE"] == "access-log"
