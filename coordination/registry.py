@@ -1,0 +1,120 @@
+"""What the rest of the project may ask of ZooKeeper: the `Registry` interface.
+
+Two implementations are held to one contract test: `zookeeper.ZooKeeperRegistry` and, for unit
+tests, `memory.InMemoryRegistry`. Every call is safe from any thread and blocks for at most the
+operation timeout (10 s unless set), then raises CoordinationUnavailable.
+
+A Registry is one ZooKeeper session after another. `SessionEvent`s tell of their lives:
+
+    CONNECTED   the session answers (after start, or again after SUSPENDED)
+    SUSPENDED   no answer at present. Assume nothing; the session and its ephemerals may live or not
+    EXPIRED     the session is gone, and its ephemeral nodes with it (or soon)
+    RECREATED   a new session answers: create your ephemerals again
+
+Listeners and watch callbacks run one at a time on a thread of the registry's own (the double calls
+them from the thread that made the change), in order. They may use the registry but must not
+wait for other callbacks.
+"""
+
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import NamedTuple, Protocol
+
+ABSENT = -1  # an expected version: the node must not exist
+
+OPERATION_TIMEOUT_MS = 10_000
+
+
+class SessionEvent(Enum):
+    CONNECTED = auto()
+    SUSPENDED = auto()
+    EXPIRED = auto()
+    RECREATED = auto()
+
+
+class Stored(NamedTuple):
+    """A node as read. `owned`: it is an ephemeral of the present session of this registry."""
+
+    value: bytes | None
+    version: int
+    owned: bool
+
+
+class Handle(Protocol):
+    """What a watch or a listener is cancelled by; afterwards no new call of it begins."""
+
+    def cancel(self) -> None: ...
+
+
+ChildrenCallback = Callable[[list[str]], None]
+SessionCallback = Callable[[SessionEvent], None]
+
+
+class Registry(Protocol):
+    """One process's view of ZooKeeper, under the chroot of `zk.connect`."""
+
+    def start(self, timeout_ms: int = 6000) -> None:
+        """Connect. Raises CoordinationUnavailable after `timeout_ms`; may be called again then."""
+
+    def close(self) -> None:
+        """End the session: its ephemeral nodes are gone when this returns (if ZooKeeper answers).
+
+        Idempotent. Session listeners are not called."""
+
+    def get(self, path: str) -> Stored | None:
+        """The node, or None when there is none."""
+
+    def exists(self, path: str) -> bool: ...
+
+    def children(self, path: str) -> list[str]:
+        """Names of the children, sorted; [] when there is no such node."""
+
+    def create(self, path: str, value: bytes | None = None, ephemeral: bool = False) -> None:
+        """Create the node, and missing parents with null data. Raises NodeExists."""
+
+    def create_ephemeral(self, path: str, value: bytes | None, session: int | None = None) -> None:
+        """Create an ephemeral node that may be there already from a call whose reply was lost.
+
+        A node of this very session with equal value is success. A leftover of an earlier session
+        of this registry is replaced. Anything else raises NodeConflict. When the session changes
+        on the way, or is not `session` where that is given, raises SessionLost.
+        `Unlike 0.7:` who owns the node decides, not only its text: the original also takes a node
+        of a dying session for its own and loses it seconds later.
+        """
+
+    def ensure(self, path: str) -> None:
+        """Create a persistent node with null data unless it is there."""
+
+    def put(self, path: str, value: bytes | None, expected_version: int | None = None) -> int:
+        """Set the value, creating the (persistent) node when it is absent; returns the new version.
+
+        With `expected_version` (or ABSENT) raises VersionConflict when the node has another.
+        """
+
+    def delete(self, path: str, expected_version: int | None = None) -> bool:
+        """Delete the node; False when there was none. Raises VersionConflict or NotEmpty."""
+
+    def delete_own(self, path: str, value: bytes | None) -> bool:
+        """Delete the node only if it is this session's ephemeral with that value; else False."""
+
+    def delete_recursive(self, path: str) -> None:
+        """Delete the node and all below it; nothing when there is none."""
+
+    def watch_children(self, path: str, callback: ChildrenCallback) -> Handle:
+        """Call `callback` with the sorted children: soon, and after each change.
+
+        Survives reconnects, new sessions, and the node's coming and going ([] while it is not
+        there). Changes in quick succession may be merged; the last list is always delivered.
+        """
+
+    def add_session_listener(self, callback: SessionCallback) -> Handle: ...
+
+    def session_id(self) -> int | None:
+        """The present session, or None while there is none that is known to live."""
+
+    def lease_remaining_ms(self) -> int:
+        """For how long from now the session's ephemerals are sure to stay; 0: they may be gone.
+
+        Counts from the sending of the last request that ZooKeeper answered, by a clock that runs
+        while the process is stopped, so a process that slept too long sees 0 at once.
+        """

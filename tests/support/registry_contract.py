@@ -1,0 +1,313 @@
+"""What every `coordination.registry.Registry` must do: one suite for the double and for ZooKeeper.
+
+A test class inherits `RegistryContract` and provides the fixture `world`, which makes registries
+that see the same tree and can expire their sessions.
+"""
+
+import threading
+from typing import Protocol
+
+import pytest
+
+from coordination import cluster, paths, processes
+from coordination.errors import (
+    CoordinationUnavailable,
+    NodeConflict,
+    NodeExists,
+    NotEmpty,
+    SessionLost,
+    VersionConflict,
+)
+from coordination.registry import ABSENT, Registry, SessionEvent
+from tests.support.waiting import wait_until
+
+
+class World(Protocol):
+    def registry(self) -> Registry:
+        """A started registry that sees this test's tree; closed at the end of the test."""
+
+    def expire(self, registry: Registry) -> None:
+        """Lose its session for good: server and client agree on it."""
+
+    def expire_only_in_client(self, registry: Registry) -> None:
+        """The client gets a new session while the server still keeps the old one's nodes."""
+
+
+class RegistryContract:
+    @pytest.fixture
+    def one(self, world: World) -> Registry:
+        return world.registry()
+
+    @pytest.fixture
+    def two(self, world: World) -> Registry:
+        return world.registry()
+
+    # --- nodes -----------------------------------------------------------------------------------
+
+    def test_a_node_that_is_not_there(self, one: Registry) -> None:
+        assert one.get("/no/such") is None
+        assert not one.exists("/no/such")
+        assert one.children("/no/such") == []
+        assert one.delete("/no/such") is False
+        one.delete_recursive("/no/such")
+
+    def test_create_makes_parents_with_null_data(self, one: Registry, two: Registry) -> None:
+        one.create("/a/b/c", b"text")
+        assert two.get("/a/b/c") == (b"text", 0, False)
+        assert two.get("/a") == (None, 0, False)
+        with pytest.raises(NodeExists):
+            two.create("/a/b/c", b"text")
+        one.create("/empty", b"")
+        one.create("/null")
+        assert one.get("/empty") == (b"", 0, False)
+        assert one.get("/null") == (None, 0, False)
+
+    def test_children_are_sorted_as_text(self, one: Registry) -> None:
+        for name in ("10", "2", "1"):
+            one.create(f"/top/{name}")
+        assert one.children("/top") == ["1", "10", "2"]
+        assert "top" in one.children("/")
+
+    def test_ensure_keeps_what_is_there(self, one: Registry) -> None:
+        one.ensure("/e/f")
+        one.put("/e/f", b"x")
+        one.ensure("/e/f")
+        assert one.get("/e/f") == (b"x", 1, False)
+
+    def test_put_creates_sets_and_checks_the_version(self, one: Registry, two: Registry) -> None:
+        assert one.put("/p/q", b"1") == 0
+        assert one.put("/p/q", b"2") == 1
+        assert two.put("/p/q", b"3", expected_version=1) == 2
+        with pytest.raises(VersionConflict):
+            one.put("/p/q", b"4", expected_version=1)
+        with pytest.raises(VersionConflict):
+            one.put("/p/q", b"4", expected_version=ABSENT)
+        with pytest.raises(VersionConflict):
+            one.put("/p/absent", b"4", expected_version=3)
+        assert one.get("/p/q") == (b"3", 2, False)
+        assert one.put("/p/new", b"5", expected_version=ABSENT) == 0
+
+    def test_delete_checks_version_and_children(self, one: Registry) -> None:
+        one.create("/d/e/f")
+        with pytest.raises(NotEmpty):
+            one.delete("/d/e")
+        with pytest.raises(VersionConflict):
+            one.delete("/d/e/f", expected_version=7)
+        assert one.delete("/d/e/f", expected_version=0) is True
+        one.create("/d/e/g/h")
+        one.delete_recursive("/d")
+        assert not one.exists("/d")
+
+    # --- ephemerals ------------------------------------------------------------------------------
+
+    def test_an_ephemeral_goes_with_its_registry(self, world: World, two: Registry) -> None:
+        leaver = world.registry()
+        leaver.create("/eph/x", b"1", ephemeral=True)
+        assert leaver.get("/eph/x") == (b"1", 0, True)
+        assert two.get("/eph/x") == (b"1", 0, False)
+        leaver.close()
+        assert not two.exists("/eph/x")
+        leaver.close()
+        with pytest.raises(CoordinationUnavailable):
+            leaver.get("/eph")
+
+    def test_own_ephemeral_with_equal_value_is_success(self, one: Registry) -> None:
+        one.create_ephemeral("/own/x", b"me")
+        one.create_ephemeral("/own/x", b"me")
+        with pytest.raises(NodeConflict):
+            one.create_ephemeral("/own/x", b"me, otherwise")
+
+    def test_ephemeral_of_another_is_a_conflict_even_with_equal_value(
+        self, one: Registry, two: Registry
+    ) -> None:
+        one.create_ephemeral("/theirs/x", b"same")
+        with pytest.raises(NodeConflict) as caught:
+            two.create_ephemeral("/theirs/x", b"same")
+        assert caught.value.found == b"same"
+        assert caught.value.path == "/theirs/x"
+
+    def test_delete_own_never_deletes_another_ones(self, one: Registry, two: Registry) -> None:
+        one.create_ephemeral("/o/x", b"me")
+        assert two.delete_own("/o/x", b"me") is False
+        assert one.delete_own("/o/x", b"not me") is False
+        assert two.exists("/o/x")
+        assert one.delete_own("/o/x", b"me") is True
+        assert one.delete_own("/o/x", b"me") is False
+        one.create("/o/persistent", b"me")
+        assert one.delete_own("/o/persistent", b"me") is False
+
+    def test_leftover_of_the_own_dead_session_is_replaced(
+        self, world: World, one: Registry, two: Registry
+    ) -> None:
+        one.create_ephemeral("/left/x", b"me")
+        old = one.session_id()
+        world.expire_only_in_client(one)
+        wait_until(lambda: one.session_id() not in (None, old), "a new session")
+        assert one.get("/left/x") == (b"me", 0, False)
+        with pytest.raises(NodeConflict):
+            two.create_ephemeral("/left/x", b"two")
+        one.create_ephemeral("/left/x", b"me again")
+        assert one.get("/left/x") == (b"me again", 0, True)
+
+    def test_create_for_a_session_that_is_gone_is_refused(
+        self, world: World, one: Registry
+    ) -> None:
+        old = one.session_id()
+        world.expire(one)
+        wait_until(lambda: one.session_id() not in (None, old), "a new session")
+        with pytest.raises(SessionLost):
+            one.create_ephemeral("/fenced/x", b"me", session=old)
+        assert not one.exists("/fenced/x")
+        one.create_ephemeral("/fenced/x", b"me", session=one.session_id())
+
+    # --- sessions --------------------------------------------------------------------------------
+
+    def test_true_expiry_removes_ephemerals_and_tells_the_listeners(
+        self, world: World, one: Registry, two: Registry
+    ) -> None:
+        events: list[SessionEvent] = []
+        one.add_session_listener(events.append)
+        cancelled = one.add_session_listener(lambda event: pytest.fail("was cancelled"))
+        cancelled.cancel()
+        one.create_ephemeral("/gone/x", b"1")
+        world.expire(one)
+        wait_until(lambda: SessionEvent.RECREATED in events, lambda: f"RECREATED in {events}")
+        lives = [event for event in events if event is not SessionEvent.SUSPENDED]
+        assert lives == [SessionEvent.EXPIRED, SessionEvent.RECREATED]
+        assert not two.exists("/gone/x")
+        one.create_ephemeral("/gone/x", b"2")
+        assert two.get("/gone/x") == (b"2", 0, False)
+
+    def test_a_listener_may_use_the_registry(self, world: World, one: Registry) -> None:
+        def again(event: SessionEvent) -> None:
+            if event is SessionEvent.RECREATED:
+                one.create_ephemeral("/again/x", b"1")
+
+        one.add_session_listener(again)
+        again(SessionEvent.RECREATED)
+        old = one.session_id()
+        world.expire(one)
+        wait_until(
+            lambda: one.session_id() not in (None, old) and (one.get("/again/x") or (0, 0, 0))[2],
+            "the node in the new session",
+        )
+
+    def test_lease_is_positive_while_the_session_answers(self, one: Registry) -> None:
+        wait_until(lambda: one.lease_remaining_ms() > 500, "a lease")
+        one.close()
+        assert one.session_id() is None
+
+    # --- watches ---------------------------------------------------------------------------------
+
+    def test_watch_tells_now_and_after_each_change(self, one: Registry, two: Registry) -> None:
+        seen: list[list[str]] = []
+        one.watch_children("/w/x", seen.append)
+        wait_until(lambda: seen == [[]], lambda: f"[] while the node is not there: {seen}")
+        two.create("/w/x/b")
+        wait_until(lambda: seen[-1] == ["b"], lambda: str(seen))
+        two.create("/w/x/a")
+        wait_until(lambda: seen[-1] == ["a", "b"], lambda: str(seen))
+        two.delete("/w/x/a")
+        wait_until(lambda: seen[-1] == ["b"], lambda: str(seen))
+        two.delete_recursive("/w/x")
+        wait_until(lambda: seen[-1] == [], lambda: str(seen))
+        two.create("/w/x/c")
+        wait_until(lambda: seen[-1] == ["c"], lambda: str(seen))
+
+    def test_watch_survives_a_new_session(self, world: World, one: Registry, two: Registry) -> None:
+        seen: list[list[str]] = []
+        one.watch_children("/ws", seen.append)
+        two.create("/ws/a")
+        wait_until(lambda: seen and seen[-1] == ["a"], lambda: str(seen))
+        world.expire(one)
+        two.create("/ws/b")
+        wait_until(lambda: seen[-1] == ["a", "b"], lambda: str(seen))
+        two.create("/ws/c")
+        wait_until(lambda: seen[-1] == ["a", "b", "c"], lambda: str(seen))
+
+    def test_a_cancelled_watch_is_silent(self, one: Registry, two: Registry) -> None:
+        cancelled: list[list[str]] = []
+        kept: list[list[str]] = []
+        handle = one.watch_children("/wc", cancelled.append)
+        wait_until(lambda: cancelled == [[]], "the first call")
+        handle.cancel()
+        one.watch_children("/wc", kept.append)
+        two.create("/wc/a")
+        wait_until(lambda: kept and kept[-1] == ["a"], lambda: str(kept))
+        assert cancelled == [[]]
+
+    def test_a_watch_callback_may_use_the_registry(self, one: Registry, two: Registry) -> None:
+        found: list[bytes | None] = []
+
+        def read(children: list[str]) -> None:
+            for name in children:
+                stored = one.get(f"/wr/{name}")
+                found.append(stored.value if stored else None)
+
+        one.watch_children("/wr", read)
+        two.create("/wr/a", b"value")
+        wait_until(lambda: found == [b"value"], lambda: str(found))
+
+    # --- what is built on it ---------------------------------------------------------------------
+
+    def test_cluster_passes_over_garbage(self, one: Registry, two: Registry) -> None:
+        one.create_ephemeral(paths.broker_id_path(10), paths.encode_broker("10.0.0.1", 9092, 7))
+        one.create_ephemeral(paths.broker_id_path(2), paths.encode_broker("b2", 9093, 8))
+        one.create(paths.broker_id_path(3), b"\xff garbage")
+        one.create(f"{paths.BROKER_IDS}/x", paths.encode_broker("bx", 1, 8))
+        one.create_ephemeral(paths.topic_broker_path("clicks", 10), b"1")
+        one.create_ephemeral(paths.topic_broker_path("clicks", 2), b"2")
+        one.create(paths.topic_broker_path("clicks", 3), b"many")
+        one.create(paths.topic_path("empty"))
+        assert cluster.live_brokers(two) == {2: ("b2", 9093), 10: ("10.0.0.1", 9092)}
+        assert list(cluster.live_brokers(two)) == [2, 10]
+        assert cluster.topics(two) == ["clicks", "empty"]
+        assert cluster.partitions_of(two, "clicks") == [(2, 0), (2, 1), (10, 0)]
+        assert cluster.partitions_of(two, "empty") == []
+        assert cluster.partitions_of(two, "unknown") == []
+
+    def test_processes_are_expected_and_alive(
+        self, world: World, one: Registry, two: Registry
+    ) -> None:
+        record = processes.ProcessRecord("live", "broker-1", "broker", "h:1", "h:2", 77)
+        handle = processes.register_process(one, record)
+        assert handle.wait(20)
+        processes.expect_process(two, "offline", "loader", "loader")
+        assert processes.alive(two) == [record]
+        assert [(found.name, found.kind) for found in processes.expected(two)] == [
+            ("broker-1", "broker"),
+            ("loader", "loader"),
+        ]
+        world.expire(one)
+        wait_until(lambda: processes.alive(two) == [record], "registered again")
+        handle.close()
+        assert processes.alive(two) == []
+        assert len(processes.expected(two)) == 2
+        processes.forget_process(two, "live", "broker-1")
+        assert [found.name for found in processes.expected(two)] == ["loader"]
+
+    def test_a_restarted_process_waits_for_its_last_run_to_expire(
+        self, one: Registry, two: Registry
+    ) -> None:
+        record = processes.ProcessRecord("live", "audit", "audit", pid=1)
+        first = processes.register_process(one, record)
+        assert first.wait(20)
+        successor = processes.ProcessRecord("live", "audit", "audit", pid=2)
+        second = processes.register_process(two, successor)
+        assert not second.wait(0.1)
+        first.close()
+        assert second.wait(20)
+        assert processes.alive(one) == [successor]
+        second.close()
+
+    def test_many_threads_share_one_registry(self, one: Registry) -> None:
+        def work(number: int) -> None:
+            for count in range(20):
+                one.put(f"/threads/{number}", str(count).encode())
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert [one.get(f"/threads/{number}") for number in range(8)] == [(b"19", 19, False)] * 8

@@ -1,0 +1,38 @@
+"""Real ZooKeeper servers and what is done to their clients' sessions."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from kazoo.client import KazooClient
+from kazoo.protocol.connection import _SESSION_EXPIRED
+
+from coordination.zookeeper import ZooKeeperRegistry
+from services.zookeeper.config import ZooKeeperConfig
+from services.zookeeper.server import ZooKeeperServer
+
+
+@contextlib.contextmanager
+def start_zookeeper(data_dir: Path, **settings: object) -> Iterator[ZooKeeperServer]:
+    """A server of one's own, on a free port unless `client_port` says otherwise."""
+    config = ZooKeeperConfig(**{"client_port": 0, "data_dir": data_dir, **settings})  # type: ignore[arg-type]
+    with ZooKeeperServer(config, os.environ.get("JAVA_HOME", "")) as server:
+        server.start()
+        yield server
+
+
+def expire_in_client(registry: ZooKeeperRegistry) -> None:
+    """kazoo's own test expiry: the client drops its session, the server keeps it (and the
+    ephemeral nodes) until its timeout."""
+    client = registry._client
+    client._call(_SESSION_EXPIRED, client.handler.async_result())
+
+
+def expire_on_server(registry: ZooKeeperRegistry) -> None:
+    """A true expiry: a second client takes the same session id and password and closes it."""
+    client = registry._client
+    twin = KazooClient(hosts=registry._connect_text, timeout=5, client_id=client.client_id)
+    twin.start(timeout=20)
+    twin.stop()
+    twin.close()
