@@ -8,6 +8,9 @@ import os
 
 from setuptools import Extension, setup
 
+# Headers that belong to an extension: rebuilt when they change, and part of the source archive.
+DEPENDS = {"protocol._hot_compiled": ["protocol/_crc32.h"]}
+
 
 def extensions() -> list[Extension]:
     if os.environ.get("KAFKA2011_PURE_BUILD"):
@@ -19,7 +22,9 @@ def extensions() -> list[Extension]:
         "events._peek_compiled": "events/_peek_compiled.pyx",
     }
     found = [
-        Extension(name, [path], optional=True, extra_compile_args=["-O3"])
+        Extension(
+            name, [path], optional=True, depends=DEPENDS.get(name, []), extra_compile_args=["-O3"]
+        )
         for name, path in sources.items()
         if os.path.exists(path)
     ]

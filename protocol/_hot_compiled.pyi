@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 
 from protocol.compression import DecompressionBudget
+from protocol.message import ConsumedMessage as ConsumedMessage
 from protocol.message import Ending, Scan
 
 COMPILED: bool
+CRC_FOLDS: bool
 
 def scan(
     buffer: bytes | bytearray | memoryview, message_bytes_max: int, budget: DecompressionBudget
@@ -19,3 +21,22 @@ def payloads(
     buffer: bytes | bytearray | memoryview, wrapper_bytes_max: int = ...
 ) -> list[bytes]: ...
 def encode(payloads: Sequence[bytes], magic: int = 1) -> bytes: ...
+def produce_frames(
+    buffer: bytes | bytearray | memoryview,
+    start: int,
+    end: int,
+    frame_bytes_max: int,
+    message_bytes_max: int,
+) -> tuple[int, list[tuple[bytes, int, int, int, int]]]: ...
+def consumed(
+    buffer: bytes | bytearray | memoryview,
+    offset: int,
+    topic: str,
+    broker_id: int,
+    partition: int,
+    *,
+    wrapper_bytes_max: int = ...,
+) -> list[ConsumedMessage]: ...
+def encode_produce(topic: bytes, partition: int, payloads: Sequence[bytes]) -> bytes: ...
+def crc32(data: bytes | bytearray | memoryview, start: int = 0) -> int: ...
+def crc32_by_tables(data: bytes | bytearray | memoryview, start: int = 0) -> int: ...

@@ -12,6 +12,9 @@ an entry is in `protocol.message`; the rules are those of the original's iterato
 """
 
 from collections.abc import Sequence
+from struct import Struct
+from struct import error as StructError
+from typing import Final
 
 from protocol.checksum import crc32
 from protocol.compression import DECOMPRESSED_BYTES_MAX, DecompressionBudget
@@ -31,6 +34,7 @@ from protocol.message import (
     MAGIC1_HEADER,
     MAGIC1_OVERHEAD_BYTES,
     PAYLOAD_BYTES_MAX,
+    ConsumedMessage,
     Ending,
     Scan,
 )
@@ -38,6 +42,10 @@ from protocol.message import (
 COMPILED = False
 
 _CUT = "cut"
+
+# A Produce frame around its topic (see `protocol.requests`).
+PRODUCE_HEAD: Final = Struct(">ihh")  # frame size, request id 0, topic length
+PRODUCE_TAIL: Final = Struct(">ii")  # partition, set size
 
 
 def scan(
@@ -123,6 +131,67 @@ def _count_inner(codec: int, payload: memoryview, budget: DecompressionBudget, d
     return message_count
 
 
+def fault_text(buffer: bytes | bytearray | memoryview, position: int) -> str:
+    """What is wrong with the entry at `position`, in words; the compiled twin asks this one."""
+    view = memoryview(buffer)
+    return f"{_entry(view, position, len(view))[3]} entry at {position}"
+
+
+def produce_frames(
+    buffer: bytes | bytearray | memoryview,
+    start: int,
+    end: int,
+    frame_bytes_max: int,
+    message_bytes_max: int,
+) -> tuple[int, list[tuple[bytes, int, int, int, int]]]:
+    """Read the plain Produce frames at the start of a buffer (see `requests.produce_frames`)."""
+    view = memoryview(buffer)
+    if not 0 <= start <= end <= len(view):
+        raise ValueError("produce_frames: start and end must lie in the buffer")
+    position = start
+    found: list[tuple[bytes, int, int, int, int]] = []
+    unpack_head = PRODUCE_HEAD.unpack_from
+    unpack_tail = PRODUCE_TAIL.unpack_from
+    while end - position >= PRODUCE_HEAD.size:
+        size, request_id, topic_size = unpack_head(view, position)
+        frame_end = position + LENGTH_BYTES + size
+        tail_start = position + PRODUCE_HEAD.size + topic_size
+        set_start = tail_start + PRODUCE_TAIL.size
+        if (
+            not 0 < size <= frame_bytes_max
+            or frame_end > end
+            or request_id
+            or topic_size < 0
+            or set_start > frame_end
+        ):
+            break
+        partition, set_size = unpack_tail(view, tail_start)
+        set_end = set_start + set_size
+        if set_size < 0 or set_end > frame_end:
+            break
+        message_count = _plain_messages(view[set_start:set_end], message_bytes_max)
+        if message_count < 0:
+            break
+        topic = bytes(view[position + PRODUCE_HEAD.size : tail_start])
+        found.append((topic, partition, set_start, set_end, message_count))
+        position = frame_end
+    return position, found
+
+
+def _plain_messages(view: memoryview, message_bytes_max: int) -> int:
+    """How many messages a set has, or -1 when it is not simply good, plain and whole."""
+    total = len(view)
+    position = 0
+    message_count = 0
+    while total - position >= LENGTH_BYTES:
+        payload_start, end, attributes, fault = _entry(view, position, total)
+        if fault or attributes & CODEC_MASK or end - payload_start > message_bytes_max:
+            return -1
+        message_count += 1
+        position = end
+    return message_count if position == total else -1
+
+
 def check_entries(buffer: bytes | bytearray | memoryview) -> Ending:
     """Find how far the top-level entries are good (see `message_set.check_entries`)."""
     view = memoryview(buffer)
@@ -132,7 +201,8 @@ def check_entries(buffer: bytes | bytearray | memoryview) -> Ending:
     while total - position >= LENGTH_BYTES:
         _, end, _, fault = _entry(view, position, total)
         if fault:
-            return Ending(position, entry_count, fault if fault == _CUT else f"{fault} entry")
+            words = fault if fault == _CUT else f"{fault} entry at {position}"
+            return Ending(position, entry_count, words)
         entry_count += 1
         position = end
     return Ending(position, entry_count, _CUT if position < total else "")
@@ -154,11 +224,11 @@ def split(buffer: bytes | bytearray | memoryview) -> int:
             break
         position = end
     if total and not position:
-        raise _cut_first(buffer)
+        raise cut_first(buffer)
     return position
 
 
-def _cut_first(buffer: bytes | bytearray | memoryview) -> MessageLargerThanFetchSize:
+def cut_first(buffer: bytes | bytearray | memoryview) -> MessageLargerThanFetchSize:
     total = len(buffer)
     needed = LENGTH_BYTES + LENGTH.unpack_from(buffer)[0] if total >= LENGTH_BYTES else 0
     return MessageLargerThanFetchSize(
@@ -203,7 +273,7 @@ def payloads(
 def _top_level(data: bytes) -> list[tuple[int, int, bytes, int]]:
     """The complete top-level entries as (position, codec, payload, end), all CRCs checked."""
     if 0 < len(data) < LENGTH_BYTES:
-        raise _cut_first(data)
+        raise cut_first(data)
     view = memoryview(data)
     total = len(data)
     position = 0
@@ -215,7 +285,7 @@ def _top_level(data: bytes) -> list[tuple[int, int, bytes, int]]:
                 raise InvalidMessage(f"{fault} entry at {position}", position)
             if position:
                 break
-            raise _cut_first(data)
+            raise cut_first(data)
         found.append((position, attributes & CODEC_MASK, data[payload_start:end], end))
         position = end
     return found
@@ -246,13 +316,43 @@ def _collect(
         if fault:
             if fault == _CUT and position:
                 break
-            raise InvalidMessage(f"{fault} entry inside a compressed set", 0)
+            raise InvalidMessage(f"{fault} entry at {position}", position)
         if attributes & CODEC_MASK:
             inner = data[payload_start:end]
             _collect(attributes & CODEC_MASK, inner, budget, depth + 1, found)
         else:
             found.append(data[payload_start:end])
         position = end
+
+
+def consumed(
+    buffer: bytes | bytearray | memoryview,
+    offset: int,
+    topic: str,
+    broker_id: int,
+    partition: int,
+    *,
+    wrapper_bytes_max: int = DECOMPRESSED_BYTES_MAX,
+) -> list[ConsumedMessage]:
+    """`messages` as objects (see `message_set.consumed`)."""
+    return [
+        ConsumedMessage(payload, topic, broker_id, partition, next_offset)
+        for payload, next_offset in messages(buffer, offset, wrapper_bytes_max)
+    ]
+
+
+def consumed_text(message: ConsumedMessage) -> str:
+    """The repr of a consumed message, for the compiled twin."""
+    names = ConsumedMessage.__match_args__
+    fields = ", ".join(f"{name}={getattr(message, name)!r}" for name in names)
+    return f"ConsumedMessage({fields})"
+
+
+def make_consumed(*fields: object) -> object:
+    """Unpickle a consumed message as the class of the twin in use."""
+    from protocol import hot
+
+    return hot.ConsumedMessage(*fields)  # type: ignore[arg-type]
 
 
 def encode(payloads: Sequence[bytes], magic: int = 1) -> bytes:
@@ -273,3 +373,15 @@ def encode(payloads: Sequence[bytes], magic: int = 1) -> bytes:
             add(pack0(size + MAGIC0_OVERHEAD_BYTES, 0, crc32(payload)))
         add(payload)
     return b"".join(pieces)
+
+
+def encode_produce(topic: bytes, partition: int, payloads: Sequence[bytes]) -> bytes:
+    """A whole Produce frame (see `requests.encode_produce`)."""
+    message_set = encode(payloads)
+    size = PRODUCE_HEAD.size - LENGTH_BYTES + len(topic) + PRODUCE_TAIL.size + len(message_set)
+    try:
+        head = PRODUCE_HEAD.pack(size, 0, len(topic))
+        tail = PRODUCE_TAIL.pack(partition, len(message_set))
+    except StructError as error:
+        raise LocalProtocolError("a field of the produce request does not fit") from error
+    return b"".join((head, topic, tail, message_set))

@@ -17,9 +17,16 @@ else:
 
 COMPILED: bool = _twin.COMPILED
 
-scan = _twin.scan
+if TYPE_CHECKING:
+    from protocol.message import ConsumedMessage
+else:
+    ConsumedMessage = _twin.ConsumedMessage
 check_entries = _twin.check_entries
-split = _twin.split
+consumed = _twin.consumed
+encode = _twin.encode
+encode_produce = _twin.encode_produce
 messages = _twin.messages
 payloads = _twin.payloads
-encode = _twin.encode
+produce_frames = _twin.produce_frames
+scan = _twin.scan
+split = _twin.split

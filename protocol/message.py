@@ -10,6 +10,7 @@ are written as 0 and ignored on reading. docs/log-format.md shows the same with 
 and a test decodes that example with this module.
 """
 
+from dataclasses import dataclass
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -74,3 +75,19 @@ class Ending(NamedTuple):
     valid_bytes: int
     entry_count: int
     fault: str
+
+
+@dataclass(slots=True, unsafe_hash=True)
+class ConsumedMessage:
+    """A message as handed to the application; treat it as read-only.
+
+    `next_offset` is what to store once the application is done with it (see
+    `message_set.messages` for messages inside a wrapper). The compiled twin has a class of its own
+    with the same attributes: use `protocol.hot.ConsumedMessage`, which is the one in use.
+    """
+
+    payload: bytes
+    topic: str
+    broker_id: int
+    partition: int
+    next_offset: int

@@ -16,6 +16,7 @@ from protocol.compression import (
     compress,
 )
 from protocol.errors import InvalidMessage, LocalProtocolError
+from protocol.hot import ConsumedMessage
 from protocol.message import (
     CODEC_MASK,
     CRC,
@@ -31,11 +32,15 @@ from protocol.message import (
 
 __all__ = [
     "Codec",
+    "ConsumedMessage",
     "DecompressionBudget",
     "Ending",
     "Entry",
     "Scan",
+    "check_codec",
     "check_entries",
+    "codec_of",
+    "consumed",
     "encode",
     "encode_compressed",
     "entries",
@@ -133,6 +138,21 @@ def payloads(
 ) -> list[bytes]:
     """The payloads of `messages`, without offsets; the same errors."""
     return hot.payloads(buffer, wrapper_bytes_max)
+
+
+def consumed(
+    buffer: bytes | bytearray | memoryview,
+    offset: int,
+    topic: str,
+    broker_id: int,
+    partition: int,
+    *,
+    wrapper_bytes_max: int = DECOMPRESSED_BYTES_MAX,
+) -> list[ConsumedMessage]:
+    """`messages` as objects that know where they come from; the same errors."""
+    return hot.consumed(
+        buffer, offset, topic, broker_id, partition, wrapper_bytes_max=wrapper_bytes_max
+    )
 
 
 def entries(buffer: bytes | bytearray | memoryview, offset: int = 0) -> Iterator[Entry]:

@@ -19,6 +19,7 @@ from struct import Struct
 from struct import error as StructError
 from typing import Final, TypeAlias
 
+from protocol import hot
 from protocol.errors import LocalProtocolError, RemoteProtocolError
 
 PRODUCE: Final = 0
@@ -125,6 +126,33 @@ def encode_request(request: Request) -> bytes:
     return b"".join([header, *pieces])
 
 
+def encode_produce(topic: str, partition: int, payloads: Sequence[bytes]) -> bytes:
+    """The whole Produce frame for plain messages, made in one piece: the producer's fast path.
+
+    Raises:
+      LocalProtocolError: the topic, the partition or the whole does not fit its field.
+      MessageSizeTooLarge: a payload cannot be expressed in 31 bits.
+    """
+    return hot.encode_produce(_encoded(topic), partition, payloads)
+
+
+def produce_frames(
+    buffer: Buffer, start: int, end: int, frame_bytes_max: int, message_bytes_max: int
+) -> tuple[int, list[tuple[bytes, int, int, int, int]]]:
+    """Read and validate the plain Produce frames that stand at `start`: the broker's fast path.
+
+    Takes frames for as long as they are complete before `end`, are Produce requests, and hold only
+    good, whole, uncompressed entries with payloads of at most `message_bytes_max`. Returns where it
+    stopped and, per frame, (topic, partition, set start, set end, message count), positions in
+    `buffer`. The topic is the raw bytes, not judged; consecutive equal ones are one object.
+
+    Whatever stands where it stopped (another request, a compressed or damaged set, an impossible
+    size, an incomplete frame) is for `decode_request` and `message_set.scan`, one frame at a time;
+    then this may be called again. Nothing is raised for what a peer sent.
+    """
+    return hot.produce_frames(buffer, start, end, frame_bytes_max, message_bytes_max)
+
+
 def _length(pieces: list[Buffer]) -> int:
     return sum(map(len, pieces))
 
@@ -134,13 +162,18 @@ def _multi_header(request_id: int, count: int, pieces: list[Buffer]) -> bytes:
     return _FRAME_HEADER_MULTI.pack(size, request_id, count)
 
 
-def _topic(topic: str) -> bytes:
+def _encoded(topic: str) -> bytes:
     try:
         name = topic.encode()
     except UnicodeEncodeError as error:
         raise LocalProtocolError(f"topic {topic!a} is not text") from error
     if len(name) > _TOPIC_BYTES_MAX:
         raise LocalProtocolError(f"a topic of {len(name)} bytes does not fit a request")
+    return name
+
+
+def _topic(topic: str) -> bytes:
+    name = _encoded(topic)
     return _TOPIC_LENGTH.pack(len(name)) + name
 
 
