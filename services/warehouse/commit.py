@@ -1,0 +1,321 @@
+"""The one Delta commit of a load: files, end offsets and counts, all or nothing (contracts 6).
+
+The truth about offsets is one app transaction per partition, `load/<topic>/<broker>-<partition>`
+with version = next offset; it survives compaction, checkpoints and log clean-up. The counts ride
+in the commit's custom metadata under the key `kafka2011`, where the audit reads them with
+`read_commits`; files are invisible until the commit names them.
+
+delta-rs accepts the same app transaction twice, so a commit checks and then commits on the same
+DeltaTable object: from one snapshot, the second of two commits that name the same app
+transaction fails. Whoever loses gets AnotherLoadWon, leaves its files to `vacuum` and plans anew.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction
+
+from coordination.cluster import BrokerPartition
+from runtime.failpoints import failpoint
+from services.warehouse import delta_log
+
+METADATA_KEY = "kafka2011"
+HOUR_COLUMN = "hour"
+
+Counts = dict[tuple[int, str], int]  # (window start in ms, server) -> messages
+
+
+class WarehouseError(Exception):
+    """The warehouse cannot take this load."""
+
+
+class AnotherLoadWon(WarehouseError):
+    """Another instance committed these offsets first. Say so in one line and plan anew."""
+
+
+class SchemaConflict(WarehouseError):
+    """A column of the events has another type than the table's. The topic cannot be loaded."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewFile:
+    """A Parquet file that stands in the table's directory and that no commit names yet.
+
+    `path` is relative to the table; `stats` is Delta's JSON (numRecords and so on).
+    """
+
+    path: str
+    hour: str
+    size_bytes: int
+    rows: int
+    stats: str
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedRange:
+    """What was read of one partition: from `start` up to `end`, both offsets of entries.
+
+    `committed` is the app transaction that the plan saw (None: never loaded); it differs from
+    `start` where the broker had retired what lay between, which is then a gap.
+    """
+
+    source: BrokerPartition
+    committed: int | None
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """All that one commit says. Counts were made from the decoded messages."""
+
+    topic: str
+    ranges: Sequence[LoadedRange]
+    files: Sequence[NewFile]
+    counts: Mapping[tuple[int, str], int]
+    window_ms: int
+    quarantined: Mapping[tuple[int, str], int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CommitInfo:
+    """One load as the table's log tells it, for the audit.
+
+    `counts` are the rows added, by (window start in ms, server). `quarantined` are messages that
+    were read and could not become rows: they stand in the quarantine table, are not in
+    `counts`, and have the key (-1, "unreadable-header") where not even the header was readable.
+    `offsets` are next offsets.
+    """
+
+    version: int
+    timestamp_ms: int
+    topic: str
+    window_ms: int
+    counts: Counts
+    quarantined: Counts
+    offsets: dict[BrokerPartition, int]
+    gaps: dict[BrokerPartition, tuple[int, int]]
+    rows: int
+
+
+def app_id(topic: str, source: BrokerPartition) -> str:
+    return f"load/{topic}/{source.text}"
+
+
+def _broker_partition(text: str) -> BrokerPartition:
+    broker_id, _, partition = text.partition("-")
+    return BrokerPartition(int(broker_id), int(partition))
+
+
+class WarehouseTable:
+    """One Delta table in a local or mounted directory. Not thread-safe: one owner.
+
+    Another process may commit at any time; `refresh` looks at what it did.
+    """
+
+    def __init__(self, path: Path, table: DeltaTable) -> None:
+        self.path = path
+        self._table = table
+
+    @classmethod
+    def open(cls, path: Path) -> "WarehouseTable | None":
+        """The table at its newest version; None when there is none yet."""
+        try:
+            return cls(path, DeltaTable(str(path)))
+        except TableNotFoundError:
+            return None
+
+    @classmethod
+    def open_or_create(cls, path: Path, schema: pa.Schema, description: str) -> "WarehouseTable":
+        """The table, made empty with `schema` (which holds the column `hour`) if it was not there.
+
+        An existing table keeps its columns; see `add_columns`.
+        """
+        found = cls.open(path)
+        if found is not None:
+            return found
+        path.mkdir(parents=True, exist_ok=True)
+        try:
+            table = DeltaTable.create(
+                str(path),
+                schema=schema,
+                partition_by=[HOUR_COLUMN],
+                name=path.name,
+                description=description,
+            )
+        except DeltaError:
+            found = cls.open(path)  # another instance made it in the same moment
+            if found is None:
+                raise
+            return found
+        return cls(path, table)
+
+    def refresh(self) -> None:
+        """Take in what others committed."""
+        self._table.update_incremental()
+
+    @property
+    def version(self) -> int:
+        return int(self._table.version())
+
+    def schema(self) -> pa.Schema:
+        """The table's columns as Arrow, in the table's order, with the partition column."""
+        return pa.schema(self._table.schema().to_arrow())
+
+    def file_paths(self) -> list[str]:
+        """Absolute paths of the files of this version."""
+        return [str(uri).removeprefix("file://") for uri in self._table.file_uris()]
+
+    def next_offset(self, topic: str, source: BrokerPartition) -> int | None:
+        """Where the next load of the partition starts; None when it was never loaded."""
+        version = self._table.transaction_version(app_id(topic, source))
+        return None if version is None else int(version)
+
+    def known_partitions(self, topic: str) -> dict[BrokerPartition, int]:
+        """Every partition that was ever loaded into this table, with its next offset.
+
+        Reads the log; for the look at what is missing, not for every tick.
+        """
+        prefix = f"load/{topic}/"
+        return {
+            _broker_partition(name.removeprefix(prefix)): version
+            for name, version in delta_log.app_transactions(self.path).items()
+            if name.startswith(prefix)
+        }
+
+    def add_columns(self, schema: pa.Schema) -> list[str]:
+        """Add the columns that the table lacks, as optional ones; returns their names.
+
+        Raises SchemaConflict when a column is there with another type; nothing is changed then.
+        """
+        present = {column.name: column for column in self.schema()}
+        lacking = []
+        for column in schema:
+            known = present.get(column.name)
+            if known is None:
+                lacking.append(column)
+            elif known.type != column.type:
+                raise SchemaConflict(
+                    f"{self.path.name}.{column.name} is {known.type}, the events have {column.type}"
+                )
+        if lacking:
+            fields = Schema.from_arrow(pa.schema(lacking)).fields
+            try:
+                self._table.alter.add_columns(
+                    [Field(column.name, column.type, nullable=True) for column in fields]
+                )
+            except CommitFailedError as error:
+                raise AnotherLoadWon(f"{self.path.name}: {error}") from error
+            self.refresh()
+        return [column.name for column in lacking]
+
+    def commit(self, load: Load) -> int:
+        """Publish the load and return the table's version.
+
+        Raises AnotherLoadWon when a partition was loaded by someone else since the plan; then
+        nothing of this load is visible, now or later.
+        """
+        self.refresh()
+        for loaded in load.ranges:
+            found = self.next_offset(load.topic, loaded.source)
+            if found != loaded.committed:
+                raise AnotherLoadWon(
+                    f"{load.topic} {loaded.source.text}: planned from {loaded.committed}, "
+                    f"the table is at {found}"
+                )
+        failpoint("before_commit")
+        try:
+            self._table.create_write_transaction(
+                [_add_action(file, self.path) for file in load.files],
+                "append",
+                self._table.schema(),
+                [HOUR_COLUMN],
+                commit_properties=CommitProperties(
+                    custom_metadata={METADATA_KEY: _metadata(load)},
+                    app_transactions=[
+                        Transaction(app_id(load.topic, loaded.source), loaded.end)
+                        for loaded in load.ranges
+                    ],
+                ),
+            )
+        except CommitFailedError as error:
+            raise AnotherLoadWon(f"{load.topic}: {error}") from error
+        failpoint("after_commit")
+        self.refresh()
+        return self.version
+
+
+def _add_action(file: NewFile, table_path: Path) -> AddAction:
+    modified_ms = (table_path / file.path).stat().st_mtime_ns // 1_000_000
+    return AddAction(
+        path=file.path,
+        size=file.size_bytes,
+        partition_values={HOUR_COLUMN: file.hour},
+        modification_time=modified_ms,
+        data_change=True,
+        stats=file.stats,
+    )
+
+
+def _metadata(load: Load) -> str:
+    return json.dumps(
+        {
+            "topic": load.topic,
+            "window_ms": load.window_ms,
+            "rows": sum(file.rows for file in load.files),
+            "counts": _cells(load.counts),
+            "quarantined": _cells(load.quarantined),
+            "offsets": {part.source.text: [part.start, part.end] for part in load.ranges},
+            "gaps": {
+                part.source.text: [part.committed, part.start]
+                for part in load.ranges
+                if part.committed is not None and part.committed != part.start
+            },
+        },
+        separators=(",", ":"),
+    )
+
+
+def _cells(counts: Mapping[tuple[int, str], int]) -> list[list[Any]]:
+    return [[window, server, count] for (window, server), count in sorted(counts.items())]
+
+
+def _counts(cells: Sequence[Sequence[Any]]) -> Counts:
+    return {(window, server): count for window, server, count in cells}
+
+
+def read_commits(table_path: Path, since_version: int = -1) -> list[CommitInfo]:
+    """The loads committed above `since_version`, in order; [] while there is no table.
+
+    Pass the newest version seen so far and each load comes exactly once, whatever restarts in
+    between. Commits that are not loads (creation, compaction) are passed over. Reads only the
+    new commit files.
+    """
+    found = []
+    for version, actions in delta_log.commits_after(table_path, since_version):
+        for action in actions:
+            info = action.get("commitInfo")
+            if info and METADATA_KEY in info:
+                found.append(_commit_info(version, info))
+    return found
+
+
+def _commit_info(version: int, info: dict[str, Any]) -> CommitInfo:
+    told = json.loads(info[METADATA_KEY])
+    return CommitInfo(
+        version=version,
+        timestamp_ms=int(info["timestamp"]),
+        topic=told["topic"],
+        window_ms=told["window_ms"],
+        counts=_counts(told["counts"]),
+        quarantined=_counts(told["quarantined"]),
+        offsets={_broker_partition(k): end for k, (_, end) in told["offsets"].items()},
+        gaps={_broker_partition(k): (a, b) for k, (a, b) in told["gaps"].items()},
+        rows=told["rows"],
+    )

@@ -1,0 +1,146 @@
+"""Decides what a load reads: ranges per partition, what is in the way, and which task takes what.
+
+Pure: offsets come in, plans go out. `app` asks the brokers and the tables, `tasks` reads.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from coordination.cluster import BrokerAddress, BrokerPartition
+
+# Below this a task costs more than the second core gains.
+TASK_BYTES_MIN = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """What is known about one partition when a load is planned.
+
+    `committed` is the table's next offset (None: never loaded). `address` is None while its broker
+    is away; `earliest` and `latest` are the broker's answers, None when it gave none.
+    """
+
+    topic: str
+    source: BrokerPartition
+    committed: int | None
+    address: BrokerAddress | None = None
+    earliest: int | None = None
+    latest: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRange:
+    """Read the partition from `start` until at least `stop`, never past `latest`.
+
+    `stop` bounds one load's size; only a reader sees where an entry ends, so it stops behind the
+    first whole fetch that reaches it.
+    """
+
+    topic: str
+    source: BrokerPartition
+    address: BrokerAddress
+    committed: int | None
+    start: int
+    stop: int
+    latest: int
+
+    @property
+    def size_bytes(self) -> int:
+        return self.stop - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something the operator must see; the other partitions are loaded all the same."""
+
+    topic: str
+    source: BrokerPartition
+    kind: str
+    detail: str
+
+    @property
+    def text(self) -> str:
+        return f"{self.topic} {self.source.text}: {self.detail}"
+
+
+BROKER_AWAY = "broker_away"
+GAP = "gap"
+BEYOND_END = "beyond_end"
+
+
+def plan_partition(
+    state: PartitionState, bytes_max: int
+) -> tuple[PlannedRange | None, Problem | None]:
+    """What to read of a partition, and what is wrong with it. Both may be None: nothing new."""
+    if state.address is None or state.latest is None:
+        detail = f"its broker {state.source.broker_id} is away; loaded up to {state.committed}"
+        return None, Problem(state.topic, state.source, BROKER_AWAY, detail)
+    if state.committed is not None and state.committed > state.latest:
+        detail = (
+            f"loaded up to {state.committed}, but the log ends at {state.latest}: "
+            "the broker lost or replaced it; not loaded"
+        )
+        return None, Problem(state.topic, state.source, BEYOND_END, detail)
+    earliest = state.earliest or 0
+    start = earliest if state.committed is None else max(state.committed, earliest)
+    problem = None
+    if state.committed is not None and state.committed < earliest:
+        detail = f"offsets {state.committed} to {earliest} were retired before they were loaded"
+        problem = Problem(state.topic, state.source, GAP, detail)
+    if start >= state.latest:
+        return None, problem
+    planned = PlannedRange(
+        topic=state.topic,
+        source=state.source,
+        address=state.address,
+        committed=state.committed,
+        start=start,
+        stop=min(state.latest, start + bytes_max),
+        latest=state.latest,
+    )
+    return planned, problem
+
+
+def pack(ranges: Iterable[PlannedRange], tasks_max: int) -> list[list[PlannedRange]]:
+    """Share the ranges out over at most `tasks_max` tasks.
+
+    A topic with little to read stays in one task, for each task writes its own file per hour.
+    Larger ones are spread by partition, the largest range first to the least loaded task.
+    """
+    by_topic: dict[str, list[PlannedRange]] = {}
+    for planned in ranges:
+        by_topic.setdefault(planned.topic, []).append(planned)
+    items: list[list[PlannedRange]] = []
+    for topic_ranges in by_topic.values():
+        if _size(topic_ranges) <= TASK_BYTES_MIN:
+            items.append(topic_ranges)
+        else:
+            items.extend([planned] for planned in topic_ranges)
+    total_bytes = sum(map(_size, items))
+    task_count = max(1, min(tasks_max, total_bytes // TASK_BYTES_MIN, len(items)))
+    tasks: list[list[PlannedRange]] = [[] for _ in range(task_count)]
+    for item in sorted(items, key=_size, reverse=True):
+        min(tasks, key=_size).extend(item)
+    return [task for task in tasks if task]
+
+
+def _size(ranges: Sequence[PlannedRange]) -> int:
+    return sum(planned.size_bytes for planned in ranges)
+
+
+def entry_next_offsets(next_offsets: Sequence[int], offset: int) -> list[int]:
+    """For each message the next offset of its entry, given what a consumer would store.
+
+    A consumer stores a wrapper's own start for all but its last message (reference 3.8), since a
+    fetch cannot start inside. A row says where its entry ends, so that "loaded up to" compares.
+    `offset` is where the set was fetched.
+    """
+    found: list[int] = []
+    position = offset
+    inside = 0
+    for next_offset in next_offsets:
+        inside += 1
+        if next_offset > position:
+            found.extend([next_offset] * inside)
+            position, inside = next_offset, 0
+    return found

@@ -1,0 +1,97 @@
+"""Reads the Delta log of a table on a local or mounted directory: commits, and who loaded what.
+
+delta-rs answers for one app transaction by name but cannot list them, and its `history()` reads
+the whole log each time. The log's layout is a published protocol, so the few lines that need
+more read it themselves:
+
+    _delta_log/00000000000000000007.json            one JSON action a line: commitInfo, add, txn ...
+    _delta_log/00000000000000000100.checkpoint.parquet   the state up to that version; column `txn`
+    _delta_log/_last_checkpoint                     {"version": 100, ...}
+
+Never writes.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+Action = dict[str, Any]
+
+_COMMIT = re.compile(r"(\d{20})\.json")
+_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(\..*)?\.parquet")
+
+
+def _log_directory(table_path: Path) -> Path:
+    return table_path / "_delta_log"
+
+
+def versions(table_path: Path) -> list[int]:
+    """The versions whose commit file is still there, ascending; empty when there is no table."""
+    try:
+        names = [entry.name for entry in _log_directory(table_path).iterdir()]
+    except FileNotFoundError:
+        return []
+    return sorted(int(found[1]) for name in names if (found := _COMMIT.fullmatch(name)))
+
+
+def actions(table_path: Path, version: int) -> list[Action]:
+    """The actions of one commit. Raises FileNotFoundError when it is not there (any more)."""
+    text = (_log_directory(table_path) / f"{version:020d}.json").read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines() if line.strip()]
+
+
+def commits_after(table_path: Path, since_version: int) -> Iterator[tuple[int, list[Action]]]:
+    """Each commit above `since_version` (-1: all), in order.
+
+    Log clean-up removes old commits (30 days by default): a first version above
+    `since_version` + 1 means that some are gone.
+    """
+    version = since_version + 1
+    if not (_log_directory(table_path) / f"{version:020d}.json").exists():
+        later = [found for found in versions(table_path) if found > since_version]
+        if not later:
+            return
+        version = later[0]
+    while True:
+        try:
+            found = actions(table_path, version)
+        except FileNotFoundError:
+            return
+        yield version, found
+        version += 1
+
+
+def app_transactions(table_path: Path) -> dict[str, int]:
+    """Every app transaction of the newest version: app id -> its version."""
+    found: dict[str, int] = {}
+    checkpoint = _last_checkpoint_version(table_path)
+    if checkpoint is not None:
+        for file in _checkpoint_files(table_path, checkpoint):
+            for row in pq.read_table(file, columns=["txn"]).column("txn").to_pylist():
+                if row and row["appId"] is not None:
+                    found[row["appId"]] = row["version"]
+    for _, commit in commits_after(table_path, -1 if checkpoint is None else checkpoint):
+        for action in commit:
+            if "txn" in action:
+                found[action["txn"]["appId"]] = action["txn"]["version"]
+    return found
+
+
+def _last_checkpoint_version(table_path: Path) -> int | None:
+    try:
+        pointer = json.loads((_log_directory(table_path) / "_last_checkpoint").read_text())
+    except FileNotFoundError:
+        return None
+    return int(pointer["version"])
+
+
+def _checkpoint_files(table_path: Path, version: int) -> list[Path]:
+    return sorted(
+        entry
+        for entry in _log_directory(table_path).iterdir()
+        if (found := _CHECKPOINT.fullmatch(entry.name)) and int(found[1]) == version
+    )
