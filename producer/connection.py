@@ -1,0 +1,259 @@
+"""One TCP connection to one broker: hands frames to the kernel and finds out what is durable.
+
+A produce request has no answer, so `send` succeeding means only that the kernel took the bytes.
+`barrier` asks for an offset behind the sends on the same connection, which our broker answers when
+all of them are on its disk (contracts section 1). When a connection breaks, everything since its
+last barrier is not known to be durable: it goes to `lost`, which the owner takes.
+
+Not thread-safe: the owner serialises calls.
+"""
+
+import random
+import select
+import socket
+import struct
+import time
+from collections.abc import Callable, Sequence
+
+from producer.errors import BrokerUnavailable, BrokerUnreachable, Unconfirmed
+from protocol.errors import RemoteProtocolError
+from protocol.requests import LATEST, OffsetsRequest, encode_request
+from protocol.responses import decode_offsets_response
+
+# After this long without a send the next one first looks whether the peer has closed: the kernel
+# takes a write into a connection that the other side closed, and the bytes are gone.
+IDLE_CHECK_NS = 50_000_000
+CONNECT_RETRY_FIRST_MS = 1  # then ten times that, as 0.7 does
+CONNECT_RETRY_MAX_MS = 60_000
+# 0.7 starts the clock of planned reconnects up to this long in the past, so that producers started
+# together do not reconnect together.
+RECONNECT_JITTER_MAX_MS = 30_000
+ANSWER_BYTES_MAX = 1024
+
+Sleep = Callable[[float], object]
+
+
+class BrokerConnection:
+    """Connects at the first send. `address` is dialled; `name` is what errors call it.
+
+    `reconnect_sends` and `reconnect_ms` (None: never) make `is_reconnect_due` true.
+    """
+
+    def __init__(
+        self,
+        address: tuple[str, int],
+        *,
+        connect_timeout_ms: int = 5000,
+        socket_timeout_ms: int = 30000,
+        send_buffer_bytes: int = 102400,
+        reconnect_sends: int = 30000,
+        reconnect_ms: int | None = None,
+        sleep: Sleep = time.sleep,
+        rng: random.Random | None = None,
+    ) -> None:
+        self.address = address
+        self.name = f"{address[0]}:{address[1]}"
+        self._connect_timeout_ms = connect_timeout_ms
+        self._socket_timeout_ms = socket_timeout_ms
+        self._send_buffer_bytes = send_buffer_bytes
+        self._reconnect_sends = reconnect_sends
+        self._reconnect_ms = reconnect_ms
+        self._sleep = sleep
+        self._rng = rng or random.Random()
+        self._socket: socket.socket | None = None
+        self._sends_left = reconnect_sends
+        self._reconnect_at_ns = 0
+        self._last_send_ns = 0
+        self._pending: dict[str, list[int]] = {}  # topic -> sends, bytes since the last barrier
+        self._barrier_asked = False
+        self.lost: list[Unconfirmed] = []
+        self.lost_reason = ""
+        self.connect_count = 0
+
+    # --- sending -----------------------------------------------------------------------------
+
+    def send(
+        self, frame: bytes, topic: str, set_bytes: int, more: Sequence[tuple[str, int]] = ()
+    ) -> None:
+        """Hand one produce frame to the kernel, connecting first when there is no connection.
+
+        `topic` and `set_bytes` (and `more` of them for the other parts of a MultiProduce) say what
+        a NotDurable would have to name. Raises BrokerUnreachable when no connection could be made
+        (nothing left), else BrokerUnavailable: the frame may have arrived, and stands in `lost`.
+        """
+        now_ns = time.monotonic_ns()
+        sock = self._socket
+        if sock is None:
+            sock = self.connect()
+        elif now_ns - self._last_send_ns > IDLE_CHECK_NS and self._is_closed_by_peer(sock):
+            self._break("the broker closed the connection")
+            sock = self.connect()
+        self._last_send_ns = now_ns
+        # Entered before the bytes leave: a broken send may have arrived.
+        pending = self._pending.get(topic)
+        if pending is None:
+            self._pending[topic] = [1, set_bytes]
+        else:
+            pending[0] += 1
+            pending[1] += set_bytes
+        for other_topic, other_bytes in more:
+            other = self._pending.setdefault(other_topic, [0, 0])
+            other[0] += 1
+            other[1] += other_bytes
+        self._sends_left -= 1
+        try:
+            sock.sendall(frame)
+        except OSError as error:
+            self._break(f"send failed: {error}")
+            raise BrokerUnavailable(f"{self.name}: send failed: {error}") from error
+
+    def connect(self) -> socket.socket:
+        """Connect now, trying for `connect_timeout_ms`. Raises BrokerUnreachable."""
+        assert self._socket is None
+        deadline_ns = time.monotonic_ns() + self._connect_timeout_ms * 1_000_000
+        wait_ms = CONNECT_RETRY_FIRST_MS
+        while True:
+            left_s = (deadline_ns - time.monotonic_ns()) / 1e9
+            try:
+                sock = socket.create_connection(self.address, timeout=max(left_s, 0.001))
+                break
+            except OSError as error:
+                left_ms = (deadline_ns - time.monotonic_ns()) / 1e6
+                if wait_ms > left_ms:
+                    raise BrokerUnreachable(f"{self.name}: cannot connect: {error}") from error
+            self._sleep(wait_ms / 1000)
+            wait_ms = min(wait_ms * 10, CONNECT_RETRY_MAX_MS)
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer_bytes)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        except OSError as error:  # the peer is gone already
+            sock.close()
+            raise BrokerUnreachable(f"{self.name}: cannot connect: {error}") from error
+        # A blocking socket with kernel timeouts: Python's own timeout would poll before each send.
+        sock.settimeout(None)
+        seconds, ms = divmod(self._socket_timeout_ms, 1000)
+        sock.setsockopt(
+            socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("@ll", seconds, ms * 1000)
+        )
+        self._socket = sock
+        self.connect_count += 1
+        self._sends_left = self._reconnect_sends
+        self._barrier_asked = False
+        if self._reconnect_ms is not None:
+            jitter_ms = self._rng.uniform(0, min(RECONNECT_JITTER_MAX_MS, self._reconnect_ms))
+            first_ms = self._reconnect_ms - (jitter_ms if self.connect_count == 1 else 0)
+            self._reconnect_at_ns = time.monotonic_ns() + int(first_ms * 1e6)
+        return sock
+
+    @staticmethod
+    def _is_closed_by_peer(sock: socket.socket) -> bool:
+        # Nothing is ever sent to a connection that only produces, so readable means closed.
+        poller = select.poll()
+        poller.register(sock, select.POLLIN | select.POLLHUP | select.POLLERR)
+        return bool(poller.poll(0))
+
+    @property
+    def is_reconnect_due(self) -> bool:
+        """The planned reconnect is due: make a barrier, then `disconnect`."""
+        if self._socket is None:
+            return False
+        if self._sends_left <= 0:
+            return True
+        return self._reconnect_ms is not None and time.monotonic_ns() >= self._reconnect_at_ns
+
+    @property
+    def is_connected(self) -> bool:
+        return self._socket is not None
+
+    # --- the barrier -------------------------------------------------------------------------
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether something was sent since the last barrier."""
+        return bool(self._pending)
+
+    def ask_barrier(self) -> None:
+        """Send the barrier's request without waiting; does nothing when nothing is pending.
+
+        A failure to send is kept for `await_barrier`, as any broken connection.
+        """
+        sock = self._socket
+        if sock is None or not self._pending or self._barrier_asked:
+            return
+        topic = next(reversed(self._pending))
+        try:
+            sock.sendall(encode_request(OffsetsRequest(topic, 0, LATEST, 1)))
+            self._barrier_asked = True
+        except OSError as error:
+            self._break(f"asking for the barrier failed: {error}")
+
+    def await_barrier(self, deadline_ns: int) -> bool:
+        """Wait for the answer until `deadline_ns` (monotonic); True: all sends are durable.
+
+        False: the connection is closed now and the sends stand in `lost`.
+        """
+        sock = self._socket
+        if sock is None or not self._barrier_asked:
+            return not self.lost
+        try:
+            _read_answer(sock, deadline_ns)
+        except (OSError, RemoteProtocolError) as error:
+            self._break(str(error) or type(error).__name__)
+            return False
+        self._barrier_asked = False
+        self._pending.clear()
+        return not self.lost
+
+    def barrier(self, timeout_ms: int) -> bool:
+        """`ask_barrier` and `await_barrier` in one."""
+        self.ask_barrier()
+        return self.await_barrier(time.monotonic_ns() + timeout_ms * 1_000_000)
+
+    # --- endings -----------------------------------------------------------------------------
+
+    def take_lost(self) -> list[Unconfirmed]:
+        """What broken connections left unknown since the last call."""
+        taken, self.lost = self.lost, []
+        return taken
+
+    def disconnect(self) -> None:
+        """Close the connection; what is pending becomes `lost`. The next send connects anew."""
+        self._break("closed before a barrier")
+
+    def _break(self, reason: str) -> None:
+        if self._pending:
+            self.lost += [
+                Unconfirmed(self.name, topic, sends, set_bytes)
+                for topic, (sends, set_bytes) in self._pending.items()
+            ]
+            self.lost_reason = reason
+            self._pending.clear()
+        self._barrier_asked = False
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+
+def _read_answer(sock: socket.socket, deadline_ns: int) -> list[int]:
+    """Read one Offsets response. Raises OSError (TimeoutError) or RemoteProtocolError."""
+    buffer = b""
+    poller = select.poll()
+    poller.register(sock, select.POLLIN)
+    size = 0
+    while True:
+        left_ms = (deadline_ns - time.monotonic_ns()) / 1e6
+        if left_ms <= 0 or not poller.poll(left_ms):
+            raise TimeoutError("the barrier was not answered in time")
+        chunk = sock.recv(ANSWER_BYTES_MAX)
+        if not chunk:
+            raise ConnectionResetError("the broker closed the connection")
+        buffer += chunk
+        if len(buffer) >= 4 and not size:
+            size = int.from_bytes(buffer[:4], "big", signed=True)
+            if not 0 < size <= ANSWER_BYTES_MAX:
+                raise RemoteProtocolError(f"an answer of {size} bytes to the barrier")
+        if size and len(buffer) > 4 + size:
+            raise RemoteProtocolError("bytes behind the answer to the barrier")
+        if size and len(buffer) == 4 + size:
+            return decode_offsets_response(memoryview(buffer)[4:])

@@ -1,0 +1,349 @@
+"""The producer that users see: `send` hands messages over at once, `flush` makes sure of them.
+
+One call may carry several parts; they are grouped by broker, one part for a broker makes a Produce
+request and several one MultiProduce, as in 0.7. Nothing is sent again by itself once bytes have
+left: that could store messages twice, and only the caller knows whether that matters. What is not
+known to have arrived is named by NotDurable.
+"""
+
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from coordination.registry import Registry
+from producer.batching import SetPart, encode_set, produce_frame, request_frame
+from producer.config import Address, ProducerConfig
+from producer.connection import BrokerConnection
+from producer.discovery import Discovery, StaticBrokers, Target, ZooKeeperBrokers
+from producer.errors import (
+    BrokerUnavailable,
+    BrokerUnreachable,
+    NotDurable,
+    ProducerClosed,
+    Unconfirmed,
+)
+from protocol.errors import MessageSizeTooLarge
+from protocol.names import check_topic
+from protocol.requests import ANY_PARTITION
+from runtime.config import ConfigError, settings_of
+from runtime.logs import get_logger
+
+log = get_logger(__name__)
+
+FLUSH_TIMEOUT_MS = 30_000
+
+
+class Part(NamedTuple):
+    """Some payloads for one topic, placed together by `key`."""
+
+    topic: str
+    payloads: Sequence[Any]
+    key: Any = None
+
+
+@dataclass(slots=True)
+class ProducerStats:
+    """What a producer did since it was made."""
+
+    sends: int = 0  # produce parts handed to a connection
+    messages: int = 0
+    set_bytes: int = 0
+    refused_too_large: int = 0  # calls that had a payload above max.message.size
+    lost_sends: int = 0  # parts that a broken connection left unknown
+    reconnects: int = 0  # planned ones
+
+
+class Producer:
+    """Sends to the brokers of `broker_list=`, `zk_connect=`, or of a started `registry`.
+
+    `config` or keyword arguments, named as the fields of ProducerConfig, with values as in a
+    properties file or parsed. Safe from several threads; a send waits for another one's. The
+    asynchronous kind (`producer_type="async"`) is made by the same call.
+    """
+
+    def __init__(
+        self,
+        config: ProducerConfig | None = None,
+        *,
+        registry: Registry | None = None,
+        rng: random.Random | None = None,
+        sleep: Callable[[float], object] = time.sleep,
+        **settings: Any,
+    ) -> None:
+        self.config = config = _configured(config or ProducerConfig(), settings)
+        self._rng = rng or random.Random()
+        self._sleep = sleep
+        self._lock = threading.RLock()
+        self._is_closed = False
+        self._own_registry: Registry | None = None
+        self.stats = ProducerStats()
+        self._topic_bytes: dict[str, bytes] = {}
+        self._connections: dict[Address, BrokerConnection] = {}
+        self._codec = config.compression_codec
+        self._discovery = self._discover(registry)
+
+    def _discover(self, registry: Registry | None) -> Discovery:
+        config = self.config
+        given = bool(config.broker_list) + bool(config.zk_connect) + (registry is not None)
+        if given != 1:
+            raise ConfigError("a producer needs exactly one of broker.list, zk.connect, a registry")
+        if config.broker_list:
+            return StaticBrokers(config.broker_list, self._rng)
+        if registry is None:
+            from coordination.zookeeper import ZooKeeperRegistry
+
+            registry = ZooKeeperRegistry(config.zk_connect, config.zk_session_timeout_ms)
+            registry.start(config.zk_connection_timeout_ms or config.zk_session_timeout_ms)
+            self._own_registry = registry
+        return ZooKeeperBrokers(registry, config.partitioner, self._rng)
+
+    # --- sending -----------------------------------------------------------------------------
+
+    def send(self, topic: str, payload: Any, key: Any = None) -> None:
+        """Hand one payload, or a list of payloads as one message set, to a broker.
+
+        On return the bytes are with the kernel; `flush` says when they are durable. With
+        `zk_connect` the key places them, else a random partition gets them. With `broker_list`
+        the broker picks the partition and a key has no effect.
+
+        Raises:
+          MessageSizeTooLarge: a payload is above max.message.size; nothing was sent.
+          IllegalTopicName, InvalidPartition: nothing was sent.
+          BrokerUnavailable: no broker could be reached, or the connection broke during the send.
+        """
+        payloads = payload if isinstance(payload, list) else [payload]
+        if self.config.serializer is not None:
+            payloads = list(map(self.config.serializer, payloads))
+        with self._lock:
+            encoded = self._encoded(topic, payloads)
+            self._send_one(topic, encoded, key)
+            self.stats.messages += len(payloads)
+
+    def send_parts(self, parts: Sequence[Part]) -> None:
+        """Send parts of several topics or keys in one call; raises as `send` does.
+
+        Where one broker's connection breaks, the parts for the other brokers are still sent, and
+        then the first error is raised.
+        """
+        serialize = self.config.serializer
+        with self._lock:
+            by_broker: dict[Address, list[SetPart]] = {}
+            for topic, payloads, key in parts:
+                plain = payloads if serialize is None else list(map(serialize, payloads))
+                encoded = self._encoded(topic, plain)
+                target = self._discovery.choose(topic, key)
+                by_broker.setdefault(target.address, []).append(
+                    SetPart(topic, target.partition, encoded)
+                )
+                self.stats.messages += len(plain)
+            self._send_grouped(by_broker)
+
+    def send_set(
+        self,
+        topic: str,
+        message_set: bytes,
+        *,
+        broker_id: int | None = None,
+        partition: int = ANY_PARTITION,
+    ) -> None:
+        """Send an encoded message set as it is, to a given broker and partition if wanted.
+
+        The caller answers for the sizes within. Without `broker_id` a broker is chosen as for a
+        message without key, and `partition` replaces the choice unless it is -1. Raises as `send`.
+        """
+        with self._lock:
+            self._check_open()
+            if broker_id is None:
+                target = self._discovery.choose(topic, None)
+                if partition != ANY_PARTITION:
+                    target = target._replace(partition=partition)
+            else:
+                target = Target(broker_id, self._discovery.address_of(broker_id), partition)
+            self._hand_over(target, topic, message_set)
+
+    def send_sets(self, parts: Sequence[SetPart], *, broker_id: int) -> None:
+        """Send several encoded sets to one broker in one request. Raises as `send` does."""
+        with self._lock:
+            self._check_open()
+            self._send_grouped({self._discovery.address_of(broker_id): list(parts)})
+
+    def _encoded(self, topic: str, payloads: Sequence[bytes]) -> bytes:
+        self._check_open()
+        if topic not in self._topic_bytes:
+            self._topic_bytes[topic] = check_topic(topic, "0.7").encode()
+        try:
+            return encode_set(payloads, self._codec, self.config.max_message_bytes)
+        except MessageSizeTooLarge:
+            self.stats.refused_too_large += 1
+            raise
+
+    def _send_one(self, topic: str, encoded: bytes, key: Any) -> None:
+        """Choose and send; where no connection can be made, choose again, as 0.7 does."""
+        retries = self.config.zk_read_num_retries
+        while True:
+            target = self._discovery.choose(topic, key)
+            try:
+                self._hand_over(target, topic, encoded)
+                return
+            except BrokerUnreachable:
+                if not self._discovery.refresh() or retries <= 0:
+                    raise
+                retries -= 1
+
+    def _hand_over(self, target: Target, topic: str, encoded: bytes) -> None:
+        name = self._topic_bytes.get(topic)
+        if name is None:
+            name = self._topic_bytes[topic] = check_topic(topic, "0.7").encode()
+        connection = self._connections.get(target.address) or self._connection(target.address)
+        frame = produce_frame(name, target.partition, encoded)
+        connection.send(frame, topic, len(encoded))
+        self.stats.sends += 1
+        self.stats.set_bytes += len(encoded)
+        if connection.is_reconnect_due:
+            self._reconnect(connection)
+
+    def _send_grouped(self, by_broker: dict[Address, list[SetPart]]) -> None:
+        failure: BrokerUnavailable | None = None
+        for address, parts in by_broker.items():
+            connection = self._connections.get(address) or self._connection(address)
+            sizes = [(part.topic, len(part.message_set)) for part in parts]
+            try:
+                connection.send(request_frame(parts), *sizes[0], sizes[1:])
+            except BrokerUnavailable as error:
+                self._discovery.refresh()
+                failure = failure or error
+                continue
+            self.stats.sends += len(parts)
+            self.stats.set_bytes += sum(size for _, size in sizes)
+            if connection.is_reconnect_due:
+                self._reconnect(connection)
+        if failure is not None:
+            raise failure
+
+    # --- connections -------------------------------------------------------------------------
+
+    def _connection(self, published: Address) -> BrokerConnection:
+        """A connection to what the published address stands for; two may share one."""
+        config = self.config
+        dialled = config.address_map.get(published, published)
+        interval_ms = config.reconnect_time_interval_ms
+        connection = BrokerConnection(
+            dialled,
+            connect_timeout_ms=config.connect_timeout_ms,
+            socket_timeout_ms=config.socket_timeout_ms,
+            send_buffer_bytes=config.send_buffer_bytes,
+            reconnect_sends=config.reconnect_interval,
+            reconnect_ms=interval_ms if interval_ms >= 0 else None,
+            sleep=self._sleep,
+            rng=self._rng,
+        )
+        self._connections[published] = connection
+        return connection
+
+    def _reconnect(self, connection: BrokerConnection) -> None:
+        """The planned reconnect: a barrier first, since a close may lose what is under way.
+
+        Unlike 0.7: the original closes at once. A barrier that fails leaves its sends in the
+        connection's `lost`, for the next flush to tell.
+        """
+        if not connection.barrier(self.config.socket_timeout_ms):
+            log.warning("barrier_failed", broker=connection.name, reason=connection.lost_reason)
+        connection.disconnect()
+        self.stats.reconnects += 1
+
+    # --- making sure -------------------------------------------------------------------------
+
+    def flush(self, timeout_ms: int = FLUSH_TIMEOUT_MS) -> None:
+        """Return when everything sent before is durable on its broker: the barrier.
+
+        Raises NotDurable when that is not known of some of it, at the latest after `timeout_ms`;
+        see there what to do. Needs our broker: an original one answers before its own flush.
+        """
+        with self._lock:
+            lost, reason = self._flush(timeout_ms)
+        if lost:
+            raise NotDurable(lost, reason)
+
+    def _flush(self, timeout_ms: int) -> tuple[list[Unconfirmed], str]:
+        deadline_ns = time.monotonic_ns() + timeout_ms * 1_000_000
+        for connection in self._connections.values():
+            connection.ask_barrier()  # all brokers flush at the same time
+        lost: list[Unconfirmed] = []
+        reasons = []
+        for connection in self._connections.values():
+            connection.await_barrier(deadline_ns)
+            if connection.lost:
+                lost += connection.take_lost()
+                reasons.append(f"{connection.name}: {connection.lost_reason}")
+            if connection.is_reconnect_due:  # nothing is pending now, so it costs no barrier
+                connection.disconnect()
+                self.stats.reconnects += 1
+        if lost:
+            self._discovery.refresh()
+            self.stats.lost_sends += sum(part.sends for part in lost)
+        return lost, ", ".join(reasons)
+
+    def close(self, timeout_ms: int = FLUSH_TIMEOUT_MS) -> None:
+        """Flush, then close every connection. Idempotent.
+
+        Raises NotDurable as `flush` does; the producer is closed all the same.
+        """
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            lost, reason = self._flush(timeout_ms)
+            self._release()
+        if lost:
+            raise NotDurable(lost, reason)
+
+    def _release(self) -> None:
+        for connection in self._connections.values():
+            connection.disconnect()
+        self._connections.clear()
+        self._discovery.close()
+        if self._own_registry is not None:
+            self._own_registry.close()
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ProducerClosed("the producer was closed")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close; an error of the block is not hidden by what could not be flushed."""
+        try:
+            self.close()
+        except NotDurable as not_durable:
+            if error is None:
+                raise
+            error.add_note(str(not_durable))
+
+
+def _configured(config: ProducerConfig, settings: dict[str, Any]) -> ProducerConfig:
+    """`config` with keyword settings over it; texts are parsed as in a properties file."""
+    by_field = {field.name: field for field in settings_of(type(config)).values()}
+    values = {}
+    for name, value in settings.items():
+        if name not in by_field:
+            raise TypeError(f"Producer has no setting {name!r}")
+        try:
+            is_text = isinstance(value, str)
+            values[name] = by_field[name].metadata["parse"](value) if is_text else value
+        except ValueError as error:
+            raise ConfigError(f"{name}={value!r}: {error}") from None
+    try:
+        return replace(config, **values)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
