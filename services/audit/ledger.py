@@ -1,0 +1,250 @@
+"""The audit's books: what producers reported and what each tier holds, by topic, window and server.
+
+Pure and not thread-safe; `state.AuditState` owns one and locks. Every fact goes in by one of two
+doors, `add_report` (a monitoring event, once each) and `add_counts` (messages read at a tier).
+Nothing grows without bound: windows that balance are folded into totals after a while, and above
+`cells_max` the oldest are folded whatever their verdict.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from services.audit.core import expected_of
+from services.audit.sequences import SequenceRanges
+
+CELLS_MAX = 200_000
+INSTANCES_MAX = 100_000
+RANGES_MAX = 1_000  # of one instance; a producer that makes more gaps than this is not ours
+
+
+class CellKey(NamedTuple):
+    """One line of the books. `window_start_ms` is -1 for messages without a readable header."""
+
+    topic: str
+    window_start_ms: int
+    server: str
+
+
+class CountedWindow(Protocol):
+    """One entry of a monitoring event's counts (`events.windows.WindowCount`)."""
+
+    @property
+    def topic(self) -> str: ...
+    @property
+    def window_start(self) -> int: ...
+    @property
+    def count(self) -> int: ...
+    @property
+    def bytes(self) -> int: ...
+
+
+class Instance(NamedTuple):
+    """One run of one producer's counting."""
+
+    server: str
+    instance: str
+
+
+@dataclass(slots=True)
+class Cell:
+    """Messages, by index of the tier: reported by producers that enter there, and counted there."""
+
+    produced: list[int]
+    counted: list[int]
+
+    @property
+    def expected(self) -> list[int]:
+        return expected_of(self.produced)
+
+
+@dataclass(slots=True)
+class Seen:
+    """Which monitoring events of one instance were counted, and when the last one came (ms)."""
+
+    sequences: SequenceRanges = field(default_factory=SequenceRanges)
+    last_seen_ms: int = 0
+
+
+@dataclass(slots=True)
+class Folded:
+    """Totals of windows whose cells were given up, for one topic at one tier."""
+
+    cells: int = 0
+    produced: int = 0
+    expected: int = 0
+    counted: int = 0
+    missing: int = 0
+    extra: int = 0
+
+
+class Ledger:
+    """`tiers` in the order in which messages pass them; `window_ms` the width of the windows.
+
+    `exempt` are (tier, topic) pairs that need not agree with anything.
+    """
+
+    def __init__(
+        self,
+        tiers: Sequence[str],
+        window_ms: int,
+        *,
+        cells_max: int = CELLS_MAX,
+        exempt: Set[tuple[str, str]] = frozenset(),
+    ) -> None:
+        self.tiers = tuple(tiers)
+        self.window_ms = window_ms
+        self.exempt = exempt
+        self._cells_max = cells_max
+        self._index = {tier: index for index, tier in enumerate(self.tiers)}
+        self.cells: dict[CellKey, Cell] = {}
+        self.seen: dict[Instance, Seen] = {}
+        self.folded: dict[tuple[str, str], Folded] = {}  # (tier, topic)
+        self.produced_bytes = 0
+        self._produced = [0] * len(self.tiers)  # running totals, folded windows included
+        self._counted = [0] * len(self.tiers)
+        # What changed since the store was last told: keys, whose present values are written.
+        self.dirty_cells: set[CellKey] = set()
+        self.dirty_seen: set[Instance] = set()
+        self.dirty_folded: set[tuple[str, str]] = set()
+
+    # --- facts -------------------------------------------------------------------------------
+
+    def add_report(
+        self,
+        entry_tier: str,
+        *,
+        server: str,
+        instance: str,
+        sequence: int,
+        counts: Iterable[CountedWindow],
+        now_ms: int,
+    ) -> bool:
+        """Count one monitoring event, read at `entry_tier`; False when it was counted before."""
+        key = Instance(server, instance)
+        seen = self.seen.get(key)
+        if seen is None:
+            seen = self.seen[key] = Seen()
+        if not seen.sequences.add(sequence):
+            return False
+        seen.sequences.keep_at_most(RANGES_MAX)
+        seen.last_seen_ms = now_ms
+        self.dirty_seen.add(key)
+        index = self._index[entry_tier]
+        for count in counts:
+            start_ms = count.window_start - count.window_start % self.window_ms
+            self._cell(CellKey(count.topic, start_ms, server)).produced[index] += count.count
+            self._produced[index] += count.count
+            self.produced_bytes += count.bytes
+        self._keep_bounded()
+        return True
+
+    def add_counts(self, tier: str, topic: str, counts: Mapping[tuple[int, str], int]) -> None:
+        """Add messages of `topic` read at `tier`, by (window start, server)."""
+        index = self._index[tier]
+        for (window_start_ms, server), number in counts.items():
+            self._cell(CellKey(topic, window_start_ms, server)).counted[index] += number
+            self._counted[index] += number
+        self._keep_bounded()
+
+    def _cell(self, key: CellKey) -> Cell:
+        cell = self.cells.get(key)
+        if cell is None:
+            zeros = [0] * len(self.tiers)
+            cell = self.cells[key] = Cell(zeros, zeros.copy())
+        self.dirty_cells.add(key)
+        return cell
+
+    # --- bounds ------------------------------------------------------------------------------
+
+    def fold(self, before_ms: int) -> int:
+        """Fold cells of windows that began before `before_ms` and balance; returns how many.
+
+        A message or report that comes later for a folded window opens the cell anew; since what
+        was folded was even, only what is new decides its verdict.
+        """
+        gone = [
+            key
+            for key, cell in self.cells.items()
+            if 0 <= key.window_start_ms < before_ms and self._balances(key.topic, cell)
+        ]
+        for key in gone:
+            self._fold_cell(key)
+        return len(gone)
+
+    def forget_instances(self, before_ms: int) -> int:
+        """Forget instances without an event since `before_ms`; returns how many.
+
+        A repeat of such an old event would be counted twice, so keep them for longer than a
+        crashed producer may stay down.
+        """
+        gone = [key for key, seen in self.seen.items() if seen.last_seen_ms < before_ms]
+        for key in gone:
+            del self.seen[key]
+            self.dirty_seen.add(key)
+        return len(gone)
+
+    def _keep_bounded(self) -> None:
+        if len(self.cells) > self._cells_max:
+            excess = len(self.cells) - self._cells_max * 9 // 10
+            for key in sorted(self.cells, key=lambda key: key.window_start_ms)[:excess]:
+                self._fold_cell(key)
+        if len(self.seen) > INSTANCES_MAX:
+            by_age = sorted(self.seen, key=lambda key: self.seen[key].last_seen_ms)
+            for instance in by_age[: INSTANCES_MAX // 10]:
+                del self.seen[instance]
+                self.dirty_seen.add(instance)
+
+    def _balances(self, topic: str, cell: Cell) -> bool:
+        return all(
+            expected == counted or (tier, topic) in self.exempt
+            for tier, expected, counted in zip(self.tiers, cell.expected, cell.counted, strict=True)
+        )
+
+    def _fold_cell(self, key: CellKey) -> None:
+        cell = self.cells.pop(key)
+        self.dirty_cells.add(key)
+        for tier, produced, expected, counted in zip(
+            self.tiers, cell.produced, cell.expected, cell.counted, strict=True
+        ):
+            folded = self.folded.setdefault((tier, key.topic), Folded())
+            folded.cells += 1
+            folded.produced += produced
+            folded.expected += expected
+            folded.counted += counted
+            if (tier, key.topic) not in self.exempt:
+                folded.missing += max(0, expected - counted)
+                folded.extra += max(0, counted - expected)
+            self.dirty_folded.add((tier, key.topic))
+
+    # --- questions ---------------------------------------------------------------------------
+
+    def report_gaps(self) -> Iterator[tuple[Instance, tuple[int, int]]]:
+        """Monitoring events that must have been written and were not read: (instance, range)."""
+        for instance, seen in self.seen.items():
+            for gap in seen.sequences.gaps():
+                yield instance, gap
+
+    def totals(self) -> "Totals":
+        """Messages reported by entry tier and counted by tier, folded windows included."""
+        return Totals(self._produced.copy(), expected_of(self._produced), self._counted.copy())
+
+    def recount_totals(self) -> None:
+        """Make the running totals anew, after cells were put in from a store."""
+        size = len(self.tiers)
+        self._produced, self._counted = [0] * size, [0] * size
+        for cell in self.cells.values():
+            for index in range(size):
+                self._produced[index] += cell.produced[index]
+                self._counted[index] += cell.counted[index]
+        for (tier, _), folded in self.folded.items():
+            self._produced[self._index[tier]] += folded.produced
+            self._counted[self._index[tier]] += folded.counted
+
+
+class Totals(NamedTuple):
+    """By index of the tier."""
+
+    produced: list[int]
+    expected: list[int]
+    counted: list[int]

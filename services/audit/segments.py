@@ -1,0 +1,139 @@
+"""Reads the payloads of segment files from disk, for the recount. Never writes, opens no socket.
+
+Knows the layout of 0.7 (`<topic>-<partition>/<20 digits>.kafka`) and nothing of the broker's code,
+so that it is a witness of its own. What cannot be read is named with its place, never passed over
+in silence.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from protocol import message_set
+from protocol.errors import InvalidMessage, MessageLargerThanFetchSize
+
+CHUNK_BYTES = 4 * 1024 * 1024
+_SEGMENT = re.compile(r"([0-9]{20})\.kafka")
+_PARTITION = re.compile(r"(?P<topic>.+)-(?P<partition>[0-9]+)", re.DOTALL)
+
+Note = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirectory:
+    """The `log.dir` of one broker. `name` is for people."""
+
+    tier: str
+    name: str
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFiles:
+    """One partition's segments, oldest first: (start offset, path)."""
+
+    topic: str
+    partition: int
+    segments: tuple[tuple[int, Path], ...]
+
+
+def partition_directories(root: Path) -> list[PartitionFiles]:
+    """The partitions that have segments directly below `root`, sorted by topic and number."""
+    found = []
+    for directory in sorted(root.iterdir()) if root.is_dir() else []:
+        named = _PARTITION.fullmatch(directory.name)
+        if named is None or not directory.is_dir():
+            continue
+        segments = sorted(
+            (int(match[1]), entry)
+            for entry in directory.iterdir()
+            if (match := _SEGMENT.fullmatch(entry.name))
+        )
+        if segments:
+            found.append(PartitionFiles(named["topic"], int(named["partition"]), tuple(segments)))
+    return sorted(found, key=lambda files: (files.topic, files.partition))
+
+
+def log_roots(top: Path, depth: int = 3) -> list[Path]:
+    """Directories at most `depth` below `top` that hold partition directories; no quarantine."""
+    if not top.is_dir() or top.name.startswith("quarantine"):
+        return []
+    if partition_directories(top):
+        return [top]
+    if not depth:
+        return []
+    below = sorted(entry for entry in top.iterdir() if entry.is_dir() and not entry.is_symlink())
+    return [root for entry in below for root in log_roots(entry, depth - 1)]
+
+
+def read_partition(files: PartitionFiles, place: str, note: Note) -> Iterator[list[bytes]]:
+    """The payloads of a partition, in order, in lists of some MiB; wrappers opened.
+
+    `note` receives a line for everything that is not as it should be: retired segments, holes
+    between segments, damaged entries, a torn end. `place` begins each of them.
+    """
+    first_offset = files.segments[0][0]
+    where = f"{place} {files.topic}-{files.partition}"
+    if first_offset:
+        note(f"{where}: the bytes before offset {first_offset} are gone (retention)")
+    for number, (start, path) in enumerate(files.segments):
+        is_last = number == len(files.segments) - 1
+        size = path.stat().st_size
+        if not is_last and start + size != files.segments[number + 1][0]:
+            note(
+                f"{where}: {path.name} ends at {start + size}, "
+                f"the next segment starts at {files.segments[number + 1][0]}"
+            )
+        yield from _read_segment(path, start, is_last, where, note)
+
+
+def _read_segment(
+    path: Path, start: int, is_last: bool, where: str, note: Note
+) -> Iterator[list[bytes]]:
+    with path.open("rb", buffering=0) as file:
+        size = os.fstat(file.fileno()).st_size
+        position = 0
+        chunk_bytes = CHUNK_BYTES
+        while position < size:
+            buffer = os.pread(file.fileno(), chunk_bytes, position)
+            try:
+                valid_bytes = message_set.split(buffer)
+            except MessageLargerThanFetchSize as error:
+                if len(buffer) == chunk_bytes and error.size_needed <= size - position:
+                    chunk_bytes = max(error.size_needed, 2 * chunk_bytes)
+                    continue
+                if not is_last:
+                    note(f"{where}: {size - position} bytes at {start + position} are torn off")
+                return  # the torn end of a log: what recovery would cut off
+            except InvalidMessage as error:
+                note(f"{where}: unreadable from offset {start + position} on: {error}")
+                return
+            chunk_bytes = CHUNK_BYTES
+            readable = memoryview(buffer)[:valid_bytes]
+            yield from payloads_of(readable, start + position, where, note)
+            position += valid_bytes
+
+
+def payloads_of(
+    buffer: bytes | memoryview, offset: int, where: str, note: Note
+) -> Iterator[list[bytes]]:
+    """Payloads of complete entries at `offset`, leaving out damaged entries, each with a note."""
+    view = memoryview(buffer)
+    while view:
+        try:
+            yield message_set.payloads(view)
+            return
+        except InvalidMessage as error:
+            good = max(0, error.position)
+            if good:
+                yield message_set.payloads(view[:good])
+            try:
+                damaged = next(message_set.entries(view[good:], offset + good))
+            except (InvalidMessage, StopIteration):
+                note(f"{where}: unreadable from offset {offset + good} on: {error}")
+                return
+            note(f"{where}: the entry at offset {damaged.offset} is damaged: {error}")
+            view = view[damaged.next_offset - offset :]
+            offset = damaged.next_offset

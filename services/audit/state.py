@@ -1,0 +1,436 @@
+"""The running service's books in memory: ledger, read positions, delays, and what went wrong.
+
+Readers on several threads bring facts; each call here takes one fact whole, its counts together
+with the offset behind them, under one lock, so that whatever a snapshot catches is consistent.
+`snapshot` hands the changes to the store, `restore` takes them back when the disk refused.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Container, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from events.errors import EventError
+from events.monitoring import MonitoringEvent, decode_monitoring
+from events.topics import AUDIT
+from runtime.clock import Clock
+from services.audit.core import Progress
+from services.audit.delays import DelayMeter
+from services.audit.ledger import CELLS_MAX, Cell, CellKey, Folded, Instance, Ledger, Seen
+from services.audit.sequences import SequenceRanges
+from services.audit.store import AuditStore, Changes
+
+NOTES_MAX = 100
+UNREAD_MAX = 1000
+NAME_LENGTH_MAX = 255
+COUNT_MAX = 2**53  # of one monitoring event; more is garbage
+
+
+class PartitionKey(NamedTuple):
+    """One partition of one tier's brokers."""
+
+    tier: str
+    topic: str
+    broker_id: int
+    partition: int
+
+
+@dataclass(slots=True)
+class Position:
+    """How far a partition is read. `read_to_ms`: all that was visible then has been counted."""
+
+    next_offset: int
+    read_to_ms: int = 0
+    lag_bytes: int = 0
+    trouble: str = ""
+
+
+class UnreadRange(NamedTuple):
+    """Bytes (or table versions) `first` up to `last` that were passed over unread."""
+
+    time_ms: int
+    tier: str
+    topic: str
+    place: str
+    first: int
+    last: int
+    reason: str
+
+
+class TierView(NamedTuple):
+    """How one tier's reading stands, for the summary."""
+
+    lag_bytes: int
+    partitions: int
+    is_caught_up: bool
+    progress: Progress
+
+
+class AuditState:
+    """All of it. Every method may be called from any thread."""
+
+    def __init__(
+        self,
+        tiers: Sequence[str],
+        window_ms: int,
+        clock: Clock,
+        *,
+        cells_max: int = CELLS_MAX,
+        exempt: Set[tuple[str, str]] = frozenset(),
+        ignored: Container[str] = (),
+    ) -> None:
+        self.lock = threading.RLock()
+        self.ledger = Ledger(tiers, window_ms, cells_max=cells_max, exempt=exempt)
+        self._ignored = ignored
+        self.clock = clock
+        self.delays = {tier: DelayMeter() for tier in tiers}
+        self.positions: dict[PartitionKey, Position] = {}
+        self.table_versions: dict[str, int] = {}
+        self.unread: deque[tuple[int, UnreadRange]] = deque(maxlen=UNREAD_MAX)
+        self.unread_count = 0
+        self.reports_rejected = 0
+        self._notes: dict[str, int] = {}  # text -> when it was last true
+        self._discovered_ms = dict.fromkeys(tiers, 0)
+        self._away: dict[str, dict[str, str]] = {tier: {} for tier in tiers}
+        self._away_brokers: dict[str, set[int]] = {tier: set() for tier in tiers}
+        self._dirty_positions: set[PartitionKey] = set()
+        self._dirty_versions: set[str] = set()
+        self._new_unread: list[tuple[int, UnreadRange]] = []
+
+    # --- facts -------------------------------------------------------------------------------
+
+    def position(self, key: PartitionKey) -> int | None:
+        """The next offset to read, None for a partition that was never read."""
+        with self.lock:
+            found = self.positions.get(key)
+            return found.next_offset if found else None
+
+    def begin(self, key: PartitionKey, offset: int) -> None:
+        """Start reading a partition that was never read at `offset`."""
+        with self.lock:
+            self.positions[key] = Position(offset)
+            self._dirty_positions.add(key)
+
+    def counted(
+        self,
+        key: PartitionKey,
+        counts: Mapping[tuple[int, str], int],
+        delays: Mapping[int, int],
+        next_offset: int,
+    ) -> None:
+        """Messages were read up to `next_offset`."""
+        with self.lock:
+            self.ledger.add_counts(key.tier, key.topic, counts)
+            self.delays[key.tier].add(delays, self.clock())
+            self._advance(key, next_offset)
+
+    def reported(self, key: PartitionKey, payloads: Iterable[bytes], next_offset: int) -> None:
+        """Payloads of the topic `audit` were read up to `next_offset`."""
+        events = []
+        for payload in payloads:
+            try:
+                events.append(_checked(decode_monitoring(payload)))
+            except (EventError, ValueError) as error:
+                with self.lock:
+                    self.reports_rejected += 1
+                self.note(f"{key.tier}: a message in {AUDIT} is no monitoring event: {error}")
+        now_ms = self.clock()
+        for event in events:
+            if self.ledger.window_ms % event.window_ms:
+                self.note(
+                    f"{event.header.server} counts in windows of {event.window_ms} ms, "
+                    f"which do not fit into this audit's of {self.ledger.window_ms} ms"
+                )
+        with self.lock:
+            for event in events:
+                self.ledger.add_report(
+                    key.tier,
+                    server=event.header.server,
+                    instance=event.instance,
+                    sequence=event.sequence,
+                    counts=[count for count in event.counts if count.topic not in self._ignored],
+                    now_ms=now_ms,
+                )
+            self._advance(key, next_offset)
+
+    def loaded(
+        self,
+        table: str,
+        *,
+        tier: str,
+        topic: str,
+        counts: Mapping[tuple[int, str], int],
+        delays: Mapping[int, int],
+        version: int,
+    ) -> None:
+        """A load's commit was read. `counts` empty: a version that loads nothing."""
+        with self.lock:
+            self.ledger.add_counts(tier, topic, counts)
+            self.delays[tier].add(delays, self.clock())
+            self.table_versions[table] = version
+            self._dirty_versions.add(table)
+
+    def passed_over(self, key: PartitionKey, first: int, last: int, reason: str) -> None:
+        """Bytes from `first` up to `last` cannot be read; reading goes on at `last`."""
+        place = f"{key.broker_id}-{key.partition}"
+        with self.lock:
+            self._add_unread(
+                UnreadRange(self.clock(), key.tier, key.topic, place, first, last, reason)
+            )
+            self._advance(key, last)
+
+    def versions_passed_over(
+        self, tier: str, table: str, *, first: int, last: int, why: str
+    ) -> None:
+        """Table versions `first` up to and without `last` are gone."""
+        with self.lock:
+            self._add_unread(UnreadRange(self.clock(), tier, table, "versions", first, last, why))
+            self.table_versions[table] = last - 1
+            self._dirty_versions.add(table)
+
+    def _add_unread(self, unread: UnreadRange) -> None:
+        self.unread_count += 1
+        self.unread.append((self.unread_count, unread))
+        self._new_unread.append((self.unread_count, unread))
+
+    def _advance(self, key: PartitionKey, next_offset: int) -> None:
+        self.positions[key].next_offset = next_offset
+        self._dirty_positions.add(key)
+
+    # --- how the readers are doing -----------------------------------------------------------
+
+    def read_to(self, key: PartitionKey, time_ms: int, lag_bytes: int = 0) -> None:
+        """With no lag: everything visible at `time_ms` is counted."""
+        with self.lock:
+            position = self.positions[key]
+            position.trouble = ""
+            position.lag_bytes = lag_bytes
+            if not lag_bytes:
+                position.read_to_ms = time_ms
+
+    def trouble(self, key: PartitionKey, reason: str) -> None:
+        """The partition cannot be read at present; the reason is shown until it can."""
+        with self.lock:
+            self.positions[key].trouble = reason
+
+    def discovered(self, tier: str, time_ms: int) -> None:
+        """All topics, brokers and tables that existed at `time_ms` are known to the reader."""
+        with self.lock:
+            self._discovered_ms[tier] = time_ms
+
+    def away(self, tier: str, who: str, reason: str, broker_id: int | None = None) -> None:
+        """`who` (a broker, ZooKeeper) does not answer; what can be said is said without it."""
+        with self.lock:
+            self._away[tier][who] = reason
+            if broker_id is not None:
+                self._away_brokers[tier].add(broker_id)
+
+    def back(self, tier: str, who: str, broker_id: int | None = None) -> None:
+        with self.lock:
+            self._away[tier].pop(who, None)
+            if broker_id is not None:
+                self._away_brokers[tier].discard(broker_id)
+
+    def note(self, text: str) -> None:
+        """Something a person should know; shown with the audit, the newest hundred."""
+        with self.lock:
+            self._notes.pop(text, None)
+            self._notes[text] = self.clock()
+            while len(self._notes) > NOTES_MAX:
+                del self._notes[next(iter(self._notes))]
+
+    # --- questions ---------------------------------------------------------------------------
+
+    def tier_view(self, tier: str) -> TierView:
+        """The reading of a tier's own messages."""
+        with self.lock:
+            return self._view(
+                tier, [k for k in self.positions if k.tier == tier and k.topic != AUDIT]
+            )
+
+    def reports_progress(self) -> Progress:
+        """The reading of monitoring events, wherever they stand."""
+        with self.lock:
+            views = [
+                self._view(tier, [k for k in self.positions if k.tier == tier and k.topic == AUDIT])
+                for tier in self.ledger.tiers
+                if tier != "warehouse"
+            ]
+        if not views:
+            return Progress(0, "no brokers with monitoring events are configured")
+        return Progress(
+            min(view.progress.read_to_ms for view in views),
+            "; ".join(view.progress.away for view in views if view.progress.away),
+        )
+
+    def _view(self, tier: str, keys: Sequence[PartitionKey]) -> TierView:
+        away = self._away[tier]
+        absent = self._away_brokers[tier]
+        reading = [self.positions[key] for key in keys if key.broker_id not in absent]
+        stuck = [position for position in reading if position.trouble]
+        flowing = [position for position in reading if not position.trouble]
+        reasons = list(away.values())
+        if stuck:
+            reasons.append(f"{tier}: {len(stuck)} partitions cannot be read: {stuck[0].trouble}")
+        times = [position.read_to_ms for position in flowing]
+        if "ZooKeeper" not in away:
+            times.append(self._discovered_ms[tier])
+        read_to_ms = min(times, default=self._discovered_ms[tier])
+        return TierView(
+            sum(position.lag_bytes for position in reading),
+            len(keys),
+            read_to_ms > 0 and not any(position.lag_bytes for position in reading),
+            Progress(read_to_ms, "; ".join(reasons)),
+        )
+
+    def notes(self) -> list[str]:
+        """What a person should know, the standing matters first."""
+        with self.lock:
+            found = [reason for away in self._away.values() for reason in away.values()]
+            found += [
+                f"{key.tier} {key.topic} {key.broker_id}-{key.partition}: {position.trouble}"
+                for key, position in self.positions.items()
+                if position.trouble
+            ][:NOTES_MAX]
+            for count, (instance, (first, last)) in enumerate(self.ledger.report_gaps()):
+                if count >= NOTES_MAX:
+                    found.append("... and more monitoring events that have not been read")
+                    break
+                which = f"{first}" if first == last else f"{first} to {last}"
+                found.append(
+                    f"monitoring events {which} of {instance.server} ({instance.instance}) "
+                    "have not been read: the produced number is too small"
+                )
+            return found + list(self._notes)
+
+    # --- the store ---------------------------------------------------------------------------
+
+    def load(self, store: AuditStore) -> None:
+        """Take over what an earlier run stored. Call once, before anything else."""
+        ledger = self.ledger
+        index = {tier: number for number, tier in enumerate(ledger.tiers)}
+        for topic, start_ms, server, tier, produced, counted in store.rows("cells"):
+            key = CellKey(topic, start_ms, server)
+            cell = ledger.cells.get(key)
+            if cell is None:
+                zeros = [0] * len(ledger.tiers)
+                cell = ledger.cells[key] = Cell(zeros, zeros.copy())
+            cell.produced[index[tier]] = produced
+            cell.counted[index[tier]] = counted
+        ranges: dict[Instance, list[tuple[int, int]]] = {}
+        last_seen: dict[Instance, int] = {}
+        for server, name, first, last, seen_ms in store.rows("sequences"):
+            instance = Instance(server, name)
+            ranges.setdefault(instance, []).append((first, last))
+            last_seen[instance] = seen_ms
+        for instance, held in ranges.items():
+            ledger.seen[instance] = Seen(SequenceRanges(held), last_seen[instance])
+        for tier, topic, *numbers in store.rows("folded"):
+            ledger.folded[(tier, topic)] = Folded(*numbers)
+        for tier, topic, broker_id, partition, next_offset in store.rows("positions"):
+            self.positions[PartitionKey(tier, topic, broker_id, partition)] = Position(next_offset)
+        self.table_versions = dict(store.rows("table_versions"))
+        for tier, encoded in store.rows("delays"):
+            self.delays[tier] = DelayMeter(encoded)
+        for number, *entry in store.rows("unread")[-UNREAD_MAX:]:
+            self.unread.append((number, UnreadRange(*entry)))
+            self.unread_count = number
+        meta = dict(store.rows("meta"))
+        ledger.produced_bytes = int(meta.get("produced_bytes", 0))
+        self.reports_rejected = int(meta.get("reports_rejected", 0))
+        ledger.recount_totals()
+
+    def snapshot(self) -> Changes:
+        """Everything that changed since the last snapshot, as it is now."""
+        with self.lock:
+            ledger = self.ledger
+            changes = Changes()
+            for key in self._dirty_positions:
+                changes.positions.append((*key, self.positions[key].next_offset))
+            for table in self._dirty_versions:
+                changes.table_versions.append((table, self.table_versions[table]))
+            for cell_key in ledger.dirty_cells:
+                cell = ledger.cells.get(cell_key)
+                if cell is None:
+                    changes.gone_cells.append((*cell_key,))
+                    continue
+                for tier, produced, counted in zip(
+                    ledger.tiers, cell.produced, cell.counted, strict=True
+                ):
+                    changes.cells.append((*cell_key, tier, produced, counted))
+            for instance in ledger.dirty_seen:
+                changes.rewritten_instances.append((*instance,))
+                seen = ledger.seen.get(instance)
+                for first, last in seen.sequences.ranges() if seen else ():
+                    changes.sequences.append((*instance, first, last, seen.last_seen_ms))  # type: ignore[union-attr]
+            for folded_key in ledger.dirty_folded:
+                folded = ledger.folded[folded_key]
+                changes.folded.append(
+                    (
+                        *folded_key,
+                        folded.cells,
+                        folded.produced,
+                        folded.expected,
+                        folded.counted,
+                        folded.missing,
+                        folded.extra,
+                    )
+                )
+            for tier, meter in self.delays.items():
+                if meter.is_dirty:
+                    changes.delays.append((tier, meter.encoded()))
+                    meter.is_dirty = False
+            for number, entry in self._new_unread:
+                changes.unread.append((number, *entry))
+            if changes:
+                changes.meta = [
+                    ("produced_bytes", str(ledger.produced_bytes)),
+                    ("reports_rejected", str(self.reports_rejected)),
+                ]
+            self._dirty_positions = set()
+            self._dirty_versions = set()
+            self._new_unread = []
+            ledger.dirty_cells = set()
+            ledger.dirty_seen = set()
+            ledger.dirty_folded = set()
+            return changes
+
+    def restore(self, changes: Changes) -> None:
+        """The store could not take `changes`: let the next snapshot hold them again."""
+        with self.lock:
+            ledger = self.ledger
+            self._dirty_positions |= {PartitionKey(*row[:4]) for row in changes.positions}
+            self._dirty_versions |= {name for name, _ in changes.table_versions}
+            ledger.dirty_cells |= {CellKey(*row[:3]) for row in changes.cells}
+            ledger.dirty_cells |= {CellKey(*row) for row in changes.gone_cells}
+            ledger.dirty_seen |= {Instance(*row) for row in changes.rewritten_instances}
+            ledger.dirty_folded |= {(row[0], row[1]) for row in changes.folded}
+            for tier, _ in changes.delays:
+                self.delays[tier].is_dirty = True
+            self._new_unread[:0] = [(row[0], UnreadRange(*row[1:])) for row in changes.unread]
+
+    def fold(self, before_ms: int, instances_before_ms: int) -> None:
+        with self.lock:
+            self.ledger.fold(before_ms)
+            self.ledger.forget_instances(instances_before_ms)
+
+    def cells(self) -> dict[CellKey, Cell]:
+        """A copy of the open cells."""
+        with self.lock:
+            return {
+                key: replace(cell, produced=cell.produced.copy(), counted=cell.counted.copy())
+                for key, cell in self.ledger.cells.items()
+            }
+
+
+def _checked(event: MonitoringEvent) -> MonitoringEvent:
+    """Raises ValueError for numbers and names that no producer writes."""
+    if event.sequence < 0 or event.window_ms <= 0 or len(event.instance) > NAME_LENGTH_MAX:
+        raise ValueError("sequence, window or instance out of range")
+    for count in event.counts:
+        if not 0 <= count.count <= COUNT_MAX or not 0 <= count.bytes <= 2**62:
+            raise ValueError(f"a count of {count.count} in {count.bytes} bytes")
+        if count.window_start < 0 or len(count.topic) > NAME_LENGTH_MAX:
+            raise ValueError("a window before 1970, or a topic that cannot be")
+    return event

@@ -1,0 +1,129 @@
+"""Keeps the audit's books in SQLite: counts and the offsets they were read up to, always together.
+
+One transaction holds every number that changed since the last one, as it is now, so that writing
+the same change twice does no harm; after a crash reading goes on at the stored offsets and counts
+what the lost transaction had counted. Used by one thread at a time.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+FORMAT = 1
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS positions (
+    tier TEXT, topic TEXT, broker_id INTEGER, partition INTEGER, next_offset INTEGER NOT NULL,
+    PRIMARY KEY (tier, topic, broker_id, partition)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS table_versions (
+    name TEXT PRIMARY KEY, version INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS cells (
+    topic TEXT, window_start_ms INTEGER, server TEXT, tier TEXT,
+    produced INTEGER NOT NULL, counted INTEGER NOT NULL,
+    PRIMARY KEY (topic, window_start_ms, server, tier)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS sequences (
+    server TEXT, instance TEXT, first INTEGER, last INTEGER NOT NULL, last_seen_ms INTEGER NOT NULL,
+    PRIMARY KEY (server, instance, first)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS folded (
+    tier TEXT, topic TEXT, cells INTEGER, produced INTEGER, expected INTEGER, counted INTEGER,
+    missing INTEGER, extra INTEGER,
+    PRIMARY KEY (tier, topic)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS delays (tier TEXT PRIMARY KEY, histogram BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS unread (
+    number INTEGER PRIMARY KEY, time_ms INTEGER, tier TEXT, topic TEXT, place TEXT,
+    first INTEGER, last INTEGER, reason TEXT);
+"""
+
+
+class StoreMismatch(Exception):
+    """The books were kept with other settings. One line for the user: use another data.dir."""
+
+
+@dataclass
+class Changes:
+    """Rows to write, each the present value; `gone_*` are keys whose rows go away."""
+
+    positions: list[tuple[str, str, int, int, int]] = field(default_factory=list)
+    table_versions: list[tuple[str, int]] = field(default_factory=list)
+    cells: list[tuple[str, int, str, str, int, int]] = field(default_factory=list)
+    gone_cells: list[tuple[str, int, str]] = field(default_factory=list)
+    sequences: list[tuple[str, str, int, int, int]] = field(default_factory=list)
+    rewritten_instances: list[tuple[str, str]] = field(default_factory=list)
+    folded: list[tuple[str, str, int, int, int, int, int, int]] = field(default_factory=list)
+    delays: list[tuple[str, bytes]] = field(default_factory=list)
+    unread: list[tuple[int, int, str, str, str, int, int, str]] = field(default_factory=list)
+    meta: list[tuple[str, str]] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return any(getattr(self, name) for name in self.__dataclass_fields__)
+
+
+class AuditStore:
+    """The database `path`, made when it is not there.
+
+    Raises StoreMismatch when it was kept with another window width or other tiers.
+    """
+
+    def __init__(self, path: Path, *, window_ms: int, tiers: Sequence[str]) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        try:
+            self._database.execute("PRAGMA journal_mode=WAL")
+            # A transaction lost to a power failure is counted again from its own offsets.
+            self._database.execute("PRAGMA synchronous=NORMAL")
+            self._database.executescript(_TABLES)
+            self._check(path, window_ms, tiers)
+        except BaseException:
+            self._database.close()
+            raise
+
+    def _check(self, path: Path, window_ms: int, tiers: Sequence[str]) -> None:
+        wanted = {
+            "format": str(FORMAT),
+            "audit.window.ms": str(window_ms),
+            "tiers": ",".join(tiers),
+        }
+        with self._database:
+            self._database.execute("BEGIN IMMEDIATE")
+            stored = dict(self._database.execute("SELECT name, value FROM meta"))
+            for name, value in wanted.items():
+                if stored.setdefault(name, value) != value:
+                    raise StoreMismatch(
+                        f"{path} was kept with {name}={stored[name]}, not {value}: "
+                        "give another data.dir, or remove it to count everything again"
+                    )
+            self._database.executemany(
+                "INSERT OR IGNORE INTO meta VALUES (?, ?)", list(wanted.items())
+            )
+
+    def rows(self, table: str) -> list[tuple[Any, ...]]:
+        """Every row of one table, columns in the order of `_TABLES`."""
+        assert table.isidentifier()
+        return self._database.execute(f"SELECT * FROM {table}").fetchall()  # noqa: S608
+
+    def write(self, changes: Changes) -> None:
+        """Write all of it or nothing. Raises sqlite3.Error (disk full): keep it and try again."""
+        execute = self._database.executemany
+        with self._database:
+            self._database.execute("BEGIN IMMEDIATE")
+            execute("INSERT OR REPLACE INTO positions VALUES (?,?,?,?,?)", changes.positions)
+            execute("INSERT OR REPLACE INTO table_versions VALUES (?,?)", changes.table_versions)
+            execute(
+                "DELETE FROM cells WHERE topic=? AND window_start_ms=? AND server=?",
+                changes.gone_cells,
+            )
+            execute("INSERT OR REPLACE INTO cells VALUES (?,?,?,?,?,?)", changes.cells)
+            execute(
+                "DELETE FROM sequences WHERE server=? AND instance=?", changes.rewritten_instances
+            )
+            execute("INSERT OR REPLACE INTO sequences VALUES (?,?,?,?,?)", changes.sequences)
+            execute("INSERT OR REPLACE INTO folded VALUES (?,?,?,?,?,?,?,?)", changes.folded)
+            execute("INSERT OR REPLACE INTO delays VALUES (?,?)", changes.delays)
+            execute("INSERT OR REPLACE INTO unread VALUES (?,?,?,?,?,?,?,?)", changes.unread)
+            execute("INSERT OR REPLACE INTO meta VALUES (?,?)", changes.meta)
+
+    def close(self) -> None:
+        self._database.close()

@@ -1,0 +1,182 @@
+"""The verdict table, the rule of restarts and the exit status, written out."""
+
+import itertools
+
+import pytest
+
+from services.audit.core import (
+    REDELIVERY_GRACE_MS,
+    GuidCounts,
+    Progress,
+    Restart,
+    Verdict,
+    exit_status,
+    expected_of,
+    is_excused,
+    judge,
+    judge_guids,
+    settles_at_ms,
+)
+
+SETTLES = 1000
+READ = Progress(SETTLES)
+BEHIND = Progress(SETTLES - 1)
+
+
+def verdict(
+    expected: int,
+    counted: int,
+    *,
+    now: int = SETTLES,
+    tier: Progress = READ,
+    reports: Progress = READ,
+    excused: bool = False,
+) -> Verdict:
+    return judge(
+        expected,
+        counted,
+        settles_ms=SETTLES,
+        now_ms=now,
+        tier=tier,
+        reports=reports,
+        is_excused=excused,
+    )
+
+
+@pytest.mark.parametrize(
+    ("expected", "counted", "excused", "text"),
+    [
+        (0, 0, False, "complete"),
+        (5, 5, False, "complete"),
+        (5, 5, True, "complete"),
+        (5, 4, False, "missing 1"),
+        (5, 0, False, "missing 5"),
+        (5, 4, True, "missing 1"),
+        (5, 6, False, "extra 1"),
+        (0, 3, False, "extra 3"),
+        (5, 6, True, "redelivered 1"),
+        (0, 3, True, "redelivered 3"),
+    ],
+)
+def test_a_settled_cell_whose_readers_are_up_to_date(
+    expected: int, counted: int, excused: bool, text: str
+) -> None:
+    assert verdict(expected, counted, excused=excused).text == text
+
+
+@pytest.mark.parametrize(
+    ("expected", "counted", "excused"), list(itertools.product([0, 5], [0, 4, 5, 6], [True, False]))
+)
+def test_an_open_window_is_pending_whatever_the_numbers(
+    expected: int, counted: int, excused: bool
+) -> None:
+    found = verdict(expected, counted, now=SETTLES - 1, excused=excused)
+    assert (found.text, found.reason) == ("pending", "window open")
+
+
+@pytest.mark.parametrize(("expected", "counted"), list(itertools.product([0, 5], [0, 4, 5, 6])))
+def test_a_reader_that_is_behind_makes_a_settled_cell_pending(expected: int, counted: int) -> None:
+    assert verdict(expected, counted, tier=BEHIND).reason == "reader behind"
+    found = verdict(expected, counted, reports=BEHIND)
+    assert (found.text, found.reason) == ("pending", "producers' reports not read yet")
+
+
+def test_a_broker_that_is_away_gives_a_missing_cell_its_reason() -> None:
+    away = Progress(SETTLES, "broker 11 does not answer")
+    assert verdict(5, 3, tier=away) == Verdict(
+        "missing", missing=2, reason="broker 11 does not answer"
+    )
+    assert verdict(5, 5, tier=away).text == "complete"
+
+
+def test_reports_on_a_broker_that_is_away_give_an_extra_cell_its_reason() -> None:
+    away = Progress(SETTLES, "broker 1 does not answer")
+    assert verdict(3, 5, reports=away) == Verdict(
+        "extra", extra=2, reason="broker 1 does not answer"
+    )
+
+
+def test_a_cell_settles_when_its_window_and_the_lateness_are_over() -> None:
+    assert settles_at_ms(10_000, 5_000, 700) == 15_700
+
+
+def test_messages_without_a_header_are_judged_at_once_for_nobody_can_report_them() -> None:
+    assert settles_at_ms(-1, 5_000, 700) == 0
+
+
+# --- recount: by guid ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("expected", "found", "text"),
+    [
+        (5, GuidCounts(counted=5, distinct=5, lost=0, seen=5), "complete"),
+        (0, GuidCounts(), "complete"),
+        # Gone on the way: an earlier tier has two that are not here.
+        (5, GuidCounts(counted=3, distinct=3, lost=2, seen=5), "missing 2"),
+        # Gone before the first tier: reported and nowhere.
+        (5, GuidCounts(counted=3, distinct=3, lost=0, seen=3), "missing 2"),
+        # One of each.
+        (5, GuidCounts(counted=3, distinct=3, lost=1, seen=4), "missing 2"),
+        # A copy does not make up for a lost message, though the sums agree.
+        (5, GuidCounts(counted=5, distinct=4, lost=1, seen=5), "missing 1, extra 1"),
+        (5, GuidCounts(counted=8, distinct=5, lost=0, seen=5), "extra 3"),
+        # An unreported message does not make up for a lost one either.
+        (5, GuidCounts(counted=5, distinct=5, lost=1, seen=6), "missing 1, extra 1"),
+        # Nobody reported them at all.
+        (0, GuidCounts(counted=3, distinct=2, lost=0, seen=2), "extra 3"),
+        # ... and what is not here cannot be extra here.
+        (0, GuidCounts(counted=0, distinct=0, lost=2, seen=2), "missing 2"),
+    ],
+)
+def test_a_recount_tells_lost_from_copied(expected: int, found: GuidCounts, text: str) -> None:
+    assert judge_guids(expected, found).text == text
+
+
+def test_a_recount_lists_copies_as_redelivered_after_a_restart_but_never_a_loss() -> None:
+    found = GuidCounts(counted=6, distinct=4, lost=1, seen=5)
+    verdict = judge_guids(5, found, is_excused=True)
+    assert verdict.text == "missing 1, redelivered 2"
+    assert verdict.state == "missing"
+    assert not verdict.balances
+
+
+# --- restarts -----------------------------------------------------------------------------------
+
+
+def test_a_restart_excuses_windows_that_began_before_it_or_soon_after() -> None:
+    restarts = [Restart("mirror-1", 50_000)]
+    assert is_excused(0, restarts)
+    assert is_excused(50_000 + REDELIVERY_GRACE_MS, restarts)
+    assert not is_excused(50_001 + REDELIVERY_GRACE_MS, restarts)
+    assert not is_excused(0, [])
+
+
+def test_no_restart_excuses_messages_without_a_header() -> None:
+    assert not is_excused(-1, [Restart("mirror-1", 50_000)])
+
+
+# --- exit status --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "status"),
+    [
+        ([], 0),
+        ([Verdict("complete")], 0),
+        ([Verdict("pending")], 0),
+        ([Verdict("redelivered", redelivered=3)], 0),
+        ([Verdict("complete"), Verdict("missing", missing=1)], 1),
+        ([Verdict("extra", extra=1)], 1),
+        ([Verdict("missing", missing=1, redelivered=1)], 1),
+    ],
+)
+def test_exit_status_is_1_when_anything_is_missing_or_extra(
+    verdicts: list[Verdict], status: int
+) -> None:
+    assert exit_status(verdicts) == status
+
+
+def test_a_message_is_expected_where_it_enters_and_behind() -> None:
+    assert expected_of([5, 2, 0]) == [5, 7, 7]
+    assert expected_of([0, 2, 0]) == [0, 2, 2]
