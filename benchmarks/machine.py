@@ -1,0 +1,36 @@
+"""Facts about the machine and the build, printed with every result."""
+
+import os
+import platform
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def facts(data_dir: Path) -> dict[str, Any]:
+    from protocol import hot
+
+    model = platform.processor() or "unknown"
+    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+        if line.startswith("model name"):
+            model = line.partition(":")[2].strip()
+            break
+    return {
+        "cpu": model,
+        "cores": os.cpu_count(),
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
+        "kernel": platform.release(),
+        "python": sys.version.split()[0],
+        "file_system": file_system_of(data_dir),
+        "build": "compiled" if hot.COMPILED else "pure",
+    }
+
+
+def file_system_of(path: Path) -> str:
+    """The type of the file system that holds `path`, from /proc/mounts."""
+    best, kind = "", "unknown"
+    for line in Path("/proc/mounts").read_text(encoding="utf-8").splitlines():
+        _, mount, file_system, *_ = line.split()
+        if str(path.resolve()).startswith(mount) and len(mount) >= len(best):
+            best, kind = mount, file_system
+    return kind
