@@ -1,0 +1,1 @@
+"""Reading: the simple consumer, the group consumer with its streams, and bounded range reads."""

@@ -1,0 +1,57 @@
+"""A piece of one partition as it was fetched, and the messages in it.
+
+The bytes are the broker's, wrappers unopened, so that a mirror can send them on as they are. CRCs
+are checked when messages are made of them.
+"""
+
+from typing import NamedTuple
+
+from protocol import message_set
+from protocol.hot import ConsumedMessage
+
+__all__ = ["Chunk", "ConsumedMessage", "TopicPartition"]
+
+
+class TopicPartition(NamedTuple):
+    """Identity of a partition: topic, the broker that has it, its number there."""
+
+    topic: str
+    broker_id: int
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.broker_id}-{self.partition}"
+
+
+class Chunk(NamedTuple):
+    """Complete entries of one partition from `offset` up to `next_offset` (bytes of the log)."""
+
+    topic: str
+    broker_id: int
+    partition: int
+    offset: int
+    data: bytes | memoryview
+    next_offset: int
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.broker_id, self.partition)
+
+    def messages(self) -> list[ConsumedMessage]:
+        """All messages, wrappers opened.
+
+        Raises:
+          InvalidMessage: damaged on the way or on the broker's disk; fetch again from `offset`, or
+            skip. `error.position` is where in `data`.
+        """
+        return message_set.consumed(
+            self.data, self.offset, self.topic, self.broker_id, self.partition
+        )
+
+    def payloads(self) -> list[bytes]:
+        """The payloads of `messages`, which is cheaper; the same errors."""
+        return message_set.payloads(self.data)
+
+    def message_count(self) -> int:
+        """How many messages; as dear as `payloads`."""
+        return len(self.payloads())

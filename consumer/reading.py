@@ -1,0 +1,118 @@
+"""Reads a known range of one partition and stops: for load jobs, recounts and tools.
+
+No group, no ZooKeeper, no threads. What is yielded is exactly [start, end) in order, or an error.
+"""
+
+from collections.abc import Iterator
+
+from consumer.chunk import Chunk
+from consumer.errors import BrokerUnavailable
+from consumer.simple import SimpleConsumer
+from protocol import message_set
+from protocol.errors import KafkaError, MessageLargerThanFetchSize
+from protocol.message import LENGTH, LENGTH_BYTES
+
+FETCH_SIZE = 1_048_576
+FETCH_SIZE_MAX = 67_108_864
+ATTEMPTS = 3  # per fetch; each of them connects anew once by itself
+
+
+class RangeUnreadable(KafkaError):
+    """The broker answers "nothing here" below the end of the range.
+
+    The range was planned on a watermark that this broker does not have (another broker's, or its
+    log was cut back). Nothing more can be read of it.
+    """
+
+
+def read_range(  # noqa: PLR0917 (a range is six words)
+    address: tuple[str, int],
+    topic: str,
+    broker_id: int,
+    partition: int,
+    start: int,
+    end: int,
+    fetch_size: int = FETCH_SIZE,
+    *,
+    fetch_size_max: int = FETCH_SIZE_MAX,
+    socket_timeout_ms: int = 30_000,
+) -> Iterator[Chunk]:
+    """Yield the entries from `start` on that end at or before `end`, in chunks.
+
+    When `end` is not an entry boundary the last chunk ends at the last boundary before it, except
+    that the first entry is always read, so that every call makes progress; `chunk.next_offset`
+    says where to go on. `fetch_size` grows up to `fetch_size_max` for an entry that needs it.
+
+    Raises:
+      OffsetOutOfRange: the range (or its start) is not in the log any more.
+      MessageLargerThanFetchSize: an entry above `fetch_size_max`, or `start` is no boundary.
+      InvalidMessage: an impossible entry (CRCs are checked by `Chunk.messages`, not here).
+      RangeUnreadable, BrokerUnavailable (after repeated attempts), RemoteProtocolError.
+    """
+    offset = start
+    size = fetch_size
+    with SimpleConsumer(*address, socket_timeout_ms=socket_timeout_ms) as client:
+        while offset < end:
+            left = end - offset
+            data = _fetch(client, topic, partition, offset, min(size, left))
+            if not data:
+                raise RangeUnreadable(
+                    f"{topic} {broker_id}-{partition} has nothing at {offset}, planned up to {end}"
+                )
+            try:
+                valid = message_set.split(data)
+            except MessageLargerThanFetchSize as error:
+                if size < left:
+                    size = _grown(size, error, fetch_size_max)
+                    continue
+                if offset > start:
+                    return  # this entry starts inside the range and ends behind it
+                data = _first_entry(
+                    client, topic, partition, offset, error=error, size_max=fetch_size_max
+                )
+                valid = len(data)
+            yield Chunk(topic, broker_id, partition, offset, data[:valid], offset + valid)
+            offset += valid
+            size = fetch_size
+
+
+def _fetch(
+    client: SimpleConsumer, topic: str, partition: int, offset: int, size: int
+) -> memoryview:
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            return client.fetch(topic, partition, offset, size).data
+        except BrokerUnavailable:
+            if attempt == ATTEMPTS:
+                raise
+    raise AssertionError("unreachable")
+
+
+def _grown(size: int, error: MessageLargerThanFetchSize, size_max: int) -> int:
+    """The size to fetch an entry with that did not fit in `size` bytes, or the error again."""
+    if error.size_needed > size_max or size >= size_max:
+        raise error
+    return min(size_max, max(2 * size, error.size_needed))
+
+
+def _first_entry(
+    client: SimpleConsumer,
+    topic: str,
+    partition: int,
+    offset: int,
+    *,
+    error: MessageLargerThanFetchSize,
+    size_max: int,
+) -> memoryview:
+    """The one entry at `offset`, however far past the range it reaches."""
+    size = max(FETCH_SIZE, error.size_needed)
+    while True:
+        if size > size_max:
+            raise error
+        data = _fetch(client, topic, partition, offset, size)
+        try:
+            message_set.split(data)
+        except MessageLargerThanFetchSize as larger:
+            size = _grown(size, larger, size_max)
+            continue
+        return data[: LENGTH_BYTES + LENGTH.unpack_from(data)[0]]
