@@ -13,13 +13,19 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 
 SEND_TIMEOUT_S = 10
 CONNECTIONS_MAX = 32  # a scraper or two and a curious operator; more is an accident
+BODY_BYTES_MAX = 65536  # of a POST; what is asked for there is a few words of JSON
+
+Answer = tuple[int, str, bytes]  # status, content type, body
+NOT_FOUND: Answer = (404, "text/plain", b"no such page\n")
 
 
 class MetricsServer:
     """Serves `registry` at /metrics and `healthy()` at /healthz (200 or 503).
 
     `port` 0 takes a free port; read `.port` for the one in use. Raises OSError when the port is
-    taken. `routes` adds paths: path -> function that returns (status, content type, body).
+    taken. `routes` adds pages: path -> function that returns (status, content type, body).
+    `actions` adds paths for POST: path -> function of the body; the request must say that it is
+    application/json, which no form of a foreign web page can.
     """
 
     def __init__(
@@ -29,14 +35,15 @@ class MetricsServer:
         *,
         bind: str = "127.0.0.1",
         port: int = 0,
-        routes: dict[str, Callable[[], tuple[int, str, bytes]]] | None = None,
+        routes: dict[str, Callable[[], Answer]] | None = None,
+        actions: dict[str, Callable[[bytes], Answer]] | None = None,
     ) -> None:
         routes = dict(routes or {})
         routes["/metrics"] = lambda: (200, CONTENT_TYPE_LATEST, generate_latest(registry))
         routes["/healthz"] = lambda: (
             (200, "text/plain", b"ok\n") if healthy() else (503, "text/plain", b"not serving\n")
         )
-        self._server = _BoundedServer((bind, port), _handler_for(routes))
+        self._server = _BoundedServer((bind, port), _handler_for(routes, actions or {}))
         self.bind = bind
         self.port: int = self._server.server_address[1]
         self._thread = threading.Thread(
@@ -73,7 +80,7 @@ class _BoundedServer(ThreadingHTTPServer):
 
 
 def _handler_for(
-    routes: dict[str, Callable[[], tuple[int, str, bytes]]],
+    routes: dict[str, Callable[[], Answer]], actions: dict[str, Callable[[bytes], Answer]]
 ) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         timeout = SEND_TIMEOUT_S
@@ -85,13 +92,31 @@ def _handler_for(
 
         def do_GET(self) -> None:
             route = routes.get(self.path.partition("?")[0])
-            if route is None:
-                status, content_type, body = 404, "text/plain", b"no such page\n"
+            self._answer(NOT_FOUND if route is None else route())
+
+        def do_POST(self) -> None:
+            action = actions.get(self.path.partition("?")[0])
+            length = self.headers.get("Content-Length", "")
+            if action is None:
+                self._refuse(NOT_FOUND)
+            elif self.headers.get_content_type() != "application/json":
+                self._refuse((415, "text/plain", b"send application/json\n"))
+            elif not length.isdecimal() or int(length) > BODY_BYTES_MAX:
+                self._refuse((413, "text/plain", b"the body is too large, or of no known size\n"))
             else:
-                status, content_type, body = route()
+                self._answer(action(self.rfile.read(int(length))))
+
+        def _refuse(self, answer: Answer) -> None:
+            self.close_connection = True  # the body was not read
+            self._answer(answer)
+
+        def _answer(self, answer: Answer) -> None:
+            status, content_type, body = answer
             self.send_response(status)
             self.send_header("Content-Type", content_type)
             self.send_header("Content-Length", str(len(body)))
+            if self.close_connection:
+                self.send_header("Connection", "close")
             self.end_headers()
             self.wfile.write(body)
 

@@ -1,0 +1,1 @@
+"""The TCP proxy: load balancer of the embedded deployment, wide-area link, fault injector."""

@@ -1,0 +1,157 @@
+"""Wires `kafka2011 proxy`: routes, the control endpoint, counters, signals.
+
+On the metrics port: GET /faults shows every route with its faults and counters; POST /faults
+changes them at once:
+
+    curl -H 'Content-Type: application/json' -d '{"route": "wan", "faults": {"delay_ms": 100}}' \\
+        http://127.0.0.1:PORT/faults
+
+Without "route" the change is for all routes. {"reset": true} beside or instead of "faults" resets
+the open connections once.
+"""
+
+import json
+import os
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from runtime.logs import get_logger
+from runtime.metrics import Answer, MetricsServer
+from services.proxy.config import ProxyConfig
+from services.proxy.faults import DIRECTIONS
+from services.proxy.proxy import Proxy
+from services.registration import ServiceRegistration
+
+log = get_logger(__name__)
+
+
+def run(config: ProxyConfig, stop: threading.Event) -> int:
+    """Relay until `stop` is set. Returns the exit status: 0, or 1 when an address is taken."""
+    proxy = Proxy(config)
+    try:
+        proxy.start()
+    except OSError as error:
+        log.error("cannot listen", detail=str(error))
+        return 1
+    try:
+        _serve(config, proxy, stop)
+    finally:
+        proxy.stop()
+    log.info("stopped")
+    return 0
+
+
+def _serve(config: ProxyConfig, proxy: Proxy, stop: threading.Event) -> None:
+    metrics = _metrics(config, proxy)
+    addresses = {name: route["listen"] for name, route in proxy.status().items()}
+    first = next(iter(addresses.values()))
+    registration = ServiceRegistration(
+        config, kind="proxy", zk_connect=config.zk_connect, address=first, metrics=metrics
+    )
+    log.info(
+        "serving",
+        address=first,
+        routes=addresses,
+        metrics=f"{metrics.bind}:{metrics.port}" if metrics else "none",
+        pid=os.getpid(),
+    )
+    try:
+        stop.wait()
+    finally:
+        registration.close()
+        if metrics:
+            metrics.close()
+
+
+class RouteCollector(Collector):
+    """The counters of all routes, read from the loop at each scrape."""
+
+    def __init__(self, proxy: Proxy) -> None:
+        self._proxy = proxy
+
+    def collect(self) -> Iterator[Metric]:
+        routes = self._proxy.status()
+        moved = CounterMetricFamily(
+            "kafka2011_proxy_bytes", "bytes received", labels=("route", "direction")
+        )
+        swallowed = CounterMetricFamily(
+            "kafka2011_proxy_swallowed_bytes", "bytes thrown away", labels=("route", "direction")
+        )
+        dropped = CounterMetricFamily(
+            "kafka2011_proxy_dropped_messages", "messages removed", labels=("route", "topic")
+        )
+        accepted = CounterMetricFamily(
+            "kafka2011_proxy_connections", "connections accepted", labels=("route",)
+        )
+        unserved = CounterMetricFamily(
+            "kafka2011_proxy_unserved_connections", "no target answered", labels=("route",)
+        )
+        current = GaugeMetricFamily(
+            "kafka2011_proxy_connections_open", "connections now", labels=("route",)
+        )
+        up = GaugeMetricFamily(
+            "kafka2011_proxy_target_up", "1 while it answers", labels=("route", "target")
+        )
+        used = CounterMetricFamily(
+            "kafka2011_proxy_target_connections", "per target", labels=("route", "target")
+        )
+        for name, route in routes.items():
+            for direction in DIRECTIONS:
+                moved.add_metric((name, direction), route[direction]["bytes"])
+                swallowed.add_metric((name, direction), route[direction]["swallowed_bytes"])
+            for topic, count in route["dropped_messages"].items():
+                dropped.add_metric((name, topic), count)
+            accepted.add_metric((name,), route["accepted_total"])
+            unserved.add_metric((name,), route["unserved_total"])
+            current.add_metric((name,), route["connections"])
+            for target in route["targets"]:
+                up.add_metric((name, target["address"]), float(target["up"]))
+                used.add_metric((name, target["address"]), target["connections_total"])
+        return iter((moved, swallowed, dropped, accepted, unserved, current, up, used))
+
+
+def change_from(proxy: Proxy, body: bytes) -> Answer:
+    """Do what a POST to /faults asks for."""
+    try:
+        asked = json.loads(body)
+        if not isinstance(asked, dict):
+            raise ValueError("must be a JSON object")
+        unknown = set(asked) - {"route", "faults", "reset"}
+        if unknown:
+            raise ValueError(f'unknown member {min(unknown)!r}; faults go inside "faults"')
+        route = asked.get("route")
+        if route is not None and not isinstance(route, str):
+            raise ValueError("route must be a name")
+        status = proxy.change(route, asked.get("faults", {}))
+        if asked.get("reset") is True:
+            proxy.reset_connections(route)
+    except ValueError as error:
+        return 400, "application/json", _as_json({"error": str(error)})
+    except OSError as error:
+        return 500, "application/json", _as_json({"error": str(error)})
+    log.info("faults", route=route or "all", change=asked)
+    return 200, "application/json", _as_json({"routes": status})
+
+
+def _as_json(value: Any) -> bytes:
+    return json.dumps(value, indent=2).encode() + b"\n"
+
+
+def _metrics(config: ProxyConfig, proxy: Proxy) -> MetricsServer | None:
+    if config.metrics_port < 0:
+        return None
+    registry = CollectorRegistry()
+    registry.register(RouteCollector(proxy))
+    return MetricsServer(
+        registry,
+        lambda: True,
+        bind=config.metrics_bind,
+        port=config.metrics_port,
+        routes={"/faults": lambda: (200, "application/json", _as_json({"routes": proxy.status()}))},
+        actions={"/faults": lambda body: change_from(proxy, body)},
+    )

@@ -1,0 +1,60 @@
+"""Which target the next connection of a route goes to: round robin over those that answer.
+
+Pure: time comes in as an argument, connecting is done by the caller, who reports back. A target
+that refused is passed over until somebody reached it again (`due` says whom to try and when); when
+all have refused, a client's connection tries them all once more before it is given up.
+"""
+
+from dataclasses import dataclass
+
+Address = tuple[str, int]
+
+
+@dataclass
+class Target:
+    """One target's state. `retry_at_s` has a meaning only while it is down."""
+
+    address: Address
+    is_up: bool = True
+    failures_in_row: int = 0
+    retry_at_s: float = 0.0
+    connections_total: int = 0
+    failures_total: int = 0
+
+
+class TargetRing:
+    """Targets in turn. `retry_min_s`, `retry_max_s`: first and longest pause of a dead target."""
+
+    def __init__(
+        self, addresses: tuple[Address, ...], retry_min_s: float, retry_max_s: float
+    ) -> None:
+        assert addresses
+        self.targets = [Target(address) for address in addresses]
+        self._retry_min_s = retry_min_s
+        self._retry_max_s = retry_max_s
+        self._next = 0
+
+    def candidates(self) -> list[Target]:
+        """The order in which a new connection tries the targets: live ones in turn, then the
+        others, since a target may be back before we looked."""
+        turn = self._next
+        self._next = (turn + 1) % len(self.targets)
+        ordered = self.targets[turn:] + self.targets[:turn]
+        return sorted(ordered, key=lambda target: not target.is_up)  # sorted keeps the turn
+
+    def succeeded(self, target: Target, *, is_check: bool = False) -> None:
+        target.is_up = True
+        target.failures_in_row = 0
+        if not is_check:
+            target.connections_total += 1
+
+    def failed(self, target: Target, now_s: float) -> None:
+        target.is_up = False
+        target.failures_total += 1
+        pause_s = min(self._retry_min_s * 2 ** min(target.failures_in_row, 30), self._retry_max_s)
+        target.failures_in_row += 1
+        target.retry_at_s = now_s + pause_s
+
+    def due(self, now_s: float) -> list[Target]:
+        """The dead targets whose pause is over."""
+        return [t for t in self.targets if not t.is_up and t.retry_at_s <= now_s]

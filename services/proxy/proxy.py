@@ -1,0 +1,125 @@
+"""The proxy as an object that any thread may use: routes on an event loop in a thread of its own.
+
+    with Proxy(config) as proxy:
+        host, port = proxy.address("balancer")
+        proxy.change("balancer", {"delay_ms": 100})
+
+Tests use it in their own process; `app.py` makes `kafka2011 proxy` of it.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import uvloop
+
+from services.proxy.config import ProxyConfig
+from services.proxy.faults import changed
+from services.proxy.route import Route
+
+CALL_TIMEOUT_S = 10.0
+
+Result = TypeVar("Result")
+
+
+class UnknownRoute(ValueError):
+    """No route has that name."""
+
+
+class Proxy:
+    """All routes of one configuration. Every method blocks until the loop has done it."""
+
+    def __init__(self, config: ProxyConfig) -> None:
+        self._loop = uvloop.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="proxy", daemon=True)
+        self.routes = {route.name: Route(route, config, self._loop) for route in config.routes}
+
+    def start(self) -> None:
+        """Listen on every route. Raises OSError when an address cannot be had; nothing is left."""
+        self._thread.start()
+        try:
+            for route in self.routes.values():
+                self._call(route.start())
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """End all connections and give the addresses back. Idempotent."""
+        if self._loop.is_closed():
+            return
+        if self._thread.is_alive():
+            self._call(self._stop_routes())
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+        self._loop.close()
+
+    def address(self, route: str) -> tuple[str, int]:
+        """Where the route listens (the real port when 0 was asked for)."""
+        return self._route(route).listen
+
+    def change(self, route: str | None, change: object) -> dict[str, Any]:
+        """Apply a change of faults (see `faults.py`) to one route or (None) to all.
+
+        Returns the status afterwards. Raises UnknownRoute, or ValueError when the change cannot be
+        understood; then nothing was changed.
+        """
+        routes = list(self.routes.values()) if route is None else [self._route(route)]
+        wanted = [(one, changed(one.faults, change)) for one in routes]
+
+        async def apply() -> None:
+            for one, faults in wanted:
+                await one.change(faults)
+
+        self._call(apply())
+        return self.status()
+
+    def reset_connections(self, route: str | None = None) -> None:
+        """RST every open connection of one route or of all; new ones are welcome."""
+        routes = list(self.routes.values()) if route is None else [self._route(route)]
+
+        def reset() -> None:
+            for one in routes:
+                one.reset_connections()
+
+        self._on_loop(reset)
+
+    def status(self) -> dict[str, Any]:
+        """Route name -> listen address, targets, faults and counters."""
+        return self._on_loop(lambda: {name: one.status() for name, one in self.routes.items()})
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _route(self, name: str) -> Route:
+        try:
+            return self.routes[name]
+        except KeyError:
+            raise UnknownRoute(f"no route {name!r}; there are: {', '.join(self.routes)}") from None
+
+    async def _stop_routes(self) -> None:
+        await asyncio.gather(*(route.stop() for route in self.routes.values()))
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+
+    def _call(self, work: Coroutine[Any, Any, Result]) -> Result:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(CALL_TIMEOUT_S)
+
+    def _on_loop(self, function: Callable[[], Result]) -> Result:
+        async def call() -> Result:
+            return function()
+
+        return self._call(call())

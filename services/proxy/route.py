@@ -1,0 +1,288 @@
+"""One route: its listening socket, its targets in turn, its connections and its faults.
+
+Everything here runs on the event loop's thread; `proxy.py` brings calls there from others.
+"""
+
+import asyncio
+import contextlib
+import random
+import socket
+from typing import Any
+
+from runtime.logs import get_logger
+from services.proxy.balancing import Target, TargetRing
+from services.proxy.config import ProxyConfig, RouteConfig
+from services.proxy.faults import DIRECTIONS, TO_CLIENT, TO_SERVER, Faults
+from services.proxy.frames import DropPlan, FrameFilter
+from services.proxy.relay import Connection, Direction, Side
+from services.proxy.shaping import Link
+
+BACKLOG = 1024
+STOP_TIMEOUT_S = 2.0  # for what was passed on and stands unsent
+
+log = get_logger(__name__)
+
+
+class RouteDirection:
+    """The faults and the counters of one direction of a route."""
+
+    def __init__(self, name: str, rng: random.Random) -> None:
+        self.name = name
+        self.link = Link(rng)
+        self.bytes_total = 0
+        self.swallowed_bytes_total = 0
+        self.flipped_total = 0
+        self.cut_total = 0
+        self.is_held = False
+        self.is_blackhole = False
+        self._flip_in: int | None = None  # bytes until then
+        self._cut_in: int | None = None
+
+    def configure(self, faults: Faults, before: Faults) -> None:
+        self.link.configure(faults.rate_bytes_s, faults.delay_ms, faults.jitter_ms)
+        self.is_held = self.name in faults.hold
+        self.is_blackhole = self.name in faults.blackhole
+        # Things done once start to count when they are asked for, not at each other change.
+        if faults.flip != before.flip:
+            self._flip_in = _countdown(faults.flip, self.name)
+        if faults.cut_after != before.cut_after:
+            self._cut_in = _countdown(faults.cut_after, self.name)
+
+    @property
+    def is_plain(self) -> bool:
+        return (
+            self.link.is_plain
+            and not self.is_held
+            and not self.is_blackhole
+            and self._flip_in is None
+            and self._cut_in is None
+        )
+
+    def damaged(self, data: bytes) -> tuple[bytes, int | None]:
+        if self._flip_in is not None:
+            if self._flip_in < len(data):
+                flipped = bytearray(data)
+                flipped[self._flip_in] ^= 1
+                data = bytes(flipped)
+                self._flip_in = None
+                self.flipped_total += 1
+            else:
+                self._flip_in -= len(data)
+        if self._cut_in is not None:
+            if self._cut_in <= len(data):
+                cut_at, self._cut_in = self._cut_in, None
+                self.cut_total += 1
+                return data, cut_at
+            self._cut_in -= len(data)
+        return data, None
+
+
+def _countdown(fault: Any, direction: str) -> int | None:
+    return fault.after_bytes if fault is not None and fault.direction == direction else None
+
+
+class Route:
+    """Made, started, changed and stopped on the loop."""
+
+    def __init__(
+        self, route: RouteConfig, config: ProxyConfig, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self.name = route.name
+        self.listen = route.listen
+        self.faults = Faults()
+        self.plan = DropPlan()
+        self.accepted_total = 0
+        self.unserved_total = 0  # client connections closed because no target answered
+        self._config = config
+        self._loop = loop
+        self.ring = TargetRing(
+            route.targets, config.retry_min_ms / 1000, config.retry_max_ms / 1000
+        )
+        rng = random.Random()
+        self.directions = {name: RouteDirection(name, rng) for name in DIRECTIONS}
+        self._connections: set[Connection] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._server: asyncio.Server | None = None
+        self._reserved: socket.socket | None = None
+
+    async def start(self) -> None:
+        """Listen. Raises OSError when the address cannot be had."""
+        # A second socket, bound but never listening, keeps the port ours while the route is cut.
+        self._reserved = _bound(self.listen)
+        self.listen = (self.listen[0], self._reserved.getsockname()[1])
+        await self.change(self._config.faults)
+        if self._server is None and not self.faults.cut:
+            await self._open()
+        self._start_task(self._look_after_targets())
+
+    async def stop(self) -> None:
+        """Refuse new connections and end those there are; what was passed on still goes out."""
+        self._shut()
+        if self._reserved is not None:
+            self._reserved.close()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        connections = list(self._connections)
+        for connection in connections:
+            connection.close()
+        # A peer that does not read what it is sent does not hold us up.
+        deadline = self._loop.time() + STOP_TIMEOUT_S
+        while not all(connection.is_gone for connection in connections):
+            if self._loop.time() > deadline:
+                for connection in connections:
+                    connection.reset()
+                return
+            await asyncio.sleep(0.005)
+
+    async def change(self, faults: Faults) -> None:
+        """Make `faults` the faults of this route, at once."""
+        before, self.faults = self.faults, faults
+        for direction in self.directions.values():
+            direction.configure(faults, before)
+        wanted = faults.drop_messages
+        if wanted != before.drop_messages:
+            self.plan.ask(wanted.topic if wanted else "", wanted.count if wanted else 0)
+        if faults.cut:
+            self._shut()
+            self.reset_connections()
+        elif self._server is None and self._reserved is not None:
+            await self._open()
+        for connection in list(self._connections):
+            connection.refresh()
+
+    def reset_connections(self) -> None:
+        for connection in list(self._connections):
+            connection.reset()
+
+    @property
+    def open_connections(self) -> int:
+        return len(self._connections)
+
+    def status(self) -> dict[str, Any]:
+        return {
+            "listen": f"{self.listen[0]}:{self.listen[1]}",
+            "targets": [
+                {
+                    "address": f"{target.address[0]}:{target.address[1]}",
+                    "up": target.is_up,
+                    "connections_total": target.connections_total,
+                    "failures_total": target.failures_total,
+                }
+                for target in self.ring.targets
+            ],
+            "faults": self.faults.as_json(),
+            "connections": self.open_connections,
+            "accepted_total": self.accepted_total,
+            "unserved_total": self.unserved_total,
+            "dropped_messages": dict(self.plan.dropped),
+            "drop_remaining": self.plan.remaining_count,
+            **{
+                name: {
+                    "bytes": direction.bytes_total,
+                    "swallowed_bytes": direction.swallowed_bytes_total,
+                    "flipped": direction.flipped_total,
+                    "cut": direction.cut_total,
+                }
+                for name, direction in self.directions.items()
+            },
+        }
+
+    # --- what a connection asks of its owner ---
+
+    def direction(self, name: str) -> Direction:
+        return self.directions[name]
+
+    def frame_filter(self) -> FrameFilter | None:
+        return FrameFilter(self.plan) if self._config.frames else None
+
+    def client_connected(self, connection: Connection) -> None:
+        self.accepted_total += 1
+        self._connections.add(connection)
+        self._start_task(self._connect(connection))
+
+    def connection_closed(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+
+    # --- inside ---
+
+    async def _open(self) -> None:
+        self._server = await self._loop.create_server(
+            self._accepted, sock=_bound(self.listen), backlog=BACKLOG
+        )
+
+    def _shut(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+
+    def _accepted(self) -> Side:
+        return Connection(self, self._loop).client
+
+    async def _connect(self, connection: Connection) -> None:
+        for target in self.ring.candidates():
+            if await self._reach(target, connection):
+                return
+            if connection.is_closed:
+                return
+        self.unserved_total += 1
+        log.warning("no target answers", route=self.name)
+        connection.reset()
+
+    async def _reach(self, target: Target, connection: Connection | None) -> bool:
+        """Connect to `target`, for `connection` or (None) only to see whether it answers."""
+        host, port = target.address
+        was_up = target.is_up
+
+        def protocol() -> asyncio.BaseProtocol:
+            return connection.server if connection is not None else asyncio.Protocol()
+
+        try:
+            async with asyncio.timeout(self._config.connect_timeout_ms / 1000):
+                transport, _ = await self._loop.create_connection(protocol, host, port)
+        except OSError as error:  # TimeoutError is one
+            if connection is not None and connection.server.transport is not None:
+                connection.reset()  # it answered in the very moment we gave up
+                return True
+            self.ring.failed(target, self._loop.time())
+            if was_up:
+                log.warning(
+                    "target down", route=self.name, target=f"{host}:{port}", reason=str(error)
+                )
+            return False
+        if connection is None:
+            transport.close()
+        self.ring.succeeded(target, is_check=connection is None)
+        if not was_up:
+            log.info("target up", route=self.name, target=f"{host}:{port}")
+        return True
+
+    async def _look_after_targets(self) -> None:
+        while True:
+            for target in self.ring.due(self._loop.time()):
+                await self._reach(target, None)
+            await asyncio.sleep(self._config.retry_min_ms / 1000)
+
+    def _start_task(self, work: Any) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _bound(address: tuple[str, int]) -> socket.socket:
+    """A TCP socket bound to `address`, shareable with another that does not listen."""
+    found = socket.getaddrinfo(*address, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, kind, number, _, where = found[0]
+    bound = socket.socket(family, kind, number)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.setblocking(False)
+        bound.bind(where)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            bound.close()
+        raise
+    return bound
+
+
+__all__ = ["TO_CLIENT", "TO_SERVER", "Route", "RouteDirection"]

@@ -1,0 +1,80 @@
+"""Enters a service into the process registry (contracts section 7) without ever holding it up.
+
+ZooKeeper may be away when a service starts; a thread goes on asking. What a service does with
+ZooKeeper beside that is its own business and its own session.
+"""
+
+import os
+import threading
+
+from coordination.errors import CoordinationUnavailable
+from coordination.processes import ProcessRecord, Registration, register_process
+from coordination.zookeeper import ZooKeeperRegistry
+from runtime.logs import get_logger
+from runtime.metrics import MetricsServer
+from runtime.process_config import ProcessConfig
+
+RETRY_S = 1.0
+
+log = get_logger(__name__)
+
+
+class ServiceRegistration:
+    """Made once the service serves; `close` takes the `alive` node away.
+
+    Does nothing when `process.name` or `zk_connect` is empty. `address` is `host:port` or "".
+    """
+
+    def __init__(
+        self,
+        config: ProcessConfig,
+        *,
+        kind: str,
+        zk_connect: str,
+        address: str = "",
+        metrics: MetricsServer | None = None,
+    ) -> None:
+        self._record = ProcessRecord(
+            datacenter=config.datacenter,
+            name=config.process_name,
+            kind=kind,
+            address=address,
+            metrics_address=f"{metrics.bind}:{metrics.port}" if metrics else "",
+            pid=os.getpid(),
+        )
+        self._zk_connect = zk_connect
+        self._closed = threading.Event()
+        self._thread: threading.Thread | None = None
+        if config.process_name and zk_connect:
+            self._thread = threading.Thread(target=self._run, name="registration", daemon=True)
+            self._thread.start()
+
+    def close(self) -> None:
+        self._closed.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        registry = self._connected()
+        if registry is None:
+            return
+        registration: Registration = register_process(registry, self._record)
+        self._closed.wait()
+        registration.close()
+        registry.close()
+
+    def _connected(self) -> ZooKeeperRegistry | None:
+        """A started registry, or None when `close` came first."""
+        reported = False
+        while not self._closed.is_set():
+            registry = ZooKeeperRegistry(self._zk_connect)
+            try:
+                registry.start(timeout_ms=2000)
+                return registry
+            except CoordinationUnavailable as error:
+                registry.close()
+                if not reported:
+                    log.warning("not registered yet", reason=str(error))
+                    reported = True
+            self._closed.wait(RETRY_S)
+        return None

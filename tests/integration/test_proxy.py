@@ -1,0 +1,55 @@
+"""`kafka2011 proxy` as a real process, controlled over HTTP."""
+
+import http.client
+import json
+import socket
+from pathlib import Path
+
+import pytest
+
+from tests.support.commands import start_command
+from tests.support.tcp import TcpTarget, receive_exactly
+
+pytestmark = pytest.mark.integration
+
+
+def test_relays_takes_faults_and_stops_clean(tmp_path: Path) -> None:
+    with TcpTarget(echo=True) as target:
+        settings = {"proxy.routes": f"r=127.0.0.1:0>127.0.0.1:{target.port}", "metrics.port": 0}
+        with start_command("proxy", settings, tmp_path / "log") as proxy:
+            serving = proxy.wait_for_event("serving")
+            host, _, port = str(serving["address"]).partition(":")
+            metrics = http.client.HTTPConnection(*serving["metrics"].split(":"), timeout=10)
+            with socket.create_connection((host, int(port)), timeout=20) as client:
+                client.sendall(b"through")
+                assert receive_exactly(client, 7) == b"through"
+                metrics.request(
+                    "POST",
+                    "/faults",
+                    json.dumps({"faults": {"cut": True}}),
+                    {"Content-Type": "application/json"},
+                )
+                assert metrics.getresponse().read().startswith(b"{")
+                with pytest.raises(ConnectionResetError):
+                    client.recv(1)
+            metrics.request("GET", "/faults")
+            route = json.loads(metrics.getresponse().read())["routes"]["r"]
+            assert route["faults"]["cut"] is True
+            assert route["to_server"]["bytes"] == 7
+            metrics.close()
+            assert proxy.stop() == 0
+
+
+def test_a_taken_address_is_said_in_one_line_with_status_1(tmp_path: Path) -> None:
+    with TcpTarget() as taken:
+        settings = {"proxy.routes": f"127.0.0.1:{taken.port}>127.0.0.1:1"}
+        with start_command("proxy", settings, tmp_path / "log") as proxy:
+            assert proxy.process.wait(20) == 1
+            assert len(proxy.events("cannot listen")) == 1
+
+
+def test_a_bad_route_exits_2(tmp_path: Path) -> None:
+    settings = {"proxy.routes": "nonsense"}
+    with start_command("proxy", settings, tmp_path / "log") as proxy:
+        assert proxy.process.wait(20) == 2
+        assert "proxy.routes='nonsense'" in proxy.log()
