@@ -1,0 +1,47 @@
+"""Avro's primitive types as bytes, for encoders that write an event without building a record.
+
+`encoder(topic)` is the general way; a source whose events are cut out of bytes it already has (a
+log line's fields) joins pieces made here, several times as fast. Tests hold such encoders to
+the general one, byte for byte.
+"""
+
+from typing import Final
+
+NULL: Final = b"\x00"  # branch 0 of ["null", T]
+PRESENT: Final = b"\x02"  # branch 1 of it
+
+_LENGTHS_KNOWN: Final = 4096
+
+
+def long(number: int) -> bytes:
+    """Zigzag varint of an int or long; ValueError outside 64 bits."""
+    if not -(1 << 63) <= number < 1 << 63:
+        raise ValueError(f"{number} does not fit 64 bits")
+    raw = (number << 1) ^ (number >> 63)
+    raw &= 0xFFFFFFFFFFFFFFFF
+    encoded = bytearray()
+    while raw > 0x7F:
+        encoded.append(raw & 0x7F | 0x80)
+        raw >>= 7
+    encoded.append(raw)
+    return bytes(encoded)
+
+
+# Lengths of nearly all texts, ready made.
+LENGTHS: Final = tuple(long(number) for number in range(_LENGTHS_KNOWN))
+
+
+def text(utf8: bytes) -> bytes:
+    """A string (or bytes) value; the caller vouches for the UTF-8."""
+    size = len(utf8)
+    return (LENGTHS[size] if size < _LENGTHS_KNOWN else long(size)) + utf8
+
+
+def optional_text(utf8: bytes | None) -> bytes:
+    """A ["null", "string"] value."""
+    return NULL if utf8 is None else PRESENT + text(utf8)
+
+
+def optional_long(number: int | None) -> bytes:
+    """A ["null", "long"] value."""
+    return NULL if number is None else PRESENT + long(number)

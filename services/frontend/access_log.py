@@ -1,0 +1,311 @@
+"""One line of a web server's access log to one event: common and combined format. Pure.
+
+    host ident user [17/May/2015:10:05:03 +0000] "GET /path HTTP/1.1" 200 203023 "referer" "agent"
+
+A line is readable when host, time and status can be read (contracts section 3). Accepted beyond the
+format: a last field without its closing quote; a request that is not three words (its text is the
+path then); fields missing behind the status; more fields behind the agent; quotes inside quotes.
+Bytes that are not UTF-8 become \\xNN. Everything else is unreadable and goes to the side topic with
+its first 64 KiB, length, SHA-256 and line number.
+
+Fields are handed on as they stand in the line, escapes included, so that they equal what awk sees.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable
+from datetime import date
+from itertools import islice
+from typing import NamedTuple
+
+from events.codec import encoder, prefix_of
+from events.primitives import NULL, PRESENT, long, optional_text, text
+from events.topics import ACCESS_LOG, unreadable_topic
+from services.frontend.lines import HEAD_BYTES, Line, LongLine
+
+UNREADABLE = unreadable_topic(ACCESS_LOG)
+# A field's text is cut here, so that a line of megabytes still fits a message (1,000,000 bytes).
+FIELD_BYTES_MAX = 64 * 1024
+_LONG_MAX = 2**63 - 1
+_DAY_MS = 86_400_000
+_EPOCH = date(1970, 1, 1).toordinal()
+_CACHE_MAX = 10_000
+
+_QUOTED = rb'"([^"\\]*+(?:\\.[^"\\]*+)*+)"'
+_TIME = rb"\[(\d\d/[A-Z][a-z][a-z]/\d{4}:\d\d:\d\d:\d\d [+-]\d{4})\]"
+# What nearly every line is. Possessive quantifiers: no line can make it backtrack.
+_REGULAR = re.compile(
+    rb"(\S++) (\S++) (\S++) " + _TIME + rb" " + _QUOTED + rb" (\d{3}) (\d{1,18}|-)"
+    rb"(?: " + _QUOTED + rb" " + _QUOTED + rb")?$",
+    re.DOTALL,
+)
+_ANY_TIME = re.compile(_TIME)
+_STRICT_REQUEST = re.compile(_QUOTED + rb"[ \t]+(\d{3})(?=[ \t]|$)", re.DOTALL)
+_LOOSE_REQUEST = re.compile(rb'"(.*?)"[ \t]+(\d{3})(?=[ \t]|$)', re.DOTALL)
+_STRICT_REFERER = re.compile(_QUOTED + rb"(?:[ \t]+|$)", re.DOTALL)
+_LOOSE_REFERER = re.compile(rb'"(.*?)"[ \t]+(?=")', re.DOTALL)
+_STRICT_AGENT = re.compile(_QUOTED + rb"(?=[ \t]|$)", re.DOTALL)
+_WORD = re.compile(rb"[^ \t]+")
+
+_MONTHS = {
+    name: number
+    for number, name in enumerate(
+        (b"Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec").split(), start=1
+    )
+}
+
+
+class AccessLine(NamedTuple):
+    """A readable line. Texts are valid UTF-8; None where the line has `-` or nothing."""
+
+    host: bytes
+    ident: bytes | None
+    user: bytes | None
+    time: bytes
+    method: bytes | None
+    path: bytes
+    protocol: bytes | None
+    status: int
+    size: int | None
+    referer: bytes | None
+    agent: bytes | None
+    event_time_ms: int
+
+
+class LineParser:
+    """`parse` keeps what it learned of times; one per thread. Never raises for what a line has."""
+
+    def __init__(self) -> None:
+        self._times: dict[bytes, int | None] = {}
+
+    def parse(self, line: bytes) -> AccessLine | None:
+        """The line's fields, or None when it is unreadable."""
+        if not line.isascii():
+            try:
+                line.decode()
+            except UnicodeDecodeError:
+                line = line.decode("utf-8", "backslashreplace").encode()
+        match = _REGULAR.match(line)
+        if match is None or len(line) > FIELD_BYTES_MAX:
+            return self._parse_odd(line)
+        host, ident, user, time, request, status, size, referer, agent = match.groups()
+        event_time_ms = self._event_time(time)
+        if event_time_ms is None:
+            return None
+        words = request.split(b" ")
+        if len(words) == 3 and words[0] and words[1] and words[2] and b"\t" not in request:
+            method, path, protocol = words
+        else:
+            method, path, protocol = _request(request)
+        return AccessLine(
+            host,
+            None if ident == b"-" else ident,
+            None if user == b"-" else user,
+            time,
+            method,
+            path,
+            protocol,
+            int(status),
+            None if size == b"-" else int(size),
+            None if referer == b"-" else referer,
+            None if agent == b"-" else agent,
+            event_time_ms,
+        )
+
+    def _parse_odd(self, line: bytes) -> AccessLine | None:
+        time_match = _ANY_TIME.search(line)
+        if time_match is None:
+            return None
+        before = line[: time_match.start()].replace(b"\t", b" ").split(b" ")
+        names = [word for word in before if word]
+        time = time_match[1]
+        event_time_ms = self._event_time(time)
+        if not names or event_time_ms is None:
+            return None
+        rest = line[time_match.end() :].lstrip(b" \t")
+        request_match = _STRICT_REQUEST.match(rest) or _LOOSE_REQUEST.match(rest)
+        if request_match is None:
+            return None
+        method, path, protocol = _request(request_match[1])
+        rest = rest[request_match.end() :].lstrip(b" \t")
+        size: int | None = None
+        word = _WORD.match(rest)
+        if word is not None and not rest.startswith(b'"'):
+            if word[0].isdigit() and len(word[0]) <= 19 and int(word[0]) <= _LONG_MAX:
+                size = int(word[0])
+            rest = rest[word.end() :].lstrip(b" \t")
+        referer, agent = _referer_and_agent(rest)
+        return AccessLine(
+            _cut(names[0]),
+            _name(names[1]) if len(names) > 1 else None,
+            _name(b" ".join(names[2:])) if len(names) > 2 else None,
+            time,
+            None if method is None else _cut(method),
+            _cut(path),
+            None if protocol is None else _cut(protocol),
+            int(request_match[2]),
+            size,
+            _name(referer),
+            _name(agent),
+            event_time_ms,
+        )
+
+    def _event_time(self, time: bytes) -> int | None:
+        """ms since the epoch of `17/May/2015:10:05:03 +0000`; None for no such moment."""
+        try:
+            return self._times[time]
+        except KeyError:
+            pass
+        if len(self._times) >= _CACHE_MAX:
+            self._times.clear()
+        found = self._times[time] = _moment_ms(time)
+        return found
+
+
+def _moment_ms(time: bytes) -> int | None:
+    month = _MONTHS.get(time[3:6])
+    hour, minute, second = int(time[12:14]), int(time[15:17]), int(time[18:20])
+    zone_hour, zone_minute = int(time[22:24]), int(time[24:26])
+    # Second 60 is a leap second, which servers do log.
+    if month is None or hour > 23 or minute > 59 or second > 60:
+        return None
+    if zone_hour > 23 or zone_minute > 59:
+        return None
+    try:
+        day = date(int(time[7:11]), month, int(time[:2])).toordinal() - _EPOCH
+    except ValueError:
+        return None
+    zone_s = (zone_hour * 60 + zone_minute) * 60
+    if time[21:22] == b"-":
+        zone_s = -zone_s
+    return day * _DAY_MS + ((hour * 60 + minute) * 60 + second - zone_s) * 1000
+
+
+def _request(request: bytes) -> tuple[bytes | None, bytes, bytes | None]:
+    words = [match[0] for match in islice(_WORD.finditer(request), 4)]
+    if len(words) == 3:
+        return words[0], words[1], words[2]
+    return None, request, None
+
+
+def _referer_and_agent(rest: bytes) -> tuple[bytes | None, bytes | None]:
+    """The quoted fields behind the size; either may lack its closing quote if it is the last."""
+    if not rest.startswith(b'"'):
+        return None, None
+    match = _STRICT_REFERER.match(rest)
+    if match is None or (match.end() < len(rest) and rest[match.end()] != ord('"')):
+        # Quotes inside the referer, or something else than an agent behind it.
+        match = _LOOSE_REFERER.match(rest) or match
+    if match is None:
+        return _unquoted(rest), None
+    rest = rest[match.end() :]
+    if not rest.startswith(b'"'):
+        return match[1], None
+    agent = _STRICT_AGENT.match(rest)
+    return match[1], agent[1] if agent is not None else _unquoted(rest)
+
+
+def _unquoted(field: bytes) -> bytes:
+    """A last field without its first quote, and without its last if it is there."""
+    return field[1:].removesuffix(b'"')
+
+
+def _name(field: bytes | None) -> bytes | None:
+    return None if field is None or field == b"-" else _cut(field)
+
+
+def _cut(field: bytes) -> bytes:
+    """The field's first 64 KiB, not ending inside a character."""
+    if len(field) <= FIELD_BYTES_MAX:
+        return field
+    return field[:FIELD_BYTES_MAX].decode("utf-8", "ignore").encode()
+
+
+class LineEncoder:
+    """Lines to events of one run: `guid` is the run's id and the line's number.
+
+    A line that is sent again after a crash has the same guid, so reports count it once. `run_id`
+    is 8 bytes; `clock` says when the event is made, in ms since the epoch.
+    """
+
+    def __init__(self, run_id: bytes, server: str, service: str, clock: Callable[[], int]) -> None:
+        assert len(run_id) == 8
+        self._run_id = run_id
+        self._server = server
+        self._service = service
+        self._clock = clock
+        self._parser = LineParser()
+        self._start = prefix_of(ACCESS_LOG) + run_id
+        self._names = text(server.encode()) + text(service.encode())
+        self._encode_unreadable = encoder(UNREADABLE)
+        self._now = (-1, b"")
+        self._times: dict[int, bytes] = {}
+
+    def encode(self, line: Line | LongLine) -> tuple[str, int, bytes]:
+        """Topic, header.time and payload of the event that the line makes."""
+        now_ms = self._clock()
+        parsed = self._parser.parse(line.data) if isinstance(line, Line) else None
+        if parsed is None:
+            return UNREADABLE, now_ms, self._unreadable(line, now_ms)
+        if now_ms != self._now[0]:
+            self._now = (now_ms, long(now_ms) + self._names)
+        (
+            host,
+            ident,
+            user,
+            time,
+            method,
+            path,
+            protocol,
+            status,
+            size,
+            referer,
+            agent,
+            event_time_ms,
+        ) = parsed
+        event_time = self._times.get(event_time_ms)
+        if event_time is None:
+            if len(self._times) >= _CACHE_MAX:
+                self._times.clear()
+            event_time = self._times[event_time_ms] = long(event_time_ms)
+        payload = b"".join(
+            (
+                self._start,
+                line.number.to_bytes(8, "big"),
+                self._now[1],
+                event_time,
+                text(host),
+                NULL if ident is None else optional_text(ident),
+                NULL if user is None else optional_text(user),
+                text(time),
+                optional_text(method),
+                text(path),
+                optional_text(protocol),
+                long(status),
+                NULL if size is None else PRESENT + long(size),
+                NULL if referer is None else optional_text(referer),
+                NULL if agent is None else optional_text(agent),
+            )
+        )
+        return ACCESS_LOG, now_ms, payload
+
+    def _unreadable(self, line: Line | LongLine, now_ms: int) -> bytes:
+        if isinstance(line, Line):
+            head, length = line.data[:HEAD_BYTES], len(line.data)
+            digest = hashlib.sha256(line.data).digest()
+        else:
+            head, length, digest = line.head, line.length, line.sha256
+        return self._encode_unreadable(
+            {
+                "header": {
+                    "guid": self._run_id + line.number.to_bytes(8, "big"),
+                    "time": now_ms,
+                    "server": self._server,
+                    "service": self._service,
+                },
+                "line": head,
+                "length": length,
+                "sha256": digest,
+                "line_number": line.number,
+            }
+        )

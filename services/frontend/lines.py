@@ -1,0 +1,149 @@
+"""Bytes of a file to lines, in bounded memory whatever a line's length.
+
+A line ends at \\n; one \\r before it belongs to the end. The last line counts without an end, too.
+A line above `line_bytes_max` is not kept: its beginning, length and SHA-256 are taken as it passes.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from typing import BinaryIO
+
+HEAD_BYTES = 64 * 1024  # what is kept of a line that cannot be read
+# Longer lines are taken for damage: no server accepts a request line near this size (Apache's
+# limit is 8 KiB), and referrer and agent are bounded alike.
+LINE_BYTES_MAX = 4 * 1024 * 1024
+CHUNK_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line without its end; `number` from 1; `end` is the file offset behind its end."""
+
+    data: bytes
+    number: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class LongLine:
+    """A line that was too long to keep; `sha256` and `length` are of the whole of it."""
+
+    head: bytes
+    length: int
+    sha256: bytes
+    number: int
+    end: int
+
+
+class LineReader:
+    """Reads lines from where an earlier reader was: behind line `number`, at byte `offset`."""
+
+    def __init__(
+        self,
+        file: BinaryIO,
+        offset: int = 0,
+        number: int = 0,
+        *,
+        line_bytes_max: int = LINE_BYTES_MAX,
+        chunk_bytes: int = CHUNK_BYTES,
+    ) -> None:
+        self._file = file
+        self._offset = offset
+        self._number = number
+        self._line_bytes_max = line_bytes_max
+        self._chunk_bytes = chunk_bytes
+        self._rest = b""  # of a line whose end has not been read
+        self._long: _Passing | None = None
+        self.at_end = False
+        file.seek(offset)
+
+    def next_lines(self) -> list[Line | LongLine]:
+        """Read one chunk; the lines that it completes.
+
+        None of them at the end of the file as it is now (`at_end`), and when the chunk lies
+        inside one line.
+        """
+        chunk = self._file.read(self._chunk_bytes)
+        self.at_end = not chunk
+        if not chunk:
+            return []
+        found: list[Line | LongLine] = []
+        if self._long is not None:
+            head, newline, chunk = chunk.partition(b"\n")
+            self._long.add(head)
+            if not newline:
+                return []
+            found.append(self._finish_long(self._long, 1))
+            self._long = None
+        pieces = chunk.split(b"\n")
+        pieces[0] = self._rest + pieces[0]
+        self._rest = pieces.pop()
+        offset, number = self._offset, self._number
+        limit = self._line_bytes_max
+        for piece in pieces:
+            offset += len(piece) + 1
+            number += 1
+            if piece[-1:] == b"\r":
+                piece = piece[:-1]  # noqa: PLW2901
+            if len(piece) > limit:
+                digest = hashlib.sha256(piece).digest()
+                found.append(LongLine(piece[:HEAD_BYTES], len(piece), digest, number, offset))
+            else:
+                found.append(Line(piece, number, offset))
+        self._offset, self._number = offset, number
+        if len(self._rest) > limit + 1:
+            self._long = _Passing()
+            self._long.add(self._rest)
+            self._rest = b""
+        return found
+
+    def last_line(self) -> Line | LongLine | None:
+        """The file's last line if it has no \\n; call it once, `at_end`."""
+        if self._long is not None:
+            passing, self._long = self._long, None
+            return self._finish_long(passing, 0)
+        if not self._rest:
+            return None
+        piece, self._rest = self._rest, b""
+        self._offset += len(piece)
+        self._number += 1
+        if piece[-1:] == b"\r":
+            piece = piece[:-1]
+        if len(piece) > self._line_bytes_max:
+            digest = hashlib.sha256(piece).digest()
+            return LongLine(piece[:HEAD_BYTES], len(piece), digest, self._number, self._offset)
+        return Line(piece, self._number, self._offset)
+
+    def _finish_long(self, passing: "_Passing", newline_bytes: int) -> LongLine:
+        self._offset += passing.read_bytes + newline_bytes
+        self._number += 1
+        head, length, digest = passing.finish()
+        return LongLine(head, length, digest, self._number, self._offset)
+
+
+class _Passing:
+    """Head, length and hash of a line that is read piece by piece; a \\r at its end is left out."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.sha256()
+        self._head = b""
+        self._length = 0
+        self._held = b""  # a \r that may turn out to be the end
+        self.read_bytes = 0
+
+    def add(self, piece: bytes) -> None:
+        if not piece:
+            return
+        self.read_bytes += len(piece)
+        piece = self._held + piece
+        self._held = b""
+        if piece[-1:] == b"\r":
+            self._held = b"\r"
+            piece = piece[:-1]
+        self._hash.update(piece)
+        self._length += len(piece)
+        if len(self._head) < HEAD_BYTES:
+            self._head += piece[: HEAD_BYTES - len(self._head)]
+
+    def finish(self) -> tuple[bytes, int, bytes]:
+        return self._head, self._length, self._hash.digest()
