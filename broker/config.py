@@ -1,0 +1,315 @@
+"""The broker's settings: every name of 0.7 (reference 10.1), and ours beside them.
+
+Defaults differ from 0.7's where one number multiplies by the number of connections or where 0.7
+had no limit at all; the sentence says so. A value that is set always wins over such a default.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from broker.log.log import LogSettings
+from broker.log.retention import RetentionPolicy, by_age, by_size, each_in_turn
+from runtime.config import (
+    REQUIRED,
+    boolean,
+    comma_list,
+    one_of,
+    path,
+    per_topic,
+    setting,
+    text,
+    whole,
+)
+from runtime.process_config import ProcessConfig
+
+MIB = 1024 * 1024
+HOUR_MS = 3_600_000
+
+# 0.7's defaults, used for the flush properties that are not set once any of them is.
+FLUSH_INTERVAL_MESSAGES_07 = 500
+FLUSH_SCHEDULER_INTERVAL_MS_07 = 3000
+
+# What a frame holds beside the largest message: request id, topic, partition, sizes, entry header.
+FRAME_OVERHEAD_BYTES = 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class BrokerConfig(ProcessConfig):
+    """Settings of one broker."""
+
+    broker_id: int = setting(
+        "brokerid", REQUIRED, whole(0, 2**31 - 1), "integer id, unique in the cluster"
+    )
+    port: int = setting("port", 6667, whole(0, 65535), "listening port; 0 takes a free one")
+    hostname: str | None = setting(
+        "hostname", None, text, "address published in ZooKeeper; unset: bind.address"
+    )
+    bind_address: str | None = setting(
+        "bind.address",
+        None,
+        text,
+        "address to listen on; unset: hostname, else 127.0.0.1. Unlike 0.7, which always listens "
+        "on all interfaces",
+    )
+    log_dir: Path = setting("log.dir", REQUIRED, path, "root directory of the logs")
+    quarantine_dir: Path | None = setting(
+        "quarantine.dir",
+        None,
+        path,
+        "where recovery copies what it cuts; outside log.dir; unset: <log.dir>-quarantine",
+    )
+
+    num_partitions: int = setting(
+        "num.partitions", 1, whole(1, 100_000), "partitions of a topic on this broker"
+    )
+    topic_partition_count_map: dict[str, int] = setting(
+        "topic.partition.count.map", {}, per_topic(1, 100_000), "the same for single topics"
+    )
+    topic_name_rule: str = setting(
+        "topic.name.rule",
+        "strict",
+        one_of("strict", "0.7"),
+        "strict: [A-Za-z0-9._-]{1,249} without a leading dot; 0.7: what the original accepts",
+    )
+    max_topic_name_length: int = setting(
+        "max.topic.name.length", 255, whole(1, 255), "longest topic name, in characters"
+    )
+    topics_max: int = setting(
+        "topics.max", 1000, whole(1), "topics on this broker; a produce to one more is refused"
+    )
+    partitions_max: int = setting(
+        "partitions.max", 10_000, whole(1), "partitions on this broker, likewise"
+    )
+
+    socket_send_buffer_bytes: int | None = setting(
+        "socket.send.buffer",
+        None,
+        whole(1024, 2**30),
+        "SO_SNDBUF in bytes; unset: the kernel's own sizing (0.7: 102400)",
+    )
+    socket_receive_buffer_bytes: int | None = setting(
+        "socket.receive.buffer",
+        None,
+        whole(1024, 2**30),
+        "SO_RCVBUF in bytes; unset: the kernel's own sizing (0.7: 102400)",
+    )
+    request_bytes_max: int = setting(
+        "max.socket.request.bytes",
+        10 * MIB,
+        whole(1, 2**31 - 1),
+        "largest frame accepted (0.7: 104857600; here every connection may hold one)",
+    )
+    message_bytes_max: int = setting(
+        "max.message.size",
+        1_000_000,
+        whole(0, 2**31 - 1),
+        "largest payload of a top-level message; a set with a larger one is dropped",
+    )
+    parts_max: int = setting(
+        "multi.request.parts.max", 1000, whole(1, 32767), "parts of one multi-request"
+    )
+    fetch_bytes_max: int = setting(
+        "fetch.bytes.max",
+        256 * MIB,
+        whole(1, 2**31 - 1),
+        "a larger fetch size is taken down to this",
+    )
+    decompressed_bytes_max: int = setting(
+        "decompressed.bytes.max",
+        16 * MIB,
+        whole(1, 2**31 - 1),
+        "what the compressed sets of one request may unpack to, in all",
+    )
+    decompression_depth_max: int = setting(
+        "decompression.depth.max", 4, whole(1, 16), "how deep compressed sets may be nested"
+    )
+    buffered_request_bytes_max: int = setting(
+        "buffered.request.bytes.max",
+        256 * MIB,
+        whole(MIB),
+        "memory for requests that have not arrived whole, over all connections",
+    )
+    connections_max: int = setting(
+        "connections.max", 1000, whole(1), "connections at a time; more are closed at once"
+    )
+    connections_per_address_max: int = setting(
+        "connections.max.per.address",
+        100,
+        whole(1),
+        "the same from one address; not for loopback and connections.unlimited.addresses",
+    )
+    unlimited_addresses: tuple[str, ...] = setting(
+        "connections.unlimited.addresses",
+        (),
+        comma_list,
+        "addresses of load balancers: as many connections as connections.max allows",
+    )
+    read_deadline_ms: int = setting(
+        "request.read.deadline.ms",
+        30_000,
+        whole(1),
+        "from a request's first byte to its last; an idle connection is never closed",
+    )
+    send_deadline_ms: int = setting(
+        "response.send.deadline.ms",
+        30_000,
+        whole(1),
+        "how long a client may take nothing of its response",
+    )
+
+    segment_bytes_max: int = setting(
+        "log.file.size",
+        2**30,
+        whole(5, 2**31 - 1),
+        "a segment larger than this is rolled at the next append",
+    )
+    topic_segment_bytes_max: dict[str, int] = setting(
+        "topic.log.file.size", {}, per_topic(5), "the same for single topics"
+    )
+    roll_hours: int = setting(
+        "log.roll.hours", 168, whole(1, 10**6), "a segment older than this is rolled likewise"
+    )
+    topic_roll_hours: dict[str, int] = setting(
+        "topic.log.roll.hours", {}, per_topic(), "the same for single topics"
+    )
+    retention_hours: int = setting(
+        "log.retention.hours", 168, whole(1, 10**6), "segments written longer ago are deleted"
+    )
+    topic_retention_hours: dict[str, int] = setting(
+        "topic.log.retention.hours", {}, per_topic(), "the same for single topics"
+    )
+    retention_bytes: int = setting(
+        "log.retention.size", -1, whole(-1), "bytes to keep of a partition; -1: no limit"
+    )
+    topic_retention_bytes: dict[str, int] = setting(
+        "topic.log.retention.size",
+        {},
+        per_topic(1, 2**63 - 1),
+        "the same for single topics (the original does not start with it)",
+    )
+    retention_interval_minutes: int = setting(
+        "log.cleanup.interval.mins", 10, whole(1, 10**6), "minutes between rounds of deletion"
+    )
+    open_segments_max: int = setting("open.segments.max", 2000, whole(1), "segment files kept open")
+
+    flush_interval_messages: int | None = setting(
+        "log.flush.interval",
+        None,
+        whole(1, 2**31 - 1),
+        "messages of a partition before a flush (0.7: 500); when no flush property is set, "
+        "everything is flushed at once, many sets at a time",
+    )
+    flush_scheduler_interval_ms: int | None = setting(
+        "log.default.flush.scheduler.interval.ms",
+        None,
+        whole(1, 2**31 - 1),
+        "how often partitions are looked at for the flush by time (0.7: 3000)",
+    )
+    flush_interval_ms: int | None = setting(
+        "log.default.flush.interval.ms",
+        None,
+        whole(1, 2**31 - 1),
+        "longest time unflushed (0.7: the scheduler's interval)",
+    )
+    topic_flush_interval_ms: dict[str, int] = setting(
+        "topic.flush.intervals.ms", {}, per_topic(), "the same for single topics"
+    )
+    flush_threads: int = setting(
+        "flush.threads", 4, whole(1, 256), "threads that wait for the disk, beside the loop"
+    )
+
+    enable_zookeeper: bool = setting(
+        "enable.zookeeper", True, boolean, "false: no registration, a broker on its own"
+    )
+    zk_connect: str | None = setting(
+        "zk.connect", None, text, "host:port,host:port/chroot; needed when enable.zookeeper"
+    )
+    zk_session_timeout_ms: int = setting(
+        "zk.sessiontimeout.ms", 6000, whole(1, 10**9), "session length"
+    )
+    zk_connection_timeout_ms: int | None = setting(
+        "zk.connectiontimeout.ms",
+        None,
+        whole(1, 10**9),
+        "how long to wait for ZooKeeper at the start; unset: the session length",
+    )
+    num_threads: int | None = setting(
+        "num.threads", None, whole(1), "one loop serves all connections", has_effect=False
+    )
+    monitoring_period_s: int | None = setting(
+        "monitoring.period.secs",
+        None,
+        whole(1),
+        "rates are computed by whoever reads /metrics",
+        has_effect=False,
+    )
+    zk_sync_time_ms: int | None = setting(
+        "zk.synctime.ms", None, whole(1), "0.7's broker does not use it either", has_effect=False
+    )
+
+    def __post_init__(self) -> None:
+        if self.enable_zookeeper and not self.zk_connect:
+            raise ValueError("zk.connect is required (or set enable.zookeeper=false)")
+        if self.bind_address in ("0.0.0.0", "::") and not self.hostname:
+            raise ValueError(
+                f"bind.address={self.bind_address} cannot be published in ZooKeeper: "
+                "set hostname as well"
+            )
+
+    @property
+    def listen_address(self) -> str:
+        return self.bind_address or self.hostname or "127.0.0.1"
+
+    @property
+    def published_host(self) -> str:
+        return self.hostname or self.listen_address
+
+    @property
+    def quarantine(self) -> Path:
+        return self.quarantine_dir or self.log_dir.parent / f"{self.log_dir.name}-quarantine"
+
+    @property
+    def group_commit(self) -> bool:
+        """Whether none of 0.7's flush properties is set (contracts section 1)."""
+        return (
+            self.flush_interval_messages is None
+            and self.flush_scheduler_interval_ms is None
+            and self.flush_interval_ms is None
+            and not self.topic_flush_interval_ms
+        )
+
+    @property
+    def scheduler_interval_ms(self) -> int:
+        return self.flush_scheduler_interval_ms or FLUSH_SCHEDULER_INTERVAL_MS_07
+
+    def partition_count(self, topic: str) -> int:
+        return self.topic_partition_count_map.get(topic, self.num_partitions)
+
+    def log_settings(
+        self, retention: Callable[[str], RetentionPolicy] | None = None
+    ) -> Callable[[str], LogSettings]:
+        """The settings of a topic's logs; `retention` replaces the policies of 0.7."""
+        policy_of = retention or self.retention_policy
+
+        def settings_for(topic: str) -> LogSettings:
+            return LogSettings(
+                segment_bytes_max=self.topic_segment_bytes_max.get(topic, self.segment_bytes_max),
+                roll_age_ms=self.topic_roll_hours.get(topic, self.roll_hours) * HOUR_MS,
+                flush_interval_messages=None
+                if self.group_commit
+                else self.flush_interval_messages or FLUSH_INTERVAL_MESSAGES_07,
+                flush_interval_ms=self.topic_flush_interval_ms.get(
+                    topic, self.flush_interval_ms or self.scheduler_interval_ms
+                ),
+                retention=policy_of(topic),
+            )
+
+        return settings_for
+
+    def retention_policy(self, topic: str) -> RetentionPolicy:
+        """0.7's: by age, then by size (reference 5.6)."""
+        return each_in_turn(
+            by_age(self.topic_retention_hours.get(topic, self.retention_hours) * HOUR_MS),
+            by_size(self.topic_retention_bytes.get(topic, self.retention_bytes)),
+        )

@@ -1,0 +1,59 @@
+"""Runs the parts of storage work that wait for the disk, beside the loop.
+
+A few threads take jobs (`FlushJob`, `Retirement`) from a queue and hand each back to the loop when
+it has run. One log has at most one flush at a time, so a slow disk holds back its own logs only.
+"""
+
+import contextvars
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any, Protocol
+
+
+class Job(Protocol):
+    """Work for a thread; it keeps its error instead of raising it."""
+
+    def run(self) -> None: ...
+
+
+class DiskThreads:
+    """`count` threads; `done(job)` is called on the loop after each job."""
+
+    def __init__(self, loop: Any, count: int) -> None:
+        self._loop = loop
+        self._context = contextvars.copy_context()  # what the log lines of `done` are bound to
+        self._is_closed = False
+        self._queue: SimpleQueue[tuple[Job, Callable[[Any], None]] | None] = SimpleQueue()
+        self._threads = [
+            threading.Thread(target=self._work, name=f"disk-{number}", daemon=True)
+            for number in range(count)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def waiting(self) -> int:
+        return self._queue.qsize()
+
+    def put(self, job: Job, done: Callable[[Any], None]) -> None:
+        """Run `job` in a thread; after `close`, here and now."""
+        if self._is_closed:
+            job.run()
+            done(job)
+        else:
+            self._queue.put((job, done))
+
+    def close(self) -> None:
+        """Run what is queued, then end. The last `done` calls come with the loop's next turn."""
+        self._is_closed = True
+        for _ in self._threads:
+            self._queue.put(None)
+        for thread in self._threads:
+            thread.join()
+
+    def _work(self) -> None:
+        while (item := self._queue.get()) is not None:
+            job, done = item
+            job.run()
+            self._loop.call_soon_threadsafe(done, job, context=self._context)

@@ -1,0 +1,46 @@
+"""Waiting for several logs at once without a thread: a counter that calls back."""
+
+from collections.abc import Callable
+
+
+class Barrier:
+    """Calls `done(True)` when everything expected has arrived, `done(False)` at the first failure.
+
+    Usage: `log.when_flushed(offset, barrier)` for each log, then `seal()`; `done` is called at
+    most once, and not before `seal` (so never from inside `when_flushed`).
+    """
+
+    __slots__ = ("_done", "_expected", "_failed", "_sealed")
+
+    def __init__(self, done: Callable[[bool], None]) -> None:
+        self._done: Callable[[bool], None] | None = done
+        self._expected = 0
+        self._failed = False
+        self._sealed = False
+
+    def expect(self) -> None:
+        self._expected += 1
+
+    def arrive(self) -> None:
+        self._expected -= 1
+        self._settle()
+
+    def fail(self) -> None:
+        self._failed = True
+        self._settle()
+
+    def seal(self) -> bool:
+        """Everything to wait for is named. True when there is nothing to wait for or it failed
+        already: `done` has then been called."""
+        self._sealed = True
+        self._settle()
+        return self._done is None
+
+    def cancel(self) -> None:
+        """The waiter is gone: `done` is not called any more."""
+        self._done = None
+
+    def _settle(self) -> None:
+        if self._sealed and self._done is not None and (self._failed or self._expected == 0):
+            done, self._done = self._done, None
+            done(not self._failed)

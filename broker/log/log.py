@@ -1,0 +1,698 @@
+"""The log of one partition: ordered segments, an end, and the watermark that fetches stop at.
+
+Three ends, in order: `high_watermark` (flushed, visible) <= `written_end` (in the page cache)
+<= `log_end` (taken over, written at the end of this loop turn). Appends are gathered and written
+by one `write_gathered` per loop turn. A flush is three steps, so that the loop never waits for
+the disk: `begin_flush` on the loop, `FlushJob.run` in any thread, `complete_flush` on the loop.
+
+A new segment is created only when the old one is flushed to its end, so a segment that has a
+successor is whole on the disk. Appends that come while a roll waits for that flush are held in
+memory, and their connections read no further until they are written.
+
+Everything here but `FlushJob.run` belongs to one thread.
+"""
+
+import bisect
+import errno
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Protocol
+
+from broker.log.barrier import Barrier
+from broker.log.errors import LogError, PartitionOffline, StorageFailed, StorageFull
+from broker.log.file_layer import Buffer, FileLayer
+from broker.log.retention import RetentionPolicy, SegmentSummary
+from broker.log.segment import OpenFiles, Segment, segment_name
+from protocol.errors import OffsetOutOfRange
+from protocol.requests import EARLIEST, LATEST
+from runtime.clock import Clock
+from runtime.failpoints import failpoint
+
+# One pwritev takes at most this many buffers on Linux (IOV_MAX).
+BUFFERS_PER_WRITE = 1024
+# The disk says that there is no room: refuse the bytes, keep the log.
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+# More than any time or count: what does not happen.
+NEVER = 2**63
+
+
+class LogState(Enum):
+    ONLINE = "online"
+    FAILED = "failed"  # a write or flush failed: readable up to the frozen watermark
+    OFFLINE = "offline"  # recovery found damage: neither readable nor writable
+
+
+class Appender(Protocol):
+    """Whoever handed in a message set and must hear that it was not kept."""
+
+    def append_failed(self, error: LogError) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class LogSettings:
+    """What one topic's logs are told. `flush_interval_messages` None means group commit."""
+
+    segment_bytes_max: int
+    roll_age_ms: int
+    flush_interval_messages: int | None
+    flush_interval_ms: int
+    retention: RetentionPolicy
+
+
+class FileRegion:
+    """Bytes of a segment that a response may send; the descriptor stays open until `release`.
+
+    `count` is at most what was asked for and never beyond the watermark or the segment's end; it
+    is negative when a negative size was asked for (reference 2.4 rule 8), and then nothing is
+    leased.
+    """
+
+    __slots__ = ("_open_files", "count", "fd", "position", "segment")
+
+    def __init__(
+        self, open_files: OpenFiles, segment: Segment, fd: int, position: int, count: int
+    ) -> None:
+        self._open_files = open_files
+        self.segment = segment
+        self.fd = fd
+        self.position = position
+        self.count = count
+
+    def release(self) -> None:
+        if self.fd >= 0:
+            self.fd = -1
+            self._open_files.release(self.segment)
+
+
+class FlushJob:
+    """The part of a flush that waits for the disk. `run` may be called in any thread."""
+
+    def __init__(
+        self, log: "Log", segment: Segment, files: FileLayer, directories: Sequence[Path]
+    ) -> None:
+        self.log = log
+        self.segment = segment
+        self.target = log.written_end
+        self.error: OSError | None = None
+        self.elapsed_s = 0.0
+        self._fd = segment.fd
+        self._files = files
+        self._directories = directories
+
+    def run(self) -> None:
+        began = time.perf_counter()
+        try:
+            for directory in self._directories:
+                self._files.sync_directory(directory)
+            self._files.sync_data(self._fd)
+        except OSError as error:
+            self.error = error
+        self.elapsed_s = time.perf_counter() - began
+
+
+class Log:
+    """One partition. See the module's text for the rules of its three ends."""
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        directory: Path,
+        segments: list[Segment],
+        settings: LogSettings,
+        *,
+        files: FileLayer,
+        open_files: OpenFiles,
+        clock: Clock,
+        unsynced_directories: Sequence[Path] = (),
+    ) -> None:
+        """`segments` are whole, in order, without gaps, and not empty as a list."""
+        self.topic = topic
+        self.partition = partition
+        self.directory = directory
+        self.settings = settings
+        self.state = LogState.ONLINE
+        self.state_reason = ""
+        self._files = files
+        self._open_files = open_files
+        self._clock = clock
+        self._unsynced_directories = list(unsynced_directories)
+
+        self._segments = segments
+        self._starts = [segment.start for segment in segments]
+        self._active = segments[-1]
+        self.high_watermark = self.written_end = self.log_end = self._active.end
+        self.last_set_offset = self._active.start  # where the last appended set begins
+
+        self._gathered: list[Buffer] = []
+        self._appenders: list[Appender | None] = []
+        self._gathered_end = self.log_end
+        self._held: list[tuple[bytes, int, Appender | None]] = []
+        self._roll_pending = False
+        self._roll_at_ms = NEVER
+        self._roll_limit = self._active.start + settings.segment_bytes_max
+
+        self.flushing = False
+        self._pinned = False
+        self.messages_since_flush_began = 0  # what the count trigger looks at
+        self.last_flush_ms = clock()
+        self.flush_interval_messages = settings.flush_interval_messages or NEVER
+        self._flush_waiters: list[tuple[int, Barrier]] = []
+        self._write_waiters: list[tuple[int, Barrier]] = []
+
+        self.messages_in = 0
+        self.bytes_in = 0
+        self.bytes_out = 0
+
+    @classmethod
+    def offline(
+        cls,
+        topic: str,
+        partition: int,
+        directory: Path,
+        reason: str,
+        settings: LogSettings,
+        *,
+        files: FileLayer,
+        open_files: OpenFiles,
+        clock: Clock,
+    ) -> "Log":
+        """A partition whose files must not be touched (see `PartitionOffline`)."""
+        nothing = Segment(directory / segment_name(0), 0, 0, 0)
+        log = cls(
+            topic,
+            partition,
+            directory,
+            [nothing],
+            settings,
+            files=files,
+            open_files=open_files,
+            clock=clock,
+        )
+        log.state = LogState.OFFLINE
+        log.state_reason = reason
+        return log
+
+    # --- appending -----------------------------------------------------------------------------
+
+    def append(
+        self,
+        message_set: Buffer,
+        message_count: int,
+        now_ms: int,
+        appender: Appender | None = None,
+    ) -> int:
+        """Take over a validated set of whole entries; returns the log end after it.
+
+        The bytes are written by the next `write_gathered`, so `message_set` must not change before
+        that. They are durable, and visible, once `high_watermark` has passed the returned offset.
+        When `is_held` is true afterwards, hand in nothing more before `when_written`.
+
+        Raises:
+          StorageFailed, PartitionOffline: nothing was taken; close the connection.
+          StorageFull: no room for a new segment; nothing was taken; close the connection.
+        """
+        size = len(message_set)
+        if (
+            self._gathered_end > self._roll_limit
+            or self._roll_pending
+            or now_ms > self._roll_at_ms
+            or self.state is not LogState.ONLINE
+        ):
+            self._check_writable()
+            if not self._ready_after_roll():
+                if size:
+                    self._held.append((bytes(message_set), message_count, appender))
+                    self.log_end += size
+                return self.log_end
+        if size:
+            self._gathered.append(message_set)
+            self._appenders.append(appender)
+            end = self._gathered_end + size
+            self._gathered_end = self.log_end = end
+            self.messages_since_flush_began += message_count
+            self.messages_in += message_count
+        return self.log_end
+
+    @property
+    def is_held(self) -> bool:
+        """Whether sets wait in memory for a new segment."""
+        return bool(self._held)
+
+    @property
+    def has_gathered(self) -> bool:
+        """Whether `write_gathered` has something to write."""
+        return bool(self._gathered)
+
+    @property
+    def has_flush_waiters(self) -> bool:
+        """Whether a connection waits for a flush of this log."""
+        return bool(self._flush_waiters)
+
+    @property
+    def roll_waits(self) -> bool:
+        """Whether a new segment waits for the flush of the active one."""
+        return self._roll_pending
+
+    def _check_writable(self) -> None:
+        if self.state is LogState.FAILED:
+            raise StorageFailed(f"{self.name} is read-only: {self.state_reason}")
+        if self.state is LogState.OFFLINE:
+            raise PartitionOffline(f"{self.name} is offline: {self.state_reason}")
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+    def _ready_after_roll(self) -> bool:
+        """Roll at once when nothing is in the way; else ask for it and return False."""
+        if self._roll_pending:
+            return False
+        if self._gathered or self.flushing or self.written_end > self.high_watermark:
+            self._roll_pending = True
+            return False
+        self._roll()
+        return True
+
+    def _roll(self) -> None:
+        """Start a new active segment at the end of the flushed one. Raises LogError."""
+        old = self._active
+        new = Segment(
+            self.directory / segment_name(self.written_end), self.written_end, 0, old.time_ms
+        )
+        try:
+            failpoint("before_roll")
+            self._open_files.create(new)
+        except FileExistsError:
+            # Left by an unclean stop between creation and use; only an empty one can be ours.
+            self._adopt(new)
+        except OSError as error:
+            if error.errno in NO_ROOM or error.errno in (errno.EMFILE, errno.ENFILE):
+                raise StorageFull(f"no new segment for {self.name}: {error.strerror}") from error
+            self._fail(f"cannot create {new.path}: {error.strerror}")
+            raise StorageFailed(self.state_reason) from error
+        self._keep_time(old)
+        self._unsynced_directories.append(self.directory)
+        self._segments.append(new)
+        self._starts.append(new.start)
+        self._active = new
+        self.last_set_offset = new.start
+        self._roll_limit = new.start + self.settings.segment_bytes_max
+        self._roll_at_ms = NEVER
+        failpoint("after_roll")
+
+    def _adopt(self, segment: Segment) -> None:
+        try:
+            fd = self._open_files.lease(segment)
+            self._open_files.release(segment)
+            size = self._files.size(fd)
+        except OSError as error:
+            self._fail(f"cannot open {segment.path}: {error.strerror}")
+            raise StorageFailed(self.state_reason) from error
+        if size:
+            self._fail(f"{segment.path} exists and is not empty")
+            raise StorageFailed(self.state_reason)
+
+    def _keep_time(self, segment: Segment) -> None:
+        """Leave the time of the last write in the file's modification time, which survives."""
+        try:
+            fd = self._open_files.lease(segment)
+            try:
+                self._files.set_modified_ms(fd, segment.time_ms)
+            finally:
+                self._open_files.release(segment)
+        except OSError:
+            pass  # the kernel's own time of the last write stands, which is the same but for clocks
+
+    def write_gathered(self) -> None:
+        """Write what was gathered since the last call. Never raises: appenders are told."""
+        buffers = self._gathered
+        if not buffers:
+            return
+        appenders, self._gathered, self._appenders = self._appenders, [], []
+        segment = self._active
+        written, error = 0, None
+        try:
+            if not self._pinned:
+                self._open_files.lease(segment)
+                self._pinned = True
+        except OSError as failed:
+            error = failed
+        if error is None:
+            failpoint("before_write")
+            written, error = self._write_all(segment.fd, buffers, segment.size)
+        now_ms = self._clock()
+        if error is not None:
+            written = self._keep_whole_sets(segment, buffers, appenders, written, error)
+        else:
+            self.last_set_offset = segment.end + written - len(buffers[-1])
+        if not written:
+            return
+        if self._roll_at_ms == NEVER:  # first append into this segment, or since the start
+            self._roll_at_ms = now_ms + self.settings.roll_age_ms
+        segment.size += written
+        segment.time_ms = max(segment.time_ms, now_ms)
+        self.written_end = segment.end
+        self.bytes_in += written
+        failpoint("after_append_before_watermark")
+        if self._write_waiters:
+            self._write_waiters = _fire(self._write_waiters, self.written_end)
+
+    def _write_all(
+        self, fd: int, buffers: list[Buffer], position: int
+    ) -> tuple[int, OSError | None]:
+        """Write every buffer, going on after a short write where it stopped (not B1).
+
+        Returns bytes written and what ended the writing early.
+        """
+        written = 0
+        for first in range(0, len(buffers), BUFFERS_PER_WRITE):
+            chunk = buffers[first : first + BUFFERS_PER_WRITE]
+            missing = sum(map(len, chunk))
+            while missing:
+                try:
+                    count = self._files.write_at(fd, chunk, position + written)
+                except InterruptedError:
+                    continue
+                except OSError as error:
+                    return written, error
+                if count <= 0:
+                    return written, OSError(errno.EIO, "wrote nothing")
+                written += count
+                missing -= count
+                if missing:
+                    chunk = _without(chunk, count)
+        return written, None
+
+    def _keep_whole_sets(
+        self,
+        segment: Segment,
+        buffers: list[Buffer],
+        appenders: list[Appender | None],
+        written: int,
+        error: OSError,
+    ) -> int:
+        """After a write that failed: keep the sets that are whole, tell the others' appenders."""
+        kept_bytes = kept_sets = 0
+        for buffer in buffers:
+            if kept_bytes + len(buffer) > written:
+                break
+            kept_bytes += len(buffer)
+            kept_sets += 1
+        out_of_room = error.errno in NO_ROOM or error.errno in (errno.EMFILE, errno.ENFILE)
+        failed: LogError
+        if out_of_room:
+            failed = StorageFull(f"{self.name}: {error.strerror}")
+            try:
+                if written > kept_bytes:
+                    self._files.truncate(segment.fd, segment.size + kept_bytes)
+            except OSError as second:
+                out_of_room = False
+                error = second
+        self._gathered_end = segment.end + kept_bytes
+        self.log_end = self._gathered_end
+        refused = [*appenders[kept_sets:], *(held[2] for held in self._held)]
+        self._held.clear()
+        if not out_of_room:
+            self._fail(f"write failed: {error.strerror}")
+            failed = StorageFailed(f"{self.name} is read-only: {self.state_reason}")
+        else:
+            self._drop_waiters_beyond(self.log_end)
+        for appender in refused:
+            if appender is not None:
+                appender.append_failed(failed)
+        return kept_bytes
+
+    # --- flushing ------------------------------------------------------------------------------
+
+    @property
+    def flush_wanted(self) -> bool:
+        """Whether bytes are written that no finished flush covers."""
+        return self.written_end > self.high_watermark
+
+    def begin_flush(self) -> FlushJob | None:
+        """The job of flushing what is written by now; None when there is nothing to do or one
+        runs already. `run` it anywhere, then hand it to `complete_flush` on this thread."""
+        if self.flushing or self.state is not LogState.ONLINE:
+            return None
+        self.write_gathered()
+        if not self.flush_wanted or self.state is not LogState.ONLINE:
+            return None
+        self.flushing = True
+        self.messages_since_flush_began = 0
+        directories, self._unsynced_directories = self._unsynced_directories, []
+        self._open_files.lease(self._active)  # pinned, so this opens nothing
+        return FlushJob(self, self._active, self._files, directories)
+
+    def complete_flush(self, job: FlushJob) -> None:
+        """Move the watermark, or freeze it when the flush failed: then nothing is known of the
+        bytes above it, and a second flush that succeeds would prove nothing (S12)."""
+        self.flushing = False
+        self._open_files.release(job.segment)
+        if job.error is not None:
+            self._fail(f"flush failed: {job.error.strerror}")
+            return
+        if self.state is not LogState.ONLINE:
+            return
+        self.high_watermark = job.target
+        self.last_flush_ms = self._clock()
+        if self.high_watermark == self.written_end:
+            self._unpin()
+        if self._flush_waiters:
+            self._flush_waiters = _fire(self._flush_waiters, self.high_watermark)
+        if self._roll_pending and not self._gathered and not self.flush_wanted:
+            self._roll_and_take_held()
+
+    def flush(self) -> None:
+        """Write and flush everything in this thread: for shutdown and for tests."""
+        while self.state is LogState.ONLINE:
+            self.write_gathered()
+            job = self.begin_flush()
+            if job is None:
+                return
+            job.run()
+            self.complete_flush(job)
+
+    def _unpin(self) -> None:
+        if self._pinned:
+            self._pinned = False
+            self._open_files.release(self._active)
+
+    def _roll_and_take_held(self) -> None:
+        self._roll_pending = False
+        held, self._held = self._held, []
+        try:
+            self._roll()
+        except LogError as error:
+            self.log_end = self._gathered_end
+            self._drop_waiters_beyond(self.log_end)
+            for _, _, appender in held:
+                if appender is not None:
+                    appender.append_failed(error)
+            return
+        self.log_end = self._gathered_end
+        now_ms = self._clock()
+        for message_set, count, appender in held:
+            self.append(message_set, count, now_ms, appender)
+
+    def when_flushed(self, offset: int, barrier: Barrier) -> None:
+        """Make `barrier` wait until the watermark has passed `offset`."""
+        if self.high_watermark < offset:
+            barrier.expect()
+            if self.state is not LogState.ONLINE:
+                barrier.fail()
+            else:
+                self._flush_waiters.append((offset, barrier))
+
+    def when_written(self, offset: int, barrier: Barrier) -> None:
+        """Make `barrier` wait until the written end has passed `offset`."""
+        if self.written_end < offset:
+            barrier.expect()
+            if self.state is not LogState.ONLINE:
+                barrier.fail()
+            else:
+                self._write_waiters.append((offset, barrier))
+
+    def _drop_waiters_beyond(self, offset: int) -> None:
+        for waiters in (self._flush_waiters, self._write_waiters):
+            lost = [barrier for target, barrier in waiters if target > offset]
+            waiters[:] = [waiter for waiter in waiters if waiter[0] <= offset]
+            for barrier in lost:
+                barrier.fail()
+
+    def _fail(self, reason: str) -> None:
+        """Freeze this log: reads up to the watermark, no writes, until a restart."""
+        self.state = LogState.FAILED
+        self.state_reason = reason
+        self.log_end = self._gathered_end = self.written_end
+        refused = [*self._appenders, *(held[2] for held in self._held)]
+        self._gathered, self._appenders = [], []
+        self._held.clear()
+        self._roll_pending = False
+        self._drop_waiters_beyond(self.high_watermark)
+        for appender in refused:
+            if appender is not None:
+                appender.append_failed(StorageFailed(f"{self.name} is read-only: {reason}"))
+
+    # --- reading -------------------------------------------------------------------------------
+
+    @property
+    def start_offset(self) -> int:
+        return self._segments[0].start
+
+    @property
+    def segment_count(self) -> int:
+        return len(self._segments)
+
+    @property
+    def segments(self) -> Sequence[Segment]:
+        return tuple(self._segments)
+
+    @property
+    def size_bytes(self) -> int:
+        return self.written_end - self._segments[0].start
+
+    def read(self, offset: int, size_max: int) -> FileRegion | None:
+        """The bytes from `offset` on: at most `size_max`, of one segment, below the watermark.
+
+        None when `offset` is the watermark and `size_max` not negative. The offset need not be an
+        entry's. Raises OffsetOutOfRange, PartitionOffline, and OSError when the file cannot be
+        opened; the region must be released.
+        """
+        if self.state is LogState.OFFLINE:
+            raise PartitionOffline(f"{self.name} is offline: {self.state_reason}")
+        watermark = self.high_watermark
+        if not self._starts[0] <= offset <= watermark:
+            raise OffsetOutOfRange(
+                f"{self.name}: offset {offset} is not in {self._starts[0]} to {watermark}"
+            )
+        segment = self._active
+        if offset < segment.start:
+            segment = self._segments[bisect.bisect_right(self._starts, offset) - 1]
+            limit = segment.end
+        else:
+            limit = watermark
+        count = min(size_max, limit - offset)
+        if count == 0:
+            return None
+        if count < 0:
+            return FileRegion(self._open_files, segment, -1, 0, count)
+        fd = self._open_files.lease(segment)
+        return FileRegion(self._open_files, segment, fd, offset - segment.start, count)
+
+    def offsets_before(self, time_ms: int, count_max: int) -> list[int]:
+        """Offsets in descending order by segment times (reference 6); `time_ms` may be LATEST or
+        EARLIEST. Raises PartitionOffline."""
+        if self.state is LogState.OFFLINE:
+            raise PartitionOffline(f"{self.name} is offline: {self.state_reason}")
+        pairs = [(segment.start, segment.time_ms) for segment in self._segments]
+        if self.high_watermark > self._active.start:
+            pairs.append((self.high_watermark, self._clock()))
+        if time_ms == LATEST:
+            first = len(pairs) - 1
+        elif time_ms == EARLIEST:
+            first = 0
+        else:
+            first = -1
+            for position, (_, modified_ms) in enumerate(pairs):
+                if modified_ms <= time_ms:
+                    first = position
+        if first < 0:
+            return []
+        return [offset for offset, _ in pairs[first::-1]][:count_max]
+
+    # --- retention and closing -----------------------------------------------------------------
+
+    def retire(self, now_ms: int) -> "Retirement | None":
+        """Take the segments that the policy lets go out of the log; the files are removed by the
+        returned job, in any thread. None when there is nothing to do."""
+        if self.state is not LogState.ONLINE:
+            return None
+        summaries = [
+            SegmentSummary(
+                segment.start,
+                min(segment.end, self.high_watermark) - segment.start,
+                segment.time_ms,
+            )
+            for segment in self._segments
+        ]
+        count = self.settings.retention(summaries, now_ms)
+        if count >= len(self._segments):
+            count = self._make_active_retirable(now_ms)
+        if count <= 0:
+            return None
+        gone = self._segments[:count]
+        self._segments = self._segments[count:]
+        self._starts = self._starts[count:]
+        for segment in gone:
+            self._open_files.forget(segment)
+        return Retirement(self, gone, self.directory, self._files)
+
+    def _make_active_retirable(self, now_ms: int) -> int:
+        """The active segment may go as well, once an empty one stands behind it."""
+        if self._active.size == 0:
+            self._active.time_ms = now_ms
+            self._keep_time(self._active)
+        elif not (self._gathered or self._roll_pending or self.flushing or self.flush_wanted):
+            try:
+                self._roll()
+            except LogError:
+                pass  # no room for an empty file: the active segment stays until the next round
+        return len(self._segments) - 1
+
+    def close(self) -> None:
+        """Flush and close. The log is unusable afterwards."""
+        self.flush()
+        self._unpin()
+        if self.state is not LogState.OFFLINE and self._active.size:
+            self._keep_time(self._active)
+        for segment in self._segments:
+            self._open_files.forget(segment)
+
+
+class Retirement:
+    """Removes the files of retired segments, oldest first, each durably before the next, so that
+    no crash leaves a gap in the middle. `run` may be called in any thread."""
+
+    def __init__(
+        self, log: Log, segments: list[Segment], directory: Path, files: FileLayer
+    ) -> None:
+        self.log = log
+        self.segments = segments
+        self.bytes_removed = sum(segment.size for segment in segments)
+        self.error: OSError | None = None
+        self._directory = directory
+        self._files = files
+
+    def run(self) -> None:
+        try:
+            # The new segment must be durable before the old ones go: else a power loss could
+            # leave an empty directory, and offsets would start again at 0 (G2).
+            self._files.sync_directory(self._directory)
+            for segment in self.segments:
+                failpoint("before_remove_segment")
+                self._files.remove(segment.path)
+                self._files.sync_directory(self._directory)
+        except OSError as error:
+            self.error = error
+
+
+def _without(buffers: Sequence[Buffer], count: int) -> list[Buffer]:
+    """The buffers less their first `count` bytes."""
+    remaining = list(buffers)
+    while count >= len(remaining[0]):
+        count -= len(remaining.pop(0))
+    remaining[0] = memoryview(remaining[0])[count:]
+    return remaining
+
+
+def _fire(waiters: list[tuple[int, Barrier]], offset: int) -> list[tuple[int, Barrier]]:
+    """Tell the barriers whose offset is reached; returns the ones that wait on."""
+    reached = [barrier for target, barrier in waiters if target <= offset]
+    waiting = [waiter for waiter in waiters if waiter[0] > offset]
+    for barrier in reached:
+        barrier.arrive()
+    return waiting

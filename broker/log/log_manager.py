@@ -1,0 +1,297 @@
+"""All the logs of one data directory: loading, creating, flushing by schedule, retention, closing.
+
+The directory is 0.7's (reference 5.1). Beyond it, state lives only in regular dot-files of the
+root, which the original passes over: `.kafka2011_lock` (one broker a directory) and
+`.kafka2011_ends` (where each log ended at a clean stop, so that a marker that lies is noticed).
+Quarantine lies outside.
+"""
+
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from broker.log import clean_stop, recovery
+from broker.log.errors import DataDirectoryError, LimitReached
+from broker.log.file_layer import FileLayer
+from broker.log.log import Log, LogSettings, LogState, Retirement
+from broker.log.recovery import Examination, Verdict
+from broker.log.segment import SUFFIX, OpenFiles, Segment, segment_name, start_of_name
+from runtime.clock import Clock
+from runtime.logs import get_logger
+
+LOCK_FILE = ".kafka2011_lock"
+
+_log: Any = get_logger(__name__)
+
+
+class LogManager:
+    """The logs by (topic, partition). Loop's thread only, but for `load`, which comes before it."""
+
+    def __init__(
+        self,
+        root: Path,
+        quarantine: Path,
+        settings_for: Callable[[str], LogSettings],
+        *,
+        files: FileLayer,
+        clock: Clock,
+        topics_max: int,
+        partitions_max: int,
+        open_segments_max: int,
+    ) -> None:
+        self.root = root
+        self.logs: dict[tuple[str, int], Log] = {}
+        self.topics: set[str] = set()
+        self.open_files = OpenFiles(files, open_segments_max)
+        self.recovery_s = 0.0
+        self.recovered_bytes = 0
+        self.verdicts: dict[str, int] = {verdict.value: 0 for verdict in Verdict}
+        self._quarantine = quarantine
+        self._settings_for = settings_for
+        self._files = files
+        self._clock = clock
+        self._topics_max = topics_max
+        self._partitions_max = partitions_max
+        self._lock_fd = -1
+
+    # --- loading -------------------------------------------------------------------------------
+
+    def load(self) -> None:
+        """Lock the directory, load every log, recover after an unclean stop.
+
+        Raises DataDirectoryError (one line for the operator) when the directory cannot be used.
+        """
+        try:
+            self._files.make_directory(self.root, parents=True)
+            if not self._files.is_directory(self.root):
+                raise DataDirectoryError(f"log.dir {self.root} is not a directory")
+            self._check_quarantine()
+            self._lock()
+            ends = clean_stop.read(self._files, self.root)
+            self._load_all(ends)
+            # Durable before the first append: else a power loss could bring the marker back.
+            clean_stop.withdraw(self._files, self.root)
+        except OSError as error:
+            self.unlock()
+            raise DataDirectoryError(
+                f"log.dir {self.root} cannot be used: {error.filename or ''} {error.strerror}"
+            ) from error
+        except BaseException:
+            self.unlock()
+            raise
+
+    def _check_quarantine(self) -> None:
+        root, quarantine = self.root.resolve(), self._quarantine.resolve()
+        if quarantine == root or root in quarantine.parents:
+            raise DataDirectoryError(f"quarantine.dir {self._quarantine} must lie outside log.dir")
+
+    def _lock(self) -> None:
+        self._lock_fd = os.open(self.root / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise DataDirectoryError(
+                f"log.dir {self.root} is in use by another broker (see {LOCK_FILE})"
+            ) from None
+
+    def unlock(self) -> None:
+        if self._lock_fd >= 0:
+            os.close(self._lock_fd)
+            self._lock_fd = -1
+
+    def _load_all(self, ends: clean_stop.Ends | None) -> None:
+        began = time.monotonic()
+        for name in self._files.list_directory(self.root):
+            path = self.root / name
+            if not self._files.is_directory(path):
+                if not name.startswith("."):
+                    _log.warning("stray-file", path=str(path))
+                continue
+            topic, dash, number = name.rpartition("-")
+            if name.startswith(".") or not dash or not topic or not number.isdecimal():
+                # Unlike 0.7: lost+found of a file system's root is no reason not to start.
+                _log.warning("stray-directory", path=str(path))
+                continue
+            self._add(self._load(topic, int(number), path, ends))
+        self.recovery_s = time.monotonic() - began
+
+    def _load(self, topic: str, partition: int, path: Path, ends: clean_stop.Ends | None) -> Log:
+        settings = self._settings_for(topic)
+        segments, problem = self._segments_of(path)
+        if not problem and segments:
+            problem = self._recover(segments[-1], path.name, ends)
+        if problem:
+            _log.error("partition-offline", partition=path.name, reason=problem)
+            return Log.offline(topic, partition, path, problem, settings, **self._parts())
+        if not segments:
+            return self._new_log(topic, partition, path)
+        return Log(topic, partition, path, segments, settings, **self._parts())
+
+    def _parts(self) -> dict[str, Any]:
+        return {"files": self._files, "open_files": self.open_files, "clock": self._clock}
+
+    def _segments_of(self, path: Path) -> tuple[list[Segment], str]:
+        """The segments in order, and why the partition cannot be used ("" when it can)."""
+        segments: list[Segment] = []
+        for name in self._files.list_directory(path):
+            start = start_of_name(name)
+            if start is None:
+                if name.endswith(SUFFIX):
+                    return [], f"{path / name} is not named as a segment"
+                _log.warning("stray-file", path=str(path / name))
+                continue
+            fd = self._files.open_for_reading(path / name)
+            try:
+                size, time_ms = self._files.size(fd), self._files.modified_ms(fd)
+            finally:
+                self._files.close(fd)
+            if segments and segments[-1].end != start:
+                before = segments[-1]
+                kind = "a gap" if before.end < start else "an overlap"
+                return [], (
+                    f"{kind} between {before.path} (ends at {before.end}) and {path / name}"
+                )
+            # Times never fall along a log: an older segment is never older than its neighbour
+            # says, and a clock that was ahead does not keep a segment for ever.
+            time_ms = min(time_ms, self._clock())
+            if segments:
+                time_ms = max(time_ms, segments[-1].time_ms)
+            segments.append(Segment(path / name, start, size, time_ms))
+        return segments, ""
+
+    def _recover(self, segment: Segment, name: str, ends: clean_stop.Ends | None) -> str:
+        """Examine the newest segment and cut a torn ending; returns why it must stay untouched."""
+        start = 0
+        if ends is not None:
+            last_set = ends.trusted_start(name, segment)
+            if last_set is not None:
+                start = last_set
+        fd = self._files.open(segment.path)
+        try:
+            found = recovery.examine_file(self._files, fd, start)
+            self.recovered_bytes += found.size_bytes - start
+            if found.verdict is Verdict.TORN:
+                copy = recovery.cut_torn_ending(
+                    self._files, fd, segment.path, found, self._quarantine
+                )
+                segment.size = found.valid_bytes
+                self._report_torn(segment, found, copy)
+        finally:
+            self._files.close(fd)
+        self.verdicts[found.verdict.value] += 1
+        if found.verdict is Verdict.CORRUPT:
+            return f"{segment.path} is corrupt: {found.reason}; see kafka2011 dump-log"
+        return ""
+
+    def _report_torn(self, segment: Segment, found: Examination, copy: Path) -> None:
+        _log.warning(
+            "torn-ending-cut",
+            segment=str(segment.path),
+            kept_bytes=found.valid_bytes,
+            cut_bytes=found.size_bytes - found.valid_bytes,
+            reason=found.reason,
+            quarantine=str(copy),
+        )
+
+    # --- finding and creating ------------------------------------------------------------------
+
+    def get(self, topic: str, partition: int) -> Log | None:
+        return self.logs.get((topic, partition))
+
+    def get_or_create(self, topic: str, partition: int) -> Log:
+        """The log of a legal topic and partition.
+
+        Raises:
+          LimitReached: there are as many topics or partitions as the settings allow.
+          OSError: the directory cannot be made.
+        """
+        log = self.logs.get((topic, partition))
+        if log is not None:
+            return log
+        if len(self.logs) >= self._partitions_max:
+            raise LimitReached(f"this broker holds its {self._partitions_max} partitions")
+        if topic not in self.topics and len(self.topics) >= self._topics_max:
+            raise LimitReached(f"this broker holds its {self._topics_max} topics")
+        path = self.root / f"{topic}-{partition}"
+        if path.parent != self.root:
+            raise LimitReached(f"{path} is not inside {self.root}")
+        self._files.make_directory(path)
+        log = self._new_log(topic, partition, path)
+        self._add(log)
+        return log
+
+    def _new_log(self, topic: str, partition: int, path: Path) -> Log:
+        segment = Segment(path / segment_name(0), 0, 0, self._clock())
+        if self._files.exists(segment.path):
+            fd = self._files.open_for_reading(segment.path)
+            try:
+                segment.size = self._files.size(fd)
+            finally:
+                self._files.close(fd)
+        else:
+            self.open_files.create(segment)
+        return Log(
+            topic,
+            partition,
+            path,
+            [segment],
+            self._settings_for(topic),
+            unsynced_directories=(self.root, path),
+            **self._parts(),
+        )
+
+    def _add(self, log: Log) -> None:
+        self.logs[log.topic, log.partition] = log
+        self.topics.add(log.topic)
+
+    # --- schedules -----------------------------------------------------------------------------
+
+    def due_for_flush(self) -> Iterator[Log]:
+        """The logs whose last flush is at least their interval ago (0.7's scheduler, 5.5)."""
+        now_ms = self._clock()
+        for log in self.logs.values():
+            if log.flush_wanted and now_ms - log.last_flush_ms >= log.settings.flush_interval_ms:
+                yield log
+
+    def retire(self) -> list[Retirement]:
+        """Apply every log's retention policy; the jobs remove the files, in any thread."""
+        now_ms = self._clock()
+        jobs = []
+        for log in self.logs.values():
+            job = log.retire(now_ms)
+            if job is not None:
+                jobs.append(job)
+        return jobs
+
+    @property
+    def all_failed(self) -> bool:
+        """Whether there are logs and none of them takes writes any more because of its disk."""
+        states = [log.state for log in self.logs.values()]
+        return LogState.FAILED in states and LogState.ONLINE not in states
+
+    # --- closing -------------------------------------------------------------------------------
+
+    def close(self) -> bool:
+        """Flush and close every log, and leave the marker of a clean stop when all went well.
+
+        Returns whether it did. Nothing may append any more.
+        """
+        clean = True
+        ends = clean_stop.Ends()
+        for log in self.logs.values():
+            log.close()
+            if log.state is LogState.ONLINE:
+                ends.add(log)
+            elif log.state is LogState.FAILED:
+                clean = False
+        if clean:
+            try:
+                clean_stop.leave(self._files, self.root, ends)
+            except OSError as error:
+                _log.error("no-clean-stop-marker", reason=str(error))
+                clean = False
+        self.unlock()
+        return clean

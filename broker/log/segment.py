@@ -1,0 +1,110 @@
+"""One file of a partition's log, named by its start offset, and the bound on how many are open.
+
+A segment knows its file and how many bytes of it are written; what is flushed is the log's
+business. `OpenFiles` keeps descriptors of the segments used last and closes the others; a segment
+in use (a response is being sent from it, a flush runs) keeps its descriptor, so deleting or
+evicting it never hurts a fetch in progress.
+"""
+
+import re
+from collections import OrderedDict
+from pathlib import Path
+
+from broker.log.file_layer import FileLayer
+
+SUFFIX = ".kafka"
+_NAME = re.compile(r"[0-9]{20}\.kafka", re.ASCII)
+
+
+def segment_name(start_offset: int) -> str:
+    """20 decimal digits and `.kafka` (reference 5.1)."""
+    return f"{start_offset:020d}{SUFFIX}"
+
+
+def start_of_name(name: str) -> int | None:
+    """The start offset that a segment's file name says; None when it is no such name."""
+    return int(name[:20]) if _NAME.fullmatch(name) else None
+
+
+class Segment:
+    """One segment file.
+
+    `size` is bytes written, `time_ms` when the last of them was written. `users` counts the
+    leases on the descriptor: it is closed only at zero.
+    """
+
+    __slots__ = ("fd", "path", "removed", "size", "start", "time_ms", "users")
+
+    def __init__(self, path: Path, start: int, size: int, time_ms: int) -> None:
+        self.path = path
+        self.start = start
+        self.size = size
+        self.time_ms = time_ms
+        self.fd = -1
+        self.users = 0
+        self.removed = False
+
+    @property
+    def end(self) -> int:
+        return self.start + self.size
+
+    def __repr__(self) -> str:
+        return f"Segment({self.path.name}, {self.size} bytes)"
+
+
+class OpenFiles:
+    """The descriptors of segments, at most about `limit` of them.
+
+    The limit is soft by the segments in use at this moment: those are never closed.
+    Not thread-safe: the loop's thread only.
+    """
+
+    def __init__(self, files: FileLayer, limit: int) -> None:
+        self._files = files
+        self._limit = limit
+        self._open: OrderedDict[Segment, None] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def lease(self, segment: Segment) -> int:
+        """The descriptor, kept open until `release`. Raises OSError when it cannot be opened."""
+        if segment.fd < 0:
+            self._make_room()
+            segment.fd = self._files.open(segment.path)
+            self._open[segment] = None
+        elif not segment.removed:
+            self._open.move_to_end(segment)
+        segment.users += 1
+        return segment.fd
+
+    def release(self, segment: Segment) -> None:
+        segment.users -= 1
+        if segment.removed and segment.users == 0:
+            self._close(segment)
+
+    def create(self, segment: Segment) -> None:
+        """Create the segment's file, which must not exist."""
+        self._make_room()
+        segment.fd = self._files.open(segment.path, create=True)
+        self._open[segment] = None
+
+    def forget(self, segment: Segment) -> None:
+        """The segment was deleted, or its log closed: close when the last lease ends."""
+        segment.removed = True
+        if segment.users == 0:
+            self._close(segment)
+
+    def _make_room(self) -> None:
+        if len(self._open) < self._limit:
+            return
+        for segment in self._open:
+            if segment.users == 0:
+                self._close(segment)
+                return
+
+    def _close(self, segment: Segment) -> None:
+        self._open.pop(segment, None)
+        if segment.fd >= 0:
+            fd, segment.fd = segment.fd, -1
+            self._files.close(fd)

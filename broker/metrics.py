@@ -1,0 +1,284 @@
+"""What the broker counts. The hot path adds to plain integers; a collector turns them into
+Prometheus metrics when somebody scrapes, on the scraper's thread.
+
+All counters start at 0 with the process, and end in `_total`. Times are seconds, sizes bytes.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+
+from broker.log.log import LogState
+from protocol import hot
+
+if TYPE_CHECKING:
+    from broker.log.log_manager import LogManager
+
+REQUEST_BOUNDS_S = (
+    0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05,
+    0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
+)  # fmt: skip
+FLUSH_BOUNDS_S = (
+    0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0,
+)  # fmt: skip
+
+
+class Histogram:
+    """Counts by upper bound; `observe` is two additions and a bisection."""
+
+    __slots__ = ("bounds", "counts", "sum")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.sum = 0.0
+
+    def observe(self, value: float, times: int = 1) -> None:
+        self.counts[bisect_left(self.bounds, value)] += times
+        self.sum += value * times
+
+    def buckets(self) -> list[tuple[str, float]]:
+        """Cumulative counts in Prometheus' form."""
+        total = 0
+        found: list[tuple[str, float]] = []
+        for bound, count in zip((*map(repr, self.bounds), "+Inf"), self.counts, strict=True):
+            total += count
+            found.append((bound, total))
+        return found
+
+
+class BrokerMetrics:
+    """One per broker. Written by the loop's thread alone, read by any."""
+
+    def __init__(self) -> None:
+        self.request_s = {
+            kind: Histogram(REQUEST_BOUNDS_S) for kind in ("produce", "fetch", "offsets")
+        }
+        self.flush_s = Histogram(FLUSH_BOUNDS_S)
+        self.bytes_read = 0
+        self.bytes_sent = 0
+        self.connections_accepted = 0
+        self.connections_refused: dict[str, int] = {}
+        self.connections_closed: dict[str, int] = {}
+        self.refused_sets: dict[tuple[str, str], int] = {}
+        self.failed_fetches: dict[tuple[str, str], int] = {}
+        self.flush_errors = 0
+        self.retired_segments = 0
+        self.retired_bytes = 0
+        self.retention_errors = 0
+        self.fetch_without_sendfile = 0
+        self.accept_pauses = 0
+        self.buffer_waits = 0
+
+    def count_refused_set(self, topic: str, reason: str) -> None:
+        key = (topic, reason)
+        self.refused_sets[key] = self.refused_sets.get(key, 0) + 1
+
+    def count_failed_fetch(self, topic: str, reason: str) -> None:
+        # The topic of a failed fetch may be anything at all: only the reason becomes a label.
+        key = ("", reason) if reason != "offset-out-of-range" else (topic, reason)
+        self.failed_fetches[key] = self.failed_fetches.get(key, 0) + 1
+
+    def count_closed(self, reason: str) -> None:
+        self.connections_closed[reason] = self.connections_closed.get(reason, 0) + 1
+
+    def count_refused_connection(self, reason: str) -> None:
+        self.connections_refused[reason] = self.connections_refused.get(reason, 0) + 1
+
+
+class BrokerCollector:
+    """Hands the numbers to Prometheus; `gauges` are read at scrape time."""
+
+    def __init__(
+        self, metrics: BrokerMetrics, logs: "LogManager", gauges: Callable[[], dict[str, float]]
+    ) -> None:
+        self._metrics = metrics
+        self._logs = logs
+        self._gauges = gauges
+
+    def register(self, registry: CollectorRegistry) -> None:
+        registry.register(self)
+
+    def collect(self) -> Iterable[Metric]:
+        yield from self._topics()
+        yield from self._partitions()
+        yield from self._requests()
+        yield from self._connections()
+        yield from self._storage()
+        for name, value in self._gauges().items():
+            yield GaugeMetricFamily(f"kafka2011_broker_{name}", _GAUGE_HELP[name], value)
+
+    def _topics(self) -> Iterable[Metric]:
+        totals: dict[str, list[int]] = {}
+        for log in list(self._logs.logs.values()):
+            total = totals.setdefault(log.topic, [0, 0, 0])
+            total[0] += log.messages_in
+            total[1] += log.bytes_in
+            total[2] += log.bytes_out
+        for position, (name, about) in enumerate(
+            (
+                ("messages_in", "messages appended, inner ones counted"),
+                ("bytes_in", "bytes appended"),
+                ("bytes_out", "bytes of message sets handed to fetches"),
+            )
+        ):
+            family = CounterMetricFamily(f"kafka2011_broker_{name}", about, labels=["topic"])
+            for topic, total in totals.items():
+                family.add_metric([topic], total[position])
+            yield family
+
+    def _partitions(self) -> Iterable[Metric]:
+        labels = ["topic", "partition"]
+        families: list[tuple[Any, Callable[[Any], float]]] = [
+            (
+                GaugeMetricFamily("kafka2011_broker_log_start", "first offset", labels=labels),
+                lambda log: log.start_offset,
+            ),
+            (
+                GaugeMetricFamily(
+                    "kafka2011_broker_log_end", "end of written bytes", labels=labels
+                ),
+                lambda log: log.written_end,
+            ),
+            (
+                GaugeMetricFamily(
+                    "kafka2011_broker_high_watermark", "end of flushed bytes", labels=labels
+                ),
+                lambda log: log.high_watermark,
+            ),
+            (
+                GaugeMetricFamily("kafka2011_broker_segments", "segment files", labels=labels),
+                lambda log: log.segment_count,
+            ),
+            (
+                GaugeMetricFamily(
+                    "kafka2011_broker_partition_online",
+                    "1: reads and writes; 0: failed or offline",
+                    labels=labels,
+                ),
+                lambda log: float(log.state is LogState.ONLINE),
+            ),
+        ]
+        for log in list(self._logs.logs.values()):
+            for family, value in families:
+                family.add_metric([log.topic, str(log.partition)], value(log))
+        yield from (family for family, _ in families)
+
+    def _requests(self) -> Iterable[Metric]:
+        family = HistogramMetricFamily(
+            "kafka2011_broker_request_seconds",
+            "from a request's last byte to its append being written or its response being sent",
+            labels=["request"],
+        )
+        for kind, histogram in self._metrics.request_s.items():
+            family.add_metric([kind], histogram.buckets(), histogram.sum)
+        yield family
+        yield from _by_topic_and_reason(
+            "refused_sets", "produced sets that were not kept", self._metrics.refused_sets
+        )
+        yield from _by_topic_and_reason(
+            "failed_fetches",
+            "fetch parts answered with an error",
+            self._metrics.failed_fetches,
+        )
+
+    def _connections(self) -> Iterable[Metric]:
+        metrics = self._metrics
+        yield _counter("bytes_read", "bytes read from sockets", metrics.bytes_read)
+        yield _counter("bytes_sent", "bytes sent to sockets", metrics.bytes_sent)
+        yield _counter("connections_accepted", "connections accepted", metrics.connections_accepted)
+        yield from _by_reason(
+            "connections_refused", "connections closed on arrival", metrics.connections_refused
+        )
+        yield from _by_reason(
+            "connections_closed", "connections that ended", metrics.connections_closed
+        )
+        yield _counter(
+            "accept_pauses", "times that accepting paused for want of descriptors",
+            metrics.accept_pauses,
+        )  # fmt: skip
+        yield _counter(
+            "buffer_waits", "times that a connection waited for request memory",
+            metrics.buffer_waits,
+        )  # fmt: skip
+        yield _counter(
+            "fetch_without_sendfile",
+            "fetch regions that had to be copied through this process",
+            metrics.fetch_without_sendfile,
+        )
+
+    def _storage(self) -> Iterable[Metric]:
+        metrics = self._metrics
+        family = HistogramMetricFamily(
+            "kafka2011_broker_flush_seconds", "one flush of one log, directories included"
+        )
+        family.add_metric([], metrics.flush_s.buckets(), metrics.flush_s.sum)
+        yield family
+        yield _counter("flush_errors", "flushes that failed", metrics.flush_errors)
+        yield _counter(
+            "retired_segments", "segments deleted by retention", metrics.retired_segments
+        )
+        yield _counter("retired_bytes", "their bytes", metrics.retired_bytes)
+        yield _counter(
+            "retention_errors", "segments that could not be deleted", metrics.retention_errors
+        )
+        yield GaugeMetricFamily(
+            "kafka2011_broker_recovery_seconds",
+            "how long loading and recovery took at the start",
+            self._logs.recovery_s,
+        )
+        yield GaugeMetricFamily(
+            "kafka2011_broker_recovery_bytes",
+            "bytes examined at the start",
+            self._logs.recovered_bytes,
+        )
+        verdicts = GaugeMetricFamily(
+            "kafka2011_broker_recovery_verdicts", "newest segments by verdict", labels=["verdict"]
+        )
+        for verdict, count in self._logs.verdicts.items():
+            verdicts.add_metric([verdict], count)
+        yield verdicts
+        build = GaugeMetricFamily(
+            "kafka2011_broker_build", "1, with the build of the hot loops", labels=["build"]
+        )
+        build.add_metric(["compiled" if hot.COMPILED else "pure"], 1)
+        yield build
+
+
+_GAUGE_HELP = {
+    "connections": "open connections",
+    "buffered_request_bytes": "memory held for requests that have not arrived whole",
+    "open_segments": "segment files open",
+    "partitions": "partitions on this broker",
+    "flush_queue": "flushes waiting for a thread",
+    "registered": "1 when the broker id stands in ZooKeeper (or none is wanted)",
+    "serving": "1 when requests are answered",
+}
+
+
+def _counter(name: str, about: str, value: float) -> Metric:
+    return CounterMetricFamily(f"kafka2011_broker_{name}", about, value)
+
+
+def _by_reason(name: str, about: str, values: dict[str, int]) -> Iterable[Metric]:
+    family = CounterMetricFamily(f"kafka2011_broker_{name}", about, labels=["reason"])
+    for reason, count in list(values.items()):
+        family.add_metric([reason], count)
+    yield family
+
+
+def _by_topic_and_reason(
+    name: str, about: str, values: dict[tuple[str, str], int]
+) -> Iterable[Metric]:
+    family = CounterMetricFamily(f"kafka2011_broker_{name}", about, labels=["topic", "reason"])
+    for (topic, reason), count in list(values.items()):
+        family.add_metric([topic, reason], count)
+    yield family

@@ -1,0 +1,244 @@
+"""The broker process: puts the parts together, runs the loop, and ends with a status.
+
+Start: load the logs, take the port, register in ZooKeeper, serve (0.7's order, reference 5.7).
+Stop: no more connections, take what has arrived, flush, send what is owed, close the logs, leave
+the marker, end the ZooKeeper session.
+"""
+
+import asyncio
+import contextlib
+import contextvars
+import os
+import random
+import threading
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from broker.config import BrokerConfig
+from broker.log.errors import DataDirectoryError
+from broker.log.file_layer import FileLayer
+from broker.log.log_manager import LogManager
+from broker.metrics import BrokerCollector, BrokerMetrics
+from broker.registration import BrokerRegistration, DuplicateBrokerId
+from broker.server import BrokerServer, raise_descriptor_limit
+from coordination.cluster import BrokerAddress
+from coordination.errors import CoordinationError
+from coordination.processes import ProcessRecord, register_process
+from coordination.registry import Registry
+from coordination.zookeeper import ZooKeeperRegistry
+from runtime.clock import now_ms
+from runtime.logs import get_logger
+from runtime.metrics import MetricsServer
+
+_log: Any = get_logger(__name__)
+
+STATUS_CLEAN = 0
+STATUS_CANNOT_START = 1
+STATUS_STORAGE_FAILED = 3  # every log's disk failed: nothing can be written any more
+
+# Descriptors for everything but segments and connections: libraries, sockets, pipes.
+DESCRIPTORS_FOR_THE_REST = 64
+
+
+class CannotStart(Exception):
+    """One line for the operator."""
+
+
+def new_loop() -> Any:
+    """uvloop where it is installed, else asyncio's own."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+def run_broker(
+    config: BrokerConfig, stop: threading.Event, loop: Any = None, files: FileLayer | None = None
+) -> int:
+    """Serve until `stop` is set; returns the process's exit status.
+
+    Raises CannotStart with one line for the operator.
+    """
+    broker = _Broker(config, loop or new_loop(), files or FileLayer())
+    try:
+        broker.start()
+        return broker.serve(stop)
+    finally:
+        broker.close()
+
+
+class _Broker:
+    def __init__(self, config: BrokerConfig, loop: Any, files: FileLayer) -> None:
+        self._config = config
+        self._loop = loop
+        self._status = STATUS_CLEAN
+        self._cleanup = contextlib.ExitStack()
+        self._cleanup.callback(loop.close)
+        self._is_loaded = False
+        self._registration: BrokerRegistration | None = None
+        self._registry: Registry | None = None
+        self._metrics = BrokerMetrics()
+        self._logs = LogManager(
+            config.log_dir,
+            config.quarantine,
+            config.log_settings(),
+            files=files,
+            clock=now_ms,
+            topics_max=config.topics_max,
+            partitions_max=config.partitions_max,
+            open_segments_max=self._open_segments_max(),
+        )
+        self._server = BrokerServer(
+            config,
+            self._logs,
+            loop,
+            self._metrics,
+            clock=now_ms,
+            rng=random.Random(),
+            topic_seen=self._topic_seen,
+            failed=self._storage_failed,
+        )
+
+    def _open_segments_max(self) -> int:
+        """What the descriptor limit leaves for segments beside the connections."""
+        room = raise_descriptor_limit() - self._config.connections_max - DESCRIPTORS_FOR_THE_REST
+        if room < self._config.open_segments_max:
+            _log.warning("few-descriptors", open_segments_max=max(room, 16))
+        return max(16, min(room, self._config.open_segments_max))
+
+    # --- start ---------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        config = self._config
+        try:
+            self._logs.load()
+        except DataDirectoryError as error:
+            raise CannotStart(str(error)) from None
+        self._is_loaded = True
+        try:
+            self._server.listen()
+        except OSError as error:
+            raise CannotStart(
+                f"cannot listen on {config.listen_address}:{config.port}: {error.strerror}"
+            ) from None
+        metrics_address = self._start_metrics()
+        if config.enable_zookeeper:
+            self._register(metrics_address)
+        self._server.start()
+
+    def _start_metrics(self) -> str:
+        config = self._config
+        if config.metrics_port < 0:
+            return ""
+        registry = CollectorRegistry()
+        BrokerCollector(self._metrics, self._logs, self._gauges).register(registry)
+        try:
+            server = MetricsServer(
+                registry, self._is_healthy, bind=config.metrics_bind, port=config.metrics_port
+            )
+        except OSError as error:
+            raise CannotStart(
+                f"metrics cannot listen on {config.metrics_bind}:{config.metrics_port}: "
+                f"{error.strerror}"
+            ) from None
+        self._cleanup.callback(server.close)
+        address = f"{server.bind}:{server.port}"
+        _log.info("metrics", address=address)
+        return address
+
+    def _gauges(self) -> dict[str, float]:
+        registered = self._registration is None or self._registration.is_registered
+        return {**self._server.gauges(), "registered": float(registered)}
+
+    def _is_healthy(self) -> bool:
+        return self._server.is_serving
+
+    def _register(self, metrics_address: str) -> None:
+        config = self._config
+        assert config.zk_connect is not None  # the settings demand it
+        address = BrokerAddress(config.published_host, self._server.port)
+        registry = ZooKeeperRegistry(
+            config.zk_connect, session_timeout_ms=config.zk_session_timeout_ms
+        )
+        self._registry = registry
+        self._registration = BrokerRegistration(
+            registry,
+            config.broker_id,
+            address,
+            config.partition_count,
+            clock=now_ms,
+            stale_wait_s=2 * config.zk_session_timeout_ms / 1000 + 2,
+        )
+        try:
+            registry.start(config.zk_connection_timeout_ms or config.zk_session_timeout_ms)
+            self._registration.register(self._logs.topics)
+        except DuplicateBrokerId as error:
+            raise CannotStart(str(error)) from None
+        except CoordinationError as error:
+            raise CannotStart(f"cannot register in ZooKeeper: {error}") from None
+        if config.process_name:
+            process = register_process(
+                registry,
+                ProcessRecord(
+                    config.datacenter,
+                    config.process_name,
+                    "broker",
+                    f"{address.host}:{address.port}",
+                    metrics_address,
+                    os.getpid(),
+                ),
+            )
+            self._cleanup.callback(process.close)
+
+    def _topic_seen(self, topic: str) -> None:
+        if self._registration is not None:
+            self._registration.topic_seen(topic)
+
+    # --- run and stop --------------------------------------------------------------------------
+
+    def serve(self, stop: threading.Event) -> int:
+        config = self._config
+        _log.info(
+            "serving",
+            broker_id=config.broker_id,
+            address=f"{config.published_host}:{self._server.port}",
+            log_dir=str(config.log_dir),
+            partitions=len(self._logs.logs),
+            recovery_s=round(self._logs.recovery_s, 3),
+            flush="group-commit" if config.group_commit else "0.7",
+        )
+        context = contextvars.copy_context()
+
+        def stop_when_told() -> None:
+            stop.wait()
+            self._loop.call_soon_threadsafe(self._stop, context=context)
+
+        threading.Thread(target=stop_when_told, name="stop-watcher", daemon=True).start()
+        self._loop.run_forever()
+        return self._status
+
+    def _storage_failed(self) -> None:
+        if self._status == STATUS_CLEAN:
+            self._status = STATUS_STORAGE_FAILED
+            _log.error("storage-failed", detail="no log takes writes any more: stopping")
+            self._stop()
+
+    def _stop(self) -> None:
+        if self._server.is_serving:
+            _log.info("stopping")
+            self._server.stop(self._loop.stop)
+
+    def close(self) -> None:
+        """Logs first, then the nodes: who sees the broker gone finds its data flushed."""
+        if self._is_loaded:
+            clean = self._logs.close()
+            if not clean and self._status == STATUS_CLEAN:
+                self._status = STATUS_STORAGE_FAILED
+        if self._registration is not None:
+            self._registration.close()
+        self._cleanup.close()
+        if self._registry is not None:
+            self._registry.close()
+        _log.info("stopped", status=self._status)

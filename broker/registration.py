@@ -1,0 +1,198 @@
+"""Keeps the broker's nodes in ZooKeeper: its id, and the number of partitions of each topic.
+
+Once at the start, in the foreground: the broker serves only after it stands there. Later, from a
+thread of its own: new topics, and everything again after a session was lost. ZooKeeper's absence
+never disturbs the data path.
+
+An id that is held already is either our own node of a moment ago (a restart faster than the session
+timeout: wait for it to go) or another live broker's (exit with a clear line). Who answers at the
+address in the node decides.
+"""
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from coordination import paths
+from coordination.cluster import BrokerAddress
+from coordination.errors import BadZnode, CoordinationError, NodeConflict
+from coordination.registry import Registry, SessionEvent
+from runtime.clock import Clock
+from runtime.logs import get_logger
+
+_log: Any = get_logger(__name__)
+
+RETRY_S = 1.0
+CONNECT_TIMEOUT_S = 2.0
+STALE_POLL_S = 0.2
+
+
+class DuplicateBrokerId(Exception):
+    """Another live broker has the id. The text is one line for the operator; exit with 1."""
+
+
+def answers(address: BrokerAddress) -> bool:
+    """Whether somebody accepts connections there."""
+    try:
+        with socket.create_connection((address.host, address.port), CONNECT_TIMEOUT_S):
+            return True
+    except OSError:
+        return False
+
+
+class BrokerRegistration:
+    """The registration of one broker in one registry."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        broker_id: int,
+        address: BrokerAddress,
+        partition_count: Callable[[str], int],
+        *,
+        clock: Clock,
+        stale_wait_s: float,
+        answers: Callable[[BrokerAddress], bool] = answers,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """`stale_wait_s`: how long a node of a dead broker may stay, which is somewhat more than
+        the session timeout."""
+        self._registry = registry
+        self._broker_id = broker_id
+        self._address = address
+        self._partition_count = partition_count
+        self._clock = clock
+        self._stale_wait_s = stale_wait_s
+        self._answers = answers
+        self._pause = pause
+        self._topics: set[str] = set()
+        self._queue: SimpleQueue[str | None] = SimpleQueue()
+        self._again = False
+        self._closed = False
+        self.is_registered = False
+        self._thread = threading.Thread(target=self._work, name="registration", daemon=True)
+
+    def register(self, topics: Iterable[str]) -> None:
+        """Enter the id and the topics found on disk; returns when they stand there.
+
+        Raises:
+          DuplicateBrokerId: see its text.
+          CoordinationError: ZooKeeper does not answer.
+        """
+        self._topics.update(topics)
+        self._claim_id()
+        for topic in sorted(self._topics):
+            self._enter_topic(topic)
+        self.is_registered = True
+        self._registry.add_session_listener(self._on_session)
+        self._thread.start()
+
+    def topic_seen(self, topic: str) -> None:
+        """A topic got its first log: register it soon, without waiting (reference 2.2)."""
+        if topic not in self._topics:
+            self._topics.add(topic)
+            self._queue.put(topic)
+
+    def close(self) -> None:
+        """Stop the thread. The nodes go with the registry's session."""
+        self._closed = True
+        if self._thread.is_alive():
+            self._queue.put(None)
+            self._thread.join()
+
+    # --- the id --------------------------------------------------------------------------------
+
+    def _claim_id(self) -> None:
+        path = paths.broker_id_path(self._broker_id)
+        deadline = time.monotonic() + self._stale_wait_s
+        waiting = False
+        while True:
+            value = paths.encode_broker(self._address.host, self._address.port, self._clock())
+            try:
+                self._registry.create_ephemeral(path, value)
+                return
+            except NodeConflict as conflict:
+                holder = self._holder(conflict)
+                if holder is not None and holder != self._address and self._answers(holder):
+                    raise DuplicateBrokerId(
+                        f"broker id {self._broker_id} is already registered by "
+                        f"{holder.host}:{holder.port}, which answers"
+                    ) from None
+                if time.monotonic() > deadline:
+                    raise DuplicateBrokerId(
+                        f"broker id {self._broker_id} is still registered"
+                        f"{f' by {holder.host}:{holder.port}' if holder else ''} after "
+                        f"{self._stale_wait_s:.0f} s: another broker holds it"
+                    ) from None
+                if not waiting:
+                    waiting = True
+                    _log.info("waiting-for-stale-registration", path=path)
+                self._pause(STALE_POLL_S)
+
+    @staticmethod
+    def _holder(conflict: NodeConflict) -> BrokerAddress | None:
+        try:
+            return paths.decode_broker(conflict.found)
+        except BadZnode:
+            return None
+
+    def _enter_topic(self, topic: str) -> None:
+        """A leftover of our own last session is replaced by the registry or goes away by itself:
+        then it is tried again. Raises CoordinationError."""
+        value = paths.encode_number(self._partition_count(topic))
+        path = paths.topic_broker_path(topic, self._broker_id)
+        deadline = time.monotonic() + self._stale_wait_s
+        while True:
+            try:
+                self._registry.create_ephemeral(path, value)
+                return
+            except NodeConflict:
+                # We hold the id, so this node is of a session of ours that is about to end.
+                if time.monotonic() > deadline:
+                    raise
+                self._pause(STALE_POLL_S)
+
+    # --- later ---------------------------------------------------------------------------------
+
+    def _on_session(self, event: SessionEvent) -> None:
+        if event is SessionEvent.EXPIRED:
+            self.is_registered = False
+            _log.warning("session-expired", broker_id=self._broker_id)
+        elif event is SessionEvent.RECREATED:
+            self._again = True
+            self._queue.put("")
+
+    def _work(self) -> None:
+        pending: set[str] = set()
+        while not self._closed:
+            try:
+                topic = self._queue.get(timeout=RETRY_S if pending or self._again else None)
+            except Empty:
+                topic = ""
+            if topic is None:
+                return
+            if topic:
+                pending.add(topic)
+            try:
+                if self._again:
+                    self._again = False
+                    self._register_again()
+                    pending.clear()
+                for waiting in sorted(pending):
+                    self._enter_topic(waiting)
+                    pending.discard(waiting)
+            except (CoordinationError, DuplicateBrokerId) as error:
+                self._again = self._again or not self.is_registered
+                _log.warning("not-registered", broker_id=self._broker_id, reason=str(error))
+
+    def _register_again(self) -> None:
+        """Everything, after a lost session (reference 7.7)."""
+        self.is_registered = False
+        self._claim_id()
+        for topic in sorted(self._topics):
+            self._enter_topic(topic)
+        self.is_registered = True
+        _log.info("registered-again", broker_id=self._broker_id, topics=len(self._topics))
