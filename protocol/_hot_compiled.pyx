@@ -164,7 +164,8 @@ def scan(object buffer, Py_ssize_t message_bytes_max, object budget):
             except InvalidMessage as error:
                 error.position = wrapper_position
                 raise
-    return Scan(position, message_count, entry_count, largest)
+    # Past the class's own Python-level __new__, which would double the cost of a small set.
+    return tuple.__new__(Scan, (position, message_count, entry_count, largest))
 
 
 cdef Py_ssize_t count_inner(object codec, bytes payload, object budget, int depth) except -1:

@@ -1,7 +1,7 @@
 """The loops over message sets, in Python: the reference for what the compiled twin must do.
 
-Every function takes any contiguous buffer of bytes and copies only what it returns. The layout of
-an entry is in `protocol.message`; the rules are those of the original's iterators:
+Every function takes any contiguous buffer of bytes. The layout of an entry is in
+`protocol.message`; the rules are those of the original's iterators:
 
  - fewer than 4 bytes left: the end;
  - a negative length is an error, wherever it is;
@@ -9,12 +9,15 @@ an entry is in `protocol.message`; the rules are those of the original's iterato
    first one;
  - the CRC covers the payload only and is checked before anything is made of the payload;
  - the unpacked content of a wrapper is a set under the same rules.
+
+The two walks (`_walk` in place, `_read` copying payloads) try the common entry in line: magic 1,
+whole, right CRC. Whatever is not that goes to `_entry`, which knows every case.
 """
 
 from collections.abc import Sequence
 from struct import Struct
 from struct import error as StructError
-from typing import Final
+from typing import Final, TypeAlias
 
 from protocol.checksum import crc32
 from protocol.compression import DECOMPRESSED_BYTES_MAX, DecompressionBudget
@@ -39,58 +42,34 @@ from protocol.message import (
     Scan,
 )
 
+__all__ = [
+    "COMPILED",
+    "ConsumedMessage",
+    "check_entries",
+    "consumed",
+    "consumed_text",
+    "cut_first",
+    "encode",
+    "encode_produce",
+    "fault_text",
+    "make_consumed",
+    "messages",
+    "payloads",
+    "produce_frames",
+    "scan",
+    "split",
+]
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
 COMPILED = False
 
 _CUT = "cut"
+_NO_LIMIT = 2**63
 
 # A Produce frame around its topic (see `protocol.requests`).
-PRODUCE_HEAD: Final = Struct(">ihh")  # frame size, request id 0, topic length
-PRODUCE_TAIL: Final = Struct(">ii")  # partition, set size
-
-
-def scan(
-    buffer: bytes | bytearray | memoryview, message_bytes_max: int, budget: DecompressionBudget
-) -> Scan:
-    """Validate a produced set (see `message_set.scan`)."""
-    view = memoryview(buffer)
-    end, entry_count, largest, wrappers = _walk(view, message_bytes_max)
-    message_count = entry_count
-    for position, codec, payload in wrappers:
-        try:
-            message_count += _count_inner(codec, payload, budget, 1) - 1
-        except InvalidMessage as error:
-            error.position = position
-            raise
-    return Scan(end, message_count, entry_count, largest)
-
-
-def _walk(
-    view: memoryview, message_bytes_max: int
-) -> tuple[int, int, int, list[tuple[int, int, memoryview]]]:
-    """Check the entries of one level; return end, count, largest payload, and the wrappers."""
-    total = len(view)
-    position = 0
-    entry_count = 0
-    largest = 0
-    wrappers: list[tuple[int, int, memoryview]] = []
-    while total - position >= LENGTH_BYTES:
-        payload_start, end, attributes, fault = _entry(view, position, total)
-        if fault:
-            if fault == _CUT and entry_count:
-                break
-            raise InvalidMessage(f"{fault} entry at {position}", position)
-        payload = view[payload_start:end]
-        if len(payload) > largest:
-            largest = len(payload)
-            if largest > message_bytes_max:
-                raise MessageSizeTooLarge(
-                    f"payload of {largest} bytes is above the limit of {message_bytes_max}"
-                )
-        if attributes & CODEC_MASK:
-            wrappers.append((position, attributes & CODEC_MASK, payload))
-        entry_count += 1
-        position = end
-    return position, entry_count, largest, wrappers
+_PRODUCE_HEAD: Final = Struct(">ihh")  # frame size, request id 0, topic length
+_PRODUCE_TAIL: Final = Struct(">ii")  # partition, set size
 
 
 def _entry(view: memoryview, position: int, total: int) -> tuple[int, int, int, str]:
@@ -123,26 +102,99 @@ def _entry(view: memoryview, position: int, total: int) -> tuple[int, int, int, 
     return payload_start, end, attributes, ""
 
 
-def _count_inner(codec: int, payload: memoryview, budget: DecompressionBudget, depth: int) -> int:
-    unpacked = memoryview(budget.decompress(codec, payload, depth))
-    _, message_count, _, wrappers = _walk(unpacked, len(unpacked))
-    for _, inner_codec, inner_payload in wrappers:
-        message_count += _count_inner(inner_codec, inner_payload, budget, depth + 1) - 1
-    return message_count
-
-
-def fault_text(buffer: bytes | bytearray | memoryview, position: int) -> str:
+def fault_text(buffer: Buffer, position: int) -> str:
     """What is wrong with the entry at `position`, in words; the compiled twin asks this one."""
     view = memoryview(buffer)
     return f"{_entry(view, position, len(view))[3]} entry at {position}"
 
 
+def cut_first(buffer: Buffer) -> MessageLargerThanFetchSize:
+    """The error for a set that does not even hold its first entry."""
+    total = len(buffer)
+    needed = LENGTH_BYTES + LENGTH.unpack_from(buffer)[0] if total >= LENGTH_BYTES else 0
+    return MessageLargerThanFetchSize(
+        f"the first entry has {needed or 'unknown'} bytes, {total} were fetched", needed
+    )
+
+
+# Produce ------------------------------------------------------------------------------------------
+
+
+def _walk(
+    view: memoryview, message_bytes_max: int
+) -> tuple[int, int, int, list[tuple[int, int, memoryview]], str]:
+    """Check the entries of one level.
+
+    Returns how far they are good, their number, the largest payload, the wrappers as (position,
+    codec, payload), and what stopped it: "" for the end. A payload above the limit stops it with
+    "" too, and shows in the third value.
+    """
+    total = len(view)
+    position = 0
+    entry_count = 0
+    largest = 0
+    wrappers: list[tuple[int, int, memoryview]] = []
+    last_header = total - MAGIC1_HEADER.size
+    unpack = MAGIC1_HEADER.unpack_from
+    while total - position >= LENGTH_BYTES:
+        if position <= last_header:
+            length, magic, attributes, crc = unpack(view, position)
+            end = position + LENGTH_BYTES + length
+        else:
+            magic = end = attributes = crc = 0
+        payload = view[position + MAGIC1_HEADER.size : end]
+        if magic != 1 or length < MAGIC1_OVERHEAD_BYTES or end > total or crc32(payload) != crc:
+            payload_start, end, attributes, fault = _entry(view, position, total)
+            if fault:
+                return position, entry_count, largest, wrappers, fault
+            payload = view[payload_start:end]
+        if len(payload) > largest:
+            largest = len(payload)
+            if largest > message_bytes_max:
+                break
+        if attributes & CODEC_MASK:
+            wrappers.append((position, attributes & CODEC_MASK, payload))
+        entry_count += 1
+        position = end
+    return position, entry_count, largest, wrappers, ""
+
+
+def _check_end(position: int, entry_count: int, fault: str) -> None:
+    """Raise unless a walk ended where a set may end."""
+    if fault and (fault != _CUT or not entry_count):
+        raise InvalidMessage(f"{fault} entry at {position}", position)
+
+
+def scan(buffer: Buffer, message_bytes_max: int, budget: DecompressionBudget) -> Scan:
+    """Validate a produced set (see `message_set.scan`)."""
+    end, entry_count, largest, wrappers, fault = _walk(memoryview(buffer), message_bytes_max)
+    _check_end(end, entry_count, fault)
+    if largest > message_bytes_max:
+        raise MessageSizeTooLarge(
+            f"payload of {largest} bytes is above the limit of {message_bytes_max}"
+        )
+    message_count = entry_count - len(wrappers)
+    for position, codec, payload in wrappers:
+        try:
+            message_count += _count_inner(codec, payload, budget, 1)
+        except InvalidMessage as error:
+            error.position = position
+            raise
+    return Scan(end, message_count, entry_count, largest)
+
+
+def _count_inner(codec: int, payload: memoryview, budget: DecompressionBudget, depth: int) -> int:
+    unpacked = memoryview(budget.decompress(codec, payload, depth))
+    end, entry_count, _, wrappers, fault = _walk(unpacked, _NO_LIMIT)
+    _check_end(end, entry_count, fault)
+    message_count = entry_count - len(wrappers)
+    for _, inner_codec, inner_payload in wrappers:
+        message_count += _count_inner(inner_codec, inner_payload, budget, depth + 1)
+    return message_count
+
+
 def produce_frames(
-    buffer: bytes | bytearray | memoryview,
-    start: int,
-    end: int,
-    frame_bytes_max: int,
-    message_bytes_max: int,
+    buffer: Buffer, start: int, end: int, frame_bytes_max: int, message_bytes_max: int
 ) -> tuple[int, list[tuple[bytes, int, int, int, int]]]:
     """Read the plain Produce frames at the start of a buffer (see `requests.produce_frames`)."""
     view = memoryview(buffer)
@@ -150,13 +202,11 @@ def produce_frames(
         raise ValueError("produce_frames: start and end must lie in the buffer")
     position = start
     found: list[tuple[bytes, int, int, int, int]] = []
-    unpack_head = PRODUCE_HEAD.unpack_from
-    unpack_tail = PRODUCE_TAIL.unpack_from
-    while end - position >= PRODUCE_HEAD.size:
-        size, request_id, topic_size = unpack_head(view, position)
+    while end - position >= _PRODUCE_HEAD.size:
+        size, request_id, topic_size = _PRODUCE_HEAD.unpack_from(view, position)
         frame_end = position + LENGTH_BYTES + size
-        tail_start = position + PRODUCE_HEAD.size + topic_size
-        set_start = tail_start + PRODUCE_TAIL.size
+        tail_start = position + _PRODUCE_HEAD.size + topic_size
+        set_start = tail_start + _PRODUCE_TAIL.size
         if (
             not 0 < size <= frame_bytes_max
             or frame_end > end
@@ -165,50 +215,34 @@ def produce_frames(
             or set_start > frame_end
         ):
             break
-        partition, set_size = unpack_tail(view, tail_start)
+        partition, set_size = _PRODUCE_TAIL.unpack_from(view, tail_start)
         set_end = set_start + set_size
         if set_size < 0 or set_end > frame_end:
             break
-        message_count = _plain_messages(view[set_start:set_end], message_bytes_max)
-        if message_count < 0:
+        good, message_count, largest, wrappers, _ = _walk(
+            view[set_start:set_end], message_bytes_max
+        )
+        if good != set_size or wrappers or largest > message_bytes_max:
             break
-        topic = bytes(view[position + PRODUCE_HEAD.size : tail_start])
+        topic = bytes(view[position + _PRODUCE_HEAD.size : tail_start])
         found.append((topic, partition, set_start, set_end, message_count))
         position = frame_end
     return position, found
 
 
-def _plain_messages(view: memoryview, message_bytes_max: int) -> int:
-    """How many messages a set has, or -1 when it is not simply good, plain and whole."""
-    total = len(view)
-    position = 0
-    message_count = 0
-    while total - position >= LENGTH_BYTES:
-        payload_start, end, attributes, fault = _entry(view, position, total)
-        if fault or attributes & CODEC_MASK or end - payload_start > message_bytes_max:
-            return -1
-        message_count += 1
-        position = end
-    return message_count if position == total else -1
-
-
-def check_entries(buffer: bytes | bytearray | memoryview) -> Ending:
+def check_entries(buffer: Buffer) -> Ending:
     """Find how far the top-level entries are good (see `message_set.check_entries`)."""
     view = memoryview(buffer)
-    total = len(view)
-    position = 0
-    entry_count = 0
-    while total - position >= LENGTH_BYTES:
-        _, end, _, fault = _entry(view, position, total)
-        if fault:
-            words = fault if fault == _CUT else f"{fault} entry at {position}"
-            return Ending(position, entry_count, words)
-        entry_count += 1
-        position = end
-    return Ending(position, entry_count, _CUT if position < total else "")
+    end, entry_count, _, _, fault = _walk(view, _NO_LIMIT)
+    if fault and fault != _CUT:
+        return Ending(end, entry_count, f"{fault} entry at {end}")
+    return Ending(end, entry_count, _CUT if end < len(view) else "")
 
 
-def split(buffer: bytes | bytearray | memoryview) -> int:
+# Consume ------------------------------------------------------------------------------------------
+
+
+def split(buffer: Buffer) -> int:
     """Length of the complete entries (see `message_set.split`)."""
     total = len(buffer)
     position = 0
@@ -228,76 +262,93 @@ def split(buffer: bytes | bytearray | memoryview) -> int:
     return position
 
 
-def cut_first(buffer: bytes | bytearray | memoryview) -> MessageLargerThanFetchSize:
-    total = len(buffer)
-    needed = LENGTH_BYTES + LENGTH.unpack_from(buffer)[0] if total >= LENGTH_BYTES else 0
-    return MessageLargerThanFetchSize(
-        f"the first entry has {needed or 'unknown'} bytes, {total} were fetched", needed
-    )
+def _read(data: bytes) -> tuple[list[bytes], list[int], list[tuple[int, int]], str]:
+    """Check and copy the entries of one level.
 
-
-def messages(
-    buffer: bytes | bytearray | memoryview,
-    offset: int,
-    wrapper_bytes_max: int = DECOMPRESSED_BYTES_MAX,
-) -> list[tuple[bytes, int]]:
-    """Deep (payload, next offset) pairs (see `message_set.messages`)."""
-    data = bytes(buffer)
-    found: list[tuple[bytes, int]] = []
-    for position, codec, payload, end in _top_level(data):
-        if codec:
-            inner = _inner_payloads(codec, payload, wrapper_bytes_max, position)
-            if inner:
-                last = inner.pop()
-                # There is no way to address inside a wrapper: only its last message moves on.
-                found.extend((message, offset + position) for message in inner)
-                found.append((last, offset + end))
-        else:
-            found.append((payload, offset + end))
-    return found
-
-
-def payloads(
-    buffer: bytes | bytearray | memoryview, wrapper_bytes_max: int = DECOMPRESSED_BYTES_MAX
-) -> list[bytes]:
-    """Deep payloads only (see `message_set.payloads`)."""
-    found: list[bytes] = []
-    for position, codec, payload, _ in _top_level(bytes(buffer)):
-        if codec:
-            found.extend(_inner_payloads(codec, payload, wrapper_bytes_max, position))
-        else:
-            found.append(payload)
-    return found
-
-
-def _top_level(data: bytes) -> list[tuple[int, int, bytes, int]]:
-    """The complete top-level entries as (position, codec, payload, end), all CRCs checked."""
-    if 0 < len(data) < LENGTH_BYTES:
-        raise cut_first(data)
+    Returns their payloads, their ends, the wrappers among them as (index, codec), and what stopped
+    it: "" for the end.
+    """
     view = memoryview(data)
     total = len(data)
     position = 0
-    found: list[tuple[int, int, bytes, int]] = []
+    found: list[bytes] = []
+    ends: list[int] = []
+    wrappers: list[tuple[int, int]] = []
+    last_header = total - MAGIC1_HEADER.size
+    unpack = MAGIC1_HEADER.unpack_from
     while total - position >= LENGTH_BYTES:
-        payload_start, end, attributes, fault = _entry(view, position, total)
-        if fault:
-            if fault != _CUT:
-                raise InvalidMessage(f"{fault} entry at {position}", position)
-            if position:
-                break
-            raise cut_first(data)
-        found.append((position, attributes & CODEC_MASK, data[payload_start:end], end))
+        if position <= last_header:
+            length, magic, attributes, crc = unpack(data, position)
+            end = position + LENGTH_BYTES + length
+        else:
+            magic = end = attributes = crc = 0
+        payload = data[position + MAGIC1_HEADER.size : end]
+        if magic != 1 or length < MAGIC1_OVERHEAD_BYTES or end > total or crc32(payload) != crc:
+            payload_start, end, attributes, fault = _entry(view, position, total)
+            if fault:
+                return found, ends, wrappers, fault
+            payload = data[payload_start:end]
+        if attributes & CODEC_MASK:
+            wrappers.append((len(found), attributes & CODEC_MASK))
+        found.append(payload)
+        ends.append(end)
         position = end
-    return found
+    return found, ends, wrappers, ""
 
 
-def _inner_payloads(
-    codec: int, payload: bytes, wrapper_bytes_max: int, position: int
-) -> list[bytes]:
-    budget = DecompressionBudget(wrapper_bytes_max)
+def _read_fetched(buffer: Buffer) -> tuple[list[bytes], list[int], list[tuple[int, int]]]:
+    """`_read` for a fetched set: raises unless it ended where one may end."""
+    data = bytes(buffer)
+    found, ends, wrappers, fault = _read(data)
+    if data and not found and fault in ("", _CUT):
+        raise cut_first(data)
+    _check_end(ends[-1] if ends else 0, len(found), fault)
+    return found, ends, wrappers
+
+
+def messages(
+    buffer: Buffer, offset: int, wrapper_bytes_max: int = DECOMPRESSED_BYTES_MAX
+) -> list[tuple[bytes, int]]:
+    """Deep (payload, next offset) pairs (see `message_set.messages`)."""
+    plain, ends, wrappers = _read_fetched(buffer)
+    pairs = list(zip(plain, [offset + end for end in ends], strict=True))
+    if not wrappers:
+        return pairs
+    found: list[tuple[bytes, int]] = []
+    done = 0
+    for index, codec in wrappers:
+        found += pairs[done:index]
+        start = ends[index - 1] if index else 0
+        inner = _opened(codec, plain[index], wrapper_bytes_max, start)
+        if inner:
+            last = inner.pop()
+            # There is no way to address inside a wrapper: only its last message moves on.
+            found += [(payload, offset + start) for payload in inner]
+            found.append((last, offset + ends[index]))
+        done = index + 1
+    return found + pairs[done:]
+
+
+def payloads(buffer: Buffer, wrapper_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> list[bytes]:
+    """Deep payloads only (see `message_set.payloads`)."""
+    plain, ends, wrappers = _read_fetched(buffer)
+    if not wrappers:
+        return plain
+    found: list[bytes] = []
+    done = 0
+    for index, codec in wrappers:
+        found += plain[done:index]
+        start = ends[index - 1] if index else 0
+        found += _opened(codec, plain[index], wrapper_bytes_max, start)
+        done = index + 1
+    return found + plain[done:]
+
+
+def _opened(codec: int, payload: bytes, wrapper_bytes_max: int, position: int) -> list[bytes]:
+    """The payloads in the top-level wrapper at `position`, however deep."""
     found: list[bytes] = []
     try:
-        _collect(codec, payload, budget, 1, found)
+        _collect(codec, payload, DecompressionBudget(wrapper_bytes_max), 1, found)
     except InvalidMessage as error:
         error.position = position
         raise
@@ -307,26 +358,18 @@ def _inner_payloads(
 def _collect(
     codec: int, payload: bytes, budget: DecompressionBudget, depth: int, found: list[bytes]
 ) -> None:
-    data = budget.decompress(codec, payload, depth)
-    view = memoryview(data)
-    total = len(data)
-    position = 0
-    while total - position >= LENGTH_BYTES:
-        payload_start, end, attributes, fault = _entry(view, position, total)
-        if fault:
-            if fault == _CUT and position:
-                break
-            raise InvalidMessage(f"{fault} entry at {position}", position)
-        if attributes & CODEC_MASK:
-            inner = data[payload_start:end]
-            _collect(attributes & CODEC_MASK, inner, budget, depth + 1, found)
-        else:
-            found.append(data[payload_start:end])
-        position = end
+    plain, ends, wrappers, fault = _read(budget.decompress(codec, payload, depth))
+    _check_end(ends[-1] if ends else 0, len(plain), fault)
+    done = 0
+    for index, inner_codec in wrappers:
+        found += plain[done:index]
+        _collect(inner_codec, plain[index], budget, depth + 1, found)
+        done = index + 1
+    found += plain[done:]
 
 
 def consumed(
-    buffer: bytes | bytearray | memoryview,
+    buffer: Buffer,
     offset: int,
     topic: str,
     broker_id: int,
@@ -348,19 +391,24 @@ def consumed_text(message: ConsumedMessage) -> str:
     return f"ConsumedMessage({fields})"
 
 
-def make_consumed(*fields: object) -> object:
+def make_consumed(
+    payload: bytes, topic: str, broker_id: int, partition: int, next_offset: int
+) -> ConsumedMessage:
     """Unpickle a consumed message as the class of the twin in use."""
     from protocol import hot
 
-    return hot.ConsumedMessage(*fields)  # type: ignore[arg-type]
+    return hot.ConsumedMessage(payload, topic, broker_id, partition, next_offset)
+
+
+# Make ---------------------------------------------------------------------------------------------
 
 
 def encode(payloads: Sequence[bytes], magic: int = 1) -> bytes:
     """Plain entries (see `message_set.encode`)."""
-    pieces: list[bytes] = []
-    add = pieces.append
     if magic not in (0, 1):
         raise LocalProtocolError(f"no message format has the magic {magic}")
+    pieces: list[bytes] = []
+    add = pieces.append
     pack1 = MAGIC1_HEADER.pack
     pack0 = MAGIC0_HEADER.pack
     for payload in payloads:
@@ -378,10 +426,10 @@ def encode(payloads: Sequence[bytes], magic: int = 1) -> bytes:
 def encode_produce(topic: bytes, partition: int, payloads: Sequence[bytes]) -> bytes:
     """A whole Produce frame (see `requests.encode_produce`)."""
     message_set = encode(payloads)
-    size = PRODUCE_HEAD.size - LENGTH_BYTES + len(topic) + PRODUCE_TAIL.size + len(message_set)
+    size = _PRODUCE_HEAD.size - LENGTH_BYTES + len(topic) + _PRODUCE_TAIL.size + len(message_set)
     try:
-        head = PRODUCE_HEAD.pack(size, 0, len(topic))
-        tail = PRODUCE_TAIL.pack(partition, len(message_set))
+        head = _PRODUCE_HEAD.pack(size, 0, len(topic))
+        tail = _PRODUCE_TAIL.pack(partition, len(message_set))
     except StructError as error:
         raise LocalProtocolError("a field of the produce request does not fit") from error
     return b"".join((head, topic, tail, message_set))

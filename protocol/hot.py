@@ -9,18 +9,30 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING or os.environ.get("KAFKA2011_PURE"):
     from protocol import _hot_pure as _twin
+    from protocol.message import ConsumedMessage
 else:
     try:
         from protocol import _hot_compiled as _twin
     except ImportError:  # no C compiler when this was installed
         from protocol import _hot_pure as _twin
+    ConsumedMessage = _twin.ConsumedMessage
+
+__all__ = [
+    "COMPILED",
+    "ConsumedMessage",
+    "check_entries",
+    "consumed",
+    "encode",
+    "encode_produce",
+    "messages",
+    "payloads",
+    "produce_frames",
+    "scan",
+    "split",
+]
 
 COMPILED: bool = _twin.COMPILED
 
-if TYPE_CHECKING:
-    from protocol.message import ConsumedMessage
-else:
-    ConsumedMessage = _twin.ConsumedMessage
 check_entries = _twin.check_entries
 consumed = _twin.consumed
 encode = _twin.encode

@@ -14,7 +14,7 @@ from struct import Struct
 from struct import error as StructError
 from typing import Final
 
-from protocol.errors import LocalProtocolError, RemoteProtocolError, error_for_code
+from protocol.errors import LocalProtocolError, RemoteProtocolError
 
 _HEADER: Final = Struct(">ih")  # size, error
 _OFFSETS_HEADER: Final = Struct(">ihi")  # size, error, count
@@ -69,12 +69,13 @@ def decode_multifetch_response(
     """Error code and set of each of the `part_count` parts that were asked for, in that order.
 
     Raises:
-      RemoteProtocolError: not exactly that many parts, or a part that does not fit. Parts carry no
-        identity, so that nothing of the response can be used.
+      RemoteProtocolError: not exactly that many parts, a part that does not fit, or an error code
+        for the whole, which no broker sends. Parts carry no identity, so that nothing of the
+        response can be used.
     """
     code, view = decode_fetch_response(body)
     if code:
-        raise error_for_code(code, "multi-fetch")
+        raise RemoteProtocolError(f"a multi-fetch response with error {code} of its own")
     parts: list[tuple[int, memoryview]] = []
     position = 0
     for _ in range(part_count):
@@ -96,14 +97,15 @@ def decode_offsets_response(body: bytes | bytearray | memoryview) -> list[int]:
     """The offsets, descending.
 
     Raises:
-      RemoteProtocolError: a count that does not fit the body.
+      RemoteProtocolError: a count that does not fit the body, or an error code, which no broker
+        sends (it closes the connection instead).
     """
     view = memoryview(body)
     if len(view) < _ERROR_AND_COUNT.size:
         raise RemoteProtocolError(f"an offsets response of {len(view)} bytes")
     code, count = _ERROR_AND_COUNT.unpack_from(view)
     if code:
-        raise error_for_code(code, "offsets")
+        raise RemoteProtocolError(f"an offsets response with error {code}")
     if count < 0 or _ERROR_AND_COUNT.size + count * _OFFSET_BYTES != len(view):
         raise RemoteProtocolError(f"{count} offsets in a response of {len(view)} bytes")
     return list(Struct(f">{count}q").unpack_from(view, _ERROR_AND_COUNT.size))
