@@ -101,7 +101,6 @@ class _Watch:
     def __init__(self, path: str, callback: ChildrenCallback) -> None:
         self.path = path
         self.callback = callback
-        self.last: list[str] | None = None
         self.queued = False
         self.cancelled = False
 
@@ -278,9 +277,8 @@ class InMemoryRegistry:
                 watch.queued = False
                 node = self._zookeeper._nodes.get(watch.path)
                 children = sorted(node.children) if node else []
-                if watch.cancelled or self._closed or children == watch.last:
+                if watch.cancelled or self._closed:
                     return
-                watch.last = children
             watch.callback(children)
 
         self._news.append(tell)

@@ -104,7 +104,8 @@ class Registry(Protocol):
         """Call `callback` with the sorted children: soon, and after each change.
 
         Survives reconnects, new sessions, and the node's coming and going ([] while it is not
-        there). Changes in quick succession may be merged; the last list is always delivered.
+        there). Changes in quick succession may be merged; the last list is always delivered. The
+        same list may come again: something left and came back, or the connection did.
         """
 
     def add_session_listener(self, callback: SessionCallback) -> Handle: ...

@@ -84,7 +84,6 @@ class _Watch:
         self._registry = registry
         self.path = path
         self.callback = callback
-        self.last: list[str] | None = None
         self.cancelled = False
 
     def fired(self, event: Any) -> None:
@@ -520,12 +519,10 @@ class ZooKeeperRegistry:
             log.info("watch_not_read", path=watch.path, reason=str(error))
             return
         self._unread.discard(watch)
-        if children != watch.last:
-            watch.last = children
-            try:
-                watch.callback(children)
-            except Exception:  # a watcher's bug must not end the others' news
-                log.exception("watch_callback_failed", path=watch.path)
+        try:
+            watch.callback(children)
+        except Exception:  # a watcher's bug must not end the others' news
+            log.exception("watch_callback_failed", path=watch.path)
 
     def _read_and_watch(self, watch: _Watch) -> list[str]:
         deadline = time.monotonic() + REFRESH_RETRY_S  # the dispatcher has other work too

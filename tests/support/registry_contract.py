@@ -202,7 +202,7 @@ class RegistryContract:
     def test_watch_tells_now_and_after_each_change(self, one: Registry, two: Registry) -> None:
         seen: list[list[str]] = []
         one.watch_children("/w/x", seen.append)
-        wait_until(lambda: seen == [[]], lambda: f"[] while the node is not there: {seen}")
+        wait_until(lambda: seen and seen[-1] == [], "[] while the node is not there")
         two.create("/w/x/b")
         wait_until(lambda: seen[-1] == ["b"], lambda: str(seen))
         two.create("/w/x/a")
@@ -229,12 +229,12 @@ class RegistryContract:
         cancelled: list[list[str]] = []
         kept: list[list[str]] = []
         handle = one.watch_children("/wc", cancelled.append)
-        wait_until(lambda: cancelled == [[]], "the first call")
+        wait_until(lambda: cancelled, "the first call")
         handle.cancel()
         one.watch_children("/wc", kept.append)
         two.create("/wc/a")
         wait_until(lambda: kept and kept[-1] == ["a"], lambda: str(kept))
-        assert cancelled == [[]]
+        assert ["a"] not in cancelled
 
     def test_a_watch_callback_may_use_the_registry(self, one: Registry, two: Registry) -> None:
         found: list[bytes | None] = []
@@ -246,7 +246,7 @@ class RegistryContract:
 
         one.watch_children("/wr", read)
         two.create("/wr/a", b"value")
-        wait_until(lambda: found == [b"value"], lambda: str(found))
+        wait_until(lambda: b"value" in found, lambda: str(found))
 
     # --- what is built on it ---------------------------------------------------------------------
 

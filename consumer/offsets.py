@@ -1,0 +1,94 @@
+"""Committed offsets of a group in the offset registry, written only by the partition's owner.
+
+`Unlike 0.7:` a commit first looks whether the owner node is still ours, and then writes only over
+the version that we know, so that a member that slept through its session (a zombie) cannot move its
+successor's offset (fault B10). The node's form is 0.7's: plain decimal text.
+
+The steps are generators that yield between two requests to the registry: whoever runs them for
+real exhausts them (`run`), and the simulation of the group protocol interleaves them.
+"""
+
+from collections.abc import Generator
+from typing import TypeVar
+
+from consumer.chunk import TopicPartition
+from coordination import paths
+from coordination.errors import BadZnode, VersionConflict
+from coordination.paths import BrokerPartition
+from coordination.registry import ABSENT, Registry
+from runtime.logs import get_logger
+
+log = get_logger(__name__)
+
+Result = TypeVar("Result")
+Steps = Generator[None, None, Result]
+
+
+def run(steps: Steps[Result]) -> Result:
+    """Take all the steps and return their result."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as stop:
+            result: Result = stop.value
+            return result
+
+
+class OffsetStore:
+    """The offset registry of one group, as one member uses it. One thread at a time."""
+
+    def __init__(self, registry: Registry, group: str) -> None:
+        self._registry = registry
+        self._group = group
+        self._versions: dict[TopicPartition, int] = {}
+        self.refused_count = 0  # commits that were not ours to make any more
+        self.unreadable_count = 0  # stored offsets that no consumer can have written
+
+    def read(self, name: TopicPartition) -> int | None:
+        """The committed offset, or None where there is none or it is garbage (fault Z9)."""
+        stored = self._registry.get(self._path(name))
+        if stored is None:
+            self._versions[name] = ABSENT
+            return None
+        self._versions[name] = stored.version
+        try:
+            return paths.decode_offset(stored.value)
+        except BadZnode as error:
+            self.unreadable_count += 1
+            log.error("offset_unreadable", partition=str(name), reason=str(error))
+            return None
+
+    def commit(self, name: TopicPartition, thread: str, offset: int) -> Steps[bool]:
+        """Store `offset`, larger or smaller than before; False when `thread` is not the owner.
+
+        Raises CoordinationUnavailable when it is not known whether it was stored: commit again.
+        """
+        path, value = self._path(name), paths.encode_number(offset)
+        for _ in range(2):
+            if not self._is_owner(name, thread):
+                break
+            yield
+            try:
+                version = self._versions.get(name, ABSENT)
+                self._versions[name] = self._registry.put(path, value, version)
+                return True
+            except VersionConflict:
+                # Our own write whose reply was lost, or an operator's tool. If the partition is
+                # still ours we write over it, as the original does.
+                stored = self._registry.get(path)
+                self._versions[name] = ABSENT if stored is None else stored.version
+                if stored is not None and stored.value == value and self._is_owner(name, thread):
+                    return True
+            yield
+        self.refused_count += 1
+        log.warning("commit_refused", partition=str(name), offset=offset, thread=thread)
+        return False
+
+    def _is_owner(self, name: TopicPartition, thread: str) -> bool:
+        owner = self._registry.get(
+            paths.owner_path(self._group, name.topic, BrokerPartition(*name[1:]))
+        )
+        return owner is not None and owner.owned and owner.value == thread.encode()
+
+    def _path(self, name: TopicPartition) -> str:
+        return paths.offset_path(self._group, name.topic, BrokerPartition(*name[1:]))
