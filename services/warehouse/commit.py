@@ -156,9 +156,11 @@ class WarehouseTable:
             return found
         return cls(path, table)
 
-    def refresh(self) -> None:
-        """Take in what others committed."""
+    def refresh(self) -> bool:
+        """Take in what others committed; True when there was something."""
+        before = self._table.version()
         self._table.update_incremental()
+        return bool(self._table.version() != before)
 
     @property
     def version(self) -> int:

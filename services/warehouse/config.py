@@ -50,7 +50,7 @@ class WarehouseConfig(ProcessConfig):
         "address.map", {}, address_map, "published=dial,...: where to connect instead"
     )
     spark_master: str = setting(
-        "spark.master", "local[2]", text, "Spark master, unless spark-submit names one"
+        "spark.master", "local[2,3]", text, "Spark master, unless spark-submit names one"
     )
     report_dir: Path = setting(
         "report.dir", Path("var/reports"), path, "the report's tables and pictures go here"

@@ -30,10 +30,10 @@ class PartitionState:
 
 @dataclass(frozen=True, slots=True)
 class PlannedRange:
-    """Read the partition from `start` until at least `stop`, never past `latest`.
+    """Read the partition from `start` up to `end`, as far as whole entries go.
 
-    `stop` bounds one load's size; only a reader sees where an entry ends, so it stops behind the
-    first whole fetch that reaches it.
+    `end` is the log's end, or nearer where one load would grow too large: then it is no entry
+    boundary, and the next load goes on where this one's last entry ended.
     """
 
     topic: str
@@ -41,12 +41,12 @@ class PlannedRange:
     address: BrokerAddress
     committed: int | None
     start: int
-    stop: int
+    end: int
     latest: int
 
     @property
     def size_bytes(self) -> int:
-        return self.stop - self.start
+        return self.end - self.start
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def plan_partition(
         address=state.address,
         committed=state.committed,
         start=start,
-        stop=min(state.latest, start + bytes_max),
+        end=min(state.latest, start + bytes_max),
         latest=state.latest,
     )
     return planned, problem
@@ -126,21 +126,3 @@ def pack(ranges: Iterable[PlannedRange], tasks_max: int) -> list[list[PlannedRan
 
 def _size(ranges: Sequence[PlannedRange]) -> int:
     return sum(planned.size_bytes for planned in ranges)
-
-
-def entry_next_offsets(next_offsets: Sequence[int], offset: int) -> list[int]:
-    """For each message the next offset of its entry, given what a consumer would store.
-
-    A consumer stores a wrapper's own start for all but its last message (reference 3.8), since a
-    fetch cannot start inside. A row says where its entry ends, so that "loaded up to" compares.
-    `offset` is where the set was fetched.
-    """
-    found: list[int] = []
-    position = offset
-    inside = 0
-    for next_offset in next_offsets:
-        inside += 1
-        if next_offset > position:
-            found.extend([next_offset] * inside)
-            position, inside = next_offset, 0
-    return found

@@ -13,13 +13,15 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from consumer.chunk import Chunk
+from consumer.spark_reading import entry_next_offsets
 from coordination.cluster import BrokerPartition
 from events.errors import HeaderUnreadable
 from events.header import UNREADABLE
 from events.peek import peek
 from events.topics import table_name
 from protocol import message_set
-from protocol.errors import InvalidMessage
+from protocol.errors import InvalidMessage, KafkaError
 from runtime.clock import now_ms
 from runtime.failpoints import failpoint
 from services.warehouse.columns import (
@@ -33,7 +35,7 @@ from services.warehouse.columns import (
     with_source,
 )
 from services.warehouse.commit import Counts, NewFile
-from services.warehouse.core import PlannedRange, entry_next_offsets
+from services.warehouse.core import PlannedRange
 from services.warehouse.files import HourFiles
 
 # Event hours come from the event's own time where it has one, else from when it was made.
@@ -53,17 +55,8 @@ QUARANTINE_FIELDS = pa.schema(
 QUARANTINE_SCHEMA = pa.schema([*QUARANTINE_FIELDS, HOUR_FIELD])
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Complete entries read at `offset`; `next_offset` is where the next piece starts."""
-
-    data: bytes
-    offset: int
-    next_offset: int
-
-
-# Reads a range piece by piece; raises KafkaError or OSError when it cannot.
-Read = Callable[[PlannedRange], Iterator[Piece]]
+# Reads a range in chunks of whole entries; raises KafkaError or OSError when it cannot.
+Read = Callable[[PlannedRange], Iterator[Chunk]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +73,11 @@ class TaskSettings:
 
 @dataclass(slots=True)
 class TopicResult:
-    """What one task did for one topic. With `error` set the rest must not be committed."""
+    """What one task did for one topic.
+
+    `ends` has the ranges that were read, as far as they were: an error in reading leaves what came
+    before it good. Not so an error in writing: then `is_usable` is False and nothing counts.
+    """
 
     topic: str
     ends: dict[BrokerPartition, int] = field(default_factory=dict)
@@ -92,7 +89,8 @@ class TopicResult:
     ages_at_ms: int = 0
     rows: int = 0
     read_bytes: int = 0
-    error: str | None = None
+    errors: list[str] = field(default_factory=list)
+    is_usable: bool = True
 
 
 def run_task(
@@ -103,7 +101,7 @@ def run_task(
     for planned in ranges:
         by_topic.setdefault(planned.topic, []).append(planned)
     results = [_TopicTask(topic, settings).run(part, read) for topic, part in by_topic.items()]
-    failpoint("after_files_written")
+    failpoint("in_task_after_files_written")
     return results
 
 
@@ -134,39 +132,44 @@ class _TopicTask:
             if self._files is not None:
                 result.files = self._files.finish()
             result.quarantine_files = self._quarantine.finish()
-        except Exception as error:  # the driver reports it and leaves this topic uncommitted
-            result.error = f"{type(error).__name__}: {error}"
+        except Exception as error:  # the driver reports it and leaves these ranges uncommitted
+            result.errors.append(f"{type(error).__name__}: {error}")
+            result.is_usable = False
         return result
 
     def _read_range(self, planned: PlannedRange, read: Read) -> None:
-        end = planned.start
-        for piece in read(planned):
-            self._load_piece(planned, piece)
-            end = piece.next_offset
-            if end >= planned.stop:
-                break
-        self._result.ends[planned.source] = end
+        chunks = read(planned)
+        while True:
+            try:
+                chunk = next(chunks, None)
+            except (KafkaError, OSError) as error:
+                self._result.errors.append(f"{planned.source.text}: {error}")
+                return
+            if chunk is None:
+                return
+            self._load_chunk(planned, chunk)
+            self._result.ends[planned.source] = chunk.next_offset
 
-    def _load_piece(self, planned: PlannedRange, piece: Piece) -> None:
-        self._result.read_bytes += len(piece.data)
+    def _load_chunk(self, planned: PlannedRange, chunk: Chunk) -> None:
+        self._result.read_bytes += len(chunk.data)
         try:
-            pairs = message_set.messages(piece.data, piece.offset)
+            pairs = message_set.messages(chunk.data, chunk.offset)
         except InvalidMessage:
-            self._load_damaged(planned, piece)
+            self._load_damaged(planned, chunk)
             return
         if pairs:
             payloads = [payload for payload, _ in pairs]
-            next_offsets = entry_next_offsets([after for _, after in pairs], piece.offset)
+            next_offsets = entry_next_offsets([after for _, after in pairs], chunk.offset)
             self._load_payloads(planned, payloads, next_offsets)
 
-    def _load_damaged(self, planned: PlannedRange, piece: Piece) -> None:
-        """A piece with a damaged entry in it: each entry by itself, the damaged to quarantine.
+    def _load_damaged(self, planned: PlannedRange, chunk: Chunk) -> None:
+        """A chunk with a damaged entry in it: each entry by itself, the damaged to quarantine.
 
         Raises InvalidMessage when an entry's length is damaged, for nothing after it can be found.
         """
-        for entry in message_set.entries(piece.data, piece.offset):
-            start, end = entry.offset - piece.offset, entry.next_offset - piece.offset
-            raw = piece.data[start:end]
+        for entry in message_set.entries(chunk.data, chunk.offset):
+            start, end = entry.offset - chunk.offset, entry.next_offset - chunk.offset
+            raw = bytes(chunk.data[start:end])
             try:
                 payloads = message_set.payloads(raw)
             except InvalidMessage as error:

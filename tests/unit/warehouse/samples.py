@@ -7,12 +7,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from consumer.chunk import Chunk
 from coordination.cluster import BrokerAddress, BrokerPartition
 from events import codec
 from events.topics import ACCESS_LOG
 from protocol import message_set
+from protocol.errors import MessageLargerThanFetchSize
 from services.warehouse.core import PlannedRange
-from services.warehouse.tasks import Piece, TaskSettings
+from services.warehouse.tasks import TaskSettings
 
 WINDOW_MS = 10_000
 # 2015-05-17 10:05:03 UTC
@@ -64,35 +66,41 @@ class FakeLog:
 
 
 class FakeBroker:
-    """Reads ranges out of FakeLogs in pieces of whole entries."""
+    """Reads ranges out of FakeLogs in chunks of whole entries."""
 
-    def __init__(self, piece_bytes: int = 2000) -> None:
+    def __init__(self, fetch_size: int = 2000) -> None:
         self.logs: dict[tuple[str, BrokerPartition], FakeLog] = {}
-        self.piece_bytes = piece_bytes
+        self.fetch_size = fetch_size
 
     def log(self, topic: str, source: BrokerPartition = FIRST) -> FakeLog:
         return self.logs.setdefault((topic, source), FakeLog())
 
-    def read(self, planned: PlannedRange) -> Iterator[Piece]:
+    def read(self, planned: PlannedRange) -> Iterator[Chunk]:
         data = self.logs[planned.topic, planned.source].data
         offset = planned.start
-        while offset < planned.latest:
-            data_piece = data[offset : min(offset + self.piece_bytes, planned.latest)]
-            complete = message_set.split(data_piece)
-            yield Piece(data_piece[:complete], offset, offset + complete)
-            offset += complete
+        while offset < planned.end:
+            fetched = data[offset : min(offset + self.fetch_size, planned.end)]
+            try:
+                valid = message_set.split(fetched)
+            except MessageLargerThanFetchSize:
+                if offset > planned.start:
+                    return
+                valid = next(message_set.entries(data[offset:])).next_offset
+                fetched = data[offset : offset + valid]
+            yield Chunk(planned.topic, *planned.source, offset, fetched[:valid], offset + valid)
+            offset += valid
 
     def plan(
         self,
         topic: str,
         committed: int | None = None,
         source: BrokerPartition = FIRST,
-        stop: int | None = None,
+        end: int | None = None,
     ) -> PlannedRange:
         latest = len(self.logs[topic, source].data)
         start = committed or 0
         return PlannedRange(
-            topic, source, ADDRESS, committed, start, stop if stop is not None else latest, latest
+            topic, source, ADDRESS, committed, start, latest if end is None else end, latest
         )
 
 

@@ -10,7 +10,6 @@ from services.warehouse.core import (
     TASK_BYTES_MIN,
     PartitionState,
     PlannedRange,
-    entry_next_offsets,
     pack,
     plan_partition,
 )
@@ -26,7 +25,7 @@ def state(
 
 
 @pytest.mark.parametrize(
-    ("committed", "earliest", "latest", "start", "stop"),
+    ("committed", "earliest", "latest", "start", "end"),
     [
         (None, 0, 500, 0, 500),
         (None, 100, 500, 100, 500),
@@ -37,12 +36,12 @@ def state(
     ],
 )
 def test_start_is_the_commit_or_the_earliest(
-    committed: int | None, earliest: int, latest: int, start: int, stop: int
+    committed: int | None, earliest: int, latest: int, start: int, end: int
 ) -> None:
     planned, problem = plan_partition(state(committed, earliest, latest), 1000)
     assert planned is not None
     assert problem is None
-    assert (planned.committed, planned.start, planned.stop) == (committed, start, stop)
+    assert (planned.committed, planned.start, planned.end) == (committed, start, end)
     assert planned.latest == latest
 
 
@@ -104,22 +103,3 @@ def test_much_data_is_spread_and_small_topics_stay_whole() -> None:
 
 def test_no_ranges_are_no_tasks() -> None:
     assert pack([], 4) == []
-
-
-@pytest.mark.parametrize(
-    ("stored", "offset", "expected"),
-    [
-        ([], 0, []),
-        ([110, 120], 100, [110, 120]),
-        # a wrapper of three messages at 100, ending at 150
-        ([100, 100, 150], 100, [150, 150, 150]),
-        # plain entry ending at 110, wrapper of two up to 150, plain entry up to 160
-        ([110, 110, 150, 160], 100, [110, 150, 150, 160]),
-        # two wrappers of two
-        ([100, 150, 150, 190], 100, [150, 150, 190, 190]),
-    ],
-)
-def test_rows_of_a_wrapper_have_the_wrappers_end(
-    stored: list[int], offset: int, expected: list[int]
-) -> None:
-    assert entry_next_offsets(stored, offset) == expected

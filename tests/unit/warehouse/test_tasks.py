@@ -7,13 +7,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from consumer.chunk import Chunk
 from events.header import UNREADABLE
 from events.topics import ACCESS_LOG
 from protocol import message_set
 from protocol.compression import Codec
 from services.warehouse.commit import NewFile
 from services.warehouse.core import PlannedRange
-from services.warehouse.tasks import Piece, count_windows, rounded_ages, run_task
+from services.warehouse.tasks import count_windows, rounded_ages, run_task
 from tests.unit.warehouse.samples import (
     FIRST,
     HEADER_TIME_MS,
@@ -35,7 +36,7 @@ def test_a_range_becomes_files_counts_and_an_end(tmp_path: Path) -> None:
     payloads = [access_log_payload(n, server="a" if n < 6 else "b") for n in range(10)]
     end = broker.log(ACCESS_LOG).append(payloads)
     (result,) = run_task([broker.plan(ACCESS_LOG)], task_settings(tmp_path), broker.read)
-    assert result.error is None
+    assert result.errors == []
     assert result.ends == {FIRST: end}
     assert (result.rows, result.read_bytes) == (10, end)
     window = HEADER_TIME_MS - HEADER_TIME_MS % 10_000
@@ -49,12 +50,12 @@ def test_a_range_becomes_files_counts_and_an_end(tmp_path: Path) -> None:
 
 
 def test_loading_in_steps_equals_loading_at_once(tmp_path: Path) -> None:
-    broker = FakeBroker(piece_bytes=700)
+    broker = FakeBroker(fetch_size=700)
     end = broker.log(ACCESS_LOG).append([access_log_payload(n) for n in range(50)])
     offsets: list[object] = []
     committed = None
     while committed != end:
-        planned = broker.plan(ACCESS_LOG, committed, stop=(committed or 0) + 1)
+        planned = broker.plan(ACCESS_LOG, committed, end=(committed or 0) + 1)
         (result,) = run_task([planned], task_settings(tmp_path), broker.read)
         offsets += [r["source_offset"] for r in rows_of(tmp_path / "access_log", result.files)]
         committed = result.ends[FIRST]
@@ -62,7 +63,7 @@ def test_loading_in_steps_equals_loading_at_once(tmp_path: Path) -> None:
 
 
 def test_messages_in_wrappers_are_rows_with_the_wrappers_end(tmp_path: Path) -> None:
-    broker = FakeBroker(piece_bytes=100_000)
+    broker = FakeBroker(fetch_size=100_000)
     log = broker.log(ACCESS_LOG)
     first = log.append([access_log_payload(0)])
     log.data += message_set.encode_compressed(
@@ -81,7 +82,7 @@ def test_what_cannot_be_decoded_goes_to_quarantine_with_its_offset(tmp_path: Pat
     cut_end = log.append([access_log_payload(1)[:-1]])
     log.append([access_log_payload(2)])
     (result,) = run_task([broker.plan(ACCESS_LOG)], task_settings(tmp_path), broker.read)
-    assert result.error is None
+    assert result.errors == []
     assert result.rows == 2
     window = HEADER_TIME_MS - HEADER_TIME_MS % 10_000
     assert result.quarantined == {UNREADABLE: 1, (window, "frontend-1"): 1}
@@ -114,7 +115,7 @@ def test_a_damaged_entry_is_quarantined_and_its_neighbours_are_loaded(tmp_path: 
     damaged[end - 1] ^= 0xFF
     log.data = bytes(damaged)
     (result,) = run_task([broker.plan(ACCESS_LOG)], task_settings(tmp_path), broker.read)
-    assert result.error is None
+    assert result.errors == []
     assert result.rows == 2
     (row,) = rows_of(tmp_path / "quarantine" / "access_log", result.quarantine_files)
     assert row["payload"] == log.data[start:end]
@@ -126,28 +127,41 @@ def test_a_topic_without_a_schema_goes_to_quarantine(tmp_path: Path) -> None:
     broker = FakeBroker()
     broker.log("plain").append([b"hello"])
     (result,) = run_task([broker.plan("plain")], task_settings(tmp_path), broker.read)
-    assert (result.rows, result.files, result.error) == (0, [], None)
+    assert (result.rows, result.files, result.errors) == (0, [], [])
     (row,) = rows_of(tmp_path / "quarantine" / "plain", result.quarantine_files)
     assert row["reason"] == "no schema is shipped for topic plain"
 
 
-def test_a_range_that_cannot_be_read_fails_its_topic_only(tmp_path: Path) -> None:
-    broker = FakeBroker()
-    broker.log(ACCESS_LOG).append([access_log_payload(0)])
+def test_a_range_that_breaks_off_is_loaded_up_to_there_and_reported(tmp_path: Path) -> None:
+    broker = FakeBroker(fetch_size=700)
+    broker.log(ACCESS_LOG).append([access_log_payload(n) for n in range(10)])
     broker.log("plain").append([b"hello"])
 
-    def read(planned: PlannedRange) -> Iterator[Piece]:
+    def read(planned: PlannedRange) -> Iterator[Chunk]:
         if planned.topic == "plain":
             raise ConnectionResetError("gone")
-        return broker.read(planned)
+        for number, chunk in enumerate(broker.read(planned)):
+            if number == 2:
+                raise ConnectionResetError("gone, too")
+            yield chunk
 
-    results = run_task(
+    plain, log = run_task(
         [broker.plan("plain"), broker.plan(ACCESS_LOG)], task_settings(tmp_path), read
     )
-    assert {result.topic: result.error for result in results} == {
-        "plain": "ConnectionResetError: gone",
-        ACCESS_LOG: None,
-    }
+    assert (plain.errors, plain.ends, plain.is_usable) == (["11-0: gone"], {}, True)
+    assert log.errors == ["11-0: gone, too"]
+    rows = rows_of(tmp_path / "access_log", log.files)
+    assert 0 < len(rows) == log.rows < 10
+    assert log.ends == {FIRST: rows[-1]["source_offset"]}
+
+
+def test_a_disk_that_is_full_makes_the_result_unusable(tmp_path: Path) -> None:
+    broker = FakeBroker()
+    broker.log(ACCESS_LOG).append([access_log_payload(0)])
+    (tmp_path / "access_log").write_text("a file where the table's directory should be")
+    (result,) = run_task([broker.plan(ACCESS_LOG)], task_settings(tmp_path), broker.read)
+    assert not result.is_usable
+    assert "NotADirectoryError" in result.errors[0]
 
 
 def test_windows_are_counted_by_server() -> None:
