@@ -9,8 +9,8 @@
     topic         = length i16, that many bytes of UTF-8
 
 Parts carry no request id of their own. Bytes after what a request needs are ignored, as in the
-original. Whether a topic or a partition is legal is the broker's question, not the codec's: a
-produce closes the connection where a fetch answers one part with an error.
+original. Whether a topic, a partition or a fetch size is legal is the broker's question, not the
+codec's: a produce closes the connection where a fetch answers one part with an error.
 """
 
 from collections.abc import Sequence
@@ -38,6 +38,7 @@ _FRAME_HEADER_MULTI: Final = Struct(">ihh")  # size, request id, count
 _REQUEST_ID: Final = Struct(">h")
 _COUNT: Final = Struct(">h")
 _TOPIC_LENGTH: Final = Struct(">h")
+_PARTITION: Final = Struct(">i")
 _PRODUCE_TAIL: Final = Struct(">ii")  # partition, set size
 _FETCH_TAIL: Final = Struct(">iqi")  # partition, offset or time, max size or max count
 
@@ -136,21 +137,42 @@ def encode_produce(topic: str, partition: int, payloads: Sequence[bytes]) -> byt
     return hot.encode_produce(_encoded(topic), partition, payloads)
 
 
-def produce_frames(
-    buffer: Buffer, start: int, end: int, frame_bytes_max: int, message_bytes_max: int
+def produce_runs(
+    buffer: bytearray | memoryview,
+    start: int,
+    end: int,
+    frame_bytes_max: int,
+    message_bytes_max: int,
 ) -> tuple[int, list[tuple[bytes, int, int, int, int]]]:
-    """Read and validate the plain Produce frames that stand at `start`: the broker's fast path.
+    """Take and validate the plain Produce frames that stand at `start`: the broker's fast path.
 
     Takes frames for as long as they are complete before `end`, are Produce requests, and hold only
-    good, whole, uncompressed entries with payloads of at most `message_bytes_max`. Returns where it
-    stopped and, per frame, (topic, partition, set start, set end, message count), positions in
-    `buffer`. The topic is the raw bytes, not judged; consecutive equal ones are one object.
+    good, whole, uncompressed entries with payloads of at most `message_bytes_max`. Consecutive
+    frames to one partition become one run: their sets are moved together inside `buffer` (which
+    must be writable), so that a run is one append whatever the number of requests. A frame for
+    partition -1 is a run of its own, because the broker draws for every request anew.
+
+    Returns where it stopped, and the runs as (route, set start, set end, message count, frame
+    count), positions in `buffer`. The route is topic and partition as they stand in the frame: a
+    key for a table of logs, and `decode_route` reads it. The bytes from `start` to where it stopped
+    are the runs' and garbage; what follows is untouched.
 
     Whatever stands where it stopped (another request, a compressed or damaged set, an impossible
     size, an incomplete frame) is for `decode_request` and `message_set.scan`, one frame at a time;
     then this may be called again. Nothing is raised for what a peer sent.
     """
-    return hot.produce_frames(buffer, start, end, frame_bytes_max, message_bytes_max)
+    return hot.produce_runs(buffer, start, end, frame_bytes_max, message_bytes_max)
+
+
+def decode_route(route: bytes) -> tuple[str, int]:
+    """Topic and partition of a run, not judged.
+
+    Raises:
+      RemoteProtocolError: a topic that is not UTF-8. Close the connection.
+    """
+    topic, position = _read_topic(memoryview(route), 0)
+    (partition,) = _PARTITION.unpack_from(route, position)
+    return topic, partition
 
 
 def _length(pieces: list[Buffer]) -> int:
@@ -200,9 +222,9 @@ def decode_request(body: Buffer) -> Request:
         if request_id == PRODUCE:
             return _read_produce(view, position)[0]
         if request_id == FETCH:
-            return FetchRequest(*_read_fetch(view, position, "size")[0])
+            return FetchRequest(*_read_fetch(view, position)[0])
         if request_id == OFFSETS:
-            return OffsetsRequest(*_read_fetch(view, position, "count")[0])
+            return _read_offsets(view, position)
         if request_id == MULTI_PRODUCE:
             return _read_multi_produce(view, position)
         if request_id == MULTI_FETCH:
@@ -236,15 +258,17 @@ def _read_produce(view: memoryview, position: int) -> tuple[ProduceRequest, int]
     return ProduceRequest(topic, partition, view[start:end]), end
 
 
-def _read_fetch(
-    view: memoryview, position: int, limit_name: str
-) -> tuple[tuple[str, int, int, int], int]:
+def _read_fetch(view: memoryview, position: int) -> tuple[tuple[str, int, int, int], int]:
     topic, position = _read_topic(view, position)
     partition, offset, limit = _FETCH_TAIL.unpack_from(view, position)
-    if limit < 0:
-        # Unlike 0.7: refused at once; the original answers with nonsense and then closes.
-        raise RemoteProtocolError(f"max {limit_name} {limit}")
     return (topic, partition, offset, limit), position + _FETCH_TAIL.size
+
+
+def _read_offsets(view: memoryview, position: int) -> OffsetsRequest:
+    request = OffsetsRequest(*_read_fetch(view, position)[0])
+    if request.count_max < 0:
+        raise RemoteProtocolError(f"max count {request.count_max}")
+    return request
 
 
 def _read_count(view: memoryview, position: int) -> tuple[int, int]:
@@ -267,6 +291,6 @@ def _read_multi_fetch(view: memoryview, position: int) -> MultiFetchRequest:
     count, position = _read_count(view, position)
     parts: list[FetchRequest] = []
     for _ in range(count):
-        fields, position = _read_fetch(view, position, "size")
+        fields, position = _read_fetch(view, position)
         parts.append(FetchRequest(*fields))
     return MultiFetchRequest(parts)
