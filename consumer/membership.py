@@ -84,6 +84,11 @@ class Membership:
         self._uncommitted: dict[TopicPartition, int] = {}
         self.ignored_member_count = 0  # registrations that could not be understood
 
+    @property
+    def session(self) -> int | None:
+        """The session that registration and ownership stand in."""
+        return self._session
+
     # --- registration ----------------------------------------------------------------------------
 
     def register(self) -> Steps[None]:

@@ -27,6 +27,9 @@ Claims = Mapping[TopicPartition, str]  # partition -> thread id
 Partitions = Mapping[str, tuple[BrokerPartition, ...]]
 
 
+LEAVING_ATTEMPTS_MAX = 3
+
+
 class Phase(Enum):
     OUTSIDE = auto()  # no session, or not started
     REGISTERING = auto()
@@ -243,22 +246,34 @@ def step(state: State, event: Event) -> Step:
         case Failed(_, granted):
             return _after_failure(state, granted)
         case Waited():
+            if state.phase is Phase.LEAVING:
+                return state, [Release(state.epoch, state.doubtful), Deregister()]
             return _try(state) if state.phase is Phase.WAITING else (state, [])
     raise AssertionError(f"no such event: {event!r}")
 
 
 def _lose_session(state: State) -> Step:
     if state.phase is Phase.LEAVING:
-        return replace(state, phase=Phase.LEFT, owned={}, doubtful={}), [Abandon()]
-    outside = State(state.consumer_id, epoch=state.epoch + 1)
+        return replace(state, owned={}), [Abandon()]
+    # News of a session's end may come when we are already at work in the next one (and did not know
+    # it): nodes that we made there would be nobody's. So all that may be ours is looked at again.
+    outside = State(state.consumer_id, epoch=state.epoch + 1, doubtful=_held(state))
     return outside, [Abandon()]
+
+
+def _held(state: State) -> Claims:
+    """Every claim whose node may be ours. What is doubtful is released before anything is claimed,
+    so its thread is the right one where both name the same partition."""
+    return {**state.wanted, **state.owned, **state.doubtful}
 
 
 def _leave(state: State) -> Step:
     if state.phase is Phase.LEAVING:
         return state, []
-    held = {**state.doubtful, **state.wanted, **state.owned}
-    left = replace(state, phase=Phase.LEAVING, owned={}, doubtful=held, epoch=state.epoch + 1)
+    held = _held(state)
+    left = replace(
+        state, phase=Phase.LEAVING, owned={}, doubtful=held, epoch=state.epoch + 1, attempt=0
+    )
     return left, [Release(left.epoch, held), Deregister()]
 
 
@@ -339,8 +354,10 @@ def _pause(state: State) -> Step:
 
 def _after_failure(state: State, granted: frozenset[TopicPartition]) -> Step:
     if state.phase is Phase.LEAVING:
-        # The session's end will do what the call could not.
-        return replace(state, phase=Phase.LEFT), []
+        if state.attempt == LEAVING_ATTEMPTS_MAX:  # the session's end will do what we could not
+            return replace(state, phase=Phase.LEFT), []
+        state = replace(state, attempt=state.attempt + 1)
+        return state, [Wait(state.epoch, state.attempt)]
     if state.phase is Phase.CLAIMING:
         state = _grant(state, granted)
         state = _doubt(

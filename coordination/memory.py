@@ -300,8 +300,9 @@ class InMemoryRegistry:
         usable = self._session > 0 and not self._suspended and not self._closed
         return self._session if usable else None
 
-    def lease_remaining_ms(self) -> int:
-        return self.lease_ms if self.session_id() is not None else 0
+    def lease_remaining_ms(self, session: int | None = None) -> int:
+        present = self.session_id()
+        return self.lease_ms if present is not None and session in (None, present) else 0
 
     # --- reading ---------------------------------------------------------------------------------
 

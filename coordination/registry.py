@@ -113,8 +113,10 @@ class Registry(Protocol):
     def session_id(self) -> int | None:
         """The present session, or None while there is none that is known to live."""
 
-    def lease_remaining_ms(self) -> int:
+    def lease_remaining_ms(self, session: int | None = None) -> int:
         """For how long from now the session's ephemerals are sure to stay; 0: they may be gone.
+
+        With `session`, 0 also when that is not the present one.
 
         Counts from the sending of the last request that ZooKeeper answered, by a clock that runs
         while the process is stopped, so a process that slept too long sees 0 at once.

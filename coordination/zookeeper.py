@@ -269,8 +269,10 @@ class ZooKeeperRegistry:
         session: int | None = self._client._session_id
         return session
 
-    def lease_remaining_ms(self) -> int:
+    def lease_remaining_ms(self, session: int | None = None) -> int:
         with self._lease_lock:
+            if session not in (None, self._lease_session):
+                return 0
             return max(0, int((self._lease_until_s - _now_s()) * 1000))
 
     def _renew_lease(self, session: int | None, sent_s: float) -> None:

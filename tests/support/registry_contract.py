@@ -194,6 +194,10 @@ class RegistryContract:
 
     def test_lease_is_positive_while_the_session_answers(self, one: Registry) -> None:
         wait_until(lambda: one.lease_remaining_ms() > 500, "a lease")
+        session = one.session_id()
+        assert session is not None
+        assert one.lease_remaining_ms(session) > 500
+        assert one.lease_remaining_ms(session + 1) == 0
         one.close()
         assert one.session_id() is None
 

@@ -1,0 +1,49 @@
+"""Thousands of seeded interleavings of a group: one owner, no gap, and always settled afterwards.
+
+A longer search: `python -m tests.unit.consumer.test_group_simulation FIRST_SEED COUNT`.
+"""
+
+import random
+import sys
+
+import pytest
+
+from coordination.paths import StaticSubscription, Subscription, WildcardSubscription
+from tests.support.group_simulation import run_simulation
+
+
+def static(rng: random.Random) -> Subscription:
+    return StaticSubscription({"a": rng.randint(1, 2)})
+
+
+def mixed(rng: random.Random) -> Subscription:
+    return rng.choice(
+        [
+            StaticSubscription({"a": 1}),
+            StaticSubscription({"a": 2, "b": 1}),
+            WildcardSubscription("whitelist", rng.randint(1, 2), "[ab]"),
+        ]
+    )
+
+
+@pytest.mark.parametrize("block", range(10))
+def test_a_group_without_faults_settles(block: int) -> None:
+    for seed in range(block * 50, block * 50 + 50):
+        run_simulation(seed, subscription_of=mixed, faults=False)
+
+
+@pytest.mark.parametrize("block", range(20))
+def test_a_group_with_faults_settles_and_skips_nothing(block: int) -> None:
+    for seed in range(10_000 + block * 50, 10_000 + block * 50 + 50):
+        run_simulation(seed, subscription_of=mixed if seed % 2 else static)
+
+
+def test_twenty_members_settle() -> None:
+    for seed in range(5):
+        run_simulation(20_000 + seed, subscription_of=static, member_count=20, moves=4000)
+
+
+if __name__ == "__main__":
+    first, count = map(int, sys.argv[1:3])
+    for number in range(first, first + count):
+        run_simulation(number, subscription_of=mixed if number % 2 else static, moves=400)
