@@ -14,6 +14,10 @@ Offset registry
 Process registry (ours, contracts section 7)
   /kafka2011/processes/<datacenter>/<name>           persistent  JSON: kind
   /kafka2011/processes/<datacenter>/<name>/alive     ephemeral   JSON: address, metrics address, pid
+Mirrors (ours, contracts section 5)
+  /kafka2011/cluster-id                              persistent  random text that names the cluster
+  /kafka2011/upstream/<cluster id>                   persistent  group: a mirror copies from there
+  /kafka2011/mirrors/<group>/map/<topic>/<id>-<partition> persistent  target <id>-<partition>
 
 Subscription: `{ "a": 1,"b": 4 }` (topic: streams), or `*<streams>*<whitelist regex>`, or
 `!<streams>!<blacklist regex>`. Values are UTF-8 without terminator (reference section 7).
@@ -31,6 +35,9 @@ BROKER_IDS = "/brokers/ids"
 BROKER_TOPICS = "/brokers/topics"
 CONSUMERS = "/consumers"
 PROCESSES = "/kafka2011/processes"
+CLUSTER_ID = "/kafka2011/cluster-id"
+UPSTREAM = "/kafka2011/upstream"
+MIRRORS = "/kafka2011/mirrors"
 
 VALUE_BYTES_MAX = 65536  # a value above this is garbage: ours are below 1 KiB
 
@@ -131,6 +138,18 @@ def process_path(datacenter: str, name: str) -> str:
 
 def process_alive_path(datacenter: str, name: str) -> str:
     return f"{PROCESSES}/{datacenter}/{name}/alive"
+
+
+def upstream_path(cluster_id: str) -> str:
+    return f"{UPSTREAM}/{cluster_id}"
+
+
+def mirror_topic_map_path(group: str, topic: str) -> str:
+    return f"{MIRRORS}/{group}/map/{topic}"
+
+
+def mirror_map_path(group: str, topic: str, source: BrokerPartition) -> str:
+    return f"{MIRRORS}/{group}/map/{topic}/{source.text}"
 
 
 def parents(path: str) -> list[str]:
