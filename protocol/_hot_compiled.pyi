@@ -21,8 +21,8 @@ def payloads(
     buffer: bytes | bytearray | memoryview, wrapper_bytes_max: int = ...
 ) -> list[bytes]: ...
 def encode(payloads: Sequence[bytes], magic: int = 1) -> bytes: ...
-def produce_frames(
-    buffer: bytes | bytearray | memoryview,
+def produce_runs(
+    buffer: bytearray | memoryview,
     start: int,
     end: int,
     frame_bytes_max: int,

@@ -7,10 +7,10 @@ both say the same.
 """
 
 cimport cython
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcmp, memcpy, memmove
 
 from protocol import _hot_pure
 from protocol.compression import DECOMPRESSED_BYTES_MAX, DecompressionBudget
@@ -39,11 +39,11 @@ cdef enum:
     MAGIC0_OVERHEAD_BYTES = 5
     MAGIC1_OVERHEAD_BYTES = 6
     CODEC_MASK = 3
-    REQUEST_ID_BYTES = 2
     # size, request id, topic length; after the topic: partition, set size
     PRODUCE_HEAD_BYTES = 8
     PRODUCE_TAIL_BYTES = 8
     TOPIC_BYTES_MAX = 32767
+    MERGED_SET_BYTES_MAX = 32768
 
 cdef enum Fault:
     GOOD
@@ -195,69 +195,99 @@ cdef Py_ssize_t count_inner(object codec, bytes payload, object budget, int dept
     return message_count
 
 
-def produce_frames(
+def produce_runs(
     object buffer,
     Py_ssize_t start,
     Py_ssize_t end,
     Py_ssize_t frame_bytes_max,
     Py_ssize_t message_bytes_max,
 ):
-    """Read the plain Produce frames at the start of a buffer (see `requests.produce_frames`)."""
+    """Take the plain Produce frames at the start of a buffer (see `requests.produce_runs`)."""
     cdef Py_buffer view
     cdef Look entry
-    cdef const unsigned char *data
-    cdef const unsigned char *topic_start = NULL
-    cdef Py_ssize_t position = start, frame_end, set_start, set_end, at, topic_size = -1
-    cdef Py_ssize_t size, length, message_count
-    cdef bytes topic = b""
-    cdef list found = []
-    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    cdef unsigned char *data
+    cdef const unsigned char *route_start = NULL
+    cdef Py_ssize_t position = start, frame_end, set_start, set_size, at, route_size = 0
+    cdef Py_ssize_t size, message_count
+    # The run that is being gathered; none while frame_count is 0.
+    cdef Py_ssize_t run_start = 0, run_end = 0, run_messages = 0, frame_count = 0
+    cdef list runs = []
+    PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE)
     try:
-        data = <const unsigned char *>view.buf
+        data = <unsigned char *>view.buf
         if not 0 <= start <= end <= view.len:
-            raise ValueError("produce_frames: start and end must lie in the buffer")
+            raise ValueError("produce_runs: start and end must lie in the buffer")
         while end - position >= PRODUCE_HEAD_BYTES:
             size = read_i32(data + position)
             frame_end = position + LENGTH_BYTES + size
             if size <= 0 or size > frame_bytes_max or frame_end > end:
                 break
-            length = (data[position + 6] << 8) | data[position + 7]
+            # The route: topic length, topic, partition, as they stand in the frame.
+            size = 2 + ((data[position + 6] << 8) | data[position + 7]) + 4
+            set_start = position + 6 + size + 4
             if (
-                data[position + 4] | data[position + 5]
-                or length > TOPIC_BYTES_MAX
-                or size < REQUEST_ID_BYTES + 2 + length + PRODUCE_TAIL_BYTES
+                data[position + 4] | data[position + 5] | (data[position + 6] & 0x80)
+                or set_start > frame_end
             ):
                 break
-            at = position + PRODUCE_HEAD_BYTES + length
-            set_start = at + PRODUCE_TAIL_BYTES
-            size = read_i32(data + at + 4)
-            if size < 0 or size > frame_end - set_start:
+            set_size = read_i32(data + set_start - 4)
+            if set_size < 0 or set_size > frame_end - set_start:
                 break
-            set_end = set_start + size
             message_count = 0
             at = set_start
-            while set_end - at >= LENGTH_BYTES:
+            while set_start + set_size - at >= LENGTH_BYTES:
                 if (
-                    look(data, at, set_end, &entry) != GOOD
+                    look(data, at, set_start + set_size, &entry) != GOOD
                     or entry.attributes & CODEC_MASK
                     or entry.end - entry.payload_start > message_bytes_max
                 ):
                     break
                 message_count += 1
                 at = entry.end
-            if at != set_end:
+            if at != set_start + set_size:
                 break
-            if length != topic_size or memcmp(data + position + 8, topic_start, length):
-                topic_start = data + position + 8
-                topic_size = length
-                topic = PyBytes_FromStringAndSize(<const char *>topic_start, length)
-            found.append(
-                (topic, read_i32(data + set_start - 8), set_start, set_end, message_count)
-            )
+            if (
+                frame_count
+                and size == route_size
+                and set_size <= MERGED_SET_BYTES_MAX
+                and not memcmp(data + position + 6, route_start, size)
+                and not data[set_start - 8] & 0x80  # -1: the broker draws for every request anew
+            ):
+                memmove(data + run_end, data + set_start, set_size)
+                run_end += set_size
+                run_messages += message_count
+                frame_count += 1
+            else:
+                if frame_count:
+                    runs.append(
+                        (
+                            PyBytes_FromStringAndSize(<const char *>route_start, route_size),
+                            run_start,
+                            run_end,
+                            run_messages,
+                            frame_count,
+                        )
+                    )
+                route_start = data + position + 6
+                route_size = size
+                run_start = set_start
+                run_end = set_start + set_size
+                run_messages = message_count
+                frame_count = 1
             position = frame_end
+        if frame_count:
+            runs.append(
+                (
+                    PyBytes_FromStringAndSize(<const char *>route_start, route_size),
+                    run_start,
+                    run_end,
+                    run_messages,
+                    frame_count,
+                )
+            )
     finally:
         PyBuffer_Release(&view)
-    return position, found
+    return position, runs
 
 
 def check_entries(object buffer):

@@ -55,7 +55,7 @@ __all__ = [
     "make_consumed",
     "messages",
     "payloads",
-    "produce_frames",
+    "produce_runs",
     "scan",
     "split",
 ]
@@ -70,6 +70,8 @@ _NO_LIMIT = 2**63
 # A Produce frame around its topic (see `protocol.requests`).
 _PRODUCE_HEAD: Final = Struct(">ihh")  # frame size, request id 0, topic length
 _PRODUCE_TAIL: Final = Struct(">ii")  # partition, set size
+# Moving a set of this size costs less than handling one more append; a larger one stays in place.
+_MERGED_SET_BYTES_MAX: Final = 32768
 
 
 def _entry(view: memoryview, position: int, total: int) -> tuple[int, int, int, str]:
@@ -193,20 +195,28 @@ def _count_inner(codec: int, payload: memoryview, budget: DecompressionBudget, d
     return message_count
 
 
-def produce_frames(
-    buffer: Buffer, start: int, end: int, frame_bytes_max: int, message_bytes_max: int
+def produce_runs(
+    buffer: bytearray | memoryview,
+    start: int,
+    end: int,
+    frame_bytes_max: int,
+    message_bytes_max: int,
 ) -> tuple[int, list[tuple[bytes, int, int, int, int]]]:
-    """Read the plain Produce frames at the start of a buffer (see `requests.produce_frames`)."""
+    """Take the plain Produce frames at the start of a buffer (see `requests.produce_runs`)."""
     view = memoryview(buffer)
+    if view.readonly:
+        raise BufferError("produce_runs: the buffer must be writable")
     if not 0 <= start <= end <= len(view):
-        raise ValueError("produce_frames: start and end must lie in the buffer")
+        raise ValueError("produce_runs: start and end must lie in the buffer")
     position = start
-    found: list[tuple[bytes, int, int, int, int]] = []
+    runs: list[tuple[bytes, int, int, int, int]] = []
+    route, run_start, run_end, run_messages, frame_count = b"", 0, 0, 0, 0
     while end - position >= _PRODUCE_HEAD.size:
         size, request_id, topic_size = _PRODUCE_HEAD.unpack_from(view, position)
         frame_end = position + LENGTH_BYTES + size
-        tail_start = position + _PRODUCE_HEAD.size + topic_size
-        set_start = tail_start + _PRODUCE_TAIL.size
+        route_start = position + _PRODUCE_HEAD.size - 2
+        route_end = route_start + 2 + topic_size + 4
+        set_start = route_end + 4
         if (
             not 0 < size <= frame_bytes_max
             or frame_end > end
@@ -215,19 +225,33 @@ def produce_frames(
             or set_start > frame_end
         ):
             break
-        partition, set_size = _PRODUCE_TAIL.unpack_from(view, tail_start)
-        set_end = set_start + set_size
-        if set_size < 0 or set_end > frame_end:
+        partition, set_size = _PRODUCE_TAIL.unpack_from(view, route_end - 4)
+        if not 0 <= set_size <= frame_end - set_start:
             break
-        good, message_count, largest, wrappers, _ = _walk(
-            view[set_start:set_end], message_bytes_max
-        )
+        message_set = view[set_start : set_start + set_size]
+        good, message_count, largest, wrappers, _ = _walk(message_set, message_bytes_max)
         if good != set_size or wrappers or largest > message_bytes_max:
             break
-        topic = bytes(view[position + _PRODUCE_HEAD.size : tail_start])
-        found.append((topic, partition, set_start, set_end, message_count))
+        if (
+            frame_count
+            and set_size <= _MERGED_SET_BYTES_MAX
+            and view[route_start:route_end] == route
+            and partition >= 0  # -1: the broker draws for every request anew
+        ):
+            view[run_end : run_end + set_size] = message_set
+            run_end += set_size
+            run_messages += message_count
+            frame_count += 1
+        else:
+            if frame_count:
+                runs.append((route, run_start, run_end, run_messages, frame_count))
+            route = bytes(view[route_start:route_end])
+            run_start, run_end = set_start, set_start + set_size
+            run_messages, frame_count = message_count, 1
         position = frame_end
-    return position, found
+    if frame_count:
+        runs.append((route, run_start, run_end, run_messages, frame_count))
+    return position, runs
 
 
 def check_entries(buffer: Buffer) -> Ending:
@@ -296,24 +320,21 @@ def _read(data: bytes) -> tuple[list[bytes], list[int], list[tuple[int, int]], s
     return found, ends, wrappers, ""
 
 
-def _read_fetched(buffer: Buffer) -> tuple[list[bytes], list[int], list[tuple[int, int]]]:
-    """`_read` for a fetched set: raises unless it ended where one may end."""
+def _read_fetched(buffer: Buffer) -> tuple[list[bytes], list[int], list[tuple[int, int]], str]:
+    """`_read` for a fetched set: raises when not even the first entry is complete."""
     data = bytes(buffer)
     found, ends, wrappers, fault = _read(data)
     if data and not found and fault in ("", _CUT):
         raise cut_first(data)
-    _check_end(ends[-1] if ends else 0, len(found), fault)
-    return found, ends, wrappers
+    return found, ends, wrappers, fault
 
 
 def messages(
     buffer: Buffer, offset: int, wrapper_bytes_max: int = DECOMPRESSED_BYTES_MAX
 ) -> list[tuple[bytes, int]]:
     """Deep (payload, next offset) pairs (see `message_set.messages`)."""
-    plain, ends, wrappers = _read_fetched(buffer)
+    plain, ends, wrappers, fault = _read_fetched(buffer)
     pairs = list(zip(plain, [offset + end for end in ends], strict=True))
-    if not wrappers:
-        return pairs
     found: list[tuple[bytes, int]] = []
     done = 0
     for index, codec in wrappers:
@@ -326,14 +347,14 @@ def messages(
             found += [(payload, offset + start) for payload in inner]
             found.append((last, offset + ends[index]))
         done = index + 1
-    return found + pairs[done:]
+    # A fault behind a wrapper is looked at after it, so that the error names the first bad entry.
+    _check_end(ends[-1] if ends else 0, len(plain), fault)
+    return found + pairs[done:] if wrappers else pairs
 
 
 def payloads(buffer: Buffer, wrapper_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> list[bytes]:
     """Deep payloads only (see `message_set.payloads`)."""
-    plain, ends, wrappers = _read_fetched(buffer)
-    if not wrappers:
-        return plain
+    plain, ends, wrappers, fault = _read_fetched(buffer)
     found: list[bytes] = []
     done = 0
     for index, codec in wrappers:
@@ -341,7 +362,8 @@ def payloads(buffer: Buffer, wrapper_bytes_max: int = DECOMPRESSED_BYTES_MAX) ->
         start = ends[index - 1] if index else 0
         found += _opened(codec, plain[index], wrapper_bytes_max, start)
         done = index + 1
-    return found + plain[done:]
+    _check_end(ends[-1] if ends else 0, len(plain), fault)
+    return found + plain[done:] if wrappers else plain
 
 
 def _opened(codec: int, payload: bytes, wrapper_bytes_max: int, position: int) -> list[bytes]:
@@ -359,12 +381,12 @@ def _collect(
     codec: int, payload: bytes, budget: DecompressionBudget, depth: int, found: list[bytes]
 ) -> None:
     plain, ends, wrappers, fault = _read(budget.decompress(codec, payload, depth))
-    _check_end(ends[-1] if ends else 0, len(plain), fault)
     done = 0
     for index, inner_codec in wrappers:
         found += plain[done:index]
         _collect(inner_codec, plain[index], budget, depth + 1, found)
         done = index + 1
+    _check_end(ends[-1] if ends else 0, len(plain), fault)
     found += plain[done:]
 
 

@@ -26,7 +26,7 @@ __all__ = [
     "encode_produce",
     "messages",
     "payloads",
-    "produce_frames",
+    "produce_runs",
     "scan",
     "split",
 ]
@@ -39,6 +39,6 @@ encode = _twin.encode
 encode_produce = _twin.encode_produce
 messages = _twin.messages
 payloads = _twin.payloads
-produce_frames = _twin.produce_frames
+produce_runs = _twin.produce_runs
 scan = _twin.scan
 split = _twin.split

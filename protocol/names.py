@@ -8,7 +8,7 @@ it. Neither lets a name leave its directory.
 import re
 from typing import Final, Literal
 
-from protocol.errors import IllegalGroupName, IllegalTopicFilter, IllegalTopicName
+from protocol.errors import IllegalGroupName, IllegalTopicName
 
 TopicRule = Literal["strict", "0.7"]
 
@@ -53,21 +53,6 @@ def check_group(name: str) -> str:
     if _STRICT.fullmatch(name) is None or name.startswith("."):
         raise IllegalGroupName(f"illegal group name {_shown(name)}")
     return name
-
-
-def check_filter(pattern: str) -> str:
-    """Return `pattern` when it may be a topic filter.
-
-    Raises:
-      IllegalTopicFilter: empty, too long, or not a regular expression.
-    """
-    if not pattern or len(pattern) > FILTER_CHARACTERS_MAX:
-        raise IllegalTopicFilter(f"a topic filter has 1 to {FILTER_CHARACTERS_MAX} characters")
-    try:
-        re.compile(pattern)
-    except (re.error, OverflowError, RecursionError) as error:
-        raise IllegalTopicFilter(f"topic filter {_shown(pattern)}: {error}") from error
-    return pattern
 
 
 def _shown(name: str) -> str:

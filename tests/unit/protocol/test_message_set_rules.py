@@ -292,3 +292,13 @@ def test_the_callers_module_uses_the_chosen_twin() -> None:
     assert message_set.consumed(V, 0, "t", 1, 2)[0].payload == b"hello"
     assert message_set.check_entries(V).fault == ""
     assert message_set.encode([b"hello"]) == V
+
+
+def test_the_first_of_two_bad_entries_is_named(twin: ModuleType) -> None:
+    # Whatever stands before `position` must be deliverable, a wrapper that does not unpack too.
+    bad_wrapper = entry(b"junk", attributes=1)
+    for data in (V + bad_wrapper + BAD_CRC, V + BAD_CRC + bad_wrapper):
+        for read in (twin.payloads, lambda part: twin.messages(part, 0)):
+            with pytest.raises(InvalidMessage) as caught:
+                read(data)
+            assert caught.value.position == 15
