@@ -240,13 +240,32 @@ class Connection:
                     host.loop.call_soon(self._go_on)
                     return
         except RequestRefused as refused:
-            self.close(refused.reason, str(refused))
+            self._refuse(refused)
             return
         finally:
             if produced:
                 host.produced(produced, began_s)
         self._start = position
         self._settle_buffer(position > first)
+
+    def _refuse(self, refused: RequestRefused) -> None:
+        """Hang up, but not before what was appended earlier is written, and flushed where a flush
+        of it is on its way: whoever sees the end of the connection finds those messages."""
+        if self.unflushed:
+            self._host.write_turn()
+            waiting = [
+                (log, end)
+                for log, end in self.unflushed.items()
+                if log.flushing and log.high_watermark < end <= log.written_end
+            ]
+            if waiting and not self.is_closed:
+
+                def refuse_again() -> Reply:
+                    raise refused
+
+                self._pause(Pause(flushed=waiting, then=refuse_again))
+                return
+        self.close(refused.reason, str(refused))
 
     def _go_on(self) -> None:
         """What held this connection up is over: the next request, then the socket again."""

@@ -213,7 +213,8 @@ class _Broker:
 
         def stop_when_told() -> None:
             stop.wait()
-            self._loop.call_soon_threadsafe(self._stop, context=context)
+            with contextlib.suppress(RuntimeError):  # the loop ended by itself
+                self._loop.call_soon_threadsafe(self._stop, context=context)
 
         threading.Thread(target=stop_when_told, name="stop-watcher", daemon=True).start()
         self._loop.run_forever()

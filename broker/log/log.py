@@ -107,7 +107,9 @@ class FlushJob:
         try:
             for directory in self._directories:
                 self._files.sync_directory(directory)
+            failpoint("before_flush")
             self._files.sync_data(self._fd)
+            failpoint("after_flush")
         except OSError as error:
             self.error = error
         self.elapsed_s = time.perf_counter() - began

@@ -53,10 +53,10 @@ class RunningBroker:
             return "event=serving" in self.log_text()
 
         wait_until(serving, lambda: f"broker serving:\n{self.log_text()}", timeout_s)
-        match = re.search(r"event=serving.*?address=[^ ]*:(\d+)", self.log_text())
+        match = re.search(r"event=serving.*?address=[^ \n]*:(\d+)", self.log_text())
         assert match is not None, self.log_text()
         self.port = int(match[1])
-        metrics = re.search(r"event=metrics.*?address=[^ ]*:(\d+)", self.log_text())
+        metrics = re.search(r"event=metrics.*?address=[^ \n]*:(\d+)", self.log_text())
         self.metrics_port = int(metrics[1]) if metrics else 0
 
     def metrics(self) -> dict[str, float]:
