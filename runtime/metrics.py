@@ -6,14 +6,17 @@ request back (fault D1). Loopback unless `metrics.bind` says otherwise.
 
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qsl
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
 SEND_TIMEOUT_S = 10
 CONNECTIONS_MAX = 32  # a scraper or two and a curious operator; more is an accident
 BODY_BYTES_MAX = 65536  # of a POST; what is asked for there is a few words of JSON
+
+FIELDS_MAX = 50  # of a query
 
 Answer = tuple[int, str, bytes]  # status, content type, body
 NOT_FOUND: Answer = (404, "text/plain", b"no such page\n")
@@ -23,7 +26,8 @@ class MetricsServer:
     """Serves `registry` at /metrics and `healthy()` at /healthz (200 or 503).
 
     `port` 0 takes a free port; read `.port` for the one in use. Raises OSError when the port is
-    taken. `routes` adds pages: path -> function that returns (status, content type, body).
+    taken. `routes` adds pages: path -> function that returns (status, content type, body), and
+    `questions` pages whose function takes the query's names and values (the last of each name).
     `actions` adds paths for POST: path -> function of the body; the request must say that it is
     application/json, which no form of a foreign web page can.
     """
@@ -37,13 +41,16 @@ class MetricsServer:
         port: int = 0,
         routes: dict[str, Callable[[], Answer]] | None = None,
         actions: dict[str, Callable[[bytes], Answer]] | None = None,
+        questions: dict[str, Callable[[Mapping[str, str]], Answer]] | None = None,
     ) -> None:
         routes = dict(routes or {})
         routes["/metrics"] = lambda: (200, CONTENT_TYPE_LATEST, generate_latest(registry))
         routes["/healthz"] = lambda: (
             (200, "text/plain", b"ok\n") if healthy() else (503, "text/plain", b"not serving\n")
         )
-        self._server = _BoundedServer((bind, port), _handler_for(routes, actions or {}))
+        self._server = _BoundedServer(
+            (bind, port), _handler_for(routes, actions or {}, questions or {})
+        )
         self.bind = bind
         self.port: int = self._server.server_address[1]
         self._thread = threading.Thread(
@@ -80,7 +87,9 @@ class _BoundedServer(ThreadingHTTPServer):
 
 
 def _handler_for(
-    routes: dict[str, Callable[[], Answer]], actions: dict[str, Callable[[bytes], Answer]]
+    routes: dict[str, Callable[[], Answer]],
+    actions: dict[str, Callable[[bytes], Answer]],
+    questions: dict[str, Callable[[Mapping[str, str]], Answer]],
 ) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         timeout = SEND_TIMEOUT_S
@@ -91,7 +100,11 @@ def _handler_for(
             self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
         def do_GET(self) -> None:
-            route = routes.get(self.path.partition("?")[0])
+            path, _, query = self.path.partition("?")
+            if path in questions:
+                self._answer(questions[path](_values_of(query)))
+                return
+            route = routes.get(path)
             self._answer(NOT_FOUND if route is None else route())
 
         def do_POST(self) -> None:
@@ -124,3 +137,11 @@ def _handler_for(
             """Scrapes are not logged."""
 
     return Handler
+
+
+def _values_of(query: str) -> dict[str, str]:
+    """The names and values of a query; nothing when there are absurdly many."""
+    try:
+        return dict(parse_qsl(query, keep_blank_values=True, max_num_fields=FIELDS_MAX))
+    except ValueError:
+        return {}

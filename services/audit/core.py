@@ -125,14 +125,15 @@ def surplus_verdict(surplus: int, is_excused: bool, reason: str = "") -> Verdict
 class GuidCounts:
     """What a recount found out about one cell at one tier by looking at every guid.
 
-    `counted` messages with `distinct` guids; `lost`: guids seen at an earlier tier and not here;
-    `seen`: distinct guids seen here or earlier.
+    `counted` messages with `distinct` guids; `seen_before`: distinct guids at earlier tiers;
+    `lost`: those of them that are not here; `seen`: distinct guids here or earlier.
     """
 
     counted: int = 0
     distinct: int = 0
     lost: int = 0
     seen: int = 0
+    seen_before: int = 0
 
 
 def judge_guids(expected: int, found: GuidCounts, *, is_excused: bool = False) -> Verdict:
@@ -142,12 +143,12 @@ def judge_guids(expected: int, found: GuidCounts, *, is_excused: bool = False) -
     and stand nowhere. Copies and unreported messages are extra, or redelivered where excused, and
     never make up for a missing one.
     """
-    nowhere = max(0, expected - found.seen)
-    unreported = max(0, found.seen - expected)
-    missing = found.lost + nowhere
-    # Where something was lost too, the unreported ones among the lost cannot be told apart from
-    # the others; never more of them are called extra than stand here.
-    surplus = found.counted - found.distinct + min(unreported, found.distinct)
+    missing = found.lost + max(0, expected - found.seen)
+    # Unreported messages that are new here stand here. Of those that stood earlier, the lost ones
+    # are taken to be the first, so that nothing is called extra that may not be here at all.
+    earlier = max(0, found.seen_before - expected)
+    new = max(0, found.seen - expected) - earlier
+    surplus = found.counted - found.distinct + new + max(0, earlier - found.lost)
     if not missing and not surplus:
         return Verdict("complete")
     extra, redelivered = (0, surplus) if is_excused else (surplus, 0)

@@ -151,6 +151,7 @@ class GuidTally:
                     distinct=distinct[tier][name],
                     lost=lost[tier][name],
                     seen=seen[tier][name],
+                    seen_before=seen[tier - 1][name] if tier else 0,
                 )
         return found
 

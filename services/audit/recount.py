@@ -32,6 +32,7 @@ from services.audit.segments import (
 )
 
 WAREHOUSE = "warehouse"
+QUARANTINE = "quarantine"  # directory of the quarantine tables below the warehouse's
 WINDOW_MS_DEFAULT = 600_000
 
 Note = Callable[[str], None]
@@ -83,7 +84,6 @@ class RecountPlan:
     tiers: Sequence[str]
     sources: Sequence[Source]
     warehouse_dir: Path | None = None
-    quarantine_dir: Path | None = None
     window_ms: int | None = None
     lateness_ms: int = 0
     judged_at_ms: int | None = None
@@ -182,10 +182,8 @@ class _Recount:
             for rows in tables.rows_of(path):
                 count = tally.add_rows(tier, topic, rows.guids, rows.times_ms, rows.servers)
                 self.counted(f"{WAREHOUSE} {topic}", count)
-            if self.plan.quarantine_dir is None:
-                continue
             aside = 0
-            for payloads in tables.quarantined_of(self.plan.quarantine_dir / path.name):
+            for payloads in tables.quarantined_of(warehouse_dir / QUARANTINE / path.name):
                 aside += tally.add_payloads(tier, topic, payloads)
             if aside:
                 self.note(f"{WAREHOUSE} {topic}: {aside} messages are in quarantine, not rows")

@@ -19,6 +19,7 @@ _SEGMENT = re.compile(r"([0-9]{20})\.kafka")
 _PARTITION = re.compile(r"(?P<topic>.+)-(?P<partition>[0-9]+)", re.DOTALL)
 
 Note = Callable[[str], None]
+Damaged = Callable[[int, int | None, str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ def partition_directories(root: Path) -> list[PartitionFiles]:
 
 def log_roots(top: Path, depth: int = 3) -> list[Path]:
     """Directories at most `depth` below `top` that hold partition directories; no quarantine."""
-    if not top.is_dir() or top.name.startswith("quarantine"):
+    if not top.is_dir() or top.name.endswith("quarantine"):
         return []
     if partition_directories(top):
         return [top]
@@ -112,14 +113,28 @@ def _read_segment(
                 return
             chunk_bytes = CHUNK_BYTES
             readable = memoryview(buffer)[:valid_bytes]
-            yield from payloads_of(readable, start + position, where, note)
+            yield from payloads_of(readable, start + position, noting(where, note))
             position += valid_bytes
 
 
-def payloads_of(
-    buffer: bytes | memoryview, offset: int, where: str, note: Note
-) -> Iterator[list[bytes]]:
-    """Payloads of complete entries at `offset`, leaving out damaged entries, each with a note."""
+def noting(where: str, note: Note) -> Damaged:
+    """A `damaged` callback for `payloads_of` that makes a note of it."""
+
+    def damaged(first: int, last: int | None, reason: str) -> None:
+        if last is None:
+            note(f"{where}: unreadable from offset {first} on: {reason}")
+        else:
+            note(f"{where}: the entry at offset {first} is damaged: {reason}")
+
+    return damaged
+
+
+def payloads_of(buffer: bytes | memoryview, offset: int, damaged: Damaged) -> Iterator[list[bytes]]:
+    """Payloads of the complete entries at `offset`, without the damaged ones.
+
+    `damaged(first, last, reason)` is called for each entry that cannot be read, in order; with
+    `last` None nothing after `first` can be found, and this ends.
+    """
     view = memoryview(buffer)
     while view:
         try:
@@ -130,10 +145,10 @@ def payloads_of(
             if good:
                 yield message_set.payloads(view[:good])
             try:
-                damaged = next(message_set.entries(view[good:], offset + good))
+                entry = next(message_set.entries(view[good:], offset + good))
             except (InvalidMessage, StopIteration):
-                note(f"{where}: unreadable from offset {offset + good} on: {error}")
+                damaged(offset + good, None, str(error))
                 return
-            note(f"{where}: the entry at offset {damaged.offset} is damaged: {error}")
-            view = view[damaged.next_offset - offset :]
-            offset = damaged.next_offset
+            damaged(entry.offset, entry.next_offset, str(error))
+            view = view[entry.next_offset - offset :]
+            offset = entry.next_offset

@@ -106,6 +106,13 @@ class AuditState:
             found = self.positions.get(key)
             return found.next_offset if found else None
 
+    def expect(self, tier: str, topic: str, broker_id: int, partition: int) -> None:
+        """A partition is registered: nobody may call the tier read before it is."""
+        key = PartitionKey(tier, topic, broker_id, partition)
+        with self.lock:
+            if key not in self.positions:
+                self.begin(key, 0)
+
     def begin(self, key: PartitionKey, offset: int) -> None:
         """Start reading a partition that was never read at `offset`."""
         with self.lock:
@@ -164,21 +171,32 @@ class AuditState:
         delays: Mapping[int, int],
         version: int,
     ) -> None:
-        """A load's commit was read. `counts` empty: a version that loads nothing."""
+        """A load's commit was read."""
         with self.lock:
             self.ledger.add_counts(tier, topic, counts)
             self.delays[tier].add(delays, self.clock())
             self.table_versions[table] = version
             self._dirty_versions.add(table)
 
+    def versions_read(self, table: str, version: int) -> None:
+        """Every commit of the table up to `version` was read."""
+        with self.lock:
+            self.table_versions[table] = version
+            self._dirty_versions.add(table)
+
     def passed_over(self, key: PartitionKey, first: int, last: int, reason: str) -> None:
         """Bytes from `first` up to `last` cannot be read; reading goes on at `last`."""
+        with self.lock:
+            self.note_unread(key, first, last, reason)
+            self._advance(key, last)
+
+    def note_unread(self, key: PartitionKey, first: int, last: int, reason: str) -> None:
+        """Bytes from `first` up to `last` were not readable, inside of what was counted."""
         place = f"{key.broker_id}-{key.partition}"
         with self.lock:
             self._add_unread(
                 UnreadRange(self.clock(), key.tier, key.topic, place, first, last, reason)
             )
-            self._advance(key, last)
 
     def versions_passed_over(
         self, tier: str, table: str, *, first: int, last: int, why: str

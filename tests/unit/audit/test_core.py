@@ -104,29 +104,39 @@ def test_messages_without_a_header_are_judged_at_once_for_nobody_can_report_them
     assert settles_at_ms(-1, 5_000, 700) == 0
 
 
+def counts(counted: int, distinct: int, *, before: int, lost: int = 0) -> GuidCounts:
+    return GuidCounts(counted, distinct, lost, seen=lost + distinct, seen_before=before)
+
+
 # --- recount: by guid ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("expected", "found", "text"),
     [
-        (5, GuidCounts(counted=5, distinct=5, lost=0, seen=5), "complete"),
+        (5, counts(5, 5, before=5), "complete"),
+        (5, counts(5, 5, before=0), "complete"),
         (0, GuidCounts(), "complete"),
         # Gone on the way: an earlier tier has two that are not here.
-        (5, GuidCounts(counted=3, distinct=3, lost=2, seen=5), "missing 2"),
+        (5, counts(3, 3, lost=2, before=5), "missing 2"),
         # Gone before the first tier: reported and nowhere.
-        (5, GuidCounts(counted=3, distinct=3, lost=0, seen=3), "missing 2"),
+        (5, counts(3, 3, before=0), "missing 2"),
+        (5, counts(3, 3, before=3), "missing 2"),
         # One of each.
-        (5, GuidCounts(counted=3, distinct=3, lost=1, seen=4), "missing 2"),
+        (5, counts(3, 3, lost=1, before=4), "missing 2"),
         # A copy does not make up for a lost message, though the sums agree.
-        (5, GuidCounts(counted=5, distinct=4, lost=1, seen=5), "missing 1, extra 1"),
-        (5, GuidCounts(counted=8, distinct=5, lost=0, seen=5), "extra 3"),
-        # An unreported message does not make up for a lost one either.
-        (5, GuidCounts(counted=5, distinct=5, lost=1, seen=6), "missing 1, extra 1"),
+        (5, counts(5, 4, lost=1, before=5), "missing 1, extra 1"),
+        (5, counts(8, 5, before=5), "extra 3"),
+        # A stranger that came in here does not make up for a lost one either.
+        (5, counts(5, 5, lost=1, before=5), "missing 1, extra 1"),
+        # An unreported message came along from the earlier tier ...
+        (5, counts(6, 6, before=6), "extra 1"),
+        # ... or did not: nobody knows which of the six was lost.
+        (5, counts(5, 5, lost=1, before=6), "missing 1"),
+        (5, counts(4, 4, lost=2, before=6), "missing 2"),
         # Nobody reported them at all.
-        (0, GuidCounts(counted=3, distinct=2, lost=0, seen=2), "extra 3"),
-        # ... and what is not here cannot be extra here.
-        (0, GuidCounts(counted=0, distinct=0, lost=2, seen=2), "missing 2"),
+        (0, counts(3, 2, before=0), "extra 3"),
+        (0, counts(0, 0, lost=2, before=2), "missing 2"),
     ],
 )
 def test_a_recount_tells_lost_from_copied(expected: int, found: GuidCounts, text: str) -> None:
@@ -134,7 +144,7 @@ def test_a_recount_tells_lost_from_copied(expected: int, found: GuidCounts, text
 
 
 def test_a_recount_lists_copies_as_redelivered_after_a_restart_but_never_a_loss() -> None:
-    found = GuidCounts(counted=6, distinct=4, lost=1, seen=5)
+    found = counts(6, 4, lost=1, before=5)
     verdict = judge_guids(5, found, is_excused=True)
     assert verdict.text == "missing 1, redelivered 2"
     assert verdict.state == "missing"
