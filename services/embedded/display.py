@@ -46,8 +46,13 @@ class Display:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Take the live table away; what was said stays. May be called twice."""
         if self._live is not None:
             self._live.stop()
+            self._live = None
 
     def say(self, line: str) -> None:
         """One line that stays."""

@@ -225,4 +225,5 @@ def base_environment() -> dict[str, str]:
     environment.pop("SPARK_HOME", None)
     environment["PYSPARK_PYTHON"] = environment["PYSPARK_DRIVER_PYTHON"] = sys.executable
     environment["SPARK_LOCAL_IP"] = "127.0.0.1"
+    environment["SPARK_CONF_DIR"] = str(Path(root, "services", "warehouse", "spark_conf"))
     return environment

@@ -182,6 +182,7 @@ def plan(config: EmbeddedConfig, root: Path, free_port: Callable[[], int]) -> li
             "offline.zk.connect": offline_zk,
             "warehouse.dir": root / "warehouse",
             "data.dir": planner.data_dir("audit"),
+            "audit.restarts.file": root / "run" / "restarts.json",
             "audit.window.ms": config.window_ms,
         },
         command=command_of("audit", "serve"),
