@@ -14,14 +14,14 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from broker.buffers import POOL_BUFFER_BYTES, BufferBudget, BufferPool
-from broker.handlers import Pause, Reply, RequestHandlers, RequestRefused
+from broker.handlers import RUN_BYTES_MAX, Pause, Reply, RequestHandlers, RequestRefused
 from broker.log.barrier import Barrier
 from broker.log.errors import LogError
 from broker.log.log import Log
 from broker.metrics import BrokerMetrics
 from broker.sending import Sender
 from protocol.framing import FRAME_SIZE, FRAME_SIZE_BYTES
-from protocol.requests import MULTI_PRODUCE, OFFSETS, PRODUCE
+from protocol.requests import MULTI_PRODUCE, OFFSETS, PRODUCE, produce_runs
 from runtime.clock import Clock
 
 # A remainder up to this size is copied aside and its buffer given back.
@@ -42,6 +42,7 @@ class Host(Protocol):
     clock: Clock
     turn: int
     request_bytes_max: int
+    message_bytes_max: int
     read_deadline_s: float
     send_deadline_s: float
 
@@ -196,17 +197,35 @@ class Connection:
             return
         host = self._host
         self._lent_turn = host.turn
-        produce = host.handlers.produce
-        unpack_size = FRAME_SIZE.unpack_from
+        handlers = host.handlers
         size_max = host.request_bytes_max
         now_ms = host.clock()
         began_s = time.perf_counter()
         first = position = self._start
         end = self._end
         produced = replies = 0
+        outcome: Reply | Pause | None
         try:
-            while end - position >= FRAME_SIZE_BYTES:
-                (size,) = unpack_size(buffer, position)
+            while True:
+                if handlers.takes_runs and end - position <= RUN_BYTES_MAX:
+                    position, runs = produce_runs(
+                        buffer, position, end, size_max, host.message_bytes_max
+                    )
+                    waits: Pause | None = None
+                    for route, start, stop, message_count, request_count in runs:
+                        produced += request_count
+                        pause = handlers.produce_run(
+                            route, buffer[start:stop], message_count, self, now_ms
+                        )
+                        if pause is not None:
+                            waits = pause if waits is None else waits.joined(pause)
+                    if waits is not None:
+                        self._start = position
+                        self._pause(waits)
+                        return
+                if end - position < FRAME_SIZE_BYTES:
+                    break
+                (size,) = FRAME_SIZE.unpack_from(buffer, position)
                 if not REQUEST_ID_BYTES <= size <= size_max:
                     raise RequestRefused("frame-size", f"a frame of {size} bytes")
                 body_start = position + FRAME_SIZE_BYTES
@@ -215,17 +234,16 @@ class Connection:
                 position = body_start + size
                 body = buffer[body_start:position]
                 request_id = body[0] << 8 | body[1]
-                outcome: Reply | Pause | None
                 if request_id == PRODUCE:
                     produced += 1
-                    outcome = produce(body, self, now_ms)
+                    outcome = handlers.produce(body, self, now_ms)
                 elif request_id == MULTI_PRODUCE:
                     produced += 1
-                    outcome = host.handlers.multi_produce(body, self, now_ms)
+                    outcome = handlers.multi_produce(body, self, now_ms)
                 else:
                     self._request_kind = "offsets" if request_id == OFFSETS else "fetch"
                     self._request_began_s = time.perf_counter()
-                    outcome = host.handlers.handle(body, self)
+                    outcome = handlers.handle(body, self)
                 if outcome is None:
                     continue
                 self._start = position

@@ -9,10 +9,8 @@ docs/wire-protocol.md; contracts section 1 says when Offsets(-1) waits.
 """
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from struct import Struct
-from struct import error as StructError
 from typing import Protocol, TypeAlias
 
 from broker.config import BrokerConfig
@@ -20,7 +18,8 @@ from broker.log.errors import LimitReached, LogError, PartitionOffline
 from broker.log.file_layer import Buffer
 from broker.log.log import Appender, FileRegion, Log
 from broker.metrics import BrokerMetrics
-from protocol import hot, names, requests, responses
+from protocol import message_set as message_sets
+from protocol import names, requests, responses
 from protocol.compression import DecompressionBudget
 from protocol.errors import (
     IllegalTopicName,
@@ -47,9 +46,8 @@ Piece: TypeAlias = bytes | FileRegion
 RESPONSE_BYTES_MAX = 2**31 - 1
 ERROR_CODE_BYTES = 2
 
-_PRODUCE_HEAD = Struct(">hh")  # request id, topic length
-_SET_SIZE = Struct(">i")
-_PARTITION_BYTES = 4
+# At most this much of a receive buffer is taken as runs at a time.
+RUN_BYTES_MAX = 1024 * 1024
 
 
 class RequestRefused(Exception):
@@ -84,6 +82,10 @@ class Pause:
     written: list[tuple[Log, int]] = field(default_factory=list)
     then: Callable[[], Reply] | None = None
 
+    def joined(self, other: "Pause") -> "Pause":
+        """Wait for what both wait for."""
+        return Pause(self.flushed + other.flushed, self.written + other.written, self.then)
+
 
 Outcome: TypeAlias = Reply | Pause | None
 
@@ -93,6 +95,7 @@ class Logs(Protocol):
 
     def get(self, topic: str, partition: int) -> Log | None: ...
     def get_or_create(self, topic: str, partition: int) -> Log: ...
+    def __iter__(self) -> Iterator[Log]: ...
 
 
 class Session(Appender, Protocol):
@@ -128,9 +131,10 @@ class RequestHandlers:
         self._rule: names.TopicRule = "0.7" if config.topic_name_rule == "0.7" else "strict"
         self._message_bytes_max = config.message_bytes_max
         self._budget = self._new_budget()
-        # Bytes of topic and partition as they stand in a request -> log, so that a produce to a
-        # known partition costs one look-up. Only legal ones get in, so the limits bound it.
+        # A produce to a known partition costs one look-up. Only legal routes get in, so the limits
+        # of topics and partitions bound it.
         self._routes: dict[bytes, Log] = {}
+        self._near_roll = {log for log in logs if log.room_bytes < RUN_BYTES_MAX}
 
     def _new_budget(self) -> DecompressionBudget:
         return DecompressionBudget(
@@ -139,27 +143,45 @@ class RequestHandlers:
 
     # --- produce -------------------------------------------------------------------------------
 
-    def produce(self, body: memoryview, session: Session, now_ms: int) -> Outcome:
-        """A Produce request's body, request id included. Raises RequestRefused."""
+    @property
+    def takes_runs(self) -> bool:
+        """Whether requests may be taken in runs. Not while a log is about to roll: 0.7 decides that
+        before every single set, and segments start where the original's would."""
+        return not self._near_roll
+
+    def produce_run(
+        self,
+        route: bytes,
+        message_set: Buffer,
+        message_count: int,
+        session: Session,
+        now_ms: int,
+    ) -> Pause | None:
+        """Several Produce requests for one partition, found valid and moved together by
+        `requests.produce_runs`; `route` is the bytes that name topic and partition."""
+        log = self._routes.get(route)
+        if log is None:
+            log = self._log_on(route)
+        return self._append(log, message_set, message_count, session, now_ms)
+
+    def _log_on(self, route: bytes) -> Log:
         try:
-            _, topic_length = _PRODUCE_HEAD.unpack_from(body)
-            if topic_length > 0:
-                set_size_at = 4 + topic_length + _PARTITION_BYTES
-                log = self._routes.get(bytes(body[2:set_size_at]))
-                if log is not None:
-                    (set_size,) = _SET_SIZE.unpack_from(body, set_size_at)
-                    start = set_size_at + 4
-                    if 0 <= set_size <= len(body) - start:
-                        return self._append(log, body[start : start + set_size], session, now_ms)
-        except StructError:
-            pass  # cut: the decoder says so in its own words
-        request = self._decode(body)
-        assert isinstance(request, ProduceRequest)
-        log = self._log_for(request)
-        if request.partition != ANY_PARTITION:
-            topic = request.topic.encode()
-            self._routes[bytes(body[2 : 4 + len(topic) + _PARTITION_BYTES])] = log
-        return self._append(log, request.message_set, session, now_ms)
+            topic, partition = requests.decode_route(route)
+        except KafkaError as error:
+            raise RequestRefused("malformed-request", str(error)) from None
+        log = self._log_for(topic, partition)
+        if partition != ANY_PARTITION:
+            self._routes[route] = log
+        return log
+
+    def produce(self, body: memoryview, session: Session, now_ms: int) -> Pause | None:
+        """A Produce request's body, request id included. Raises RequestRefused."""
+        part = self._decode(body)
+        assert isinstance(part, ProduceRequest)
+        try:
+            return self._scan_and_append(part, session, now_ms)
+        finally:
+            self._renew_budget()
 
     def multi_produce(self, body: memoryview, session: Session, now_ms: int) -> Outcome:
         """Parts in order; one with too large a message is left out, any other fault ends it."""
@@ -167,51 +189,51 @@ class RequestHandlers:
         assert isinstance(request, MultiProduceRequest)
         self._check_part_count(request.parts)
         pause = None
-        for part in request.parts:
-            outcome = self._append(self._log_for(part), part.message_set, session, now_ms, False)
-            if outcome is not None:
-                pause = pause or Pause()
-                pause.flushed += outcome.flushed
-                pause.written += outcome.written
-        self._renew_budget()
+        try:
+            for part in request.parts:
+                outcome = self._scan_and_append(part, session, now_ms)
+                if outcome is not None:
+                    pause = outcome if pause is None else pause.joined(outcome)
+        finally:
+            self._renew_budget()
         return pause
 
-    def _append(
-        self,
-        log: Log,
-        message_set: Buffer,
-        session: Session,
-        now_ms: int,
-        is_whole_request: bool = True,
-    ) -> Pause | None:
-        budget = self._budget
+    def _scan_and_append(self, part: ProduceRequest, session: Session, now_ms: int) -> Pause | None:
+        log = self._log_for(part.topic, part.partition)
+        message_set = part.message_set
         try:
-            found = hot.scan(message_set, self._message_bytes_max, budget)
-            valid_bytes = found.valid_bytes
-            if valid_bytes != len(message_set):
-                message_set = message_set[:valid_bytes]
-            end = log.append(message_set, found.message_count, now_ms, session)
+            found = message_sets.scan(message_set, self._message_bytes_max, budget=self._budget)
         except MessageSizeTooLarge:
             session.refused = True
             self._metrics.count_refused_set(log.topic, "message-too-large")
             return None
         except InvalidMessage as error:
             session.refused = True
-            self._budget = self._new_budget()
             self._metrics.count_refused_set(log.topic, "invalid-message")
             raise RequestRefused("invalid-message", f"{log.name}: {error}") from None
+        if found.valid_bytes != len(message_set):
+            message_set = message_set[: found.valid_bytes]
+        return self._append(log, message_set, found.message_count, session, now_ms)
+
+    def _append(
+        self, log: Log, message_set: Buffer, message_count: int, session: Session, now_ms: int
+    ) -> Pause | None:
+        try:
+            end = log.append(message_set, message_count, now_ms, session)
         except LogError as error:
             session.refused = True
             self._metrics.count_refused_set(log.topic, error.reason)
             raise RequestRefused(error.reason, str(error)) from None
-        if is_whole_request and budget.bytes_left != self._config.decompressed_bytes_max:
-            self._budget = self._new_budget()
         self._appended(log)
         session.unflushed[log] = end
+        if log.room_bytes < RUN_BYTES_MAX:
+            self._near_roll.add(log)
+        elif self._near_roll:
+            self._near_roll.discard(log)
         if log.messages_since_flush_began >= log.flush_interval_messages:
             return Pause(flushed=[(log, end)])
         if log.is_held:
-            if found.message_count >= log.flush_interval_messages:
+            if message_count >= log.flush_interval_messages:
                 return Pause(flushed=[(log, end)])
             return Pause(written=[(log, end)])
         return None
@@ -220,27 +242,28 @@ class RequestHandlers:
         if self._budget.bytes_left != self._config.decompressed_bytes_max:
             self._budget = self._new_budget()
 
-    def _log_for(self, part: ProduceRequest) -> Log:
+    def _log_for(self, topic: str, partition: int) -> Log:
         try:
-            partition_count = self._partition_count(part.topic)
+            partition_count = self._partition_count(topic)
         except IllegalTopicName as error:
             raise RequestRefused("illegal-topic", str(error)) from None
-        partition = part.partition
         if partition == ANY_PARTITION:
             partition = self._rng.randrange(partition_count)
         if not 0 <= partition < partition_count:
-            raise RequestRefused("wrong-partition", f"{part.topic!a} has no partition {partition}")
-        log = self._logs.get(part.topic, partition)
+            raise RequestRefused("wrong-partition", f"{topic!a} has no partition {partition}")
+        log = self._logs.get(topic, partition)
         if log is None:
             try:
-                log = self._logs.get_or_create(part.topic, partition)
+                log = self._logs.get_or_create(topic, partition)
             except LimitReached as error:
                 raise RequestRefused(error.reason, str(error)) from None
             except OSError as error:
                 raise RequestRefused(
-                    "cannot-create-log", f"{part.topic!a}-{partition}: {error.strerror}"
+                    "cannot-create-log", f"{topic!a}-{partition}: {error.strerror}"
                 ) from None
-            self._topic_seen(part.topic)
+            self._topic_seen(topic)
+            if log.room_bytes < RUN_BYTES_MAX:
+                self._near_roll.add(log)
         return log
 
     def _partition_count(self, topic: str) -> int:

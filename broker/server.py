@@ -67,6 +67,7 @@ class BrokerServer:
         self.budget = BufferBudget(config.buffered_request_bytes_max)
         self.turn = 0
         self.request_bytes_max = config.request_bytes_max
+        self.message_bytes_max = config.message_bytes_max
         self.read_deadline_s = config.read_deadline_ms / 1000
         self.send_deadline_s = config.send_deadline_ms / 1000
         self.handlers = RequestHandlers(

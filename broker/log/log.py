@@ -240,6 +240,11 @@ class Log:
         return self.log_end
 
     @property
+    def room_bytes(self) -> int:
+        """How much can be appended before a set makes a new segment due."""
+        return self._roll_limit - self._gathered_end
+
+    @property
     def is_held(self) -> bool:
         """Whether sets wait in memory for a new segment."""
         return bool(self._held)

@@ -198,6 +198,9 @@ class LogManager:
 
     # --- finding and creating ------------------------------------------------------------------
 
+    def __iter__(self) -> Iterator[Log]:
+        return iter(list(self.logs.values()))
+
     def get(self, topic: str, partition: int) -> Log | None:
         return self.logs.get((topic, partition))
 

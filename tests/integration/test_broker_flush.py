@@ -113,17 +113,20 @@ def test_at_interval_one_a_pipelined_fetch_sees_the_produce_before_it(tmp_path: 
 
 
 def test_interval_reached_holds_only_the_connection_that_reached_it(tmp_path: Path) -> None:
-    with start_broker(tmp_path, log_flush_interval=1, environment=SLOW_DISK) as broker:
-        with broker.connect() as client, broker.connect() as other:
-            client.send(produce(b"t", V))
-            wait_until(lambda: (broker.log_dir / "t-0").exists(), "the produce arrived")
-            for _ in range(20):
-                found, took_s = elapsed_s(other, fetch(b"t"))
-                assert found == EMPTY
-                assert took_s < SLOW_MS / 2000
-            found, took_s = elapsed_s(client, fetch(b"t"))
-            assert found == answer(V)
-            assert took_s > SLOW_MS / 2000
+    with (
+        start_broker(tmp_path, log_flush_interval=1, environment=SLOW_DISK) as broker,
+        broker.connect() as client,
+        broker.connect() as other,
+    ):
+        client.send(produce(b"t", V))
+        wait_until(lambda: (broker.log_dir / "t-0").exists(), "the produce arrived")
+        for _ in range(20):
+            found, took_s = elapsed_s(other, fetch(b"t"))
+            assert found == EMPTY
+            assert took_s < SLOW_MS / 2000
+        found, took_s = elapsed_s(client, fetch(b"t"))
+        assert found == answer(V)
+        assert took_s > SLOW_MS / 2000
 
 
 # --- the barrier ---------------------------------------------------------------------------------
@@ -133,30 +136,32 @@ def test_interval_reached_holds_only_the_connection_that_reached_it(tmp_path: Pa
 def test_barrier_answers_when_all_of_this_connection_is_durable(
     tmp_path: Path, settings: dict[str, int]
 ) -> None:
-    with start_broker(tmp_path, num_partitions=3, environment=SLOW_DISK, **settings) as broker:
-        with broker.connect() as client:
-            client.send(produce(b"a", V) + produce(b"a", V, 2) + produce(b"b", V * 2, -1))
-            client.send(multi_produce((b"c", 0, V), (b"c", 1, V * 3)))
-            found, took_s = elapsed_s(client, offsets(b"a", -1, 1))
-            assert found == offsets_answer(15)
-            assert took_s > SLOW_MS / 2000, "answered before the disk did"
-            assert latest(broker, b"a", 2) == offsets_answer(15)
-            assert latest(broker, b"c", 0) == offsets_answer(15)
-            assert latest(broker, b"c", 1) == offsets_answer(45)
-            ends = [latest(broker, b"b", partition) for partition in range(3)]
-            assert sorted(ends) == sorted(
-                [offsets_answer(0), offsets_answer(0), offsets_answer(30)]
-            )
+    with (
+        start_broker(tmp_path, num_partitions=3, environment=SLOW_DISK, **settings) as broker,
+        broker.connect() as client,
+    ):
+        client.send(produce(b"a", V) + produce(b"a", V, 2) + produce(b"b", V * 2, -1))
+        client.send(multi_produce((b"c", 0, V), (b"c", 1, V * 3)))
+        found, took_s = elapsed_s(client, offsets(b"a", -1, 1))
+        assert found == offsets_answer(15)
+        assert took_s > SLOW_MS / 2000, "answered before the disk did"
+        assert latest(broker, b"a", 2) == offsets_answer(15)
+        assert latest(broker, b"c", 0) == offsets_answer(15)
+        assert latest(broker, b"c", 1) == offsets_answer(45)
+        ends = [latest(broker, b"b", partition) for partition in range(3)]
+        assert sorted(ends) == sorted([offsets_answer(0), offsets_answer(0), offsets_answer(30)])
 
 
 def test_barrier_for_a_topic_that_does_not_exist_is_as_good(tmp_path: Path) -> None:
-    with start_broker(tmp_path, environment=SLOW_DISK, **NEVER) as broker:
-        with broker.connect() as client:
-            client.send(produce(b"t", V))
-            found, took_s = elapsed_s(client, offsets(b"elsewhere", -1, 1))
-            assert found == offsets_answer(0)
-            assert took_s > SLOW_MS / 2000
-            assert latest(broker, b"t") == offsets_answer(15)
+    with (
+        start_broker(tmp_path, environment=SLOW_DISK, **NEVER) as broker,
+        broker.connect() as client,
+    ):
+        client.send(produce(b"t", V))
+        found, took_s = elapsed_s(client, offsets(b"elsewhere", -1, 1))
+        assert found == offsets_answer(0)
+        assert took_s > SLOW_MS / 2000
+        assert latest(broker, b"t") == offsets_answer(15)
 
 
 def test_only_latest_is_a_barrier(tmp_path: Path) -> None:
@@ -168,13 +173,16 @@ def test_only_latest_is_a_barrier(tmp_path: Path) -> None:
 
 
 def test_a_connection_that_never_produced_never_waits(tmp_path: Path) -> None:
-    with start_broker(tmp_path, environment=SLOW_DISK) as broker:
-        with broker.connect() as client, broker.connect() as other:
-            client.send(produce(b"t", V))
-            wait_until(lambda: (broker.log_dir / "t-0").exists(), "the produce arrived")
-            found, took_s = elapsed_s(other, offsets(b"t", -1, 1))
-            assert found == offsets_answer(0)
-            assert took_s < SLOW_MS / 2000
+    with (
+        start_broker(tmp_path, environment=SLOW_DISK) as broker,
+        broker.connect() as client,
+        broker.connect() as other,
+    ):
+        client.send(produce(b"t", V))
+        wait_until(lambda: (broker.log_dir / "t-0").exists(), "the produce arrived")
+        found, took_s = elapsed_s(other, offsets(b"t", -1, 1))
+        assert found == offsets_answer(0)
+        assert took_s < SLOW_MS / 2000
 
 
 def test_requests_behind_a_barrier_wait_their_turn(tmp_path: Path) -> None:
