@@ -1,0 +1,282 @@
+"""What one source partition's copy has got to, and what may be done with it next. Pure.
+
+The offsets of a copy, in the source's log:
+
+    confirmed_offset     durable at the target: the only offset that is ever committed
+    sent_offset          handed to the target since the last barrier
+    fetch_offset         fetched, waiting to be sent
+
+    confirmed <= sent <= fetch, and all three fall back to confirmed when anything goes wrong: what
+    was not confirmed is then fetched and sent again, in order. That repeats messages at the
+    target, and never loses one.
+
+A copy that failed is `suspect`: until a barrier stands behind one of its sets it travels alone, so
+that a partition which the target refuses does not hold up its neighbours. Times are seconds of one
+monotonic clock. Callers hold the mirror's lock.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from consumer.chunk import Chunk, TopicPartition
+from coordination.paths import BrokerPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Pauses that double: `pause_s(1)` is the shortest."""
+
+    first_s: float
+    longest_s: float
+
+    def pause_s(self, attempt: int) -> float:
+        return min(self.first_s * 2.0 ** min(attempt - 1, 30), self.longest_s)
+
+
+@dataclass(slots=True)
+class PartitionCopy:
+    """One owned source partition. `start_offset` None: it is asked for at the source first."""
+
+    name: TopicPartition
+    thread: str
+    start_offset: int | None
+    bytes_max: int
+    fetch_size: int
+    backoff: Backoff
+
+    target: BrokerPartition | None = None
+    confirmed_offset: int = -1
+    sent_offset: int = -1
+    fetch_offset: int = -1
+    committed_offset: int | None = None
+    epoch: int = 0  # counts rewinds, so that a fetch begun before one is not taken for new
+    is_suspect: bool = False
+    is_paused: bool = False
+    is_closing: bool = False  # no more is sent; the last barrier is awaited
+    is_removed: bool = False  # not ours any more
+    refusal: str = ""  # why it stands still until somebody does something
+    trouble: str = ""  # what went wrong last, while it is being repeated
+    source_end: int | None = None
+    confirmed_at_s: float = 0.0
+    copied_bytes: int = 0
+    copied_sets: int = 0
+    repeated_bytes: int = 0  # sent again, or maybe so
+    skipped_bytes: int = 0  # gone from the source before they were copied
+    rewinds: int = 0
+    latency_ms: int | None = None  # of the newest sample: event made -> durable at the target
+    _attempt: int = 0
+    _retry_at_s: float = 0.0
+    _fetch_retry_at_s: float = 0.0
+    _fetch_attempt: int = 0
+    _queue: deque[Chunk] = field(default_factory=deque)
+    _held_bytes: int = 0  # queued and sent, until confirmed
+
+    def __post_init__(self) -> None:
+        if self.start_offset is not None:
+            self.committed_offset = self.start_offset
+            self.jump(self.start_offset)
+
+    # --- fetching --------------------------------------------------------------------------------
+
+    @property
+    def is_started(self) -> bool:
+        """It is known where to start."""
+        return self.confirmed_offset >= 0
+
+    def jump(self, offset: int) -> None:
+        """Go on from `offset`. Nothing may be under way (`is_quiet`)."""
+        assert self.is_quiet
+        self.epoch += 1
+        self.confirmed_offset = self.sent_offset = self.fetch_offset = offset
+
+    @property
+    def is_quiet(self) -> bool:
+        """Nothing fetched waits, and nothing sent is unconfirmed."""
+        return not self._queue and self.sent_offset == self.confirmed_offset
+
+    def wants_fetch(self, now_s: float) -> bool:
+        return (
+            self.target is not None
+            and not (self.is_paused or self.is_closing or self.is_removed or self.refusal)
+            and now_s >= self._retry_at_s
+            and now_s >= self._fetch_retry_at_s
+            and self._held_bytes < self.bytes_max
+        )
+
+    def fetched(self, epoch: int, chunk: Chunk) -> bool:
+        """Queue what a fetch begun in `epoch` brought; False when it is of no use any more."""
+        if epoch != self.epoch or self.is_closing or self.is_removed:
+            return False
+        assert chunk.offset == self.fetch_offset
+        self._queue.append(chunk)
+        self._held_bytes += len(chunk.data)
+        self.fetch_offset = chunk.next_offset
+        self._fetch_attempt = 0
+        self._fetch_retry_at_s = 0.0
+        if self.source_end is not None:
+            self.source_end = max(self.source_end, chunk.next_offset)
+        return True
+
+    def found_end(self, epoch: int) -> None:
+        """A fetch begun in `epoch` found nothing: the source ends where we are."""
+        if epoch == self.epoch:
+            self.source_end = self.fetch_offset
+            self._fetch_attempt = 0
+            if self.is_quiet and not self._attempt:
+                self.trouble = ""
+
+    def source_failed(self, now_s: float, reason: str) -> None:
+        """The source refused this partition; it is asked again later."""
+        self._fetch_attempt += 1
+        self._fetch_retry_at_s = now_s + self.backoff.pause_s(self._fetch_attempt)
+        self.trouble = reason
+
+    def refuse(self, reason: str) -> None:
+        """Stand still, with what is confirmed, until the process is started anew."""
+        self.refusal = reason
+        self._forget()
+
+    # --- sending ---------------------------------------------------------------------------------
+
+    def is_ready(self, now_s: float) -> bool:
+        """Something waits to be sent, and may be."""
+        return (
+            bool(self._queue)
+            and not (self.is_paused or self.is_closing or self.is_removed)
+            and now_s >= self._retry_at_s
+        )
+
+    def take(self) -> Chunk | None:
+        """The next set to send; counts as sent."""
+        if not self._queue or self.is_paused or self.is_closing or self.is_removed:
+            return None
+        chunk = self._queue.popleft()
+        assert chunk.offset == self.sent_offset
+        self.sent_offset = chunk.next_offset
+        return chunk
+
+    def confirm(self, offset: int, now_s: float) -> None:
+        """A barrier says that everything below `offset` is durable at the target."""
+        if self.is_removed:
+            return
+        assert self.confirmed_offset <= offset <= self.sent_offset
+        moved = offset - self.confirmed_offset
+        self.confirmed_offset = offset
+        self._held_bytes -= moved
+        self.copied_bytes += moved
+        self.confirmed_at_s = now_s
+        self.is_suspect = False
+        self._attempt = 0
+        self._retry_at_s = 0.0
+        self.trouble = ""
+
+    def rewind(self, now_s: float, reason: str, *, is_blamed: bool) -> None:
+        """Something went wrong since the last barrier: begin again from what is confirmed.
+
+        `is_blamed`: it may be this partition's fault, so it pauses longer each time and travels
+        alone. Otherwise (the whole target is away) it goes on when the target does.
+        """
+        self.trouble = reason
+        self.rewinds += 1
+        self.repeated_bytes += self.sent_offset - self.confirmed_offset
+        self._forget()
+        if is_blamed:
+            self.is_suspect = True
+            self._attempt += 1
+            self._retry_at_s = now_s + self.backoff.pause_s(self._attempt)
+
+    def _forget(self) -> None:
+        self.epoch += 1
+        self._queue.clear()
+        self._held_bytes = 0
+        self.sent_offset = self.fetch_offset = self.confirmed_offset
+
+    # --- the end ---------------------------------------------------------------------------------
+
+    def begin_closing(self) -> None:
+        """Send nothing more; what was sent may still be confirmed."""
+        self.is_closing = True
+        self._queue.clear()
+        self.fetch_offset = self.sent_offset
+        self._held_bytes = max(0, self.sent_offset - self.confirmed_offset)
+
+    def remove(self) -> None:
+        """Not ours any more: no late answer changes anything."""
+        self.is_removed = True
+        self._forget()
+
+    # --- what it looks like ----------------------------------------------------------------------
+
+    @property
+    def state(self) -> str:
+        """`copying`, `waiting` (for the target or the source), `paused`, `refused`, `placing` (no
+        target yet), `closing`."""
+        if self.refusal:
+            return "refused"
+        if self.is_closing or self.is_removed:
+            return "closing"
+        if self.is_paused:
+            return "paused"
+        if self.target is None:
+            return "placing"
+        return "waiting" if self.trouble or not self.is_started else "copying"
+
+    @property
+    def lag_bytes(self) -> int | None:
+        """Source's end minus what is confirmed; None before the end is known."""
+        if self.source_end is None or not self.is_started:
+            return None
+        return max(0, self.source_end - self.confirmed_offset)
+
+    @property
+    def unconfirmed_bytes(self) -> int:
+        return max(0, self.sent_offset - self.confirmed_offset)
+
+    def next_event_s(self) -> float:
+        """When a pause of this copy ends (a time in the past: none)."""
+        return max(self._retry_at_s, self._fetch_retry_at_s)
+
+
+def choose_batch(
+    copies: Iterable[PartitionCopy], now_s: float, *, after_alone: bool
+) -> list[PartitionCopy]:
+    """The copies whose sets go out before the next barrier.
+
+    Either all ready ones that are not suspect, or one suspect alone. When both are waiting they
+    take turns; `after_alone` says that the last batch was a suspect's.
+    """
+    ready = [copy for copy in copies if copy.is_ready(now_s)]
+    trusted = [copy for copy in ready if not copy.is_suspect]
+    suspects = [copy for copy in ready if copy.is_suspect]
+    if suspects and (not trusted or not after_alone):
+        return [min(suspects, key=lambda copy: copy.confirmed_at_s)]
+    return trusted
+
+
+def choose_target(
+    source: BrokerPartition,
+    sources: Sequence[BrokerPartition],
+    targets: Sequence[BrokerPartition],
+    taken: Iterable[BrokerPartition],
+) -> BrokerPartition:
+    """The target for a source partition that has none: one of the least taken ones.
+
+    Among those the choice follows the source's place among `sources`, so that members that choose
+    at the same moment, knowing nothing of each other, still choose different ones. Brokers come
+    before partitions in that order: two sources go to two brokers.
+    """
+    assert targets
+    load = dict.fromkeys(targets, 0)
+    for target in taken:
+        if target in load:
+            load[target] += 1
+    least = min(load.values())
+    free = sorted(
+        (target for target in targets if load[target] == least),
+        key=lambda target: (target.partition, target.broker_id),
+    )
+    order = sorted({*sources, source}, key=lambda one: (one.partition, one.broker_id))
+    ordered = sorted(targets, key=lambda target: (target.partition, target.broker_id))
+    wanted = ordered[order.index(source) % len(ordered)]
+    return wanted if wanted in free else free[order.index(source) % len(free)]

@@ -1,0 +1,48 @@
+"""Refuses to mirror in circles.
+
+Each cluster has an identity of its own in its ZooKeeper, so that two ways to write the same
+address, or a proxy in between, do not hide that source and target are one. A target remembers all
+clusters that its data comes from, through however many mirrors; a mirror that would close a ring
+is refused.
+"""
+
+import uuid
+
+from coordination import paths
+from coordination.errors import NodeExists
+from coordination.registry import Registry
+
+
+class MirrorLoop(ValueError):
+    """The mirror would copy messages back to where they came from. One line; exit with 2."""
+
+
+def refuse_loops(source: Registry, target: Registry, group: str) -> None:
+    """Check, and enter the source (and what feeds it) into the target's list.
+
+    Raises MirrorLoop, or CoordinationError.
+    """
+    source_id, target_id = cluster_id(source), cluster_id(target)
+    if source_id == target_id:
+        raise MirrorLoop("source.zk.connect and target.zk.connect lead to the same cluster")
+    upstream = source.children(paths.UPSTREAM)
+    if target_id in upstream:
+        raise MirrorLoop(
+            f"the source cluster is itself fed from the target cluster: mirroring back would send "
+            f"every message in a circle (if that mirror is gone for good, delete "
+            f"{paths.upstream_path(target_id)} in the source's ZooKeeper)"
+        )
+    for cluster in (source_id, *upstream):
+        target.put(paths.upstream_path(cluster), group.encode())
+
+
+def cluster_id(registry: Registry) -> str:
+    """The identity of the cluster, made at the first call that anybody ever makes."""
+    while True:
+        stored = registry.get(paths.CLUSTER_ID)
+        if stored is not None and stored.value:
+            return stored.value.decode("ascii", "replace")
+        try:
+            registry.create(paths.CLUSTER_ID, uuid.uuid4().hex.encode())
+        except NodeExists:
+            continue

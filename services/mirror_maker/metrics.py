@@ -1,0 +1,53 @@
+"""The mirror's numbers for Prometheus, read from its status at each scrape."""
+
+from collections.abc import Iterator
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from services.mirror_maker.mirror import Mirror
+
+LABELS = ("topic", "source", "target")
+
+
+class MirrorCollector(Collector):
+    """One sample of everything per owned partition. Counters start at 0 with each ownership."""
+
+    def __init__(self, mirror: Mirror) -> None:
+        self._mirror = mirror
+
+    def collect(self) -> Iterator[Metric]:
+        status = self._mirror.status()
+        counters = {
+            field: CounterMetricFamily(f"kafka2011_mirror_{field}", text, labels=LABELS)
+            for field, text in (
+                ("copied_bytes", "durable at the target"),
+                ("copied_sets", "message sets handed to the target"),
+                ("repeated_bytes", "sent again after a failure"),
+                ("skipped_bytes", "retired at the source before they were copied"),
+                ("rewinds", "failures after which a copy began again from what is durable"),
+            )
+        }
+        gauges = {
+            field: GaugeMetricFamily(f"kafka2011_mirror_{field}", text, labels=LABELS)
+            for field, text in (
+                ("lag_bytes", "source's end minus what is durable at the target"),
+                ("in_flight_bytes", "sent and not yet durable"),
+                ("latency_ms", "age of a sampled event when its copy was durable"),
+                ("copied_offset", "source offset up to which everything is durable"),
+            )
+        }
+        states = GaugeMetricFamily(
+            "kafka2011_mirror_state", "1 for the present state", labels=(*LABELS, "state")
+        )
+        for partition in status["partitions"]:
+            labels = (partition["topic"], partition["source"], partition["target"] or "")
+            for field, counter in counters.items():
+                counter.add_metric(labels, partition[field])
+            for field, gauge in gauges.items():
+                if partition[field] is not None:
+                    gauge.add_metric(labels, partition[field])
+            states.add_metric((*labels, partition["state"]), 1)
+        drained = GaugeMetricFamily("kafka2011_mirror_drained", "1 when nothing is left to copy")
+        drained.add_metric((), float(status["drained"]))
+        return iter((*counters.values(), *gauges.values(), states, drained))

@@ -1,0 +1,286 @@
+"""The mirror: takes the partitions that the group gives it, and sees them copied.
+
+    group membership ──start/halt──► Mirror ──► SourceFetcher (one per source broker)
+                                       │             │ sets, epoch by epoch
+                                       │             ▼
+                                       │        PartitionCopy (core.py)
+                                       │             │ batches, barriers
+                                       └──────► TargetLane (one per target broker)
+
+It is the `Delivery` of its membership: what it hands back when a partition goes to another member
+is the confirmed offset, after a last barrier: what is committed is durable at the target, always.
+One lock (`wake`) guards all copies; nobody holds it while talking to a socket.
+"""
+
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from consumer.chunk import TopicPartition
+from coordination.errors import CoordinationError
+from coordination.registry import Registry
+from producer.discovery import ZooKeeperBrokers
+from runtime.logs import get_logger
+from services.mirror_maker.config import NEVER_COPIED, MirrorConfig
+from services.mirror_maker.core import Backoff, PartitionCopy
+from services.mirror_maker.ends import SourceEnds
+from services.mirror_maker.fetcher import SourceFetcher
+from services.mirror_maker.lane import TargetLane
+from services.mirror_maker.placement import NotPlaced, Placement
+
+PLACE_RETRY_S = 0.1
+
+log = get_logger(__name__)
+
+
+class Mirror:
+    """`source` and `target` are started registries; the caller closes them after `close`.
+
+    `start`, `halt` and `halt_all` are called by the membership's thread.
+    """
+
+    def __init__(self, config: MirrorConfig, source: Registry, target: Registry) -> None:
+        self._config = config
+        self._source = source
+        self._target = target
+        self.wake = threading.Condition()
+        self._copies: dict[TopicPartition, PartitionCopy] = {}
+        self._paused: set[tuple[str, str]] = set()  # (topic, "broker-partition" or "")
+        self._fetchers: dict[int, SourceFetcher] = {}
+        self._lanes: dict[int, TargetLane] = {}
+        self._source_brokers = ZooKeeperBrokers(source)
+        self._target_brokers = ZooKeeperBrokers(target)
+        self._placement = Placement(source, target, config.group_id, config.dialled)
+        self._closed = threading.Event()
+        self._ends = SourceEnds(config, self._source_brokers.address_of, self.copies, self.wake)
+        self._placer = threading.Thread(target=self._place_all, name="placement", daemon=True)
+        self._placer.start()
+
+    # --- the group's Delivery --------------------------------------------------------------------
+
+    def start(self, name: TopicPartition, thread: str, stored: int | None) -> None:
+        """Copy `name` from `stored` on; from where `autooffset.reset` says when it is None."""
+        if name.topic in NEVER_COPIED:
+            return
+        copy = PartitionCopy(
+            name,
+            thread,
+            stored,
+            self._config.partition_bytes_max,
+            self._config.fetch_size,
+            Backoff(self._config.retry_min_ms / 1000, self._config.retry_max_ms / 1000),
+        )
+        with self.wake:
+            copy.is_paused = self._is_paused(name)
+            self._copies[name] = copy
+            self.wake.notify_all()
+        log.info("copy_started", partition=str(name), offset=stored)
+
+    def halt(self, names: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """Stop copying these; the confirmed offsets, after a last barrier where there was time."""
+        with self.wake:
+            going = [self._copies[name] for name in names if name in self._copies]
+            for copy in going:
+                copy.begin_closing()
+            self.wake.notify_all()
+            deadline_s = time.monotonic() + self._config.handover_timeout_ms / 1000
+            while any(copy.unconfirmed_bytes for copy in going):
+                left_s = deadline_s - time.monotonic()
+                if left_s <= 0:
+                    break
+                self.wake.wait(left_s)
+            offsets = {copy.name: copy.confirmed_offset for copy in going if copy.is_started}
+            for copy in going:
+                if copy.unconfirmed_bytes:
+                    log.warning(
+                        "handed_over_unconfirmed",
+                        partition=str(copy.name),
+                        bytes=copy.unconfirmed_bytes,
+                    )
+                self._remove(copy)
+        for name, offset in offsets.items():
+            log.info("copy_stopped", partition=str(name), offset=offset)
+        return offsets
+
+    def halt_all(self) -> None:
+        """The session is lost and nothing is ours any more: stop at once, say nothing."""
+        with self.wake:
+            for copy in list(self._copies.values()):
+                self._remove(copy)
+            self.wake.notify_all()
+
+    def to_commit(self) -> dict[TopicPartition, tuple[str, int]]:
+        """Partition -> (thread, confirmed offset), of those that moved since their last commit."""
+        with self.wake:
+            return {
+                copy.name: (copy.thread, copy.confirmed_offset)
+                for copy in self._copies.values()
+                if copy.is_started and copy.confirmed_offset != copy.committed_offset
+            }
+
+    def committed(self, name: TopicPartition, offset: int) -> None:
+        """`offset` stands in the offset registry now."""
+        with self.wake:
+            copy = self._copies.get(name)
+            if copy is not None:
+                copy.committed_offset = offset
+
+    def close(self) -> None:
+        """Stop all threads. The membership has left before, which halted everything."""
+        self.halt_all()
+        self._closed.set()
+        with self.wake:
+            self.wake.notify_all()
+        self._placer.join()
+        self._ends.stop()
+        for worker in self._workers():
+            worker.stop()
+        self._source_brokers.close()
+        self._target_brokers.close()
+
+    def _remove(self, copy: PartitionCopy) -> None:
+        copy.remove()
+        if self._copies.get(copy.name) is copy:
+            del self._copies[copy.name]
+        for worker in self._workers():
+            if copy in worker.copies:
+                worker.copies.remove(copy)
+
+    def _workers(self) -> list[SourceFetcher | TargetLane]:
+        return [*self._fetchers.values(), *self._lanes.values()]
+
+    # --- pausing ---------------------------------------------------------------------------------
+
+    def set_paused(self, topic: str, partition: str, paused: bool) -> None:
+        """Pause or resume a topic, or (`partition` as "1-0") one partition of it, owned or not.
+
+        What was sent is still confirmed. Resuming a topic resumes its partitions.
+        """
+        with self.wake:
+            if paused:
+                self._paused.add((topic, partition))
+            elif partition:
+                self._paused.discard((topic, partition))
+            else:
+                self._paused = {one for one in self._paused if one[0] != topic}
+            for copy in self._copies.values():
+                copy.is_paused = self._is_paused(copy.name)
+            self.wake.notify_all()
+        log.info("paused" if paused else "resumed", topic=topic, partition=partition or "all")
+
+    def _is_paused(self, name: TopicPartition) -> bool:
+        partition = f"{name.broker_id}-{name.partition}"
+        return (name.topic, "") in self._paused or (name.topic, partition) in self._paused
+
+    # --- giving copies their threads -------------------------------------------------------------
+
+    def _place_all(self) -> None:
+        """A thread: finds the target of each new copy and hands the copy to its two threads."""
+        while not self._closed.is_set():
+            with self.wake:
+                unplaced = [copy for copy in self._copies.values() if copy.target is None]
+                if not unplaced:
+                    self.wake.wait(1.0)
+                    continue
+            for copy in unplaced:
+                self._place(copy)
+            if any(copy.target is None for copy in unplaced):
+                self._closed.wait(PLACE_RETRY_S)
+
+    def _place(self, copy: PartitionCopy) -> None:
+        if self._closed.is_set() or copy.is_removed:
+            return
+        try:
+            target = self._placement.target_of(copy.name)
+        except (NotPlaced, CoordinationError) as error:
+            if copy.trouble != str(error):
+                log.info("not_placed_yet", partition=str(copy.name), reason=str(error))
+            with self.wake:
+                copy.trouble = str(error)
+            return
+        fetcher, lane = self._fetcher(copy.name.broker_id), self._lane(target.broker_id)
+        with self.wake:
+            if copy.is_removed:
+                return
+            copy.target = target
+            copy.trouble = ""
+            fetcher.copies.append(copy)
+            lane.copies.append(copy)
+            self.wake.notify_all()
+
+    def _fetcher(self, broker_id: int) -> SourceFetcher:
+        if broker_id not in self._fetchers:
+            fetcher = SourceFetcher(
+                broker_id, self._config, self.wake, address_of=self._source_brokers.address_of
+            )
+            with self.wake:
+                self._fetchers[broker_id] = fetcher
+        return self._fetchers[broker_id]
+
+    def _lane(self, broker_id: int) -> TargetLane:
+        if broker_id not in self._lanes:
+            lane = TargetLane(
+                broker_id,
+                self._config,
+                self.wake,
+                address_of=self._target_brokers.address_of,
+                may_send=self._may_send,
+            )
+            with self.wake:
+                self._lanes[broker_id] = lane
+        return self._lanes[broker_id]
+
+    def _may_send(self) -> bool:
+        """Our session is sure to live, so nobody else copies what we own."""
+        return self._source.lease_remaining_ms() > 0
+
+    # --- what it looks like ----------------------------------------------------------------------
+
+    def copies(self) -> list[PartitionCopy]:
+        with self.wake:
+            return sorted(self._copies.values(), key=lambda copy: copy.name)
+
+    def status(self) -> dict[str, Any]:
+        """For /status: every owned partition, and whether all of them are drained."""
+        copies = self.copies()
+        with self.wake:
+            return {
+                "group": self._config.group_id,
+                "drained": bool(copies) and all(_is_drained(copy) for copy in copies),
+                "lag_bytes": sum(copy.lag_bytes or 0 for copy in copies),
+                "partitions": [_described(copy) for copy in copies],
+                "targets": {
+                    str(broker_id): {
+                        "connected": lane.is_connected,
+                        "barriers": lane.barriers,
+                        "barrier_seconds": round(lane.barrier_s, 3),
+                    }
+                    for broker_id, lane in self._lanes.items()
+                },
+            }
+
+
+def _is_drained(copy: PartitionCopy) -> bool:
+    return copy.lag_bytes == 0 and copy.is_quiet and copy.committed_offset == copy.confirmed_offset
+
+
+def _described(copy: PartitionCopy) -> dict[str, Any]:
+    return {
+        "topic": copy.name.topic,
+        "source": f"{copy.name.broker_id}-{copy.name.partition}",
+        "target": copy.target.text if copy.target else None,
+        "state": copy.state,
+        "trouble": copy.refusal or copy.trouble or None,
+        "source_end": copy.source_end,
+        "copied_offset": copy.confirmed_offset if copy.is_started else None,
+        "committed_offset": copy.committed_offset,
+        "in_flight_bytes": copy.unconfirmed_bytes,
+        "lag_bytes": copy.lag_bytes,
+        "latency_ms": copy.latency_ms,
+        "copied_bytes": copy.copied_bytes,
+        "copied_sets": copy.copied_sets,
+        "rewinds": copy.rewinds,
+        "repeated_bytes": copy.repeated_bytes,
+        "skipped_bytes": copy.skipped_bytes,
+    }

@@ -1,0 +1,125 @@
+"""Which target partition each source partition is copied to: decided once, then kept for good.
+
+The map stands in the source cluster's ZooKeeper, beside the group's offsets, so that it survives
+the process and is shared by the members of the group: order and key locality of a source partition
+survive the mirror because its messages never change their target (contracts section 5). To move a
+partition (its target broker is gone for good), delete its node while the mirror is down.
+
+A topic that the target does not know yet is made there first, on every live broker, by producing
+nothing to it; else everything would be mapped to the few partitions that happened to exist.
+"""
+
+import time
+from collections.abc import Callable
+
+from consumer.chunk import TopicPartition
+from coordination import cluster, paths
+from coordination.errors import BadZnode, NodeExists
+from coordination.paths import BrokerPartition
+from coordination.registry import Registry
+from producer.connection import BrokerConnection
+from producer.errors import BrokerUnavailable
+from protocol.requests import ProduceRequest, encode_request
+from runtime.logs import get_logger
+from services.mirror_maker.config import Address
+from services.mirror_maker.core import choose_target
+
+TOPIC_PATIENCE_S = 5.0  # wait this long for every live target broker to announce a new topic
+ASK_TIMEOUT_MS = 2000
+
+log = get_logger(__name__)
+
+
+class NotPlaced(Exception):
+    """There is no target at present; ask again later. The text says why."""
+
+
+class Placement:
+    """The map of one group. One thread at a time."""
+
+    def __init__(
+        self,
+        source: Registry,
+        target: Registry,
+        group: str,
+        dialled: Callable[[Address], Address],
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._source = source
+        self._target = target
+        self._group = group
+        self._dialled = dialled
+        self._now_s = now_s
+        self._asked_s: dict[str, float] = {}
+
+    def target_of(self, name: TopicPartition) -> BrokerPartition:
+        """The target of a source partition, chosen and stored now if it has none.
+
+        Raises NotPlaced, or CoordinationError when a ZooKeeper does not answer.
+        """
+        source = BrokerPartition(name.broker_id, name.partition)
+        path = paths.mirror_map_path(self._group, name.topic, source)
+        known = self._stored(path)
+        if known is not None:
+            return known
+        chosen = choose_target(
+            source,
+            cluster.partitions_of(self._source, name.topic),
+            self._candidates(name.topic),
+            self._taken(name.topic),
+        )
+        try:
+            self._source.create(path, chosen.text.encode())
+        except NodeExists:
+            # Whoever owned the partition a moment ago chose first, or the node holds garbage.
+            stored = self._stored(path)
+            if stored is not None:
+                return stored
+            self._source.put(path, chosen.text.encode())
+        log.info("mapped", partition=str(name), target=chosen.text)
+        return chosen
+
+    def _stored(self, path: str) -> BrokerPartition | None:
+        stored = self._source.get(path)
+        if stored is None:
+            return None
+        try:
+            return paths.decode_broker_partition((stored.value or b"").decode("utf-8", "replace"))
+        except BadZnode as error:
+            log.error("map_entry_ignored", path=path, reason=str(error))
+            return None
+
+    def _taken(self, topic: str) -> list[BrokerPartition]:
+        topic_path = paths.mirror_topic_map_path(self._group, topic)
+        found = [self._stored(f"{topic_path}/{name}") for name in self._source.children(topic_path)]
+        return [one for one in found if one is not None]
+
+    def _candidates(self, topic: str) -> list[BrokerPartition]:
+        """The topic's partitions on live target brokers, once all of those have it."""
+        brokers = cluster.live_brokers(self._target)
+        if not brokers:
+            raise NotPlaced("no target broker is registered")
+        partitions = cluster.partitions_of(self._target, topic)
+        without = set(brokers) - {partition.broker_id for partition in partitions}
+        if not without:
+            return partitions
+        first_asked_s = self._asked_s.setdefault(topic, self._now_s())
+        for broker_id in sorted(without):
+            host, port = brokers[broker_id]
+            self._make_topic(topic, (host, port))
+        if partitions and self._now_s() - first_asked_s > TOPIC_PATIENCE_S:
+            return partitions
+        raise NotPlaced(f"target brokers {sorted(without)} do not announce {topic} yet")
+
+    def _make_topic(self, topic: str, published: Address) -> None:
+        connection = BrokerConnection(
+            self._dialled(published), connect_timeout_ms=ASK_TIMEOUT_MS, reconnect_ms=None
+        )
+        try:
+            connection.send(encode_request(ProduceRequest(topic, 0, b"")), topic, 0)
+            connection.barrier(ASK_TIMEOUT_MS)
+        except BrokerUnavailable as error:
+            log.warning("topic_not_made", topic=topic, reason=str(error))
+        finally:
+            connection.disconnect()
+            connection.take_lost()
