@@ -17,8 +17,14 @@ def configure(process: str, *, as_json: bool = False, level: str = "INFO") -> No
 
     `process` is bound to every line. Called twice, the second call wins.
     """
+
+    def add_process(_logger: Any, _method: str, event: dict[str, Any]) -> dict[str, Any]:
+        # Not a context variable: those are empty in threads that a library starts.
+        event["process"] = process
+        return event
+
     shared: list[Any] = [
-        structlog.contextvars.merge_contextvars,
+        add_process,
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,
@@ -49,7 +55,6 @@ def configure(process: str, *, as_json: bool = False, level: str = "INFO") -> No
     # kazoo tells of every dropped connection at WARNING with a stack trace of its own making;
     # our session listener says the same in one line.
     logging.getLogger("kazoo").setLevel(logging.ERROR)
-    structlog.contextvars.bind_contextvars(process=process)
 
 
 def get_logger(name: str) -> Any:

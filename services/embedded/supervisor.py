@@ -64,22 +64,25 @@ class Supervisor:
     # --- starting ----------------------------------------------------------------------------
 
     def start_all(self, progress: Callable[[str], None]) -> None:
-        """Start every process, each datacenter's in its order; raises StartFailed.
+        """Start every process and wait until each serves; raises StartFailed.
 
-        Processes that depend on nothing unready are started together: the ZooKeepers first, then
-        the brokers, then all others, the finite ones (frontends) last, when all else serves.
+        Stage by stage: the ZooKeepers, the brokers, all others, and last, when all else serves,
+        the finite ones (frontends). What starts slowly (a Spark driver) is started with the first
+        stage, finds its ZooKeeper when that is there, and is waited for with its own stage.
         """
-        for stage in self._stages():
-            for process in stage:
-                progress(f"starting {process.spec.name}")
-                process.start(self._environment, now_ms=self._clock())
+        stages = self._stages()
+        early = [process for process in self.processes.values() if process.spec.starts_early]
+        for number, stage in enumerate(stages):
+            for process in [*stage, *(early if number == 0 else ())]:
+                if not process.start_count:
+                    progress(f"starting {process.spec.name}")
+                    process.start(self._environment, now_ms=self._clock())
             for process in stage:
                 self._wait_until_serving(process, progress)
 
     def _stages(self) -> list[list[ManagedProcess]]:
-        everything = list(self.processes.values())
         stages: list[list[ManagedProcess]] = [[], [], [], []]
-        for process in everything:
+        for process in self.processes.values():
             if process.spec.is_finite:
                 stages[3].append(process)
             elif process.spec.kind == "zookeeper":

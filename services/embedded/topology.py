@@ -25,6 +25,7 @@ class ProcessSpec:
     `ready`: "healthz" asks its metrics port, "zookeeper" sends `srvr` to `ports["client"]`.
     `is_finite`: it ends by itself with status 0 when its work is done.
     `stop_driver`: the command is a launcher; SIGTERM goes to the Python driver below it.
+    `starts_early`: it takes long to start and waits for what it needs by itself.
     """
 
     name: str
@@ -36,8 +37,8 @@ class ProcessSpec:
     ready: str = "healthz"
     is_finite: bool = False
     stop_driver: bool = False
+    starts_early: bool = False
     start_timeout_ms: int = 60_000
-    reads: tuple[str, ...] = field(default=())  # names of the processes it depends on
 
 
 def environment_of(settings: Mapping[str, object]) -> dict[str, str]:
@@ -72,7 +73,7 @@ class _Planner:
         ready: str = "healthz",
         is_finite: bool = False,
         stop_driver: bool = False,
-        reads: tuple[str, ...] = (),
+        starts_early: bool = False,
     ) -> ProcessSpec:
         metrics_port = self.free_port()
         common = {
@@ -91,8 +92,8 @@ class _Planner:
             ready=ready,
             is_finite=is_finite,
             stop_driver=stop_driver,
+            starts_early=starts_early,
             start_timeout_ms=self.config.start_timeout_ms,
-            reads=reads,
         )
         self.specs.append(spec)
         return spec
@@ -133,7 +134,6 @@ class _Planner:
                     "zk.connect": zk_connect,
                 },
                 ports={"broker": port},
-                reads=(f"zookeeper-{datacenter}",),
             )
         return ports
 
@@ -199,6 +199,7 @@ def plan(config: EmbeddedConfig, root: Path, free_port: Callable[[], int]) -> li
         },
         command=spark_submit("load.py"),
         stop_driver=True,
+        starts_early=True,
     )
     # An access log is one server's log, so one frontend sends it.
     for number in range(1, (1 if config.input_path else config.frontends) + 1):
@@ -215,7 +216,6 @@ def plan(config: EmbeddedConfig, root: Path, free_port: Callable[[], int]) -> li
                 "audit.window.ms": config.window_ms,
             },
             is_finite=True,
-            reads=("balancer",),
         )
     return planner.specs
 
