@@ -79,7 +79,6 @@ class Membership:
         self._path = paths.consumer_id_path(group, consumer_id)
         self._session: int | None = None
         self._watches: dict[str, Handle] = {}
-        self._read_children: dict[str, list[str]] = {}
         self._filters: dict[bytes, TopicFilter | None] = {}
         self._uncommitted: dict[TopicPartition, int] = {}
         self.ignored_member_count = 0  # registrations that could not be understood
@@ -123,7 +122,7 @@ class Membership:
         ids_path = paths.consumer_ids_path(self._group)
         self._watch(ids_path)
         subscriptions: dict[str, tuple[Subscription, bytes]] = {}
-        for consumer_id in self._children(ids_path):
+        for consumer_id in self._registry.children(ids_path):
             yield
             stored = self._registry.get(f"{ids_path}/{consumer_id}")
             if stored is None:
@@ -137,7 +136,7 @@ class Membership:
         if not isinstance(self._subscription, StaticSubscription):
             self._watch(paths.BROKER_TOPICS)
         yield
-        topics = self._children(paths.BROKER_TOPICS)
+        topics = cluster.topics(self._registry)
         members = {
             consumer_id: self._streams(consumer_id, subscription, value, topics)
             for consumer_id, (subscription, value) in subscriptions.items()
@@ -147,9 +146,6 @@ class Membership:
         for topic in own:
             self._watch(paths.topic_path(topic))
             yield
-            self._read_children[paths.topic_path(topic)] = self._registry.children(
-                paths.topic_path(topic)
-            )
             partitions[topic] = tuple(cluster.partitions_of(self._registry, topic))
         self._forget_watches({paths.topic_path(topic) for topic in own})
         return GroupView(members, partitions)
@@ -172,25 +168,11 @@ class Membership:
         self.ignored_member_count += 1
         log.error("member_ignored", group=self._group, member=consumer_id, reason=str(reason))
 
-    def _children(self, path: str) -> list[str]:
-        found = self._registry.children(path)
-        self._read_children[path] = found
-        return found
-
     def _watch(self, path: str) -> None:
-        if path in self._watches:
-            return
-        first = True
-
-        def fired(children: list[str]) -> None:
-            nonlocal first
-            # The first call only says what there is, which the reading knows as a rule.
-            news = not first or children != self._read_children.get(path)
-            first = False
-            if news:
-                self._changed()
-
-        self._watches[path] = self._registry.watch_children(path, fired)
+        """The first call comes too, and costs one reading more: a node may have gone and come back
+        with another value between our reading and the setting of the watch."""
+        if path not in self._watches:
+            self._watches[path] = self._registry.watch_children(path, lambda _: self._changed())
 
     def _forget_watches(self, topics_kept: set[str]) -> None:
         prefix = f"{paths.BROKER_TOPICS}/"

@@ -142,7 +142,7 @@ class Member:
         for other in world.members:
             if other is self or name not in other.delivering or world.nodes_were_removed:
                 continue
-            if other.session_lives:
+            if self.session_lives and other.session_lives:
                 world.fail(f"{name} is delivered by {self.consumer_id} and {other.consumer_id}")
         self.delivering[name] = thread
         self.position[name] = stored or 0

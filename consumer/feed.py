@@ -1,0 +1,269 @@
+"""From fetchers to streams: a bounded queue per stream, and what is known of each owned partition.
+
+A `Grant` is the permission to hand out what was fetched of a partition under it. It is revoked on
+release, on a lost session and on seek; whatever was fetched under a revoked grant is dropped,
+wherever it is by then: on its way, in the queue, or half iterated. A grant is suspended while
+it is not known whether the session lives; then everything stays where it is.
+"""
+
+import threading
+import time
+from collections import deque
+from enum import Enum, auto
+from typing import NamedTuple, Protocol
+
+from consumer.chunk import Chunk, TopicPartition
+from consumer.errors import ConsumerTimeout, PartitionStuck
+
+STUCK_PAUSE_S = 1.0  # of a partition that cannot be read, doubling
+STUCK_PAUSE_MAX_S = 60.0
+DAMAGE_ATTEMPTS = 3  # fetches of a damaged entry before it is taken to be damaged on disk
+
+
+class Waker(Protocol):
+    """Who waits for room in a queue."""
+
+    def set(self) -> None: ...
+
+
+class _HandedOut(Protocol):
+    """A message or a chunk: what the application got last."""
+
+    @property
+    def next_offset(self) -> int: ...
+
+
+class GrantState(Enum):
+    OPEN = auto()
+    SUSPENDED = auto()
+    REVOKED = auto()
+
+
+class Grant:
+    """`open` is read for each message, so it is a plain attribute beside the state."""
+
+    __slots__ = ("open", "state")
+
+    def __init__(self) -> None:
+        self.open = True
+        self.state = GrantState.OPEN
+
+    def suspend(self) -> None:
+        if self.state is GrantState.OPEN:
+            self.open = False
+            self.state = GrantState.SUSPENDED
+
+    def resume(self) -> None:
+        if self.state is GrantState.SUSPENDED:
+            self.state = GrantState.OPEN
+            self.open = True
+
+    def revoke(self) -> None:
+        self.open = False
+        self.state = GrantState.REVOKED
+
+
+class PartitionFeed:
+    """One owned partition. Its fetcher owns the fetch fields, its stream `last` and `done`; the
+    grant and `fetch_offset` change under the queue's lock.
+
+    `last` is what was handed out last, `done` what the application has come back from: it asked
+    for the next one. Both are kept as objects, so that a position costs nothing per message.
+    """
+
+    __slots__ = (
+        "base",
+        "committed",
+        "damage_count",
+        "done",
+        "error_told",
+        "failure_count",
+        "fetch_offset",
+        "fetch_size",
+        "grant",
+        "last",
+        "name",
+        "queue",
+        "retry_at_s",
+        "thread",
+    )
+
+    def __init__(
+        self, name: TopicPartition, thread: str, queue: "StreamQueue", stored: int | None, size: int
+    ) -> None:
+        self.name = name
+        self.thread = thread
+        self.queue = queue
+        self.grant = Grant()
+        self.base = stored  # where it starts; None until the broker was asked
+        self.committed = stored
+        self.last: _HandedOut | None = None
+        self.done: _HandedOut | None = None
+        self.fetch_offset = stored
+        self.fetch_size = size
+        self.retry_at_s = 0.0
+        self.failure_count = 0
+        self.damage_count = 0
+        self.error_told = False
+
+    def delivered_offset(self) -> int | None:
+        """Next offset after what was handed out; None when not even the start is known."""
+        last = self.last
+        return self.base if last is None else last.next_offset
+
+    def processed_offset(self) -> int | None:
+        """Next offset after what the application has come back from."""
+        done = self.done
+        return self.base if done is None else done.next_offset
+
+    def move_to(self, offset: int) -> None:
+        """Go on from `offset`; everything fetched or half delivered before is dropped."""
+        with self.queue.lock:
+            old, self.grant = self.grant, Grant()
+            if old.state is GrantState.SUSPENDED:
+                self.grant.suspend()
+            old.revoke()
+            self.last = self.done = None
+            self.base = self.fetch_offset = offset
+            self.retry_at_s = 0.0
+            self.error_told = False
+            self.queue.lock.notify_all()
+
+    def reread_from(self, offset: int, grant: Grant) -> Grant | None:
+        """Fetch again from `offset`, up to which the stream has everything.
+
+        What was fetched under `grant` is dropped; returns the grant that replaces it, or None when
+        `grant` is not the present one any more and the offset none of the stream's business.
+        """
+        with self.queue.lock:
+            if self.grant is not grant:
+                return None
+            self.grant = Grant()
+            if grant.state is GrantState.SUSPENDED:
+                self.grant.suspend()
+            grant.revoke()
+            self.fetch_offset = offset
+            return self.grant
+
+    def went_well(self) -> None:
+        """Something of it could be read: past troubles do not count any more."""
+        self.damage_count = self.failure_count = 0
+        self.error_told = False
+
+    def put_aside(self) -> bool:
+        """Fetch it no more for a while, longer each time; True when that is news to tell."""
+        pause_s = min(STUCK_PAUSE_MAX_S, STUCK_PAUSE_S * 2**self.failure_count)
+        self.failure_count += 1
+        self.damage_count = 0
+        self.retry_at_s = time.monotonic() + pause_s
+        news, self.error_told = not self.error_told, True
+        return news
+
+    def stuck(self, offset: int, cause: BaseException) -> PartitionStuck:
+        error = PartitionStuck(*self.name, offset, str(cause))
+        error.__cause__ = cause
+        return error
+
+
+class Queued(NamedTuple):
+    feed: PartitionFeed
+    grant: Grant
+    item: Chunk | PartitionStuck
+
+
+class StreamQueue:
+    """What was fetched for one stream: at most `chunks_max` chunks, counting those on their way."""
+
+    def __init__(self, chunks_max: int) -> None:
+        self._chunks_max = chunks_max
+        self._items: deque[Queued] = deque()
+        self._reserved = 0
+        self._waiting: set[Waker] = set()
+        self.lock = threading.Condition()
+        self.closed = False
+
+    # --- the fetchers' side ----------------------------------------------------------------------
+
+    def reserve(self, waker: Waker) -> bool:
+        """Room for one chunk; when there is none, `waker` is set as soon as there may be."""
+        with self.lock:
+            if len(self._items) + self._reserved < self._chunks_max:
+                self._reserved += 1
+                return True
+            self._waiting.add(waker)
+            return False
+
+    def give_back(self) -> None:
+        """The reserved room is not needed."""
+        with self.lock:
+            self._reserved -= 1
+            self._wake()
+
+    def put(self, feed: PartitionFeed, grant: Grant, item: Chunk | PartitionStuck) -> bool:
+        """Use reserved room; False when the grant was revoked meanwhile and the item dropped."""
+        with self.lock:
+            self._reserved -= 1
+            if self.closed or feed.grant is not grant:
+                self._wake()
+                return False
+            if isinstance(item, Chunk):
+                feed.fetch_offset = item.next_offset
+            self._items.append(Queued(feed, grant, item))
+            self.lock.notify()
+            return True
+
+    def _wake(self) -> None:
+        waiting, self._waiting = self._waiting, set()
+        for waker in waiting:
+            waker.set()
+
+    # --- the stream's side -----------------------------------------------------------------------
+
+    def take(self, timeout_ms: int) -> Queued | None:
+        """The next piece, waiting for it; None after `close`.
+
+        Raises ConsumerTimeout after `timeout_ms` (-1: never).
+        """
+        deadline = None if timeout_ms < 0 else time.monotonic() + timeout_ms / 1000
+        with self.lock:
+            while True:
+                if self.closed:
+                    return None
+                while self._items and self._items[0].grant.state is not GrantState.SUSPENDED:
+                    found = self._items.popleft()
+                    self._wake()
+                    if found.grant.state is GrantState.OPEN:
+                        return found
+                remaining = None if deadline is None else deadline - time.monotonic()
+                if remaining is not None and remaining <= 0:
+                    raise ConsumerTimeout(f"no message within {timeout_ms} ms")
+                self.lock.wait(remaining)
+
+    def await_grant(self, grant: Grant) -> bool:
+        """Wait while the grant is suspended: True when it is open again, False when revoked."""
+        with self.lock:
+            while grant.state is GrantState.SUSPENDED and not self.closed:
+                self.lock.wait()
+            return grant.state is GrantState.OPEN and not self.closed
+
+    # --- the connector's side --------------------------------------------------------------------
+
+    def drop_revoked(self) -> None:
+        """Make room of what nobody may have any more, and wake whoever waits on it."""
+        with self.lock:
+            self._items = deque(
+                found for found in self._items if found.grant.state is not GrantState.REVOKED
+            )
+            self._wake()
+            self.lock.notify_all()
+
+    def close(self) -> None:
+        """Drop everything and end the stream; further `take`s answer None too."""
+        with self.lock:
+            self.closed = True
+            self._items.clear()
+            self._wake()
+            self.lock.notify_all()
+
+    def __len__(self) -> int:
+        return len(self._items)

@@ -1,0 +1,134 @@
+"""The message stream: the iterator that an application reads.
+
+    for message in stream:            # ends at shutdown
+        work(message.payload)         # message.topic, .broker_id, .partition, .next_offset
+
+    for chunk in stream.chunks():     # the same by chunks of undecoded bytes, for mirrors
+        forward(chunk.data)
+
+A message counts as processed when the application comes back for the next one: that is what the
+timer and a rebalance commit. `Unlike 0.7:` there the position moves when the message is handed
+out, so that a crash while working on it could lose it. `connector.commit_offsets()` and
+`connector.shutdown()` are the application's own word, and take what was handed out.
+
+One stream is for one thread. After ConsumerTimeout or PartitionStuck it is iterated again by a new
+`for` or `next`; nothing is lost.
+"""
+
+from collections.abc import Iterator
+
+from consumer.chunk import Chunk, ConsumedMessage
+from consumer.errors import ConsumerStateError, PartitionStuck
+from consumer.feed import DAMAGE_ATTEMPTS, Grant, PartitionFeed, StreamQueue
+from consumer.stats import ConsumerStats
+from protocol.errors import InvalidMessage
+
+_Batch = tuple[Iterator[ConsumedMessage], PartitionFeed, Grant]
+
+
+class MessageStream:
+    """Made by the connector. `timeout_ms` as `consumer.timeout.ms`."""
+
+    def __init__(self, queue: StreamQueue, timeout_ms: int, stats: ConsumerStats) -> None:
+        self._queue = queue
+        self._timeout_ms = timeout_ms
+        self._stats = stats
+        self._batch: _Batch | None = None  # decoded and not handed out to its end
+        self._single: Iterator[ConsumedMessage] | None = None
+
+    def __iter__(self) -> Iterator[ConsumedMessage]:
+        """A generator: several times as fast per message as a `__next__` in Python.
+
+        Raises:
+          ConsumerTimeout: nothing came within `consumer.timeout.ms`.
+          PartitionStuck: one partition cannot be read on; iterate again for the others.
+        """
+        while True:
+            batch = self._batch
+            if batch is None:
+                batch = self._batch = self._next_batch()
+                if batch is None:
+                    return
+            messages, feed, grant = batch
+            for message in messages:
+                if not grant.open and not self._queue.await_grant(grant):
+                    break
+                feed.last = message
+                yield message
+                feed.done = message
+            self._batch = None
+
+    def __next__(self) -> ConsumedMessage:
+        if self._single is None:
+            self._single = iter(self)
+        try:
+            return next(self._single)
+        except BaseException:
+            self._single = None
+            raise
+
+    def chunks(self) -> Iterator[Chunk]:
+        """The stream by whole chunks, as the broker has the bytes; CRCs are not checked.
+
+        A chunk counts as processed when the next one is asked for. The same errors.
+        """
+        if self._batch is not None:
+            raise ConsumerStateError("a chunk of this stream is being iterated by messages")
+        while True:
+            found = self._queue.take(self._timeout_ms)
+            if found is None:
+                return
+            feed, grant, item = found
+            if isinstance(item, PartitionStuck):
+                raise item
+            if not grant.open and not self._queue.await_grant(grant):
+                continue
+            feed.went_well()
+            feed.last = item
+            yield item
+            feed.done = item
+
+    def _next_batch(self) -> _Batch | None:
+        """Decode the next chunk; None at shutdown."""
+        while True:
+            found = self._queue.take(self._timeout_ms)
+            if found is None:
+                return None
+            feed, grant, item = found
+            if isinstance(item, PartitionStuck):
+                raise item
+            try:
+                messages = item.messages()
+            except InvalidMessage as error:
+                rescued = self._good_part(feed, grant, item, error)
+                if rescued is not None:
+                    return rescued
+                continue
+            feed.went_well()
+            if messages:
+                return iter(messages), feed, grant
+
+    def _good_part(
+        self, feed: PartitionFeed, grant: Grant, chunk: Chunk, error: InvalidMessage
+    ) -> _Batch | None:
+        """What stands before a damaged entry; from there it is fetched again.
+
+        Damage on the way is healed by that. Damage on the broker's disk comes back as the first
+        entry of a chunk: after a few times the partition is stuck there.
+        """
+        self._stats.damaged_chunks += 1
+        good_bytes = max(0, error.position)
+        bad_offset = chunk.offset + good_bytes
+        fresh = feed.reread_from(bad_offset, grant)
+        if fresh is None:
+            return None
+        if good_bytes:
+            good = chunk._replace(data=chunk.data[:good_bytes], next_offset=bad_offset)
+            return iter(good.messages()), feed, fresh
+        feed.damage_count += 1
+        if feed.damage_count < DAMAGE_ATTEMPTS:
+            return None
+        if feed.put_aside():
+            self._stats.stuck_partitions += 1
+            raise feed.stuck(bad_offset, error)
+        return None
