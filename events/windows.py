@@ -49,6 +49,18 @@ class WindowCounts:
         for cell in counts:
             self.add_window(cell.topic, cell.window_start, cell.count, cell.bytes)
 
+    def remove(self, cell: WindowCount) -> None:
+        """Take counted messages out again. Raises ValueError for more than were counted."""
+        key = (cell.topic, cell.window_start)
+        held = self._cells.get(key, [0, 0])
+        left = [held[0] - cell.count, held[1] - cell.bytes]
+        if min(left) < 0:
+            raise ValueError(f"{cell} is more than {held}")
+        if any(left):
+            self._cells[key] = left
+        else:
+            self._cells.pop(key, None)
+
     def as_list(self) -> list[WindowCount]:
         """What has been counted, sorted by topic and window."""
         return [WindowCount(*key, *cell) for key, cell in sorted(self._cells.items())]

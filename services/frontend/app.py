@@ -1,0 +1,242 @@
+"""Wires `kafka2011 frontend`: journal, producer, source, delivery, metrics, signals.
+
+Exit statuses: 0 when a finite source is sent to its end and everything is durable, or after a clean
+stop; 1 when something could not be delivered or written (the next start goes on from the journal);
+2 when the input cannot be read.
+"""
+
+import os
+import threading
+import time
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry
+
+from coordination.errors import CoordinationError
+from producer import NotDurable, Producer
+from runtime.clock import Clock, now_ms
+from runtime.logs import get_logger
+from runtime.metrics import MetricsServer
+from services.frontend.config import FrontendConfig
+from services.frontend.core import Start, must_adopt, start_of
+from services.frontend.delivery import Delivery, DeliveryPolicy, NotDelivered
+from services.frontend.journal import Journal, JournalCorrupt, JournalInUse
+from services.frontend.progress import DeliveryCollector, Progress
+from services.frontend.sources import AccessLogSource, Source, SyntheticSource
+from services.registration import ServiceRegistration
+
+CONNECT_RETRY_S = 1.0
+
+log = get_logger(__name__)
+
+
+def run(config: FrontendConfig, stop: threading.Event, clock: Clock = now_ms) -> int:
+    """Send until the source ends or `stop` is set; returns the exit status of the process."""
+    try:
+        descriptor = _descriptor(config)
+    except OSError as error:
+        log.error("cannot read the input", path=config.input_path, detail=error.strerror)
+        return 2
+    try:
+        journal = Journal(config.data_dir, config.server_name, config.window_ms)
+    except (JournalInUse, JournalCorrupt) as error:
+        log.error("cannot use the journal", detail=str(error))
+        return 1
+    except OSError as error:
+        log.error("cannot write", directory=str(config.data_dir), detail=error.strerror)
+        return 1
+    with journal:
+        producer = _connected(config, stop)
+        if producer is None:
+            return 0  # stopped before there was anything to send to
+        frontend = _Frontend(config, stop, clock, journal, producer)
+        try:
+            return frontend.run(descriptor)
+        finally:
+            frontend.close()
+
+
+def _descriptor(config: FrontendConfig) -> object:
+    """What identifies the source. Raises OSError when the input cannot be read."""
+    if config.source == "synthetic":
+        return SyntheticSource.descriptor(
+            config.seed, config.synthetic_rate, config.event_count_max
+        )
+    with open(config.input_path, "rb"):
+        return AccessLogSource.descriptor(Path(config.input_path))
+
+
+def _connected(config: FrontendConfig, stop: threading.Event) -> Producer | None:
+    """A producer, once ZooKeeper answers (at once for a broker list); None when stopped before."""
+    is_reported = False
+    while not stop.is_set():
+        try:
+            return Producer(config)
+        except CoordinationError as error:
+            if not is_reported:
+                log.warning("waiting for ZooKeeper", detail=str(error))
+                is_reported = True
+        stop.wait(CONNECT_RETRY_S)
+    return None
+
+
+class _Frontend:
+    def __init__(
+        self,
+        config: FrontendConfig,
+        stop: threading.Event,
+        clock: Clock,
+        journal: Journal,
+        producer: Producer,
+    ) -> None:
+        self._config = config
+        self._stop = stop
+        self._clock = clock
+        self._journal = journal
+        self._producer = producer
+        self._delivery = self._new_delivery()
+        self._is_serving = False
+        self._metrics: MetricsServer | None = None
+        self._registration: ServiceRegistration | None = None
+        self._source: Source | None = None
+
+    def run(self, descriptor: object) -> int:
+        config, journal = self._config, self._journal
+        try:
+            self._serve()
+            if must_adopt(journal.state, config.server_name, config.window_ms):
+                self._delivery.finish(is_source_finished=False)
+                journal.adopt(config.server_name, config.window_ms)
+                self._delivery = self._new_delivery()
+            progress = Progress(
+                config.data_dir, journal, self._delivery, self._clock, time.monotonic
+            )
+            self._begin(descriptor)
+            is_over = self._send_all(progress)
+            self._delivery.finish(is_over)
+            progress.write(is_forced=True)
+        except NotDelivered as error:
+            log.error("not delivered", detail=str(error))
+            return 1
+        except OSError as error:
+            log.error("cannot go on", detail=str(error))
+            return 1
+        log.info(
+            "finished" if is_over else "stopped",
+            sent=dict(journal.state.totals),
+            resent_sets=self._delivery.stats.resent_sets,
+        )
+        return 0
+
+    def close(self) -> None:
+        """Idempotent; nothing is pending any more, or the next start sends it."""
+        if self._source is not None:
+            self._source.close()
+        try:
+            self._producer.close(timeout_ms=0)
+        except NotDurable as error:  # after a failed delivery; the journal stands before it
+            log.warning("closed", detail=str(error))
+        if self._registration is not None:
+            self._registration.close()
+        if self._metrics is not None:
+            self._metrics.close()
+
+    def _new_delivery(self) -> Delivery:
+        config = self._config
+        return Delivery(
+            self._producer,
+            self._journal,
+            service=config.service,
+            clock=self._clock,
+            stopping=self._stop,
+            policy=DeliveryPolicy(
+                flush_interval_ms=config.flush_interval_ms,
+                messages_max=config.unconfirmed_messages_max,
+                set_messages_max=config.batch_size,
+                stop_timeout_ms=config.stop_timeout_ms,
+            ),
+        )
+
+    def _serve(self) -> None:
+        config = self._config
+        if config.metrics_port >= 0:
+            registry = CollectorRegistry()
+            registry.register(DeliveryCollector(lambda: self._delivery))
+            self._metrics = MetricsServer(
+                registry,
+                lambda: self._is_serving,
+                bind=config.metrics_bind,
+                port=config.metrics_port,
+            )
+        self._is_serving = True
+        self._registration = ServiceRegistration(
+            config,
+            kind="frontend",
+            zk_connect=config.live_zk_connect or config.zk_connect,
+            metrics=self._metrics,
+        )
+        log.info(
+            "serving",
+            source=config.source,
+            server=config.server_name,
+            metrics=f"{self._metrics.bind}:{self._metrics.port}" if self._metrics else "none",
+            pid=os.getpid(),
+        )
+
+    def _begin(self, descriptor: object) -> None:
+        """Open the source where it is to go on; leave it out when there is nothing left to send."""
+        config, state = self._config, self._journal.state
+        can_continue = config.source == "synthetic" or AccessLogSource.can_continue(
+            Path(config.input_path), state.position
+        )
+        start = start_of(state, descriptor, can_continue)
+        if start is Start.NOTHING_LEFT:
+            log.warning(
+                "this source was sent to its end before",
+                hint="remove the data directory to send it again",
+                directory=str(config.data_dir),
+            )
+            return
+        if start is Start.NEW:
+            self._journal.begin_run(descriptor, self._clock())
+        state = self._journal.state
+        run_id = bytes.fromhex(state.run)
+        log.info("run", run=state.run, continues=start.name, position=state.position)
+        if config.source == "synthetic":
+            self._source = SyntheticSource(
+                seed=config.seed,
+                rate=config.synthetic_rate,
+                count_max=config.event_count_max,
+                run_id=run_id,
+                start_ms=state.start_ms,
+                server=config.server_name,
+                service=config.service,
+                clock=self._clock,
+                position=state.position,
+            )
+        else:
+            self._source = AccessLogSource(
+                Path(config.input_path),
+                run_id=run_id,
+                server=config.server_name,
+                service=config.service,
+                clock=self._clock,
+                follow=config.input_follow,
+                rate=config.rate,
+                position=state.position,
+            )
+
+    def _send_all(self, progress: Progress) -> bool:
+        """Send batch after batch; True when the source has no more, False when stopped."""
+        source, delivery = self._source, self._delivery
+        while not self._stop.is_set():
+            batch = source.next_batch() if source is not None else None
+            if batch is None:
+                return True
+            if batch.events:
+                delivery.send(batch.events, batch.position)
+            wait_s = delivery.tick()
+            progress.write()
+            if not batch.events:
+                self._stop.wait(min(batch.wait_ms / 1000, wait_s))
+        return False

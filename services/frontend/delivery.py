@@ -1,0 +1,325 @@
+"""At least once: events to a producer, and no word of success before the brokers' disks have them.
+
+Everything sent since the last successful barrier is kept as encoded message sets and sent again,
+the same bytes, when the barrier fails. After a success the batch is counted by topic and window and
+journalled with the source's position; about once a second what was counted goes out as a monitoring
+event on the same connections. The buffer is bounded: `send` does not return while it is full, so
+the source waits for the brokers.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from events.monitoring import encode_monitoring
+from events.topics import AUDIT
+from events.windows import WindowCounts
+from producer import NotDurable, Producer
+from producer.batching import encode_set
+from producer.errors import BrokerUnavailable
+from protocol.errors import KafkaError, MessageSizeTooLarge
+from runtime.clock import Clock
+from runtime.logs import get_logger
+from services.frontend.journal import Journal, JournalledEvent, Position
+
+Event = tuple[str, int, bytes]  # topic, header.time, payload
+
+# The payloads of one message set; well below what brokers and consumers take by default (1 MB).
+SET_BYTES_MAX = 256 * 1024
+BACKOFF_FIRST_S = 0.1
+BACKOFF_MAX_S = 2.0
+
+log = get_logger(__name__)
+
+
+class NotDelivered(KafkaError):
+    """The process was told to stop and the brokers did not take everything in time.
+
+    Nothing is lost: the journal's position stands before what is missing here.
+    """
+
+    retriable = True
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryPolicy:
+    """`flush_interval_ms` between barriers; a full buffer brings one forward."""
+
+    flush_interval_ms: int = 150
+    publish_interval_ms: int = 1000
+    messages_max: int = 20_000
+    bytes_max: int = 16 * 1024 * 1024
+    set_messages_max: int = 200
+    barrier_timeout_ms: int = 10_000
+    stop_timeout_ms: int = 10_000  # for delivery after the process was told to stop
+
+
+@dataclass(slots=True)
+class DeliveryStats:
+    messages: dict[str, int] = field(default_factory=dict)  # confirmed, by topic
+    resent_sets: int = 0
+    refused_too_large: int = 0
+    monitoring_events: int = 0  # published
+    barriers: int = 0
+    failed_barriers: int = 0
+
+
+@dataclass(slots=True)
+class _Set:
+    topic: str
+    encoded: bytes
+    sequence: int = -1  # of the last monitoring event in it
+    was_sent: bool = False
+
+
+class Delivery:
+    """One frontend's way to its brokers; for one thread.
+
+    `stopping` is set when the process was told to stop: waits end early then, and from that moment
+    on `stop_timeout_ms` are left before NotDelivered is raised.
+    """
+
+    def __init__(
+        self,
+        producer: Producer,
+        journal: Journal,
+        *,
+        service: str,
+        clock: Clock,
+        policy: DeliveryPolicy | None = None,
+        stopping: threading.Event | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self._producer = producer
+        self._journal = journal
+        self._service = service
+        self._clock = clock
+        self._policy = policy or DeliveryPolicy()
+        self._stopping = stopping or threading.Event()
+        self._monotonic = monotonic
+        self._sleep = sleep
+        self.stats = DeliveryStats()
+        self._sets: list[_Set] = []  # since the last barrier
+        self._handed_over = 0  # how many of them were sent on the present connections
+        self._message_count = 0
+        self._byte_count = 0
+        self._counts = WindowCounts(journal.state.window_ms)
+        self._position: Position = None
+        self._has_position = False
+        self._unflushed_since: float | None = None
+        self._last_publish = monotonic()
+        self._stop_deadline: float | None = None
+        for event in journal.state.events:  # of a run that did not end well
+            self._add_monitoring(event)
+
+    @property
+    def unconfirmed_messages(self) -> int:
+        return self._message_count
+
+    def send(self, events: Sequence[Event], position: Position) -> None:
+        """Hand events over; `position` is where the source goes on behind the last of them.
+
+        Does not wait for the brokers unless the buffer is full. Raises NotDelivered, OSError (the
+        journal could not be written: stop).
+        """
+        by_topic: dict[str, list[bytes]] = {}
+        add = self._counts.add
+        for topic, time_ms, payload in events:
+            if len(payload) > self._producer.config.max_message_bytes:
+                self._refuse(topic, len(payload))
+                continue
+            add(topic, time_ms, 1, len(payload))
+            payloads = by_topic.get(topic)
+            if payloads is None:
+                by_topic[topic] = [payload]
+            else:
+                payloads.append(payload)
+            self._message_count += 1
+        for topic, payloads in by_topic.items():
+            self._add_sets(topic, payloads)
+        self._position = position
+        self._has_position = True
+        if self._unflushed_since is None:
+            self._unflushed_since = self._monotonic()
+        self._try_hand_over()
+        if (
+            self._message_count >= self._policy.messages_max
+            or self._byte_count >= self._policy.bytes_max
+        ):
+            self.flush()
+
+    def tick(self) -> float:
+        """Do what is due by time; seconds until something will be. Raises as `send` does."""
+        now = self._monotonic()
+        if now >= self._last_publish + self._policy.publish_interval_ms / 1000:
+            self._last_publish = now
+            self._publish()
+        due = self._flush_due()
+        if due is not None and now >= due:
+            self.flush()
+            due = None
+        next_publish = self._last_publish + self._policy.publish_interval_ms / 1000
+        wait_until = next_publish if due is None else min(due, next_publish)
+        return max(0.0, wait_until - self._monotonic())
+
+    def flush(self) -> None:
+        """Return when everything is durable, counted and journalled. Raises as `send` does."""
+        backoff_s = BACKOFF_FIRST_S
+        while self._sets and not self._deliver_once():
+            self._pause(backoff_s)
+            backoff_s = min(backoff_s * 2, BACKOFF_MAX_S)
+        self._confirmed()
+
+    def finish(self, is_source_finished: bool) -> None:
+        """Flush, publish the last counts, flush these. Raises as `send` does."""
+        self.flush()
+        if is_source_finished and not self._journal.state.is_finished:
+            self._journal.finished()
+        self._publish()
+        self.flush()
+
+    # --- sets --------------------------------------------------------------------------------
+
+    def _add_sets(self, topic: str, payloads: list[bytes]) -> None:
+        for chunk in _chunks(payloads, self._policy.set_messages_max):
+            self._add_set(topic, chunk)
+
+    def _add_set(self, topic: str, payloads: list[bytes], sequence: int = -1) -> None:
+        config = self._producer.config
+        try:
+            encoded = encode_set(payloads, config.compression_codec, config.max_message_bytes)
+        except MessageSizeTooLarge:  # only a compressed set: each payload alone fits plain
+            half = len(payloads) // 2
+            if not half:
+                encoded = encode_set(payloads, config.compression_codec.NONE, len(payloads[0]))
+            else:
+                self._add_set(topic, payloads[:half])
+                self._add_set(topic, payloads[half:], sequence)
+                return
+        self._sets.append(_Set(topic, encoded, sequence))
+        self._byte_count += len(encoded)
+
+    def _refuse(self, topic: str, size: int) -> None:
+        self.stats.refused_too_large += 1
+        log.error(
+            "event_too_large",
+            topic=topic,
+            bytes=size,
+            max_message_size=self._producer.config.max_message_bytes,
+        )
+
+    # --- delivery ----------------------------------------------------------------------------
+
+    def _try_hand_over(self) -> bool:
+        """Send what was not sent yet; False when a broker is away (the next flush tries again)."""
+        try:
+            while self._handed_over < len(self._sets):
+                each = self._sets[self._handed_over]
+                self.stats.resent_sets += each.was_sent
+                each.was_sent = True
+                self._producer.send_set(each.topic, each.encoded)
+                self._handed_over += 1
+        except BrokerUnavailable as error:
+            log.warning("send_failed", reason=str(error))
+            return False
+        return True
+
+    def _deliver_once(self) -> bool:
+        """One attempt to have everything durable."""
+        is_handed_over = self._try_hand_over()
+        self.stats.barriers += 1
+        try:
+            self._producer.flush(self._policy.barrier_timeout_ms)
+        except NotDurable as error:
+            self.stats.failed_barriers += 1
+            self._handed_over = 0
+            log.warning("not_durable", reason=error.reason, sets=len(self._sets))
+            return False
+        return is_handed_over
+
+    def _pause(self, seconds: float) -> None:
+        if not self._stopping.is_set():
+            self._stopping.wait(seconds)
+            return
+        now = self._monotonic()
+        if self._stop_deadline is None:
+            self._stop_deadline = now + self._policy.stop_timeout_ms / 1000
+        if now >= self._stop_deadline:
+            raise NotDelivered(
+                f"{self._message_count} messages were not delivered in "
+                f"{self._policy.stop_timeout_ms} ms; the next start sends them"
+            )
+        self._sleep(min(seconds, self._stop_deadline - now))
+
+    def _confirmed(self) -> None:
+        """The brokers have all of it: count it, journal it, forget it."""
+        sequence = max((each.sequence for each in self._sets), default=-1)
+        if self._has_position:
+            counts = self._counts.as_list()
+            self._journal.sent(self._position, counts)
+            for cell in counts:
+                self.stats.messages[cell.topic] = (
+                    self.stats.messages.get(cell.topic, 0) + cell.count
+                )
+        if sequence >= 0:
+            self._journal.published(sequence)
+            self.stats.monitoring_events += sum(each.sequence >= 0 for each in self._sets)
+        self._sets = []
+        self._handed_over = 0
+        self._message_count = 0
+        self._byte_count = 0
+        self._counts = WindowCounts(self._journal.state.window_ms)
+        self._has_position = False
+        self._unflushed_since = None
+
+    def _flush_due(self) -> float | None:
+        if self._unflushed_since is None:
+            return None
+        return self._unflushed_since + self._policy.flush_interval_ms / 1000
+
+    # --- monitoring events -------------------------------------------------------------------
+
+    def _publish(self) -> None:
+        """Make monitoring events of the confirmed counts; they go out with the next barrier."""
+        if not self._journal.state.pending:
+            return
+        for event in self._journal.make_events(self._clock()):
+            self._add_monitoring(event)
+        self._try_hand_over()
+
+    def _add_monitoring(self, event: JournalledEvent) -> None:
+        state = self._journal.state
+        payload = encode_monitoring(
+            server=state.server,
+            service=self._service,
+            instance=state.instance,
+            sequence=event.sequence,
+            time_ms=event.time_ms,
+            window_ms=state.window_ms,
+            counts=event.counts,
+        )
+        self._add_set(AUDIT, [payload], event.sequence)
+        if self._unflushed_since is None:
+            self._unflushed_since = self._monotonic()
+
+
+def _chunks(payloads: list[bytes], messages_max: int) -> list[list[bytes]]:
+    """Cut by number and by SET_BYTES_MAX; a larger payload stands alone."""
+    found = []
+    for start in range(0, len(payloads), messages_max):
+        chunk = payloads[start : start + messages_max]
+        if sum(map(len, chunk)) <= SET_BYTES_MAX:
+            found.append(chunk)
+            continue
+        part: list[bytes] = []
+        size = 0
+        for payload in chunk:
+            if part and size + len(payload) > SET_BYTES_MAX:
+                found.append(part)
+                part, size = [], 0
+            part.append(payload)
+            size += len(payload)
+        found.append(part)
+    return found

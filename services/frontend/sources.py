@@ -1,0 +1,172 @@
+"""Where a frontend's events come from, in batches with a position to continue behind.
+
+A source is made for a run: its `descriptor` says what it reads, and a run goes on only with an
+equal one. `next_batch` never blocks: a source whose next event is not due says how long to wait.
+"""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from runtime.clock import Clock
+from services.frontend.access_log import LineEncoder
+from services.frontend.delivery import Event
+from services.frontend.journal import Position
+from services.frontend.lines import Line, LineReader, LongLine
+from services.frontend.synthetic import ActivityEncoder, due_count, schedule_ms
+
+BATCH_EVENTS_MAX = 500
+FOLLOW_POLL_MS = 100
+CHUNKS_MAX = 16
+
+
+@dataclass(slots=True)
+class Batch:
+    """`events` and the position behind them; without events, `wait_ms` until there may be some."""
+
+    events: list[Event]
+    position: Position
+    wait_ms: int = 0
+
+
+class Source(Protocol):
+    def next_batch(self) -> Batch | None:
+        """None when there is no more and never will be."""
+
+    def close(self) -> None: ...
+
+
+class SyntheticSource:
+    """Members' activity by the clock; what is overdue comes at once. Position: events made."""
+
+    def __init__(
+        self,
+        *,
+        seed: int,
+        rate: int,
+        count_max: int | None,
+        run_id: bytes,
+        start_ms: int,
+        server: str,
+        service: str,
+        clock: Clock,
+        position: Position = None,
+    ) -> None:
+        self._encoder = ActivityEncoder(
+            seed, run_id=run_id, server=server, service=service, rate=rate, start_ms=start_ms
+        )
+        self._rate = rate
+        self._start_ms = start_ms
+        self._count_max = count_max
+        self._clock = clock
+        self._next: int = position or 0
+
+    @staticmethod
+    def descriptor(seed: int, rate: int, count_max: int | None) -> Any:
+        return {"kind": "synthetic", "seed": seed, "rate": rate, "count": count_max}
+
+    def next_batch(self) -> Batch | None:
+        if self._count_max is not None and self._next >= self._count_max:
+            return None
+        now_ms = self._clock()
+        end = due_count(now_ms, self._rate, self._start_ms)
+        if self._count_max is not None:
+            end = min(end, self._count_max)
+        end = min(end, self._next + BATCH_EVENTS_MAX)
+        if end <= self._next:
+            due_ms = schedule_ms(self._next, self._rate, self._start_ms)
+            return Batch([], self._next, max(1, due_ms - now_ms))
+        encode = self._encoder.encode
+        events = [encode(number) for number in range(self._next, end)]
+        self._next = end
+        return Batch(events, end)
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+class AccessLogSource:
+    """The lines of a file. Position: [byte offset, line number] behind the last line.
+
+    With `follow` the file's end is waited at, and a line without end is waited for. `rate` lines a
+    second, 0 without limit. Raises OSError when the file cannot be read.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        run_id: bytes,
+        server: str,
+        service: str,
+        clock: Clock,
+        follow: bool = False,
+        rate: int = 0,
+        position: Position = None,
+    ) -> None:
+        self._file = path.open("rb", buffering=0)
+        offset, number = position or (0, 0)
+        self._reader = LineReader(self._file, offset, number)
+        self._position: Position = [offset, number]
+        self._encoder = LineEncoder(run_id, server, service, clock)
+        self._follow = follow
+        self._rate = rate
+        self._clock = clock
+        self._pace_start_ms = clock()
+        self._paced = 0
+        self._ready: list[Line | LongLine] = []
+        self._is_over = False
+
+    @staticmethod
+    def descriptor(path: Path) -> Any:
+        """Which file it is; another one under the same name is another source."""
+        status = os.stat(path)
+        return {
+            "kind": "access-log",
+            "path": str(path.absolute()),
+            "device": status.st_dev,
+            "inode": status.st_ino,
+        }
+
+    @staticmethod
+    def can_continue(path: Path, position: Position) -> bool:
+        """False when the file has become shorter than what was read of it."""
+        return position is None or os.stat(path).st_size >= position[0]
+
+    def next_batch(self) -> Batch | None:
+        allowed = BATCH_EVENTS_MAX
+        if self._rate:
+            due = due_count(self._clock(), self._rate, self._pace_start_ms)
+            allowed = min(allowed, due - self._paced)
+            if allowed <= 0:
+                due_ms = schedule_ms(self._paced, self._rate, self._pace_start_ms)
+                return Batch([], self._position, max(1, due_ms - self._clock()))
+        lines = self._take(allowed)
+        if lines:
+            self._paced += len(lines)
+            self._position = [lines[-1].end, lines[-1].number]
+            encode = self._encoder.encode
+            return Batch([encode(line) for line in lines], self._position)
+        if self._is_over:
+            return None
+        return Batch([], self._position, FOLLOW_POLL_MS if self._reader.at_end else 0)
+
+    def _take(self, count: int) -> list[Line | LongLine]:
+        chunks = 0
+        while not self._ready and not self._is_over:
+            if chunks == CHUNKS_MAX:  # inside a very long line: let deliveries go on meanwhile
+                return []
+            chunks += 1
+            self._ready = self._reader.next_lines()
+            if self._reader.at_end:
+                if self._follow:
+                    return []
+                last = self._reader.last_line()
+                self._ready = [] if last is None else [last]
+                self._is_over = True
+        taken, self._ready = self._ready[:count], self._ready[count:]
+        return taken
+
+    def close(self) -> None:
+        self._file.close()
