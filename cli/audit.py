@@ -92,6 +92,9 @@ def show(
     """Show whether every message arrived in every tier."""
     if context.invoked_subcommand is not None:
         return
+    from runtime import logs
+
+    logs.configure("audit", level="WARNING")  # unconfigured, log lines would go to standard output
     dirs = _Directories(var, live_dirs or [], offline_dirs or [], warehouse_dir)
     service = None if dirs.given else _service_url(var, url)
     summary = _ask(service, "/audit/summary", {}) if service else None

@@ -48,7 +48,7 @@ class RunningCommand:
         with log.open("ab") as output:
             self._log_start = output.tell()
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "cli", command],
+                [sys.executable, "-m", "cli", *command.split()],
                 cwd=ROOT,
                 env=environment,
                 stdin=subprocess.DEVNULL,
