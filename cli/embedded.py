@@ -59,6 +59,7 @@ def _deployment(root: Path, input_path: str, overrides: list[str] | None) -> "De
         EmbeddedConfig,
         None,
         overrides or (),
+        log_level="WARNING",
         embedded_dir=root,
         embedded_input=input_path or None,
     )

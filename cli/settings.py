@@ -49,10 +49,13 @@ def load_or_exit(
     config_class: type[Config],
     file: Path | None = None,
     overrides: Sequence[str] = (),
+    *,
+    log_level: str = "INFO",
     **forced: Any,
 ) -> Config:
     """Read the settings, start the logs, log the warnings and the settings in use.
 
+    `log_level` is WARNING for commands that a person runs and reads: their output is their log.
     `forced` are property names with `_` for `.` and values from the command's own options; they
     win over everything. Prints one line and exits with status 2 when a setting cannot be used.
     """
@@ -80,6 +83,7 @@ def load_or_exit(
     logs.configure(
         loaded.process_name or config_class.__name__.removesuffix("Config").lower(),
         as_json=loaded.log_format == "json",
+        level=log_level,
     )
     log = logs.get_logger(__name__)
     for warning in warnings:
