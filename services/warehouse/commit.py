@@ -170,6 +170,10 @@ class WarehouseTable:
         """The table's columns as Arrow, in the table's order, with the partition column."""
         return pa.schema(self._table.schema().to_arrow())
 
+    def schema_json(self) -> str:
+        """The columns in Delta's JSON, which is Spark's own form of a schema."""
+        return str(self._table.schema().to_json())
+
     def file_paths(self) -> list[str]:
         """Absolute paths of the files of this version."""
         return [str(uri).removeprefix("file://") for uri in self._table.file_uris()]

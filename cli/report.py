@@ -1,0 +1,35 @@
+"""`kafka2011 report`: the traffic report; also what `spark-submit spark-jobs/report.py` runs."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli import spark_environment
+from cli.settings import load_or_exit
+from services.warehouse.config import WarehouseConfig
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def run(
+    file: Annotated[Path | None, typer.Argument(help="properties file")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="one setting")
+    ] = None,
+    table: Annotated[
+        str | None, typer.Option("--table", help="the table; access_log, else page_view")
+    ] = None,
+    json_: Annotated[
+        str | None,
+        typer.Option("--json", metavar="FILE", help="write JSON there; - prints it and no tables"),
+    ] = None,
+) -> None:
+    """Page views, visitors and bytes per hour, the top 20 paths and the share of errors."""
+    forced = {} if table is None else {"report_table": table}
+    config = load_or_exit(WarehouseConfig, file, set_ or [], **forced)
+    spark_environment.prepare()
+    from services.warehouse import report_app
+
+    raise SystemExit(report_app.main(config, json_))

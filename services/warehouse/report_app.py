@@ -1,0 +1,66 @@
+"""Runs the report: Spark up, figures, tables on standard output, files in `report.dir`."""
+
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from runtime.logs import get_logger
+from services.warehouse.commit import WarehouseError
+from services.warehouse.config import WarehouseConfig
+from services.warehouse.report import Report, choose_table, make_report
+from services.warehouse.session import start_session
+from services.warehouse.show import as_svg, as_text, tables
+
+log = get_logger(__name__)
+
+CONSOLE_WIDTH_MIN = 100
+
+
+def main(config: WarehouseConfig, json_to: str | None = None) -> int:
+    """The exit status: 1 when there is no table to report on.
+
+    `json_to` is a file for the JSON; `-` is standard output, which then has nothing else.
+    """
+    try:
+        table = choose_table(config.warehouse_dir, config.report_table)
+    except WarehouseError as error:
+        log.error("no report", reason=str(error))
+        return 1
+    session = start_session("report", config.spark_master)
+    try:
+        report = make_report(session, config.warehouse_dir, table)
+    except WarehouseError as error:
+        log.error("no report", reason=str(error))
+        return 1
+    finally:
+        session.stop()
+    write_files(report, config.report_dir)
+    if json_to == "-":
+        sys.stdout.write(report.as_json())
+        return 0
+    if json_to is not None:
+        Path(json_to).write_text(report.as_json(), encoding="utf-8")
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = max(console.width, CONSOLE_WIDTH_MIN)
+    for part in tables(report):
+        console.print(part, markup=False)
+    console.print(
+        f"Written to {config.report_dir}/{report.table}.json, .txt and .svg", markup=False
+    )
+    return 0
+
+
+def write_files(report: Report, directory: Path) -> None:
+    """`<table>.json`, `.txt` and `.svg`, each replaced whole."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for ending, text in (
+        ("json", report.as_json()),
+        ("txt", as_text(report)),
+        ("svg", as_svg(report)),
+    ):
+        final = directory / f"{report.table}.{ending}"
+        unfinished = final.with_name(f".{final.name}.unfinished")
+        unfinished.write_text(text, encoding="utf-8")
+        unfinished.replace(final)
