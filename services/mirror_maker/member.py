@@ -84,6 +84,7 @@ class GroupMember:
             offsets=self._offsets,
             changed=lambda: self._events.put(Changed()),
         )
+        mirror.owning_session = lambda: self._membership.session
         self._state = State(self.consumer_id)
         self._rng = random.Random()
         self._wait: tuple[float, int] | None = None  # (until, epoch)

@@ -14,7 +14,7 @@ One lock (`wake`) guards all copies; nobody holds it while talking to a socket.
 
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from consumer.chunk import TopicPartition
@@ -45,6 +45,8 @@ class Mirror:
         self._source = source
         self._target = target
         self.wake = threading.Condition()
+        # Set by the membership: the ZooKeeper session that its owner nodes stand in.
+        self.owning_session: Callable[[], int | None] = lambda: None
         self._copies: dict[TopicPartition, PartitionCopy] = {}
         self._paused: set[tuple[str, str]] = set()  # (topic, "broker-partition" or "")
         self._fetchers: dict[int, SourceFetcher] = {}
@@ -232,8 +234,9 @@ class Mirror:
         return self._lanes[broker_id]
 
     def _may_send(self) -> bool:
-        """Our session is sure to live, so nobody else copies what we own."""
-        return self._source.lease_remaining_ms() > 0
+        """The session that owns our partitions is sure to live, so nobody else copies them."""
+        session = self.owning_session()
+        return session is not None and self._source.lease_remaining_ms(session) > 0
 
     # --- what it looks like ----------------------------------------------------------------------
 
