@@ -1,0 +1,59 @@
+"""What brokers have on disk, read from their segment files without any client or broker of ours.
+
+For tests that compare what was sent, what was reported and what is there. Stop the brokers first,
+or accept that the last bytes may be missing.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+from events.header import Header
+from events.monitoring import decode_monitoring
+from events.peek import peek
+from events.topics import AUDIT
+from events.windows import window_start
+from protocol.message_set import payloads, split
+
+
+def stored_payloads(log_dirs: Iterable[Path]) -> dict[str, list[bytes]]:
+    """Topic -> every payload in the logs of all these brokers."""
+    found: dict[str, list[bytes]] = {}
+    for log_dir in log_dirs:
+        for directory in sorted(log_dir.iterdir()):
+            if not directory.is_dir():
+                continue
+            topic = directory.name.rpartition("-")[0]
+            for segment in sorted(directory.glob("*.kafka")):
+                data = segment.read_bytes()
+                if data:
+                    found.setdefault(topic, []).extend(payloads(data[: split(data)]))
+    return found
+
+
+def reported_counts(stored: dict[str, list[bytes]]) -> Counter[tuple[str, int, str]]:
+    """(topic, window start, server) -> messages, from the distinct monitoring events."""
+    events = {}
+    for payload in stored.get(AUDIT, []):
+        event = decode_monitoring(payload)
+        assert events.setdefault(event.identity, event) == event, "a repeat with other content"
+    totals: Counter[tuple[str, int, str]] = Counter()
+    for event in events.values():
+        for cell in event.counts:
+            totals[cell.topic, cell.window_start, event.header.server] += cell.count
+    return totals
+
+
+def stored_counts(stored: dict[str, list[bytes]], window_ms: int) -> Counter[tuple[str, int, str]]:
+    """The same, counted from the messages themselves; topic `audit` left out."""
+    totals: Counter[tuple[str, int, str]] = Counter()
+    for topic, found in stored.items():
+        if topic != AUDIT:
+            for header in map(peek, found):
+                totals[topic, window_start(header.time_ms, window_ms), header.server] += 1
+    return totals
+
+
+def headers(stored: dict[str, list[bytes]]) -> list[Header]:
+    """The headers of all events but the monitoring events."""
+    return [peek(p) for topic, found in stored.items() if topic != AUDIT for p in found]
