@@ -88,10 +88,10 @@ def test_gzip_members_are_joined_and_what_follows_them_is_ignored() -> None:
 
 def test_endless_gzip_members_are_refused_in_linear_time() -> None:
     member = compress(Codec.GZIP, b"")
-    started = time.perf_counter()
+    started = time.process_time()
     with pytest.raises(InvalidMessage, match="members"):
         decompress(Codec.GZIP, member * (10 * MIB // len(member)), 16 * MIB)
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < 2
     assert decompress(Codec.GZIP, member * 1024, 16 * MIB) == b""
 
 

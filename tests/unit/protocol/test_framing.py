@@ -83,11 +83,11 @@ def test_an_announced_size_allocates_nothing() -> None:
 
 def test_a_megabyte_byte_by_byte_takes_linear_time() -> None:
     reader = FrameReader(10**7)
-    started = time.perf_counter()
+    started = time.process_time()
     reader.receive_data((10**6).to_bytes(4, "big"))
     for _ in range(10**6 - 1):
         reader.receive_data(b"x")
     assert reader.next_frame() is NEED_DATA
     reader.receive_data(b"x")
     assert len(reader.next_frame()) == 10**6  # type: ignore[arg-type]
-    assert time.perf_counter() - started < 10
+    assert time.process_time() - started < 10

@@ -248,14 +248,14 @@ def test_a_damaged_header_goes_unnoticed_only_where_nothing_protects_it(twin: Mo
 def test_a_hundred_thousand_tiny_entries_and_wrappers_take_linear_time(twin: ModuleType) -> None:
     import time
 
-    def seconds(data: bytes) -> float:
-        started = time.perf_counter()
+    def cpu_seconds(data: bytes) -> float:
+        started = time.process_time()
         twin.scan(data, BIG, DecompressionBudget())
         twin.messages(data, 0)
-        return time.perf_counter() - started
+        return time.process_time() - started
 
     empty = message_set.encode_compressed([b""], Codec.SNAPPY)
     for unit in (twin.encode([b""]), empty):
-        small = max(min(seconds(unit * 2_500) for _ in range(3)), 0.0005)
-        large = min(seconds(unit * 40_000) for _ in range(2))
-        assert large / small < 16 * 4
+        small = max(min(cpu_seconds(unit * 10_000) for _ in range(3)), 0.02)
+        large = min(cpu_seconds(unit * 100_000) for _ in range(2))
+        assert large / small < 10 * 5
