@@ -142,7 +142,8 @@ class ConsumerConnector:
         return MessageStream(made, self.config.consumer_timeout_ms, self.stats)
 
     def _queue_of(self, topic: str, thread: str) -> StreamQueue:
-        return self._any_topic.get(thread) or self._queues[topic, thread]
+        shared = self._any_topic.get(thread)
+        return self._queues[topic, thread] if shared is None else shared
 
     def _join(self, subscription: Subscription) -> None:
         if self._membership is not None or self._closing.is_set():
@@ -337,6 +338,18 @@ class ConsumerConnector:
             self._events.put(rebalance.Joined())
 
     def _run_rebalances(self) -> None:
+        try:
+            self._rebalance_until_left()
+        except Exception:  # a bug of ours: deliver nothing more, and leave nobody waiting
+            log.exception("rebalance_thread_failed", group=self.config.group_id)
+            self._hub.halt_all()
+            for made in self._all_queues:
+                made.close()
+        finally:
+            self._first_rebalance.set()
+            self._left.set()
+
+    def _rebalance_until_left(self) -> None:
         waiting: rebalance.Wait | None = None
         while self._state.phase is not Phase.LEFT:
             event = self._next_event(waiting)
@@ -356,8 +369,6 @@ class ConsumerConnector:
                         self._events.put(answer)
             if self._state.phase is Phase.SETTLED:
                 self._first_rebalance.set()
-        self._first_rebalance.set()
-        self._left.set()
 
     def _next_event(self, waiting: rebalance.Wait | None) -> rebalance.Event | None:
         """The next event; None when the pause that `waiting` asked for is over first."""

@@ -264,6 +264,3 @@ class StreamQueue:
             self._items.clear()
             self._wake()
             self.lock.notify_all()
-
-    def __len__(self) -> int:
-        return len(self._items)

@@ -1,0 +1,231 @@
+"""The simple consumer: the original's bytes (F1-F11, C3), reconnects, hostile answers."""
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from consumer.errors import BrokerUnavailable, ConsumerClosed
+from consumer.simple import EARLIEST, LATEST, SimpleConsumer
+from protocol.errors import (
+    FrameTooLarge,
+    MessageLargerThanFetchSize,
+    OffsetOutOfRange,
+    RemoteProtocolError,
+    UnknownBrokerError,
+    WrongPartition,
+)
+from protocol.requests import FetchRequest
+from tests.support.fake_broker import FakeBroker
+
+
+@pytest.fixture
+def broker() -> Iterator[FakeBroker]:
+    with FakeBroker() as made:
+        yield made
+
+
+@pytest.fixture
+def client(broker: FakeBroker) -> Iterator[SimpleConsumer]:
+    with SimpleConsumer(*broker.address, socket_timeout_ms=10_000) as made:
+        yield made
+
+
+def hex_of(text: str) -> bytes:
+    return bytes.fromhex(text)
+
+
+F1 = hex_of("00000018 0001 0004 74657374 00000000 0000000000000000 000003e8")
+F2 = hex_of("00000018 0001 0004 70657266 00000000 0000000000000000 00004e20")
+F3 = hex_of(
+    "00000074 0002 0005 0004 74657374 00000000 0000000000000000 0000000f"
+    "0004 74657374 00000001 0000000000000000 000003e8"
+    "0004 6c6f6773 00000009 0000000000000000 000003e8"
+    "0006 6e6f73756368 00000000 0000000000000000 000003e8"
+    "0004 74657374 00000000 000000000098967f 00000064"
+)
+F4 = hex_of("0000001a 0002 0001 0004 6e657374 00000000 0000000000000000 000003e8")
+F7 = hex_of("00000018 0004 0004 74657374 00000000 ffffffffffffffff 0000000a")
+F8 = hex_of("00000018 0004 0004 74657374 00000000 fffffffffffffffe 0000000a")
+F9 = hex_of("00000018 0004 0004 74657374 00000000 00000000000003e8 0000000a")
+F10 = hex_of("00000018 0004 0004 636f6e73 00000000 fffffffffffffffe 00000001")
+F11 = hex_of("00000018 0004 0004 636f6e73 00000000 ffffffffffffffff 00000001")
+
+
+def test_requests_are_byte_for_byte_the_originals(
+    broker: FakeBroker, client: SimpleConsumer
+) -> None:
+    client.fetch("test", 0, 0, 1000)
+    client.fetch("perf", 0, 0, 20000)
+    client.multifetch(
+        [
+            FetchRequest("test", 0, 0, 15),
+            FetchRequest("test", 1, 0, 1000),
+            FetchRequest("logs", 9, 0, 1000),
+            FetchRequest("nosuch", 0, 0, 1000),
+            FetchRequest("test", 0, 9999999, 100),
+        ]
+    )
+    client.multifetch([FetchRequest("nest", 0, 0, 1000)])
+    client.get_offsets_before("test", 0, LATEST, 10)
+    client.get_offsets_before("test", 0, EARLIEST, 10)
+    client.get_offsets_before("test", 0, 1000, 10)
+    client.earliest("cons", 0)
+    client.latest("cons", 0)
+    assert broker.frames == [F1, F2, F3, F4, F7, F8, F9, F10, F11]
+    assert len(broker.conversations) == 1
+
+
+def test_messages_of_a_fetch_carry_their_next_offsets(
+    broker: FakeBroker, client: SimpleConsumer
+) -> None:
+    broker.append("t", 0, [b"hello", b"world", b""])
+    fetched = client.fetch("t", 0, 0, 1000)
+    assert fetched.messages() == [(b"hello", 15), (b"world", 30), (b"", 40)]
+    assert fetched.valid_bytes() == 40
+    cut = client.fetch("t", 0, 0, 29)
+    assert cut.messages() == [(b"hello", 15)]
+    assert cut.valid_bytes() == 15
+    assert client.fetch("t", 0, 40, 1000).messages() == []
+    assert client.fetch("t", 0, 40, 1000).valid_bytes() == 0
+    with pytest.raises(MessageLargerThanFetchSize):
+        client.fetch("t", 0, 0, 14).messages()
+
+
+def test_multifetch_has_an_error_per_part(broker: FakeBroker, client: SimpleConsumer) -> None:
+    broker.append("a", 0, [b"x"])
+    broker.errors.update({("b", 0): -1, ("c", 0): 3})
+    parts = client.multifetch(
+        [
+            FetchRequest("a", 0, 0, 100),
+            FetchRequest("b", 0, 0, 100),
+            FetchRequest("c", 0, 0, 100),
+            FetchRequest("a", 0, 99, 100),
+        ]
+    )
+    assert parts[0].messages() == [(b"x", 11)]
+    assert [type(part.error) for part in parts[1:]] == [
+        UnknownBrokerError,
+        WrongPartition,
+        OffsetOutOfRange,
+    ]
+    with pytest.raises(OffsetOutOfRange):
+        parts[3].valid_bytes()
+    with pytest.raises(WrongPartition):
+        client.fetch("c", 0, 0, 100)
+    assert client.multifetch([]) == []
+
+
+def test_a_hang_up_is_repeated_once_on_a_new_connection(
+    broker: FakeBroker, client: SimpleConsumer
+) -> None:
+    """As C3: the same request again, then the end of the patience."""
+    client.latest("t", 0)
+    broker.hang_ups = 1
+    assert client.latest("t", 0) == 0
+    assert len(broker.conversations) == 2
+    broker.hang_ups = 2
+    with pytest.raises(BrokerUnavailable):
+        client.get_offsets_before("test", 9, LATEST, 10)
+    c3 = hex_of("0000001800040004746573740000 0009ffffffffffffffff0000000a")
+    assert broker.frames[-2:] == [c3, c3]
+    assert client.latest("t", 0) == 0
+
+
+def test_a_broker_that_is_not_there(broker: FakeBroker) -> None:
+    broker.close()
+    with SimpleConsumer(*broker.address) as client, pytest.raises(BrokerUnavailable) as caught:
+        client.latest("t", 0)
+    assert caught.value.retriable
+    with SimpleConsumer("no-such-host.invalid", 1) as client, pytest.raises(BrokerUnavailable):
+        client.latest("t", 0)
+
+
+def test_silence_ends_after_the_timeout(broker: FakeBroker) -> None:
+    """Unlike the original, whose read timeout has no effect (captures section 8)."""
+    broker.silent = True
+    started = time.monotonic()
+    client = SimpleConsumer(*broker.address, socket_timeout_ms=150)
+    with client, pytest.raises(BrokerUnavailable, match="silent"):
+        client.latest("t", 0)
+    assert 0.25 < time.monotonic() - started < 5
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "00000000",
+        "ffffffff 0000",
+        "00000001 00",
+        "7fffffff 0000",
+        "00000006 0000 00000009",
+        "00000006 0000 ffffffff",
+        "0000000e 0001 00000001 0000000000000000",
+    ],
+)
+def test_a_bad_offsets_answer_is_the_brokers_fault_and_closes(
+    broker: FakeBroker, client: SimpleConsumer, answer: str
+) -> None:
+    broker.raw_answers = [hex_of(answer)]
+    with pytest.raises((RemoteProtocolError, OffsetOutOfRange)):
+        client.latest("t", 0)
+    assert client.latest("t", 0) == 0
+
+
+def test_an_answer_larger_than_asked_for_is_refused_before_it_is_kept(
+    broker: FakeBroker, client: SimpleConsumer
+) -> None:
+    broker.raw_answers = [hex_of("00000068 0000") + bytes(102)]
+    with pytest.raises(FrameTooLarge):
+        client.fetch("t", 0, 0, 100)
+    broker.raw_answers = [hex_of("00000066 0000") + bytes(100)]
+    assert len(client.fetch("t", 0, 0, 100).data) == 100
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "0000000e 0000 00000002 0000 00000002 0000 ",  # two parts for three asked
+        "00000008 0000 00000002 0000 ",
+        "0000000e 0000 00000001 0000 00000003 0000 ",
+    ],
+)
+def test_a_multifetch_answer_out_of_step_closes(
+    broker: FakeBroker, client: SimpleConsumer, answer: str
+) -> None:
+    broker.raw_answers = [hex_of(answer)]
+    parts = [FetchRequest("t", 0, 0, 10)] * 3
+    with pytest.raises(RemoteProtocolError):
+        client.multifetch(parts)
+    assert len(client.multifetch(parts)) == 3
+    assert len(broker.conversations) == 2
+
+
+def test_close_from_another_thread_ends_a_request_under_way(broker: FakeBroker) -> None:
+    broker.silent = True
+    client = SimpleConsumer(*broker.address)
+    caught: list[BaseException] = []
+
+    def ask() -> None:
+        try:
+            client.latest("t", 0)
+        except ConsumerClosed as error:
+            caught.append(error)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    while not broker.frames:
+        threading.Event().wait(0.005)
+    client.close()
+    thread.join(5)
+    assert len(caught) == 1
+    with pytest.raises(ConsumerClosed):
+        client.latest("t", 0)
+
+
+def test_large_answers_arrive_whole(broker: FakeBroker, client: SimpleConsumer) -> None:
+    payloads = [bytes([number]) * 700_000 for number in range(16)]
+    end = broker.append("t", 0, payloads)
+    fetched = client.fetch("t", 0, 0, end)
+    assert [payload for payload, _ in fetched.messages()] == payloads
