@@ -144,9 +144,8 @@ class _Broker:
                 f"{error.strerror}"
             ) from None
         self._cleanup.callback(server.close)
-        address = f"{server.bind}:{server.port}"
-        _log.info("metrics", address=address)
-        return address
+        _log.info("metrics", address=f"{server.bind}:{server.port}")
+        return server.address
 
     def _gauges(self) -> dict[str, float]:
         registered = self._registration is None or self._registration.is_registered

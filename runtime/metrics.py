@@ -14,6 +14,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 
 SEND_TIMEOUT_S = 10
 CONNECTIONS_MAX = 32  # a scraper or two and a curious operator; more is an accident
+WILDCARDS = ("", "0.0.0.0", "::")
 BODY_BYTES_MAX = 65536  # of a POST; what is asked for there is a few words of JSON
 
 FIELDS_MAX = 50  # of a query
@@ -57,6 +58,12 @@ class MetricsServer:
             target=self._server.serve_forever, name="metrics", daemon=True
         )
         self._thread.start()
+
+    @property
+    def address(self) -> str:
+        """`host:port` for others to dial: on all interfaces (containers) it is this host's name."""
+        host = socket.gethostname() if self.bind in WILDCARDS else self.bind
+        return f"{host}:{self.port}"
 
     def close(self) -> None:
         self._server.shutdown()

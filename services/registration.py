@@ -39,7 +39,7 @@ class ServiceRegistration:
             name=config.process_name,
             kind=kind,
             address=address,
-            metrics_address=f"{metrics.bind}:{metrics.port}" if metrics else "",
+            metrics_address=metrics.address if metrics else "",
             pid=os.getpid(),
         )
         self._zk_connect = zk_connect

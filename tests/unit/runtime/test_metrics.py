@@ -72,3 +72,12 @@ def test_idle_connections_do_not_pile_up_without_bound(server: MetricsServer) ->
             wait_until(
                 lambda c=connection: c.recv(1) == b"", "a connection above the limit to close"
             )
+
+
+def test_the_address_told_to_others_can_be_dialled(server: MetricsServer) -> None:
+    assert server.address == f"127.0.0.1:{server.port}"
+    everywhere = MetricsServer(CollectorRegistry(), lambda: True, bind="0.0.0.0")
+    try:
+        assert everywhere.address == f"{socket.gethostname()}:{everywhere.port}"
+    finally:
+        everywhere.close()
