@@ -22,13 +22,14 @@ def extensions() -> list[Extension]:
         "events._peek_compiled": "events/_peek_compiled.pyx",
     }
     found = [
-        Extension(
-            name, [path], optional=True, depends=DEPENDS.get(name, []), extra_compile_args=["-O3"]
-        )
+        Extension(name, [path], depends=DEPENDS.get(name, []), extra_compile_args=["-O3"])
         for name, path in sources.items()
         if os.path.exists(path)
     ]
-    return cythonize(found, language_level=3)
+    made: list[Extension] = cythonize(found, language_level=3)
+    for extension in made:
+        extension.optional = True  # cythonize() loses it when it is given to the constructor
+    return made
 
 
 setup(ext_modules=extensions())
