@@ -179,6 +179,12 @@ class LogManager:
                 )
                 segment.size = found.valid_bytes
                 self._report_torn(segment, found, copy)
+            if found.verdict is not Verdict.CORRUPT and not start:
+                # What is here may be in the page cache only, of a process that was killed. It is
+                # about to be visible, so it must be durable first (G1).
+                self._files.sync_file(fd)
+                self._files.sync_directory(segment.path.parent)
+                self._files.sync_directory(self.root)
         finally:
             self._files.close(fd)
         self.verdicts[found.verdict.value] += 1

@@ -11,6 +11,7 @@ middle has whole entries behind it.
 """
 
 import re
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
@@ -19,7 +20,13 @@ from pathlib import Path
 from broker.log.errors import DataDirectoryError
 from broker.log.file_layer import FileLayer
 from protocol import message_set
-from protocol.message import LENGTH, LENGTH_BYTES
+from protocol.message import (
+    CRC,
+    LENGTH,
+    LENGTH_BYTES,
+    MAGIC0_OVERHEAD_BYTES,
+    MAGIC1_OVERHEAD_BYTES,
+)
 from runtime.failpoints import failpoint
 
 CUT_ENTRY = "cut entry"
@@ -32,11 +39,11 @@ SEARCH_BYTES_MAX = 8 * 1024 * 1024
 SEARCH_CHECKED_BYTES_MAX = 64 * 1024 * 1024
 # A length above this in a cut entry is taken for damage, not for a large message.
 BELIEVABLE_BYTES_MAX = 128 * 1024 * 1024
-# Looks like the start of an entry with a payload: a length of 7 to 256 MiB, magic 0 or 1. Zeros
-# are passed over by the expression itself, so a long tail of them costs nothing.
+# Looks like the start of an entry: a length of 5 to 256 MiB, magic 0 or 1. Zeros are passed over by
+# the expression itself, so a long tail of them costs nothing.
 _ENTRY_START = re.compile(
     rb"(?=(?:[\x01-\x0f][\x00-\xff]{3}"
-    rb"|\x00(?:[^\x00][\x00-\xff]{2}|\x00[^\x00][\x00-\xff]|\x00\x00[\x07-\xff]))[\x00\x01])"
+    rb"|\x00(?:[^\x00][\x00-\xff]{2}|\x00[^\x00][\x00-\xff]|\x00\x00[\x05-\xff]))[\x00\x01])"
 )
 
 
@@ -101,13 +108,12 @@ def _is_torn(read: Reader, position: int, size_bytes: int, fault: str) -> bool:
     rest = read(min(SEARCH_BYTES_MAX, size_bytes - position), position)
     if _lost_a_sector(rest, position):
         return True
-    entry = _whole_entry_in(rest)
-    if entry is None:
+    if not _whole_entry_behind(rest):
         return True
     # An entry whose header can be believed and which the end of the file cuts is the torn one:
-    # entries inside its payload prove nothing. But when its CRC fits the bytes up to the whole
-    # entry found, then only its length is damaged.
-    return fault == CUT_ENTRY and _believable(rest) and not _fits_up_to(rest, entry)
+    # entries inside its payload prove nothing. But when its CRC fits the bytes up to something
+    # that looks like an entry, then only its length is damaged.
+    return fault == CUT_ENTRY and _believable(rest) and not _fits_up_to_another(rest)
 
 
 def _lost_a_sector(rest: bytes, position: int) -> bool:
@@ -130,23 +136,28 @@ def _lost_a_sector(rest: bytes, position: int) -> bool:
     )
 
 
-def _whole_entry_in(rest: bytes) -> int | None:
-    """Where the first whole entry with a payload starts behind the first byte of `rest`."""
+def _whole_entry_behind(rest: bytes) -> bool:
+    """Whether a whole entry with a payload starts anywhere behind the first byte of `rest`."""
     checked = 0
     view = memoryview(rest)
     for match in _ENTRY_START.finditer(rest, 1):
         candidate = match.start()
         (length,) = LENGTH.unpack_from(rest, candidate)
         end = candidate + LENGTH_BYTES + length
-        # Without a payload the CRC is zero, which zeros satisfy.
-        if end > len(rest) or (length == 6 and rest[candidate + LENGTH_BYTES] == 1):
+        # Without a payload the CRC is zero, which zeros satisfy: that proves nothing.
+        if end > len(rest) or length <= _overhead(rest, candidate):
             continue
         checked += length
         if checked > SEARCH_CHECKED_BYTES_MAX:
-            return None
+            return False
         if message_set.check_entries(view[candidate:end]).valid_bytes:
-            return candidate
-    return None
+            return True
+    return False
+
+
+def _overhead(rest: bytes, position: int) -> int:
+    magic = rest[position + LENGTH_BYTES]
+    return MAGIC1_OVERHEAD_BYTES if magic == 1 else MAGIC0_OVERHEAD_BYTES
 
 
 def _believable(rest: bytes) -> bool:
@@ -158,10 +169,21 @@ def _believable(rest: bytes) -> bool:
     return length <= BELIEVABLE_BYTES_MAX and (magic == 0 or (magic == 1 and attributes <= 2))
 
 
-def _fits_up_to(rest: bytes, end: int) -> bool:
-    """Whether the first entry is whole when it ends at `end`, whatever its length field says."""
-    mended = LENGTH.pack(end - LENGTH_BYTES) + rest[LENGTH_BYTES:end]
-    return bool(message_set.check_entries(mended).valid_bytes)
+def _fits_up_to_another(rest: bytes) -> bool:
+    """Whether the first entry is whole when it ends where something like an entry starts, whatever
+    its length field says."""
+    view = memoryview(rest)
+    if len(rest) < LENGTH_BYTES + MAGIC1_OVERHEAD_BYTES:
+        return False
+    end = LENGTH_BYTES + _overhead(rest, 0)  # so far the payload goes in the loop below
+    (wanted,) = CRC.unpack_from(rest, end - CRC.size)
+    crc = 0
+    for match in _ENTRY_START.finditer(rest, end):
+        crc = zlib.crc32(view[end : match.start()], crc)
+        end = match.start()
+        if crc == wanted:
+            return True
+    return False
 
 
 def examine_file(files: FileLayer, fd: int, start: int = 0) -> Examination:

@@ -1,0 +1,307 @@
+"""Recovery after an unclean stop: what is torn is cut, after a copy; what is corrupt stays.
+
+Exhaustive over every byte of small segments (S3, S4, S6, S7), with verdicts through the manager,
+as a broker starts.
+"""
+
+import random
+import struct
+from pathlib import Path
+
+import pytest
+
+from broker.log import recovery
+from broker.log.errors import DataDirectoryError
+from broker.log.file_layer import FileLayer
+from broker.log.log import Log, LogState
+from broker.log.recovery import Examination, Verdict
+from tests.support.faulty_files import Fault, FaultyFileLayer
+from tests.support.logs import contents, entry, manager
+from tests.vectors import vector
+
+SEGMENT = "00000000000000000000.kafka"
+SETS = [
+    entry(b"first message"),
+    entry(b"magic zero", magic=0),
+    entry(b""),
+    vector("S4"),
+    vector("S5"),
+    entry(b"the last but one"),
+    entry(b"the very last message"),
+]
+WHOLE = b"".join(SETS)
+BOUNDARIES = [sum(map(len, SETS[:count])) for count in range(len(SETS) + 1)]
+
+
+def examined(data: bytes) -> Examination:
+    return recovery.examine(lambda count, position: data[position : position + count], len(data))
+
+
+def start_on(root: Path, data: bytes) -> Log:
+    """A broker's start after an unclean stop, on one segment with these bytes."""
+    (root / "t-0").mkdir(parents=True)
+    (root / "t-0" / SEGMENT).write_bytes(data)
+    logs = manager(root)
+    log = logs.logs["t", 0]
+    logs.unlock()
+    return log
+
+
+def quarantined(root: Path) -> bytes:
+    directory = root.parent / f"{root.name}-quarantine"
+    if not directory.exists():
+        return b""
+    copies = list(directory.iterdir())
+    assert len(copies) == 1
+    return copies[0].read_bytes()
+
+
+def test_whole_segment_is_clean_and_untouched(tmp_path: Path) -> None:
+    found = examined(WHOLE)
+    assert (found.verdict, found.valid_bytes, found.entry_count) == (Verdict.CLEAN, len(WHOLE), 7)
+    log = start_on(tmp_path / "logs", WHOLE)
+    assert contents(log) == WHOLE
+    assert quarantined(tmp_path / "logs") == b""
+
+
+def test_empty_segment_is_clean() -> None:
+    assert examined(b"").verdict is Verdict.CLEAN
+
+
+@pytest.mark.parametrize("cut", range(len(WHOLE)))
+def test_cut_at_every_byte_keeps_exactly_the_whole_entries(tmp_path: Path, cut: int) -> None:
+    """S3, over the whole segment."""
+    root = tmp_path / "logs"
+    log = start_on(root, WHOLE[:cut])
+    kept = max(boundary for boundary in BOUNDARIES if boundary <= cut)
+    assert log.high_watermark == kept
+    assert contents(log) == WHOLE[:kept]
+    assert (root / "t-0" / SEGMENT).read_bytes() == WHOLE[:kept]
+    assert quarantined(root) == WHOLE[kept:cut]
+    log.append(SETS[0], 1, 0)
+    log.flush()
+    assert contents(log) == WHOLE[:kept] + SETS[0], "the next append is at the boundary"
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 8, 9, 10, 511, 512, 513, 4096, 65536])
+def test_zero_tail_is_cut(tmp_path: Path, size: int) -> None:
+    """S4."""
+    log = start_on(tmp_path / "logs", WHOLE + bytes(size))
+    assert contents(log) == WHOLE
+    assert quarantined(tmp_path / "logs") == bytes(size)
+
+
+def test_a_zero_tail_of_many_megabytes_is_examined_quickly() -> None:
+    found = examined(WHOLE + bytes(64 * 1024 * 1024))
+    assert (found.verdict, found.valid_bytes) == (Verdict.TORN, len(WHOLE))
+
+
+GARBAGE = {
+    "negative length": b"\xff\xff\xff\xff" + b"x" * 50,
+    "huge length": b"\x7f\xff\xff\xff" + b"x" * 50,
+    "length 4": b"\0\0\0\4" + b"x" * 50,
+    "length 5, magic 1": b"\0\0\0\5\1\0\0\0\0" + b"x" * 50,
+    "unknown magic": b"\0\0\0\x0a\x09" + b"x" * 50,
+    "header that looks right, wrong CRC": b"\0\0\0\x0b\1\0\0\0\0\0hello",
+    "header that looks right, and no more": b"\0\0\0\x0b\1\0\x36\x10\xa6",
+}
+
+
+@pytest.mark.parametrize("tail", GARBAGE.values(), ids=GARBAGE)
+def test_garbage_tail_is_cut(tmp_path: Path, tail: bytes) -> None:
+    """S5."""
+    log = start_on(tmp_path / "logs", WHOLE + tail)
+    assert contents(log) == WHOLE
+    assert quarantined(tmp_path / "logs") == tail
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_random_tail_is_cut(tmp_path: Path, seed: int) -> None:
+    """The amounts of the original project's own later test: 1 to 1024 random bytes."""
+    rng = random.Random(seed)
+    tail = rng.randbytes(rng.randint(1, 1024))
+    log = start_on(tmp_path / "logs", WHOLE + tail)
+    assert contents(log) == WHOLE
+    assert quarantined(tmp_path / "logs") == tail
+
+
+@pytest.mark.parametrize("tail", GARBAGE.values(), ids=GARBAGE)
+def test_whole_entries_after_garbage_are_never_taken_for_log(tmp_path: Path, tail: bytes) -> None:
+    """Neither are they cut off in silence: the partition goes offline, untouched."""
+    data = WHOLE + tail + entry(b"behind the damage, and whole")
+    log = start_on(tmp_path / "logs", data)
+    assert log.state is LogState.OFFLINE
+    assert (log.directory / SEGMENT).read_bytes() == data
+    assert quarantined(tmp_path / "logs") == b""
+
+
+@pytest.mark.parametrize("bit", range(8))
+def test_one_flipped_bit_never_loses_whole_entries_in_silence(bit: int) -> None:
+    """S6 and S7, over every byte: either the damage cannot be seen in 0.7's format (the result
+    parses whole), or the verdict is corrupt, or nothing but the last entry is given up."""
+    for position in range(len(WHOLE)):
+        check_verdict_on_flipped_bit(position, bit)
+
+
+def check_verdict_on_flipped_bit(position: int, bit: int) -> None:
+    data = bytearray(WHOLE)
+    data[position] ^= 1 << bit
+    found = examined(bytes(data))
+    damaged = max(boundary for boundary in BOUNDARIES if boundary <= position)
+    is_last = damaged == BOUNDARIES[-2]
+    if found.verdict is Verdict.CLEAN:
+        within = position - damaged
+        header = 5 if data[damaged + 4] == 0 else 6
+        assert within < header or len(SETS[BOUNDARIES.index(damaged)]) == 10, (
+            "a damaged CRC or payload was taken for good"
+        )
+    elif found.verdict is Verdict.CORRUPT:
+        assert not is_last
+        assert found.valid_bytes == damaged
+    else:
+        assert is_last, "whole entries behind the damage would be cut off"
+        assert found.valid_bytes == damaged
+
+
+# But for the attributes, which nothing protects.
+@pytest.mark.parametrize(
+    "position", [p for p in range(BOUNDARIES[5], BOUNDARIES[6]) if p != BOUNDARIES[5] + 5]
+)
+def test_flipped_byte_of_an_entry_takes_the_partition_offline(
+    tmp_path: Path, position: int
+) -> None:
+    data = bytearray(WHOLE)
+    data[position] ^= 0xFF
+    log = start_on(tmp_path / "logs", bytes(data))
+    assert log.state is LogState.OFFLINE
+    assert "position" in log.state_reason
+    assert (log.directory / SEGMENT).read_bytes() == bytes(data), "nothing is touched"
+
+
+def test_a_large_torn_entry_with_whole_entries_in_its_payload_is_torn(tmp_path: Path) -> None:
+    """A mirror may carry sets as payloads: what stands inside proves nothing."""
+    carried = entry(b"".join(entry(b"carried %d" % number) for number in range(100)))
+    log = start_on(tmp_path / "logs", WHOLE + carried[:1000])
+    assert contents(log) == WHOLE
+
+
+def test_a_damaged_length_before_whole_entries_is_corrupt() -> None:
+    """Any single flipped bit of a length: what follows is whole, so it is no torn ending."""
+    for bit in range(32):
+        (length,) = struct.unpack_from(">I", WHOLE, BOUNDARIES[3])
+        data = bytearray(WHOLE)
+        struct.pack_into(">I", data, BOUNDARIES[3], length ^ (1 << bit))
+        found = examined(bytes(data))
+        assert found.verdict is Verdict.CORRUPT, f"bit {bit}: {found}"
+
+
+@pytest.mark.parametrize("lost", range(1, 12))
+def test_a_sector_that_never_reached_the_disk_is_torn(lost: int) -> None:
+    """Sectors of one write may arrive in any order: zeros in between, whole entries behind."""
+    data = bytearray(b"".join(entry(random.Random(number).randbytes(700)) for number in range(10)))
+    data[lost * 512 : (lost + 1) * 512] = bytes(512)
+    found = examined(bytes(data))
+    assert found.verdict is Verdict.TORN
+    assert found.valid_bytes == lost * 512 // 710 * 710
+
+
+def test_entries_over_the_edge_of_what_is_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(1)
+    data = b"".join(entry(rng.randbytes(rng.randint(0, 300))) for _ in range(200))
+    data += entry(rng.randbytes(5000)) + entry(b"end")
+    for read_bytes in (16, 100, 1000, 4096):
+        monkeypatch.setattr(recovery, "READ_BYTES", read_bytes)
+        found = examined(data)
+        assert (found.verdict, found.valid_bytes, found.entry_count) == (
+            Verdict.CLEAN,
+            len(data),
+            202,
+        )
+        cut = examined(data[:-1])
+        assert (cut.verdict, cut.valid_bytes) == (Verdict.TORN, len(data) - len(entry(b"end")))
+
+
+# --- the cut itself ------------------------------------------------------------------------------
+
+
+def test_recovery_keeps_the_time_of_the_last_write(tmp_path: Path) -> None:
+    root = tmp_path / "logs"
+    (root / "t-0").mkdir(parents=True)
+    path = root / "t-0" / SEGMENT
+    path.write_bytes(WHOLE + b"\0\0")
+    import os
+
+    os.utime(path, (1_200_000_000, 1_200_000_000))
+    logs = manager(root)
+    assert logs.logs["t", 0].segments[0].time_ms == 1_200_000_000_000
+    assert path.stat().st_mtime == 1_200_000_000
+    logs.close()
+
+
+def test_copy_is_durable_before_the_cut(tmp_path: Path) -> None:
+    root = tmp_path / "logs"
+    (root / "t-0").mkdir(parents=True)
+    (root / "t-0" / SEGMENT).write_bytes(WHOLE + b"torn")
+    files = FaultyFileLayer(tmp_path)
+    logs = manager(root, files)
+    order = [step for step in files.operations if step not in ("read_at", "open")]
+    assert order[order.index("write_at") :][:5] == [
+        "write_at",
+        "sync_file",
+        "sync_directory",
+        "truncate",
+        "set_modified_ms",
+    ]
+    logs.close()
+
+
+@pytest.mark.parametrize("nth", range(1, 40))
+def test_recovery_that_fails_anywhere_comes_to_the_same_end_when_run_again(
+    tmp_path: Path, nth: int
+) -> None:
+    """S16: the Nth operation fails, once; nothing is lost, and the next start comes to the end."""
+    root = tmp_path / "logs"
+    (root / "t-0").mkdir(parents=True)
+    (root / "t-0" / SEGMENT).write_bytes(WHOLE + b"torn ending")
+    files = FaultyFileLayer(tmp_path, fault=Fault(nth))
+    try:
+        logs = manager(root, files)
+    except DataDirectoryError:
+        files.close_all()
+        assert (root / "t-0" / SEGMENT).read_bytes()[: len(WHOLE)] == WHOLE
+        logs = manager(root)
+    files.fault = None
+    assert contents(logs.logs["t", 0]) == WHOLE
+    copies = list((tmp_path / "logs-quarantine").iterdir())
+    assert any(copy.read_bytes() == b"torn ending" for copy in copies)
+    logs.close()
+
+
+def test_a_second_torn_ending_gets_its_own_copy(tmp_path: Path) -> None:
+    root = tmp_path / "logs"
+    for tail in (b"one", b"two"):
+        (root / "t-0").mkdir(parents=True, exist_ok=True)
+        (root / "t-0" / SEGMENT).write_bytes(WHOLE + tail)
+        logs = manager(root)
+        logs.unlock()
+    copies = sorted(path.read_bytes() for path in (tmp_path / "logs-quarantine").iterdir())
+    assert copies == [b"one", b"two"]
+
+
+def test_examination_of_a_gibibyte_allocates_little(tmp_path: Path) -> None:
+    """No allocation beyond a read's size, whatever a length claims."""
+    import tracemalloc
+
+    data = b"\x7f\xff\xff\xf0" + b"y" * (40 * 1024 * 1024)
+    path = tmp_path / "segment"
+    path.write_bytes(data)
+    del data
+    files = FileLayer()
+    fd = files.open(path)
+    tracemalloc.start()
+    found = recovery.examine_file(files, fd)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    files.close(fd)
+    assert found.verdict is Verdict.TORN
+    assert peak < 40 * 1024 * 1024
