@@ -107,11 +107,9 @@ def show(
     if as_json:
         print(json.dumps(report, indent=1))
     else:
-        from rich.console import Console
+        from cli.audit_table import new_console, print_report
 
-        from cli.audit_table import print_report
-
-        print_report(Console(), report, show_all=all_cells)
+        print_report(new_console(), report, show_all=all_cells)
     raise SystemExit(report["exit_status"])
 
 

@@ -8,6 +8,9 @@ from rich.table import Table
 from rich.text import Text
 
 NOTES_LISTED = 20
+WIDTH_ELSEWHERE = 120
+NO_HEADER = "no header"
+DAY_LENGTH = len("2011-06-12")
 
 Json = dict[str, Any]
 
@@ -25,6 +28,12 @@ SOURCES = {
 }
 
 
+def new_console() -> Console:
+    """As wide as the terminal; a file or a pipe takes longer lines."""
+    console = Console()
+    return console if console.is_terminal else Console(width=WIDTH_ELSEWHERE)
+
+
 def print_report(console: Console, report: Json, *, show_all: bool = False) -> None:
     """Sums by topic, then the cells that are not complete (all of them with `show_all`)."""
     cells = report["cells"]
@@ -32,76 +41,114 @@ def print_report(console: Console, report: Json, *, show_all: bool = False) -> N
     console.print(_topics(report))
     if listed:
         console.print(_cells(report, listed))
+    console.print()
     for line in notes_of(report):
         console.print(Text(line))
     console.print(Text(conclusion(report), style="bold" if report["exit_status"] else "bold green"))
 
 
 def _topics(report: Json) -> Table:
-    title = f"Audit, {SOURCES.get(report['source'], report['source'])}"
-    table = Table(title=title, title_justify="left", header_style="bold")
-    table.add_column("topic")
-    for heading in ("windows", "produced"):
-        table.add_column(heading, justify="right")
-    for tier in report["tiers"]:
-        table.add_column(tier, justify="right")
-        table.add_column("", no_wrap=True)
+    table = _table(f"Audit, {SOURCES.get(report['source'], report['source'])}")
+    table.add_column("topic", overflow="fold")
+    for heading in ("windows", "produced", *report["tiers"]):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("verdict", overflow="fold")
     for name, topic in report["topics"].items():
         table.add_row(*_row(printable(name), topic, report["tiers"]))
-    table.add_section()
     table.add_row(*_row("all topics", report["totals"], report["tiers"]))
     return table
 
 
+def _table(title: str) -> Table:
+    return Table(
+        title=title,
+        title_justify="left",
+        header_style="bold",
+        box=None,
+        padding=(0, 2, 0, 0),  # eighty columns are enough for three tiers
+        pad_edge=False,
+    )
+
+
 def _row(name: str, topic: Json, tiers: list[str]) -> list[Text | str]:
-    row: list[Text | str] = [name, f"{topic['cells']:,}", f"{topic['produced']:,}"]
-    for tier in tiers:
-        total = topic["tiers"].get(tier)
-        if total is None:
-            row += ["", Text("exempt", style="dim")]
-        else:
-            row += [f"{total['counted']:,}", _styled(total["verdict"])]
-    return row
+    return [
+        name,
+        f"{topic['cells']:,}",
+        f"{topic['produced']:,}",
+        *(_count(topic["tiers"].get(tier)) for tier in tiers),
+        verdicts_text(topic["tiers"], tiers),
+    ]
 
 
 def _cells(report: Json, cells: list[Json]) -> Table:
+    """What all cells have in common stands in the title, not in each row."""
     servers = {cell["server"] for cell in cells}
-    table = Table(title="Windows", title_justify="left", header_style="bold")
-    table.add_column("topic")
-    table.add_column("window")
-    if len(servers) > 1 or report["source"] != "service":
-        table.add_column("server")
-    table.add_column("produced", justify="right")
-    for tier in report["tiers"]:
-        table.add_column(tier, justify="right")
-        table.add_column("")
+    windows = {cell["window_start_ms"]: window_text(cell["window_start_ms"]) for cell in cells}
+    days = {text[:DAY_LENGTH] for text in windows.values() if text != NO_HEADER}
+    title = "Windows"
+    if len(days) == 1 and NO_HEADER not in windows.values():
+        title += f" of {days.pop()}"
+        windows = {start_ms: text[DAY_LENGTH + 1 :] for start_ms, text in windows.items()}
+    title += " (UTC)"
+    if len(servers) == 1:
+        title += f", server {printable(next(iter(servers)))}"
+    table = _table(f"\n{title}")
+    table.add_column("topic", overflow="fold")
+    table.add_column("window", no_wrap=True)
+    if len(servers) > 1:
+        table.add_column("server", overflow="fold")
+    for heading in ("produced", *report["tiers"]):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("verdict", overflow="fold")
     for cell in cells:
-        row: list[Text | str] = [printable(cell["topic"]), window_text(cell["window_start_ms"])]
-        if len(servers) > 1 or report["source"] != "service":
-            row.append(printable(cell["server"]))
-        row.append(f"{cell['produced']:,}")
-        for tier in report["tiers"]:
-            told = cell["tiers"].get(tier)
-            if told is None:
-                row += ["", Text("exempt", style="dim")]
-                continue
-            reason = told["reason"]
-            verdict = _styled(told["verdict"])
-            if reason and told["state"] != "pending":
-                verdict.append(f" ({reason})", style="dim")
-            row += [f"{told['counted']:,}", verdict]
-        table.add_row(*row)
+        table.add_row(
+            printable(cell["topic"]),
+            windows[cell["window_start_ms"]],
+            *([printable(cell["server"])] if len(servers) > 1 else []),
+            f"{cell['produced']:,}",
+            *(_count(cell["tiers"].get(tier)) for tier in report["tiers"]),
+            verdicts_text(cell["tiers"], report["tiers"]),
+        )
     return table
 
 
-def _styled(verdict: str) -> Text:
-    return Text(verdict, style=STYLES.get(verdict.split(" ", 1)[0], ""))
+def _count(told: Json | None) -> Text:
+    """How many stand at the tier, in the colour of their verdict."""
+    if told is None:
+        return Text("exempt", style="dim")
+    return Text(f"{told['counted']:,}", style=_style(told["verdict"]))
+
+
+def verdicts_text(told: Json, tiers: list[str]) -> Text:
+    """`complete`, or what is wrong where: `offline, warehouse: missing 1`."""
+    by_text: dict[str, list[str]] = {}
+    for tier in tiers:
+        if tier not in told or told[tier]["verdict"] == "complete":
+            continue
+        reason = told[tier].get("reason", "")
+        is_known = not reason or told[tier].get("state") == "pending"
+        text = told[tier]["verdict"] + ("" if is_known else f" ({printable(reason)})")
+        by_text.setdefault(text, []).append(tier)
+    if not by_text:
+        return Text("complete", style=STYLES["complete"])
+    if list(by_text) == ["pending"]:
+        return Text("pending", style=STYLES["pending"])
+    found = Text()
+    for number, (text, places) in enumerate(by_text.items()):
+        found.append("\n" if number else "")
+        found.append(f"{', '.join(places)}: ", style="dim")
+        found.append(text, style=_style(text))
+    return found
+
+
+def _style(verdict: str) -> str:
+    return STYLES.get(verdict.split(" ", 1)[0].rstrip(","), "")
 
 
 def window_text(start_ms: int) -> str:
     """`2011-06-12 10:20:30`, UTC; `no header` for messages that have none."""
     if start_ms < 0:
-        return "no header"
+        return NO_HEADER
     try:
         moment = datetime.fromtimestamp(start_ms / 1000, UTC)
     except (ValueError, OverflowError, OSError):

@@ -49,7 +49,9 @@ def test_a_missing_message_is_shown_with_its_window_and_exits_1(var: Path) -> No
     result = audit(var)
     assert result.exit_code == 1
     assert "missing 1" in result.output
-    assert window_text(T0) in result.output
+    assert "Windows of 2011-03-13 (UTC), server frontend-1" in result.output
+    assert "07:06:40" in result.output
+    assert "offline: missing 1" in result.output
     assert "The audit does not balance. missing: 1 in offline" in result.output
 
 
