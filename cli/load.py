@@ -1,7 +1,7 @@
 """`kafka2011 load`: the load job; also what `spark-submit spark-jobs/load.py` runs."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -23,7 +23,7 @@ def run(
     ] = None,
 ) -> None:
     """Load what is new in the offline brokers' topics into the warehouse."""
-    forced = {} if interval_ms is None else {"load_interval_ms": interval_ms}
+    forced: dict[str, Any] = {} if interval_ms is None else {"load_interval_ms": interval_ms}
     config = load_or_exit(WarehouseConfig, file, set_ or [], **forced)
     spark_environment.prepare()
     from services.warehouse import app as job
