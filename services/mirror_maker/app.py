@@ -123,6 +123,7 @@ def _metrics(config: MirrorConfig, mirror: Mirror, member: GroupMember) -> Metri
         found["drained"] = found["drained"] and member.is_settled
         found["rebalances"] = member.rebalances
         found["commits"] = member.commits
+        found["looks"] = member.looks
         return 200, "application/json", json.dumps(found, indent=2).encode() + b"\n"
 
     return MetricsServer(

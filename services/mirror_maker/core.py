@@ -58,6 +58,7 @@ class PartitionCopy:
     refusal: str = ""  # why it stands still until somebody does something
     trouble: str = ""  # what went wrong last, while it is being repeated
     source_end: int | None = None
+    source_end_ms: int = 0  # when that was asked for, ms since the epoch
     confirmed_at_s: float = 0.0
     copied_bytes: int = 0
     copied_sets: int = 0
@@ -118,10 +119,11 @@ class PartitionCopy:
             self.source_end = max(self.source_end, chunk.next_offset)
         return True
 
-    def found_end(self, epoch: int) -> None:
-        """A fetch begun in `epoch` found nothing: the source ends where we are."""
+    def found_end(self, epoch: int, asked_ms: int) -> None:
+        """A fetch begun in `epoch`, at `asked_ms`, found nothing: the source ended where we are."""
         if epoch == self.epoch:
             self.source_end = self.fetch_offset
+            self.source_end_ms = asked_ms
             self._fetch_attempt = 0
             if self.is_quiet and not self._attempt:
                 self.trouble = ""

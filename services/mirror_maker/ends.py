@@ -11,6 +11,7 @@ from consumer.simple import SimpleConsumer
 from coordination.errors import CoordinationError
 from producer.errors import BrokerUnavailable as BrokerUnregistered
 from protocol.errors import RemoteProtocolError
+from runtime.clock import now_ms
 from services.mirror_maker.config import Address, MirrorConfig
 from services.mirror_maker.core import PartitionCopy
 
@@ -57,6 +58,7 @@ class SourceEnds:
     def _ask(self, copy: PartitionCopy) -> bool:
         """Ask for one end; False when the broker did not answer."""
         broker_id = copy.name.broker_id
+        asked_ms = now_ms()
         try:
             end = self._client(broker_id).latest(copy.name.topic, copy.name.partition)
         except ConsumerClosed:
@@ -68,6 +70,7 @@ class SourceEnds:
             return False
         with self._wake:
             copy.source_end = max(end, copy.confirmed_offset)
+            copy.source_end_ms = asked_ms
         return True
 
     def _client(self, broker_id: int) -> SimpleConsumer:

@@ -25,6 +25,7 @@ from protocol.errors import (
 from protocol.message import MAGIC1_HEADER
 from protocol.message_set import entries
 from protocol.requests import FetchRequest
+from runtime.clock import now_ms
 from runtime.logs import get_logger
 from services.mirror_maker.config import Address, MirrorConfig
 from services.mirror_maker.core import Backoff, PartitionCopy
@@ -40,6 +41,7 @@ class _Asked(NamedTuple):
     copy: PartitionCopy
     epoch: int
     request: FetchRequest
+    asked_ms: int  # not later than the answer's state of the log
 
 
 class SourceFetcher:
@@ -165,13 +167,14 @@ class SourceFetcher:
             if not copy.is_started:
                 self._apart(copy, partial(self._find_start, client, copy))
         asked: list[_Asked] = []
+        asked_ms = now_ms()
         with self._wake:
             for copy in due:
                 if copy.is_started and copy.wants_fetch(time.monotonic()):
                     request = FetchRequest(
                         copy.name.topic, copy.name.partition, copy.fetch_offset, copy.fetch_size
                     )
-                    asked.append(_Asked(copy, copy.epoch, request))
+                    asked.append(_Asked(copy, copy.epoch, request, asked_ms))
         brought = False
         while asked:
             some, asked = _first_of(asked)
@@ -212,7 +215,7 @@ class SourceFetcher:
         with self._wake:
             copy.fetch_size = self._config.fetch_size
             if not valid_bytes:
-                copy.found_end(asked.epoch)
+                copy.found_end(asked.epoch, asked.asked_ms)
                 return False
             offset = asked.request.offset
             name = copy.name

@@ -22,6 +22,7 @@ from services.mirror_maker.sampling import LatencySampler
 
 CONNECT_TIMEOUT_MS = 1000
 IDLE_WAIT_S = 1.0
+STOP_TIMEOUT_S = 1.0
 SEND_BUFFER_BYTES = 1 << 20
 
 log = get_logger(__name__)
@@ -59,11 +60,14 @@ class TargetLane:
         self._thread.start()
 
     def stop(self) -> None:
-        """Send nothing more and close the connection. `wake`'s lock must not be held."""
+        """Send nothing more and close the connection. `wake`'s lock must not be held.
+
+        A target that does not answer is not waited for: whatever comes is nobody's any more.
+        """
         with self._wake:
             self._stopped = True
             self._wake.notify_all()
-        self._thread.join()
+        self._thread.join(STOP_TIMEOUT_S)
 
     # --- the thread ------------------------------------------------------------------------------
 

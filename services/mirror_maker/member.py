@@ -91,6 +91,7 @@ class GroupMember:
         self._commit_at_s = 0.0
         self.rebalances = 0
         self.commits = 0
+        self.looks = 0  # times that it was seen whether there was something to commit
         self._listener = registry.add_session_listener(self._on_session)
         self._thread = threading.Thread(target=self._run, name="group-member", daemon=True)
 
@@ -205,6 +206,7 @@ class GroupMember:
             except CoordinationError as error:
                 log.warning("not_committed_yet", partition=str(name), reason=str(error))
                 break
+        self.looks += 1
         failpoint("mirror_after_commit")
         if disowned:
             self._events.put(Disowned(frozenset(disowned)))

@@ -245,12 +245,17 @@ class Mirror:
             return sorted(self._copies.values(), key=lambda copy: copy.name)
 
     def status(self) -> dict[str, Any]:
-        """For /status: every owned partition, and whether all of them are drained."""
+        """For /status: every owned partition, and whether all of them are drained.
+
+        `drained` says that everything written before `as_of_ms` (ms since the epoch) is durable at
+        the target and committed: compare it with the moment when writing ended.
+        """
         copies = self.copies()
         with self.wake:
             return {
                 "group": self._config.group_id,
                 "drained": bool(copies) and all(_is_drained(copy) for copy in copies),
+                "as_of_ms": min((copy.source_end_ms for copy in copies), default=0),
                 "lag_bytes": sum(copy.lag_bytes or 0 for copy in copies),
                 "partitions": [_described(copy) for copy in copies],
                 "targets": {

@@ -56,6 +56,8 @@ class Proxy:
             self._thread.join()
         self._loop.close()
 
+    close = stop
+
     def address(self, route: str) -> tuple[str, int]:
         """Where the route listens (the real port when 0 was asked for)."""
         return self._route(route).listen

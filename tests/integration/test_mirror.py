@@ -4,6 +4,7 @@ import contextlib
 import json
 import signal
 import threading
+import time
 import urllib.request
 import uuid
 from collections.abc import Iterator
@@ -68,9 +69,16 @@ class Mirrors:
         )
         urllib.request.urlopen(request, timeout=10).close()
 
-    def wait_drained(self, timeout_s: float = 60) -> None:
+    def wait_drained(self, *numbers: int, timeout_s: float = 60) -> None:
+        """Until these mirrors (the last one) have copied all that is written by now."""
+        begun_ms = time.time_ns() // 1_000_000
+
+        def drained() -> bool:
+            found = [self.status(number) for number in numbers or (-1,)]
+            return all(one["drained"] and one["as_of_ms"] >= begun_ms for one in found)
+
         wait_until(
-            lambda: self.status()["drained"],
+            drained,
             lambda: f"drained: {json.dumps(self.status(), indent=1)}\n{self.running[-1][0].log()}",
             timeout_s,
         )
@@ -250,6 +258,35 @@ def test_dying_between_barrier_and_commit_only_repeats(
         assert repeats > 0, "the copy was durable and not committed, so it is made again"
 
 
+@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM])
+def test_what_a_frozen_target_never_stored_is_not_committed(
+    mirrors: Mirrors, ending: signal.Signals
+) -> None:
+    mirrors.live.write(mirrors.topic, 100)
+    command = mirrors.start(mirror_handover_timeout_ms=300)
+    mirrors.wait_drained()
+    for target in mirrors.offline.brokers.values():
+        target.process.send_signal(signal.SIGSTOP)
+    mirrors.live.write(mirrors.topic, 100)
+    wait_until(
+        lambda: all(p["in_flight_bytes"] for p in mirrors.status()["partitions"]),
+        "the sets stand in the sockets of brokers that do not read them",
+    )
+    commits = mirrors.status()["looks"]
+    wait_until(lambda: mirrors.status()["looks"] > commits + 3, "there was time to commit")
+    assert set(mirrors.committed().values()) == {100 * 210}
+    command.signal(ending)
+    command.process.wait(30)
+    for target in mirrors.offline.brokers.values():
+        target.kill()
+    for broker_id in mirrors.offline.brokers:
+        mirrors.offline.start(broker_id)
+    assert set(mirrors.committed().values()) == {100 * 210}
+    mirrors.start()
+    mirrors.wait_drained()
+    check_copies(mirrors)
+
+
 def test_a_target_broker_that_dies_holds_up_only_its_partitions(mirrors: Mirrors) -> None:
     mirrors.live.write(mirrors.topic, 100)
     mirrors.start()
@@ -285,23 +322,43 @@ def test_a_source_broker_that_dies_is_waited_for(mirrors: Mirrors) -> None:
     assert check_copies(mirrors) == 0
 
 
+def linked(mirrors: Mirrors, brokers: list[int]) -> tuple[Proxy, str]:
+    """A proxy with a route b<id> to each of these brokers, and the address map that leads there."""
+    home = dict.fromkeys(mirrors.live.brokers, mirrors.live)
+    home.update(dict.fromkeys(mirrors.offline.brokers, mirrors.offline))
+    places = {broker: "{}:{}".format(*home[broker].address(broker)) for broker in brokers}
+    routes = ",".join(f"b{broker}=127.0.0.1:0>{places[broker]}" for broker in brokers)
+    proxy = Proxy(ProxyConfig(routes=parse_routes(routes)))
+    proxy.start()
+    address_map = ",".join(
+        f"{places[broker]}=" + "{}:{}".format(*proxy.address(f"b{broker}")) for broker in brokers
+    )
+    return proxy, address_map
+
+
 def test_a_clean_handover_between_members_repeats_nothing(mirrors: Mirrors) -> None:
-    mirrors.live.write(mirrors.topic, 100)
-    first = mirrors.start()
-    mirrors.wait_drained()
-    with Writer(mirrors):
-        second = mirrors.start()
-        wait_until(
-            lambda: len(mirrors.status(0)["partitions"]) == len(mirrors.status(1)["partitions"]),
-            "the two share",
-        )
-        copied = copied_bytes(mirrors)
-        wait_until(lambda: copied_bytes(mirrors) > copied + 200_000, "both copy")
-        assert first.stop() == 0
-        wait_until(lambda: len(mirrors.status(1)["partitions"]) == 4, "the second takes over")
-    mirrors.wait_drained()
-    assert check_copies(mirrors) == 0
-    assert second.stop() == 0
+    link, address_map = linked(mirrors, [11, 12])
+    with contextlib.closing(link):
+        mirrors.live.write(mirrors.topic, 100)
+        first = mirrors.start(address_map=address_map)
+        mirrors.wait_drained()
+        # With a slow way to the target there is always something in flight at the handover.
+        link.change(None, {"delay_ms": 100})
+        with Writer(mirrors):
+            second = mirrors.start(address_map=address_map)
+            wait_until(
+                lambda: (
+                    len(mirrors.status(0)["partitions"]) == len(mirrors.status(1)["partitions"])
+                ),
+                "the two share",
+            )
+            copied = copied_bytes(mirrors)
+            wait_until(lambda: copied_bytes(mirrors) > copied + 200_000, "both copy")
+            assert first.stop() == 0
+            wait_until(lambda: len(mirrors.status(1)["partitions"]) == 4, "the second takes over")
+        mirrors.wait_drained()
+        assert check_copies(mirrors) == 0
+        assert second.stop() == 0
 
 
 def test_a_frozen_member_does_not_copy_on_after_its_session(mirrors: Mirrors) -> None:
@@ -319,8 +376,7 @@ def test_a_frozen_member_does_not_copy_on_after_its_session(mirrors: Mirrors) ->
         "it joins anew and gets its share",
     )
     mirrors.live.write(mirrors.topic, 300)
-    mirrors.wait_drained()
-    wait_until(lambda: mirrors.status(0)["drained"], "the first is drained as well")
+    mirrors.wait_drained(0, 1)
     assert check_copies(mirrors) == 0
 
 
@@ -366,15 +422,8 @@ def test_a_message_that_the_target_would_drop_stops_its_partition(mirrors: Mirro
 
 def test_over_a_link_that_is_slow_and_cut(mirrors: Mirrors) -> None:
     brokers = [*mirrors.live.brokers, *mirrors.offline.brokers]
-    home = dict.fromkeys(mirrors.live.brokers, mirrors.live)
-    home.update(dict.fromkeys(mirrors.offline.brokers, mirrors.offline))
-    routes = ",".join(
-        "b{}=127.0.0.1:0>{}:{}".format(broker, *home[broker].address(broker)) for broker in brokers
-    )
-    with Proxy(ProxyConfig(routes=parse_routes(routes))) as link:
-        address_map = ",".join(
-            "{}:{}={}:{}".format(*home[b].address(b), *link.address(f"b{b}")) for b in brokers
-        )
+    link, address_map = linked(mirrors, brokers)
+    with contextlib.closing(link):
         mirrors.live.write(mirrors.topic, 1000)
         link.change(None, {"delay_ms": 50, "jitter_ms": 25})
         mirrors.start(address_map=address_map)
@@ -393,15 +442,13 @@ def test_over_a_link_that_is_slow_and_cut(mirrors: Mirrors) -> None:
 
 
 def test_a_damaged_byte_on_the_way_is_not_stored(mirrors: Mirrors) -> None:
-    address = mirrors.offline.address(11)
-    routes = parse_routes(f"r=127.0.0.1:0>{address[0]}:{address[1]}")
-    with Proxy(ProxyConfig(routes=routes)) as link:
-        link.change("r", {"flip": {"direction": "to_server", "after_bytes": 50_000}})
+    link, address_map = linked(mirrors, [11])
+    with contextlib.closing(link):
+        link.change("b11", {"flip": {"direction": "to_server", "after_bytes": 50_000}})
         mirrors.live.write(mirrors.topic, 1000)
-        dialled = link.address("r")
-        mirrors.start(address_map=f"{address[0]}:{address[1]}={dialled[0]}:{dialled[1]}")
+        mirrors.start(address_map=address_map)
         mirrors.wait_drained()
-        assert link.status()["r"]["to_server"]["flipped"] == 1
+        assert link.status()["b11"]["to_server"]["flipped"] == 1
         check_copies(mirrors)
         assert sum(p["rewinds"] for p in mirrors.status()["partitions"]) >= 1
 
