@@ -8,7 +8,7 @@ with the offset behind them, under one lock, so that whatever a snapshot catches
 import threading
 from collections import deque
 from collections.abc import Container, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from events.errors import EventError
@@ -437,7 +437,7 @@ class AuditState:
         """A copy of the open cells."""
         with self.lock:
             return {
-                key: replace(cell, produced=cell.produced.copy(), counted=cell.counted.copy())
+                key: Cell(cell.produced.copy(), cell.counted.copy())
                 for key, cell in self.ledger.cells.items()
             }
 
