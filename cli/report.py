@@ -26,7 +26,10 @@ def run(
         typer.Option("--json", metavar="FILE", help="write JSON there; - prints it and no tables"),
     ] = None,
 ) -> None:
-    """Page views, visitors and bytes per hour, the top 20 paths and the share of errors."""
+    """Page views, visitors and bytes per hour, the top 20 paths and the share of errors.
+
+    spark-submit mixes a job's standard error into its standard output: under it, name a file for
+    --json."""
     forced = {} if table is None else {"report_table": table}
     config = load_or_exit(WarehouseConfig, file, set_ or [], **forced)
     spark_environment.prepare()

@@ -155,7 +155,11 @@ class LoadProcess:
     def run_once(self) -> int:
         """Load until what was there at the start is loaded; the exit status."""
         while True:
-            outcome = self._load()
+            try:
+                outcome = self._load()
+            except Exception as error:  # Spark's or ZooKeeper's: one line, and the next run retries
+                log.error("load failed", error=_one_line(error))
+                return 1
             if outcome.lost_to_another:
                 return 0
             if outcome.failures:

@@ -4,6 +4,7 @@ What must be known before the JVM starts (its memory, its options, the form of i
 the directory CONF_DIR, which `kafka2011 load` and its kin give as SPARK_CONF_DIR.
 """
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ def start_session(app_name: str, master: str, local_dir: Path | None = None) -> 
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
+    logging.getLogger("py4j").setLevel(logging.ERROR)  # it tells of each connection it closes
     conf = SparkConf()
     conf.setIfMissing("spark.master", master)
     conf.setIfMissing("spark.app.name", app_name)

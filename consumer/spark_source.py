@@ -1,0 +1,210 @@
+"""The Spark data source `kafka2011`: topics as DataFrames and as streams.
+
+    spark.read.format("kafka2011").option("zk.connect", ...).option("topic", "page-view").load()
+    spark.readStream.format("kafka2011")...
+
+Columns: topic, broker, partition, offset (where the entry starts), next_offset, timestamp (header
+time of an event), schema_id (hexadecimal MD5 of its schema), payload, error (null, or why the entry
+could not be read; payload is the raw entry then). Options: `spark_options`.
+
+Planning runs in a Python process beside the driver, reading in one on each executor; payloads go
+from broker to executor as Arrow batches. Registered by the top-level module `pyspark_kafka2011`.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from consumer.chunk import TopicPartition
+from consumer.planning import OffsetRange
+from consumer.spark_options import SourceOptions, parse_options
+from consumer.spark_planning import PlacedRange, SourcePlanner
+from consumer.spark_reading import message_batches, read_patiently
+from protocol.errors import OffsetOutOfRange
+from runtime.logs import get_logger
+
+log = get_logger(__name__)
+
+SPARK_SCHEMA = (
+    "topic string, broker int, partition int, offset long, next_offset long, "
+    "timestamp timestamp, schema_id string, payload binary, error string"
+)
+
+# A stream's offsets as Spark keeps them in its checkpoint: "topic/11-0" -> next offset.
+StreamOffsets = dict[str, int]
+
+
+class RangeSplit(InputPartition):
+    """One task's range."""
+
+    def __init__(self, placed: PlacedRange) -> None:
+        super().__init__(placed)
+
+    @property
+    def placed(self) -> PlacedRange:
+        found: PlacedRange = self.value
+        return found
+
+
+def read_split(options: SourceOptions, split: InputPartition) -> Iterator[pa.RecordBatch]:
+    """The messages of one range, on an executor. Spark calls it with None for an empty plan."""
+    if split.value is None:
+        return
+    placed: PlacedRange = split.value
+    try:
+        for chunk in read_patiently(
+            placed.address,
+            placed.offsets,
+            fetch_size=options.fetch_size,
+            socket_timeout_ms=options.socket_timeout_ms,
+        ):
+            yield from message_batches(chunk)
+    except OffsetOutOfRange as error:
+        if options.fail_on_data_loss:
+            raise
+        log.warning("offsets are gone", range=str(placed.offsets), reason=str(error))
+
+
+class Kafka2011Reader(DataSourceReader):
+    """A batch: the range of each partition is fixed when the query is planned."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        planner = SourcePlanner(self._options)
+        try:
+            return [RangeSplit(placed) for placed in planner.batch_ranges()]
+        finally:
+            planner.close()
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_split(self._options, partition)
+
+
+class Kafka2011StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A stream: Spark keeps the offsets, and asks for the same range again after a failure."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._planner: SourcePlanner | None = None
+        self._target: StreamOffsets | None = None
+        self._newest: StreamOffsets | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Executors read; connections and the state of planning stay with the driver.
+        return {"_options": self._options, "_planner": None, "_target": None, "_newest": None}
+
+    def _planning(self) -> SourcePlanner:
+        if self._planner is None:
+            self._planner = SourcePlanner(self._options)
+        return self._planner
+
+    def initialOffset(self) -> StreamOffsets:
+        return _told(self._planning().starting())
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        if self._options.bytes_max_per_trigger is not None:
+            return ReadMaxBytes(self._options.bytes_max_per_trigger)
+        if self._options.rows_max_per_trigger is not None:
+            return ReadMaxRows(self._options.rows_max_per_trigger)
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: StreamOffsets, limit: ReadLimit) -> StreamOffsets:
+        """How far the next batch goes. A partition whose broker is away stays where it is."""
+        newest = self._newest_offsets()
+        if self._target is not None:
+            newest = {
+                name: min(end, self._target[name])
+                for name, end in newest.items()
+                if name in self._target
+            }
+        begin = dict(start)
+        for name in newest:
+            if name not in begin:
+                begin[name] = self._planning().earliest(_name(name))
+        end = {name: max(place, newest.get(name, place)) for name, place in begin.items()}
+        if isinstance(limit, ReadMaxBytes):
+            within = self._planning().within_bytes(_names(begin), _names(end), limit.max_bytes)
+        elif isinstance(limit, ReadMaxRows):
+            within = self._planning().within_rows(_names(begin), _names(end), limit.max_rows)
+        else:
+            return end
+        return _told(within)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._target = self._newest_offsets()
+
+    def reportLatestOffset(self) -> StreamOffsets | None:
+        """The ends of the logs when the last batch was planned: what is left is the lag."""
+        return self._newest
+
+    def partitions(self, start: StreamOffsets, end: StreamOffsets) -> Sequence[InputPartition]:
+        ranges = []
+        for name, place in end.items():
+            begin = start.get(name)
+            if begin is None:
+                begin = self._planning().earliest(_name(name))
+            if place > begin:
+                ranges.append(OffsetRange(*_name(name), begin, place))
+        if not ranges:
+            return []
+        return [RangeSplit(placed) for placed in self._planning().placed(ranges)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_split(self._options, partition)
+
+    def stop(self) -> None:
+        if self._planner is not None:
+            self._planner.close()
+            self._planner = None
+
+    def _newest_offsets(self) -> StreamOffsets:
+        self._newest = _told(self._planning().latest())
+        return dict(self._newest)
+
+
+def _told(offsets: dict[TopicPartition, int]) -> StreamOffsets:
+    return {str(name): place for name, place in offsets.items()}
+
+
+def _names(offsets: StreamOffsets) -> dict[TopicPartition, int]:
+    return {_name(text): place for text, place in offsets.items()}
+
+
+def _name(text: str) -> TopicPartition:
+    """`topic/11-0`, as str(TopicPartition) has it; a topic has no slash in it."""
+    topic, _, partition = text.rpartition("/")
+    broker_id, _, number = partition.partition("-")
+    return TopicPartition(topic, int(broker_id), int(number))
+
+
+class Kafka2011DataSource(DataSource):
+    """`spark.read.format("kafka2011")`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "kafka2011"
+
+    def schema(self) -> str:
+        return SPARK_SCHEMA
+
+    def reader(self, schema: Any) -> DataSourceReader:  # noqa: ARG002 (Spark names it)
+        return Kafka2011Reader(parse_options(self.options))
+
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: ARG002
+        return Kafka2011StreamReader(parse_options(self.options))
