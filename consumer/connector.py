@@ -90,6 +90,7 @@ class ConsumerConnector:
         self._change_pending = threading.Event()
         self._first_rebalance = threading.Event()
         self._closing = threading.Event()
+        self._shutdown_lock = threading.RLock()
         self._left = threading.Event()
         self._threads: list[threading.Thread] = []
         self._known_addresses: dict[int, Address] = {}
@@ -292,9 +293,13 @@ class ConsumerConnector:
 
     def shutdown(self, *, commit: bool = True) -> None:
         """Stop delivering, commit (with auto-commit, and unless `commit` is False), leave the group
-        and end the streams. What was handed out counts as done. Idempotent."""
-        if self._closing.is_set():
-            return
+        and end the streams. What was handed out counts as done. A second call waits for the first.
+        """
+        with self._shutdown_lock:
+            if not self._closing.is_set():
+                self._shut_down(commit=commit)
+
+    def _shut_down(self, *, commit: bool) -> None:
         self._closing.set()
         self._hub.commits_delivered = commit
         for made in self._all_queues:

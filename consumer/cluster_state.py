@@ -1,0 +1,156 @@
+"""What operators ask of a cluster: each partition's place, start and end, and how groups stand.
+
+Reads ZooKeeper and asks the brokers; changes nothing. A broker that does not answer leaves holes in
+the answer, with the reason, and never an exception.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from consumer.chunk import TopicPartition
+from consumer.errors import BrokerUnavailable
+from consumer.simple import SimpleConsumer
+from coordination import cluster, paths
+from coordination.errors import BadZnode
+from coordination.paths import BrokerAddress, BrokerPartition
+from coordination.registry import Registry
+from protocol.errors import KafkaError
+
+Dialled = Callable[[tuple[str, int]], tuple[str, int]]
+
+ASK_TIMEOUT_MS = 5000
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionEnds:
+    """`start` and `end` in bytes of the log, None when the broker did not say; then `error` tells
+    why. `end` is the high watermark."""
+
+    name: TopicPartition
+    address: BrokerAddress | None
+    start: int | None
+    end: int | None
+    error: str = ""
+
+    @property
+    def size_bytes(self) -> int | None:
+        if self.start is None or self.end is None:
+            return None
+        return self.end - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPartition:
+    """One partition of a group: `owner` is a thread id, "" when nobody owns it."""
+
+    name: TopicPartition
+    owner: str
+    offset: int | None
+    end: int | None
+
+    @property
+    def lag_bytes(self) -> int | None:
+        if self.offset is None or self.end is None:
+            return None
+        return max(0, self.end - self.offset)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupState:
+    """`members` maps a consumer id to the text of its subscription."""
+
+    group: str
+    members: dict[str, str]
+    partitions: list[GroupPartition]
+
+
+def partition_ends(
+    registry: Registry, topics: Iterable[str], dialled: Dialled = lambda address: address
+) -> list[PartitionEnds]:
+    """All registered partitions of the topics, sorted, each asked for its start and end."""
+    brokers = cluster.live_brokers(registry)
+    wanted = [
+        TopicPartition(topic, *partition)
+        for topic in topics
+        for partition in cluster.partitions_of(registry, topic)
+    ]
+    found: dict[TopicPartition, PartitionEnds] = {}
+    for broker_id in sorted({name.broker_id for name in wanted}):
+        names = [name for name in wanted if name.broker_id == broker_id]
+        for ends in _ask_broker(brokers.get(broker_id), names, dialled):
+            found[ends.name] = ends
+    return [found[name] for name in wanted]
+
+
+def _ask_broker(
+    address: BrokerAddress | None, names: list[TopicPartition], dialled: Dialled
+) -> list[PartitionEnds]:
+    if address is None:
+        return [PartitionEnds(name, None, None, None, "broker not registered") for name in names]
+    answers: list[PartitionEnds] = []
+    with SimpleConsumer(*dialled(address), socket_timeout_ms=ASK_TIMEOUT_MS) as client:
+        for name in names:
+            try:
+                start = client.earliest(name.topic, name.partition)
+                end = client.latest(name.topic, name.partition)
+                answers.append(PartitionEnds(name, address, start, end))
+            except KafkaError as error:
+                answers.append(PartitionEnds(name, address, None, None, str(error)))
+                if isinstance(error, BrokerUnavailable) and len(answers) == 1:
+                    rest = names[1:]  # not there at all: do not wait for each of them
+                    return answers + [
+                        PartitionEnds(other, address, None, None, str(error)) for other in rest
+                    ]
+    return answers
+
+
+def groups(registry: Registry) -> list[str]:
+    """All groups that ever registered or committed, sorted."""
+    return registry.children(paths.CONSUMERS)
+
+
+def group_state(
+    registry: Registry, group: str, dialled: Dialled = lambda address: address
+) -> GroupState:
+    """Members, owners, offsets and lag of one group; empty when there is no such group."""
+    members = {}
+    for consumer_id in registry.children(paths.consumer_ids_path(group)):
+        stored = registry.get(paths.consumer_id_path(group, consumer_id))
+        if stored is not None:
+            members[consumer_id] = (stored.value or b"").decode("utf-8", "replace")
+    names: set[TopicPartition] = set()
+    for kind in ("owners", "offsets"):
+        for topic in registry.children(f"{paths.group_path(group)}/{kind}"):
+            for text in registry.children(f"{paths.group_path(group)}/{kind}/{topic}"):
+                try:
+                    names.add(TopicPartition(topic, *paths.decode_broker_partition(text)))
+                except BadZnode:
+                    continue  # not a partition: nobody's offset or owner
+    ends = {
+        found.name: found.end
+        for found in partition_ends(registry, sorted({name.topic for name in names}), dialled)
+    }
+    names |= set(ends)
+    return GroupState(
+        group,
+        members,
+        [
+            GroupPartition(
+                name, _owner(registry, group, name), _offset(registry, group, name), ends.get(name)
+            )
+            for name in sorted(names)
+        ],
+    )
+
+
+def _owner(registry: Registry, group: str, name: TopicPartition) -> str:
+    stored = registry.get(paths.owner_path(group, name.topic, BrokerPartition(*name[1:])))
+    return (stored.value or b"").decode("utf-8", "replace") if stored is not None else ""
+
+
+def _offset(registry: Registry, group: str, name: TopicPartition) -> int | None:
+    stored = registry.get(paths.offset_path(group, name.topic, BrokerPartition(*name[1:])))
+    try:
+        return paths.decode_offset(stored.value) if stored is not None else None
+    except BadZnode:
+        return None
