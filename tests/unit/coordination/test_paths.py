@@ -1,5 +1,8 @@
 """Znode paths and values: the texts of the reference (7.2-7.4) and of the captures (section 5)."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from coordination import paths
@@ -91,3 +94,16 @@ def test_subscription_texts() -> None:
 def test_bad_subscriptions(value: bytes | None) -> None:
     with pytest.raises(BadZnode):
         paths.decode_subscription(value)
+
+
+def test_the_page_of_znodes_names_every_path_of_the_registry() -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs" / "znodes.md").read_text()
+    docstring = paths.__doc__ or ""
+    named = re.findall(r"^  (/.*?)  ? *(?:ephemeral|persistent)", docstring, re.MULTILINE)
+    assert len(named) >= 9
+    short = {"<id>-<partition>": "<broker id>-<partition>"}
+    for path in named:
+        written = path.strip()
+        for brief, full in short.items():
+            written = written.replace(brief, full)
+        assert f"`{written}`" in page, written
