@@ -1,0 +1,191 @@
+"""Wires `kafka2011 online-consumer`: connector, reader, lag, metrics and signals.
+
+GET /status on the metrics port shows owned partitions, lag, counts and latencies. Exit statuses: 0
+after SIGTERM (positions committed, group left); 1 when ZooKeeper does not answer at start; 2 for a
+filter that cannot be used.
+"""
+
+import json
+import os
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from consumer.chunk import TopicPartition
+from consumer.connector import ConsumerConnector
+from consumer.filters import TopicFilter, blacklist, whitelist
+from coordination.errors import CoordinationError
+from protocol.errors import KafkaError
+from runtime.clock import now_ms
+from runtime.logs import get_logger
+from runtime.metrics import Answer, MetricsServer
+from services.online_consumer.config import NEVER_READ, OnlineConsumerConfig
+from services.online_consumer.core import Counter
+from services.online_consumer.reader import StreamReader
+from services.registration import ServiceRegistration
+
+log = get_logger(__name__)
+
+
+def topic_filter(config: OnlineConsumerConfig) -> TopicFilter:
+    """Raises IllegalTopicFilter."""
+    if config.topics_whitelist:
+        return whitelist(config.topics_whitelist)
+    return blacklist("|".join(filter(None, [*sorted(NEVER_READ), config.topics_blacklist])))
+
+
+def run(config: OnlineConsumerConfig, stop: threading.Event) -> int:
+    """Read until `stop` is set. Returns the exit status."""
+    try:
+        wanted = topic_filter(config)
+        connector = ConsumerConnector(config)
+    except (KafkaError, ValueError) as error:
+        log.error("cannot start", detail=str(error))
+        return 2
+    except CoordinationError as error:
+        log.error("cannot start", detail=str(error))
+        return 1
+    member = OnlineMember(config, connector, wanted)
+    metrics = _metrics(config, member)
+    registration = ServiceRegistration(
+        config, kind="online-consumer", zk_connect=config.zk_connect, metrics=metrics
+    )
+    status = 0
+    try:
+        member.start()
+        log.info(
+            "serving",
+            group=config.group_id,
+            consumer=connector.consumer_id,
+            metrics=f"{metrics.bind}:{metrics.port}" if metrics else "none",
+            pid=os.getpid(),
+        )
+        while not stop.wait(config.status_interval_ms / 1000):
+            member.look()
+            if not member.is_reading:
+                log.error("reading ended by itself")
+                status = 1
+                break
+    finally:
+        member.close()
+        registration.close()
+        if metrics:
+            metrics.close()
+    log.info("stopped")
+    return status
+
+
+class OnlineMember:
+    """The connector with its one stream, the thread that reads it, and what is known of both."""
+
+    def __init__(
+        self, config: OnlineConsumerConfig, connector: ConsumerConnector, wanted: TopicFilter
+    ) -> None:
+        self._config = config
+        self._connector = connector
+        self._wanted = wanted
+        self.counter = Counter()
+        self._lag: dict[TopicPartition, int | None] = {}
+        self._owned: list[TopicPartition] = []
+        self._reading = threading.Thread(target=self._read, name="read", daemon=True)
+
+    def start(self) -> None:
+        self._reading.start()
+
+    def _read(self) -> None:
+        [stream] = self._connector.create_message_streams_by_filter(self._wanted)
+        StreamReader(self._connector, stream, self.counter).run()
+
+    @property
+    def is_reading(self) -> bool:
+        return self._reading.is_alive()
+
+    @property
+    def is_settled(self) -> bool:
+        return self._connector.is_settled
+
+    def look(self) -> None:
+        """Ask for the lag, and log what is owned when that changed."""
+        owned = self._connector.owned()
+        if owned != self._owned:
+            self._owned = owned
+            log.info("owned", partitions=[str(name) for name in owned])
+        try:
+            self._lag = self._connector.lag()
+        except (KafkaError, CoordinationError) as error:
+            log.warning("lag unknown", reason=str(error))
+
+    def status(self) -> dict[str, Any]:
+        return {
+            "group": self._config.group_id,
+            "consumer": self._connector.consumer_id,
+            "settled": self.is_settled,
+            "owned": [str(name) for name in self._connector.owned()],
+            "lag_bytes": {str(name): lag for name, lag in self._lag.items()},
+            "topics": self.counter.snapshot(now_ms()),
+            "damaged_chunks": self.counter.damaged_chunks,
+            "consumer_stats": self._connector.stats.as_dict(),
+        }
+
+    def lag(self) -> dict[TopicPartition, int | None]:
+        return dict(self._lag)
+
+    def close(self) -> None:
+        """Commit what was read, leave the group, end the reading."""
+        self._connector.shutdown()
+        if self._reading.ident is not None:
+            self._reading.join(10)
+
+
+class MemberCollector(Collector):
+    """The member's numbers, read at each scrape."""
+
+    def __init__(self, member: OnlineMember) -> None:
+        self._member = member
+
+    def collect(self) -> Iterator[Metric]:
+        messages = CounterMetricFamily("kafka2011_online_messages", "read", labels=("topic",))
+        size = CounterMetricFamily("kafka2011_online_bytes", "of payloads", labels=("topic",))
+        unreadable = CounterMetricFamily(
+            "kafka2011_online_unreadable", "messages without an event header", labels=("topic",)
+        )
+        latency = GaugeMetricFamily(
+            "kafka2011_online_latency_ms",
+            "age of events when read, over the last 10 to 20 s",
+            labels=("topic", "quantile"),
+        )
+        lag = GaugeMetricFamily(
+            "kafka2011_online_lag_bytes", "not read yet", labels=("topic", "partition")
+        )
+        for topic, found in self._member.counter.snapshot(now_ms()).items():
+            messages.add_metric((topic,), found["messages"])
+            size.add_metric((topic,), found["bytes"])
+            unreadable.add_metric((topic,), found["unreadable"])
+            for quantile, value in found["latency_ms"].items():
+                latency.add_metric((topic, str(quantile)), value)
+        for name, lag_bytes in self._member.lag().items():
+            if lag_bytes is not None:
+                lag.add_metric((name.topic, f"{name.broker_id}-{name.partition}"), lag_bytes)
+        return iter((messages, size, unreadable, latency, lag))
+
+
+def _metrics(config: OnlineConsumerConfig, member: OnlineMember) -> MetricsServer | None:
+    if config.metrics_port < 0:
+        return None
+    registry = CollectorRegistry()
+    registry.register(MemberCollector(member))
+
+    def status() -> Answer:
+        return 200, "application/json", json.dumps(member.status(), indent=2).encode() + b"\n"
+
+    return MetricsServer(
+        registry,
+        lambda: member.is_settled,
+        bind=config.metrics_bind,
+        port=config.metrics_port,
+        routes={"/status": status},
+    )

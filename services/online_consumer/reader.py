@@ -1,0 +1,86 @@
+"""Reads a stream chunk by chunk into the counter; what cannot be read is tried again, then left.
+
+A chunk counts as processed when the next one is asked for, so a crash repeats at most what was
+read since the last commit and loses nothing.
+"""
+
+from collections import Counter as Tally
+
+from consumer.chunk import Chunk, TopicPartition
+from consumer.connector import ConsumerConnector
+from consumer.errors import BrokerUnavailable, ConsumerStateError, ConsumerTimeout, PartitionStuck
+from consumer.stream import MessageStream
+from protocol.errors import InvalidMessage
+from runtime.clock import Clock, now_ms
+from runtime.logs import get_logger
+from services.online_consumer.core import Counter
+
+READ_ATTEMPTS = 3  # of a chunk with a wrong CRC: damage on the way is healed by fetching again
+
+log = get_logger(__name__)
+
+
+class StreamReader:
+    """`run` reads until the connector shuts down."""
+
+    def __init__(
+        self,
+        connector: ConsumerConnector,
+        stream: MessageStream,
+        counter: Counter,
+        clock: Clock = now_ms,
+    ) -> None:
+        self._connector = connector
+        self._stream = stream
+        self._counter = counter
+        self._clock = clock
+        self._failures: Tally[TopicPartition] = Tally()
+
+    def run(self) -> None:
+        while True:
+            try:
+                found = self._read_until_damage()
+            except ConsumerTimeout:
+                continue
+            except PartitionStuck as stuck:
+                log.error("partition_stuck", detail=str(stuck))
+                continue
+            if found is None:
+                return
+            self._damaged(*found)
+
+    def _read_until_damage(self) -> tuple[Chunk, InvalidMessage] | None:
+        """Read on; the first chunk that is damaged, or None at shutdown.
+
+        The iteration ends with the damaged chunk, so that this one does not count as processed.
+        """
+        for chunk in self._stream.chunks():
+            try:
+                payloads = chunk.payloads()
+            except InvalidMessage as error:
+                return chunk, error
+            self._failures.pop(chunk.topic_partition, None)
+            self._counter.count(chunk.topic, payloads, self._clock())
+        return None
+
+    def _damaged(self, chunk: Chunk, error: InvalidMessage) -> None:
+        """Count what stands before the damage and go on there; after some attempts behind it."""
+        name = chunk.topic_partition
+        good_bytes = max(0, error.position)
+        bad_offset = chunk.offset + good_bytes
+        self._counter.damaged_chunks += 1
+        if good_bytes:
+            self._failures.pop(name, None)
+            good = chunk._replace(data=chunk.data[:good_bytes], next_offset=bad_offset)
+            self._counter.count(chunk.topic, good.payloads(), self._clock())
+        self._failures[name] += 1
+        if self._failures[name] < READ_ATTEMPTS:
+            self._connector.seek(name, bad_offset)
+            return
+        try:
+            behind = self._connector.skip_entry(name, bad_offset)
+            log.error("damaged_message_left_out", partition=str(name), offset=bad_offset, to=behind)
+            self._failures.pop(name, None)
+        except (BrokerUnavailable, ConsumerStateError) as failure:
+            log.error("damaged_message", partition=str(name), offset=bad_offset, why=str(failure))
+            self._connector.seek(name, bad_offset)
