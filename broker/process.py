@@ -64,16 +64,17 @@ def run_broker(
     broker = _Broker(config, loop or new_loop(), files or FileLayer())
     try:
         broker.start()
-        return broker.serve(stop)
+        broker.serve(stop)
     finally:
         broker.close()
+    return broker.status
 
 
 class _Broker:
     def __init__(self, config: BrokerConfig, loop: Any, files: FileLayer) -> None:
         self._config = config
         self._loop = loop
-        self._status = STATUS_CLEAN
+        self.status = STATUS_CLEAN
         self._cleanup = contextlib.ExitStack()
         self._cleanup.callback(loop.close)
         self._is_loaded = False
@@ -197,7 +198,7 @@ class _Broker:
 
     # --- run and stop --------------------------------------------------------------------------
 
-    def serve(self, stop: threading.Event) -> int:
+    def serve(self, stop: threading.Event) -> None:
         config = self._config
         _log.info(
             "serving",
@@ -217,11 +218,10 @@ class _Broker:
 
         threading.Thread(target=stop_when_told, name="stop-watcher", daemon=True).start()
         self._loop.run_forever()
-        return self._status
 
     def _storage_failed(self) -> None:
-        if self._status == STATUS_CLEAN:
-            self._status = STATUS_STORAGE_FAILED
+        if self.status == STATUS_CLEAN:
+            self.status = STATUS_STORAGE_FAILED
             _log.error("storage-failed", detail="no log takes writes any more: stopping")
             self._stop()
 
@@ -234,11 +234,11 @@ class _Broker:
         """Logs first, then the nodes: who sees the broker gone finds its data flushed."""
         if self._is_loaded:
             clean = self._logs.close()
-            if not clean and self._status == STATUS_CLEAN:
-                self._status = STATUS_STORAGE_FAILED
+            if not clean and self.status == STATUS_CLEAN:
+                self.status = STATUS_STORAGE_FAILED
         if self._registration is not None:
             self._registration.close()
         self._cleanup.close()
         if self._registry is not None:
             self._registry.close()
-        _log.info("stopped", status=self._status)
+        _log.info("stopped", status=self.status)

@@ -1,0 +1,219 @@
+"""SIGKILL at random moments under load, again and again on the same directory.
+
+Each partition has one producer, so every byte of its log is known beforehand: producer p writes
+message after message with (partition, sequence) in it. After each kill the log must be a prefix of
+what was sent, at the offsets where it was; nothing that a barrier confirmed, and nothing that a
+reader ever saw, may be missing or different; after the restart producers go on where the log ends.
+
+FAULT_ROUNDS (default 6) and FAULT_SEED say how many kills and which; the seed is printed.
+"""
+
+import os
+import random
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.brokers import RawClient, RunningBroker, start_broker
+from tests.support.raw_requests import entry, fetch, offsets, produce
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.integration
+
+PARTITIONS = 3
+ROUNDS = int(os.environ.get("FAULT_ROUNDS", "6"))
+SEED = int(os.environ.get("FAULT_SEED", "0")) or random.SystemRandom().randrange(1, 2**31)
+
+MODES: dict[str, dict[str, object]] = {
+    "group commit": {},
+    "flush every 50": {"log_flush_interval": 50, "log_default_flush_scheduler_interval_ms": 40},
+    "small segments": {"log_file_size": 20_000},
+}
+
+
+def message(partition: int, sequence: int) -> bytes:
+    rng = random.Random(partition * 1_000_003 + sequence)
+    return entry(b"%d:%d:" % (partition, sequence) + rng.randbytes(rng.randint(0, 400)))
+
+
+class Truth:
+    """What one partition's log must be: the messages in order, each at its known offset."""
+
+    def __init__(self, partition: int) -> None:
+        self.partition = partition
+        self.bytes = bytearray()
+        self.ends = [0]
+
+    def message(self, sequence: int) -> bytes:
+        while len(self.ends) <= sequence + 1:
+            self.bytes += message(self.partition, len(self.ends) - 1)
+            self.ends.append(len(self.bytes))
+        return bytes(self.bytes[self.ends[sequence] : self.ends[sequence + 1]])
+
+
+class Producer(threading.Thread):
+    """Sends messages from a sequence on until the broker dies; remembers what was confirmed."""
+
+    def __init__(self, broker: RunningBroker, truth: Truth, sequence: int, seed: int) -> None:
+        super().__init__()
+        self.broker = broker
+        self.truth = truth
+        self.sequence = sequence
+        self.rng = random.Random(seed)
+        self.confirmed = 0
+        self.problem = ""
+
+    def run(self) -> None:
+        try:
+            with self.broker.connect() as client:
+                while True:
+                    self.send_some(client)
+        except (ConnectionError, TimeoutError):
+            pass
+
+    def send_some(self, client: RawClient) -> None:
+        for _ in range(self.rng.randint(1, 20)):
+            count = self.rng.randint(1, 30)
+            data = b"".join(self.truth.message(self.sequence + n) for n in range(count))
+            client.send(produce(b"t", data, self.truth.partition))
+            self.sequence += count
+        answer = client.ask(offsets(b"t", -1, 1, self.truth.partition))
+        if not answer:
+            raise ConnectionResetError
+        end = int.from_bytes(answer[10:18], "big")
+        if end != self.truth.ends[self.sequence]:
+            self.problem = f"barrier answered {end}, not {self.truth.ends[self.sequence]}"
+            raise ConnectionResetError
+        self.confirmed = end
+
+
+class Reader(threading.Thread):
+    """Fetches everything visible; whatever it saw must stay true for ever."""
+
+    def __init__(self, broker: RunningBroker, partition: int) -> None:
+        super().__init__()
+        self.broker = broker
+        self.partition = partition
+        self.seen = b""
+
+    def run(self) -> None:
+        try:
+            with self.broker.connect() as client:
+                while True:
+                    answer = client.ask(fetch(b"t", len(self.seen), self.partition, 100_000))
+                    if not answer:
+                        return
+                    self.seen += answer[6:]
+        except (ConnectionError, TimeoutError):
+            pass
+
+
+def log_of(broker: RunningBroker, partition: int) -> bytes:
+    """The partition's whole visible log, as a consumer reads it."""
+    found = b""
+    with broker.connect() as client:
+        while True:
+            answer = client.ask(fetch(b"t", len(found), partition, 1_000_000))
+            assert answer[4:6] == b"\0\0", f"fetch at {len(found)}: {answer[:6].hex()}"
+            if len(answer) == 6:
+                return found
+            found += answer[6:]
+
+
+@pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
+def test_kill_under_load_loses_nothing_that_was_confirmed_or_seen(
+    tmp_path: Path, mode: dict[str, object]
+) -> None:
+    print(f"FAULT_SEED={SEED} FAULT_ROUNDS={ROUNDS}")
+    rng = random.Random(SEED)
+    truths = [Truth(partition) for partition in range(PARTITIONS)]
+    kept = [0] * PARTITIONS
+    sent_bytes = 0
+    for round_number in range(ROUNDS):
+        with start_broker(tmp_path, num_partitions=PARTITIONS, **mode) as broker:
+            began = [log_of(broker, partition) for partition in range(PARTITIONS)]
+            for partition, found in enumerate(began):
+                truth = truths[partition]
+                assert found == truth.bytes[: len(found)], f"round {round_number}: {partition}"
+                assert len(found) >= kept[partition], (
+                    f"round {round_number}: partition {partition} lost "
+                    f"{kept[partition] - len(found)} bytes that were confirmed or seen"
+                )
+                assert len(found) in truth.ends, "the log ends inside a message"
+            producers = [
+                Producer(broker, truth, truth.ends.index(len(found)), rng.randrange(2**31))
+                for truth, found in zip(truths, began, strict=True)
+            ]
+            readers = [Reader(broker, partition) for partition in range(PARTITIONS)]
+            for thread in (*producers, *readers):
+                thread.start()
+            for producer in producers:
+                wait_until(lambda one=producer: one.confirmed, "its first barrier", 30)
+            kill_at_s = time.monotonic() + rng.uniform(0, 0.4)
+            wait_until(lambda at=kill_at_s: time.monotonic() >= at, "the moment to kill")
+            broker.kill()
+            for thread in (*producers, *readers):
+                thread.join(20)
+                assert not thread.is_alive()
+            for partition, (producer, reader) in enumerate(zip(producers, readers, strict=True)):
+                assert not producer.problem, producer.problem
+                truth = truths[partition]
+                assert reader.seen == truth.bytes[: len(reader.seen)]
+                kept[partition] = max(producer.confirmed, len(reader.seen))
+                sent_bytes += producer.confirmed - len(began[partition])
+    with start_broker(tmp_path, num_partitions=PARTITIONS, **mode) as broker:
+        for partition in range(PARTITIONS):
+            found = log_of(broker, partition)
+            assert found == truths[partition].bytes[: len(found)]
+            assert len(found) >= kept[partition]
+        assert broker.stop() == 0
+    print(f"{ROUNDS} kills, {sent_bytes} confirmed bytes, lost 0, different 0")
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "before_write",
+        "after_append_before_watermark",
+        "before_flush",
+        "after_flush",
+        "before_roll",
+        "after_roll",
+        "before_clean_marker",
+    ],
+)
+def test_death_at_each_named_place_leaves_a_log_that_starts(tmp_path: Path, place: str) -> None:
+    """The process exits when it first comes by the place; nothing confirmed before is missing."""
+    environment = {"KAFKA2011_FAILPOINTS": f"{place}=exit:9"}
+    truth = Truth(0)
+    with start_broker(tmp_path, log_file_size=1000) as broker, broker.connect() as client:
+        client.send(produce(b"t", b"".join(truth.message(n) for n in range(3))))
+        assert client.ask(offsets(b"t", -1, 1)) != b""
+        assert broker.stop() == 0
+    confirmed = truth.ends[3]
+    with start_broker(tmp_path, log_file_size=1000, environment=environment) as broker:
+        sequence = 3
+        try:
+            with broker.connect() as client:
+                for _ in range(30):
+                    client.send(produce(b"t", truth.message(sequence)))
+                    sequence += 1
+                if place != "before_clean_marker":
+                    client.response()
+        except (ConnectionError, TimeoutError):
+            pass
+        if place == "before_clean_marker":
+            assert broker.stop() == 9
+        assert broker.process.wait(20) == 9
+    with start_broker(tmp_path) as broker:
+        found = log_of(broker, 0)
+        assert found == truth.bytes[: len(found)]
+        assert len(found) >= confirmed
+        assert len(found) in truth.ends
+        with broker.connect() as client:
+            at = truth.ends.index(len(found))
+            client.send(produce(b"t", truth.message(at)))
+            answer = client.ask(offsets(b"t", -1, 1))
+            assert int.from_bytes(answer[10:18], "big") == truth.ends[at + 1]
