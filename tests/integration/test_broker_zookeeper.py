@@ -1,0 +1,231 @@
+"""A broker's nodes in a real ZooKeeper, and what it does when its session or its id is in doubt."""
+
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from coordination import paths
+from coordination.cluster import BrokerAddress, live_brokers, partitions_of, topics
+from coordination.processes import ProcessRecord, alive
+from coordination.zookeeper import ZooKeeperRegistry
+from tests.support.brokers import RunningBroker, start_broker
+from tests.support.raw_requests import entry, fetch, multi_fetch, offsets, offsets_answer, produce
+from tests.support.waiting import wait_until
+from tests.support.zookeeper import start_zookeeper
+
+pytestmark = pytest.mark.integration
+
+V = entry(b"hello")
+SESSION_MS = 4000
+
+
+@pytest.fixture
+def registry(zk_connect: str) -> Iterator[ZooKeeperRegistry]:
+    made = ZooKeeperRegistry(zk_connect)
+    made.start(20_000)
+    yield made
+    made.close()
+
+
+def start(tmp_path: Path, broker_id: int, zk_connect: str, **settings: object) -> RunningBroker:
+    return start_broker(
+        tmp_path, broker_id, zk_connect, zk_sessiontimeout_ms=SESSION_MS, **settings
+    )
+
+
+def confirm(broker: RunningBroker, topic: bytes) -> None:
+    with broker.connect() as client:
+        client.send(produce(topic, V))
+        assert client.ask(offsets(topic, -1, 1)) != b""
+
+
+def value(registry: ZooKeeperRegistry, path: str) -> str | None:
+    stored = registry.get(path)
+    return stored.value.decode() if stored is not None and stored.value is not None else None
+
+
+def test_nodes_and_values_are_those_of_0_7(
+    tmp_path: Path, zk_connect: str, registry: ZooKeeperRegistry
+) -> None:
+    with start(
+        tmp_path, 7, zk_connect, num_partitions=2, topic_partition_count_map="wide:5"
+    ) as broker:
+        text = value(registry, "/brokers/ids/7")
+        assert text is not None
+        assert re.fullmatch(rf"127\.0\.0\.1-[0-9]{{13}}:127\.0\.0\.1:{broker.port}", text)
+        assert live_brokers(registry) == {7: BrokerAddress("127.0.0.1", broker.port)}
+        assert topics(registry) == []
+        with broker.connect() as client:
+            # Asking does not make a topic.
+            client.ask(offsets(b"asked", -1, 1))
+            client.ask(fetch(b"asked"))
+            client.ask(multi_fetch((b"asked", 0, 0, 10)))
+        confirm(broker, b"test")
+        confirm(broker, b"wide")
+        wait_until(lambda: topics(registry) == ["test", "wide"], "both topics registered")
+        wait_until(lambda: value(registry, "/brokers/topics/wide/7") == "5", "wide's partitions")
+        assert value(registry, "/brokers/topics/test/7") == "2"
+        stored = registry.get("/brokers/topics/test")
+        assert stored is not None
+        assert stored.value is None, "the parent has no data, not an empty text"
+        assert broker.stop() == 0
+    assert live_brokers(registry) == {}, "the session ended with the broker"
+    assert topics(registry) == ["test", "wide"], "topic nodes are never deleted"
+    assert partitions_of(registry, "test") == []
+    with start(tmp_path, 7, zk_connect, num_partitions=2):
+        # Topics on disk are registered before the broker serves.
+        assert len(partitions_of(registry, "test")) == 2
+
+
+def test_a_bad_set_leaves_the_topic_s_node(
+    tmp_path: Path, zk_connect: str, registry: ZooKeeperRegistry
+) -> None:
+    with start(tmp_path, 0, zk_connect) as broker:
+        with broker.connect() as client:
+            client.send(produce(b"bad", V[:-1] + b"!"))
+            assert client.is_closed_by_broker()
+        wait_until(lambda: value(registry, "/brokers/topics/bad/0") == "1", "the node stays")
+
+
+def test_broker_stands_in_the_process_registry(
+    tmp_path: Path, zk_connect: str, registry: ZooKeeperRegistry
+) -> None:
+    with start(tmp_path, 0, zk_connect, process_name="broker-1", datacenter="offline") as broker:
+        wait_until(lambda: alive(registry), "the process is registered")
+        assert alive(registry) == [
+            ProcessRecord(
+                "offline",
+                "broker-1",
+                "broker",
+                f"127.0.0.1:{broker.port}",
+                f"127.0.0.1:{broker.metrics_port}",
+                broker.process.pid,
+            )
+        ]
+        assert broker.stop() == 0
+    assert alive(registry) == []
+
+
+def test_duplicate_id_ends_the_second_broker_and_leaves_the_first_alone(
+    tmp_path: Path, zk_connect: str, registry: ZooKeeperRegistry
+) -> None:
+    """Z8."""
+    with start(tmp_path / "one", 3, zk_connect) as first:
+        with start_broker(
+            tmp_path / "two", 3, zk_connect, wait=False, zk_sessiontimeout_ms=SESSION_MS
+        ) as second:
+            assert second.process.wait(30) == 1
+            last = second.log_text().strip().splitlines()[-1]
+            assert last == (
+                "kafka2011 broker: broker id 3 is already registered by "
+                f"127.0.0.1:{first.port}, which answers"
+            )
+        assert live_brokers(registry) == {3: BrokerAddress("127.0.0.1", first.port)}
+        confirm(first, b"t")
+
+
+def test_restart_after_a_kill_waits_for_its_own_stale_node(
+    tmp_path: Path, zk_connect: str, registry: ZooKeeperRegistry
+) -> None:
+    """Z8: the original dies here. Once on the same port, once on another."""
+    with start(tmp_path, 4, zk_connect) as broker:
+        confirm(broker, b"t")
+        port = broker.port
+        broker.kill()
+    assert 4 in live_brokers(registry)
+    with start(tmp_path, 4, zk_connect, port=port) as broker:
+        assert broker.port == port
+        confirm(broker, b"t")
+        broker.kill()
+    with start(tmp_path, 4, zk_connect) as broker:
+        assert live_brokers(registry) == {4: BrokerAddress("127.0.0.1", broker.port)}
+        assert value(registry, "/brokers/topics/t/4") == "1"
+
+
+def test_expired_session_registers_again_and_serving_goes_on(
+    tmp_path: Path, zk_connect: str, registry: ZooKeeperRegistry
+) -> None:
+    """Z1, by a process that is stopped for longer than its session lives."""
+    with start(tmp_path, 5, zk_connect) as broker:
+        confirm(broker, b"one")
+        confirm(broker, b"two")
+        wait_until(lambda: topics(registry) == ["one", "two"], "topics registered")
+        with broker.connect() as client:
+            before = value(registry, "/brokers/ids/5")
+            broker.process.send_signal(signal.SIGSTOP)
+            try:
+                wait_until(lambda: 5 not in live_brokers(registry), "the session expired", 40)
+            finally:
+                broker.process.send_signal(signal.SIGCONT)
+            assert client.ask(offsets(b"one", -1, 1)) == offsets_answer(len(V))
+            wait_until(lambda: 5 in live_brokers(registry), "registered again", 40)
+            assert value(registry, "/brokers/ids/5") != before
+            wait_until(
+                lambda: len(partitions_of(registry, "one") + partitions_of(registry, "two")) == 2,
+                "its topics too",
+            )
+        confirm(broker, b"three")
+        wait_until(lambda: partitions_of(registry, "three") != [], "a new topic as well")
+        assert broker.metrics()["kafka2011_broker_registered"] == 1
+
+
+def test_without_zookeeper_the_broker_serves_on_and_comes_back(tmp_path: Path) -> None:
+    """Z2: killed and started again on its port, the sessions live on or are made anew."""
+    data = tmp_path / "zookeeper"
+    with start_zookeeper(data) as server:
+        port = server.port
+        broker = start(tmp_path, 6, f"127.0.0.1:{port}")
+    try:
+        began = time.monotonic()
+        for number in range(20):
+            confirm(broker, b"t%d" % (number % 3))
+        assert time.monotonic() - began < 20, "requests waited for ZooKeeper"
+        with start_zookeeper(data, client_port=port):
+            registry = ZooKeeperRegistry(f"127.0.0.1:{port}")
+            registry.start(20_000)
+            wait_until(lambda: 6 in live_brokers(registry), "registered again", 40)
+            wait_until(
+                lambda: all(
+                    registry.exists(paths.topic_broker_path(f"t{number}", 6)) for number in range(3)
+                ),
+                "topics of the time without ZooKeeper as well",
+                40,
+            )
+            assert broker.stop() == 0
+            wait_until(lambda: live_brokers(registry) == {}, "gone with its session")
+            registry.close()
+    finally:
+        if broker.process.poll() is None:
+            broker.kill()
+
+
+def test_no_zookeeper_at_the_start_is_one_line(
+    tmp_path: Path, free_port: Callable[[], int]
+) -> None:
+    with start_broker(
+        tmp_path,
+        0,
+        f"127.0.0.1:{free_port()}",
+        wait=False,
+        zk_connectiontimeout_ms=1500,
+    ) as broker:
+        assert broker.process.wait(30) == 1
+        text = broker.log_text()
+        assert "Traceback" not in text
+        assert "kafka2011 broker: cannot register in ZooKeeper" in text.strip().splitlines()[-1]
+
+
+@pytest.fixture
+def free_port() -> Callable[[], int]:
+    import socket
+
+    def find() -> int:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            return int(probe.getsockname()[1])
+
+    return find
