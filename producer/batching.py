@@ -43,12 +43,15 @@ def encode_set(payloads: Sequence[bytes], codec: Codec, message_bytes_max: int) 
                 f"bytes, above max.message.size={message_bytes_max}"
             )
         return encoded
-    if payloads and max(map(len, payloads)) > message_bytes_max:
-        raise MessageSizeTooLarge(
-            f"a payload of {max(map(len, payloads))} bytes is above "
-            f"max.message.size={message_bytes_max}"
-        )
-    return message_set.encode(payloads)
+    encoded = message_set.encode(payloads)
+    # Only a set that is larger as a whole can have a payload that is too large.
+    if len(encoded) > message_bytes_max:
+        largest = max(map(len, payloads))
+        if largest > message_bytes_max:
+            raise MessageSizeTooLarge(
+                f"a payload of {largest} bytes is above max.message.size={message_bytes_max}"
+            )
+    return encoded
 
 
 def produce_frame(topic: bytes, partition: int, encoded_set: bytes) -> bytes:

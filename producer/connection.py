@@ -29,6 +29,7 @@ CONNECT_RETRY_MAX_MS = 60_000
 # together do not reconnect together.
 RECONNECT_JITTER_MAX_MS = 30_000
 ANSWER_BYTES_MAX = 1024
+_NEVER = 1 << 63
 
 Sleep = Callable[[float], object]
 
@@ -85,9 +86,11 @@ class BrokerConnection:
         sock = self._socket
         if sock is None:
             sock = self.connect()
+            now_ns = time.monotonic_ns()
         elif now_ns - self._last_send_ns > IDLE_CHECK_NS and self._is_closed_by_peer(sock):
             self._break("the broker closed the connection")
             sock = self.connect()
+            now_ns = time.monotonic_ns()
         self._last_send_ns = now_ns
         # Entered before the bytes leave: a broken send may have arrived.
         pending = self._pending.get(topic)
@@ -140,6 +143,7 @@ class BrokerConnection:
         self.connect_count += 1
         self._sends_left = self._reconnect_sends
         self._barrier_asked = False
+        self._reconnect_at_ns = _NEVER
         if self._reconnect_ms is not None:
             jitter_ms = self._rng.uniform(0, min(RECONNECT_JITTER_MAX_MS, self._reconnect_ms))
             first_ms = self._reconnect_ms - (jitter_ms if self.connect_count == 1 else 0)
@@ -153,14 +157,16 @@ class BrokerConnection:
         poller.register(sock, select.POLLIN | select.POLLHUP | select.POLLERR)
         return bool(poller.poll(0))
 
-    @property
-    def is_reconnect_due(self) -> bool:
-        """The planned reconnect is due: make a barrier, then `disconnect`."""
-        if self._socket is None:
-            return False
-        if self._sends_left <= 0:
-            return True
-        return self._reconnect_ms is not None and time.monotonic_ns() >= self._reconnect_at_ns
+    def is_reconnect_due(self, now_ns: int = 0) -> bool:
+        """The planned reconnect is due: make a barrier, then `disconnect`.
+
+        Time is that of the last send or `now_ns` (monotonic), the later.
+        """
+        return self._socket is not None and (
+            self._sends_left <= 0
+            or self._last_send_ns >= self._reconnect_at_ns
+            or now_ns >= self._reconnect_at_ns
+        )
 
     @property
     def is_connected(self) -> bool:

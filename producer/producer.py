@@ -83,7 +83,10 @@ class Producer:
         self.stats = ProducerStats()
         self._topic_bytes: dict[str, bytes] = {}
         self._connections: dict[Address, BrokerConnection] = {}
+        # Looked up at every send.
         self._codec = config.compression_codec
+        self._message_bytes_max = config.max_message_bytes
+        self._serialize = config.serializer
         self._discovery = self._discover(registry)
 
     def _discover(self, registry: Registry | None) -> Discovery:
@@ -116,11 +119,20 @@ class Producer:
           BrokerUnavailable: no broker could be reached, or the connection broke during the send.
         """
         payloads = payload if isinstance(payload, list) else [payload]
-        if self.config.serializer is not None:
-            payloads = list(map(self.config.serializer, payloads))
+        if self._serialize is not None:
+            payloads = list(map(self._serialize, payloads))
         with self._lock:
             encoded = self._encoded(topic, payloads)
-            self._send_one(topic, encoded, key)
+            retries = self.config.zk_read_num_retries
+            while True:
+                target = self._discovery.choose(topic, key)
+                try:
+                    self._hand_over(target, topic, encoded)
+                    break
+                except BrokerUnreachable:  # choose again, as 0.7 does
+                    if not self._discovery.refresh() or retries <= 0:
+                        raise
+                    retries -= 1
             self.stats.messages += len(payloads)
 
     def send_parts(self, parts: Sequence[Part]) -> None:
@@ -129,7 +141,7 @@ class Producer:
         Where one broker's connection breaks, the parts for the other brokers are still sent, and
         then the first error is raised.
         """
-        serialize = self.config.serializer
+        serialize = self._serialize
         with self._lock:
             by_broker: dict[Address, list[SetPart]] = {}
             for topic, payloads, key in parts:
@@ -172,38 +184,27 @@ class Producer:
             self._send_grouped({self._discovery.address_of(broker_id): list(parts)})
 
     def _encoded(self, topic: str, payloads: Sequence[bytes]) -> bytes:
-        self._check_open()
+        if self._is_closed:
+            raise ProducerClosed("the producer was closed")
         if topic not in self._topic_bytes:
             self._topic_bytes[topic] = check_topic(topic, "0.7").encode()
         try:
-            return encode_set(payloads, self._codec, self.config.max_message_bytes)
+            return encode_set(payloads, self._codec, self._message_bytes_max)
         except MessageSizeTooLarge:
             self.stats.refused_too_large += 1
             raise
-
-    def _send_one(self, topic: str, encoded: bytes, key: Any) -> None:
-        """Choose and send; where no connection can be made, choose again, as 0.7 does."""
-        retries = self.config.zk_read_num_retries
-        while True:
-            target = self._discovery.choose(topic, key)
-            try:
-                self._hand_over(target, topic, encoded)
-                return
-            except BrokerUnreachable:
-                if not self._discovery.refresh() or retries <= 0:
-                    raise
-                retries -= 1
 
     def _hand_over(self, target: Target, topic: str, encoded: bytes) -> None:
         name = self._topic_bytes.get(topic)
         if name is None:
             name = self._topic_bytes[topic] = check_topic(topic, "0.7").encode()
+        set_bytes = len(encoded)
         connection = self._connections.get(target.address) or self._connection(target.address)
-        frame = produce_frame(name, target.partition, encoded)
-        connection.send(frame, topic, len(encoded))
-        self.stats.sends += 1
-        self.stats.set_bytes += len(encoded)
-        if connection.is_reconnect_due:
+        connection.send(produce_frame(name, target.partition, encoded), topic, set_bytes)
+        stats = self.stats
+        stats.sends += 1
+        stats.set_bytes += set_bytes
+        if connection.is_reconnect_due():
             self._reconnect(connection)
 
     def _send_grouped(self, by_broker: dict[Address, list[SetPart]]) -> None:
@@ -219,7 +220,7 @@ class Producer:
                 continue
             self.stats.sends += len(parts)
             self.stats.set_bytes += sum(size for _, size in sizes)
-            if connection.is_reconnect_due:
+            if connection.is_reconnect_due():
                 self._reconnect(connection)
         if failure is not None:
             raise failure
@@ -279,7 +280,9 @@ class Producer:
             if connection.lost:
                 lost += connection.take_lost()
                 reasons.append(f"{connection.name}: {connection.lost_reason}")
-            if connection.is_reconnect_due:  # nothing is pending now, so it costs no barrier
+            if connection.is_reconnect_due(
+                time.monotonic_ns()
+            ):  # nothing is pending now, so it costs no barrier
                 connection.disconnect()
                 self.stats.reconnects += 1
         if lost:
