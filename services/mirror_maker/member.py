@@ -22,6 +22,7 @@ from consumer.rebalance import (
     Changed,
     Claim,
     Claimed,
+    Claims,
     Deregister,
     Disowned,
     Event,
@@ -89,6 +90,7 @@ class GroupMember:
         self._rng = random.Random()
         self._wait: tuple[float, int] | None = None  # (until, epoch)
         self._commit_at_s = 0.0
+        self._settled_with: Claims | None = None
         self.rebalances = 0
         self.commits = 0
         self.looks = 0  # times that it was seen whether there was something to commit
@@ -150,7 +152,9 @@ class GroupMember:
             self._state, actions = step(self._state, pending.popleft())
             if self._state.phase is Phase.SETTLED and before is not Phase.SETTLED:
                 self.rebalances += 1
-                log.info("settled", owned=sorted(map(str, self._state.owned)))
+                if self._state.owned != self._settled_with:
+                    self._settled_with = self._state.owned
+                    log.info("settled", owned=sorted(map(str, self._state.owned)))
             for action in actions:
                 answer = self._done(action)
                 if answer is not None:

@@ -27,7 +27,7 @@ from services.mirror_maker.core import Backoff, PartitionCopy
 from services.mirror_maker.ends import SourceEnds
 from services.mirror_maker.fetcher import SourceFetcher
 from services.mirror_maker.lane import TargetLane
-from services.mirror_maker.placement import NotPlaced, Placement
+from services.mirror_maker.placement import NotPlaced, Placement, make_topic
 
 PLACE_RETRY_S = 0.1
 
@@ -53,7 +53,12 @@ class Mirror:
         self._lanes: dict[int, TargetLane] = {}
         self._source_brokers = ZooKeeperBrokers(source)
         self._target_brokers = ZooKeeperBrokers(target)
-        self._placement = Placement(source, target, config.group_id, config.dialled)
+        self._placement = Placement(
+            source,
+            target,
+            config.group_id,
+            lambda topic, published: make_topic(topic, config.dialled(published)),
+        )
         self._closed = threading.Event()
         self._ends = SourceEnds(config, self._source_brokers.address_of, self.copies, self.wake)
         self._placer = threading.Thread(target=self._place_all, name="placement", daemon=True)
@@ -113,7 +118,11 @@ class Mirror:
             self.wake.notify_all()
 
     def to_commit(self) -> dict[TopicPartition, tuple[str, int]]:
-        """Partition -> (thread, confirmed offset), of those that moved since their last commit."""
+        """Partition -> (thread, confirmed offset), of those that moved since their last commit.
+
+        Also where a partition started that the group never copied, so that what comes while no
+        member runs is not skipped with `autooffset.reset=largest`.
+        """
         with self.wake:
             return {
                 copy.name: (copy.thread, copy.confirmed_offset)

@@ -35,20 +35,23 @@ class NotPlaced(Exception):
 
 
 class Placement:
-    """The map of one group. One thread at a time."""
+    """The map of one group. One thread at a time.
+
+    `make_topic(topic, published address)` asks a target broker to make a topic.
+    """
 
     def __init__(
         self,
         source: Registry,
         target: Registry,
         group: str,
-        dialled: Callable[[Address], Address],
+        make_topic: Callable[[str, Address], None],
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._source = source
         self._target = target
         self._group = group
-        self._dialled = dialled
+        self._make_topic = make_topic
         self._now_s = now_s
         self._asked_s: dict[str, float] = {}
 
@@ -111,15 +114,17 @@ class Placement:
             return partitions
         raise NotPlaced(f"target brokers {sorted(without)} do not announce {topic} yet")
 
-    def _make_topic(self, topic: str, published: Address) -> None:
-        connection = BrokerConnection(
-            self._dialled(published), connect_timeout_ms=ASK_TIMEOUT_MS, reconnect_ms=None
-        )
-        try:
-            connection.send(encode_request(ProduceRequest(topic, 0, b"")), topic, 0)
-            connection.barrier(ASK_TIMEOUT_MS)
-        except BrokerUnavailable as error:
-            log.warning("topic_not_made", topic=topic, reason=str(error))
-        finally:
-            connection.disconnect()
-            connection.take_lost()
+
+def make_topic(topic: str, address: Address) -> None:
+    """Have the broker at `address` make the topic's logs, by appending nothing to the first.
+
+    Whether it did shows in ZooKeeper; a broker that is away is asked again by the next call.
+    """
+    connection = BrokerConnection(address, connect_timeout_ms=ASK_TIMEOUT_MS, reconnect_ms=None)
+    try:
+        connection.send(encode_request(ProduceRequest(topic, 0, b"")), topic, 0)
+        connection.barrier(ASK_TIMEOUT_MS)
+    except BrokerUnavailable as error:
+        log.warning("topic_not_made", topic=topic, reason=str(error))
+    finally:
+        connection.disconnect()

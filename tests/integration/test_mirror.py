@@ -249,7 +249,7 @@ def test_dying_between_barrier_and_commit_only_repeats(
     assert command.process.wait(30) == 9
     committed = mirrors.committed()
     if not may_commit:
-        assert committed == {}
+        assert set(committed.values()) <= {0}, "no more than where it started"
     mirrors.start()
     mirrors.wait_drained()
     repeats = check_copies(mirrors)

@@ -1,25 +1,22 @@
-"""A broker's stand-in for unit tests of consumers: logs in memory, real sockets, faults on demand.
+"""A broker of a few lines for tests of what talks to brokers: keeps sets in memory, breaks on wish.
 
-It answers Fetch, MultiFetch and Offsets as the reference says, keeps every request frame, and can
-hang up, stay silent, damage what it sends, or answer a partition with an error.
+`refused`: topics at whose produce requests it hangs up. `is_silent`: it takes produce requests and
+answers nothing.
 """
 
 import contextlib
 import socket
-import struct
 import threading
-from collections import defaultdict
-from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from protocol import message_set
+from protocol.errors import KafkaError
+from protocol.framing import FrameReader
 from protocol.requests import (
-    EARLIEST,
-    LATEST,
     FetchRequest,
-    MultiFetchRequest,
+    MultiProduceRequest,
     OffsetsRequest,
+    ProduceRequest,
     decode_request,
 )
 from protocol.responses import (
@@ -28,57 +25,30 @@ from protocol.responses import (
     encode_offsets_response,
 )
 
-Partition = tuple[str, int]
+OFFSET_OUT_OF_RANGE = 1
 
 
 class FakeBroker:
-    """`logs[topic, partition]` is the log from offset `starts[...]` on; all of it is visible."""
+    """Listens at `address` from construction on."""
 
-    def __init__(self, port: int = 0) -> None:
-        self._listener = socket.create_server(("127.0.0.1", port))
-        self.host, self.port = self._listener.getsockname()[:2]
-        self.lock = threading.Lock()
-        self.logs: dict[Partition, bytearray] = defaultdict(bytearray)
-        self.starts: dict[Partition, int] = defaultdict(int)
-        self.errors: dict[Partition, int] = {}
-        self.damage: Callable[[FetchRequest, bytes], bytes] = lambda _, data: data
-        self.frames: list[bytes] = []
-        self.conversations: list[list[bytes]] = []  # request frames per connection
-        self.hang_ups = 0  # so many of the next requests are answered by closing
-        self.raw_answers: list[bytes] = []  # sent instead of the next answers
-        self.silent = False
-        self.fetch_bytes_max = 1 << 30
-        self._open: set[socket.socket] = set()
-        self._threads: list[threading.Thread] = []
-        self._acceptor = threading.Thread(target=self._accept, daemon=True)
-        self._acceptor.start()
+    def __init__(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address: tuple[str, int] = self._listener.getsockname()
+        self.logs: dict[tuple[str, int], bytearray] = {}
+        self.starts: dict[tuple[str, int], int] = {}  # of logs whose beginning was retired
+        self.refused: set[str] = set()
+        self.is_silent = False
+        self.connection_count = 0
+        self._connections: list[socket.socket] = []
+        self._threads = [threading.Thread(target=self._accept, daemon=True)]
+        self._threads[0].start()
 
-    @property
-    def address(self) -> tuple[str, int]:
-        return self.host, self.port
-
-    def append(self, topic: str, partition: int, payloads: list[bytes], codec: int = 0) -> int:
-        """Append messages; returns the end of the log."""
-        with self.lock:
-            log = self.logs[topic, partition]
-            log += message_set.encode_compressed(payloads, codec)
-            return self.starts[topic, partition] + len(log)
-
-    def end(self, topic: str, partition: int) -> int:
-        with self.lock:
-            return self.starts[topic, partition] + len(self.logs[topic, partition])
-
-    def retire(self, topic: str, partition: int, start: int) -> None:
-        """Retention: the log now starts at `start`."""
-        with self.lock:
-            del self.logs[topic, partition][: start - self.starts[topic, partition]]
-            self.starts[topic, partition] = start
+    def log(self, topic: str, partition: int = 0) -> bytes:
+        return bytes(self.logs.get((topic, partition), b""))
 
     def hang_up(self) -> None:
-        """Close every connection."""
-        with self.lock:
-            connections = list(self._open)
-        for connection in connections:
+        """End all connections."""
+        for connection in self._connections:
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
 
@@ -86,10 +56,9 @@ class FakeBroker:
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        self._acceptor.join()
         self.hang_up()
         for thread in self._threads:
-            thread.join()
+            thread.join(10)
 
     def __enter__(self) -> Self:
         return self
@@ -102,69 +71,55 @@ class FakeBroker:
     ) -> None:
         self.close()
 
-    # --- serving ---------------------------------------------------------------------------------
-
     def _accept(self) -> None:
         while True:
             try:
                 connection, _ = self._listener.accept()
             except OSError:
                 return
-            conversation: list[bytes] = []
-            with self.lock:
-                self._open.add(connection)
-                self.conversations.append(conversation)
-            thread = threading.Thread(
-                target=self._serve, args=(connection, conversation), daemon=True
-            )
+            self.connection_count += 1
+            self._connections.append(connection)
+            thread = threading.Thread(target=self._serve, args=(connection,), daemon=True)
             self._threads.append(thread)
             thread.start()
 
-    def _serve(self, connection: socket.socket, conversation: list[bytes]) -> None:
-        try:
-            with connection, connection.makefile("rb") as stream:
-                while header := stream.read(4):
-                    frame = header + stream.read(struct.unpack(">i", header)[0])
-                    with self.lock:
-                        self.frames.append(frame)
-                        conversation.append(frame)
-                        if self.hang_ups:
-                            self.hang_ups -= 1
-                            return
-                        if self.silent:
-                            continue
-                        answer = self._answer(frame)
-                    connection.sendall(answer)
-        except OSError:
-            pass
-        finally:
-            with self.lock:
-                self._open.discard(connection)
+    def _serve(self, connection: socket.socket) -> None:
+        reader = FrameReader(100_000_000)
+        with connection, contextlib.suppress(OSError, KafkaError):
+            while data := connection.recv(1 << 20):
+                reader.receive_data(data)
+                while isinstance(frame := reader.next_frame(), memoryview):
+                    answer = self._answer(frame)
+                    if answer is None:
+                        return
+                    if answer and not self.is_silent:
+                        connection.sendall(answer)
 
-    def _answer(self, frame: bytes) -> bytes:
-        if self.raw_answers:
-            return self.raw_answers.pop(0)
-        request = decode_request(frame[4:])
+    def _answer(self, frame: memoryview) -> bytes | None:
+        """What to send back (maybe nothing); None to hang up."""
+        request = decode_request(bytes(frame))
+        if isinstance(request, ProduceRequest | MultiProduceRequest):
+            parts = [request] if isinstance(request, ProduceRequest) else request.parts
+            for part in parts:
+                if part.topic in self.refused:
+                    return None
+                self.logs.setdefault((part.topic, part.partition), bytearray())
+                self.logs[part.topic, part.partition] += part.message_set
+            return b""
+        if isinstance(request, OffsetsRequest):
+            key = (request.topic, request.partition)
+            start = self.starts.get(key, 0)
+            end = start + len(self.logs.get(key, b""))
+            return encode_offsets_response([end if request.time == -1 else start])
         if isinstance(request, FetchRequest):
-            return self._part(request)
-        if isinstance(request, MultiFetchRequest):
-            parts = [self._part(part) for part in request.parts]
-            return encode_multifetch_header([len(part) - 6 for part in parts]) + b"".join(parts)
-        assert isinstance(request, OffsetsRequest)
-        key = request.topic, request.partition
-        start = self.starts[key]
-        end = start + len(self.logs[key])
-        known = {LATEST: [end, start], EARLIEST: [start]}.get(request.time, [])
-        return encode_offsets_response(known[: max(1, request.count_max)])
+            return self._fetched(request)
+        sets = [self._fetched(part) for part in request.parts]
+        return encode_multifetch_header([len(one) - 6 for one in sets]) + b"".join(sets)
 
-    def _part(self, request: FetchRequest) -> bytes:
-        key = request.topic, request.partition
-        if key in self.errors:
-            return encode_fetch_header(self.errors[key], 0)
-        start, log = self.starts[key], self.logs[key]
-        position = request.offset - start
-        if not 0 <= position <= len(log):
-            return encode_fetch_header(1, 0)
-        size = min(request.size_max, self.fetch_bytes_max)
-        data = self.damage(request, bytes(log[position : position + size]))
+    def _fetched(self, part: FetchRequest) -> bytes:
+        key = (part.topic, part.partition)
+        start, log = self.starts.get(key, 0), self.logs.get(key, bytearray())
+        if not start <= part.offset <= start + len(log):
+            return encode_fetch_header(OFFSET_OUT_OF_RANGE, 0)
+        data = bytes(log[part.offset - start :][: part.size_max])
         return encode_fetch_header(0, len(data)) + data
