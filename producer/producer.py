@@ -15,7 +15,9 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from coordination.registry import Registry
+from producer.asynchronous import BrokerQueue
 from producer.batching import SetPart, encode_set, produce_frame, request_frame
+from producer.callbacks import EventHandler, ProducerCallbacks
 from producer.config import Address, ProducerConfig
 from producer.connection import BrokerConnection
 from producer.discovery import Discovery, StaticBrokers, Target, ZooKeeperBrokers
@@ -26,7 +28,7 @@ from producer.errors import (
     ProducerClosed,
     Unconfirmed,
 )
-from protocol.errors import MessageSizeTooLarge
+from protocol.errors import LocalProtocolError, MessageSizeTooLarge
 from protocol.names import check_topic
 from protocol.requests import ANY_PARTITION
 from runtime.config import ConfigError, settings_of
@@ -55,6 +57,9 @@ class ProducerStats:
     refused_too_large: int = 0  # calls that had a payload above max.message.size
     lost_sends: int = 0  # parts that a broken connection left unknown
     reconnects: int = 0  # planned ones
+    # Of the asynchronous producer, in messages:
+    dropped: int = 0  # found no room in the queue
+    failed: int = 0  # could not be sent, after all retries
 
 
 class Producer:
@@ -70,6 +75,8 @@ class Producer:
         config: ProducerConfig | None = None,
         *,
         registry: Registry | None = None,
+        callbacks: ProducerCallbacks | None = None,
+        event_handler: EventHandler | None = None,
         rng: random.Random | None = None,
         sleep: Callable[[float], object] = time.sleep,
         **settings: Any,
@@ -80,7 +87,11 @@ class Producer:
         self._lock = threading.RLock()
         self._is_closed = False
         self._own_registry: Registry | None = None
-        self.stats = ProducerStats()
+        self._stats = ProducerStats()
+        self._is_async = config.producer_type == "async"
+        self._callbacks = callbacks
+        self._event_handler = event_handler
+        self._queues: dict[Address, BrokerQueue] = {}
         self._topic_bytes: dict[str, bytes] = {}
         self._connections: dict[Address, BrokerConnection] = {}
         # Looked up at every send.
@@ -109,7 +120,8 @@ class Producer:
     def send(self, topic: str, payload: Any, key: Any = None) -> None:
         """Hand one payload, or a list of payloads as one message set, to a broker.
 
-        On return the bytes are with the kernel; `flush` says when they are durable. With
+        On return the bytes are with the kernel, or in a queue if the producer is asynchronous;
+        `flush` says when they are durable. With
         `zk_connect` the key places them, else a random partition gets them. With `broker_list`
         the broker picks the partition and a key has no effect.
 
@@ -117,10 +129,14 @@ class Producer:
           MessageSizeTooLarge: a payload is above max.message.size; nothing was sent.
           IllegalTopicName, InvalidPartition: nothing was sent.
           BrokerUnavailable: no broker could be reached, or the connection broke during the send.
+          QueueFull: asynchronous only; the payload and those behind it were dropped.
         """
         payloads = payload if isinstance(payload, list) else [payload]
         if self._serialize is not None:
             payloads = list(map(self._serialize, payloads))
+        if self._is_async:
+            self._enqueue(topic, payloads, key)
+            return
         with self._lock:
             encoded = self._encoded(topic, payloads)
             retries = self.config.zk_read_num_retries
@@ -133,7 +149,7 @@ class Producer:
                     if not self._discovery.refresh() or retries <= 0:
                         raise
                     retries -= 1
-            self.stats.messages += len(payloads)
+            self._stats.messages += len(payloads)
 
     def send_parts(self, parts: Sequence[Part]) -> None:
         """Send parts of several topics or keys in one call; raises as `send` does.
@@ -142,6 +158,11 @@ class Producer:
         then the first error is raised.
         """
         serialize = self._serialize
+        if self._is_async:
+            for topic, payloads, key in parts:
+                plain = payloads if serialize is None else list(map(serialize, payloads))
+                self._enqueue(topic, plain, key)
+            return
         with self._lock:
             by_broker: dict[Address, list[SetPart]] = {}
             for topic, payloads, key in parts:
@@ -151,7 +172,7 @@ class Producer:
                 by_broker.setdefault(target.address, []).append(
                     SetPart(topic, target.partition, encoded)
                 )
-                self.stats.messages += len(plain)
+                self._stats.messages += len(plain)
             self._send_grouped(by_broker)
 
     def send_set(
@@ -167,6 +188,7 @@ class Producer:
         The caller answers for the sizes within. Without `broker_id` a broker is chosen as for a
         message without key, and `partition` replaces the choice unless it is -1. Raises as `send`.
         """
+        self._check_sync("send_set")
         with self._lock:
             self._check_open()
             if broker_id is None:
@@ -179,9 +201,38 @@ class Producer:
 
     def send_sets(self, parts: Sequence[SetPart], *, broker_id: int) -> None:
         """Send several encoded sets to one broker in one request. Raises as `send` does."""
+        self._check_sync("send_sets")
         with self._lock:
             self._check_open()
             self._send_grouped({self._discovery.address_of(broker_id): list(parts)})
+
+    def _enqueue(self, topic: str, payloads: Sequence[bytes], key: Any) -> None:
+        self._check_open()
+        if topic not in self._topic_bytes:
+            self._topic_bytes[topic] = check_topic(topic, "0.7").encode()
+        for payload in payloads:
+            if len(payload) > self._message_bytes_max:
+                self._stats.refused_too_large += 1
+                raise MessageSizeTooLarge(
+                    f"a payload of {len(payload)} bytes is above "
+                    f"max.message.size={self._message_bytes_max}"
+                )
+        _, address, partition = self._discovery.choose(topic, key)
+        queue = self._queues.get(address) or self._queue(address)
+        queue.put(topic, partition, payloads)
+
+    def _queue(self, address: Address) -> BrokerQueue:
+        with self._lock:
+            self._check_open()
+            if address not in self._queues:
+                self._queues[address] = BrokerQueue(
+                    self._new_connection(address),
+                    self.config,
+                    callbacks=self._callbacks,
+                    event_handler=self._event_handler,
+                    on_unreachable=self._discovery.refresh,
+                )
+            return self._queues[address]
 
     def _encoded(self, topic: str, payloads: Sequence[bytes]) -> bytes:
         if self._is_closed:
@@ -191,7 +242,7 @@ class Producer:
         try:
             return encode_set(payloads, self._codec, self._message_bytes_max)
         except MessageSizeTooLarge:
-            self.stats.refused_too_large += 1
+            self._stats.refused_too_large += 1
             raise
 
     def _hand_over(self, target: Target, topic: str, encoded: bytes) -> None:
@@ -201,7 +252,7 @@ class Producer:
         set_bytes = len(encoded)
         connection = self._connections.get(target.address) or self._connection(target.address)
         connection.send(produce_frame(name, target.partition, encoded), topic, set_bytes)
-        stats = self.stats
+        stats = self._stats
         stats.sends += 1
         stats.set_bytes += set_bytes
         if connection.is_reconnect_due():
@@ -218,8 +269,8 @@ class Producer:
                 self._discovery.refresh()
                 failure = failure or error
                 continue
-            self.stats.sends += len(parts)
-            self.stats.set_bytes += sum(size for _, size in sizes)
+            self._stats.sends += len(parts)
+            self._stats.set_bytes += sum(size for _, size in sizes)
             if connection.is_reconnect_due():
                 self._reconnect(connection)
         if failure is not None:
@@ -228,11 +279,15 @@ class Producer:
     # --- connections -------------------------------------------------------------------------
 
     def _connection(self, published: Address) -> BrokerConnection:
-        """A connection to what the published address stands for; two may share one."""
+        connection = self._connections[published] = self._new_connection(published)
+        return connection
+
+    def _new_connection(self, published: Address) -> BrokerConnection:
+        """A connection to what the published address stands for."""
         config = self.config
         dialled = config.address_map.get(published, published)
         interval_ms = config.reconnect_time_interval_ms
-        connection = BrokerConnection(
+        return BrokerConnection(
             dialled,
             connect_timeout_ms=config.connect_timeout_ms,
             socket_timeout_ms=config.socket_timeout_ms,
@@ -242,8 +297,6 @@ class Producer:
             sleep=self._sleep,
             rng=self._rng,
         )
-        self._connections[published] = connection
-        return connection
 
     def _reconnect(self, connection: BrokerConnection) -> None:
         """The planned reconnect: a barrier first, since a close may lose what is under way.
@@ -254,7 +307,7 @@ class Producer:
         if not connection.barrier(self.config.socket_timeout_ms):
             log.warning("barrier_failed", broker=connection.name, reason=connection.lost_reason)
         connection.disconnect()
-        self.stats.reconnects += 1
+        self._stats.reconnects += 1
 
     # --- making sure -------------------------------------------------------------------------
 
@@ -271,6 +324,8 @@ class Producer:
 
     def _flush(self, timeout_ms: int) -> tuple[list[Unconfirmed], str]:
         deadline_ns = time.monotonic_ns() + timeout_ms * 1_000_000
+        if self._is_async:
+            return self._flush_queues(deadline_ns)
         for connection in self._connections.values():
             connection.ask_barrier()  # all brokers flush at the same time
         lost: list[Unconfirmed] = []
@@ -284,10 +339,22 @@ class Producer:
                 time.monotonic_ns()
             ):  # nothing is pending now, so it costs no barrier
                 connection.disconnect()
-                self.stats.reconnects += 1
+                self._stats.reconnects += 1
         if lost:
             self._discovery.refresh()
-            self.stats.lost_sends += sum(part.sends for part in lost)
+            self._stats.lost_sends += sum(part.sends for part in lost)
+        return lost, ", ".join(reasons)
+
+    def _flush_queues(self, deadline_ns: int) -> tuple[list[Unconfirmed], str]:
+        tickets = [(queue, queue.ask_flush(deadline_ns)) for queue in self._queues.values()]
+        lost: list[Unconfirmed] = []
+        reasons = []
+        for queue, ticket in tickets:
+            unknown, reason = queue.await_flush(ticket, deadline_ns)
+            if unknown:
+                lost += unknown
+                reasons.append(reason)
+        self._stats.lost_sends += sum(part.sends for part in lost)
         return lost, ", ".join(reasons)
 
     def close(self, timeout_ms: int = FLUSH_TIMEOUT_MS) -> None:
@@ -299,7 +366,14 @@ class Producer:
             if self._is_closed:
                 return
             self._is_closed = True
+            deadline_ns = time.monotonic_ns() + timeout_ms * 1_000_000
             lost, reason = self._flush(timeout_ms)
+            for queue in self._queues.values():
+                queue.ask_close()
+            for queue in self._queues.values():
+                late, late_reason = queue.join(deadline_ns)
+                lost += late
+                reason = reason or late_reason
             self._release()
         if lost:
             raise NotDurable(lost, reason)
@@ -308,9 +382,26 @@ class Producer:
         for connection in self._connections.values():
             connection.disconnect()
         self._connections.clear()
+        if self._callbacks is not None:
+            self._callbacks.close()
         self._discovery.close()
         if self._own_registry is not None:
             self._own_registry.close()
+
+    @property
+    def stats(self) -> ProducerStats:
+        """What this producer has done so far: a copy."""
+        queues = [queue.stats for queue in self._queues.values()]
+        return replace(
+            self._stats,
+            messages=self._stats.messages + sum(stats.queued for stats in queues),
+            dropped=sum(stats.dropped for stats in queues),
+            failed=sum(stats.failed for stats in queues),
+        )
+
+    def _check_sync(self, method: str) -> None:
+        if self._is_async:
+            raise LocalProtocolError(f"{method} is for a synchronous producer")
 
     def _check_open(self) -> None:
         if self._is_closed:

@@ -1,0 +1,418 @@
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from coordination import paths
+from coordination.memory import InMemoryRegistry, InMemoryZooKeeper
+from producer import NotDurable, Part, Producer, ProducerClosed, QueueFull
+from producer.batching import SetPart
+from producer.callbacks import Event, ProducerCallbacks
+from protocol.errors import LocalProtocolError, MessageSizeTooLarge
+from protocol.message_set import encode, messages, payloads
+from protocol.requests import MultiProduceRequest, decode_request
+from tests.support.recording import RecordingServer
+from tests.support.waiting import wait_until
+
+# Captures of the original's asynchronous producer (section 2.1).
+P11 = (
+    "0000002a 0003 0001 0004 74657374 ffffffff 00000018  00000008 01 00 c054072f 6d31  "
+    "00000008 01 00 595d5695 6d32"
+)
+P12 = (
+    "0000006b 0003 0002 0004 74657374 ffffffff 00000018  00000008 01 00 c054072f 6d31  "
+    "00000008 01 00 595d5695 6d32  0004 6c6f6773 ffffffff 00000033  0000002f 01 01 50ce3882 "
+    "1f8b08000000000000ff636060e06064b8e96f969763c800663bb8a55fc93102006405a24918000000"
+)
+P13 = (
+    "0000004a 0003 0001 0004 74657374 ffffffff 00000038  00000034 01 02 b4a88d86 "
+    "82534e415050590000000001000000010000001a185c000000080100c054072f6d31000000080100595d56956d32"
+)
+
+
+@pytest.fixture
+def server() -> Iterator[RecordingServer]:
+    with RecordingServer() as running:
+        yield running
+
+
+def new_producer(server: RecordingServer, **settings: Any) -> Producer:
+    return Producer(
+        **{
+            "broker_list": server.broker_list,
+            "producer_type": "async",
+            "queue_time_ms": 60_000,  # nothing goes out by time unless a test says so
+            "connect_timeout_ms": 100,
+            **settings,
+        }
+    )
+
+
+def sent(server: RecordingServer) -> list[bytes]:
+    return [p for part in server.parts() for p in payloads(bytes(part.message_set))]
+
+
+# --- the captures ----------------------------------------------------------------------------
+
+
+def test_a_batch_of_one_topic_is_a_multi_produce_of_one_part(server: RecordingServer) -> None:
+    with new_producer(server, batch_size=2) as producer:
+        producer.send("test", b"m1")
+        producer.send("test", b"m2")
+        assert server.produce_frames(1) == [bytes.fromhex(P11)]
+
+
+def test_compressed_topics_names_those_to_compress(server: RecordingServer) -> None:
+    with new_producer(
+        server, batch_size=4, compression_codec="1", compressed_topics="logs"
+    ) as producer:
+        producer.send("test", [b"m1", b"m2"])
+        producer.send("logs", [b"l1", b"l2"])
+        frame = server.produce_frames(1)[0]
+
+    def opened(raw: bytes) -> list[tuple[str, int, int, list[tuple[bytes, int]]]]:
+        request = decode_request(raw[4:])
+        assert isinstance(request, MultiProduceRequest)
+        return [
+            (p.topic, p.partition, len(p.message_set), messages(bytes(p.message_set), 0))
+            for p in request.parts
+        ]
+
+    assert opened(frame) == opened(bytes.fromhex(P12))
+
+
+def test_snappy_batch(server: RecordingServer) -> None:
+    with new_producer(server, batch_size=2, compression_codec="2") as producer:
+        producer.send("test", [b"m1", b"m2"])
+        assert server.produce_frames(1) == [bytes.fromhex(P13)]
+
+
+def test_perf_producer_batch_of_50(server: RecordingServer) -> None:
+    with new_producer(server, batch_size=50) as producer:
+        for _ in range(50):
+            producer.send("perf", bytes(200))
+        entry = bytes.fromhex("000000ce 01 00 c971a876") + bytes(200)
+        head = (
+            bytes.fromhex("00002916 0003 0001 0004") + b"perf" + bytes.fromhex("ffffffff 00002904")
+        )
+        assert server.produce_frames(1) == [head + entry * 50]
+
+
+# --- when a batch goes -----------------------------------------------------------------------
+
+
+def test_nothing_goes_before_there_is_a_batch_and_flush_sends_the_rest(
+    server: RecordingServer,
+) -> None:
+    with new_producer(server, batch_size=10) as producer:
+        for number in range(9):
+            producer.send("a", b"%d" % number)
+        assert server.connection_count == 0
+        producer.flush()
+        assert sent(server) == [b"%d" % number for number in range(9)]
+        assert server.barrier_count() == 1
+        producer.flush()
+        assert server.barrier_count() == 1
+
+
+def test_queue_time_sends_what_is_there(server: RecordingServer) -> None:
+    with new_producer(server, batch_size=1000, queue_time_ms=20) as producer:
+        producer.send("a", b"x")
+        server.produce_frames(1)
+        producer.send("a", b"y")
+        server.produce_frames(2)
+
+
+def test_queue_time_of_0_sends_each_message_when_it_comes(server: RecordingServer) -> None:
+    with new_producer(server, queue_time_ms=0) as producer:
+        for number in range(1, 4):
+            producer.send("a", b"x")
+            wait_until(lambda number=number: len(sent(server)) == number, "the message")
+
+
+def test_order_is_kept_within_a_partition_over_many_batches(server: RecordingServer) -> None:
+    with new_producer(server, batch_size=7, enqueue_timeout_ms=-1, queue_size=50) as producer:
+        for number in range(2000):
+            producer.send("a", b"%d" % number)
+    assert sent(server) == [b"%d" % number for number in range(2000)]
+
+
+def test_several_threads_lose_nothing(server: RecordingServer) -> None:
+    with new_producer(server, batch_size=13, enqueue_timeout_ms=-1, queue_size=40) as producer:
+
+        def work(name: int) -> None:
+            for number in range(500):
+                producer.send("a", b"%d-%d" % (name, number))
+
+        threads = [threading.Thread(target=work, args=(name,)) for name in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        producer.flush()
+        assert producer.stats.messages == 2000
+    found = sent(server)
+    assert len(found) == 2000
+    for name in range(4):
+        own = [p for p in found if p.startswith(b"%d-" % name)]
+        assert own == [b"%d-%d" % (name, number) for number in range(500)]
+
+
+# --- a full queue ----------------------------------------------------------------------------
+
+
+class Held(ProducerCallbacks):
+    """Holds the sender's thread until it is let go."""
+
+    def __init__(self) -> None:
+        self.go = threading.Event()
+        self.holds = threading.Event()
+
+    def after_dequeuing(self, events: Sequence[Event]) -> Sequence[Event]:
+        self.holds.set()
+        self.go.wait(30)
+        return events
+
+
+def full_queue(server: RecordingServer, held: Held, **settings: Any) -> Producer:
+    producer = new_producer(server, batch_size=1, queue_size=3, callbacks=held, **settings)
+    producer.send("a", b"taken")
+    held.holds.wait(30)
+    producer.send("a", [b"1", b"2", b"3"])
+    return producer
+
+
+@pytest.mark.parametrize("timeout_ms", [0, 20])
+def test_a_full_queue_drops_at_once_or_after_the_timeout_and_says_so(
+    server: RecordingServer, timeout_ms: int
+) -> None:
+    held = Held()
+    producer = full_queue(server, held, enqueue_timeout_ms=timeout_ms)
+    with pytest.raises(QueueFull) as caught:
+        producer.send("a", [b"4", b"5"])
+    assert caught.value.retriable
+    assert producer.stats.dropped == 2
+    assert producer.stats.messages == 4
+    held.go.set()
+    producer.close()
+    assert sent(server) == [b"taken", b"1", b"2", b"3"]
+
+
+def test_part_of_a_list_that_finds_room_is_sent_and_the_rest_counted(
+    server: RecordingServer,
+) -> None:
+    held = Held()
+    producer = new_producer(server, batch_size=1, queue_size=3, callbacks=held)
+    producer.send("a", b"taken")
+    held.holds.wait(30)
+    with pytest.raises(QueueFull):
+        producer.send("a", [b"%d" % n for n in range(5)])
+    assert (producer.stats.messages, producer.stats.dropped) == (4, 2)
+    held.go.set()
+    producer.close()
+    assert sent(server) == [b"taken", b"0", b"1", b"2"]
+
+
+def test_a_negative_timeout_waits_for_room(server: RecordingServer) -> None:
+    held = Held()
+    producer = full_queue(server, held, enqueue_timeout_ms=-1)
+    waiting = threading.Thread(target=producer.send, args=("a", b"4"))
+    waiting.start()
+    held.go.set()
+    waiting.join(30)
+    producer.close()
+    assert sent(server) == [b"taken", b"1", b"2", b"3", b"4"]
+    assert producer.stats.dropped == 0
+
+
+# --- failures --------------------------------------------------------------------------------
+
+
+def test_messages_for_a_broker_that_is_away_are_counted_and_told_by_flush() -> None:
+    with RecordingServer() as gone:
+        brokers = gone.broker_list
+    producer = Producer(
+        broker_list=brokers, producer_type="async", batch_size=2, connect_timeout_ms=10
+    )
+    producer.send("a", [b"1", b"2"])
+    producer.send("b", [b"3", b"4"])
+    with pytest.raises(NotDurable, match="cannot connect") as caught:
+        producer.flush()
+    assert {part.topic for part in caught.value.unconfirmed} == {"a", "b"}
+    assert producer.stats.failed == 4
+    producer.flush()  # told once
+    producer.send("a", b"5")
+    with pytest.raises(NotDurable):
+        producer.close()
+    assert producer.stats.failed == 5
+
+
+def test_a_broken_barrier_is_told_by_flush(server: RecordingServer) -> None:
+    server.close_at_barrier = 1
+    with new_producer(server) as producer:
+        producer.send("a", [b"1", b"2"])
+        with pytest.raises(NotDurable) as caught:
+            producer.flush()
+        assert [(p.topic, p.sends, p.set_bytes) for p in caught.value.unconfirmed] == [
+            ("a", 1, len(encode([b"1", b"2"])))
+        ]
+        producer.send("a", b"3")
+        producer.flush()
+
+
+def test_num_retries_sends_the_same_bytes_again(
+    server: RecordingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("producer.asynchronous.RETRY_PAUSE_S", 0)
+    fails = iter([True, True, False])
+
+    def send(self: Any, frame: bytes, topic: str, size: int, more: Any = ()) -> None:
+        real_send(self, frame, topic, size, more)
+        if next(fails, False):
+            self._break("a test says so")
+            from producer import BrokerUnavailable
+
+            raise BrokerUnavailable("a test says so")
+
+    from producer.connection import BrokerConnection
+
+    real_send = BrokerConnection.send
+    monkeypatch.setattr(BrokerConnection, "send", send)
+    with new_producer(server, batch_size=2, num_retries=2) as producer:
+        producer.send("a", [b"1", b"2"])
+        producer.flush()  # durable in the end: what the first attempts left unknown was sent again
+        assert producer.stats.failed == 0
+    frames = server.produce_frames(3)
+    assert frames[0] == frames[1] == frames[2]
+
+
+def test_flush_that_runs_out_of_time_says_what_is_still_queued(server: RecordingServer) -> None:
+    held = Held()
+    producer = full_queue(server, held)
+    with pytest.raises(NotDurable, match="in time") as caught:
+        producer.flush(timeout_ms=20)
+    assert [(part.topic, part.sends) for part in caught.value.unconfirmed] == [("a", 3)]
+    held.go.set()
+    producer.close()
+    assert len(sent(server)) == 4
+
+
+def test_close_delivers_and_then_refuses(server: RecordingServer) -> None:
+    producer = new_producer(server)
+    producer.send_parts([Part("a", [b"1"]), Part("b", [b"2"])])
+    producer.close()
+    assert sent(server) == [b"1", b"2"]
+    with pytest.raises(ProducerClosed):
+        producer.send("a", b"3")
+    producer.close()
+
+
+def test_a_payload_above_the_limit_is_refused_before_it_is_queued(server: RecordingServer) -> None:
+    with new_producer(server, max_message_bytes=5) as producer:
+        with pytest.raises(MessageSizeTooLarge):
+            producer.send("a", [b"ok", b"too large"])
+        assert producer.stats.refused_too_large == 1
+        assert producer.stats.messages == 0
+
+
+def test_a_batch_that_compresses_to_too_much_is_cut(server: RecordingServer) -> None:
+    import random
+
+    noise = [random.Random(n).randbytes(400) for n in range(20)]
+    with new_producer(
+        server, max_message_bytes=1000, batch_size=20, compression_codec="1"
+    ) as producer:
+        producer.send("a", noise)
+    assert sent(server) == noise
+    assert all(len(part.message_set) <= 1010 for part in server.parts())
+
+
+def test_encoded_sets_are_for_the_synchronous_kind(server: RecordingServer) -> None:
+    with new_producer(server) as producer, pytest.raises(LocalProtocolError):
+        producer.send_set("a", encode([b"x"]))
+
+
+# --- hooks -----------------------------------------------------------------------------------
+
+
+class Recorder(ProducerCallbacks):
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def before_enqueue(self, event: Event) -> Event:
+        return event._replace(payload=event.payload.upper())
+
+    def after_enqueue(self, event: Event, accepted: bool) -> None:
+        self.calls.append(f"queued {event.payload!r} {accepted}")
+
+    def before_sending(self, events: Sequence[Event]) -> Sequence[Event]:
+        return [event for event in events if event.payload != b"SECRET"]
+
+    def last_batch_before_close(self) -> Sequence[Event]:
+        return [Event("a", -1, b"goodbye")]
+
+    def close(self) -> None:
+        self.calls.append("closed")
+
+
+def test_callbacks_see_and_change_what_passes(server: RecordingServer) -> None:
+    recorder = Recorder()
+    with new_producer(server, callbacks=recorder) as producer:
+        producer.send("a", [b"one", b"secret", b"two"])
+    assert sent(server) == [b"ONE", b"TWO", b"goodbye"]
+    assert recorder.calls[0] == "queued b'ONE' True"
+    assert recorder.calls[-1] == "closed"
+
+
+def test_a_callback_that_raises_does_not_end_the_sender(server: RecordingServer) -> None:
+    class Broken(ProducerCallbacks):
+        def before_sending(self, events: Sequence[Event]) -> Sequence[Event]:
+            raise RuntimeError("mine")
+
+    with new_producer(server, callbacks=Broken()) as producer:
+        producer.send("a", b"x")
+    assert sent(server) == [b"x"]
+
+
+def test_an_event_handler_makes_the_parts(server: RecordingServer) -> None:
+    def handler(events: Sequence[Event]) -> Sequence[SetPart]:
+        return [SetPart("all", 3, encode([b"+".join(event.payload for event in events)]))]
+
+    with new_producer(server, event_handler=handler) as producer:
+        producer.send_parts([Part("a", [b"1"]), Part("b", [b"2"])])
+    assert sent(server) == [b"1+2"]
+    assert (server.parts()[0].topic, server.parts()[0].partition) == ("all", 3)
+
+
+def test_an_event_handler_that_raises_loses_its_batch_and_says_so(server: RecordingServer) -> None:
+    def handler(events: Sequence[Event]) -> Sequence[SetPart]:
+        raise RuntimeError("mine")
+
+    producer = new_producer(server, event_handler=handler)
+    producer.send("a", [b"1", b"2"])
+    with pytest.raises(NotDurable, match="mine"):
+        producer.flush()
+    assert producer.stats.failed == 2
+    producer.close()
+
+
+def test_keys_and_topics_through_zookeeper_make_one_part_each(server: RecordingServer) -> None:
+    """Capture P17; the original puts the parts in the order of its hash map."""
+    registry = InMemoryRegistry(InMemoryZooKeeper())
+    registry.start()
+    registry.create(paths.broker_id_path(0), paths.encode_broker(*server.address, 1))
+    for topic, count in (("test", b"2"), ("logs", b"1")):
+        registry.create(paths.topic_broker_path(topic, 0), count)
+    with Producer(registry=registry, producer_type="async", batch_size=3) as producer:
+        producer.send("test", b"m1", key="a")
+        producer.send("logs", b"m3")
+        producer.send("test", b"m2", key="b")
+        frame = server.produce_frames(1)[0]
+    registry.close()
+    captured = bytes.fromhex(
+        "00000052 0003 0003 0004 74657374 00000001 0000000c  00000008 01 00 c054072f 6d31  "
+        "0004 6c6f6773 00000000 0000000c  00000008 01 00 2e5a6603 6d33  "
+        "0004 74657374 00000000 0000000c  00000008 01 00 595d5695 6d32"
+    )
+    assert frame == captured
