@@ -291,8 +291,9 @@ def test_connections_are_spread_and_a_dead_target_is_passed_over() -> None:
 
 
 def test_no_target_closes_the_client() -> None:
-    with reserved_port() as port, proxy_to(port) as proxy, connect(proxy) as client:
-        with contextlib.suppress(ConnectionResetError):
+    with reserved_port() as port, proxy_to(port) as proxy:
+        # The reset may come as early as the end of connect().
+        with contextlib.suppress(ConnectionResetError), connect(proxy) as client:
             assert client.recv(1) == b""
         assert proxy.status()["r"]["unserved_total"] == 1
 
