@@ -34,6 +34,14 @@ LOCAL_DEFAULTS = {
     "spark.driver.bindAddress": "127.0.0.1",
 }
 
+# py4j tells of each connection that it closes; the other two repeat, with the JVM's whole stack, an
+# exception that the caller gets anyway.
+_QUIET = {
+    "py4j": logging.ERROR,
+    "SQLQueryContextLogger": logging.CRITICAL + 1,
+    "DataFrameQueryContextLogger": logging.CRITICAL + 1,
+}
+
 
 def start_session(app_name: str, master: str, local_dir: Path | None = None) -> Any:
     """Start Spark, or take the session that spark-submit prepared; a SparkSession.
@@ -43,7 +51,8 @@ def start_session(app_name: str, master: str, local_dir: Path | None = None) -> 
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
-    logging.getLogger("py4j").setLevel(logging.ERROR)  # it tells of each connection it closes
+    for name, level in _QUIET.items():
+        logging.getLogger(name).setLevel(level)
     conf = SparkConf()
     conf.setIfMissing("spark.master", master)
     conf.setIfMissing("spark.app.name", app_name)

@@ -1,0 +1,52 @@
+"""`kafka2011 sql "select ..."`: ask the warehouse, or topics, a question in Spark SQL."""
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from cli import spark_environment
+from services.warehouse.config import WarehouseConfig
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def run(
+    statement: Annotated[str, typer.Argument(help="one SQL statement")],
+    form: Annotated[
+        Literal["table", "csv", "json"], typer.Option("--format", help="form of the answer")
+    ] = "table",
+    warehouse: Annotated[
+        Path, typer.Option("--warehouse", help="the warehouse's directory")
+    ] = Path("var/warehouse"),
+    zk: Annotated[
+        str, typer.Option("--zk", help="ZooKeeper of the brokers, for views named raw_TOPIC")
+    ] = "",
+) -> None:
+    """Run one statement over the tables of the warehouse: access_log, page_view, ...
+
+    quarantine_NAME is what could not become a row of NAME. With --zk, raw_NAME reads the topic
+    itself from its brokers.
+    """
+    from runtime import logs
+
+    logs.configure("sql", level="WARNING")
+    os.environ["TZ"] = "UTC"  # PySpark hands out timestamps in the machine's own time zone
+    time.tzset()
+    spark_environment.prepare()
+    from services.warehouse.session import start_session
+    from services.warehouse.sql import SqlError, run_sql, write_result
+
+    session = start_session("sql", WarehouseConfig().spark_master)
+    try:
+        frame = run_sql(session, statement, warehouse, {"zk.connect": zk} if zk else None)
+        write_result(frame, form, sys.stdout)
+    except SqlError as error:
+        print(f"kafka2011 sql: {error}", file=sys.stderr)
+        raise SystemExit(1) from None
+    finally:
+        session.stop()

@@ -1,0 +1,190 @@
+"""The data source and SQL inside one Spark session, over a real broker."""
+
+import io
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli import spark_environment
+from events.topics import ACCESS_LOG
+from producer.producer import Producer
+from services.warehouse.commit import read_commits
+from services.warehouse.config import WarehouseConfig
+from services.warehouse.load import Loader, spark_runner
+from services.warehouse.session import start_session
+from services.warehouse.sql import SqlError, run_sql, tables_in, write_result
+from tests.support.brokers import RunningBroker, start_broker
+from tests.support.waiting import wait_until
+from tests.unit.warehouse.samples import access_log_payload
+
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(300)]
+
+TOPIC = ACCESS_LOG
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[Any]:
+    os.environ["TZ"] = "UTC"
+    time.tzset()
+    spark_environment.prepare()
+    session = start_session("test", "local[2]")
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def broker(tmp_path: Path, zk_connect: str) -> Iterator[RunningBroker]:
+    with start_broker(tmp_path, 11, zk_connect, num_partitions=2) as started:
+        yield started
+
+
+def send(zk_connect: str, numbers: range, topic: str = TOPIC) -> None:
+    with Producer(zk_connect=zk_connect) as producer:
+        for start in range(numbers.start, numbers.stop, 50):
+            batch = range(start, min(start + 50, numbers.stop))
+            producer.send(topic, [access_log_payload(n, path=f"/{n}") for n in batch])
+        producer.flush()
+
+
+def source(spark: Any, zk_connect: str, **options: str) -> Any:
+    return spark.read.format("kafka2011").options(
+        **{"zk.connect": zk_connect, "topic": TOPIC, **options}
+    )
+
+
+def test_a_topic_is_a_data_frame(spark: Any, zk_connect: str, broker: RunningBroker) -> None:
+    send(zk_connect, range(1000))
+    frame = source(spark, zk_connect).load()
+    rows = frame.collect()
+    assert len(rows) == 1000
+    assert {bytes(row.payload) for row in rows} == {
+        access_log_payload(n, path=f"/{n}") for n in range(1000)
+    }
+    assert {row.partition for row in rows} == {0, 1}
+    by_partition: dict[int, list[Any]] = {0: [], 1: []}
+    for row in rows:
+        by_partition[row.partition].append(row)
+    for part in by_partition.values():
+        assert part[0].offset == 0
+        assert [row.next_offset for row in part[:-1]] == [row.offset for row in part[1:]]
+    # Reading on from where those ended finds only what is new.
+    ends = {f"11-{number}": part[-1].next_offset for number, part in by_partition.items()}
+    send(zk_connect, range(1000, 1010))
+    later = source(spark, zk_connect, startingOffsets=json.dumps({TOPIC: ends})).load()
+    assert later.count() == 10
+
+
+def test_nothing_is_an_empty_frame(spark: Any, zk_connect: str, broker: RunningBroker) -> None:
+    assert source(spark, zk_connect).load().count() == 0
+
+
+def test_a_stream_takes_what_was_there_in_limited_batches_and_goes_on_later(
+    spark: Any, zk_connect: str, broker: RunningBroker, tmp_path: Path
+) -> None:
+    checkpoint, table = tmp_path / "checkpoint", tmp_path / "out"
+
+    def run_available_now() -> list[int]:
+        stream = (
+            spark.readStream.format("kafka2011")
+            .options(**{"zk.connect": zk_connect, "topic": TOPIC, "maxRowsPerTrigger": "100"})
+            .load()
+        )
+        query = (
+            stream.select("partition", "offset", "payload")
+            .writeStream.format("parquet")
+            .option("checkpointLocation", str(checkpoint))
+            .option("path", str(table))
+            .trigger(availableNow=True)
+            .start()
+        )
+        try:
+            assert query.awaitTermination(120)
+        finally:
+            query.stop()
+        return [progress.numInputRows for progress in query.recentProgress]
+
+    send(zk_connect, range(250))
+    sizes = run_available_now()
+    assert sum(sizes) == 250
+    assert max(sizes) <= 100
+    send(zk_connect, range(250, 300))
+    assert sum(run_available_now()) == 50
+    written = spark.read.parquet(str(table))
+    assert written.count() == written.distinct().count() == 300
+
+
+def test_a_stream_waits_for_a_broker_that_is_started_again(
+    spark: Any, zk_connect: str, broker: RunningBroker, tmp_path: Path
+) -> None:
+    send(zk_connect, range(10))
+    stream = (
+        spark.readStream.format("kafka2011")
+        .options(**{"zk.connect": zk_connect, "topic": TOPIC})
+        .load()
+    )
+    query = stream.writeStream.format("memory").queryName("seen").start()
+    try:
+        seen = lambda: spark.sql("select payload from seen").count()  # noqa: E731
+        wait_until(lambda: seen() == 10, "the first ten", 60)
+        port = broker.port
+        assert broker.stop() == 0
+        with start_broker(tmp_path, 11, zk_connect, port=port, num_partitions=2):
+            send(zk_connect, range(10, 20))
+            wait_until(lambda: seen() == 20, "all twenty", 60)
+            wait_until(
+                lambda: (
+                    "latestOffset" in json.dumps(query.lastProgress.jsonValue)
+                    if query.lastProgress is not None and hasattr(query.lastProgress, "jsonValue")
+                    else query.lastProgress is not None
+                ),
+                "progress",
+                30,
+            )
+        assert query.exception() is None
+    finally:
+        query.stop()
+
+
+def test_sql_over_the_warehouse_and_over_raw_topics(
+    spark: Any, zk_connect: str, broker: RunningBroker, tmp_path: Path
+) -> None:
+    send(zk_connect, range(100))
+    with Producer(zk_connect=zk_connect) as producer:
+        producer.send(TOPIC, b"junk")
+        producer.flush()
+    warehouse = tmp_path / "warehouse"
+    from coordination.zookeeper import ZooKeeperRegistry
+
+    registry = ZooKeeperRegistry(zk_connect)
+    registry.start()
+    try:
+        config = WarehouseConfig(zk_connect=zk_connect, warehouse_dir=warehouse)
+        loader = Loader(config, registry, spark_runner(spark), 2)
+        outcome = loader.load()
+        loader.close()
+    finally:
+        registry.close()
+    assert (outcome.rows, outcome.quarantined) == ({TOPIC: 100}, {TOPIC: 1})
+    assert read_commits(warehouse / "access_log")[0].rows == 100
+    assert set(tables_in(warehouse)) == {"access_log", "quarantine_access_log"}
+
+    def answer(statement: str, form: str) -> str:
+        out = io.StringIO()
+        write_result(run_sql(spark, statement, warehouse, {"zk.connect": zk_connect}), form, out)
+        return out.getvalue()
+
+    assert answer("select count(*) from access_log", "csv") == "count(1)\n100\n"
+    assert json.loads(
+        answer("select path, status, event_time from access_log where path = '/7'", "json")
+    ) == [{"path": "/7", "status": 200, "event_time": "2015-05-17 10:05:10"}]
+    assert "junk" in answer("select cast(payload as string) p from quarantine_access_log", "table")
+    assert answer("select count(*) n from raw_access_log where schema_id is null", "csv") == (
+        "n\n1\n"
+    )
+    with pytest.raises(SqlError, match="nowhere"):
+        answer("select * from nowhere", "csv")
