@@ -8,7 +8,6 @@ logged, and named by the next `flush`.
 
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -77,15 +76,16 @@ class BrokerQueue:
         self._config = config
         self.stats = QueueStats()
         self._callbacks = callbacks
-        self._handler = event_handler or self._grouped
+        self._handler = event_handler
         self._on_unreachable = on_unreachable
         self._codecs = Codecs(config)
         self._size = config.queue_size
         # A queue that cannot hold a batch is sent when it is full.
         self._batch_size = min(config.batch_size, config.queue_size)
         self._wake_size = self._batch_size if config.queue_time_ms else 1
-        self._queue: deque[Event] = deque()
-        self._room = threading.Condition()
+        self._queue: list[tuple[str, int, bytes]] = []
+        self._lock = threading.Lock()
+        self._room = threading.Condition(self._lock)
         self._waiting = 0  # senders of messages that wait for room
         self._is_closing = False
         self._wake = threading.Event()
@@ -102,6 +102,20 @@ class BrokerQueue:
 
     # --- any thread --------------------------------------------------------------------------
 
+    def put_one(self, topic: str, partition: int, payload: bytes) -> None:
+        """`put` of one payload, as quick as it can be."""
+        queue = self._queue
+        with self._lock:
+            length = len(queue) + 1
+            is_plain = length <= self._size and self._callbacks is None and not self._is_closing
+            if is_plain:
+                queue.append((topic, partition, payload))
+                self.stats.queued += 1
+        if not is_plain:
+            self.put(topic, partition, [payload])
+        elif length == self._wake_size:
+            self._wake.set()
+
     def put(self, topic: str, partition: int, payloads: Sequence[bytes]) -> None:
         """Queue the payloads in order.
 
@@ -109,26 +123,27 @@ class BrokerQueue:
         ProducerClosed.
         """
         queue = self._queue
-        with self._room:
-            for index, payload in enumerate(payloads):
-                event = Event(topic, partition, payload)
-                if self._callbacks is not None:
-                    event = self._callbacks.before_enqueue(event)
-                if len(queue) >= self._size or self._is_closing:
-                    try:
+        for index, payload in enumerate(payloads):
+            event = Event(topic, partition, payload)
+            if self._callbacks is not None:
+                event = self._callbacks.before_enqueue(event)
+            try:
+                with self._lock:
+                    if len(queue) >= self._size or self._is_closing:
                         self._await_room()
-                    except QueueFull:
-                        self.stats.queued += index
-                        self.stats.dropped += len(payloads) - index
-                        if self._callbacks is not None:
-                            self._callbacks.after_enqueue(event, False)
-                        raise
-                queue.append(event)
+                    queue.append(event)
+                    self.stats.queued += 1
+                    is_batch = len(queue) >= self._wake_size
+            except QueueFull:
+                with self._lock:
+                    self.stats.dropped += len(payloads) - index
                 if self._callbacks is not None:
-                    self._callbacks.after_enqueue(event, True)
-            self.stats.queued += len(payloads)
-        if len(queue) >= self._wake_size and not self._wake.is_set():
-            self._wake.set()
+                    self._callbacks.after_enqueue(event, False)
+                raise
+            if self._callbacks is not None:
+                self._callbacks.after_enqueue(event, True)
+            if is_batch and not self._wake.is_set():
+                self._wake.set()
 
     def _await_room(self) -> None:
         """Wait as `queue.enqueueTimeout.ms` says; the lock is held."""
@@ -193,10 +208,10 @@ class BrokerQueue:
 
     def _queued(self) -> list[Unconfirmed]:
         by_topic: dict[str, list[int]] = {}
-        for event in tuple(self._queue):
-            counts = by_topic.setdefault(event.topic, [0, 0])
+        for topic, _, payload in tuple(self._queue):
+            counts = by_topic.setdefault(topic, [0, 0])
             counts[0] += 1
-            counts[1] += len(event.payload)
+            counts[1] += len(payload)
         name = self._connection.name
         if not by_topic:
             return [Unconfirmed(name, "(in flight)", 0, 0)]
@@ -240,10 +255,10 @@ class BrokerQueue:
 
     def _send_queued(self) -> None:
         """Send what is queued now, in batches, many to a write."""
-        queue = self._queue
-        events: Sequence[Event] = [queue.popleft() for _ in range(len(queue))]
-        if self._waiting:
-            with self._room:
+        with self._lock:
+            events: Sequence[tuple[str, int, bytes]] = self._queue.copy()
+            self._queue.clear()
+            if self._waiting:
                 self._room.notify_all()
         if self._callbacks is not None and events:
             events = self._hooked(self._callbacks.after_dequeuing, events)
@@ -267,22 +282,23 @@ class BrokerQueue:
         if frames:
             self._write(frames, parts, message_count)
 
-    def _parts_of(self, batch: Sequence[Event]) -> Sequence[SetPart]:
+    def _parts_of(self, batch: Sequence[tuple[str, int, bytes]]) -> Sequence[SetPart]:
         """The request's parts; a batch that cannot be encoded is lost, and said to be."""
         if self._callbacks is not None:
             batch = self._hooked(self._callbacks.before_sending, batch)
         try:
-            return self._handler(batch)
+            if self._handler is not None:
+                return self._handler([Event(*event) for event in batch])
+            return self._grouped(batch)
         except Exception as error:  # a user's event handler may raise anything
             self.stats.failed += len(batch)
-            topics = group((e.topic, e.partition, e.payload) for e in batch)
             self._note_lost(
-                [SetPart(topic, p, b"".join(found)) for (topic, p), found in topics.items()],
+                [SetPart(*key, b"".join(payloads)) for key, payloads in group(batch).items()],
                 f"not encoded: {error!r}",
             )
             return ()
 
-    def _grouped(self, batch: Sequence[Event]) -> Sequence[SetPart]:
+    def _grouped(self, batch: Sequence[tuple[str, int, bytes]]) -> Sequence[SetPart]:
         parts: list[SetPart] = []
         for (topic, partition), payloads in group(batch).items():
             self._add_part(parts, topic, partition, payloads)
@@ -370,10 +386,12 @@ class BrokerQueue:
         self._connection.disconnect()
 
     def _hooked(
-        self, hook: Callable[[Sequence[Event]], Sequence[Event]], events: Sequence[Event]
-    ) -> Sequence[Event]:
+        self,
+        hook: Callable[[Sequence[Event]], Sequence[Event]],
+        events: Sequence[tuple[str, int, bytes]],
+    ) -> Sequence[tuple[str, int, bytes]]:
         try:
-            return list(hook(events))
+            return list(hook([Event(*event) for event in events]))
         except Exception as error:  # a user's hook must not end the sender
             log.error("callback_failed", hook=getattr(hook, "__name__", "?"), reason=repr(error))
             return events

@@ -82,12 +82,14 @@ def group(
 ) -> dict[tuple[str, int], list[bytes]]:
     """(topic, partition) -> payloads in order; the keys in order of their first message."""
     groups: dict[tuple[str, int], list[bytes]] = {}
+    last_topic: str | None = None
+    last_partition = 0
+    found: list[bytes] = []
     for topic, partition, payload in messages:
-        found = groups.get((topic, partition))
-        if found is None:
-            groups[(topic, partition)] = [payload]
-        else:
-            found.append(payload)
+        if topic is not last_topic or partition != last_partition:  # mostly runs of the same
+            found = groups.setdefault((topic, partition), [])
+            last_topic, last_partition = topic, partition
+        found.append(payload)
     return groups
 
 

@@ -131,6 +131,19 @@ class Producer:
           BrokerUnavailable: no broker could be reached, or the connection broke during the send.
           QueueFull: asynchronous only; the payload and those behind it were dropped.
         """
+        # One small message a call: a million of them a second want the shortest way.
+        if (
+            self._is_async
+            and type(payload) is bytes
+            and self._serialize is None
+            and topic in self._topic_bytes
+            and len(payload) <= self._message_bytes_max
+        ):
+            target = self._discovery.choose(topic, key)
+            queue = self._queues.get(target.address)
+            if queue is not None:
+                queue.put_one(topic, target.partition, payload)
+                return
         payloads = payload if isinstance(payload, list) else [payload]
         if self._serialize is not None:
             payloads = list(map(self._serialize, payloads))
