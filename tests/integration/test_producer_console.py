@@ -1,0 +1,102 @@
+"""`kafka2011 console-producer` as a process, against a socket that records what it sends."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from protocol.message_set import payloads
+from tests.support.recording import RecordingServer
+
+pytestmark = pytest.mark.integration
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def server() -> Iterator[RecordingServer]:
+    with RecordingServer() as running:
+        yield running
+
+
+def console(
+    server: RecordingServer, text: bytes, *options: str
+) -> subprocess.CompletedProcess[bytes]:
+    words = ["--topic", "cons", "--broker-list", server.broker_list, *options]
+    return subprocess.run(
+        [sys.executable, "-m", "cli", "console-producer", *words],
+        input=text,
+        cwd=ROOT,
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def sent(server: RecordingServer) -> list[bytes]:
+    return [p for part in server.parts() for p in payloads(bytes(part.message_set))]
+
+
+def test_lines_are_batched_flushed_and_it_ends_by_itself(server: RecordingServer) -> None:
+    done = console(server, b"one\ntwo\r\n\n\xff\nlast without end")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert sent(server) == [b"one", b"two", b"", b"\xff", b"last without end"]
+    assert len(server.produce_frames(1)) == 1
+    assert server.barrier_count() == 1
+
+
+def test_sync_sends_a_request_a_line(server: RecordingServer) -> None:
+    done = console(server, b"one\ntwo\n", "--sync")
+    assert done.returncode == 0
+    assert len(server.produce_frames(2)) == 2
+    assert sent(server) == [b"one", b"two"]
+
+
+def test_compress_packs_with_gzip_as_the_originals_capture_p18(server: RecordingServer) -> None:
+    done = console(server, b"one\ntwo\nthree\n", "--compress")
+    assert done.returncode == 0
+    assert sent(server) == [b"one", b"two", b"three"]
+    part = server.parts()[0]
+    assert part.message_set[4:6] == b"\x01\x01"
+    assert len(part.message_set) == 0x43  # as captured
+
+
+def test_what_is_not_durable_is_said_with_status_1(server: RecordingServer) -> None:
+    server.close_at_barrier = 1
+    done = console(server, b"one\n")
+    assert done.returncode == 1
+    assert b"not known to be durable" in done.stderr
+    assert done.stderr.count(b"\n") == 1
+
+
+def test_a_line_above_the_limit_is_refused_and_the_others_go(server: RecordingServer) -> None:
+    done = console(server, b"one\n" + b"x" * 100 + b"\ntwo\n", "--max-message-size", "50")
+    assert done.returncode == 1
+    assert b"line 2: a payload of 100 bytes" in done.stderr
+    assert sent(server) == [b"one", b"two"]
+
+
+def test_no_broker_is_one_line_and_status_1() -> None:
+    with RecordingServer() as gone:
+        address = gone
+    for options in ((), ("--sync",)):
+        done = console(address, b"one\n", *options)
+        assert done.returncode == 1
+        assert b"cannot connect" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "options", [[], ["--broker-list", "nonsense"], ["--zookeeper", "a:1", "--broker-list", "0:b:2"]]
+)
+def test_wrong_options_are_status_2(options: list[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "cli", "console-producer", "--topic", "t", *options],
+        cwd=ROOT,
+        input=b"",
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert b"Traceback" not in done.stderr
