@@ -19,6 +19,7 @@ from broker.log.barrier import Barrier
 from broker.log.errors import LogError
 from broker.log.log import Log
 from broker.metrics import BrokerMetrics
+from broker.polling import READABLE, WRITABLE, Poller
 from broker.sending import Sender
 from protocol.framing import FRAME_SIZE, FRAME_SIZE_BYTES
 from protocol.requests import MULTI_PRODUCE, OFFSETS, PRODUCE, produce_runs
@@ -34,7 +35,8 @@ REQUEST_ID_BYTES = 2
 class Host(Protocol):
     """What a connection needs of the server."""
 
-    loop: Any  # uvloop or asyncio: add_reader, add_writer, call_soon
+    loop: Any  # uvloop or asyncio: time, call_soon
+    poller: Poller
     handlers: RequestHandlers
     metrics: BrokerMetrics
     pool: BufferPool
@@ -66,6 +68,7 @@ class Connection:
         self.refused = False
 
         self._socket = sock
+        self._fd = sock.fileno()
         self._host = host
         self._sender = Sender(sock, host.metrics)
         self._buffer: memoryview | None = None
@@ -88,12 +91,12 @@ class Connection:
     def _read_on(self) -> None:
         if not self._is_reading and not self.is_closed:
             self._is_reading = True
-            self._host.loop.add_reader(self._socket, self.on_readable)
+            self._host.poller.watch(self._fd, READABLE, self.on_readable)
 
     def _read_no_more(self) -> None:
         if self._is_reading:
             self._is_reading = False
-            self._host.loop.remove_reader(self._socket)
+            self._host.poller.forget(self._fd)
 
     @property
     def is_waiting(self) -> bool:
@@ -351,7 +354,7 @@ class Connection:
         self._is_sending = True
         self._read_no_more()
         self._start_deadline(self._host.send_deadline_s, "send-deadline")
-        self._host.loop.add_writer(self._socket, self._on_writable)
+        self._host.poller.watch(self._fd, WRITABLE, self._on_writable)
         return False
 
     def _on_writable(self) -> None:
@@ -363,7 +366,7 @@ class Connection:
             return
         if sent:
             self._is_sending = False
-            self._host.loop.remove_writer(self._socket)
+            self._host.poller.forget(self._fd)
             if self._sent():
                 self._go_on()
         elif self._sender.progress_bytes > before:
@@ -388,7 +391,7 @@ class Connection:
         self._read_no_more()
         if self._is_sending:
             self._is_sending = False
-            self._host.loop.remove_writer(self._socket)
+            self._host.poller.forget(self._fd)
         if self._barrier is not None:
             self._barrier.cancel()
             self._barrier = None

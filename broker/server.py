@@ -24,6 +24,7 @@ from broker.handlers import RequestHandlers
 from broker.log.log import FlushJob, Log, LogState, Retirement
 from broker.log.log_manager import LogManager
 from broker.metrics import BrokerMetrics
+from broker.polling import READABLE, Poller
 from runtime.clock import Clock
 from runtime.logs import get_logger
 
@@ -61,6 +62,7 @@ class BrokerServer:
     ) -> None:
         """`failed` is called when no log takes writes any more."""
         self.loop = loop
+        self.poller = Poller(loop, self._end_of_turn)
         self.metrics = metrics
         self.clock = clock
         self.pool = BufferPool()
@@ -85,7 +87,7 @@ class BrokerServer:
         self._connections: set[Connection] = set()
         self._per_address: Counter[str] = Counter()
         self._dirty: dict[Log, None] = {}
-        self._turn_scheduled = False
+        self._write_scheduled = False
         self._turn_began_s = 0.0
         self._turn_produced = 0
         self._lent: list[memoryview] = []
@@ -144,12 +146,12 @@ class BrokerServer:
     def _accept_on(self) -> None:
         if not self._is_accepting and self._listener is not None:
             self._is_accepting = True
-            self.loop.add_reader(self._listener, self._accept)
+            self.poller.watch(self._listener.fileno(), READABLE, self._accept)
 
     def _accept_no_more(self) -> None:
-        if self._is_accepting:
+        if self._is_accepting and self._listener is not None:
             self._is_accepting = False
-            self.loop.remove_reader(self._listener)
+            self.poller.forget(self._listener.fileno())
 
     def _accept(self) -> None:
         assert self._listener is not None
@@ -226,9 +228,7 @@ class BrokerServer:
     def appended(self, log: Log) -> None:
         """`log` took something over, or waits for a roll: write it at the end of this turn."""
         self._dirty[log] = None
-        if not self._turn_scheduled:
-            self._turn_scheduled = True
-            self.loop.call_soon(self.write_turn)
+        self._schedule_write()
 
     def produced(self, count: int, began_s: float) -> None:
         """`count` produce requests were handled, the first of them at `began_s`."""
@@ -239,13 +239,22 @@ class BrokerServer:
     def give_back_after_turn(self, buffer: memoryview) -> None:
         """The buffer may still be read by this turn's writes; after them it goes to the pool."""
         self._lent.append(buffer)
-        if not self._turn_scheduled:
-            self._turn_scheduled = True
-            self.loop.call_soon(self.write_turn)
+        self._schedule_write()
+
+    def _schedule_write(self) -> None:
+        """At the end of this turn; when none runs (a flush has ended), as soon as may be."""
+        if not self._write_scheduled:
+            self._write_scheduled = True
+            if not self.poller.in_turn:
+                self.loop.call_soon(self._end_of_turn)
+
+    def _end_of_turn(self) -> None:
+        if self._write_scheduled:
+            self.write_turn()
 
     def write_turn(self) -> None:
         """Write everything that was handed in, one write per log, and ask for flushes."""
-        self._turn_scheduled = False
+        self._write_scheduled = False
         self.turn += 1
         dirty, self._dirty = self._dirty, {}
         for log in dirty:
@@ -376,6 +385,7 @@ class BrokerServer:
             for connection in list(self._connections):
                 connection.close("stop")
             self.write_turn()
+            self.poller.close()
             self._disk.close()
             # The disk threads' last results are in the loop's queue, before this.
             self.loop.call_soon(stopped)

@@ -1,0 +1,59 @@
+"""Which sockets are ready: one epoll of our own, which the loop watches as a single descriptor.
+
+uvloop (0.23) loses the reset of a connection whose data was still unread when it came: its reader
+is never called again, and the connection is kept for ever (see docs/decisions). With one epoll the
+events are the kernel's own, on uvloop and on asyncio alike, and a turn has an end: after all ready
+sockets were called, `end_of_turn` is.
+"""
+
+import select
+from collections.abc import Callable
+from typing import Any
+
+READABLE = select.EPOLLIN
+WRITABLE = select.EPOLLOUT
+EVENTS_PER_TURN = 256
+
+
+class Poller:
+    """Calls whoever watches a ready descriptor. The loop's thread only."""
+
+    def __init__(self, loop: Any, end_of_turn: Callable[[], None]) -> None:
+        self._loop = loop
+        self._end_of_turn = end_of_turn
+        self._epoll = select.epoll()
+        self._watchers: dict[int, Callable[[], object]] = {}
+        self.in_turn = False
+        loop.add_reader(self._epoll.fileno(), self._turn)
+
+    def watch(self, fd: int, events: int, ready: Callable[[], object]) -> None:
+        """Call `ready` whenever one of `events` (or an error) is there, instead of what was
+        watched before on this descriptor."""
+        if fd in self._watchers:
+            self._epoll.modify(fd, events)
+        else:
+            self._epoll.register(fd, events)
+        self._watchers[fd] = ready
+
+    def forget(self, fd: int) -> None:
+        """Watch nothing there any more; call it before the descriptor is closed."""
+        if self._watchers.pop(fd, None) is not None:
+            self._epoll.unregister(fd)
+
+    def _turn(self) -> None:
+        self.in_turn = True
+        watchers = self._watchers
+        try:
+            for fd, _ in self._epoll.poll(0, EVENTS_PER_TURN):
+                # An earlier call of this turn may have closed it; and when its number was given
+                # to a new connection, that one is called for nothing, which is harmless.
+                ready = watchers.get(fd)
+                if ready is not None:
+                    ready()
+        finally:
+            self.in_turn = False
+            self._end_of_turn()
+
+    def close(self) -> None:
+        self._loop.remove_reader(self._epoll.fileno())
+        self._epoll.close()
