@@ -1,7 +1,7 @@
 """`kafka2011 report`: the traffic report; also what `spark-submit spark-jobs/report.py` runs."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -30,8 +30,8 @@ def run(
 
     spark-submit mixes a job's standard error into its standard output: under it, name a file for
     --json."""
-    forced = {} if table is None else {"report_table": table}
-    config = load_or_exit(WarehouseConfig, file, set_ or [], **forced)
+    forced: dict[str, Any] = {} if table is None else {"report_table": table}
+    config = load_or_exit(WarehouseConfig, file, set_ or [], log_level="WARNING", **forced)
     spark_environment.prepare()
     from services.warehouse import report_app
 

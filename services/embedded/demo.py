@@ -108,6 +108,10 @@ class Demo:
                     f"{len(supervisor.processes)} processes serve after "
                     f"{time.monotonic() - began:.0f} s; logs in {self.config.root_dir}/logs"
                 )
+                display.say(
+                    "break something from a second terminal: kafka2011 embedded kill broker-1, "
+                    "then kafka2011 embedded start broker-1"
+                )
                 return work(supervisor, display, began)
             except StartFailed as error:
                 display.say(f"error: {error}")
