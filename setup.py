@@ -20,6 +20,7 @@ def extensions() -> list[Extension]:
     sources = {
         "protocol._hot_compiled": "protocol/_hot_compiled.pyx",
         "events._peek_compiled": "events/_peek_compiled.pyx",
+        "services.warehouse._columns_compiled": "services/warehouse/_columns_compiled.pyx",
     }
     found = [
         Extension(name, [path], depends=DEPENDS.get(name, []), extra_compile_args=["-O3"])

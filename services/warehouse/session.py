@@ -27,6 +27,8 @@ DEFAULTS = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.python.worker.reuse": "true",
     "spark.cleaner.periodicGC.interval": "10min",
+    # A busy machine takes long to start a Python worker; giving up early only starts another.
+    "spark.python.authenticate.socketTimeout": "60s",
 }
 # Nothing outside this machine has business with a driver in local mode.
 LOCAL_DEFAULTS = {

@@ -13,6 +13,7 @@ import pytest
 from cli import spark_environment
 from events.topics import ACCESS_LOG
 from producer.producer import Producer
+from protocol import message_set
 from services.warehouse.commit import read_commits
 from services.warehouse.config import WarehouseConfig
 from services.warehouse.load import Loader, spark_runner
@@ -44,10 +45,13 @@ def broker(tmp_path: Path, zk_connect: str) -> Iterator[RunningBroker]:
 
 
 def send(zk_connect: str, numbers: range, topic: str = TOPIC) -> None:
+    """Events by turns to both partitions, which a new topic's first sends would not reach."""
     with Producer(zk_connect=zk_connect) as producer:
         for start in range(numbers.start, numbers.stop, 50):
             batch = range(start, min(start + 50, numbers.stop))
-            producer.send(topic, [access_log_payload(n, path=f"/{n}") for n in batch])
+            payloads = [access_log_payload(n, path=f"/{n}") for n in batch]
+            entries = message_set.encode(payloads)
+            producer.send_set(topic, entries, broker_id=11, partition=start // 50 % 2)
         producer.flush()
 
 
@@ -136,15 +140,6 @@ def test_a_stream_waits_for_a_broker_that_is_started_again(
         with start_broker(tmp_path, 11, zk_connect, port=port, num_partitions=2):
             send(zk_connect, range(10, 20))
             wait_until(lambda: seen() == 20, "all twenty", 60)
-            wait_until(
-                lambda: (
-                    "latestOffset" in json.dumps(query.lastProgress.jsonValue)
-                    if query.lastProgress is not None and hasattr(query.lastProgress, "jsonValue")
-                    else query.lastProgress is not None
-                ),
-                "progress",
-                30,
-            )
         assert query.exception() is None
     finally:
         query.stop()
