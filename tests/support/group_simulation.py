@@ -20,7 +20,7 @@ from consumer.membership import Membership
 from consumer.offsets import OffsetStore, Steps
 from consumer.rebalance import Phase, State
 from coordination import paths
-from coordination.errors import CoordinationError, CoordinationUnavailable
+from coordination.errors import CoordinationError, CoordinationUnavailable, NodeExists
 from coordination.memory import InMemoryRegistry, InMemoryZooKeeper
 from coordination.paths import BrokerPartition, StaticSubscription, Subscription
 from coordination.registry import SessionEvent
@@ -37,6 +37,7 @@ class World:
     """The tree, the members, the topics, and what was processed of each partition."""
 
     seed: int
+    kinds: tuple[type["Member"], ...] = ()
     zookeeper: InMemoryZooKeeper = field(default_factory=InMemoryZooKeeper)
     members: list["Member"] = field(default_factory=list)
     processed: dict[TopicPartition, int] = field(default_factory=dict)
@@ -44,6 +45,7 @@ class World:
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
+        self.kinds = self.kinds or (Member,)
         self.admin = self.zookeeper.client()
         self.admin.start()
         self._made = 0
@@ -68,8 +70,9 @@ class World:
 
     def add_member(self, subscription: Subscription) -> "Member":
         self._made += 1
+        kind = self.random.choice(self.kinds)
         # Ids whose order as text is not their order of joining.
-        member = Member(self, f"{GROUP}_h{self.random.randrange(100)}-{self._made}", subscription)
+        member = kind(self, f"{GROUP}_h{self.random.randrange(100)}-{self._made}", subscription)
         self.members.append(member)
         return member
 
@@ -271,6 +274,118 @@ class Member:
         self.registry.close()
 
 
+class OriginalMember(Member):
+    """0.7.2's consumer as the reference tells it (9.2, 9.3): every rebalance commits and releases
+    everything, claims everything or nothing, and gives up after four attempts until the next
+    trigger. It deletes what it believes to own without looking."""
+
+    ATTEMPTS = 4
+
+    def __init__(self, world: World, consumer_id: str, subscription: Subscription) -> None:
+        super().__init__(world, consumer_id, subscription)
+        self.events.clear()
+        self.triggered = True
+        self.leaving = False
+        self.work: Steps[None] | None = self._start()
+
+    def move(self) -> bool:
+        if self.waiting_epoch is not None:
+            return False
+        while self.events:  # session events and Left arrive in the queue of our own members
+            self.leaving |= isinstance(self.events.popleft(), rebalance.Left)
+        if self.work is None and self.leaving and self.state.phase is not Phase.LEFT:
+            self.work = self._leave()
+        if self.work is None and self.triggered and self.state.phase is not Phase.LEFT:
+            self.work = self._rebalance()
+        if self.work is None:
+            return False
+        try:
+            next(self.work)
+        except StopIteration:
+            self.work = None
+        return True
+
+    def wait_over(self) -> bool:
+        waiting, self.waiting_epoch = self.waiting_epoch, None
+        return waiting is not None
+
+    def commit(self) -> None:
+        """Only at rebalances: its timer would write without looking, which is not the question."""
+
+    @property
+    def session_lives(self) -> bool:
+        return True
+
+    def process_one(self) -> None:
+        self.membership._session = self.registry.session_id()
+        super().process_one()
+
+    def _start(self) -> Steps[None]:
+        value = paths.encode_subscription(self.subscription)
+        self.registry.create_ephemeral(paths.consumer_id_path(GROUP, self.consumer_id), value)
+        yield
+        self._watch(paths.consumer_ids_path(GROUP))
+        self._watch(paths.BROKER_TOPICS)
+        for topic in ("a", "b"):
+            self._watch(paths.topic_path(topic))
+
+    def _watch(self, path: str) -> None:
+        def fired(_: list[str]) -> None:
+            self.triggered = True
+
+        self.registry.watch_children(path, fired)
+
+    def _rebalance(self) -> Steps[None]:
+        self.triggered = False
+        for _ in range(self.ATTEMPTS):
+            if (yield from self._attempt()):
+                self.world.note(f"{self.consumer_id} (original) owns {sorted(self.delivering)}")
+                self.state = State(
+                    self.consumer_id, Phase.SETTLED, owned=dict(self.delivering), registered=True
+                )
+                return
+            self.state = State(self.consumer_id, Phase.WAITING, registered=True)
+            self.waiting_epoch = 0
+            yield
+        self.world.note(f"{self.consumer_id} (original) gives up")
+
+    def _attempt(self) -> Steps[bool]:
+        view = yield from self.membership.read()
+        yield from self._release()
+        wanted = assignment_of(self.consumer_id, view.members, view.partitions)
+        made = []
+        positions = {name: self.offsets.read(name) for name in sorted(wanted)}
+        for name, thread in sorted(wanted.items()):
+            path = paths.owner_path(GROUP, name.topic, BrokerPartition(*name[1:]))
+            try:
+                self.registry.create(path, thread.encode(), ephemeral=True)
+            except NodeExists:
+                for other in made:
+                    self.registry.delete(other)
+                    yield
+                return False
+            made.append(path)
+            yield
+        for name, thread in sorted(wanted.items()):
+            self.start(name, thread, positions[name])
+        return True
+
+    def _release(self) -> Steps[None]:
+        for name in sorted(self.delivering):
+            partition = BrokerPartition(*name[1:])
+            path = paths.offset_path(GROUP, name.topic, partition)
+            self.registry.put(path, paths.encode_number(self.position[name]))
+            yield
+            self.halt([name])
+            self.registry.delete(paths.owner_path(GROUP, name.topic, partition))
+            yield
+
+    def _leave(self) -> Steps[None]:
+        yield from self._release()
+        self.registry.delete(paths.consumer_id_path(GROUP, self.consumer_id))
+        self.state = State(self.consumer_id, Phase.LEFT)
+
+
 def run_simulation(
     seed: int,
     *,
@@ -278,9 +393,10 @@ def run_simulation(
     member_count: int = 3,
     moves: int = 250,
     faults: bool = True,
+    kinds: tuple[type[Member], ...] = (Member,),
 ) -> World:
     """One interleaving; raises Broken. Returns the settled world."""
-    world = World(seed)
+    world = World(seed, kinds)
     rng = world.random
     topics = ("a", "b")
     for topic in topics:
@@ -325,10 +441,14 @@ def _random_move(
         member.dead = False
     elif faults:
         _random_fault(world, member, rng)
-    for gone in [member for member in live if member.state.phase is Phase.LEFT]:
-        if not gone.actions and gone.steps is None:
-            gone.dead = True
-            gone.bury()
+    _bury_those_who_left(world)
+
+
+def _bury_those_who_left(world: World) -> None:
+    for member in world.live():
+        if member.state.phase is Phase.LEFT and not member.actions and member.steps is None:
+            member.dead = True
+            member.bury()
 
 
 def _random_fault(world: World, member: Member, rng: random.Random) -> None:
@@ -380,10 +500,7 @@ def settle(world: World, moves_max: int = 20_000) -> None:
     if not world.live():
         return
     for _ in range(moves_max):
-        for member in world.live():
-            if member.state.phase is Phase.LEFT and not member.actions and member.steps is None:
-                member.dead = True
-                member.bury()
+        _bury_those_who_left(world)
         live = world.live()
         busy = [member for member in live if member.move() or member.registry.deliver_next()]
         if not busy and not [member for member in live if member.wait_over()]:

@@ -306,6 +306,9 @@ def test_a_message_above_the_limit_stops_only_its_partition(deployment: Deployme
     broker.append("t", 1, [b"more"])
     found = drain(stream, 1)
     assert found[-1] == b"more"
+    part = bytes.fromhex("00000000" + "0000000000000010")  # partition 0, offset 16
+    asked = sum(b"\0\1t" + part in frame for frame in broker.frames)
+    assert 1 <= asked <= 8, "it grows the size, says so, and is put aside"
     assert connector.skip_entry(TopicPartition("t", 0, 0), 16) == 16 + 10 + 5000
     assert drain(stream, 1) == [b"after"]
 
@@ -467,6 +470,18 @@ def test_stopping_after_a_message_does_not_redeliver_it(deployment: Deployment) 
             if message.payload == b"2":
                 break
     assert drain(one_stream(deployment.connector()), 2) == numbered(3, 5)
+
+
+def test_a_seek_back_is_committed_at_shutdown(deployment: Deployment) -> None:
+    broker = deployment.broker(0)
+    deployment.topic("t", {0: 1})
+    broker.append("t", 0, numbered(0, 5))
+    with deployment.connector() as connector:
+        assert drain(one_stream(connector), 5) == numbered(0, 5)
+        connector.commit_offsets()
+        assert deployment.stored("t", 0, 0) == b"55"
+        assert connector.seek(TopicPartition("t", 0, 0), 22)
+    assert deployment.stored("t", 0, 0) == b"22"
 
 
 def test_seek_and_seek_to_time(deployment: Deployment) -> None:

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from coordination.paths import StaticSubscription, Subscription, WildcardSubscription
-from tests.support.group_simulation import run_simulation
+from tests.support.group_simulation import Member, OriginalMember, run_simulation
 
 
 def static(rng: random.Random) -> Subscription:
@@ -37,6 +37,13 @@ def test_a_group_without_faults_settles(block: int) -> None:
 def test_a_group_with_faults_settles_and_skips_nothing(block: int) -> None:
     for seed in range(10_000 + block * 50, 10_000 + block * 50 + 50):
         run_simulation(seed, subscription_of=mixed if seed % 2 else static)
+
+
+def test_our_members_and_the_originals_share_one_group() -> None:
+    """The original commits and releases everything at each rebalance; ours keep what stays."""
+    for seed in range(30_000, 30_200):
+        kinds = (Member, OriginalMember)
+        run_simulation(seed, subscription_of=mixed, faults=False, kinds=kinds)
 
 
 def test_twenty_members_settle() -> None:

@@ -1,5 +1,6 @@
 """The simple consumer: the original's bytes (F1-F11, C3), reconnects, hostile answers."""
 
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -133,12 +134,17 @@ def test_a_hang_up_is_repeated_once_on_a_new_connection(
     assert client.latest("t", 0) == 0
 
 
-def test_a_broker_that_is_not_there(broker: MemoryBroker) -> None:
+def test_a_broker_that_is_not_there(broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     broker.close()
     with SimpleConsumer(*broker.address) as client, pytest.raises(BrokerUnavailable) as caught:
         client.latest("t", 0)
     assert caught.value.retriable
-    with SimpleConsumer("no-such-host.invalid", 1) as client, pytest.raises(BrokerUnavailable):
+
+    def unknown(*_: object, **__: object) -> None:
+        raise socket.gaierror("no such host")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    with SimpleConsumer("nowhere", 1) as client, pytest.raises(BrokerUnavailable, match="no such"):
         client.latest("t", 0)
 
 
