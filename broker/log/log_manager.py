@@ -6,14 +6,13 @@ root, which the original passes over: `.kafka2011_lock` (one broker a directory)
 Quarantine lies outside.
 """
 
-import fcntl
-import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from broker.log import clean_stop, recovery
+from broker.log.directory_lock import DirectoryLock
 from broker.log.errors import DataDirectoryError, LimitReached
 from broker.log.file_layer import FileLayer
 from broker.log.log import Log, LogSettings, LogState, Retirement
@@ -21,8 +20,6 @@ from broker.log.recovery import Examination, Verdict
 from broker.log.segment import SUFFIX, OpenFiles, Segment, segment_name, start_of_name
 from runtime.clock import Clock
 from runtime.logs import get_logger
-
-LOCK_FILE = ".kafka2011_lock"
 
 _log: Any = get_logger(__name__)
 
@@ -55,7 +52,7 @@ class LogManager:
         self._clock = clock
         self._topics_max = topics_max
         self._partitions_max = partitions_max
-        self._lock_fd = -1
+        self._lock = DirectoryLock(root)
 
     # --- loading -------------------------------------------------------------------------------
 
@@ -69,7 +66,7 @@ class LogManager:
             if not self._files.is_directory(self.root):
                 raise DataDirectoryError(f"log.dir {self.root} is not a directory")
             self._check_quarantine()
-            self._lock()
+            self._lock.take()
             ends = clean_stop.read(self._files, self.root)
             self._load_all(ends)
             # Durable before the first append: else a power loss could bring the marker back.
@@ -88,19 +85,8 @@ class LogManager:
         if quarantine == root or root in quarantine.parents:
             raise DataDirectoryError(f"quarantine.dir {self._quarantine} must lie outside log.dir")
 
-    def _lock(self) -> None:
-        self._lock_fd = os.open(self.root / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise DataDirectoryError(
-                f"log.dir {self.root} is in use by another broker (see {LOCK_FILE})"
-            ) from None
-
     def unlock(self) -> None:
-        if self._lock_fd >= 0:
-            os.close(self._lock_fd)
-            self._lock_fd = -1
+        self._lock.release()
 
     def _load_all(self, ends: clean_stop.Ends | None) -> None:
         began = time.monotonic()

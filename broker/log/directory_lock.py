@@ -1,0 +1,35 @@
+"""One broker a data directory: an flock on a dot-file of its root."""
+
+import fcntl
+import os
+from pathlib import Path
+
+from broker.log.errors import DataDirectoryError
+
+LOCK_FILE = ".kafka2011_lock"
+
+
+class DirectoryLock:
+    """The lock on `root`; the kernel releases it when the process ends, however it ends."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._fd = -1
+
+    def take(self) -> None:
+        """Raises DataDirectoryError when another process has it, OSError when it cannot be had."""
+        fd = os.open(self._root / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            raise DataDirectoryError(
+                f"log.dir {self._root} is in use by another broker (see {LOCK_FILE})"
+            ) from None
+        self._fd = fd
+
+    def release(self) -> None:
+        """Idempotent."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1

@@ -1,0 +1,164 @@
+"""Says what is in a segment file and what is wrong with it; the work of `kafka2011 dump-log`.
+
+Reads only. Streams, so a segment of any size is shown in little memory; the verdict is recovery's.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from broker.log import recovery
+from broker.log.directory_lock import DirectoryLock
+from broker.log.errors import DataDirectoryError
+from broker.log.file_layer import FileLayer
+from broker.log.segment import SUFFIX, start_of_name
+from protocol import message_set
+from protocol.errors import InvalidMessage
+from protocol.message import LENGTH, LENGTH_BYTES, Entry
+
+# The names of 0.7's codec objects, as its own dump tool prints them.
+CODEC_NAMES = {
+    0: "NoCompressionCodec",
+    1: "GZIPCompressionCodec",
+    2: "SnappyCompressionCodec",
+}
+READ_BYTES = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What one file holds; offsets are of the log, positions of the file."""
+
+    path: str
+    start_offset: int
+    size_bytes: int
+    verdict: str
+    reason: str
+    valid_bytes: int
+    entry_count: int
+
+    @property
+    def tail_offset(self) -> int:
+        """The offset behind the last whole entry: where a broker would append."""
+        return self.start_offset + self.valid_bytes
+
+
+def segment_paths(path: Path) -> list[Path]:
+    """The segments that a path stands for: a file itself, or those of a partition's directory."""
+    if path.is_dir():
+        return sorted(child for child in path.iterdir() if child.name.endswith(SUFFIX))
+    return [path]
+
+
+def start_offset(path: Path) -> int:
+    """The offset in a segment's name; 0 when the name says none (a copy, a quarantined piece)."""
+    return start_of_name(path.name) or 0
+
+
+def summary(path: Path, files: FileLayer | None = None) -> Summary:
+    """Examine one file. Raises OSError."""
+    files = files or FileLayer()
+    fd = files.open_for_reading(path)
+    try:
+        found = recovery.examine_file(files, fd)
+    finally:
+        files.close(fd)
+    return Summary(
+        str(path),
+        start_offset(path),
+        found.size_bytes,
+        found.verdict.value,
+        found.reason,
+        found.valid_bytes,
+        found.entry_count,
+    )
+
+
+def entries(path: Path) -> Iterator[Entry]:
+    """The top-level entries in order, good and bad ones, as far as they can be told apart.
+
+    Ends quietly where nothing more can be found; `summary` says why. Raises OSError.
+    """
+    base = start_offset(path)
+    position = 0
+    wanted = READ_BYTES
+    with path.open("rb") as file:
+        while True:
+            file.seek(position)
+            data = file.read(wanted)
+            advanced = 0
+            try:
+                for entry in message_set.entries(data, base + position):
+                    advanced = entry.next_offset - base - position
+                    yield entry
+            except InvalidMessage:
+                return
+            if advanced:
+                position += advanced
+                wanted = READ_BYTES
+                continue
+            if len(data) < LENGTH_BYTES:
+                return
+            needed = LENGTH_BYTES + LENGTH.unpack_from(data)[0]
+            if needed <= len(data) or len(data) < wanted:
+                return  # cut by the end of the file
+            wanted = needed
+
+
+def as_text(entry: Entry) -> str:
+    """The line of the original's dump tool (reference 11)."""
+    return (
+        f"offset: {entry.offset} isvalid: {str(entry.is_valid).lower()} "
+        f"payloadsize: {len(entry.payload)} magic: {entry.magic} "
+        f"compresscodec: {CODEC_NAMES.get(entry.codec, f'Unknown({entry.codec})')}"
+    )
+
+
+def as_record(entry: Entry, with_payload: bool) -> dict[str, Any]:
+    """The same for machines; a payload is hexadecimal."""
+    record: dict[str, Any] = {
+        "offset": entry.offset,
+        "next_offset": entry.next_offset,
+        "is_valid": entry.is_valid,
+        "magic": entry.magic,
+        "attributes": entry.attributes,
+        "codec": entry.codec,
+        "crc": entry.crc,
+        "payload_bytes": len(entry.payload),
+    }
+    if with_payload:
+        record["payload"] = entry.payload.hex()
+    return record
+
+
+def truncate_corrupt(path: Path, quarantine: Path | None = None) -> Path | None:
+    """Cut a damaged segment after its last whole entry before the damage, after copying the rest.
+
+    The operator's decision where recovery must not decide: every entry behind the damage is given
+    up. Only for the newest segment of a partition, and only while no broker has the directory.
+    Returns the copy's path, None when the file is clean. Raises DataDirectoryError with one line
+    when it must not be done, and OSError.
+    """
+    path = path.resolve()
+    newest = segment_paths(path.parent)[-1]
+    if newest != path:
+        raise DataDirectoryError(
+            f"{path} is not the newest segment: cutting it would leave a gap before {newest.name}"
+        )
+    root = path.parent.parent
+    lock = DirectoryLock(root)
+    lock.take()
+    try:
+        files = FileLayer()
+        fd = files.open(path)
+        try:
+            found = recovery.examine_file(files, fd)
+            if found.verdict is recovery.Verdict.CLEAN:
+                return None
+            where = quarantine or root.parent / f"{root.name}-quarantine"
+            return recovery.cut_torn_ending(files, fd, path, found, where)
+        finally:
+            files.close(fd)
+    finally:
+        lock.release()
