@@ -1,0 +1,330 @@
+"""docker-compose.yml, the Dockerfiles and the embedded deployment, held against each other.
+
+What a reviewer would have to look for by eye each time: hardening, limits, health checks, networks,
+words that one of the two Compose generations refuses, and that containers and local processes
+start the same entry points with the same variables (contracts sections 2, 7, 9).
+"""
+
+import re
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from services.embedded.config import EmbeddedConfig
+from services.embedded.topology import ProcessSpec, plan
+
+ROOT = Path(__file__).resolve().parents[2]
+TEXT = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
+COMPOSE: dict[str, Any] = yaml.safe_load(TEXT)
+SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+DEFAULT = {name: service for name, service in SERVICES.items() if "profiles" not in service}
+DOCKERFILES = sorted((ROOT / "docker").glob("*.Dockerfile"))
+
+MEMORY_MB_MAX = 6 * 1024
+# Variables that only a container needs: it listens on all interfaces, and Spark is a cluster.
+CONTAINERS_ONLY = {
+    "KAFKA2011_LOG_FORMAT",
+    "KAFKA2011_BIND_ADDRESS",
+    "KAFKA2011_ZK_BIND_ADDRESS",
+    "KAFKA2011_SPARK_MASTER",
+}
+
+each_service = pytest.mark.parametrize("name", SERVICES)
+
+
+def networks_of(name: str) -> set[str]:
+    return set(SERVICES[name]["networks"])
+
+
+def megabytes(limit: str) -> int:
+    found = re.fullmatch(r"(\d+)([mg])", limit)
+    assert found, f"{limit!r} is not written in m or g"
+    return int(found[1]) * (1024 if found[2] == "g" else 1)
+
+
+# --- hardening -----------------------------------------------------------------------------------
+
+
+@each_service
+def test_service_runs_without_rights(name: str) -> None:
+    service = SERVICES[name]
+    assert service["user"] == "10001:10001"
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    forbidden = {"privileged", "cap_add", "devices", "pid", "ipc", "network_mode", "userns_mode"}
+    assert not forbidden & set(service)
+    assert not any("docker.sock" in str(volume) for volume in service.get("volumes", []))
+
+
+@each_service
+def test_service_is_limited(name: str) -> None:
+    service = SERVICES[name]
+    assert megabytes(service["mem_limit"]) <= 2048
+    assert 0 < service["cpus"] <= 1.0, "more than one would be refused on a machine with one"
+    assert 0 < service["pids_limit"] <= 512
+    assert service["logging"]["options"]["max-size"]
+    assert all("size=" in mount for mount in service["tmpfs"])
+
+
+@each_service
+def test_service_ends_and_is_reaped(name: str) -> None:
+    service = SERVICES[name]
+    assert service["init"] is True
+    assert service["stop_grace_period"]
+    assert service["restart"] in ("on-failure", "no")
+
+
+@each_service
+def test_service_has_a_health_check_unless_it_is_run_by_hand(name: str) -> None:
+    health = SERVICES[name]["healthcheck"]
+    if set(SERVICES[name].get("profiles", [])) & {"jobs", "tools"}:
+        assert health == {"disable": True}
+        return
+    assert health["test"][0] == "CMD"
+    assert "/opt/kafka2011/probe.py" in health["test"]
+    assert {"interval", "timeout", "retries", "start_period"} <= set(health)
+
+
+@each_service
+def test_ports_are_published_on_loopback_only(name: str) -> None:
+    for port in SERVICES[name].get("ports", []):
+        assert str(port).startswith("127.0.0.1:"), port
+
+
+@each_service
+def test_image_is_one_that_is_built_here(name: str) -> None:
+    image = SERVICES[name]["image"]
+    found = re.fullmatch(r"kafka2011/([a-z]+):\$\{KAFKA2011_VERSION:-dev\}", image)
+    assert found, image
+    assert SERVICES[name]["pull_policy"] == "never"
+    assert re.search(
+        rf"^image {found[1]} ", (ROOT / "tools/images.sh").read_text(encoding="utf-8"), re.M
+    )
+
+
+def test_the_default_profile_fits_its_memory() -> None:
+    total = sum(megabytes(service["mem_limit"]) for service in DEFAULT.values())
+    assert total <= MEMORY_MB_MAX, f"{total} MB"
+
+
+def test_nothing_is_called_latest() -> None:
+    for path in [ROOT / "docker-compose.yml", *DOCKERFILES, ROOT / "tools/images.sh"]:
+        assert "latest" not in path.read_text(encoding="utf-8"), path
+
+
+# --- both Compose generations, both builders -----------------------------------------------------
+
+
+def test_no_word_that_either_compose_generation_refuses() -> None:
+    # docker-compose 1.29 refuses `name`; Compose v2 warns of `version`.
+    assert set(COMPOSE) - {"services", "networks", "volumes"} == {
+        key for key in COMPOSE if key.startswith("x-")
+    }
+    for name, service in SERVICES.items():
+        assert "deploy" not in service, name
+        assert "start_interval" not in service["healthcheck"], name
+        for dependency, condition in service.get("depends_on", {}).items():
+            assert set(condition) == {"condition"}, (name, dependency)
+        for volume in service.get("volumes", []):
+            assert len(volume.partition(":")[0]) > 1, "2.26 takes one letter for a Windows drive"
+
+
+def test_the_project_is_named_where_both_generations_look() -> None:
+    assert "COMPOSE_PROJECT_NAME=kafka2011" in (ROOT / ".env").read_text(encoding="utf-8")
+
+
+def test_a_service_never_waits_for_one_of_a_profile() -> None:
+    for name, service in DEFAULT.items():
+        assert set(service.get("depends_on", {})) <= set(DEFAULT), name
+
+
+def test_every_variable_is_in_the_example_with_its_default() -> None:
+    example = dict(
+        line.split("=", 1)
+        for line in (ROOT / ".env.example").read_text(encoding="utf-8").splitlines()
+        if line and not line.startswith("#")
+    )
+    used = dict(re.findall(r"\$\{([A-Z0-9_]+):-([^}]*)\}", TEXT))
+    assert not re.findall(r"\$\{[A-Z0-9_]+\}", TEXT), "every variable has a default"
+    assert {name: example.get(name) for name in used} == used
+    assert set(example) - set(used) == {"COMPOSE_PROJECT_NAME"}
+
+
+@pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: path.name)
+def test_dockerfile_needs_no_buildkit(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    for word in (r"RUN --", r"COPY --(chmod|link|parents)", r"<<", r"^# *syntax="):
+        assert not re.search(word, text, re.M), word
+
+
+@pytest.mark.parametrize("image", ["app", "haproxy", "prometheus"])
+def test_image_that_runs_names_its_user(image: str) -> None:
+    text = (ROOT / "docker" / f"{image}.Dockerfile").read_text(encoding="utf-8")
+    assert "USER kafka2011" in text.rpartition("\nFROM ")[2]
+
+
+def test_the_images_have_the_versions_of_the_lock() -> None:
+    def pins(name: str) -> set[str]:
+        text = (ROOT / name).read_text(encoding="utf-8")
+        return set(re.findall(r"^([a-z0-9-]+==\S+(?: ; .*?)?)(?: \\)?$", text, re.M))
+
+    everything = {pin.partition(" ;")[0] for pin in pins("requirements.lock")}
+    for name in ("requirements-app.lock", "requirements-runtime.lock"):
+        found = {pin.partition(" ;")[0] for pin in pins(name)}
+        assert found, name
+        assert found <= everything, found - everything
+    assert not any(pin.startswith("pyspark==") for pin in pins("requirements-app.lock"))
+
+
+# --- topology ------------------------------------------------------------------------------------
+
+
+def test_the_topology_is_that_of_the_architecture() -> None:
+    kinds = {
+        "zookeeper": ["zookeeper-live", "zookeeper-offline"],
+        "broker": ["broker-1", "broker-2", "broker-3", "broker-11", "broker-12"],
+        "proxy": ["wan-link"],
+        "frontend": ["frontend-1", "frontend-2"],
+        "online-consumer": ["online-1", "online-2"],
+        "mirror": ["mirror-1", "mirror-2"],
+        "audit": ["audit"],
+    }
+    for kind, names in kinds.items():
+        for name in names:
+            assert DEFAULT[name]["command"][0] == kind, name
+    others = {"balancer", "spark-master", "spark-worker-1", "spark-worker-2", "loader"}
+    assert set(DEFAULT) == others | {name for names in kinds.values() for name in names}
+
+
+def test_the_datacenters_are_apart() -> None:
+    networks = COMPOSE["networks"]
+    assert {name for name, options in networks.items() if not options.get("internal")} == {"shared"}
+    for name in SERVICES:
+        both = {"live", "offline"} <= networks_of(name)
+        assert both == (name in ("audit", "shell", "prometheus")), name
+    assert networks_of("mirror-1") == networks_of("mirror-2") == {"wan", "offline", "shared"}
+    assert networks_of("wan-link") == {"live", "wan"}
+    assert {name for name in SERVICES if "wan" in networks_of(name)} == {
+        "wan-link",
+        "mirror-1",
+        "mirror-2",
+    }
+
+
+def test_the_wan_link_answers_under_the_names_of_the_live_datacenter() -> None:
+    brokers = [name for name in SERVICES if re.fullmatch(r"broker-\d", name)]
+    aliases = SERVICES["wan-link"]["networks"]["wan"]["aliases"]
+    assert set(aliases) == {"zookeeper-live", *brokers}
+    routes = SERVICES["wan-link"]["environment"]["KAFKA2011_PROXY_ROUTES"]
+    for name in brokers:
+        port = SERVICES[name]["environment"]["KAFKA2011_PORT"]
+        # By the alias that only the live network has: the plain name would lead back to the link.
+        assert f"0.0.0.0:{port}>live-{name}:{port}" in routes
+        assert SERVICES[name]["networks"]["live"]["aliases"] == [f"live-{name}"]
+
+
+def test_every_broker_has_its_own_port_and_published_name() -> None:
+    brokers = {name: s["environment"] for name, s in SERVICES.items() if name.startswith("broker-")}
+    assert len({environment["KAFKA2011_PORT"] for environment in brokers.values()}) == len(brokers)
+    for name, environment in brokers.items():
+        assert environment["KAFKA2011_HOSTNAME"] == name
+        assert environment["KAFKA2011_BROKERID"] == int(name.removeprefix("broker-"))
+
+
+@each_service
+def test_service_knows_its_own_name(name: str) -> None:
+    service = SERVICES[name]
+    assert service["hostname"] == name
+    environment = service.get("environment", {})
+    if "KAFKA2011_PROCESS_NAME" in environment:
+        assert environment["KAFKA2011_PROCESS_NAME"] == name
+        assert environment["KAFKA2011_METRICS_PORT"] == 8080
+
+
+def test_the_balancer_has_every_live_broker_and_closes_no_idle_connection() -> None:
+    text = (ROOT / "docker/haproxy.cfg").read_text(encoding="utf-8")
+    for name in ("broker-1", "broker-2", "broker-3"):
+        port = SERVICES[name]["environment"]["KAFKA2011_PORT"]
+        assert re.search(rf"^ +server {name} live-{name}:{port}$", text, re.M)
+    assert re.search(r"timeout client 24d\n +timeout server 24d", text)
+    assert "option clitcpka" in text
+
+
+def test_prometheus_scrapes_every_process() -> None:
+    config = yaml.safe_load((ROOT / "docker/prometheus.yml").read_text(encoding="utf-8"))
+    targets = {
+        target
+        for job in config["scrape_configs"]
+        for group in job["static_configs"]
+        for target in group["targets"]
+    }
+    serving = {
+        f"{name}:8080"
+        for name, service in DEFAULT.items()
+        if "KAFKA2011_METRICS_PORT" in service.get("environment", {}) or name == "balancer"
+    }
+    assert targets == serving
+
+
+# --- the same processes as the embedded deployment -----------------------------------------------
+
+SIZES = {"live_brokers": 3, "offline_brokers": 2, "mirrors": 2, "frontends": 2}
+
+
+def embedded(**settings: object) -> dict[str, ProcessSpec]:
+    ports = count(20_000)
+    specs = plan(
+        EmbeddedConfig(**SIZES, **settings),  # type: ignore[arg-type]
+        Path("/data"),
+        lambda: next(ports),
+    )
+    return {spec.name: spec for spec in specs}
+
+
+def words_after_the_interpreter(command: tuple[str, ...]) -> list[str]:
+    """`python -m cli broker` -> broker; `bin/spark-submit dir/load.py` -> spark-submit load.py."""
+    words = list(command)
+    if words[1:3] == ["-m", "cli"]:
+        return words[3:]
+    return [Path(words[0]).name, Path(words[1]).name, *words[2:]]
+
+
+def test_containers_start_the_entry_points_of_the_embedded_deployment() -> None:
+    for name, spec in embedded().items():
+        if name == "balancer":  # HAProxy in containers
+            continue
+        service = SERVICES[name]
+        words = [*service.get("entrypoint", []), *service["command"]]
+        wanted = words_after_the_interpreter(spec.command)
+        assert [Path(word).name for word in words] == wanted, name
+
+
+def test_containers_set_the_variables_of_the_embedded_deployment() -> None:
+    synthetic, from_log = embedded(), embedded(input_path="access.log")
+    for name, spec in synthetic.items():
+        wanted = set(spec.environment)
+        if name.startswith("frontend"):  # one set of variables serves both sources here
+            wanted |= set(from_log["frontend-1"].environment)
+        in_containers = "wan-link" if name == "balancer" else name  # where the proxy stands there
+        found = set(SERVICES[in_containers]["environment"]) - {"HOME"}
+        assert found - CONTAINERS_ONLY == wanted - CONTAINERS_ONLY, name
+
+
+def test_services_of_one_kind_differ_only_by_name_and_place() -> None:
+    own = {"PROCESS_NAME", "BROKERID", "HOSTNAME", "PORT", "ZK_CONNECT", "DATACENTER"}
+    own |= {"FRONTEND_SERVER", "SEED"}
+    for first, *others in (
+        ("broker-1", "broker-2", "broker-3", "broker-11", "broker-12"),
+        ("frontend-1", "frontend-2"),
+        ("online-1", "online-2"),
+        ("mirror-1", "mirror-2"),
+        ("zookeeper-live", "zookeeper-offline"),
+    ):
+        for other in others:
+            one, two = SERVICES[first]["environment"], SERVICES[other]["environment"]
+            differing = {key for key in one | two if one.get(key) != two.get(key)}
+            assert differing <= {f"KAFKA2011_{name}" for name in own}, other

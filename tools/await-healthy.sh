@@ -1,0 +1,35 @@
+#!/bin/sh
+# Waits until every container of a Compose project serves; says which do not, and their last lines.
+#
+#   tools/await-healthy.sh PROJECT [SECONDS]
+set -eu
+PROJECT="$1"
+TIMEOUT_S="${2:-180}"
+began=$(date +%s)
+
+containers() { docker ps --all --quiet --filter "label=com.docker.compose.project=$PROJECT" "$@"; }
+service_of() { docker inspect --format '{{index .Config.Labels "com.docker.compose.service"}}' "$1"; }
+
+while :; do
+    waiting=$(containers --filter health=starting; containers --filter health=unhealthy --filter status=running; containers --filter status=created --filter status=restarting)
+    elapsed=$(($(date +%s) - began))
+    [ -n "$waiting" ] || break
+    if [ "$elapsed" -ge "$TIMEOUT_S" ]; then
+        for id in $(printf '%s\n' $waiting | sort -u); do
+            printf 'kafka2011: %s does not serve after %s s; its last lines:\n' "$(service_of "$id")" "$elapsed" >&2
+            docker logs --tail 5 "$id" >&2 2>&1 || true
+        done
+        exit 1
+    fi
+    sleep 1
+done
+status=0
+for id in $(containers --filter status=exited); do
+    code=$(docker inspect --format '{{.State.ExitCode}}' "$id")
+    [ "$code" = 0 ] && continue
+    printf 'kafka2011: %s ended with status %s; its last lines:\n' "$(service_of "$id")" "$code" >&2
+    docker logs --tail 5 "$id" >&2 2>&1 || true
+    status=1
+done
+[ "$status" = 0 ] && printf '%s containers serve after %s s\n' "$(containers --filter status=running | wc -l)" "$elapsed" >&2
+exit "$status"

@@ -1,0 +1,34 @@
+#!/bin/sh
+# Says in one line what is missing to run the deployment in containers; exits 0 when nothing is.
+#
+#   tools/preflight.sh [--engine-only]
+set -eu
+cd "$(dirname "$0")/.."
+MEMORY_MB_MIN=6000
+DISK_MB_MIN=5000
+
+fail() { printf 'kafka2011: %s\n' "$1" >&2; exit 1; }
+
+command -v docker >/dev/null 2>&1 || fail "no container engine: the docker command is not installed (make demo runs everything without one)"
+facts=$(docker info --format '{{.MemTotal}} {{.NCPU}} {{.OSType}} {{.DockerRootDir}}' 2>/dev/null) && [ -n "$facts" ] \
+    || fail "no container engine answers (docker info fails); is it started, and may $(id -un) use it?"
+tools/compose.sh version >/dev/null || exit 1
+[ "${1:-}" = --engine-only ] && exit 0
+
+set -- $facts
+[ "$3" = linux ] || fail "the engine runs $3 containers; Linux ones are needed"
+[ "$(($1 / 1000000))" -ge "$MEMORY_MB_MIN" ] || fail "the engine has $(($1 / 1000000)) MB of memory; $MEMORY_MB_MIN MB are needed"
+if [ -d "$4" ]; then
+    free=$(df -Pm "$4" | awk 'NR == 2 { print $4 }')
+    [ "$free" -ge "$DISK_MB_MIN" ] || fail "$free MB are free below $4; $DISK_MB_MIN MB are needed for images and data"
+fi
+
+# A port that this project's own containers hold already is fine.
+project=$(tools/compose.sh config >/dev/null 2>&1 && sed -n 's/^COMPOSE_PROJECT_NAME=//p' .env)
+running=$(docker ps --quiet --filter "label=com.docker.compose.project=${COMPOSE_PROJECT_NAME:-$project}")
+if [ -z "$running" ]; then
+    for port in $(tools/compose.sh config 2>/dev/null | sed -nE 's/^ *- *"?127\.0\.0\.1:([0-9]+):.*/\1/p; s/^ *published: *"?([0-9]+)"?$/\1/p' | sort -u); do
+        python3 -c 'import socket, sys; socket.create_server(("127.0.0.1", int(sys.argv[1]))).close()' "$port" 2>/dev/null \
+            || fail "port $port of 127.0.0.1 is taken; free it or choose another in .env (see .env.example)"
+    done
+fi
