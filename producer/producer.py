@@ -111,7 +111,11 @@ class Producer:
             from coordination.zookeeper import ZooKeeperRegistry
 
             registry = ZooKeeperRegistry(config.zk_connect, config.zk_session_timeout_ms)
-            registry.start(config.zk_connection_timeout_ms or config.zk_session_timeout_ms)
+            try:
+                registry.start(config.zk_connection_timeout_ms or config.zk_session_timeout_ms)
+            except BaseException:
+                registry.close()
+                raise
             self._own_registry = registry
         return ZooKeeperBrokers(registry, config.partitioner, self._rng)
 

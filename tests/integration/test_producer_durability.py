@@ -156,3 +156,35 @@ def _sends_quietly(producer: Producer) -> bool:
     except (BrokerUnavailable, NotDurable):
         return False
     return True
+
+
+def test_the_asynchronous_producer_tells_of_what_a_dead_broker_did_not_take(
+    tmp_path: Path,
+) -> None:
+    broker = start_broker(tmp_path)
+    port = broker.port
+    producer = connected(broker, producer_type="async", queue_time_ms=20, enqueue_timeout_ms=-1)
+
+    def send_all(kind: bytes) -> list[bytes]:
+        made = [kind + b"-%d" % number for number in range(3000)]
+        for payload in made:
+            producer.send("t", payload)
+        return made
+
+    before = send_all(b"before")
+    producer.flush()
+    broker.kill()
+    during = send_all(b"during")
+    with pytest.raises(NotDurable):
+        producer.flush()
+    failed = producer.stats.failed
+    assert 0 < failed <= 3000
+    with start_broker(tmp_path, port=port) as again:
+        after = send_all(b"after")
+        producer.flush()
+        producer.close()
+        assert producer.stats.failed == failed
+        assert again.stop() == 0
+    found = stored_payloads([broker.log_dir])["t"]
+    assert set(before) | set(after) <= set(found) <= {*before, *during, *after}
+    assert len(found) == len(set(found))
