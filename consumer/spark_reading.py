@@ -7,6 +7,7 @@ through the JVM. Imports neither Spark nor ZooKeeper.
 import time
 from collections.abc import Callable, Iterator, Sequence
 
+import numpy as np
 import pyarrow as pa
 
 from consumer.chunk import Chunk
@@ -88,6 +89,9 @@ def entry_next_offsets(next_offsets: Sequence[int], offset: int) -> list[int]:
     fetch cannot start inside. A row says where its entry ends, so that "read up to" compares.
     `offset` is where the set was fetched.
     """
+    ends = np.array(next_offsets, np.int64)
+    if not len(ends) or (ends[0] > offset and bool((ends[1:] > ends[:-1]).all())):
+        return list(next_offsets)  # no wrappers, as mostly
     found: list[int] = []
     position = offset
     inside = 0

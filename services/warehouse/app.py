@@ -10,6 +10,7 @@ import threading
 import time
 from typing import Any
 
+from deltalake.exceptions import DeltaError
 from hdrh.histogram import HdrHistogram
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -22,6 +23,7 @@ from services.registration import ServiceRegistration
 from services.warehouse.config import WarehouseConfig
 from services.warehouse.load import Loader, LoadOutcome, spark_runner
 from services.warehouse.session import parallelism, start_session
+from services.warehouse.upkeep import UpkeepPolicy, keep_warehouse
 
 log = get_logger(__name__)
 
@@ -170,6 +172,7 @@ class LoadProcess:
     def run_until_stopped(self, is_spark_alive: Any) -> int:
         """Load every interval; the exit status."""
         interval_s = self._config.interval_ms / 1000
+        upkeep_at = time.monotonic() + self._config.upkeep_interval_ms / 1000
         while not self._stop.is_set():
             began = time.monotonic()
             more = False
@@ -183,9 +186,20 @@ class LoadProcess:
                     log.error("Spark is gone", error=_one_line(error))
                     return 1
                 self._news.tell([f"load: {_one_line(error)}"])
+            if self._config.upkeep_interval_ms and not more and time.monotonic() >= upkeep_at:
+                self._upkeep()
+                upkeep_at = time.monotonic() + self._config.upkeep_interval_ms / 1000
             if not more:
                 self._stop.wait(max(0.0, began + interval_s - time.monotonic()))
         return 0
+
+    def _upkeep(self) -> None:
+        config = self._config
+        policy = UpkeepPolicy(config.compact_files_min, config.retention_hours, config.vacuum_hours)
+        try:
+            keep_warehouse(config.warehouse_dir, policy)
+        except (DeltaError, OSError) as error:
+            log.warning("upkeep failed", error=_one_line(error))
 
     def _load(self) -> LoadOutcome:
         began = time.monotonic()

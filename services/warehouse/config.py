@@ -46,6 +46,21 @@ class WarehouseConfig(ProcessConfig):
         whole(1),
         "bytes read of one partition before they are committed",
     )
+    upkeep_interval_ms: int = setting(
+        "warehouse.upkeep.interval.ms",
+        600_000,
+        whole(0),
+        "time between two rounds of compaction and clean-up of a loop; 0: never",
+    )
+    compact_files_min: int = setting(
+        "warehouse.compact.files.min", 8, whole(2), "an hour with this many files is compacted"
+    )
+    retention_hours: int = setting(
+        "warehouse.retention.hours", 0, whole(0), "older event hours are dropped; 0 keeps all"
+    )
+    vacuum_hours: int = setting(
+        "warehouse.vacuum.hours", 168, whole(1), "how long a file stays that no table names"
+    )
     address_map: dict[tuple[str, int], tuple[str, int]] = setting(
         "address.map", {}, address_map, "published=dial,...: where to connect instead"
     )

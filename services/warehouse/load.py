@@ -8,7 +8,6 @@ return file names, counts and end offsets.
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
@@ -20,7 +19,6 @@ from consumer.spark_reading import read_patiently
 from coordination import cluster
 from coordination.cluster import BrokerAddress, BrokerPartition
 from coordination.registry import Registry
-from events.topics import table_name
 from protocol.errors import KafkaError
 from runtime.clock import Clock, now_ms
 from runtime.failpoints import failpoint
@@ -41,6 +39,7 @@ from services.warehouse.core import (
     pack,
     plan_partition,
 )
+from services.warehouse.tables import quarantine_path, table_path
 from services.warehouse.tasks import (
     QUARANTINE_SCHEMA,
     Read,
@@ -50,8 +49,6 @@ from services.warehouse.tasks import (
 )
 
 log = get_logger(__name__)
-
-QUARANTINE = "quarantine"  # directory of the quarantine tables, beside the topics' tables
 
 # A broker that does not say its offsets within this is taken for away, and the others go on.
 OFFSETS_TIMEOUT_MS = 5_000
@@ -162,6 +159,7 @@ class Loader:
         connect: Callable[[BrokerAddress], Offsets] | None = None,
     ) -> None:
         self._config = config
+        self._warehouse_dir = config.warehouse_dir.resolve()
         self._registry = registry
         self._run_tasks = run_tasks
         self._task_count = task_count
@@ -189,8 +187,7 @@ class Loader:
             return outcome
         failpoint("after_plan")
         settings = TaskSettings(
-            warehouse_dir=self._config.warehouse_dir.resolve(),
-            quarantine_dir=self._config.warehouse_dir.resolve() / QUARANTINE,
+            warehouse_dir=self._warehouse_dir,
             window_ms=self._config.window_ms,
             quarantined_up_to=self._quarantined_up_to(ranges),
         )
@@ -260,19 +257,13 @@ class Loader:
 
     # --- tables -----------------------------------------------------------------------------------
 
-    def _table_path(self, topic: str) -> Path:
-        return self._config.warehouse_dir.resolve() / table_name(topic)
-
-    def _quarantine_path(self, topic: str) -> Path:
-        return self._config.warehouse_dir.resolve() / QUARANTINE / table_name(topic)
-
     def _open(self, name: str) -> _Topic:
         """The topic with its tables as they are now; what others committed is seen."""
         topic = self._topics.get(name)
         if topic is None:
-            table = WarehouseTable.open(self._table_path(name))
+            table = WarehouseTable.open(table_path(self._warehouse_dir, name))
             known = table.known_partitions(name) if table is not None else {}
-            quarantine = WarehouseTable.open(self._quarantine_path(name))
+            quarantine = WarehouseTable.open(quarantine_path(self._warehouse_dir, name))
             topic = _Topic(name, table, quarantine, known)
             self._topics[name] = topic
         elif topic.table is not None and topic.table.refresh():
@@ -347,7 +338,7 @@ class Loader:
             return
         if topic.quarantine is None:
             topic.quarantine = WarehouseTable.open_or_create(
-                self._quarantine_path(topic.name),
+                quarantine_path(self._warehouse_dir, topic.name),
                 QUARANTINE_SCHEMA,
                 f"messages of topic {topic.name} that could not become rows",
             )
@@ -364,7 +355,7 @@ class Loader:
         schema = table_schema(topic.name)
         if topic.table is None:
             topic.table = WarehouseTable.open_or_create(
-                self._table_path(topic.name), schema, f"events of topic {topic.name}"
+                table_path(self._warehouse_dir, topic.name), schema, f"events of topic {topic.name}"
             )
         added = topic.table.add_columns(schema)
         if added:

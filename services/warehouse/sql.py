@@ -21,12 +21,11 @@ from rich.table import Table
 from rich.text import Text
 
 from services.warehouse.commit import WarehouseError, WarehouseTable
-from services.warehouse.load import QUARANTINE
 from services.warehouse.report import read_table
 from services.warehouse.show import visible
+from services.warehouse.tables import tables_in
 
 RAW = "raw_"
-QUARANTINED = f"{QUARANTINE}_"
 CELL_SHOWN_MAX = 200
 _WORD = re.compile(r"\w+")
 _LISTING = re.compile(r"\s*(show|describe|desc)\b", re.IGNORECASE)
@@ -34,17 +33,6 @@ _LISTING = re.compile(r"\s*(show|describe|desc)\b", re.IGNORECASE)
 
 class SqlError(WarehouseError):
     """The statement cannot be run; the text is one line for the user."""
-
-
-def tables_in(warehouse_dir: Path) -> dict[str, Path]:
-    """View name -> table directory, of everything that the warehouse holds."""
-    found = {}
-    for prefix, directory in (("", warehouse_dir), (QUARANTINED, warehouse_dir / QUARANTINE)):
-        if directory.is_dir():
-            for entry in sorted(directory.iterdir()):
-                if (entry / "_delta_log").is_dir():
-                    found[prefix + entry.name] = entry
-    return found
 
 
 def run_sql(

@@ -19,7 +19,6 @@ from coordination.cluster import BrokerPartition
 from events.errors import HeaderUnreadable
 from events.header import UNREADABLE
 from events.peek import peek
-from events.topics import table_name
 from protocol import message_set
 from protocol.errors import InvalidMessage, KafkaError
 from runtime.clock import now_ms
@@ -37,6 +36,7 @@ from services.warehouse.columns import (
 from services.warehouse.commit import Counts, NewFile
 from services.warehouse.core import PlannedRange
 from services.warehouse.files import HourFiles
+from services.warehouse.tables import quarantine_path, table_path
 
 # Event hours come from the event's own time where it has one, else from when it was made.
 EVENT_TIME = "event_time"
@@ -64,7 +64,6 @@ class TaskSettings:
     """What every task of a load needs beside its ranges."""
 
     warehouse_dir: Path
-    quarantine_dir: Path
     window_ms: int
     # Next offsets that the quarantine tables already have: a load that died between its two
     # commits must not quarantine the same messages again.
@@ -112,16 +111,15 @@ class _TopicTask:
         self._settings = settings
         self._result = TopicResult(topic, ages_at_ms=now_ms())
         self._columns: EventColumns | None = event_columns(topic)
-        table = table_name(topic)
         self._files: HourFiles | None = None
         if self._columns is not None:
             schema = self._columns.table_schema.remove(
                 self._columns.table_schema.get_field_index(HOUR_FIELD.name)
             )
             times = (EVENT_TIME, HEADER_TIME) if EVENT_TIME in schema.names else (HEADER_TIME,)
-            self._files = HourFiles(settings.warehouse_dir / table, schema, times)
+            self._files = HourFiles(table_path(settings.warehouse_dir, topic), schema, times)
         self._quarantine = HourFiles(
-            settings.quarantine_dir / table, QUARANTINE_FIELDS, ("quarantined_at",)
+            quarantine_path(settings.warehouse_dir, topic), QUARANTINE_FIELDS, ("quarantined_at",)
         )
 
     def run(self, ranges: Sequence[PlannedRange], read: Read) -> TopicResult:

@@ -18,7 +18,8 @@ from services.warehouse.commit import read_commits
 from services.warehouse.config import WarehouseConfig
 from services.warehouse.load import Loader, spark_runner
 from services.warehouse.session import start_session
-from services.warehouse.sql import SqlError, run_sql, tables_in, write_result
+from services.warehouse.sql import SqlError, run_sql, write_result
+from services.warehouse.tables import tables_in
 from tests.support.brokers import RunningBroker, start_broker
 from tests.support.waiting import wait_until
 from tests.unit.warehouse.samples import access_log_payload

@@ -107,7 +107,6 @@ class FakeBroker:
 def task_settings(directory: Path, **changed: Any) -> TaskSettings:
     return TaskSettings(
         warehouse_dir=directory,
-        quarantine_dir=directory / "quarantine",
         window_ms=WINDOW_MS,
         quarantined_up_to=changed.get("quarantined_up_to", {}),
     )

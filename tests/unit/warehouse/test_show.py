@@ -16,7 +16,8 @@ from services.warehouse.commit import WarehouseError
 from services.warehouse.report import HourTraffic, PathViews, Report, Traffic, choose_table
 from services.warehouse.report_app import write_files
 from services.warehouse.show import as_svg, as_text, tables, visible
-from services.warehouse.sql import tables_in, write_result
+from services.warehouse.sql import write_result
+from services.warehouse.tables import tables_in
 
 
 def report(hours: int = 3, rows: int = 60) -> Report:
