@@ -1,7 +1,7 @@
 """The story of `make demo`: start clean, run, drain, report, audit, summary.
 
-What to do next is decided from samples of the audit service; the effects (processes, terminal)
-are in `Demo`. The exit status is that of the audit (contracts section 4): 0 only when every message
+What to do next is decided in `story`, which containers share; the effects (processes, terminal) are
+in `Demo`. The exit status is that of the audit (contracts section 4): 0 only when every message
 arrived in every tier; anything that could not be brought to an end is 1.
 """
 
@@ -11,59 +11,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from services.embedded.config import EmbeddedConfig
 from services.embedded.control import ControlServer, NotRunning, ask
-from services.embedded.display import Display, Sample, format_delay
+from services.embedded.display import Display, Sample
 from services.embedded.processes import end_leftovers, free_port_source, http_json
+from services.embedded.story import POLL_S, GaveUp, Moment, follow, print_summary, sample_from
 from services.embedded.supervisor import StartFailed, Supervisor, base_environment, describe_status
 from services.embedded.topology import command_of, plan, report_command
-
-POLL_S = 0.25
-# Once the frontends are done and everything runs, a cell that has not moved for this long will not.
-SETTLE_S = 30.0
-TIERS = ("live", "offline", "warehouse")
-
-
-@dataclass
-class ProgressWatch:
-    """Knows for how long nothing has moved, by a clock in seconds that is passed in."""
-
-    last: tuple[object, ...] | None = None
-    since_s: float = 0.0
-
-    def idle_s(self, sample: Sample, now_s: float) -> float:
-        state = (sample.produced, *sample.tiers.values(), *sample.verdicts.values(), sample.down)
-        if state != self.last:
-            self.last, self.since_s = state, now_s
-        return now_s - self.since_s
-
-
-def sample_from(summary: dict[str, Any] | None, down: tuple[str, ...], phase: str) -> Sample:
-    """The audit service's summary as a sample; zeros while it does not answer."""
-    summary = summary or {}
-    tiers = summary.get("tiers", {})
-    return Sample(
-        produced=int(summary.get("produced", 0)),
-        tiers={tier: int(tiers.get(tier, {}).get("count", 0)) for tier in TIERS},
-        delay_p50_ms={tier: tiers.get(tier, {}).get("delay_p50_ms") for tier in TIERS},
-        delay_p99_ms={tier: tiers.get(tier, {}).get("delay_p99_ms") for tier in TIERS},
-        verdicts={str(name): int(count) for name, count in summary.get("verdicts", {}).items()},
-        down=down,
-        phase=phase,
-    )
-
-
-def is_balanced(sample: Sample) -> bool:
-    """Nothing pending and nothing missing, and something was produced."""
-    open_cells = sample.verdicts.get("pending", 0) + sample.verdicts.get("missing", 0)
-    return sample.produced > 0 and open_cells == 0
 
 
 class Demo:
@@ -125,40 +84,31 @@ class Demo:
 
     def _story(self, supervisor: Supervisor, display: Display, began: float) -> int:
         audit_url = self._audit_url(supervisor)
-        watch = ProgressWatch()
         frontends = [p for p in supervisor.processes.values() if p.spec.is_finite]
-        while True:
+
+        def look() -> Moment:
             supervisor.poll()
             down = tuple(process.spec.name for process in supervisor.not_running())
-            is_sent = all(process.status == 0 for process in frontends)
-            # Once the frontends are done, the window that is still open may be judged too.
-            summary = http_json(f"{audit_url}/audit/summary?final={int(is_sent)}")
-            phase = "mirror and loads catch up" if is_sent else "frontends send"
-            sample = sample_from(summary, down, phase)
-            display.show(sample)
-            if self.is_stop_asked:
-                display.say("stopped by a signal before the end")
-                return 1
-            if is_sent and is_balanced(sample) and not down:
-                break
-            idle_s = watch.idle_s(sample, time.monotonic())
-            if is_sent and not down and idle_s > SETTLE_S and summary is not None:
-                display.say(f"nothing has moved for {SETTLE_S:.0f} s: the audit as it stands")
-                break
-            if idle_s > self.config.stall_timeout_ms / 1000:
-                display.say(
-                    f"no progress for {idle_s:.0f} s, giving up"
-                    + (f"; down: {', '.join(down)}" if down else "")
-                )
-                return 1
-            time.sleep(POLL_S)
+            return Moment(all(process.status == 0 for process in frontends), down)
 
-        display.show(sample_from(summary, (), "reporting"))
+        try:
+            sample = follow(
+                display,
+                look=look,
+                ask_audit=lambda final: http_json(f"{audit_url}/audit/summary?final={final:d}"),
+                stop_asked=lambda: self.is_stop_asked,
+                stall_timeout_s=self.config.stall_timeout_ms / 1000,
+            )
+        except GaveUp as error:
+            display.say(str(error))
+            return 1
+
+        display.show(replace(sample, phase="reporting"))
         status = supervisor.stop("loader", grace_s=30.0)
         if status != 0:
             display.say(f"loader: stopped with {describe_status(status or 0)}")
         report_status = self._report(display)
-        display.show(sample_from(summary, (), "stopping"))
+        display.show(replace(sample, phase="stopping"))
         supervisor.stop_all()
         display.close()
         audit_status = self._audit()
@@ -214,29 +164,12 @@ class Demo:
         ).returncode
 
     def _summary(self, sample: Sample, began: float, supervisor: Supervisor) -> None:
-        table = Table(title="Summary", title_justify="left", header_style="bold")
-        for heading in ("tier", "messages", "delay p50", "delay p99"):
-            table.add_column(heading, justify="left" if heading == "tier" else "right")
-        table.add_row("produced", f"{sample.produced:,}", "", "")
-        labels = {
-            "live": "live brokers",
-            "offline": "offline consumer",
-            "warehouse": "warehouse row",
-        }
-        for tier, label in labels.items():
-            table.add_row(
-                label,
-                f"{sample.tiers[tier]:,}",
-                format_delay(sample.delay_p50_ms[tier]),
-                format_delay(sample.delay_p99_ms[tier]),
-            )
-        self.console.print(table)
-        restarted = supervisor.restarted_names
-        if restarted:
-            self.console.print(f"started again during the run: {', '.join(restarted)}")
-        self.console.print(
+        print_summary(
+            self.console,
+            sample,
+            supervisor.restarted_names,
             f"{time.monotonic() - began:.0f} s in all; delays are from the frontend's event time; "
-            f"data, logs and reports are in {self.config.root_dir}/"
+            f"data, logs and reports are in {self.config.root_dir}/",
         )
 
 

@@ -1,0 +1,135 @@
+"""How a run is followed to its end, whatever carries it: local processes or containers.
+
+Decides from samples of the audit service; looks, asks and shows through what it is given. The exit
+status of a demo is that of the audit (contracts section 4): 0 only when every message arrived in
+every tier; anything that could not be brought to an end is 1.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from rich.console import Console
+from rich.table import Table
+
+from services.embedded.display import Sample, format_delay
+
+POLL_S = 0.25
+# Once the frontends are done and everything runs, a cell that has not moved for this long will not.
+SETTLE_S = 30.0
+TIERS = ("live", "offline", "warehouse")
+
+
+class GaveUp(RuntimeError):
+    """The run was stopped or stalled. The text is one line."""
+
+
+class Moment(NamedTuple):
+    """What runs: `is_sent` once every frontend has sent all it had; `down` should run, does not."""
+
+    is_sent: bool
+    down: tuple[str, ...]
+
+
+class Screen(Protocol):
+    """What is needed of a Display."""
+
+    def say(self, line: str) -> None: ...
+    def show(self, sample: Sample) -> None: ...
+
+
+@dataclass
+class ProgressWatch:
+    """Knows for how long nothing has moved, by a clock in seconds that is passed in."""
+
+    last: tuple[object, ...] | None = None
+    since_s: float = 0.0
+
+    def idle_s(self, sample: Sample, now_s: float) -> float:
+        state = (sample.produced, *sample.tiers.values(), *sample.verdicts.values(), sample.down)
+        if state != self.last:
+            self.last, self.since_s = state, now_s
+        return now_s - self.since_s
+
+
+def sample_from(summary: dict[str, Any] | None, down: tuple[str, ...], phase: str) -> Sample:
+    """The audit service's summary as a sample; zeros while it does not answer."""
+    summary = summary or {}
+    tiers = summary.get("tiers", {})
+    return Sample(
+        produced=int(summary.get("produced", 0)),
+        tiers={tier: int(tiers.get(tier, {}).get("count", 0)) for tier in TIERS},
+        delay_p50_ms={tier: tiers.get(tier, {}).get("delay_p50_ms") for tier in TIERS},
+        delay_p99_ms={tier: tiers.get(tier, {}).get("delay_p99_ms") for tier in TIERS},
+        verdicts={str(name): int(count) for name, count in summary.get("verdicts", {}).items()},
+        down=down,
+        phase=phase,
+    )
+
+
+def is_balanced(sample: Sample) -> bool:
+    """Nothing pending and nothing missing, and something was produced."""
+    open_cells = sample.verdicts.get("pending", 0) + sample.verdicts.get("missing", 0)
+    return sample.produced > 0 and open_cells == 0
+
+
+def follow(
+    screen: Screen,
+    *,
+    look: Callable[[], Moment],
+    ask_audit: Callable[[bool], dict[str, Any] | None],
+    stop_asked: Callable[[], bool],
+    stall_timeout_s: float,
+    clock: Callable[[], float] = time.monotonic,
+    pause: Callable[[float], None] = time.sleep,
+) -> Sample:
+    """Show the run until all has arrived, or nothing moves any more; the last sample.
+
+    `ask_audit(is_final)` is the audit service's summary, None while it does not answer. Raises
+    GaveUp when asked to stop, and when nothing moved for `stall_timeout_s`.
+    """
+    watch = ProgressWatch()
+    while True:
+        is_sent, down = look()
+        # Once the frontends are done, the window that is still open may be judged too.
+        summary = ask_audit(is_sent)
+        phase = "mirror and loads catch up" if is_sent else "frontends send"
+        sample = sample_from(summary, down, phase)
+        screen.show(sample)
+        if stop_asked():
+            raise GaveUp("stopped by a signal before the end")
+        if is_sent and is_balanced(sample) and not down:
+            return sample
+        idle_s = watch.idle_s(sample, clock())
+        if is_sent and not down and idle_s > SETTLE_S and summary is not None:
+            screen.say(f"nothing has moved for {SETTLE_S:.0f} s: the audit as it stands")
+            return sample
+        if idle_s > stall_timeout_s:
+            who = f"; down: {', '.join(down)}" if down else ""
+            raise GaveUp(f"no progress for {idle_s:.0f} s, giving up{who}")
+        pause(POLL_S)
+
+
+def print_summary(console: Console, sample: Sample, restarted: Sequence[str], last: str) -> None:
+    """The table that every demo ends with; `last` is its last line."""
+    table = Table(title="Summary", title_justify="left", header_style="bold")
+    for heading in ("tier", "messages", "delay p50", "delay p99"):
+        table.add_column(heading, justify="left" if heading == "tier" else "right")
+    table.add_row("produced", f"{sample.produced:,}", "", "")
+    labels = {
+        "live": "live brokers",
+        "offline": "offline consumer",
+        "warehouse": "warehouse row",
+    }
+    for tier, label in labels.items():
+        table.add_row(
+            label,
+            f"{sample.tiers[tier]:,}",
+            format_delay(sample.delay_p50_ms[tier]),
+            format_delay(sample.delay_p99_ms[tier]),
+        )
+    console.print(table)
+    if restarted:
+        console.print(f"started again during the run: {', '.join(restarted)}")
+    console.print(last)
