@@ -134,6 +134,10 @@ class RequestHandlers:
         # A produce to a known partition costs one look-up. Only legal routes get in, so the limits
         # of topics and partitions bound it.
         self._routes: dict[bytes, Log] = {}
+        self._small_segments = (
+            min(config.segment_bytes_max, *config.topic_segment_bytes_max.values(), RUN_BYTES_MAX)
+            < RUN_BYTES_MAX
+        )
         self._near_roll = {log for log in logs if log.room_bytes < RUN_BYTES_MAX}
 
     def _new_budget(self) -> DecompressionBudget:
@@ -147,7 +151,7 @@ class RequestHandlers:
     def takes_runs(self) -> bool:
         """Whether requests may be taken in runs. Not while a log is about to roll: 0.7 decides that
         before every single set, and segments start where the original's would."""
-        return not self._near_roll
+        return not self._near_roll and not self._small_segments
 
     def produce_run(
         self,

@@ -61,7 +61,7 @@ def run_broker(
 
     Raises CannotStart with one line for the operator.
     """
-    broker = _Broker(config, loop or new_loop(), files or FileLayer())
+    broker = Broker(config, loop or new_loop(), files or FileLayer())
     try:
         broker.start()
         broker.serve(stop)
@@ -70,7 +70,9 @@ def run_broker(
     return broker.status
 
 
-class _Broker:
+class Broker:
+    """One broker's parts; `start`, `serve` until told to stop, `close`."""
+
     def __init__(self, config: BrokerConfig, loop: Any, files: FileLayer) -> None:
         self._config = config
         self._loop = loop
@@ -80,7 +82,7 @@ class _Broker:
         self._is_loaded = False
         self._registration: BrokerRegistration | None = None
         self._registry: Registry | None = None
-        self._metrics = BrokerMetrics()
+        self.metrics = BrokerMetrics()
         self._logs = LogManager(
             config.log_dir,
             config.quarantine,
@@ -91,11 +93,11 @@ class _Broker:
             partitions_max=config.partitions_max,
             open_segments_max=self._open_segments_max(),
         )
-        self._server = BrokerServer(
+        self.server = BrokerServer(
             config,
             self._logs,
             loop,
-            self._metrics,
+            self.metrics,
             clock=now_ms,
             rng=random.Random(),
             topic_seen=self._topic_seen,
@@ -119,7 +121,7 @@ class _Broker:
             raise CannotStart(str(error)) from None
         self._is_loaded = True
         try:
-            self._server.listen()
+            self.server.listen()
         except OSError as error:
             raise CannotStart(
                 f"cannot listen on {config.listen_address}:{config.port}: {error.strerror}"
@@ -127,14 +129,14 @@ class _Broker:
         metrics_address = self._start_metrics()
         if config.enable_zookeeper:
             self._register(metrics_address)
-        self._server.start()
+        self.server.start()
 
     def _start_metrics(self) -> str:
         config = self._config
         if config.metrics_port < 0:
             return ""
         registry = CollectorRegistry()
-        BrokerCollector(self._metrics, self._logs, self._gauges).register(registry)
+        BrokerCollector(self.metrics, self._logs, self._gauges).register(registry)
         try:
             server = MetricsServer(
                 registry, self._is_healthy, bind=config.metrics_bind, port=config.metrics_port
@@ -150,15 +152,15 @@ class _Broker:
 
     def _gauges(self) -> dict[str, float]:
         registered = self._registration is None or self._registration.is_registered
-        return {**self._server.gauges(), "registered": float(registered)}
+        return {**self.server.gauges(), "registered": float(registered)}
 
     def _is_healthy(self) -> bool:
-        return self._server.is_serving
+        return self.server.is_serving
 
     def _register(self, metrics_address: str) -> None:
         config = self._config
         assert config.zk_connect is not None  # the settings demand it
-        address = BrokerAddress(config.published_host, self._server.port)
+        address = BrokerAddress(config.published_host, self.server.port)
         registry = ZooKeeperRegistry(
             config.zk_connect, session_timeout_ms=config.zk_session_timeout_ms
         )
@@ -203,7 +205,7 @@ class _Broker:
         _log.info(
             "serving",
             broker_id=config.broker_id,
-            address=f"{config.published_host}:{self._server.port}",
+            address=f"{config.published_host}:{self.server.port}",
             log_dir=str(config.log_dir),
             partitions=len(self._logs.logs),
             recovery_s=round(self._logs.recovery_s, 3),
@@ -226,9 +228,9 @@ class _Broker:
             self._stop()
 
     def _stop(self) -> None:
-        if self._server.is_serving:
+        if self.server.is_serving:
             _log.info("stopping")
-            self._server.stop(self._loop.stop)
+            self.server.stop(self._loop.stop)
 
     def close(self) -> None:
         """Logs first, then the nodes: who sees the broker gone finds its data flushed."""

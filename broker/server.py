@@ -130,7 +130,7 @@ class BrokerServer:
             interval_s = self._config.scheduler_interval_ms / 1000
             self._every(interval_s, "flush", self._flush_due)
         self._every(
-            self._config.retention_interval_minutes * 60, "retention", self._retire, first=True
+            self._config.retention_interval_minutes * 60, "retention", self.retire_now, first=True
         )
 
     def _every(
@@ -323,7 +323,8 @@ class BrokerServer:
         for connection in late:
             connection.close(connection.deadline_reason, "nothing came or went in time")
 
-    def _retire(self) -> None:
+    def retire_now(self) -> None:
+        """One round of retention; the files go in the background."""
         for job in self._logs.retire():
             self._disk.put(job, self._retired)
 

@@ -1,0 +1,302 @@
+"""The server in this process, under asyncio and uvloop, with a socket and a disk that misbehave."""
+
+import errno
+import os
+import random
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker import sending
+from broker.log.log import FileRegion
+from tests.support.faulty_files import Fault, FaultyFileLayer
+from tests.support.in_process_broker import LOOPS, in_process_broker
+from tests.support.raw_requests import (
+    EMPTY,
+    answer,
+    entry,
+    fetch,
+    frame,
+    multi_fetch,
+    offsets,
+    offsets_answer,
+    produce,
+)
+from tests.support.waiting import wait_until
+
+V = entry(b"hello")
+
+both_loops = pytest.mark.parametrize("loop", list(LOOPS))
+
+
+@both_loops
+def test_a_conversation(tmp_path: Path, loop: str) -> None:
+    with in_process_broker(tmp_path, loop, num_partitions=2) as broker:
+        with broker.connect() as client:
+            client.send(produce(b"t", V * 3) + produce(b"t", V, 1) + offsets(b"t", -1, 1))
+            assert client.response() == offsets_answer(45)
+            assert client.ask(multi_fetch((b"t", 0, 15, 15), (b"t", 1, 0, 100))) == frame(
+                b"\0\0" + answer(V) + answer(V)
+            )
+        with broker.connect() as client:
+            client.send(bytes(4))
+            assert client.is_closed_by_broker()
+    assert (broker.log_dir / ".kafka_cleanshutdown").exists()
+
+
+@both_loops
+def test_requests_of_a_turn_are_one_write(tmp_path: Path, loop: str) -> None:
+    files = FaultyFileLayer(tmp_path)
+    with in_process_broker(tmp_path, loop, files) as broker, broker.connect() as client:
+        client.send(produce(b"t", V) * 1000 + offsets(b"t", -1, 1))
+        assert client.response() == offsets_answer(15_000)
+        assert files.operations.count("write_at") < 20
+
+
+@both_loops
+def test_a_reset_after_data_is_noticed(tmp_path: Path, loop: str) -> None:
+    """uvloop's own reader never hears of it; ours must."""
+    import socket
+    import struct
+
+    with in_process_broker(tmp_path, loop) as broker:
+        for _ in range(100):
+            client = broker.connect()
+            client.send(struct.pack(">ih", 1_000_000, 0) + bytes(50_000))
+            client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            client.close()
+        wait_until(
+            lambda: sum(broker.metrics.connections_closed.values()) == 100, "all resets noticed"
+        )
+
+
+class Sendfile:
+    """`os.sendfile` that sends what it likes: a few bytes, or nothing for now."""
+
+    def __init__(self, seed: int) -> None:
+        self._rng = random.Random(seed)
+        self._real = os.sendfile
+        self.calls = 0
+
+    def __call__(self, out: int, source: int, offset: int, count: int) -> int:
+        self.calls += 1
+        if self._rng.random() < 0.3:
+            raise BlockingIOError(errno.EAGAIN, "not now")
+        return self._real(out, source, offset, min(count, self._rng.randint(1, 5000)))
+
+
+@both_loops
+def test_responses_are_exact_whatever_sendfile_does(
+    tmp_path: Path, loop: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """N8."""
+    sendfile = Sendfile(7)
+    monkeypatch.setattr(os, "sendfile", sendfile)
+    data = b"".join(entry(os.urandom(size)) for size in range(0, 900, 3))
+    with in_process_broker(tmp_path, loop) as broker, broker.connect() as client:
+        client.send(produce(b"t", data) + offsets(b"t", -1, 1))
+        assert client.response() == offsets_answer(len(data))
+        for offset in range(0, len(data), 7919):
+            client.send(fetch(b"t", offset, 0, 100_000) + fetch(b"t", 0, 0, 10))
+        for offset in range(0, len(data), 7919):
+            assert client.response() == answer(data[offset : offset + 100_000])
+            assert client.response() == answer(data[:10])
+        assert broker.metrics.fetch_without_sendfile == 0
+    assert sendfile.calls > 100
+
+
+def test_a_file_that_ends_early_closes_and_never_spins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sendfile", lambda *_: 0)
+    with in_process_broker(tmp_path) as broker, broker.connect() as client:
+        client.send(produce(b"t", V) + offsets(b"t", -1, 1))
+        assert client.response() == offsets_answer(15)
+        client.send(fetch(b"t"))
+        client.receive(6)
+        assert client.is_closed_by_broker()
+
+
+def test_where_sendfile_cannot_be_used_the_answer_is_the_same_and_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> int:
+        raise OSError(errno.EINVAL, "no sendfile here")
+
+    monkeypatch.setattr(os, "sendfile", refuse)
+    with in_process_broker(tmp_path) as broker, broker.connect() as client:
+        data = V * 50_000
+        client.send(produce(b"t", data) + offsets(b"t", -1, 1))
+        assert client.response() == offsets_answer(len(data))
+        assert client.ask(fetch(b"t", 0, 0, 10**6)) == answer(data)
+        assert broker.metrics.fetch_without_sendfile > 0
+
+
+def test_one_connection_does_not_keep_the_loop_for_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A region larger than a turn's share is sent in several turns."""
+    monkeypatch.setattr(sending, "SEND_BYTES_PER_TURN", 10_000)
+    with in_process_broker(tmp_path) as broker, broker.connect() as client:
+        data = V * 20_000
+        client.send(produce(b"t", data) + offsets(b"t", -1, 1))
+        assert client.response() == offsets_answer(len(data))
+        assert client.ask(fetch(b"t", 0, 0, 10**6)) == answer(data)
+
+
+# --- disk faults, as clients see them ------------------------------------------------------------
+
+
+def ends_of(broker: Any, data: bytes) -> bytes:
+    with broker.connect() as client:
+        try:
+            client.send(produce(b"t", data))
+            return client.ask(offsets(b"t", -1, 1))
+        except (ConnectionResetError, BrokenPipeError):
+            return b""
+
+
+@pytest.mark.parametrize(
+    ("kind", "error", "works_after"),
+    [
+        ("write_at", errno.ENOSPC, True),
+        ("write_at", errno.EIO, False),
+        ("sync_data", errno.EIO, False),
+        ("sync_data", errno.ENOSPC, False),
+    ],
+)
+def test_failed_disk_operations_close_the_barrier_s_connection(
+    tmp_path: Path, kind: str, error: int, works_after: bool
+) -> None:
+    files = FaultyFileLayer(tmp_path)
+    with (
+        in_process_broker(tmp_path, files=files, num_partitions=2) as broker,
+        broker.connect() as other,
+    ):
+        other.send(produce(b"other", V) + offsets(b"other", -1, 1))
+        assert other.response() == offsets_answer(15)
+        assert ends_of(broker, V) == offsets_answer(15)
+        files.fault = Fault(1, error, (kind,))
+        assert ends_of(broker, V) == b""
+        files.fault = None
+        with broker.connect() as reader:
+            assert reader.ask(fetch(b"t")) == answer(V)
+            assert reader.ask(fetch(b"t", 15)) == EMPTY
+        assert ends_of(broker, V) == (offsets_answer(30) if works_after else b"")
+        other.send(produce(b"other", V) + offsets(b"other", -1, 1))
+        assert other.response() == offsets_answer(30), "another connection was disturbed"
+
+
+def test_a_slow_disk_holds_nobody_but_who_waits_for_it(tmp_path: Path) -> None:
+    """S17: the flush hangs; produces, fetches and offsets of others go on meanwhile."""
+    hangs = threading.Event()
+    goes_on = threading.Event()
+
+    def before(kind: str) -> None:
+        if kind == "sync_data" and hangs.is_set():
+            assert goes_on.wait(20)
+
+    files = FaultyFileLayer(tmp_path, before=before)
+    with in_process_broker(tmp_path, files=files) as broker:
+        try:
+            assert ends_of(broker, V) == offsets_answer(15)
+            hangs.set()
+            with broker.connect() as waiting, broker.connect() as free:
+                waiting.send(produce(b"t", V) + offsets(b"t", -1, 1))
+                for number in range(50):
+                    free.send(produce(b"t", V))
+                    assert free.ask(fetch(b"t", 0, 0, 15)) == answer(V), number
+                assert free.ask(fetch(b"t", 15)) == EMPTY, "visible before it is flushed"
+                hangs.clear()
+                goes_on.set()
+                found = waiting.response()
+                assert int.from_bytes(found[10:18], "big") >= 30
+        finally:
+            hangs.clear()
+            goes_on.set()
+
+
+def test_a_roll_on_a_slow_disk_holds_the_sets_and_keeps_the_boundaries(tmp_path: Path) -> None:
+    """Sets that come while the roll waits for its flush are neither lost nor moved."""
+    delay = threading.Event()
+
+    def before(kind: str) -> None:
+        if kind == "sync_data":
+            delay.wait(0.005)
+
+    files = FaultyFileLayer(tmp_path, before=before)
+    with in_process_broker(tmp_path, files=files, log_file_size=100) as broker:
+        twelve = entry(b"42")
+        with broker.connect() as client:
+            client.send(produce(b"t", twelve) * 200 + offsets(b"t", -1, 1))
+            assert client.response() == offsets_answer(2400)
+        names = sorted(path.name for path in (broker.log_dir / "t-0").iterdir())
+        assert names == [f"{start:020d}.kafka" for start in range(0, 2400, 108)]
+
+
+def test_offsets_of_the_original_s_worked_example(tmp_path: Path) -> None:
+    with in_process_broker(tmp_path, log_file_size=100) as broker, broker.connect() as client:
+        for _ in range(20):
+            client.send(produce(b"t", entry(b"42")))
+        assert client.ask(offsets(b"t", -1, 10)) == offsets_answer(240, 216, 108, 0)
+        assert client.ask(offsets(b"t", -1, 2)) == offsets_answer(240, 216)
+        assert client.ask(offsets(b"t", -2, 10)) == offsets_answer(0)
+        assert client.ask(fetch(b"t", 100, 0, 1000)) == answer((entry(b"42") * 20)[100:108])
+
+
+def test_retention_by_size_removes_files_while_a_fetch_of_them_runs(tmp_path: Path) -> None:
+    """B5 and S19: the response completes from the open file."""
+    with in_process_broker(
+        tmp_path, log_file_size=1_000_000, log_retention_size=1_000_000
+    ) as broker:
+        data = entry(os.urandom(400_000))
+        with broker.connect() as reader, broker.connect() as client:
+            for _ in range(12):
+                client.send(produce(b"t", data))
+            assert client.ask(offsets(b"t", -1, 1)) == offsets_answer(12 * len(data))
+            reader.send(fetch(b"t", 0, 0, 10**7))
+            begun = reader.receive(1000)
+            first = broker.log_dir / "t-0" / "00000000000000000000.kafka"
+            size = first.stat().st_size
+            run_on_loop(broker, broker.broker.server.retire_now)
+            wait_until(lambda: not first.exists(), "the first segment's file removed")
+            whole = begun + reader.receive(6 + size - len(begun))
+            assert whole == answer((data * 3)[:size])
+            assert client.ask(fetch(b"t")) == bytes.fromhex("00000002 0001")
+        assert broker.metrics.retired_segments > 0
+
+
+def run_on_loop(broker: Any, work: Callable[[], None]) -> None:
+    done = threading.Event()
+
+    def call() -> None:
+        work()
+        done.set()
+
+    broker.broker.server.loop.call_soon_threadsafe(call)
+    assert done.wait(10)
+
+
+def test_regions_are_let_go_when_a_client_leaves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released: list[FileRegion] = []
+    real = FileRegion.release
+
+    def release(region: FileRegion) -> None:
+        if region.fd >= 0:
+            released.append(region)
+        real(region)
+
+    monkeypatch.setattr(FileRegion, "release", release)
+    with in_process_broker(tmp_path) as broker:
+        with broker.connect() as client:
+            client.send(produce(b"t", entry(bytes(900_000)) * 10) + offsets(b"t", -1, 1))
+            client.response()
+        with broker.connect() as client:
+            client.send(multi_fetch(*[(b"t", 0, 0, 10**7)] * 20))
+            client.receive(100)
+        wait_until(lambda: len(released) == 20, "all twenty regions released")
