@@ -32,6 +32,7 @@ from coordination.errors import (
     SessionLost,
     VersionConflict,
 )
+from coordination.lease import Lease, now_s
 from coordination.paths import parents
 from coordination.registry import (
     ABSENT,
@@ -64,11 +65,6 @@ _UNAVAILABLE = (
     kazoo_errors.CancelledError,
     KazooTimeoutError,
 )
-
-
-def _now_s() -> float:
-    """Seconds that also pass while the process or the machine sleeps."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class _NoNode(CoordinationError):
@@ -134,10 +130,8 @@ class ZooKeeperRegistry:
         self._unread: set[_Watch] = set()
         self._sessions: set[int] = set()
         self._had_session = False
-        self._lease_lock = threading.Lock()
-        self._lease_until_s = 0.0
-        self._lease_session: int | None = None
-        self._lease_s = session_timeout_ms / 1000
+        self._lost = False
+        self._lease = Lease(session_timeout_ms / 1000)
         self._beat = threading.Event()
         self._dispatcher = threading.Thread(
             target=self._dispatch, name="zookeeper-dispatch", daemon=True
@@ -200,7 +194,7 @@ class ZooKeeperRegistry:
 
         def connect(*arguments: Any) -> tuple[float, float]:
             read_timeout_ms, connect_timeout_ms = plain_connect(*arguments)
-            self._lease_s = read_timeout_ms * 1.5 / 1000
+            self._lease.seconds = read_timeout_ms * 1.5 / 1000
             return read_timeout_ms, connect_timeout_ms
 
         connection._connect = connect
@@ -247,8 +241,6 @@ class ZooKeeperRegistry:
             self._lost = True
             self._tell(SessionEvent.EXPIRED)
 
-    _lost = False
-
     def _tell(self, event: SessionEvent) -> None:
         log.info("zookeeper_session", state=event.name.lower())
         for listener in list(self._listeners):
@@ -270,24 +262,15 @@ class ZooKeeperRegistry:
         return session
 
     def lease_remaining_ms(self, session: int | None = None) -> int:
-        with self._lease_lock:
-            if session not in (None, self._lease_session):
-                return 0
-            return max(0, int((self._lease_until_s - _now_s()) * 1000))
+        return self._lease.remaining_ms(session)
 
     def _renew_lease(self, session: int | None, sent_s: float) -> None:
-        """An answer came, in `session`, to what was sent at `sent_s`."""
-        if session is None or session != self.session_id():
-            return
-        with self._lease_lock:
-            until = sent_s + self._lease_s
-            if session != self._lease_session or until > self._lease_until_s:
-                self._lease_session = session
-                self._lease_until_s = until
+        if session is not None and session == self.session_id():
+            self._lease.renew(session, sent_s)
 
     def _heartbeat(self) -> None:
         while not self._closed.is_set():
-            session, sent_s = self.session_id(), _now_s()
+            session, sent_s = self.session_id(), now_s()
             if session is not None:
 
                 def answered(result: Any, session: int = session, sent_s: float = sent_s) -> None:
@@ -295,7 +278,7 @@ class ZooKeeperRegistry:
                         self._renew_lease(session, sent_s)
 
                 self._client.exists_async("/").rawlink(answered)
-            self._beat.wait(self._lease_s / HEARTBEATS_PER_SESSION)
+            self._beat.wait(self._lease.seconds / HEARTBEATS_PER_SESSION)
             self._beat.clear()
 
     # --- one request -----------------------------------------------------------------------------
@@ -308,7 +291,7 @@ class ZooKeeperRegistry:
             raise CoordinationUnavailable("not connected to ZooKeeper")
         if self._closed.is_set():
             raise CoordinationUnavailable("the registry is closed")
-        session, sent_s = self.session_id(), _now_s()
+        session, sent_s = self.session_id(), now_s()
         try:
             answer = request(self._client).get(timeout=max(0.01, deadline_s - time.monotonic()))
         except kazoo_errors.NoNodeError as error:
