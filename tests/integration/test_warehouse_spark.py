@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from cli import spark_environment
+from coordination import cluster
+from coordination.zookeeper import ZooKeeperRegistry
 from events.topics import ACCESS_LOG
 from producer.producer import Producer
 from protocol import message_set
@@ -54,6 +56,13 @@ def send(zk_connect: str, numbers: range, topic: str = TOPIC) -> None:
             entries = message_set.encode(payloads)
             producer.send_set(topic, entries, broker_id=11, partition=start // 50 % 2)
         producer.flush()
+    registry = ZooKeeperRegistry(zk_connect)
+    registry.start()
+    try:
+        # The broker registers a new topic beside answering for it.
+        wait_until(lambda: cluster.partitions_of(registry, topic), "the topic in ZooKeeper")
+    finally:
+        registry.close()
 
 
 def source(spark: Any, zk_connect: str, **options: str) -> Any:
@@ -134,7 +143,12 @@ def test_a_stream_waits_for_a_broker_that_is_started_again(
     )
     query = stream.writeStream.format("memory").queryName("seen").start()
     try:
-        seen = lambda: spark.sql("select payload from seen").count()  # noqa: E731
+
+        def seen() -> int:
+            assert query.exception() is None
+            count: int = spark.sql("select payload from seen").count()
+            return count
+
         wait_until(lambda: seen() == 10, "the first ten", 60)
         port = broker.port
         assert broker.stop() == 0
@@ -154,8 +168,6 @@ def test_sql_over_the_warehouse_and_over_raw_topics(
         producer.send(TOPIC, b"junk")
         producer.flush()
     warehouse = tmp_path / "warehouse"
-    from coordination.zookeeper import ZooKeeperRegistry
-
     registry = ZooKeeperRegistry(zk_connect)
     registry.start()
     try:
