@@ -7,13 +7,20 @@ export VENV
 # What `make demo` reads: empty for synthetic activity, or a web access log.
 INPUT ?=
 
-.PHONY: help prepare check format test test-unit test-wheel test-integration demo bench lock clean
+# How many kills `make test-faults` does in each of its modes.
+COUNT ?= 100
+
+.PHONY: help prepare check format test test-unit test-unit-pure test-wheel test-integration
+.PHONY: test-faults demo live bench lock clean
 
 help:
 	@echo "make demo [INPUT=access.log]  run the whole deployment, load the warehouse, prove the audit"
 	@echo "make test                     every test (unit in both builds, wheel, integration)"
 	@echo "make test-unit                the fast ones: no Java, no Docker, under a minute"
 	@echo "make check                    format, lint, types, import arrows"
+	@echo "make live                     keep it all running until Ctrl-C"
+	@echo "make test-faults COUNT=100    kill brokers under load again and again"
+	@echo "make up, make down            the same deployment in containers (docs/containers.md)"
 	@echo "make bench                    the table of docs/performance.md, measured here"
 	@echo "make lock                     resolve the dependencies anew"
 
@@ -42,7 +49,11 @@ test-wheel: prepare
 	tools/test-wheel.sh
 
 test-integration: prepare
-	$(PYTHON_IN) -m pytest -q --no-skips tests/integration
+	$(PYTHON_IN) -m pytest -q --no-skips tests/integration tests/faults
+
+# A long campaign: SIGKILL under load COUNT times in each mode, SEED=n to repeat one.
+test-faults: prepare
+	FAULT_ROUNDS=$(COUNT) FAULT_SEED=$(or $(SEED),0) $(PYTHON_IN) -m pytest -q --timeout 0 tests/faults
 
 test: prepare
 	$(MAKE) test-unit
@@ -53,6 +64,9 @@ test: prepare
 demo: prepare
 	$(PYTHON_IN) -m cli embedded demo $(if $(INPUT),--input "$(INPUT)")
 
+live: prepare
+	$(PYTHON_IN) -m cli embedded up
+
 bench: prepare
 	$(PYTHON_IN) -m benchmarks
 
@@ -62,3 +76,5 @@ lock:
 
 clean:
 	rm -rf var build dist .pytest_cache .mypy_cache .ruff_cache
+
+include docker/containers.mk
