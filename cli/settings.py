@@ -20,6 +20,7 @@ CONFIG_CLASSES = [
     "producer.config:ProducerConfig",
     "consumer.config:ConsumerConfig",
     "services.audit.config:AuditConfig",
+    "services.dashboard.config:DashboardConfig",
     "services.frontend.config:FrontendConfig",
     "services.mirror_maker.config:MirrorConfig",
     "services.online_consumer.config:OnlineConsumerConfig",

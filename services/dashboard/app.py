@@ -1,0 +1,145 @@
+"""Wires `kafka2011 dashboard`: samplers, pages, the stream of changes, signals.
+
+Exit statuses: 0 after SIGTERM; 1 when the port is taken; 2 for a bad setting.
+"""
+
+import asyncio
+import contextlib
+import os
+import socket
+import threading
+from collections.abc import AsyncIterator, Iterator
+
+import uvicorn
+from prometheus_client import CollectorRegistry, Gauge
+
+from runtime.logs import get_logger
+from runtime.metrics import MetricsServer
+from services.dashboard.config import PORT_DEFAULT, DashboardConfig
+from services.dashboard.pages import Pages
+from services.dashboard.sampler import Sampler
+from services.registration import ServiceRegistration
+
+KIND = "dashboard"
+STOP_POLL_S = 0.2
+
+log = get_logger(__name__)
+
+
+def listening_socket(config: DashboardConfig) -> socket.socket:
+    """The socket of the page. Raises OSError when the port is taken.
+
+    8088 that nobody asked for gives way to a free port, with a line that says so.
+    """
+    family = socket.AF_INET6 if ":" in config.bind else socket.AF_INET
+    ports = [config.port, 0] if config.port == PORT_DEFAULT else [config.port]
+    for number, port in enumerate(ports):
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((config.bind, port))
+            listener.listen(128)
+            return listener
+        except OSError as error:
+            listener.close()
+            if number == len(ports) - 1:
+                raise
+            log.warning("port taken, a free one is used", port=port, reason=error.strerror)
+    raise AssertionError("unreachable")
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without signal handlers of its own: the process's are installed already."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def run(config: DashboardConfig, stop: threading.Event) -> int:
+    """Serve until `stop` is set. Returns the exit status."""
+    try:
+        listener = listening_socket(config)
+    except OSError as error:
+        log.error("cannot listen", bind=config.bind, port=config.port, reason=error.strerror)
+        return 1
+    host, port = listener.getsockname()[:2]
+    sampler = Sampler(config)
+    pages = Pages(config, sampler)
+    metrics = _metrics(config, sampler, pages)
+    registration = ServiceRegistration(
+        config,
+        kind=KIND,
+        zk_connect=config.live_zk_connect or config.offline_zk_connect,
+        address=f"{host}:{port}",
+        metrics=metrics,
+    )
+    log.info("serving", page=f"http://{host}:{port}", pid=os.getpid())
+    try:
+        asyncio.run(_serve(pages, sampler, listener, stop))
+    finally:
+        registration.close()
+        sampler.close()
+        if metrics:
+            metrics.close()
+        listener.close()
+    log.info("stopped")
+    return 0
+
+
+async def _serve(
+    pages: Pages, sampler: Sampler, listener: socket.socket, stop: threading.Event
+) -> None:
+    @contextlib.asynccontextmanager
+    async def lifespan(_app: object) -> AsyncIterator[None]:
+        sampling = asyncio.create_task(sampler.run())
+        try:
+            yield
+        finally:
+            sampling.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await sampling
+
+    server = _Server(
+        uvicorn.Config(
+            pages.application(lifespan),
+            log_config=None,
+            access_log=False,
+            lifespan="on",
+            loop="asyncio",
+            http="h11",
+            ws="none",
+            server_header=False,
+            date_header=False,
+            timeout_graceful_shutdown=2,
+        )
+    )
+
+    async def watch() -> None:
+        while not stop.is_set():
+            await asyncio.sleep(STOP_POLL_S)
+        pages.end_streams()
+        server.should_exit = True
+
+    watching = asyncio.create_task(watch())
+    try:
+        await server.serve(sockets=[listener])
+    finally:
+        watching.cancel()
+
+
+def _metrics(config: DashboardConfig, sampler: Sampler, pages: Pages) -> MetricsServer | None:
+    if config.metrics_port < 0:
+        return None
+    registry = CollectorRegistry()
+    clients = Gauge("kafka2011_dashboard_clients", "open pages", registry=registry)
+    clients.set_function(lambda: float(pages.clients))
+    samples = Gauge("kafka2011_dashboard_sample", "number of the last sample", registry=registry)
+    samples.set_function(lambda: float(sampler.log.id))
+    took = Gauge(
+        "kafka2011_dashboard_sample_seconds", "how long the last sample took", registry=registry
+    )
+    took.set_function(lambda: sampler.took_s)
+    return MetricsServer(
+        registry, lambda: sampler.log.id > 0, bind=config.metrics_bind, port=config.metrics_port
+    )

@@ -1,0 +1,118 @@
+"""A consumer group's verdict from its recent commits, by Burrow's rules, with the reason in words.
+
+Burrow (LinkedIn) judges a partition by its last committed offsets and never by a threshold.
+Its known hole is closed here: lag is taken from the log's end as it is now, not as it was at the
+last commit, so a consumer that stopped cannot show an old lag of zero. Rules, first that holds:
+
+  0  nobody owns the partition and something is not read  STOP    (ours: 0.7 knows the owners)
+  1  the current lag is 0, or was 0 at a commit seen      OK      (only while the owner is there)
+  2  a committed offset is lower than the one before      REWIND
+  3  the last commit is longer ago than the commits span  STOP
+  4  the committed offset never changed                   STALL
+  5  the lag never fell between two commits               WARN
+  6  otherwise                                            OK
+"""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+COMMITS_KEPT = 10
+ENDS_KEPT = 120
+# Rule 3 compares with the span of the commits seen; below this span it would shout at a pause.
+SPAN_MS_MIN = 30_000
+
+OK, WARN, STALL, STOP, REWIND, UNKNOWN = "OK", "WARN", "STALL", "STOP", "REWIND", "UNKNOWN"
+SEVERITY = (OK, UNKNOWN, WARN, STALL, STOP, REWIND)
+ERRORS = frozenset({STALL, STOP, REWIND})
+
+
+class Commit(NamedTuple):
+    """What was seen when a partition's stored offset was looked at: time, offset, lag then."""
+
+    at_ms: int
+    offset: int
+    lag_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`complete`: share of the window that has been seen, 0 to 1."""
+
+    state: str
+    reason: str
+    complete: float = 1.0
+
+
+def judge(
+    commits: Sequence[Commit], lag_bytes: int | None, now_ms: int, *, is_owned: bool
+) -> Verdict:
+    """The verdict on one partition; `lag_bytes` is the lag now, None when not known."""
+    complete = min(1.0, len(commits) / COMMITS_KEPT)
+    if lag_bytes is None or not commits:
+        return Verdict(UNKNOWN, "no offset or no log end is known", complete)
+    if not is_owned and lag_bytes > 0:
+        return Verdict(STOP, "nobody owns the partition and there is something to read", complete)
+    if lag_bytes == 0:
+        return Verdict(OK, "nothing is left to read", complete)
+    pairs = list(pairwise(commits))
+    for before, after in pairs:
+        if after.offset < before.offset:
+            return Verdict(
+                REWIND, f"the offset went back from {before.offset:,} to {after.offset:,}", complete
+            )
+    span_ms = max(commits[-1].at_ms - commits[0].at_ms, SPAN_MS_MIN)
+    quiet_ms = now_ms - commits[-1].at_ms
+    if quiet_ms > span_ms:
+        return Verdict(STOP, f"nothing was committed for {quiet_ms / 1000:.0f} s", complete)
+    if any(commit.lag_bytes == 0 for commit in commits):
+        return Verdict(OK, "it had caught up within the last commits", complete)
+    if len(commits) == COMMITS_KEPT and commits[0].offset == commits[-1].offset:
+        return Verdict(STALL, f"the offset stays at {commits[-1].offset:,}", complete)
+    if len(commits) == COMMITS_KEPT and all(a.lag_bytes >= b.lag_bytes for b, a in pairs):
+        return Verdict(WARN, "the lag never fell between two commits: it reads too slowly")
+    return Verdict(OK, "it reads and the lag falls from time to time", complete)
+
+
+def worst(verdicts: Iterable[Verdict]) -> Verdict:
+    """The group's verdict: its worst partition's."""
+    return max(
+        verdicts,
+        key=lambda verdict: SEVERITY.index(verdict.state),
+        default=Verdict(UNKNOWN, "no partition has an owner or an offset", 0.0),
+    )
+
+
+class PartitionHistory:
+    """The last commits of one partition of one group, and where its log ended when."""
+
+    __slots__ = ("_version", "commits", "ends")
+
+    def __init__(self) -> None:
+        self.commits: deque[Commit] = deque(maxlen=COMMITS_KEPT)
+        self.ends: deque[tuple[int, int]] = deque(maxlen=ENDS_KEPT)
+        self._version: int | None = None
+
+    def note(self, now_ms: int, offset: int | None, version: int | None, end: int | None) -> None:
+        """One look at the stored offset, its node's version, and the log's end.
+
+        A new version is a commit, also when the offset stayed the same.
+        """
+        if end is not None and (not self.ends or self.ends[-1][1] != end):
+            self.ends.append((now_ms, end))
+        if offset is None or end is None or version == self._version:
+            return
+        self._version = version
+        self.commits.append(Commit(now_ms, offset, max(0, end - offset)))
+
+    def lag_ms(self, now_ms: int, offset: int | None) -> int | None:
+        """For how long the first byte that is not read has been there, by the ends seen; at least
+        that long when it is older than what was seen. None when nothing is known."""
+        if offset is None or not self.ends:
+            return None
+        for at_ms, end in self.ends:
+            if end > offset:
+                return max(0, now_ms - at_ms)
+        return 0

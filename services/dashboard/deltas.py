@@ -1,0 +1,74 @@
+"""What changed between two samples, numbered and kept for a bounded time for every browser.
+
+A browser holds no queue here: it has the number of the last delta that it was sent, and takes what
+came since from one shared ring. One that fell further behind than the ring gets everything anew, so
+a slow or sleeping tab costs nothing and never sees a wrong picture.
+"""
+
+import json
+from collections import deque
+from collections.abc import Collection, Mapping
+from typing import Any
+
+Rows = Mapping[str, Mapping[str, Any]]
+Sections = Mapping[str, Rows]
+
+KEPT = 60
+
+
+class DeltaLog:
+    """The present sections, and the last `kept` changes by section as ready text."""
+
+    def __init__(self, kept: int = KEPT) -> None:
+        self.id = 0
+        self._sections: dict[str, Rows] = {}
+        self._ring: deque[tuple[int, dict[str, str]]] = deque(maxlen=kept)
+
+    def advance(self, sections: Sections) -> int:
+        """Take the next sample; returns its number."""
+        changed: dict[str, str] = {}
+        for name, rows in sections.items():
+            change = diff(self._sections.get(name, {}), rows)
+            if change:
+                changed[name] = dumps(change)
+            self._sections[name] = rows
+        self.id += 1
+        self._ring.append((self.id, changed))
+        return self.id
+
+    def snapshot(self, wanted: Collection[str]) -> str:
+        """Everything of the wanted sections, as JSON."""
+        rows = {name: self._sections.get(name, {}) for name in wanted}
+        return dumps({"id": self.id, "sections": rows})
+
+    def since(self, number: int, wanted: Collection[str]) -> list[tuple[int, str]] | None:
+        """The deltas after `number` as JSON; None when a snapshot is needed instead."""
+        if number == self.id:
+            return []
+        if number > self.id or not self._ring or number < self._ring[0][0] - 1:
+            return None
+        found = []
+        for at, changed in self._ring:
+            if at > number:
+                parts = ",".join(f'"{name}":{changed[name]}' for name in wanted if name in changed)
+                found.append((at, f'{{"id":{at},"changes":{{{parts}}}}}'))
+        return found
+
+    def rows(self, section: str) -> Rows:
+        return self._sections.get(section, {})
+
+
+def diff(old: Rows, new: Rows) -> dict[str, Any]:
+    """`set`: rows that are new or different; `gone`: keys that went. Empty when equal."""
+    changed = {key: row for key, row in new.items() if old.get(key) != row}
+    gone = [key for key in old if key not in new]
+    change: dict[str, Any] = {}
+    if changed:
+        change["set"] = changed
+    if gone:
+        change["gone"] = gone
+    return change
+
+
+def dumps(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=True)

@@ -1,0 +1,101 @@
+"""What the Spark jobs left behind: the warehouse's newest commits and the reports' pictures.
+
+Commits are read from the tables' own log, as the audit does it, and never through Spark. A file
+that cannot be read is passed over: it may be half written.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+COMMITS_SHOWN = 40  # of all tables together, newest first
+COMMIT_BYTES_MAX = 4 * 1024 * 1024
+REPORT_BYTES_MAX = 2 * 1024 * 1024
+METADATA = "kafka2011"
+
+Rows = dict[str, dict[str, Any]]
+
+
+class JobReader:
+    """Remembers the commits that were read: they never change."""
+
+    def __init__(self, warehouse_dir: Path | None, report_dir: Path | None) -> None:
+        self._warehouse_dir = warehouse_dir
+        self._report_dir = report_dir
+        self._read: dict[str, dict[str, Any] | None] = {}
+
+    def commits(self) -> Rows:
+        """`<table>/<version>` -> what the commit says of itself."""
+        if self._warehouse_dir is None or not self._warehouse_dir.is_dir():
+            return {}
+        newest: list[tuple[float, Path]] = []
+        for log in self._warehouse_dir.glob("*/_delta_log"):
+            files = sorted(log.glob("[0-9]*.json"))[-COMMITS_SHOWN:]
+            for file in files:
+                try:
+                    newest.append((file.stat().st_mtime, file))
+                except OSError:
+                    continue
+        newest.sort(reverse=True)
+        known: dict[str, dict[str, Any] | None] = {}
+        for _, file in newest[:COMMITS_SHOWN]:
+            key = f"{file.parent.parent.name}/{int(file.stem)}"
+            known[key] = self._read[key] if key in self._read else read_commit(file)
+        self._read = known
+        return {key: row for key, row in known.items() if row is not None}
+
+    def reports(self) -> Rows:
+        """File name -> when it was made; the pictures of the report job."""
+        if self._report_dir is None or not self._report_dir.is_dir():
+            return {}
+        rows: Rows = {}
+        for file in sorted(self._report_dir.glob("*.svg"))[:20]:
+            try:
+                made_ms = int(file.stat().st_mtime * 1000)
+                totals = json.loads(file.with_suffix(".json").read_text(encoding="utf-8"))
+            except (OSError, ValueError):
+                continue
+            rows[file.stem] = {
+                "table": file.stem,
+                "made_ms": made_ms,
+                "totals": totals.get("totals", {}) if isinstance(totals, dict) else {},
+            }
+        return rows
+
+    def picture(self, name: str) -> bytes | None:
+        """The report's SVG; only one that `reports` lists can be asked for."""
+        if self._report_dir is None or name not in self.reports():
+            return None
+        try:
+            data = (self._report_dir / f"{name}.svg").read_bytes()
+        except OSError:
+            return None
+        return data if len(data) <= REPORT_BYTES_MAX else None
+
+
+def read_commit(file: Path) -> dict[str, Any] | None:
+    """One commit of a Delta log; None when it is not one of the loads' or cannot be read."""
+    try:
+        if file.stat().st_size > COMMIT_BYTES_MAX:
+            return None
+        lines = file.read_text(encoding="utf-8").splitlines()
+        actions = [json.loads(line) for line in lines if line]
+        info = next(action["commitInfo"] for action in actions if "commitInfo" in action)
+        told = json.loads(info[METADATA])
+        added = [action["add"] for action in actions if "add" in action]
+        return {
+            "table": file.parent.parent.name,
+            "version": int(file.stem),
+            "at_ms": int(info["timestamp"]),
+            "topic": str(told["topic"]),
+            "rows": int(told["rows"]),
+            "files": len(added),
+            "bytes": sum(int(add["size"]) for add in added),
+            "partitions": len(told.get("offsets", {})),
+            "source_bytes": sum(
+                int(end) - int(start) for start, end in told.get("offsets", {}).values()
+            ),
+            "quarantined": sum(int(found[-1]) for found in told.get("quarantined", [])),
+        }
+    except (OSError, ValueError, KeyError, TypeError, StopIteration, IndexError):
+        return None

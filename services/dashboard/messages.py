@@ -1,0 +1,257 @@
+"""Reads messages of one partition for the browser: a bounded scan from an offset or a time.
+
+Everything is bounded: bytes read, messages given back, seconds taken. What could not be decoded is
+shown as it is (hex and readable characters), with the reason. The page shows payloads as text only.
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from consumer.simple import SimpleConsumer
+from events.codec import decode
+from events.errors import EventError
+from protocol.checksum import crc32
+from protocol.errors import KafkaError, MessageLargerThanFetchSize
+from protocol.message import LENGTH_BYTES, MAGIC1_OVERHEAD_BYTES
+
+FETCH_BYTES = 256 * 1024
+RESYNC_BYTES = 1_100_000  # more than the largest message that a broker takes
+NEWEST_BYTES = 128 * 1024  # looked through for the newest messages
+SCAN_BYTES_MAX = 8 * 1024 * 1024
+SCAN_S_MAX = 2.0
+COUNT_MAX = 200
+TEXT_CHARACTERS_MAX = 2000
+TIMEOUT_MS = 3000
+
+
+@dataclass(frozen=True)
+class Question:
+    """`offset` None: from `time_ms`, or the newest messages when that is None too.
+
+    `search` keeps messages whose decoded text holds it, whatever the case.
+    """
+
+    topic: str
+    partition: int
+    offset: int | None = None
+    time_ms: int | None = None
+    count: int = 50
+    search: str = ""
+
+
+def browse(address: tuple[str, int], question: Question) -> dict[str, Any]:
+    """The messages found, where the scan began and ended, and why it ended there.
+
+    Raises KafkaError (the broker does not answer, the offset is not in the log).
+    """
+    with SimpleConsumer(*address, socket_timeout_ms=TIMEOUT_MS) as client:
+        earliest = client.earliest(question.topic, question.partition)
+        latest = client.latest(question.topic, question.partition)
+        newest = question.offset is None and question.time_ms is None
+        start = _start(client, question, earliest, latest)
+        scan = _Scan(question, keeps_last=newest)
+        ended = scan.run(client, start, latest)
+    return {
+        "earliest": earliest,
+        "latest": latest,
+        "start": start,
+        "next": scan.offset,
+        "scanned": scan.scanned,
+        "scanned_bytes": scan.offset - start,
+        "ended": ended,
+        "messages": [describe(*found) for found in scan.found],
+    }
+
+
+def _start(client: SimpleConsumer, question: Question, earliest: int, latest: int) -> int:
+    """Where to begin. Raises KafkaError."""
+    if question.offset is not None:
+        return max(earliest, min(question.offset, latest))
+    if question.time_ms is None:
+        return _boundary(client, question, max(earliest, latest - NEWEST_BYTES), earliest, latest)
+    # Times of a partition rise nearly always, so the place is found by halving; the scan begins
+    # a little before it.
+    low, high = earliest, latest
+    while high - low > FETCH_BYTES:
+        middle = (low + high) // 2
+        at = _boundary(client, question, middle, earliest, latest)
+        time_ms = _time_at(client, question, at) if at < latest else None
+        if time_ms is None or time_ms >= question.time_ms:
+            high = middle
+        else:
+            low = at
+    return low if low == earliest else _boundary(client, question, low, earliest, latest)
+
+
+def _boundary(
+    client: SimpleConsumer, question: Question, near: int, earliest: int, latest: int
+) -> int:
+    """The first entry that begins at `near` or after it; `latest` when none is found.
+
+    0.7 has no index and serves bytes from wherever it is asked, so the boundary is recognised: an
+    entry whose CRC holds. Four bytes of CRC do not fit by chance.
+    """
+    if near <= earliest:
+        return earliest
+    data = bytes(client.fetch(question.topic, question.partition, near, RESYNC_BYTES).data)
+    for position in range(max(0, len(data) - LENGTH_BYTES - MAGIC1_OVERHEAD_BYTES)):
+        if _is_entry(data, position):
+            return near + position
+    return latest
+
+
+def _is_entry(data: bytes, position: int) -> bool:
+    magic = data[position + LENGTH_BYTES]
+    if magic > 1:
+        return False
+    length = int.from_bytes(data[position : position + LENGTH_BYTES], "big")
+    crc_at = position + LENGTH_BYTES + 1 + magic
+    payload_at = crc_at + 4
+    end = position + LENGTH_BYTES + length
+    if length < MAGIC1_OVERHEAD_BYTES or end > len(data) or payload_at >= end:
+        return False
+    return crc32(data[payload_at:end]) == int.from_bytes(data[crc_at:payload_at], "big")
+
+
+def _time_at(client: SimpleConsumer, question: Question, offset: int) -> int | None:
+    """header.time of the first message there that has one."""
+    fetched = client.fetch(question.topic, question.partition, offset, RESYNC_BYTES)
+    for payload, _ in fetched.messages()[:100]:
+        try:
+            return int(decode(payload)[1]["header"]["time"])
+        except (EventError, KeyError, TypeError, ValueError):
+            continue
+    return None
+
+
+class _Scan:
+    def __init__(self, question: Question, *, keeps_last: bool) -> None:
+        self._question = question
+        self._keeps_last = keeps_last
+        self._count = max(1, min(question.count, COUNT_MAX))
+        self.found: list[tuple[int, int, bytes]] = []  # offset, next offset, payload
+        self.offset = 0
+        self.scanned = 0
+
+    def run(self, client: SimpleConsumer, start: int, latest: int) -> str:
+        """Reads from `start`; returns why it ended: end, count, bytes or time."""
+        self.offset = start
+        deadline = time.monotonic() + SCAN_S_MAX
+        while self.offset < latest:
+            if self.offset - start >= SCAN_BYTES_MAX:
+                return "bytes"
+            if time.monotonic() > deadline:
+                return "time"
+            messages = self._read(client)
+            if not messages:
+                return "end"
+            for payload, next_offset in messages:
+                self._take(payload, next_offset)
+                if len(self.found) >= self._count and not self._keeps_last:
+                    return "count"
+        return "end"
+
+    def _read(self, client: SimpleConsumer) -> list[tuple[bytes, int]]:
+        topic, partition = self._question.topic, self._question.partition
+        fetched = client.fetch(topic, partition, self.offset, FETCH_BYTES)
+        try:
+            return fetched.messages()
+        except MessageLargerThanFetchSize:
+            return client.fetch(topic, partition, self.offset, RESYNC_BYTES).messages()
+
+    def _take(self, payload: bytes, next_offset: int) -> None:
+        # Messages of a compressed entry share their next offset: only the first has a place.
+        at, self.offset = self.offset, next_offset
+        self.scanned += 1
+        if self._question.time_ms is not None and not _is_since(payload, self._question.time_ms):
+            return
+        if self._question.search and not _holds(payload, self._question.search):
+            return
+        self.found.append((at, next_offset, payload))
+        if self._keeps_last and len(self.found) > self._count:
+            del self.found[0]
+
+
+def _is_since(payload: bytes, time_ms: int) -> bool:
+    """Whether the event is of that time or later; what has no header is shown."""
+    try:
+        header = decode(payload)[1].get("header", {})
+    except EventError:
+        return True
+    return int(header.get("time", time_ms)) >= time_ms
+
+
+def _holds(payload: bytes, search: str) -> bool:
+    wanted = search.casefold()
+    if search.encode() in payload:
+        return True
+    try:
+        return wanted in text_of(decode(payload)[1]).casefold()
+    except EventError:
+        return wanted in payload.decode("utf-8", "replace").casefold()
+
+
+def describe(offset: int, next_offset: int, payload: bytes) -> dict[str, Any]:
+    """One message for the page."""
+    row: dict[str, Any] = {"offset": offset, "next": next_offset, "size": len(payload)}
+    try:
+        schema, record = decode(payload)
+    except EventError as error:
+        shown = payload[:TEXT_CHARACTERS_MAX]
+        row["error"] = str(error)
+        row["text"] = shown.decode("utf-8", "replace")
+        row["hex"] = shown[:256].hex(" ")
+        return row
+    header = record.get("header", {})
+    row["schema"] = str(schema.get("name", ""))
+    row["time_ms"] = header.get("time")
+    row["server"] = header.get("server")
+    row["record"] = _plain(record)
+    return row
+
+
+def text_of(record: Mapping[str, Any]) -> str:
+    return str(_plain(record))
+
+
+def _plain(value: Any, depth: int = 0) -> Any:
+    """JSON of a decoded event: bytes as hex, long texts cut, depth bounded."""
+    if isinstance(value, bytes):
+        return value[:256].hex()
+    if isinstance(value, str):
+        return value[:TEXT_CHARACTERS_MAX]
+    if depth > 8:
+        return "…"
+    if isinstance(value, Mapping):
+        return {str(name): _plain(inner, depth + 1) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner, depth + 1) for inner in value[:100]]
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    return str(value)
+
+
+def question_from(query: Mapping[str, str]) -> Question:
+    """Raises ValueError with one line."""
+    return Question(
+        topic=query.get("topic", ""),
+        partition=_number(query, "number", 0) or 0,
+        offset=_number(query, "offset", None),
+        time_ms=_number(query, "time", None),
+        count=_number(query, "count", 50) or 50,
+        search=query.get("search", "")[:200],
+    )
+
+
+def _number(query: Mapping[str, str], name: str, default: int | None) -> int | None:
+    text = query.get(name, "")
+    if not text:
+        return default
+    if not text.isdecimal() or len(text) > 18:
+        raise ValueError(f"{name} must be a whole number")
+    return int(text)
+
+
+__all__ = ["KafkaError", "Question", "browse", "describe", "question_from"]

@@ -1,0 +1,272 @@
+"""The pages: static files, snapshot, stream of changes, messages, audit cells, and the breaking.
+
+Read-only unless chaos is on. Every answer forbids foreign addresses, frames and scripts that are
+not this server's own files; a request that names another host is refused, so that no foreign web
+page can reach a dashboard on loopback by a name of its own. What changes something must be JSON,
+which no foreign form can send.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from protocol.errors import KafkaError
+from runtime.logs import get_logger
+from services.dashboard import chaos
+from services.dashboard.config import DashboardConfig
+from services.dashboard.messages import browse, question_from
+from services.dashboard.sampler import SLOW_TIMEOUT_S, Sampler
+from services.dashboard.scraping import ScrapeFailed
+
+STATIC = Path(__file__).with_name("static")
+TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+# A picture that a job made may style itself, and nothing else.
+PICTURE_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox"
+}
+SECTIONS = (
+    "meta", "processes", "edges", "topics", "groups", "audit", "cells", "latency", "flow",
+    "loader", "commits", "reports", "events", "partitions", "group_partitions", "lag_series",
+)  # fmt: skip
+CLIENTS_MAX = 100
+KEEPALIVE_S = 15.0
+BODY_BYTES_MAX = 4096
+QUESTIONS_AT_ONCE = 4
+
+log = get_logger(__name__)
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+class Pages:
+    """The application; `clients` is the number of open streams."""
+
+    def __init__(self, config: DashboardConfig, sampler: Sampler) -> None:
+        self._config = config
+        self._sampler = sampler
+        self._is_ending = False
+        self._files = load_static()
+        self._questions = asyncio.Semaphore(QUESTIONS_AT_ONCE)
+        self._chaos = (
+            chaos.Chaos(config.chaos_dir) if config.chaos == "on" and config.chaos_dir else None
+        )
+        named = [name.strip().lower() for name in config.hosts.split(",") if name.strip()]
+        self._hosts = {"localhost", "127.0.0.1", "::1", config.bind.lower(), *named}
+        self.clients = 0
+
+    def end_streams(self) -> None:
+        """Ends every stream, so that the server can stop."""
+        self._is_ending = True
+        self._sampler.changed.set()
+
+    def application(self, lifespan: Any) -> Starlette:
+        routes = [
+            Route("/api/snapshot", self._guarded(self.snapshot)),
+            Route("/api/stream", self._guarded(self.stream)),
+            Route("/api/messages", self._guarded(self.messages)),
+            Route("/api/cells", self._guarded(self.cells)),
+            Route("/api/report/{name}", self._guarded(self.report)),
+            Route("/api/chaos", self._guarded(self.break_something), methods=["POST"]),
+            Route("/{path:path}", self._guarded(self.file)),
+        ]
+        return Starlette(routes=routes, lifespan=lifespan)
+
+    def _guarded(self, handler: Handler) -> Handler:
+        async def guarded(request: Request) -> Response:
+            if not self.is_host_allowed(request.headers.get("host", "")):
+                answer: Response = Response("unknown host\n", 421, media_type="text/plain")
+            else:
+                answer = await handler(request)
+            for name, value in HEADERS.items():
+                answer.headers.setdefault(name, value)
+            return answer
+
+        return guarded
+
+    def is_host_allowed(self, host: str) -> bool:
+        """Whether a Host header names this server. All are when it listens on all interfaces and
+        no names are set."""
+        if self._config.bind in ("0.0.0.0", "::") and not self._config.hosts:
+            return True
+        name = host.rpartition(":")[0] if ":" in host and not host.endswith("]") else host
+        return name.strip("[]").lower() in self._hosts
+
+    # --- pages -------------------------------------------------------------------------------
+
+    async def file(self, request: Request) -> Response:
+        path = request.path_params["path"] or "index.html"
+        found = self._files.get(path)
+        if found is None:
+            return Response("no such page\n", 404, media_type="text/plain")
+        return Response(found[1], headers={"Content-Type": found[0]})
+
+    async def snapshot(self, request: Request) -> Response:
+        """Everything of the sections that are asked for, and the number to stream from."""
+        body = self._sampler.log.snapshot(wanted_sections(request.query_params.get("sections")))
+        return Response(body, media_type="application/json")
+
+    async def stream(self, request: Request) -> Response:
+        """Changes as server-sent events, from `after` or Last-Event-ID on."""
+        if self.clients >= CLIENTS_MAX:
+            return Response("too many pages are open\n", 503, media_type="text/plain")
+        wanted = wanted_sections(request.query_params.get("sections"))
+        last = request.headers.get("last-event-id") or request.query_params.get("after", "")
+        number = int(last) if last.isdecimal() and len(last) < 16 else -1
+        return StreamingResponse(self._changes(wanted, number), media_type="text/event-stream")
+
+    async def _changes(self, wanted: list[str], number: int) -> AsyncIterator[str]:
+        self.clients += 1
+        try:
+            yield "retry: 1000\n\n"
+            while not self._is_ending:
+                changed = self._sampler.changed
+                found = self._sampler.log.since(number, wanted)
+                if found is None:
+                    number = self._sampler.log.id
+                    snapshot = self._sampler.log.snapshot(wanted)
+                    yield f"id: {number}\nevent: snapshot\ndata: {snapshot}\n\n"
+                    continue
+                for number, text in found:
+                    yield f"id: {number}\ndata: {text}\n\n"
+                if self._sampler.log.id == number:
+                    try:
+                        async with asyncio.timeout(KEEPALIVE_S):
+                            await changed.wait()
+                    except TimeoutError:
+                        yield ": nothing new\n\n"
+        finally:
+            self.clients -= 1
+
+    async def messages(self, request: Request) -> Response:
+        """Messages of one partition; see `messages.browse`."""
+        query = dict(request.query_params)
+        try:
+            question = question_from(query)
+        except ValueError as error:
+            return _problem(400, str(error))
+        watcher = self._sampler.watchers.get(query.get("dc", ""))
+        broker = query.get("broker", "")
+        published = (
+            watcher.look.brokers.get(int(broker)) if watcher and broker.isdecimal() else None
+        )
+        if published is None:
+            return _problem(404, "no such broker is registered at present")
+        address = self._config.address_map.get((published.host, published.port), published)
+        async with self._questions:
+            try:
+                found = await run_in_threadpool(browse, (address[0], address[1]), question)
+            except KafkaError as error:
+                return _problem(502, str(error) or type(error).__name__)
+        return JSONResponse(found)
+
+    async def cells(self, request: Request) -> Response:
+        """The audit's cells of one topic by server, for the drill down."""
+        topic = request.query_params.get("topic", "")
+        window = request.query_params.get("window", "")
+        process = self._sampler.first_of("audit")
+        client = self._sampler.client_of(process.key) if process else None
+        if client is None:
+            return _problem(503, "no audit service is registered")
+        try:
+            told = await client.get_json(
+                "/audit?" + urlencode({"topic": topic, "limit": 10_000}), SLOW_TIMEOUT_S
+            )
+        except ScrapeFailed as error:
+            return _problem(502, str(error))
+        wanted = [
+            cell
+            for cell in told.get("cell_list", [])
+            if not window or str(cell["window_start_ms"]) == window
+        ]
+        return JSONResponse({"cells": wanted[:500]})
+
+    async def report(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        picture = await run_in_threadpool(self._sampler.picture, name)
+        if picture is None:
+            return _problem(404, "no such report")
+        return Response(picture, headers={"Content-Type": TYPES[".svg"], **PICTURE_HEADERS})
+
+    # --- breaking ------------------------------------------------------------------------------
+
+    async def break_something(self, request: Request) -> Response:
+        """Kill, pause, continue, start, cut, mend, delay, drop; only where chaos is on."""
+        if self._chaos is None:
+            return _problem(403, "this dashboard only looks (dashboard.chaos is off)")
+        if request.headers.get("content-type", "").partition(";")[0] != "application/json":
+            return _problem(415, "send application/json")
+        origin = request.headers.get("origin")
+        if origin and not self.is_host_allowed(origin.partition("://")[2]):
+            return _problem(403, "another page's request")
+        body = b""
+        async for block in request.stream():
+            body += block
+            if len(body) > BODY_BYTES_MAX:
+                return _problem(413, "too large")
+        try:
+            action, name, details = chaos.action_from(body)
+            said = await self._break(action, name, details)
+        except (chaos.ChaosRefused, ScrapeFailed) as error:
+            return _problem(409, str(error))
+        log.warning("broken on purpose", action=action, process=name)
+        return JSONResponse({"said": said})
+
+    async def _break(self, action: str, name: str, details: dict[str, Any]) -> str:
+        assert self._chaos is not None
+        if action == "start":
+            return await run_in_threadpool(self._chaos.start, name)
+        if action in chaos.SIGNALS:
+            return await run_in_threadpool(self._chaos.signal, action, name)
+        faults = chaos.faults_of(action, details)
+        for key, process in self._sampler.processes.items():
+            client = self._sampler.client_of(key)
+            if process.name == name and process.kind == "proxy" and client is not None:
+                await client.post_json("/faults", faults, SLOW_TIMEOUT_S)
+                return f"{action}: {name}"
+        raise chaos.ChaosRefused(f"{name} is no proxy")
+
+
+def wanted_sections(text: str | None) -> list[str]:
+    """The known names of a comma list; all sections when none is given."""
+    if text is None:
+        return list(SECTIONS)
+    asked = set(text.split(","))
+    return [name for name in SECTIONS if name in asked]
+
+
+def load_static() -> dict[str, tuple[str, bytes]]:
+    """Path -> content type and bytes. Read once: no request's path ever reaches a file system."""
+    found = {}
+    for file in sorted(STATIC.rglob("*")):
+        if file.suffix in TYPES and file.is_file():
+            with contextlib.suppress(OSError):
+                name = file.relative_to(STATIC).as_posix()
+                found[name] = (TYPES[file.suffix], file.read_bytes())
+    return found
+
+
+def _problem(status: int, text: str) -> Response:
+    return JSONResponse({"error": text}, status)

@@ -1,0 +1,99 @@
+"""Asks the processes over HTTP: one kept connection each, one deadline for the whole answer.
+
+A client of its own: forty lines, no library, and no thread per process. Nothing that a process
+answers raises anything but ScrapeFailed.
+"""
+
+import asyncio
+import contextlib
+import json
+from typing import Any
+
+BODY_BYTES_MAX = 32 * 1024 * 1024
+HEADER_BYTES_MAX = 32 * 1024
+
+
+class ScrapeFailed(Exception):
+    """No usable answer in time. The text says why, for people."""
+
+
+class Client:
+    """One process's HTTP server. For one task at a time; a lock keeps it so."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self.host, self.port = host, port
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self._lock = asyncio.Lock()
+
+    async def get(self, path: str, timeout_s: float) -> bytes:
+        """The body of a 200. Raises ScrapeFailed."""
+        return await self._ask(f"GET {path} HTTP/1.1", b"", timeout_s)
+
+    async def get_json(self, path: str, timeout_s: float) -> dict[str, Any]:
+        try:
+            value = json.loads(await self.get(path, timeout_s))
+        except ValueError:
+            raise ScrapeFailed("the answer is not JSON") from None
+        if not isinstance(value, dict):
+            raise ScrapeFailed("the answer is not a JSON object")
+        return value
+
+    async def post_json(self, path: str, value: object, timeout_s: float) -> bytes:
+        body = json.dumps(value).encode()
+        head = f"POST {path} HTTP/1.1\r\nContent-Type: application/json"
+        return await self._ask(head, body, timeout_s)
+
+    async def _ask(self, head: str, body: bytes, timeout_s: float) -> bytes:
+        request = f"{head}\r\nHost: {self.host}\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+        async with self._lock:
+            try:
+                async with asyncio.timeout(timeout_s):
+                    return await self._exchange(request + body)
+            except TimeoutError:
+                self.close()
+                raise ScrapeFailed(f"no answer within {timeout_s * 1000:.0f} ms") from None
+            except ConnectionRefusedError:
+                self.close()
+                raise ScrapeFailed("connection refused") from None
+            except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
+                self.close()
+                raise ScrapeFailed(f"{type(error).__name__}: {error}"[:200]) from None
+
+    async def _exchange(self, request: bytes) -> bytes:
+        if self._streams is not None:
+            # A kept connection may have been closed meanwhile: then once more on a new one.
+            try:
+                return await self._send(request)
+            except (ConnectionError, asyncio.IncompleteReadError):
+                self.close()
+        self._streams = await asyncio.open_connection(self.host, self.port, limit=HEADER_BYTES_MAX)
+        return await self._send(request)
+
+    async def _send(self, request: bytes) -> bytes:
+        assert self._streams is not None
+        reader, writer = self._streams
+        writer.write(request)
+        await writer.drain()
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+        headers = {
+            name.lower(): value.strip()
+            for name, _, value in (line.partition(":") for line in head[1:])
+        }
+        length = headers.get("content-length", "")
+        if not length.isdecimal() or int(length) > BODY_BYTES_MAX:
+            self.close()
+            raise ScrapeFailed("an answer without a size, or too large")
+        body = await reader.readexactly(int(length))
+        if headers.get("connection", "").lower() == "close":
+            self.close()
+        status = head[0].split(" ")[1] if " " in head[0] else ""
+        if status != "200":
+            text = body[:200].decode("utf-8", "replace").strip()
+            raise ScrapeFailed(f"status {status}: {text}")
+        return body
+
+    def close(self) -> None:
+        if self._streams is not None:
+            with contextlib.suppress(RuntimeError):  # the loop may be gone already
+                self._streams[1].close()
+            self._streams = None

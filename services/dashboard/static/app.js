@@ -1,0 +1,139 @@
+// The page: views by the address behind #, the headline, the banner, the detail panel.
+
+import { h, setAttribute, setText, STATES } from "./dom.js";
+import { bytes, duration, perSecond, whole } from "./format.js";
+import { Store } from "./store.js";
+import { audit } from "./views/audit.js";
+import { breakIt } from "./views/break.js";
+import { groups } from "./views/groups.js";
+import { jobs } from "./views/jobs.js";
+import { latency } from "./views/latency.js";
+import { messages } from "./views/messages.js";
+import { topics } from "./views/topics.js";
+import { topology } from "./views/topology.js";
+
+const VIEWS = {
+  topology: ["Topology", topology], audit: ["Audit", audit], topics: ["Brokers & topics", topics], groups: ["Groups", groups],
+  latency: ["Latency", latency], messages: ["Messages", messages], jobs: ["Jobs", jobs], break: ["Break it", breakIt],
+};
+const store = new Store();
+const main = document.getElementById("main");
+const detail = document.getElementById("detail");
+let view = null;
+
+const page = {
+  store,
+  // Shows a panel at the side; Escape or the button closes it and gives the focus back.
+  show(title, ...children) {
+    if (detail.hidden) page.before = document.activeElement;
+    detail.replaceChildren(h("button", { class: "close", type: "button", onclick: page.hide, "aria-label": "Close the detail" }, "✕"), h("h2", { tabindex: -1 }, title), ...children);
+    detail.hidden = false;
+    detail.querySelector("h2").focus();
+  },
+  hide() {
+    if (detail.hidden) return;
+    detail.hidden = true;
+    detail.replaceChildren();
+    if (page.onhide) page.onhide();
+    page.onhide = null;
+    if (page.before && page.before.isConnected) page.before.focus();
+  },
+};
+document.addEventListener("keydown", (event) => { if (event.key === "Escape") page.hide(); });
+
+const links = Object.entries(VIEWS).map(([name, [label]]) => [name, h("a", { href: `#/${name}` }, label)]);
+document.getElementById("nav").append(...links.map(([, link]) => link));
+
+function route() {
+  const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
+  const name = VIEWS[path] ? path : "topology";
+  page.hide();
+  if (view && view.close) view.close();
+  for (const [other, link] of links) setAttribute(link, "aria-current", other === name ? "page" : null);
+  document.title = `${VIEWS[name][0]} · kafka2011`;
+  main.replaceChildren();
+  view = VIEWS[name][1](main, page, new URLSearchParams(query || ""));
+  store.want(view.sections || []);
+  view.update(new Set([...store.wanted, "link"]));
+  if (route.isLater) main.focus({ preventScroll: true });
+  route.isLater = true;
+  scrollTo(0, 0);
+}
+addEventListener("hashchange", route);
+addEventListener("resize", () => { if (view && view.resize) view.resize(); });
+
+// --- the headline: everything that matters in one line -----------------------------------------
+
+function tile(css) {
+  const parts = { name: h("div", { class: "name" }), big: h("div", { class: "big" }), sub: h("div", { class: "sub" }) };
+  parts.element = h("div", { class: `tile ${css}` }, parts.name, parts.big, parts.sub);
+  return parts;
+}
+const TILES = { verdict: tile("verdict"), produced: tile("produced"), live: tile("live"), offline: tile("offline"), warehouse: tile("warehouse") };
+TILES.verdict.big.setAttribute("aria-live", "polite");
+document.getElementById("headline").append(...Object.values(TILES).map((parts) => parts.element));
+const LABELS = { produced: "Produced", live: "Live brokers", offline: "Offline brokers", warehouse: "Warehouse" };
+
+function verdictOf(audit) {
+  if (!audit) return ["", "Waiting for the audit", ""];
+  const missing = Object.entries(audit.tiers).map(([tier, told]) => [tier, told.missing]).filter(([, count]) => count);
+  const extra = Object.entries(audit.tiers).map(([tier, told]) => [tier, told.extra]).filter(([, count]) => count);
+  const pending = audit.verdicts.pending || 0;
+  const sub = `${whole(audit.cells)} windows counted${pending ? `, ${whole(pending)} cells still open` : ""}`;
+  if (missing.length) return ["bad", missing.map(([tier, count]) => `${whole(count)} missing in ${tier}`).join(", "), sub];
+  if (extra.length) return ["warn", extra.map(([tier, count]) => `${whole(count)} extra in ${tier}`).join(", "), sub];
+  if (!audit.produced) return ["", "Nothing produced yet", sub];
+  return ["good", "✓ Nothing is lost", sub];
+}
+
+function headline() {
+  const audit = store.audit;
+  const [css, text, sub] = verdictOf(audit);
+  setAttribute(TILES.verdict.element, "class", `tile verdict ${css}`);
+  setText(TILES.verdict.name, "Every message, counted in every tier");
+  setText(TILES.verdict.big, text);
+  setText(TILES.verdict.sub, sub);
+  for (const tier of ["produced", "live", "offline", "warehouse"]) {
+    const told = audit && audit.tiers[tier];
+    setText(TILES[tier].name, LABELS[tier]);
+    setText(TILES[tier].big, audit ? whole(tier === "produced" ? audit.produced : told ? told.count : null) : "–");
+    const rate = audit && audit.rates ? perSecond(audit.rates[tier]) : "";
+    const delay = told && told.recent && told.recent.p50_ms !== null && told.recent.p50_ms !== undefined ? ` · after ${duration(told.recent.p50_ms)}` : "";
+    setText(TILES[tier].sub, tier === "produced" ? (audit ? `${rate} · ${bytes(audit.produced_bytes)}` : "") : rate + delay);
+  }
+}
+
+function banner() {
+  const meta = store.meta;
+  const box = document.getElementById("banner");
+  const down = store.list("processes").filter(([, row]) => row.state === "down").map(([, row]) => row.name);
+  let text = "", css = "banner";
+  if (!store.isConnected && store.id >= 0) text = "The dashboard does not answer: the deployment was stopped, or starts again. What you see is the last picture.";
+  else if (meta.state === "stopped") text = "This deployment is stopped. What you see is how it ended.";
+  else if (meta.state === "not found") text = "No deployment answers: its ZooKeepers cannot be reached. Start it with “make live”.";
+  else if (meta.state === "starting") { text = "The deployment is starting …"; css += " wait"; }
+  else if (down.length) text = `Down: ${down.join(", ")}`;
+  setText(box, text);
+  setAttribute(box, "class", css);
+  setAttribute(box, "hidden", !text);
+  const pill = document.getElementById("link");
+  const counts = meta.counts || {};
+  const up = (counts.up || 0) + (counts.slow || 0) + (counts.lagging || 0);
+  const parts = [`${up} up`];
+  if (counts.lagging) parts.push(`${counts.lagging} lagging`);
+  if (counts.down) parts.push(`${counts.down} down`);
+  if (counts.stopped) parts.push(`${counts.stopped} stopped`);
+  setText(pill, store.isConnected && store.id >= 0 ? parts.map((part, index) => (index ? part : `${STATES[counts.down ? "down" : counts.lagging ? "lagging" : "up"][0]} ${part}`)).join(" · ") : "connecting …");
+  setAttribute(pill, "class", `pill tag ${!store.isConnected ? "idle" : counts.down ? "bad" : counts.lagging ? "warn" : up ? "good" : "idle"}`);
+  const link = links.find(([name]) => name === "break")[1];
+  setAttribute(link, "hidden", meta.chaos ? null : "");
+}
+
+store.listeners.add((changed) => {
+  headline();
+  banner();
+  if (view) view.update(changed);
+});
+banner();
+headline();
+route();

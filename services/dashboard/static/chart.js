@@ -1,0 +1,79 @@
+// Lines over time as SVG, a few hundred points each, with a cursor that reads the values.
+
+import { h, s, setAttribute, setText } from "./dom.js";
+import { clock } from "./format.js";
+
+const H = 220, LEFT = 62, RIGHT = 10, TOP = 12, BOTTOM = 24;
+
+export class Chart {
+  // lines: [{name, label, css}]; format(value) -> text; log: logarithmic axis
+  constructor({ title, lines, format, log = false }) {
+    Object.assign(this, { title, lines, format, log, points: [] });
+    this.paths = lines.map((line) => s("path", { class: `s-${line.css}` }));
+    this.gridLayer = s("g");
+    this.cursor = s("line", { class: "cursor", y1: TOP, y2: H - BOTTOM, visibility: "hidden" });
+    this.svg = s("svg", { class: "chart", role: "img" }, this.gridLayer, this.paths, this.cursor);
+    this.values = lines.map(() => h("span"));
+    this.when = h("span");
+    this.legend = h("p", { class: "legend" }, lines.map((line, index) => h("span", {}, h("span", { class: `swatch b-${line.css}` }), `${line.label} `, this.values[index])), this.when);
+    this.element = h("figure", { class: "card" }, h("h3", {}, title), this.svg, this.legend);
+    this.element.style.margin = "0";
+    this.svg.addEventListener("pointermove", (event) => this.point(event));
+    this.svg.addEventListener("pointerleave", () => { this.at = null; this.read(); });
+  }
+
+  // points: [[ms, {name: value}]] by time
+  set(points) {
+    this.points = points;
+    this.draw();
+  }
+
+  draw() {
+    const W = (this.width = this.svg.clientWidth || 640);
+    setAttribute(this.svg, "viewBox", `0 0 ${W} ${H}`);
+    const values = this.points.flatMap(([, row]) => this.lines.map((line) => row[line.name])).filter((value) => value !== null && value !== undefined);
+    const from = this.points.length ? this.points[0][0] : 0;
+    const to = Math.max(from + 30000, this.points.length ? this.points[this.points.length - 1][0] : 0);
+    let top = Math.max(1, ...values) * 1.1;
+    let low = 0;
+    if (this.log) { low = Math.floor(Math.log10(Math.max(1, Math.min(...values.filter((value) => value > 0), top)))); top = Math.ceil(Math.log10(top)); if (top <= low) top = low + 1; }
+    this.x = (ms) => LEFT + ((ms - from) / (to - from)) * (W - LEFT - RIGHT);
+    const y = (value) => { const at = this.log ? Math.log10(Math.max(value, 10 ** low)) : value; return H - BOTTOM - ((at - low) / (top - low)) * (H - TOP - BOTTOM); };
+    this.lines.forEach((line, index) => {
+      let path = "", pen = "M";
+      for (const [ms, row] of this.points) {
+        const value = row[line.name];
+        if (value === null || value === undefined) { pen = "M"; continue; }
+        path += `${pen}${this.x(ms).toFixed(1)} ${y(value).toFixed(1)}`;
+        pen = "L";
+      }
+      setAttribute(this.paths[index], "d", path || null);
+    });
+    const marks = this.log ? Array.from({ length: top - low + 1 }, (_, index) => 10 ** (low + index)) : [0, top / 2.2, top / 1.1];
+    const grid = marks.flatMap((value) => [s("line", { class: "grid", x1: LEFT, x2: W - RIGHT, y1: y(value), y2: y(value) }), s("text", { class: "axis", x: LEFT - 6, y: y(value) + 4, "text-anchor": "end" }, this.format(value))]);
+    for (let part = 0; part <= 3 && this.points.length > 1; part += 1) {
+      const ms = from + ((to - from) * part) / 3;
+      grid.push(s("text", { class: "axis", x: this.x(ms), y: H - 6, "text-anchor": part === 0 ? "start" : part === 3 ? "end" : "middle" }, clock(ms)));
+    }
+    this.gridLayer.replaceChildren(...grid);
+    this.read();
+  }
+
+  point(event) {
+    const box = this.svg.getBoundingClientRect();
+    const x = ((event.clientX - box.left) / box.width) * this.width;
+    this.at = this.points.reduce((best, point) => (!best || Math.abs(this.x(point[0]) - x) < Math.abs(this.x(best[0]) - x) ? point : best), null);
+    this.read();
+  }
+
+  read() {
+    const point = this.at || this.points[this.points.length - 1];
+    setAttribute(this.cursor, "visibility", this.at ? "visible" : "hidden");
+    if (this.at) { setAttribute(this.cursor, "x1", this.x(point[0])); setAttribute(this.cursor, "x2", this.x(point[0])); }
+    this.lines.forEach((line, index) => setText(this.values[index], point && point[1][line.name] !== null && point[1][line.name] !== undefined ? this.format(point[1][line.name]) : "–"));
+    setText(this.when, this.at ? `at ${clock(point[0])}` : "now");
+    setAttribute(this.svg, "aria-label", `${this.title}: ${this.lines.map((line, index) => `${line.label} ${this.values[index].textContent}`).join(", ")}`);
+  }
+}
+
+export const series = (rows) => Object.entries(rows).map(([at, row]) => [Number(at), row]).sort((a, b) => a[0] - b[0]);

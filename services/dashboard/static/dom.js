@@ -1,0 +1,39 @@
+// Makes elements. Text only ever becomes text: nothing here, or anywhere in the page, parses HTML.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+function fill(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes || {})) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name === "value") element.value = value;
+    else element.setAttribute(name, value === true ? "" : String(value));
+  }
+  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+export const h = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);
+export const s = (tag, attributes, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
+
+// Sets text only when it differs: an unchanged page costs nothing and a screen reader stays quiet.
+export function setText(element, text) {
+  const wanted = String(text);
+  if (element.textContent !== wanted) element.textContent = wanted;
+}
+
+export function setAttribute(element, name, value) {
+  if (value === null || value === undefined || value === false) element.removeAttribute(name);
+  else if (element.getAttribute(name) !== String(value)) element.setAttribute(name, String(value));
+}
+
+export const STATES = {
+  up: ["●", "good", "up"], slow: ["●", "good", "up"], lagging: ["▲", "warn", "lagging"],
+  down: ["✕", "bad", "down"], stopped: ["■", "idle", "stopped"], starting: ["◌", "idle", "starting"],
+};
+export const tag = (text, kind) => h("span", { class: `tag ${kind || ""}` }, text);
+export const stateTag = (state) => {
+  const [mark, kind, word] = STATES[state] || ["?", "idle", state];
+  return tag(`${mark} ${word}`, kind);
+};
+export const VERDICTS = { OK: "good", WARN: "warn", UNKNOWN: "idle", STALL: "bad", STOP: "bad", REWIND: "bad" };

@@ -1,0 +1,33 @@
+// Numbers and times as people read them.
+
+const grouped = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
+export const whole = (value) => (value === null || value === undefined ? "–" : grouped.format(value));
+
+export function bytes(value) {
+  if (value === null || value === undefined) return "–";
+  const units = ["B", "KB", "MB", "GB", "TB"];
+  let unit = 0;
+  let size = value;
+  while (Math.abs(size) >= 1000 && unit < units.length - 1) { size /= 1000; unit += 1; }
+  return `${unit === 0 || size >= 100 ? Math.round(size) : size.toFixed(1)} ${units[unit]}`;
+}
+export const rate = (value) => (value ? `${bytes(value)}/s` : "–");
+export const perSecond = (value) => (value === null || value === undefined ? "–" : `${value >= 10 || value === 0 ? whole(value) : value.toFixed(1)}/s`);
+
+export function duration(ms) {
+  if (ms === null || ms === undefined) return "–";
+  if (ms < 1000) return `${Math.round(ms)} ms`;
+  if (ms < 60000) return `${(ms / 1000).toFixed(ms < 10000 ? 1 : 0)} s`;
+  if (ms < 3600000) return `${Math.floor(ms / 60000)} min ${Math.round((ms % 60000) / 1000)} s`;
+  return `${Math.floor(ms / 3600000)} h ${Math.round((ms % 3600000) / 60000)} min`;
+}
+const two = (number) => String(number).padStart(2, "0");
+export function clock(ms) {
+  const date = new Date(Number(ms));
+  return `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
+}
+export function moment(ms) {
+  if (!ms) return "–";
+  const date = new Date(Number(ms));
+  return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ${clock(ms)}.${String(date.getMilliseconds()).padStart(3, "0")}`;
+}

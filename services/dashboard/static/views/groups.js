@@ -1,0 +1,77 @@
+// Consumer groups: verdict with its reason, lag in bytes and seconds, members, history, rebalances.
+
+import { h, tag, VERDICTS } from "../dom.js";
+import { bytes, clock, duration, whole } from "../format.js";
+import { Chart, series } from "../chart.js";
+import { Table } from "../table.js";
+
+const rank = (state) => ["OK", "UNKNOWN", "WARN", "STALL", "STOP", "REWIND"].indexOf(state);
+
+export function groups(root, page, query) {
+  const { store } = page;
+  const selected = query.get("group");
+  const table = new Table({
+    caption: "Consumer groups", sortBy: "state", descending: true, empty: "No group has registered.",
+    columns: [
+      { name: "group", label: "Group", text: (row) => row.group, make: (row) => h("a", { href: `#/groups?group=${encodeURIComponent(row.key)}` }, row.group), key: (row) => row.key },
+      { name: "dc", label: "Datacenter", text: (row) => row.dc },
+      { name: "state", label: "Verdict", text: (row) => row.state, sort: (row) => rank(row.state), make: (row) => tag(row.state, VERDICTS[row.state]) },
+      { name: "lag", label: "Lag", num: true, text: (row) => bytes(row.lag_bytes), sort: (row) => row.lag_bytes },
+      { name: "time", label: "Behind", num: true, text: (row) => duration(row.lag_ms), sort: (row) => row.lag_ms },
+      { name: "members", label: "Members", num: true, text: (row) => whole(Object.keys(row.members).length), sort: (row) => Object.keys(row.members).length },
+      { name: "partitions", label: "Partitions", num: true, text: (row) => whole(row.partitions) + (row.unowned ? ` (${row.unowned} unowned)` : ""), sort: (row) => row.partitions },
+      { name: "why", label: "Why", text: (row) => row.reason, wide: true },
+    ],
+  });
+  root.append(h("section", { class: "card" }, h("h2", {}, "Consumer groups"), h("p", { class: "lead" }, "The verdict follows Burrow's rules: from recent commits, never from a threshold. Lag is measured at the log's end as it is now."), table.element));
+  const sections = ["groups"];
+  let parts = null, members = null, moves = null, sizes = null, times = null;
+  if (selected) {
+    sections.push("group_partitions", "lag_series");
+    const line = [{ name: "bytes", label: "lag", css: "live" }];
+    sizes = new Chart({ title: `Lag of ${selected}, bytes`, lines: line, format: bytes });
+    times = new Chart({ title: `Lag of ${selected}, time`, lines: [{ name: "ms", label: "behind", css: "offline" }], format: duration });
+    members = new Table({ caption: "Members", filter: false, columns: [{ name: "id", label: "Consumer", text: (row) => row.id }, { name: "owned", label: "Partitions owned", num: true, text: (row) => whole(row.owned), sort: (row) => row.owned }, { name: "subscription", label: "Subscription", text: (row) => row.subscription, wide: true }] });
+    parts = new Table({
+      caption: "Partitions of the group", sortBy: "lag", descending: true,
+      columns: [
+        { name: "topic", label: "Topic", text: (row) => row.topic },
+        { name: "partition", label: "Partition", text: (row) => row.partition },
+        { name: "state", label: "Verdict", text: (row) => row.state, sort: (row) => rank(row.state), make: (row) => tag(row.state, VERDICTS[row.state]) },
+        { name: "lag", label: "Lag", num: true, text: (row) => bytes(row.lag_bytes), sort: (row) => row.lag_bytes },
+        { name: "time", label: "Behind", num: true, text: (row) => duration(row.lag_ms), sort: (row) => row.lag_ms },
+        { name: "offset", label: "Offset", num: true, text: (row) => whole(row.offset), sort: (row) => row.offset },
+        { name: "end", label: "High watermark", num: true, text: (row) => whole(row.end), sort: (row) => row.end },
+        { name: "owner", label: "Owner", text: (row) => row.owner || "nobody" },
+        { name: "why", label: "Why", text: (row) => row.reason + (row.complete < 1 ? ` (${Math.round(row.complete * 100)} % of the window seen)` : ""), wide: true },
+      ],
+    });
+    moves = h("ol", { class: "events", "aria-label": "Rebalances and verdicts" });
+    root.append(h("div", { class: "charts" }, sizes.element, times.element), h("div", { class: "two" }, h("section", { class: "card" }, h("h2", {}, `Members of ${selected}`), members.element), h("section", { class: "card" }, h("h2", {}, "Rebalances and verdicts"), moves)), h("section", { class: "card" }, h("h2", {}, "Partitions"), parts.element));
+  }
+  return {
+    sections,
+    update(changed) {
+      if (changed.has("groups")) table.set(store.list("groups").map(([key, row]) => ({ key, ...row })));
+      if (!selected) return;
+      if (changed.has("group_partitions") || changed.has("groups")) {
+        const mine = Object.values(store.rows("group_partitions")).filter((row) => `${row.dc}/${row.group}` === selected);
+        parts.set(mine);
+        const group = store.rows("groups")[selected];
+        // A thread's id is the consumer's with a number behind it.
+        if (group) members.set(Object.entries(group.members).map(([id, subscription]) => ({ id, subscription, owned: mine.filter((row) => row.owner.startsWith(`${id}-`)).length })));
+      }
+      if (changed.has("lag_series")) {
+        const points = store.list("lag_series").filter(([key]) => key.startsWith(`${selected}|`)).map(([key, row]) => [Number(key.slice(selected.length + 1)), row]).sort((a, b) => a[0] - b[0]);
+        sizes.set(points);
+        times.set(points);
+      }
+      if (changed.has("events")) {
+        const mine = store.list("events").filter(([, event]) => event.subject === selected).sort(([a], [b]) => b.localeCompare(a));
+        moves.replaceChildren(...mine.map(([, event]) => h("li", {}, h("time", {}, clock(event.at_ms)), h("span", { class: event.kind }, event.text))));
+        if (!mine.length) moves.append(h("li", { class: "idle" }, "None since this page's server started."));
+      }
+    },
+    resize() { if (sizes) { sizes.draw(); times.draw(); } },
+  };
+}

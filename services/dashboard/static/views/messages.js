@@ -1,0 +1,117 @@
+// Messages of a partition: newest, from an offset or a time, searched, or live as they come.
+
+import { h, setAttribute, setText } from "../dom.js";
+import { bytes, moment, whole } from "../format.js";
+
+const TAIL_MS = 1000, TAIL_KEPT = 200;
+const ENDS = { end: "the end of the log", count: "enough messages", bytes: "8 MB were looked through", time: "2 s had passed" };
+
+export function messages(root, page, query) {
+  const { store } = page;
+  const dc = h("select", {}, ["live", "offline"].map((name) => h("option", { value: name }, name)));
+  const topic = h("select"), partition = h("select");
+  const from = h("select", {}, [["newest", "the newest"], ["offset", "offset"], ["time", "time"]].map(([value, text]) => h("option", { value }, text)));
+  const offset = h("input", { type: "text", inputmode: "numeric", pattern: "[0-9]*", size: 14 });
+  const time = h("input", { type: "datetime-local", step: 1 });
+  const search = h("input", { type: "search", placeholder: "text in the event" });
+  const offsetLabel = h("label", {}, "Offset", offset), timeLabel = h("label", {}, "Time", time);
+  const tail = h("button", { type: "button", "aria-pressed": "false", onclick: () => follow(!timer) }, "Live tail");
+  const said = h("p", { class: "lead", role: "status" });
+  const list = h("div");
+  const more = h("button", { type: "button", hidden: true, onclick: () => ask({ offset: next }) }, "Later messages");
+  const form = h("form", { class: "tools", onsubmit: (event) => { event.preventDefault(); follow(false); link(); ask(place()); } },
+    h("label", {}, "Datacenter", dc), h("label", {}, "Topic", topic), h("label", {}, "Partition", partition), h("label", {}, "From", from), offsetLabel, timeLabel, h("label", {}, "Search", search), h("button", { class: "main", type: "submit" }, "Show"), tail);
+  root.append(h("section", { class: "card" }, h("h2", {}, "Messages"), form, said, list, more));
+  let timer = 0, next = null, asked = 0, first = true;
+  dc.value = query.get("dc") || "live";
+  if (query.get("offset")) { from.value = "offset"; offset.value = query.get("offset"); }
+  const wanted = { topic: query.get("topic"), partition: query.get("partition") };
+
+  function show() { offsetLabel.hidden = from.value !== "offset"; timeLabel.hidden = from.value !== "time"; }
+  from.addEventListener("change", show);
+  show();
+
+  function options(select, names, chosen) {
+    const now = chosen && names.includes(chosen) ? chosen : names.includes(select.value) ? select.value : names.includes("page-view") ? "page-view" : names[0];
+    if (select.dataset.names !== JSON.stringify(names)) { select.dataset.names = JSON.stringify(names); select.replaceChildren(...names.map((name) => h("option", { value: name }, name))); }
+    if (now !== undefined && select.value !== now) select.value = now;
+  }
+  const fitting = () => Object.values(store.rows("partitions")).filter((row) => row.dc === dc.value);
+  function choose(chosen = {}) {
+    options(topic, [...new Set(fitting().map((row) => row.topic))].sort(), chosen.topic);
+    options(partition, fitting().filter((row) => row.topic === topic.value).map((row) => row.partition).sort((a, b) => a.localeCompare(b, "en", { numeric: true })), chosen.partition);
+  }
+  dc.addEventListener("change", () => choose());
+  topic.addEventListener("change", () => choose());
+
+  function place() {
+    if (from.value === "offset" && /^[0-9]+$/.test(offset.value)) return { offset: offset.value };
+    if (from.value === "time" && time.value) return { time: String(new Date(time.value).getTime()) };
+    return {};
+  }
+  const address = (at) => `#/messages?${new URLSearchParams({ dc: dc.value, topic: topic.value, partition: partition.value, offset: at })}`;
+  function link() { history.replaceState(null, "", `#/messages?${new URLSearchParams({ dc: dc.value, topic: topic.value, partition: partition.value, ...place() })}`); }
+
+  function make(message) {
+    const text = message.record ? JSON.stringify(Object.fromEntries(Object.entries(message.record).filter(([name]) => name !== "header"))) : message.text;
+    const body = h("pre");
+    const item = h("details", { class: "message" }, h("summary", {}, h("strong", {}, whole(message.offset)), h("span", {}, message.time_ms ? moment(message.time_ms) : "no header"), h("span", {}, message.server || ""), h("span", { class: "short" }, text)), body);
+    item.addEventListener("toggle", () => {
+      if (!item.open || body.textContent) return;
+      body.textContent = message.record ? JSON.stringify(message.record, null, 2) : `${message.error}\n\n${message.text}\n\n${message.hex}`;
+      item.append(h("p", { class: "legend" }, h("a", { href: address(message.offset) }, "Link to this offset"), `${message.schema || "not decoded"} · ${bytes(message.size)} · next offset ${whole(message.next)}`));
+    });
+    return item;
+  }
+
+  async function ask(where, isTail = false) {
+    const mine = ++asked;
+    const [broker, number] = (partition.value || "").split("-");
+    if (!broker) return;
+    if (!isTail) setText(said, "Reading …");
+    try {
+      const answer = await fetch(`/api/messages?${new URLSearchParams({ dc: dc.value, topic: topic.value, broker, number, search: search.value, count: isTail ? 200 : 50, ...where })}`);
+      const told = await answer.json();
+      if (mine !== asked) return;
+      if (!answer.ok) throw new Error(told.error);
+      next = told.next;
+      const items = told.messages.map(make);
+      if (isTail) {
+        list.prepend(...items.reverse());
+        while (list.children.length > TAIL_KEPT) list.lastChild.remove();
+        setText(said, `Live: up to offset ${whole(told.next)}, newest first.`);
+      } else {
+        list.replaceChildren(...items);
+        setText(said, `${told.messages.length} messages; ${whole(told.scanned)} looked at from offset ${whole(told.start)} to ${whole(told.next)}, until ${ENDS[told.ended] || told.ended}. The log goes from ${whole(told.earliest)} to ${whole(told.latest)}.`);
+      }
+      more.hidden = isTail || told.next >= told.latest;
+    } catch (error) {
+      if (mine === asked) setText(said, `Not read: ${error.message}`);
+    }
+  }
+
+  async function follow(on) {
+    clearTimeout(timer);
+    timer = 0;
+    setAttribute(tail, "aria-pressed", on);
+    if (!on) return;
+    timer = 1;
+    list.replaceChildren();
+    next = null;
+    const step = async () => {
+      if (!document.hidden) await ask(next === null ? {} : { offset: next }, true);
+      if (timer) timer = setTimeout(step, TAIL_MS);
+    };
+    await step();
+  }
+
+  return {
+    sections: ["partitions"],
+    update(changed) {
+      if (!changed.has("partitions")) return;
+      choose(first ? wanted : {});
+      if (first && topic.value) { first = false; ask(place()); }
+    },
+    close() { clearTimeout(timer); timer = 0; asked += 1; },
+  };
+}

@@ -1,0 +1,96 @@
+// Brokers, topics and partitions; one topic with its partitions and the groups that read it.
+
+import { h, stateTag, tag, VERDICTS } from "../dom.js";
+import { bytes, duration, perSecond, rate, whole } from "../format.js";
+import { Table } from "../table.js";
+
+const topicLink = (row) => h("a", { href: `#/topics?dc=${encodeURIComponent(row.dc)}&topic=${encodeURIComponent(row.topic)}` }, row.topic);
+const messagesLink = (row) => h("a", { href: `#/messages?${new URLSearchParams({ dc: row.dc, topic: row.topic, partition: row.partition })}`, "aria-label": `Messages of ${row.topic} ${row.partition}` }, "messages");
+
+export function topics(root, page, query) {
+  const { store } = page;
+  const topic = query.get("topic"), dc = query.get("dc"), broker = query.get("broker");
+  const partitions = new Table({
+    caption: "Partitions", sortBy: "topic",
+    columns: [
+      { name: "topic", label: "Topic", text: (row) => row.topic, make: topicLink, sort: (row) => `${row.topic} ${row.dc} ${row.partition}` },
+      { name: "dc", label: "Datacenter", text: (row) => row.dc },
+      { name: "partition", label: "Partition", text: (row) => row.partition },
+      { name: "broker", label: "Broker", text: (row) => row.broker },
+      { name: "state", label: "State", text: (row) => row.state, make: (row) => tag(row.state, row.state === "online" ? "good" : "bad") },
+      { name: "rate", label: "In", num: true, text: (row) => rate(row.bytes_s), sort: (row) => row.bytes_s },
+      { name: "start", label: "First offset", num: true, text: (row) => whole(row.start), sort: (row) => row.start },
+      { name: "watermark", label: "High watermark", num: true, text: (row) => whole(row.watermark), sort: (row) => row.watermark },
+      { name: "end", label: "Log end", num: true, text: (row) => whole(row.end), sort: (row) => row.end },
+      { name: "size", label: "Size", num: true, text: (row) => bytes(row.end - row.start), sort: (row) => row.end - row.start },
+      { name: "segments", label: "Segments", num: true, text: (row) => whole(row.segments), sort: (row) => row.segments },
+      { name: "look", label: "Look", text: () => "", make: messagesLink, key: (row) => row.key },
+    ],
+  });
+  const mine = (row) => (!topic || (row.topic === topic && row.dc === dc)) && (!broker || row.broker === broker);
+  const partitionCard = h("section", { class: "card" }, h("h2", {}, topic ? "Partitions" : broker ? `Partitions of ${broker}` : "Partitions"), h("p", { class: "lead" }, "An offset is a byte position. Readers see up to the high watermark: what is below it is on disk."), partitions.element);
+  const updatePartitions = () => partitions.set(store.list("partitions").filter(([, row]) => mine(row)).map(([key, row]) => ({ key, ...row })));
+
+  if (topic) {
+    const facts = h("dl", { class: "legend" });
+    const groups = new Table({
+      caption: `Groups that read ${topic}`, sortBy: "lag", descending: true, filter: false, empty: "No group reads this topic.",
+      columns: [
+        { name: "group", label: "Group", text: (row) => row.group, make: (row) => h("a", { href: `#/groups?group=${encodeURIComponent(`${row.dc}/${row.group}`)}` }, row.group) },
+        { name: "partition", label: "Partition", text: (row) => row.partition },
+        { name: "state", label: "Verdict", text: (row) => row.state, make: (row) => tag(row.state, VERDICTS[row.state]) },
+        { name: "lag", label: "Lag", num: true, text: (row) => bytes(row.lag_bytes), sort: (row) => row.lag_bytes },
+        { name: "time", label: "Behind", num: true, text: (row) => duration(row.lag_ms), sort: (row) => row.lag_ms },
+        { name: "owner", label: "Owner", text: (row) => row.owner || "nobody", wide: true },
+      ],
+    });
+    root.append(h("p", {}, h("a", { href: "#/topics" }, "← All topics")), h("section", { class: "card" }, h("h2", {}, `Topic ${topic}`), facts), partitionCard, h("section", { class: "card" }, h("h2", {}, "Groups that read it"), groups.element));
+    return {
+      sections: ["topics", "partitions", "group_partitions"],
+      update(changed) {
+        const row = store.rows("topics")[`${dc}/${topic}`];
+        if (changed.has("topics") && row) facts.replaceChildren(...[["Datacenter", row.dc], ["Partitions", whole(row.partitions)], ["Messages", perSecond(row.messages_s)], ["In", rate(row.bytes_s)], ["Out", rate(row.out_s)], ["Size", bytes(row.size)], ["Segments", whole(row.segments)]].map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
+        if (changed.has("partitions")) updatePartitions();
+        if (changed.has("group_partitions")) groups.set(Object.values(store.rows("group_partitions")).filter((found) => found.topic === topic && found.dc === dc));
+      },
+    };
+  }
+
+  const brokers = new Table({
+    caption: "Brokers", sortBy: "name", filter: false,
+    columns: [
+      { name: "name", label: "Broker", text: (row) => row.name, make: (row) => h("a", { href: `#/topics?broker=${encodeURIComponent(row.name)}` }, row.name) },
+      { name: "dc", label: "Datacenter", text: (row) => row.dc },
+      { name: "state", label: "State", text: (row) => row.state, make: (row) => stateTag(row.state) },
+      { name: "messages", label: "Messages in", num: true, text: (row) => perSecond((row.facts || {}).messages_s), sort: (row) => (row.facts || {}).messages_s },
+      { name: "in", label: "In", num: true, text: (row) => rate(row.in_s), sort: (row) => row.in_s },
+      { name: "out", label: "Out", num: true, text: (row) => rate(row.out_s), sort: (row) => row.out_s },
+      { name: "flush", label: "Flush", num: true, text: (row) => (row.facts && row.facts.flush_ms ? `${row.facts.flush_ms.toFixed(1)} ms` : "–"), sort: (row) => (row.facts || {}).flush_ms },
+      { name: "connections", label: "Connections", num: true, text: (row) => whole((row.facts || {}).connections), sort: (row) => (row.facts || {}).connections },
+      { name: "address", label: "Address", text: (row) => row.address },
+    ],
+  });
+  const all = new Table({
+    caption: "Topics", sortBy: "topic",
+    columns: [
+      { name: "topic", label: "Topic", text: (row) => row.topic, make: topicLink, sort: (row) => `${row.topic} ${row.dc}` },
+      { name: "dc", label: "Datacenter", text: (row) => row.dc },
+      { name: "partitions", label: "Partitions", num: true, text: (row) => whole(row.partitions) + (row.away ? ` (${row.away} away)` : ""), sort: (row) => row.partitions },
+      { name: "messages", label: "Messages", num: true, text: (row) => perSecond(row.messages_s), sort: (row) => row.messages_s },
+      { name: "in", label: "In", num: true, text: (row) => rate(row.bytes_s), sort: (row) => row.bytes_s },
+      { name: "out", label: "Out", num: true, text: (row) => rate(row.out_s), sort: (row) => row.out_s },
+      { name: "size", label: "Size", num: true, text: (row) => bytes(row.size), sort: (row) => row.size },
+      { name: "segments", label: "Segments", num: true, text: (row) => whole(row.segments), sort: (row) => row.segments },
+      { name: "groups", label: "Groups (lag)", text: (row) => Object.entries(row.groups).map(([group, lag]) => `${group} (${bytes(lag)})`).join(", ") || "–" },
+    ],
+  });
+  root.append(...[!broker && h("section", { class: "card" }, h("h2", {}, "Brokers"), brokers.element), !broker && h("section", { class: "card" }, h("h2", {}, "Topics"), all.element), broker && h("p", {}, h("a", { href: "#/topics" }, "← All brokers and topics")), partitionCard].filter(Boolean));
+  return {
+    sections: ["topics", "partitions"],
+    update(changed) {
+      if (changed.has("processes")) brokers.set(Object.values(store.rows("processes")).filter((row) => row.kind === "broker"));
+      if (changed.has("topics")) all.set(Object.values(store.rows("topics")));
+      if (changed.has("partitions")) updatePartitions();
+    },
+  };
+}
