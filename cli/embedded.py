@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Run and steer the deployment as local processes.")
 
+PortOption = Annotated[
+    int | None, typer.Option("--port", help="Port of the live page (8088 unless taken; -1: none).")
+]
 RootOption = Annotated[Path, typer.Option("--dir", help="Where data, logs and state are kept.")]
 
 
@@ -24,6 +27,7 @@ def demo(
     input_path: Annotated[
         str, typer.Option("--input", help="An access log (common or combined format) to send.")
     ] = "",
+    port: PortOption = None,
     overrides: Annotated[
         list[str] | None, typer.Option("--set", help="name=value, a setting of the deployment.")
     ] = None,
@@ -32,21 +36,24 @@ def demo(
 
     Exits 0 only if the audit balances to the last message.
     """
-    raise typer.Exit(_deployment(root, input_path, overrides).run())
+    raise typer.Exit(_deployment(root, input_path, overrides, port).run())
 
 
 @app.command()
 def up(
     root: RootOption = Path("var"),
+    port: PortOption = None,
     overrides: Annotated[
         list[str] | None, typer.Option("--set", help="name=value, a setting of the deployment.")
     ] = None,
 ) -> None:
     """Run everything on the data that is there (synthetic activity) until Ctrl-C."""
-    raise typer.Exit(_deployment(root, "", overrides).run_until_stopped())
+    raise typer.Exit(_deployment(root, "", overrides, port).run_until_stopped())
 
 
-def _deployment(root: Path, input_path: str, overrides: list[str] | None) -> "Demo":
+def _deployment(
+    root: Path, input_path: str, overrides: list[str] | None, port: int | None
+) -> "Demo":
     from cli.settings import load_or_exit
     from services.embedded.config import EmbeddedConfig
     from services.embedded.demo import Demo, check_root
@@ -62,6 +69,7 @@ def _deployment(root: Path, input_path: str, overrides: list[str] | None) -> "De
         log_level="WARNING",
         embedded_dir=root,
         embedded_input=input_path or None,
+        embedded_dashboard_port=port,
     )
     try:
         check_root(config.root_dir)

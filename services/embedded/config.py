@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from runtime.config import path, setting, text, whole
+from runtime.config import one_of, path, setting, text, whole
 from runtime.process_config import ProcessConfig
+
+DASHBOARD_PORT = 8088
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +45,15 @@ class EmbeddedConfig(ProcessConfig):
     )
     load_interval_ms: int = setting(
         "load.interval.ms", 2_000, whole(100), "pause between two loads into the warehouse, ms"
+    )
+    dashboard_port: int = setting(
+        "embedded.dashboard.port",
+        DASHBOARD_PORT,
+        whole(-1, 65535),
+        "port of the page; when 8088 is taken a free one; 0: a free one; -1: no dashboard",
+    )
+    chaos: str = setting(
+        "embedded.chaos", "off", one_of("off", "on"), "on: the page may kill, pause and cut"
     )
     start_timeout_ms: int = setting(
         "embedded.start.timeout.ms", 60_000, whole(1_000), "longest wait for a process to serve, ms"

@@ -16,10 +16,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from services.embedded.config import EmbeddedConfig
+from services.embedded.config import DASHBOARD_PORT, EmbeddedConfig
 from services.embedded.control import ControlServer, NotRunning, ask
 from services.embedded.display import Display, Sample
-from services.embedded.processes import end_leftovers, free_port_source, http_json
+from services.embedded.processes import end_leftovers, free_port_source, http_json, is_port_free
 from services.embedded.story import POLL_S, GaveUp, Moment, follow, print_summary, sample_from
 from services.embedded.supervisor import StartFailed, Supervisor, base_environment, describe_status
 from services.embedded.topology import command_of, plan, report_command
@@ -49,8 +49,10 @@ class Demo:
         signal.signal(signal.SIGTERM, self._ask_to_stop)
         began = time.monotonic()
         with Display(self.console) as display:
+            free_port = free_port_source()
+            config = self._with_page(display, free_port)
             supervisor = Supervisor(
-                plan(self.config, self.root, free_port_source()),
+                plan(config, self.root, free_port),
                 self.root,
                 environment=base_environment(),
                 report=display.say,
@@ -78,6 +80,21 @@ class Demo:
             finally:
                 control.close()
                 supervisor.stop_all()
+
+    def _with_page(self, display: Display, free_port: Callable[[], int]) -> EmbeddedConfig:
+        """The settings with the page's port settled; says where the page will be.
+
+        8088, which nobody asked for, gives way to a free port when it is taken.
+        """
+        port = self.config.dashboard_port
+        if port < 0:
+            return self.config
+        if port == 0 or (port == DASHBOARD_PORT and not is_port_free(port)):
+            port = free_port()
+            if self.config.dashboard_port:
+                display.say(f"port {DASHBOARD_PORT} is taken; --port chooses another")
+        display.say(f"watch it live: http://127.0.0.1:{port}")
+        return replace(self.config, dashboard_port=port)
 
     def _ask_to_stop(self, *_: object) -> None:
         self.is_stop_asked = True

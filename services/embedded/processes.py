@@ -235,6 +235,17 @@ def free_port_source() -> Callable[[], int]:
     return free_port
 
 
+def is_port_free(port: int) -> bool:
+    """Whether a server could listen there now, on loopback."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
 def end_leftovers(root: Path) -> list[str]:
     """Kill process groups that an earlier, killed supervisor left; returns their names.
 

@@ -201,6 +201,24 @@ def plan(config: EmbeddedConfig, root: Path, free_port: Callable[[], int]) -> li
         stop_driver=True,
         starts_early=True,
     )
+    if config.dashboard_port >= 0:
+        page_port = config.dashboard_port or planner.free_port()
+        planner.add(
+            "dashboard",
+            "dashboard",
+            "live",
+            {
+                "live.zk.connect": live_zk,
+                "offline.zk.connect": offline_zk,
+                "warehouse.dir": root / "warehouse",
+                "report.dir": root / "reports",
+                "dashboard.port": page_port,
+                "dashboard.chaos": config.chaos,
+                "dashboard.chaos.dir": root,
+            },
+            ports={"page": page_port},
+            starts_early=True,
+        )
     # An access log is one server's log, so one frontend sends it.
     for number in range(1, (1 if config.input_path else config.frontends) + 1):
         planner.add(

@@ -29,6 +29,7 @@ def test_the_default_is_the_deployment_of_the_paper() -> None:
         "online-2",
         "audit",
         "loader",
+        "dashboard",
         "frontend-1",
     ]
 
