@@ -4,13 +4,15 @@ A `Flow` is one direction. While nothing is wrong with the route it hands each p
 with a fault set it queues pieces as its `Link` says. A flow never holds more than the link's
 window (plus one read): above that the sending side is not read, and TCP pushes back from there.
 
-Everything here runs on the event loop's thread.
+Everything here runs on the event loop's thread. Times are of time.monotonic(): the loop's own
+clock stands still during an iteration, which would make delays a little too short.
 """
 
 import asyncio
 import contextlib
 import socket
 import struct
+import time
 from collections import deque
 from typing import Protocol, cast
 
@@ -133,7 +135,8 @@ class Flow:
         self._loop = loop
         self._waiting: deque[bytes] = deque()  # not on the link yet; b"" is the end
         self._on_link: bytes | None = None  # being serialised
-        self._flying: deque[tuple[float, bytes]] = deque()  # (arrival, piece), in order
+        # (arrival, piece), in the order of sending: an early one waits for those before it
+        self._flying: deque[tuple[float, bytes]] = deque()
         self._queued_bytes = 0
         self._link_timer: asyncio.TimerHandle | None = None
         self._arrival_timer: asyncio.TimerHandle | None = None
@@ -193,13 +196,11 @@ class Flow:
         if self._on_link is not None:
             self._waiting.appendleft(self._on_link)
             self._on_link = None
-        now_s = self._loop.time()
-        planned: deque[tuple[float, bytes]] = deque()
-        last_s = 0.0
-        for arrival_s, piece in self._flying:
-            last_s = max(last_s, min(arrival_s, direction.link.arrival(now_s)))
-            planned.append((last_s, piece))
-        self._flying = planned
+        now_s = time.monotonic()
+        self._flying = deque(
+            (min(arrival_s, direction.link.arrival(now_s)), piece)
+            for arrival_s, piece in self._flying
+        )
         self._serialise()
         self._deliver()
         self._settle()
@@ -240,8 +241,9 @@ class Flow:
                 self._waiting.appendleft(data[link.piece_bytes :])
                 data = data[: link.piece_bytes]
             self._on_link = data
-            done_s = link.reserve(self._loop.time(), len(data))
-            self._link_timer = self._loop.call_at(done_s, self._serialised)
+            now_s = time.monotonic()
+            done_s = link.reserve(now_s, len(data))
+            self._link_timer = self._loop.call_later(done_s - now_s, self._serialised)
 
     def _serialised(self) -> None:
         self._link_timer = None
@@ -251,10 +253,8 @@ class Flow:
         self._serialise()
 
     def _fly(self, piece: bytes) -> None:
-        now_s = self._loop.time()
+        now_s = time.monotonic()
         arrival_s = self.direction.link.arrival(now_s)
-        if self._flying:
-            arrival_s = max(arrival_s, self._flying[-1][0])
         self._flying.append((arrival_s, piece))
         if self._arrival_timer is None:
             self._deliver()
@@ -264,7 +264,7 @@ class Flow:
         self._arrival_timer = None
         if self._is_stopped:
             return
-        now_s = self._loop.time()
+        now_s = time.monotonic()
         while self._flying and self._flying[0][0] <= now_s:
             _, piece = self._flying.popleft()
             if piece:
@@ -273,7 +273,7 @@ class Flow:
             else:
                 self._pass_on_end()
         if self._flying:
-            self._arrival_timer = self._loop.call_at(self._flying[0][0], self._deliver)
+            self._arrival_timer = self._loop.call_later(self._flying[0][0] - now_s, self._deliver)
         if self._queued_bytes <= self.direction.link.window_bytes // 2:
             self._source.resume(_WINDOW_FULL)
         self._settle()

@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry, Gauge
 
 from runtime.logs import get_logger
 from runtime.metrics import MetricsServer
+from services.registration import ServiceRegistration
 from services.zookeeper import core
 from services.zookeeper.config import ZooKeeperConfig
 from services.zookeeper.server import NotServing, ZooKeeperServer, is_serving
@@ -34,6 +35,13 @@ def run(config: ZooKeeperConfig, stop: threading.Event, java_home: str = "") -> 
             log.error("cannot start", detail=str(error))
             return 1
         metrics = _metrics(config, server)
+        registration = ServiceRegistration(
+            config,
+            kind="zookeeper",
+            zk_connect=f"{server.host}:{server.port}",
+            address=f"{server.host}:{server.port}",
+            metrics=metrics,
+        )
         try:
             log.info(
                 "serving",
@@ -43,21 +51,17 @@ def run(config: ZooKeeperConfig, stop: threading.Event, java_home: str = "") -> 
                 java_pid=server.pid,
                 data=str(config.data_dir),
             )
-            return _watch(server, stop)
+            while not stop.wait(WATCH_INTERVAL_S):
+                status = server.status()
+                if status is not None:
+                    log.error("ZooKeeper ended by itself", status=status)
+                    return 1
+            registration.close()  # while there is a ZooKeeper to take it from
+            log.info("stopped", java_status=server.stop())
+            return 0
         finally:
             if metrics:
                 metrics.close()
-
-
-def _watch(server: ZooKeeperServer, stop: threading.Event) -> int:
-    while not stop.wait(WATCH_INTERVAL_S):
-        status = server.status()
-        if status is not None:
-            log.error("ZooKeeper ended by itself", status=status)
-            return 1
-    status = server.stop()
-    log.info("stopped", java_status=status)
-    return 0
 
 
 def _metrics(config: ZooKeeperConfig, server: ZooKeeperServer) -> MetricsServer | None:

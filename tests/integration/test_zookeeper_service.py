@@ -60,6 +60,18 @@ def test_data_survives_sigterm_and_sigkill(tmp_path: Path) -> None:
         close(zookeeper)
 
 
+def test_it_stands_in_its_own_process_registry(tmp_path: Path) -> None:
+    settings = {"zk.client.port": 0, "data.dir": tmp_path / "zk", "process.name": "zookeeper-live"}
+    with start_command("zookeeper", settings, tmp_path / "log") as server:
+        address = server.wait_for_event("serving")["address"]
+        zookeeper = client(address)
+        alive = "/kafka2011/processes/live/zookeeper-live/alive"
+        wait_until(lambda: zookeeper.exists(alive), "it has registered")
+        assert address.encode() in zookeeper.get(alive)[0]
+        close(zookeeper)
+        assert server.stop() == 0
+
+
 def test_four_letter_words_and_log(tmp_path: Path) -> None:
     settings = {"zk.client.port": 0, "data.dir": tmp_path / "zk"}
     with start_command("zookeeper", settings, tmp_path / "log") as server:
