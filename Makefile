@@ -18,7 +18,7 @@ help:
 	@echo "make test                     every test (unit in both builds, wheel, integration)"
 	@echo "make test-unit                the fast ones: no Java, no Docker, under a minute"
 	@echo "make check                    format, lint, types, import arrows"
-	@echo "make live                     keep it all running until Ctrl-C"
+	@echo "make live [CHAOS=on]          keep it all running until Ctrl-C; http://127.0.0.1:8088"
 	@echo "make test-faults COUNT=100    kill brokers under load again and again"
 	@echo "make up, make down            the same deployment in containers (docs/containers.md)"
 	@echo "make bench                    the table of docs/performance.md, measured here"
@@ -64,8 +64,11 @@ test: prepare
 demo: prepare
 	$(PYTHON_IN) -m cli embedded demo $(if $(INPUT),--input "$(INPUT)")
 
+# CHAOS=on lets the page kill, pause and cut; PORT chooses the page's port.
+PORT ?= 8088
+CHAOS ?= off
 live: prepare
-	$(PYTHON_IN) -m cli embedded up
+	$(PYTHON_IN) -m cli embedded up --port $(PORT) --set embedded.chaos=$(CHAOS)
 
 bench: prepare
 	$(PYTHON_IN) -m benchmarks

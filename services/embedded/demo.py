@@ -42,6 +42,7 @@ class Demo:
     def run_until_stopped(self) -> int:
         """Keep everything running on the data that is there, until Ctrl-C; then stop it cleanly."""
         (self.root / "run").mkdir(parents=True, exist_ok=True)
+        self.config = replace(self.config, duration_ms=FOREVER_MS)
         return self._with_everything(self._stay)
 
     def _with_everything(self, work: Callable[[Supervisor, Display, float], int]) -> int:
