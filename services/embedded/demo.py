@@ -24,6 +24,8 @@ from services.embedded.story import POLL_S, GaveUp, Moment, follow, print_summar
 from services.embedded.supervisor import StartFailed, Supervisor, base_environment, describe_status
 from services.embedded.topology import command_of, plan, report_command
 
+FOREVER_MS = 365 * 24 * 3_600_000  # `up`: the activity ends with Ctrl-C, not by itself
+
 
 class Demo:
     """One run of the whole deployment from a clean directory to the audit's verdict."""
