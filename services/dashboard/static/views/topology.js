@@ -43,7 +43,8 @@ function place(rows, width) {
   for (const [dc, title] of [["live", "Live datacenter"], ["link", ""], ["offline", "Offline datacenter"]]) {
     const start = y;
     if (title) y += 30;
-    for (const [kind, keys] of stages[dc]) {
+    // Mirror and audit stand side by side, so that no line crosses a box.
+    for (const [kind, keys] of dc === "link" ? [["mirror", stages.link.flatMap(([, found]) => found)]] : stages[dc]) {
       for (let from = 0; from < keys.length; from += 3) {
         const line = keys.slice(from, from + 3);
         const left = (W - line.length * w - (line.length - 1) * 10) / 2;
