@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "load": ("cli.load", "Load new messages into the warehouse, once or every interval."),
     "report": ("cli.report", "Report on a warehouse table: traffic per hour, top paths, errors."),
     "sql": ("cli.sql", "Ask the warehouse, or topics, a question in SQL."),
+    "registry": ("cli.schema_registry", "Run the schema registry (Confluent's REST paths)."),
     "dashboard": ("cli.dashboard", "Show both datacenters live in a browser."),
     "status": ("cli.status", "List the deployment's processes, which serve, and the groups' lag."),
     "embedded": ("cli.embedded", "Run and steer the whole deployment as local processes."),

@@ -25,6 +25,7 @@ CONFIG_CLASSES = [
     "services.mirror_maker.config:MirrorConfig",
     "services.online_consumer.config:OnlineConsumerConfig",
     "services.proxy.config:ProxyConfig",
+    "services.schema_registry.config:SchemaRegistryConfig",
     "services.warehouse.config:WarehouseConfig",
     "services.zookeeper.config:ZooKeeperConfig",
     "services.embedded.config:EmbeddedConfig",

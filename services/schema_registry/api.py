@@ -1,0 +1,305 @@
+"""Confluent's REST paths: a request as plain values in, status and JSON out; knows no web server.
+
+    GET    /  /schemas/types  /schemas  /contexts
+    GET    /schemas/ids/{id}  /schemas/ids/{id}/schema  /subjects  /versions
+    GET    /subjects  /subjects/{s}/versions  /subjects/{s}/versions/{v}  /schema  /referencedby
+    POST   /subjects/{s} (is it there?)  /subjects/{s}/versions (register)
+    DELETE /subjects/{s}  /subjects/{s}/versions/{v}  (?permanent=true)
+    POST   /compatibility/subjects/{s}/versions  /compatibility/subjects/{s}/versions/{v}
+    GET PUT DELETE /config  /config/{s}  /mode  /mode/{s}
+
+Subjects stand in the path percent-encoded; a slash in one is %2F.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+from services.schema_registry.core import (
+    EVERYTHING,
+    Reference,
+    RegistryCore,
+    Submitted,
+    version_number,
+)
+from services.schema_registry.errors import (
+    RegistryError,
+    SchemaInvalid,
+    not_understood,
+    schema_not_found,
+)
+
+NAME_CHARACTERS_MAX = 1000
+REFERENCES_MAX = 1000
+
+
+@dataclass(frozen=True)
+class Request:
+    """`parts` of the path, decoded; the last value of each name of the query; the body."""
+
+    parts: tuple[str, ...]
+    query: Mapping[str, str]
+    body: bytes = b""
+
+    def flag(self, name: str) -> bool:
+        return self.query.get(name, "").lower() == "true"
+
+    def number(self, name: str, default: int) -> int:
+        text = self.query.get(name, "")
+        try:
+            return int(text[:12]) if text else default
+        except ValueError:
+            raise RegistryError(404, 404, f"{name} is not a number") from None
+
+    def json(self) -> dict[str, Any]:
+        try:
+            found = json.loads(self.body)
+            json.dumps(found, ensure_ascii=False).encode()  # a lone surrogate is no text
+        except (ValueError, RecursionError):
+            raise RegistryError(400, 400, "the body is not JSON") from None
+        if not isinstance(found, dict):
+            raise not_understood("the body is not a JSON object")
+        return found
+
+    def submitted(self) -> Submitted:
+        """The schema in the body. Raises RegistryError."""
+        body = self.json()
+        text = body.get("schema")
+        if not isinstance(text, str) or not text:
+            raise SchemaInvalid("the body has no schema")
+        kind = body.get("schemaType") or "AVRO"
+        if kind != "AVRO":
+            raise SchemaInvalid(f"the type {str(kind)[:50]!r} is not kept here, only AVRO")
+        schema_id, version = body.get("id"), body.get("version")
+        return Submitted(
+            text,
+            _references(body.get("references") or []),
+            None if schema_id in (None, -1) else _positive("id", schema_id),
+            None if version in (None, -1, 0) else _positive("version", version),
+        )
+
+
+def _positive(name: str, value: object) -> int:
+    if type(value) is not int or not 1 <= value < 2**31:
+        raise not_understood(f"{name} must be a whole number from 1 to 2^31-1")
+    return value
+
+
+def _references(found: object) -> tuple[Reference, ...]:
+    if not isinstance(found, list) or len(found) > REFERENCES_MAX:
+        raise not_understood("references must be a list")
+    references = []
+    for part in found:
+        if not isinstance(part, dict):
+            raise not_understood("a reference must be an object")
+        name, subject, version = part.get("name"), part.get("subject"), part.get("version")
+        if not isinstance(name, str) or not isinstance(subject, str) or not name or not subject:
+            raise not_understood("a reference needs name, subject and version")
+        number = -1 if version == -1 else _positive("version of a reference", version)
+        references.append(Reference(name, subject, number))
+    return tuple(references)
+
+
+Handler = Callable[[RegistryCore, Request], Any]
+
+
+def request_of(raw_path: bytes, query: Mapping[str, str], body: bytes) -> Request:
+    """Raises RegistryError 404 for a path that is no text."""
+    try:
+        parts = tuple(
+            unquote(part, errors="strict") for part in raw_path.decode("ascii").split("/") if part
+        )
+    except UnicodeDecodeError:
+        raise RegistryError(404, 404, "HTTP 404 Not Found") from None
+    if any(len(part) > NAME_CHARACTERS_MAX or "\0" in part for part in parts):
+        raise not_understood("a name in the path is too long, or not a name")
+    return Request(parts, query, body)
+
+
+def endpoint(method: str, parts: tuple[str, ...]) -> tuple[str, Handler]:
+    """The pattern (a metric's label) and what answers. Raises RegistryError 404 or 405."""
+    allowed = False
+    for pattern, handlers in ROUTES.items():
+        wanted = pattern.split()
+        if len(wanted) == len(parts) and all(
+            w in ("*", p) for w, p in zip(wanted, parts, strict=True)
+        ):
+            if method in handlers:
+                return f"/{'/'.join(wanted)}", handlers[method]
+            allowed = True
+    if allowed:
+        raise RegistryError(405, 405, "HTTP 405 Method Not Allowed")
+    raise RegistryError(404, 404, "HTTP 404 Not Found")
+
+
+# --- what the endpoints do -------------------------------------------------------------------
+
+
+def _schema_by_id(core: RegistryCore, request: Request) -> Any:
+    found = core.schema_by_id(_id(request))
+    if request.flag("fetchMaxId"):
+        found["maxId"] = core.id_max()
+    return found
+
+
+def _id(request: Request) -> int:
+    text = request.parts[2]
+    if not text.isascii() or not text.isdigit() or len(text) > 10:
+        raise schema_not_found(f"Schema {text[:100]}")
+    return int(text)
+
+
+def _subjects_of_id(core: RegistryCore, request: Request) -> Any:
+    found = core.versions_of_id(_id(request), request.flag("deleted"))
+    return _page(request, sorted({version.subject for version in found}))
+
+
+def _versions_of_id(core: RegistryCore, request: Request) -> Any:
+    found = core.versions_of_id(_id(request), request.flag("deleted"))
+    return _page(request, [{"subject": v.subject, "version": v.version} for v in found])
+
+
+def _page(request: Request, found: list[Any]) -> list[Any]:
+    offset = max(0, request.number("offset", 0))
+    limit = request.number("limit", -1)
+    return found[offset:] if limit < 0 else found[offset : offset + limit]
+
+
+def _schemas(core: RegistryCore, request: Request) -> Any:
+    found = core.schemas(
+        request.query.get("subjectPrefix", ""),
+        deleted=request.flag("deleted"),
+        latest_only=request.flag("latestOnly"),
+    )
+    return _page(request, found)
+
+
+def _subjects(core: RegistryCore, request: Request) -> Any:
+    found = core.subjects(
+        request.query.get("subjectPrefix", ""),
+        deleted=request.flag("deleted"),
+        only=request.flag("deletedOnly"),
+    )
+    return _page(request, found)
+
+
+def _lookup(core: RegistryCore, request: Request) -> Any:
+    return core.lookup(
+        request.parts[1],
+        request.submitted(),
+        normalize=request.flag("normalize"),
+        deleted=request.flag("deleted"),
+    )
+
+
+def _versions(core: RegistryCore, request: Request) -> Any:
+    found = core.versions(
+        request.parts[1], deleted=request.flag("deleted"), only=request.flag("deletedOnly")
+    )
+    return _page(request, found)
+
+
+def _version(core: RegistryCore, request: Request) -> Any:
+    return core.version(request.parts[1], request.parts[3], request.flag("deleted"))
+
+
+def _compatibility(core: RegistryCore, request: Request) -> Any:
+    version = request.parts[4] if len(request.parts) == 5 else None
+    if version not in (None, "latest"):
+        version_number(str(version))
+    messages = core.compatibility(
+        request.parts[2], version, request.submitted(), request.flag("normalize")
+    )
+    found: dict[str, Any] = {"is_compatible": not messages}
+    if request.flag("verbose"):
+        found["messages"] = messages
+    return found
+
+
+def _subject(request: Request) -> str:
+    return request.parts[1] if len(request.parts) == 2 else EVERYTHING
+
+
+def _get_level(core: RegistryCore, request: Request) -> Any:
+    return {"compatibilityLevel": core.level(_subject(request), request.flag("defaultToGlobal"))}
+
+
+def _put_level(core: RegistryCore, request: Request) -> Any:
+    level = request.json().get("compatibility")
+    return {"compatibility": core.set_level(_subject(request), level)}
+
+
+def _delete_level(core: RegistryCore, request: Request) -> Any:
+    return {"compatibilityLevel": core.unset_level(_subject(request))}
+
+
+def _get_mode(core: RegistryCore, request: Request) -> Any:
+    return {"mode": core.mode(_subject(request), request.flag("defaultToGlobal"))}
+
+
+def _put_mode(core: RegistryCore, request: Request) -> Any:
+    mode = request.json().get("mode")
+    return {"mode": core.set_mode(_subject(request), mode, request.flag("force"))}
+
+
+def _delete_mode(core: RegistryCore, request: Request) -> Any:
+    return {"mode": core.unset_mode(_subject(request))}
+
+
+_LEVEL: dict[str, Handler] = {"GET": _get_level, "PUT": _put_level, "DELETE": _delete_level}
+_MODE: dict[str, Handler] = {"GET": _get_mode, "PUT": _put_mode, "DELETE": _delete_mode}
+
+ROUTES: dict[str, dict[str, Handler]] = {
+    "": {"GET": lambda _core, _request: {}},
+    "contexts": {"GET": lambda _core, _request: ["."]},
+    "schemas": {"GET": _schemas},
+    "schemas types": {"GET": lambda _core, _request: ["AVRO"]},
+    "schemas ids *": {"GET": _schema_by_id},
+    "schemas ids * schema": {
+        "GET": lambda core, request: _Text(core.schema_by_id(_id(request))["schema"])
+    },
+    "schemas ids * subjects": {"GET": _subjects_of_id},
+    "schemas ids * versions": {"GET": _versions_of_id},
+    "subjects": {"GET": _subjects},
+    "subjects *": {
+        "POST": _lookup,
+        "DELETE": lambda core, request: core.delete_subject(
+            request.parts[1], request.flag("permanent")
+        ),
+    },
+    "subjects * versions": {
+        "GET": _versions,
+        "POST": lambda core, request: core.register(
+            request.parts[1], request.submitted(), request.flag("normalize")
+        ),
+    },
+    "subjects * versions *": {
+        "GET": _version,
+        "DELETE": lambda core, request: core.delete_version(
+            request.parts[1], request.parts[3], request.flag("permanent")
+        ),
+    },
+    "subjects * versions * schema": {
+        "GET": lambda core, request: _Text(_version(core, request)["schema"])
+    },
+    "subjects * versions * referencedby": {
+        "GET": lambda core, request: core.referenced_by(request.parts[1], request.parts[3])
+    },
+    "compatibility subjects * versions": {"POST": _compatibility},
+    "compatibility subjects * versions *": {"POST": _compatibility},
+    "config": _LEVEL,
+    "config *": _LEVEL,
+    "mode": _MODE,
+    "mode *": _MODE,
+}
+
+
+class _Text(str):
+    """An answer that is JSON text already."""
+
+
+def answer_bytes(found: Any) -> bytes:
+    """The body of an answer."""
+    return (found if isinstance(found, _Text) else json.dumps(found)).encode()

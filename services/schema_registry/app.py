@@ -1,0 +1,231 @@
+"""Wires `kafka2011 registry`: the file, the pages, metrics, signals.
+
+One page takes every path (a subject may hold an encoded slash, so the path is divided before it is
+decoded). Decisions run in the thread pool: a slow disk holds up no other connection's reading.
+Exit statuses: 0 after SIGTERM; 1 when the port is taken or the file cannot be opened.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+
+import uvicorn
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect
+from starlette.requests import Request as WebRequest
+from starlette.responses import Response
+from starlette.routing import Route
+
+from runtime.logs import get_logger
+from runtime.metrics import MetricsServer
+from services.registration import ServiceRegistration
+from services.schema_registry.api import answer_bytes, endpoint, request_of
+from services.schema_registry.avro import Limits
+from services.schema_registry.config import SchemaRegistryConfig
+from services.schema_registry.core import RegistryCore
+from services.schema_registry.errors import RegistryError
+from services.schema_registry.store import RegistryStore
+
+KIND = "registry"
+STOP_POLL_S = 0.1
+CONNECTIONS_MAX = 200
+OWN_TYPE = "application/vnd.schemaregistry.v1+json"
+PLAIN_TYPE = "application/json"
+TYPES_READ = frozenset(
+    {OWN_TYPE, "application/vnd.schemaregistry+json", PLAIN_TYPE, "application/octet-stream"}
+)
+
+log = get_logger(__name__)
+
+
+class RegistryMetrics:
+    """Requests by method, path and status; how long they took; how much is kept."""
+
+    def __init__(self, core: RegistryCore) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = Counter(
+            "kafka2011_registry_requests",
+            "requests answered",
+            ["method", "endpoint", "status"],
+            registry=self.registry,
+        )
+        self.seconds = Histogram(
+            "kafka2011_registry_request_seconds",
+            "time to answer",
+            ["method"],
+            registry=self.registry,
+        )
+        for number, name in enumerate(("schemas", "subjects", "versions")):
+            gauge = Gauge(f"kafka2011_registry_{name}", f"{name} kept", registry=self.registry)
+            gauge.set_function(lambda number=number: float(core.counts()[number]))  # type: ignore[misc]
+
+
+class RegistryPages:
+    """The registry as an ASGI application."""
+
+    def __init__(
+        self, core: RegistryCore, metrics: RegistryMetrics, request_bytes_max: int
+    ) -> None:
+        self._core = core
+        self._metrics = metrics
+        self._request_bytes_max = request_bytes_max
+
+    def application(self) -> Starlette:
+        methods = ["GET", "POST", "PUT", "DELETE"]
+        return Starlette(routes=[Route("/{path:path}", self._answer, methods=methods)])
+
+    async def _answer(self, web: WebRequest) -> Response:
+        started = time.monotonic()
+        label = "unknown"
+        try:
+            body = await self._body(web)
+            raw_path: bytes = web.scope["raw_path"].partition(b"?")[0]
+            request = request_of(raw_path, web.query_params, body)
+            method = "GET" if web.method == "HEAD" else web.method
+            label, handler = endpoint(method, request.parts)
+            found = await run_in_threadpool(handler, self._core, request)
+            status, content = 200, answer_bytes(found)
+        except RegistryError as error:
+            status = error.status
+            content = _error_bytes(error.code, error.message)
+        except sqlite3.Error as error:
+            log.error("store", detail=str(error))
+            status, content = 500, _error_bytes(50001, "Error in the backend data store")
+        self._metrics.requests.labels(web.method, label, str(status)).inc()
+        self._metrics.seconds.labels(web.method).observe(time.monotonic() - started)
+        accepted = web.headers.get("accept", "")
+        is_plain = PLAIN_TYPE in accepted and "schemaregistry" not in accepted
+        return Response(content, status, media_type=PLAIN_TYPE if is_plain else OWN_TYPE)
+
+    async def _body(self, web: WebRequest) -> bytes:
+        if web.method not in ("POST", "PUT"):
+            return b""
+        content_type = web.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if content_type not in TYPES_READ:
+            raise RegistryError(415, 415, "HTTP 415 Unsupported Media Type")
+        received = bytearray()
+        try:
+            async for chunk in web.stream():
+                received += chunk
+                if len(received) > self._request_bytes_max:
+                    raise RegistryError(
+                        413, 413, f"the body is larger than {self._request_bytes_max} bytes"
+                    )
+        except ClientDisconnect:
+            raise RegistryError(400, 400, "the body is cut") from None
+        return bytes(received)
+
+
+def _error_bytes(code: int, message: str) -> bytes:
+    return json.dumps({"error_code": code, "message": message}).encode()
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without signal handlers of its own: the process's are installed already."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def run(config: SchemaRegistryConfig, stop: threading.Event) -> int:
+    """Serve until `stop` is set. Returns the exit status."""
+    try:
+        store = RegistryStore(config.data_dir / "registry.sqlite")
+    except (sqlite3.Error, OSError) as error:
+        log.error("cannot open the store", path=str(config.data_dir), reason=str(error))
+        return 1
+    with contextlib.closing(store):
+        limits = Limits(config.schema_bytes_max, config.schema_depth_max)
+        core = RegistryCore(store, limits, config.level)
+        return _run(config, core, stop)
+
+
+def _run(config: SchemaRegistryConfig, core: RegistryCore, stop: threading.Event) -> int:
+    family = socket.AF_INET6 if ":" in config.bind else socket.AF_INET
+    numbers = RegistryMetrics(core)
+    with socket.socket(family, socket.SOCK_STREAM) as listener, contextlib.ExitStack() as opened:
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind((config.bind, config.port))
+            listener.listen(128)
+            metrics = _metrics_server(config, core, numbers)
+        except OSError as error:
+            log.error("cannot listen", bind=config.bind, port=config.port, reason=str(error))
+            return 1
+        if metrics is not None:
+            opened.callback(metrics.close)
+        host, port = listener.getsockname()[:2]
+        registration = ServiceRegistration(
+            config,
+            kind=KIND,
+            zk_connect=config.zk_connect,
+            address=f"{host}:{port}",
+            metrics=metrics,
+        )
+        opened.callback(registration.close)
+        log.info(
+            "serving",
+            address=f"{host}:{port}",
+            metrics=metrics.address if metrics else "none",
+            pid=os.getpid(),
+        )
+        pages = RegistryPages(core, numbers, config.request_bytes_max)
+        asyncio.run(_serve(pages.application(), listener, stop))
+    log.info("stopped")
+    return 0
+
+
+def _metrics_server(
+    config: SchemaRegistryConfig, core: RegistryCore, numbers: RegistryMetrics
+) -> MetricsServer | None:
+    if config.metrics_port < 0:
+        return None
+
+    def ready() -> bool:
+        try:
+            core.counts()
+        except sqlite3.Error:
+            return False
+        return True
+
+    return MetricsServer(
+        numbers.registry, ready, bind=config.metrics_bind, port=config.metrics_port
+    )
+
+
+async def _serve(application: Starlette, listener: socket.socket, stop: threading.Event) -> None:
+    server = _Server(
+        uvicorn.Config(
+            application,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            loop="asyncio",
+            http="h11",
+            ws="none",
+            server_header=False,
+            date_header=False,
+            limit_concurrency=CONNECTIONS_MAX,
+            timeout_graceful_shutdown=2,
+        )
+    )
+
+    async def watch() -> None:
+        while not stop.is_set():
+            await asyncio.sleep(STOP_POLL_S)
+        server.should_exit = True
+
+    watching = asyncio.create_task(watch())
+    try:
+        await server.serve(sockets=[listener])
+    finally:
+        watching.cancel()
