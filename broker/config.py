@@ -257,6 +257,11 @@ class BrokerConfig(ProcessConfig):
                 "set hostname as well"
             )
 
+        if self.enable_zookeeper and ":" in self.published_host:
+            raise ValueError(
+                f"hostname={self.published_host}: an IPv6 address does not fit 0.7's registration"
+            )
+
     @property
     def listen_address(self) -> str:
         return self.bind_address or self.hostname or "127.0.0.1"

@@ -20,7 +20,7 @@ from broker.log.errors import LogError
 from broker.log.log import Log
 from broker.metrics import BrokerMetrics
 from broker.polling import READABLE, WRITABLE, Poller
-from broker.sending import Sender
+from broker.sending import Progress, Sender, WarmUp
 from protocol.framing import FRAME_SIZE, FRAME_SIZE_BYTES
 from protocol.requests import MULTI_PRODUCE, OFFSETS, PRODUCE, produce_runs
 from runtime.clock import Clock
@@ -52,6 +52,7 @@ class Host(Protocol):
     def produced(self, count: int, began_s: float) -> None: ...
     def give_back_after_turn(self, buffer: memoryview) -> None: ...
     def request_flush(self, log: Log) -> None: ...
+    def warm_up(self, job: WarmUp, done: Callable[[WarmUp], None]) -> None: ...
     def connection_closed(self, connection: "Connection", reason: str, detail: str) -> None: ...
 
 
@@ -345,32 +346,56 @@ class Connection:
         self._sender.put(reply)
         self._close_after_send = reply.close_after
         try:
-            sent = self._sender.send()
+            progress = self._sender.send()
         except OSError as error:
             self.close("reset", str(error))
             return False
-        if sent:
+        if progress is Progress.ALL_SENT:
             return self._sent()
         self._is_sending = True
         self._read_no_more()
         self._start_deadline(self._host.send_deadline_s, "send-deadline")
-        self._host.poller.watch(self._fd, WRITABLE, self._on_writable)
+        self._send_on(progress)
         return False
+
+    def _send_on(self, progress: Progress) -> None:
+        """A response has not left whole: wait for the socket, or for the disk."""
+        if progress is Progress.SOCKET_FULL:
+            self._host.poller.watch(self._fd, WRITABLE, self._on_writable)
+            return
+        self._host.poller.forget(self._fd)
+        self.deadline_s = None
+        try:
+            self._host.warm_up(self._sender.next_warm_up(), self._on_warm)
+        except OSError as error:
+            self.close("cannot-read", str(error))
+
+    def _on_warm(self, warm_up: WarmUp) -> None:
+        warm_up.finish()
+        if self.is_closed:
+            return
+        if warm_up.error is not None:
+            self.close("cannot-read", str(warm_up.error))
+            return
+        self._start_deadline(self._host.send_deadline_s, "send-deadline")
+        self._on_writable()
 
     def _on_writable(self) -> None:
         before = self._sender.progress_bytes
         try:
-            sent = self._sender.send()
+            progress = self._sender.send()
         except OSError as error:
             self.close("reset", str(error))
             return
-        if sent:
+        if progress is Progress.ALL_SENT:
             self._is_sending = False
             self._host.poller.forget(self._fd)
             if self._sent():
                 self._go_on()
-        elif self._sender.progress_bytes > before:
+            return
+        if self._sender.progress_bytes > before:
             self._start_deadline(self._host.send_deadline_s, "send-deadline")
+        self._send_on(progress)
 
     def _sent(self) -> bool:
         elapsed_s = time.perf_counter() - self._request_began_s

@@ -16,7 +16,7 @@ from typing import Protocol, TypeAlias
 from broker.config import BrokerConfig
 from broker.log.errors import LimitReached, LogError, PartitionOffline
 from broker.log.file_layer import Buffer
-from broker.log.log import Appender, FileRegion, Log
+from broker.log.log import Appender, FileRegion, Log, LogState
 from broker.metrics import BrokerMetrics
 from protocol import message_set as message_sets
 from protocol import names, requests, responses
@@ -252,7 +252,7 @@ class RequestHandlers:
         except IllegalTopicName as error:
             raise RequestRefused("illegal-topic", str(error)) from None
         if partition == ANY_PARTITION:
-            partition = self._rng.randrange(partition_count)
+            partition = self._any_partition(topic, partition_count)
         if not 0 <= partition < partition_count:
             raise RequestRefused("wrong-partition", f"{topic!a} has no partition {partition}")
         log = self._logs.get(topic, partition)
@@ -269,6 +269,19 @@ class RequestHandlers:
             if log.room_bytes < RUN_BYTES_MAX:
                 self._near_roll.add(log)
         return log
+
+    def _any_partition(self, topic: str, partition_count: int) -> int:
+        """One at random. Unlike 0.7: not one whose disk failed, while there is another."""
+        partition = self._rng.randrange(partition_count)
+        log = self._logs.get(topic, partition)
+        if log is None or log.state is LogState.ONLINE:
+            return partition
+        online = []
+        for number in range(partition_count):
+            log = self._logs.get(topic, number)
+            if log is None or log.state is LogState.ONLINE:
+                online.append(number)
+        return self._rng.choice(online) if online else partition
 
     def _partition_count(self, topic: str) -> int:
         """How many partitions a legal topic has here. Raises IllegalTopicName."""

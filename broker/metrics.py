@@ -75,6 +75,7 @@ class BrokerMetrics:
         self.retired_bytes = 0
         self.retention_errors = 0
         self.fetch_without_sendfile = 0
+        self.cold_reads = 0
         self.accept_pauses = 0
         self.buffer_waits = 0
 
@@ -214,6 +215,10 @@ class BrokerCollector:
             "fetch regions that had to be copied through this process",
             metrics.fetch_without_sendfile,
         )
+        yield _counter(
+            "cold_reads", "pieces of a response that had to come from the disk first",
+            metrics.cold_reads,
+        )  # fmt: skip
 
     def _storage(self) -> Iterable[Metric]:
         metrics = self._metrics

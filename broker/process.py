@@ -19,6 +19,7 @@ from broker.config import BrokerConfig
 from broker.log.errors import DataDirectoryError
 from broker.log.file_layer import FileLayer
 from broker.log.log_manager import LogManager
+from broker.log.steady_clock import SteadyClock
 from broker.metrics import BrokerCollector, BrokerMetrics
 from broker.registration import BrokerRegistration, DuplicateBrokerId
 from broker.server import BrokerServer, raise_descriptor_limit
@@ -27,6 +28,8 @@ from coordination.errors import CoordinationError
 from coordination.processes import ProcessRecord, register_process
 from coordination.registry import Registry
 from coordination.zookeeper import ZooKeeperRegistry
+from protocol import names
+from protocol.errors import IllegalTopicName
 from runtime.clock import now_ms
 from runtime.logs import get_logger
 from runtime.metrics import MetricsServer
@@ -83,22 +86,23 @@ class Broker:
         self._registration: BrokerRegistration | None = None
         self._registry: Registry | None = None
         self.metrics = BrokerMetrics()
-        self._logs = LogManager(
+        clock = SteadyClock()
+        self.logs = LogManager(
             config.log_dir,
             config.quarantine,
             config.log_settings(),
             files=files,
-            clock=now_ms,
+            clock=clock,
             topics_max=config.topics_max,
             partitions_max=config.partitions_max,
             open_segments_max=self._open_segments_max(),
         )
         self.server = BrokerServer(
             config,
-            self._logs,
+            self.logs,
             loop,
             self.metrics,
-            clock=now_ms,
+            clock=clock,
             rng=random.Random(),
             topic_seen=self._topic_seen,
             failed=self._storage_failed,
@@ -116,10 +120,11 @@ class Broker:
     def start(self) -> None:
         config = self._config
         try:
-            self._logs.load()
+            self.logs.load()
         except DataDirectoryError as error:
             raise CannotStart(str(error)) from None
         self._is_loaded = True
+        self._warn_of_illegal_topics()
         try:
             self.server.listen()
         except OSError as error:
@@ -131,12 +136,20 @@ class Broker:
             self._register(metrics_address)
         self.server.start()
 
+    def _warn_of_illegal_topics(self) -> None:
+        rule: names.TopicRule = "0.7" if self._config.topic_name_rule == "0.7" else "strict"
+        for topic in sorted(self.logs.topics):
+            try:
+                names.check_topic(topic, rule)
+            except IllegalTopicName:
+                _log.warning("topic-not-served", topic=topic, topic_name_rule=rule)
+
     def _start_metrics(self) -> str:
         config = self._config
         if config.metrics_port < 0:
             return ""
         registry = CollectorRegistry()
-        BrokerCollector(self.metrics, self._logs, self._gauges).register(registry)
+        BrokerCollector(self.metrics, self.logs, self._gauges).register(registry)
         try:
             server = MetricsServer(
                 registry, self._is_healthy, bind=config.metrics_bind, port=config.metrics_port
@@ -175,7 +188,7 @@ class Broker:
         )
         try:
             registry.start(config.zk_connection_timeout_ms or config.zk_session_timeout_ms)
-            self._registration.register(self._logs.topics)
+            self._registration.register(self.logs.topics)
         except DuplicateBrokerId as error:
             raise CannotStart(str(error)) from None
         except CoordinationError as error:
@@ -207,8 +220,8 @@ class Broker:
             broker_id=config.broker_id,
             address=f"{config.published_host}:{self.server.port}",
             log_dir=str(config.log_dir),
-            partitions=len(self._logs.logs),
-            recovery_s=round(self._logs.recovery_s, 3),
+            partitions=len(self.logs.logs),
+            recovery_s=round(self.logs.recovery_s, 3),
             flush="group-commit" if config.group_commit else "0.7",
         )
         context = contextvars.copy_context()
@@ -235,7 +248,7 @@ class Broker:
     def close(self) -> None:
         """Logs first, then the nodes: who sees the broker gone finds its data flushed."""
         if self._is_loaded:
-            clean = self._logs.close()
+            clean = self.logs.close()
             if not clean and self.status == STATUS_CLEAN:
                 self.status = STATUS_STORAGE_FAILED
         if self._registration is not None:

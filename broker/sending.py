@@ -3,12 +3,17 @@
 The only caller of sendfile. Everything is resumable: a full socket, a short count, half a header.
 A header that a region follows is sent with MSG_MORE, so it leaves in one segment with the first
 bytes of the set, and old clients that read a header in one call see all of it.
+
+Bytes that are not in memory are read by a disk thread first (`WarmUp`), a piece at a time, so that
+a consumer of old data never makes the loop wait for the disk.
 """
 
 import errno
 import os
 import socket
 from collections import deque
+from enum import Enum
+from itertools import islice
 
 from broker.handlers import Piece, Reply
 from broker.log.log import FileRegion
@@ -16,8 +21,16 @@ from broker.metrics import BrokerMetrics
 
 # One connection may not keep the loop for itself: after this much it waits for its next turn.
 SEND_BYTES_PER_TURN = 4 * 1024 * 1024
+# How much is looked up, and read ahead, at a time.
+WARM_BYTES = 1024 * 1024
 _COPY_BYTES = 256 * 1024
 _NO_SENDFILE = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
+
+
+class Progress(Enum):
+    ALL_SENT = "all sent"
+    SOCKET_FULL = "socket full"  # or this turn's share is used up: go on when it is writable
+    COLD = "cold"  # the next bytes are on the disk only: run `next_warm_up` in a thread
 
 
 class SegmentEndsEarly(OSError):
@@ -38,29 +51,35 @@ class Sender:
     def put(self, reply: Reply) -> None:
         self._pieces.extend(reply.pieces)
 
-    def send(self) -> bool:
-        """Send what the socket takes. True when everything left; False: call again when the
-        socket is writable. Raises OSError: close the connection."""
+    def send(self) -> Progress:
+        """Send what the socket takes. Raises OSError: close the connection."""
         pieces = self._pieces
         before = self.progress_bytes
         try:
             while pieces:
                 if self.progress_bytes - before >= SEND_BYTES_PER_TURN:
-                    return False
+                    return Progress.SOCKET_FULL
                 piece = pieces[0]
+                region = self._next_region()
+                if (
+                    region is not None
+                    and region.position >= region.warm_until
+                    and not _is_warm(region)
+                ):
+                    return Progress.COLD
                 if isinstance(piece, FileRegion):
                     self._send_region(piece)
                 else:
-                    more = len(pieces) > 1 and isinstance(pieces[1], FileRegion)
+                    more = region is not None
                     count = self._socket.send(piece, socket.MSG_MORE if more else 0)
                     self.progress_bytes += count
                     if count == len(piece):
                         pieces.popleft()
                     else:
                         pieces[0] = piece[count:]
-            return True
+            return Progress.ALL_SENT
         except (BlockingIOError, InterruptedError):
-            return False
+            return Progress.SOCKET_FULL
         finally:
             self._metrics.bytes_sent += self.progress_bytes - before
 
@@ -71,7 +90,7 @@ class Sender:
                 self._socket.fileno(),
                 region.fd,
                 region.position,
-                min(region.count, SEND_BYTES_PER_TURN),
+                min(region.count, region.warm_until - region.position),
             )
         except OSError as error:
             if error.errno not in _NO_SENDFILE:
@@ -92,9 +111,18 @@ class Sender:
         data = os.pread(region.fd, min(region.count, _COPY_BYTES), region.position)
         return self._socket.send(data) if data else 0
 
-    @property
-    def is_empty(self) -> bool:
-        return not self._pieces
+    def next_warm_up(self) -> "WarmUp":
+        """After COLD: the job of reading the next piece into memory. Raises OSError."""
+        region = self._next_region()
+        assert region is not None
+        return WarmUp(region)
+
+    def _next_region(self) -> FileRegion | None:
+        """The region at the front, or right behind the header at the front."""
+        for piece in islice(self._pieces, 2):
+            if isinstance(piece, FileRegion):
+                return piece
+        return None
 
     def drop(self) -> None:
         """Forget what has not left, and let go of its files."""
@@ -102,3 +130,44 @@ class Sender:
             piece = self._pieces.popleft()
             if isinstance(piece, FileRegion):
                 piece.release()
+
+
+def _is_warm(region: FileRegion) -> bool:
+    """Whether the next piece of the region is in memory, judged by its last byte; notes how far."""
+    end = region.position + min(region.count, WARM_BYTES)
+    try:
+        os.preadv(region.fd, [bytearray(1)], end - 1, os.RWF_NOWAIT)
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass  # a file system that cannot tell: send, and wait if it must be
+    region.warm_until = end
+    return True
+
+
+class WarmUp:
+    """Reads the next piece of a region, so that it is in memory; `run` in a disk thread, then
+    `finish` on the loop. It has the file open by a lease of its own: the client may leave."""
+
+    def __init__(self, region: FileRegion) -> None:
+        self._region = region
+        self._own = region.again()
+        self._end = region.position + min(region.count, WARM_BYTES)
+        self.error: OSError | None = None
+
+    def run(self) -> None:
+        scratch = bytearray(_COPY_BYTES)
+        position = self._own.position
+        try:
+            os.posix_fadvise(self._own.fd, position, self._end - position, os.POSIX_FADV_WILLNEED)
+            while position < self._end:
+                count = os.preadv(self._own.fd, [scratch], position)
+                if count <= 0:
+                    break  # the file ends early: sendfile will say so
+                position += count
+        except OSError as error:
+            self.error = error
+
+    def finish(self) -> None:
+        self._own.release()
+        self._region.warm_until = self._end

@@ -25,6 +25,7 @@ from broker.log.log import FlushJob, Log, LogState, Retirement
 from broker.log.log_manager import LogManager
 from broker.metrics import BrokerMetrics
 from broker.polling import READABLE, Poller
+from broker.sending import WarmUp
 from runtime.clock import Clock
 from runtime.logs import get_logger
 
@@ -308,6 +309,11 @@ class BrokerServer:
     def _flush_due(self) -> None:
         for log in list(self._logs.due_for_flush()):
             self.request_flush(log)
+
+    def warm_up(self, job: WarmUp, done: Callable[[WarmUp], None]) -> None:
+        """Read old data from the disk for a response, beside the loop."""
+        self.metrics.cold_reads += 1
+        self._disk.put(job, done)
 
     # --- schedules -----------------------------------------------------------------------------
 

@@ -70,7 +70,7 @@ class FileRegion:
     leased.
     """
 
-    __slots__ = ("_open_files", "count", "fd", "position", "segment")
+    __slots__ = ("_open_files", "count", "fd", "position", "segment", "warm_until")
 
     def __init__(
         self, open_files: OpenFiles, segment: Segment, fd: int, position: int, count: int
@@ -80,6 +80,12 @@ class FileRegion:
         self.fd = fd
         self.position = position
         self.count = count
+        self.warm_until = position  # how far the bytes are known to be in memory
+
+    def again(self) -> "FileRegion":
+        """The same region with a lease of its own, for a thread that reads it."""
+        fd = self._open_files.lease(self.segment)
+        return FileRegion(self._open_files, self.segment, fd, self.position, self.count)
 
     def release(self) -> None:
         if self.fd >= 0:

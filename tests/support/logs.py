@@ -8,7 +8,7 @@ from broker.log.file_layer import FileLayer
 from broker.log.log import Log, LogSettings
 from broker.log.log_manager import LogManager
 from broker.log.retention import RetentionPolicy, keep_everything
-from runtime.clock import ManualClock
+from runtime.clock import Clock, ManualClock
 
 
 def entry(payload: bytes, magic: int = 1) -> bytes:
@@ -34,7 +34,7 @@ def manager(
     root: Path,
     files: FileLayer | None = None,
     *,
-    clock: ManualClock | None = None,
+    clock: Clock | None = None,
     topics_max: int = 1000,
     partitions_max: int = 1000,
     open_segments_max: int = 100,

@@ -147,6 +147,51 @@ def test_one_connection_does_not_keep_the_loop_for_itself(
         assert client.ask(fetch(b"t", 0, 0, 10**6)) == answer(data)
 
 
+def drop_from_memory(path: Path) -> bool:
+    """Whether the file's pages could be dropped, so that reading it needs the disk again."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.preadv(fd, [bytearray(1)], 4_000_000, os.RWF_NOWAIT)
+        return False
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+
+
+@both_loops
+def test_old_data_is_read_beside_the_loop(tmp_path: Path, loop: str) -> None:
+    with in_process_broker(tmp_path, loop) as broker, broker.connect() as client:
+        data = b"".join(entry(os.urandom(50_000)) for _ in range(100))
+        for start in range(0, len(data), 50_010 * 10):
+            client.send(produce(b"t", data[start : start + 50_010 * 10]))
+        assert client.ask(offsets(b"t", -1, 1)) == offsets_answer(len(data))
+        if not drop_from_memory(broker.log_dir / "t-0" / "00000000000000000000.kafka"):
+            pytest.skip("this file system keeps its pages (a tmpfs)")
+        assert client.ask(fetch(b"t", 0, 0, 10**7)) == answer(data)
+        assert broker.metrics.cold_reads > 0
+        assert client.ask(fetch(b"t", 0, 0, 10**7)) == answer(data)
+
+
+def test_a_client_that_leaves_while_its_data_is_read_lets_go_of_the_file(tmp_path: Path) -> None:
+    with in_process_broker(tmp_path) as broker:
+        with broker.connect() as client:
+            for _ in range(10):
+                client.send(produce(b"t", entry(bytes(900_000))))
+            assert client.ask(offsets(b"t", -1, 1)) != b""
+        segment = broker.broker.logs.logs["t", 0].segments[0]
+        for _ in range(20):
+            if not drop_from_memory(segment.path):
+                pytest.skip("this file system keeps its pages (a tmpfs)")
+            with broker.connect() as client:
+                client.send(fetch(b"t", 0, 0, 10**7))
+        wait_until(lambda: segment.users == 0, "all leases released")
+
+
 # --- disk faults, as clients see them ------------------------------------------------------------
 
 
