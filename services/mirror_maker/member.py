@@ -154,7 +154,7 @@ class GroupMember:
                 self.rebalances += 1
                 if self._state.owned != self._settled_with:
                     self._settled_with = self._state.owned
-                    log.info("settled", owned=sorted(map(str, self._state.owned)))
+                    log.info("settled", owned_count=len(self._state.owned))
             for action in actions:
                 answer = self._done(action)
                 if answer is not None:

@@ -1,10 +1,22 @@
 """The settings of `kafka2011 zookeeper`."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from runtime.config import path, setting, text, whole
+from runtime.config import comma_list, path, setting, text, whole
 from runtime.process_config import ProcessConfig
+
+
+def parse_ensemble(value: str) -> dict[int, str]:
+    """`1=host:peerport:electionport,2=...`: every server of the ensemble, this one too."""
+    found: dict[int, str] = {}
+    for part in comma_list(value):
+        number, equals, place = part.partition("=")
+        if not equals or not re.fullmatch(r"[^:\s]+:[0-9]{1,5}:[0-9]{1,5}", place):
+            raise ValueError(f"{part!r} must be id=host:peerport:electionport")
+        found[whole(1, 255)(number)] = place
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +58,13 @@ class ZooKeeperConfig(ProcessConfig):
     jars_dir: str = setting(
         "zk.jars.dir", "", text, "directory with ZooKeeper's jars; empty: those of PySpark"
     )
+    ensemble: dict[int, str] = setting(
+        "zk.ensemble",
+        {},
+        parse_ensemble,
+        "id=host:peerport:electionport,... of all servers; empty: this one alone",
+    )
+    server_id: int = setting("zk.server.id", 0, whole(0, 255), "this server's id in zk.ensemble")
     log_level: str = setting("zk.log.level", "WARN", text, "level of ZooKeeper's own log lines")
 
     def __post_init__(self) -> None:
@@ -53,3 +72,5 @@ class ZooKeeperConfig(ProcessConfig):
             raise ValueError(
                 "zk.session.timeout.min.ms must not be above zk.session.timeout.max.ms"
             )
+        if self.ensemble and self.server_id not in self.ensemble:
+            raise ValueError(f"zk.server.id={self.server_id} is not one of zk.ensemble")

@@ -41,6 +41,9 @@ logger.peer.level = ERROR
 logger.peerconfig.name = org.apache.zookeeper.server.quorum.QuorumPeerConfig
 logger.peerconfig.level = ERROR
 # ... and for each client that went away without a word, or asked a four-letter word.
+# Being asked before it is ready to serve makes it complain of its own socket.
+logger.cnxnbase.name = org.apache.zookeeper.server.ServerCnxn
+logger.cnxnbase.level = OFF
 logger.cnxn.name = org.apache.zookeeper.server.NIOServerCnxn
 logger.cnxn.level = ERROR
 logger.serverconfig.name = org.apache.zookeeper.server.ServerCnxnFactory
@@ -100,8 +103,8 @@ def _pyspark_jars() -> Path:
 
 
 def zoo_cfg(config: ZooKeeperConfig, port: int) -> str:
-    """The text of zoo.cfg for a server of its own on `port`."""
-    lines = {
+    """The text of zoo.cfg for a server with its client port on `port`."""
+    lines: dict[str, object] = {
         "tickTime": config.tick_ms,
         "minSessionTimeout": config.session_timeout_min_ms,
         "maxSessionTimeout": config.session_timeout_max_ms,
@@ -114,6 +117,13 @@ def zoo_cfg(config: ZooKeeperConfig, port: int) -> str:
         "autopurge.snapRetainCount": 3,
         "autopurge.purgeInterval": 1,
     }
+    if config.ensemble:
+        # Ticks to find a leader and to follow it: 10 s and 5 s with the default tick.
+        lines |= {"initLimit": 20, "syncLimit": 10}
+        if config.bind_address == "0.0.0.0":
+            # In a container the own name may resolve to an address that is not up yet.
+            lines["quorumListenOnAllIPs"] = "true"
+        lines |= {f"server.{number}": place for number, place in config.ensemble.items()}
     return "".join(f"{name}={value}\n" for name, value in lines.items())
 
 

@@ -148,7 +148,10 @@ class ZooKeeperServer:
     def _spawn(self, port: int) -> subprocess.Popen[bytes]:
         conf_dir = self._config.data_dir.absolute() / "conf"
         conf_dir.mkdir(parents=True, exist_ok=True)
-        (self._config.data_dir / "data").mkdir(exist_ok=True)
+        data_dir = self._config.data_dir.absolute() / "data"
+        data_dir.mkdir(exist_ok=True)
+        if self._config.ensemble:
+            _write(data_dir / "myid", f"{self._config.server_id}\n")
         _write(conf_dir / "zoo.cfg", core.zoo_cfg(self._config, port))
         _write(
             conf_dir / "log4j2.properties",

@@ -1,5 +1,6 @@
 """`kafka2011 zookeeper` as a real process: serves, keeps its data, stops clean, leaves nothing."""
 
+import contextlib
 import os
 import signal
 import socket
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException
 
 from services.zookeeper.server import NotServing, four_letter_word, is_serving, wait_until_serving
 from tests.support.commands import start_command
@@ -109,6 +111,59 @@ def test_missing_java_exits_2(tmp_path: Path) -> None:
     with start_command("zookeeper", settings, tmp_path / "log") as server:
         assert server.process.wait(20) == 2
         assert "pip install" in server.events("cannot start")[0]["detail"]
+
+
+def free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+
+
+def test_an_ensemble_of_three_survives_the_loss_of_its_leader(tmp_path: Path) -> None:
+    ports = free_ports(6)
+    ensemble = ",".join(
+        f"{number}=127.0.0.1:{ports[2 * number - 2]}:{ports[2 * number - 1]}"
+        for number in (1, 2, 3)
+    )
+    with contextlib.ExitStack() as stack:
+        servers = [
+            stack.enter_context(
+                start_command(
+                    "zookeeper",
+                    {
+                        "zk.client.port": 0,
+                        "data.dir": tmp_path / str(number),
+                        "zk.ensemble": ensemble,
+                        "zk.server.id": number,
+                    },
+                    tmp_path / f"log-{number}",
+                )
+            )
+            for number in (1, 2, 3)
+        ]
+        addresses = [str(server.wait_for_event("serving")["address"]) for server in servers]
+        zookeeper = client(",".join(addresses))
+        zookeeper.create("/kept", b"by all")
+
+        def leads(address: str) -> bool:
+            host, _, port = address.partition(":")
+            return "Mode: leader" in four_letter_word(host, int(port), "srvr")
+
+        [leader] = [server for server, at in zip(servers, addresses, strict=True) if leads(at)]
+        leader.kill()
+
+        def written() -> bool:
+            try:
+                zookeeper.set("/kept", b"by two")
+                return True
+            except KazooException:
+                return False
+
+        wait_until(written, "the others elect a leader", 60)
+        assert zookeeper.get("/kept")[0] == b"by two"
+        close(zookeeper)
 
 
 def test_wait_until_serving_gives_up_at_its_deadline() -> None:

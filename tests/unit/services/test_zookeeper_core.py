@@ -61,3 +61,26 @@ def test_session_bounds_the_wrong_way_round_are_refused() -> None:
             overrides=["zk.session.timeout.min.ms=9000", "zk.session.timeout.max.ms=8000"],
             environment={},
         )
+
+
+def test_an_ensemble_names_all_its_servers() -> None:
+    config, _ = load(
+        ZooKeeperConfig,
+        overrides=["zk.ensemble=1=a:2888:3888,2=b:2888:3888", "zk.server.id=2"],
+        environment={},
+    )
+    found = parse_properties(core.zoo_cfg(config, 2181))
+    assert (found["server.1"], found["server.2"]) == ("a:2888:3888", "b:2888:3888")
+    assert "server.1" not in core.zoo_cfg(ZooKeeperConfig(), 2181)
+
+
+@pytest.mark.parametrize("text", ["a:1:2", "0=a:1:2", "1=a:1", "x=a:1:2", "1=a:b:c"])
+def test_a_bad_ensemble_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"zk\.ensemble"):
+        load(ZooKeeperConfig, overrides=[f"zk.ensemble={text}"], environment={})
+
+
+def test_a_server_must_be_in_its_ensemble() -> None:
+    overrides = ["zk.ensemble=1=a:1:2", "zk.server.id=3"]
+    with pytest.raises(ConfigError, match=r"zk\.server\.id=3"):
+        load(ZooKeeperConfig, overrides=overrides, environment={})
