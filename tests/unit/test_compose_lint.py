@@ -30,6 +30,10 @@ CONTAINERS_ONLY = {
     "KAFKA2011_BIND_ADDRESS",
     "KAFKA2011_ZK_BIND_ADDRESS",
     "KAFKA2011_SPARK_MASTER",
+    "KAFKA2011_DASHBOARD_BIND",
+    # Nobody starts a process after what it needs, so it waits.
+    "KAFKA2011_ZK_CONNECTIONTIMEOUT_MS",
+    "KAFKA2011_ZK_START_TIMEOUT_MS",
 }
 
 each_service = pytest.mark.parametrize("name", SERVICES)
@@ -90,9 +94,9 @@ def test_service_has_a_health_check_unless_it_is_run_by_hand(name: str) -> None:
 
 
 @each_service
-def test_ports_are_published_on_loopback_only(name: str) -> None:
-    for port in SERVICES[name].get("ports", []):
-        assert str(port).startswith("127.0.0.1:"), port
+def test_only_the_dashboard_is_published_and_only_on_loopback(name: str) -> None:
+    ports = SERVICES[name].get("ports", [])
+    assert ports == (["127.0.0.1:${DASHBOARD_PORT:-8088}:8088"] if name == "dashboard" else [])
 
 
 @each_service
@@ -127,8 +131,8 @@ def test_no_word_that_either_compose_generation_refuses() -> None:
     for name, service in SERVICES.items():
         assert "deploy" not in service, name
         assert "start_interval" not in service["healthcheck"], name
-        for dependency, condition in service.get("depends_on", {}).items():
-            assert set(condition) == {"condition"}, (name, dependency)
+        # A condition would make 1.29 give up for good when a slow machine misses a deadline.
+        assert isinstance(service.get("depends_on", []), list), name
         for volume in service.get("volumes", []):
             assert len(volume.partition(":")[0]) > 1, "2.26 takes one letter for a Windows drive"
 
@@ -139,7 +143,7 @@ def test_the_project_is_named_where_both_generations_look() -> None:
 
 def test_a_service_never_waits_for_one_of_a_profile() -> None:
     for name, service in DEFAULT.items():
-        assert set(service.get("depends_on", {})) <= set(DEFAULT), name
+        assert set(service.get("depends_on", [])) <= set(DEFAULT), name
 
 
 def test_every_variable_is_in_the_example_with_its_default() -> None:
@@ -192,6 +196,7 @@ def test_the_topology_is_that_of_the_architecture() -> None:
         "online-consumer": ["online-1", "online-2"],
         "mirror": ["mirror-1", "mirror-2"],
         "audit": ["audit"],
+        "dashboard": ["dashboard"],
     }
     for kind, names in kinds.items():
         for name in names:
@@ -205,7 +210,7 @@ def test_the_datacenters_are_apart() -> None:
     assert {name for name, options in networks.items() if not options.get("internal")} == {"shared"}
     for name in SERVICES:
         both = {"live", "offline"} <= networks_of(name)
-        assert both == (name in ("audit", "shell", "prometheus")), name
+        assert both == (name in ("audit", "dashboard", "shell", "prometheus")), name
     assert networks_of("mirror-1") == networks_of("mirror-2") == {"wan", "offline", "shared"}
     assert networks_of("wan-link") == {"live", "wan"}
     assert {name for name in SERVICES if "wan" in networks_of(name)} == {

@@ -1,0 +1,1 @@
+"""The deployment in containers, seen from the host: what runs, and the demo's story on it."""
