@@ -60,7 +60,13 @@ class DeltaLog:
 
 def diff(old: Rows, new: Rows) -> dict[str, Any]:
     """`set`: rows that are new or different; `gone`: keys that went. Empty when equal."""
-    changed = {key: row for key, row in new.items() if old.get(key) != row}
+    if old is new:
+        return {}
+    changed = {
+        key: row
+        for key, row in new.items()
+        if (before := old.get(key)) is not row and before != row  # most rows are the very same
+    }
     gone = [key for key in old if key not in new]
     change: dict[str, Any] = {}
     if changed:

@@ -17,7 +17,7 @@ from services.dashboard.deltas import DeltaLog
 from services.dashboard.exposition import parse
 from services.dashboard.jobs import JobReader, Rows
 from services.dashboard.scraping import Client, ScrapeFailed
-from services.dashboard.sections import WANTED, Collected, Deployment, ProcessLook
+from services.dashboard.sections import WANTED, Collected, Deployment, ProcessLook, cell_rows
 
 # Two failures a second apart and both at their deadline are still seen within 3 s.
 SCRAPE_TIMEOUT_S = 0.8
@@ -51,7 +51,7 @@ class Sampler:
         self.processes: dict[str, ProcessLook] = {}
         self._clients: dict[str, tuple[str, Client]] = {}
         self._audit: dict[str, Any] | None = None
-        self._cells: list[dict[str, Any]] = []
+        self._cells: Rows = {}
         self._loader: dict[str, Any] | None = None
         self._commits: Rows = {}
         self._reports: Rows = {}
@@ -250,7 +250,7 @@ class Sampler:
         client = self.client_of(process.key) if process else None
         if client is not None and process is not None and not process.health.failures:
             told = await client.get_json(f"/audit?limit={CELLS_LIMIT}", SLOW_TIMEOUT_S)
-            self._cells = told.get("cell_list", [])
+            self._cells = cell_rows(told.get("cell_list", []))
 
     async def _ask_loader(self) -> None:
         process = self.first_of("loader")

@@ -86,7 +86,7 @@ class Collected:
     processes: Mapping[str, ProcessLook]
     clusters: Mapping[str, ClusterLook]
     audit: Mapping[str, Any] | None
-    cells: list[dict[str, Any]]
+    cells: Rows  # as `cell_rows` makes them
     loader: Mapping[str, Any] | None
     commits: Rows
     reports: Rows
@@ -129,7 +129,7 @@ class Deployment:
             "group_partitions": group_partitions,
             "lag_series": lag_series,
             "audit": audit,
-            "cells": cell_rows(seen.cells),
+            "cells": seen.cells,
             "latency": self.latency.rows(),
             "flow": self.flow.rows(),
             "loader": {"status": dict(seen.loader)} if seen.loader else {},

@@ -160,7 +160,8 @@ def test_script_in_names_is_text(open_page: Any) -> None:
         """async () => {
             const { Table } = await import("/table.js");
             const table = new Table({ caption: "x", columns: [
-                { name: "a", label: "<img src=x onerror=window.wrong=1>", text: (row) => row.a }] });
+                { name: "a", label: "<img src=x onerror=window.wrong=1>",
+                  text: (row) => row.a }] });
             document.getElementById("main").append(table.element);
             const picture = "<img src=x onerror=window.wrong=1>";
             table.set([{ a: `<script>window.wrong=1</script>${picture}` }]);

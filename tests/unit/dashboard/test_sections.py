@@ -73,7 +73,7 @@ def collected(now_ms: int, process: ProcessLook, groups_at_ms: int, offset: int)
         groups={"g": group},
         groups_at_ms=groups_at_ms,
     )
-    return Collected(now_ms, {process.key: process}, {"live": look}, None, [], None, {}, {})
+    return Collected(now_ms, {process.key: process}, {"live": look}, None, {}, None, {}, {})
 
 
 def test_rows_of_partitions_topics_and_groups() -> None:
