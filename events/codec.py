@@ -6,6 +6,7 @@ columns later. Times are whole milliseconds in both directions, never datetimes.
 """
 
 import functools
+import re
 import struct
 from collections.abc import Callable
 from io import BytesIO
@@ -106,7 +107,9 @@ def _decode_body(payload: bytes, schema: Schema) -> Record:
     try:
         record = fastavro.schemaless_reader(body, schema, None)
     except _DECODE_FAILURES as error:
-        raise EventCorrupt(f"the body is not a {schema['name']}: {error!r}") from error
+        # fastavro names the buffer object and its address, which helps nobody and never repeats.
+        reason = re.sub(r" from <.*>$", "", str(error)) or type(error).__name__
+        raise EventCorrupt(f"the body is not a {schema['name']}: {reason}") from error
     if body.tell() != len(payload):
         raise EventCorrupt(f"{len(payload) - body.tell()} bytes are left over after the event")
     assert isinstance(record, dict)  # every shipped schema is a record
