@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import pyarrow as pa
+from deltalake.exceptions import DeltaError
 
 from consumer.chunk import Chunk
 from consumer.planning import OffsetRange
@@ -259,18 +260,15 @@ class Loader:
 
     def _open(self, name: str) -> _Topic:
         """The topic with its tables as they are now; what others committed is seen."""
-        topic = self._topics.get(name)
+        topic = self._topics.pop(name, None)  # not kept when looking at it fails: opened anew then
         if topic is None:
             table = WarehouseTable.open(table_path(self._warehouse_dir, name))
             known = table.known_partitions(name) if table is not None else {}
             quarantine = WarehouseTable.open(quarantine_path(self._warehouse_dir, name))
             topic = _Topic(name, table, quarantine, known)
-            self._topics[name] = topic
         elif topic.table is not None and topic.table.refresh():
-            topic.known = {
-                **topic.known,
-                **topic.table.known_partitions(name),
-            }
+            topic.known.update(topic.table.known_partitions(name))
+        self._topics[name] = topic
         return topic
 
     def _quarantined_up_to(
@@ -308,8 +306,9 @@ class Loader:
             outcome.lost_to_another.append(str(won))
             self._topics.pop(name)  # look again at what the other one did
             return
-        except WarehouseError as error:
+        except (WarehouseError, DeltaError, OSError) as error:
             outcome.failures.append(f"{name}: {error}")
+            self._topics.pop(name)
             return
         committed_ms = self._clock()
         for loaded in load.ranges:

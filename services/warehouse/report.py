@@ -106,13 +106,13 @@ def make_report(session: Any, warehouse_dir: Path, table_name: str) -> Report:
         top = session.sql(_TOP_PATHS, args={"count": TOP_PATHS}).collect()
     finally:
         session.catalog.dropTempView("page_views")
-    (totals,) = [row for row in traffic if row["hour"] is None]
+    totals = [row for row in traffic if row["hour"] is None]  # none when there is no row at all
     hours = [HourTraffic(**_traffic(row), hour=row["hour"]) for row in traffic if row["hour"]]
     return Report(
         table=table_name,
         version=opened.version,
-        rows=int(totals["deliveries"]),
-        totals=Traffic(**_traffic(totals)),
+        rows=int(totals[0]["deliveries"]) if totals else 0,
+        totals=Traffic(**_traffic(totals[0])) if totals else Traffic(0, 0, 0, 0, 0.0),
         hours=sorted(hours, key=lambda hour: hour.hour),
         top_paths=[PathViews(row["path"], int(row["page_views"])) for row in top],
     )

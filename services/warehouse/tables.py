@@ -4,6 +4,7 @@
 <warehouse.dir>/quarantine/<table>   its messages that could not become rows
 """
 
+import re
 from pathlib import Path
 
 from events.topics import table_name
@@ -21,11 +22,14 @@ def quarantine_path(warehouse_dir: Path, topic: str) -> Path:
 
 
 def tables_in(warehouse_dir: Path) -> dict[str, Path]:
-    """View name -> table directory, of everything that the warehouse holds."""
+    """View name -> table directory, of everything that the warehouse holds.
+
+    A view's name has `_` for what SQL does not take in one, such as a topic's dots.
+    """
     found = {}
     for prefix, directory in (("", warehouse_dir), (QUARANTINED, warehouse_dir / QUARANTINE)):
         if directory.is_dir():
             for entry in sorted(directory.iterdir()):
                 if (entry / "_delta_log").is_dir():
-                    found[prefix + entry.name] = entry
+                    found[re.sub(r"\W", "_", prefix + entry.name)] = entry
     return found

@@ -16,9 +16,10 @@ from coordination.zookeeper import ZooKeeperRegistry
 from events.topics import ACCESS_LOG
 from producer.producer import Producer
 from protocol import message_set
-from services.warehouse.commit import read_commits
+from services.warehouse.commit import WarehouseTable, read_commits
 from services.warehouse.config import WarehouseConfig
-from services.warehouse.load import Loader, spark_runner
+from services.warehouse.load import Loader, spark_runner, table_schema
+from services.warehouse.report import make_report
 from services.warehouse.session import start_session
 from services.warehouse.sql import SqlError, run_sql, write_result
 from services.warehouse.tables import tables_in
@@ -158,6 +159,13 @@ def test_a_stream_waits_for_a_broker_that_is_started_again(
         assert query.exception() is None
     finally:
         query.stop()
+
+
+def test_a_report_on_a_table_without_rows_is_all_zeros(spark: Any, tmp_path: Path) -> None:
+    WarehouseTable.open_or_create(tmp_path / "access_log", table_schema(TOPIC), "empty")
+    report = make_report(spark, tmp_path, "access_log")
+    assert (report.totals.page_views, report.rows) == (0, 0)
+    assert (report.hours, report.top_paths) == ([], [])
 
 
 def test_sql_over_the_warehouse_and_over_raw_topics(

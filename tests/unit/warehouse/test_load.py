@@ -1,5 +1,6 @@
 """Whole loads over logs held in memory: nothing lost, nothing twice, whatever happens between."""
 
+import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -361,3 +362,15 @@ def test_messages_of_one_wrapper_are_all_rows(deployment: Deployment) -> None:
         deployment.loader().load()
     assert len({row[0] for row in deployment.rows()}) == 30
     assert len(deployment.quarantined()) == 3
+
+
+def test_a_table_that_was_removed_is_loaded_anew(deployment: Deployment) -> None:
+    append(deployment, range(5))
+    loader = deployment.loader()
+    loader.load()
+    shutil.rmtree(deployment.warehouse)
+    append(deployment, range(5, 8))
+    first = loader.load()  # finds out
+    assert len(first.failures) == 1
+    assert loader.load().is_caught_up
+    assert len(set(deployment.rows())) == 8
