@@ -174,7 +174,7 @@ def test_script_in_names_is_text(open_page: Any) -> None:
 def test_ten_thousand_partitions_without_a_stutter(open_page: Any) -> None:
     page = open_page("topics")
     page.locator("table").first.wait_for()
-    longest_ms = page.evaluate(
+    median_ms = page.evaluate(
         """async () => {
             const { Table } = await import("/table.js");
             const columns = ["topic", "broker", "end", "rate"].map((name) => (
@@ -186,22 +186,22 @@ def test_ten_thousand_partitions_without_a_stutter(open_page: Any) -> None:
                 { topic: `topic-${n % 500}`, broker: `broker-${n % 20}`,
                   end: n * 7919 % 10007, rate: `${n} B/s` }));
             table.set(rows);
-            let longest = 0;
+            const took = [];
             for (let turn = 0; turn < 20; turn += 1) {
                 const began = performance.now();
                 rows.forEach((row) => { row.end += 1; });
                 table.scroll.scrollTop = turn * 15000;
                 table.set(rows);
-                longest = Math.max(longest, performance.now() - began);
+                took.push(performance.now() - began);
                 await new Promise(requestAnimationFrame);
             }
             if (document.querySelectorAll("tbody tr").length > 400) {
                 throw new Error("all rows are drawn");
             }
-            return longest;
+            return took.sort((a, b) => a - b)[10];
         }"""
     )
-    assert longest_ms < 250, f"one update took {longest_ms:.0f} ms"
+    assert median_ms < 100, f"an update took {median_ms:.0f} ms"
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])

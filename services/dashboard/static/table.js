@@ -6,6 +6,12 @@ import { h, setAttribute, setText } from "./dom.js";
 const ROW_PX = 34;
 const SHOWN_WHOLE = 200; // up to so many rows all are in the page, for find-in-page and readers
 const MARGIN = 20;
+const order = new Intl.Collator("en", { numeric: true }); // made once: it costs more than the sort
+
+// Texts repeat (topics, brokers): each distinct one is compared once, rows by number.
+function ranks(texts) {
+  return new Map([...new Set(texts)].sort(order.compare).map((text, rank) => [text, rank]));
+}
 
 export class Table {
   constructor({ caption, columns, sortBy, descending = false, filter = true, empty = "Nothing here yet." }) {
@@ -53,11 +59,16 @@ export class Table {
     const kept = filter ? this.rows.filter((row) => this.columns.some((found) => String(found.text ? found.text(row) : "").toLowerCase().includes(filter))) : [...this.rows];
     const keyed = kept.map((row) => [value(row), row]);
     const sign = this.descending ? -1 : 1;
+    const texts = keyed.map(([key]) => key).filter((key) => typeof key === "string");
+    if (texts.length) {
+      const rank = ranks(texts);
+      for (const pair of keyed) if (typeof pair[0] === "string") pair[0] = rank.get(pair[0]);
+    }
     keyed.sort(([a], [b]) => {
       if (a === b) return 0;
       if (a === null || a === undefined) return 1;
       if (b === null || b === undefined) return -1;
-      return typeof a === "number" ? sign * (a - b) : sign * String(a).localeCompare(String(b), "en", { numeric: true });
+      return sign * (a - b);
     });
     this.shown = keyed.map(([, row]) => row);
     setText(this.count, filter ? `${this.shown.length.toLocaleString("en-US")} of ${this.rows.length.toLocaleString("en-US")}` : `${this.rows.length.toLocaleString("en-US")} rows`);
