@@ -7,6 +7,7 @@ Unlike the Parsing Canonical Form it keeps docs, defaults and aliases, since rea
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
@@ -113,8 +114,7 @@ def _no_constant(name: str) -> NoReturn:
 def _no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        twin = next(name for name in names if names.count(name) > 1)
+        twin = Counter(name for name, _ in pairs).most_common(1)[0][0][:100]
         raise ValueError(f"the key {twin!r} stands twice in an object")
     return found
 

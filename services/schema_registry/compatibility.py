@@ -23,6 +23,8 @@ LEVELS = (
     "FULL_TRANSITIVE",
 )
 PAIRS_MAX = 200_000
+REASONS_MAX = 50  # of one version
+PLACE_CHARACTERS_MAX = 500
 
 _PROMOTIONS = {
     "int": {"long", "float", "double"},
@@ -53,8 +55,10 @@ class Incompatibility:
 class _Pair:
     reader: Type
     writer: Type
-    path: str
-    member: str
+    # the pair that led here first, and the step from it: joined only for a pair that failed
+    parent: "_Pair | None" = None
+    step: str = ""
+    name: str = ""
     errors: list[Incompatibility] = field(default_factory=list)
     needs: list["_Pair"] = field(default_factory=list)
     needed_by: list["_Pair"] = field(default_factory=list)
@@ -64,11 +68,23 @@ class _Pair:
     choices_left: int = 0
     is_bad: bool = False
 
+    def place(self) -> tuple[str, str]:
+        """JSON pointer and fields from the root."""
+        steps: list[str] = []
+        names: list[str] = []
+        at: _Pair | None = self
+        while at is not None:
+            steps.append(at.step)
+            if at.name:
+                names.append(at.name)
+            at = at.parent
+        return "".join(reversed(steps)), ".".join(reversed(names))
+
 
 def can_read(reader: Type, writer: Type) -> list[Incompatibility]:
     """Why `reader` cannot read everything that `writer` writes; empty: it can."""
     graph = _Graph()
-    root = graph.pair(reader, writer, "", "")
+    root = graph.pair(reader, writer)
     graph.explore()
     graph.spread()
     return graph.reasons(root)
@@ -97,16 +113,36 @@ class _Graph:
     def __init__(self) -> None:
         self._pairs: dict[tuple[object, object], _Pair] = {}
         self._open: list[_Pair] = []
+        self._branches: dict[int, dict[str, list[int]]] = {}
 
-    def pair(self, reader: Type, writer: Type, path: str, name: str) -> _Pair:
+    def pair(
+        self,
+        reader: Type,
+        writer: Type,
+        parent: _Pair | None = None,
+        step: str = "",
+        name: str = "",
+    ) -> _Pair:
         key = (id(reader), id(writer))
         found = self._pairs.get(key)
         if found is None:
             if len(self._pairs) >= PAIRS_MAX:
                 raise SchemaInvalid("too complex to be compared")
-            found = self._pairs[key] = _Pair(reader, writer, path, name)
+            found = self._pairs[key] = _Pair(reader, writer, parent, step, name)
             self._open.append(found)
         return found
+
+    def branches(self, union: Type, writer: Type) -> list[int]:
+        """Numbers of the branches worth a look: of the same kind and name, or by promotion."""
+        index = self._branches.get(id(union))
+        if index is None:
+            index = self._branches[id(union)] = {}
+            for number, branch in enumerate(union.branches):
+                for key in (f"{branch.kind} {branch.short_name}", *_alias_keys(branch)):
+                    index.setdefault(key, []).append(number)
+        keys = [f"{writer.kind} {writer.short_name}", f"{writer.kind} ={writer.name}"]
+        keys += [f"{kind} " for kind in _PROMOTIONS.get(writer.kind, ())]
+        return sorted({number for key in keys for number in index.get(key, ())})
 
     def explore(self) -> None:
         while self._open:
@@ -139,7 +175,18 @@ class _Graph:
             if not pair.is_bad or id(pair) in seen:
                 continue
             seen.add(id(pair))
-            found += pair.errors
+            path, member = pair.place()
+            for error in pair.errors:
+                found.append(
+                    Incompatibility(
+                        error.kind,
+                        _short(path + error.path) or "/",
+                        _short(".".join(part for part in (member, error.member) if part)),
+                        error.detail,
+                    )
+                )
+            if len(found) >= REASONS_MAX:
+                break
             waiting += reversed(pair.needs)
             if pair.choices and pair.choices_left == 0:
                 waiting += reversed(pair.choices)  # what the nearest branch lacks
@@ -154,15 +201,11 @@ class _Rules:
         self._pair = pair
 
     def _fail(self, kind: str, detail: str, path: str = "", name: str = "") -> None:
-        pair = self._pair
-        at = f"{pair.path}{path}" or "/"
-        named = ".".join(part for part in (pair.member, name) if part)
-        pair.errors.append(Incompatibility(kind, at, named, detail))
+        self._pair.errors.append(Incompatibility(kind, path, name, detail))
 
     def _need(self, reader: Type, writer: Type, path: str = "", name: str = "") -> None:
         pair = self._pair
-        named = ".".join(part for part in (pair.member, name) if part)
-        other = self._graph.pair(reader, writer, pair.path + path, named)
+        other = self._graph.pair(reader, writer, pair, path, name)
         pair.needs.append(other)
         other.needed_by.append(pair)
 
@@ -191,11 +234,10 @@ class _Rules:
 
     def _choose(self, reader: Type, writer: Type) -> None:
         pair = self._pair
-        for number, branch in enumerate(reader.branches):
-            if _may_match(branch, writer):
-                other = self._graph.pair(branch, writer, f"{pair.path}/{number}", pair.member)
-                pair.choices.append(other)
-                other.choice_of.append(pair)
+        for number in self._graph.branches(reader, writer):
+            other = self._graph.pair(reader.branches[number], writer, pair, f"/{number}")
+            pair.choices.append(other)
+            other.choice_of.append(pair)
         pair.choices_left = len(pair.choices)
         if not pair.choices:
             self._fail(
@@ -220,7 +262,8 @@ class _Rules:
                 "/size",
             )
         if reader.kind == "enum" and reader.enum_default is None:
-            missing = [symbol for symbol in writer.symbols if symbol not in set(reader.symbols)]
+            known = set(reader.symbols)
+            missing = [symbol for symbol in writer.symbols if symbol not in known]
             if missing:
                 self._fail(
                     "MISSING_ENUM_SYMBOLS",
@@ -245,11 +288,12 @@ class _Rules:
                     )
 
 
-def _may_match(reader: Type, writer: Type) -> bool:
-    """A branch of a union that is worth a look: of the same kind and name, or by promotion."""
-    if reader.kind != writer.kind:
-        return reader.kind in _PROMOTIONS.get(writer.kind, ())
-    return not reader.name or _same_name(reader, writer)
+def _alias_keys(branch: Type) -> list[str]:
+    return [f"{branch.kind} ={alias}" for alias in branch.aliases]
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= PLACE_CHARACTERS_MAX else f"...{text[-PLACE_CHARACTERS_MAX:]}"
 
 
 def _same_name(reader: Type, writer: Type) -> bool:

@@ -1,0 +1,90 @@
+"""The loss drill of docs/exercises/loss-drill.md: k messages disappear, the audit names them."""
+
+import json
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from events.topics import AUDIT, PAGE_VIEW
+from producer import Producer
+from tests.integration.test_audit_service import ask, command
+from tests.support.brokers import start_broker
+from tests.support.commands import RunningCommand, start_command
+from tests.support.waiting import wait_until
+from tests.unit.audit.samples import T0, WINDOW_MS, event, report
+
+pytestmark = pytest.mark.integration
+
+DROPPED = 7
+A_WINDOW = 100
+
+
+def faults(proxy: RunningCommand, change: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Ask for a fault; the route's state."""
+    address = proxy.wait_for_event("serving")["metrics"]
+    request = urllib.request.Request(
+        f"http://{address}/faults",
+        None if change is None else json.dumps({"faults": change}).encode(),
+        {"Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        found = json.loads(answer.read())
+    routes: dict[str, Any] = found["routes"]
+    return routes["link"]
+
+
+def test_the_audit_names_exactly_what_was_dropped(tmp_path: Path, zk_connect: str) -> None:
+    broker = start_broker(tmp_path / "broker", 1, zk_connect)
+    try:
+        routes = f"link=127.0.0.1:0>{broker.host}:{broker.port}"
+        proxying = {"proxy.routes": routes, "metrics.port": 0}
+        with start_command("proxy", proxying, tmp_path / "proxy.log") as proxy:
+            address = proxy.wait_for_event("serving")["address"]
+            with Producer(broker_list=f"1:{address}") as producer:
+                for window in range(3):
+                    if window == 1:
+                        faults(proxy, {"drop_messages": {"topic": PAGE_VIEW, "count": DROPPED}})
+                    made = [
+                        event(window * A_WINDOW + n, T0 + window * WINDOW_MS + n)
+                        for n in range(A_WINDOW)
+                    ]
+                    for start in range(0, A_WINDOW, 5):  # the drill begins in one set, ends in two
+                        producer.send(PAGE_VIEW, made[start : start + 5])
+                    producer.flush()
+                    if window == 1:
+                        assert faults(proxy)["drop_remaining"] == 0
+                cells = [(PAGE_VIEW, T0 + window * WINDOW_MS, A_WINDOW) for window in range(3)]
+                producer.send(AUDIT, report(0, cells))
+                producer.flush()
+            assert proxy.stop() == 0
+        auditing = {
+            "live.zk.connect": zk_connect,
+            "data.dir": tmp_path / "audit",
+            "audit.window.ms": WINDOW_MS,
+            "audit.refresh.ms": 100,
+            "metrics.port": 0,
+        }
+        with start_command("audit serve", auditing, tmp_path / "audit.log") as audit:
+            arrived = 3 * A_WINDOW - DROPPED
+
+            def settled() -> bool:
+                summary = ask(audit, "/audit/summary")
+                live = summary["tiers"]["live"]
+                return (
+                    summary["produced"] == 3 * A_WINDOW
+                    and live["count"] == arrived
+                    and not live["pending_cells"]
+                )
+
+            wait_until(settled, lambda: f"settled: {ask(audit, '/audit')}", 30)
+            url = audit.wait_for_event("serving")["metrics"]
+            status, told = command("--url", url)
+            assert audit.stop() == 0
+    finally:
+        broker.kill()
+    assert status == 1
+    (cell,) = told["cells"]
+    assert (cell["topic"], cell["window_start_ms"]) == (PAGE_VIEW, T0 + WINDOW_MS)
+    assert cell["tiers"]["live"]["verdict"] == f"missing {DROPPED}"
