@@ -175,7 +175,7 @@ class _Graph:
             if not pair.is_bad or id(pair) in seen:
                 continue
             seen.add(id(pair))
-            path, member = pair.place()
+            path, member = pair.place() if pair.errors else ("", "")
             for error in pair.errors:
                 found.append(
                     Incompatibility(

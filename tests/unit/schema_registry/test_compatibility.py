@@ -106,6 +106,11 @@ def test_a_deep_chain_and_wide_unions_are_no_work() -> None:
         before = "int" if number == 0 else f"R{number - 1}"
         chain.append(record({"name": "f", "type": before}, name=f"R{number}"))
     assert reasons(chain, chain) == []
+    changed = json.loads(json.dumps(chain))
+    changed[1]["fields"].append({"name": "must", "type": "int"})
+    ((kind, path),) = reasons(changed, chain)
+    assert kind == "READER_FIELD_MISSING_DEFAULT_VALUE"
+    assert path.endswith("/fields/1")
 
 
 # --- against fastavro ------------------------------------------------------------------------
