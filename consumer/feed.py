@@ -40,13 +40,21 @@ class GrantState(Enum):
 
 
 class Grant:
-    """`open` is read for each message, so it is a plain attribute beside the state."""
+    """`open` is read for each message, so it is a plain attribute beside the state.
 
-    __slots__ = ("open", "state")
+    `last` is what was handed out last under it, `done` what the application has come back from: it
+    asked for the next one. They stand here and not with the partition, so that a stream that comes
+    back after a seek writes into the revoked grant, where nobody looks for a position. Both are
+    kept as objects, so that a position costs nothing per message.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("done", "last", "open", "state")
+
+    def __init__(self, before: "Grant | None" = None) -> None:
         self.open = True
         self.state = GrantState.OPEN
+        self.last: _HandedOut | None = before.last if before else None
+        self.done: _HandedOut | None = before.done if before else None
 
     def suspend(self) -> None:
         if self.state is GrantState.OPEN:
@@ -64,24 +72,19 @@ class Grant:
 
 
 class PartitionFeed:
-    """One owned partition. Its fetcher owns the fetch fields, its stream `last` and `done`; the
-    grant and `fetch_offset` change under the queue's lock.
-
-    `last` is what was handed out last, `done` what the application has come back from: it asked
-    for the next one. Both are kept as objects, so that a position costs nothing per message.
+    """One owned partition. Its fetcher owns the fetch fields, its stream what stands in the grant;
+    the grant and `fetch_offset` change under the queue's lock.
     """
 
     __slots__ = (
         "base",
         "committed",
         "damage_count",
-        "done",
         "error_told",
         "failure_count",
         "fetch_offset",
         "fetch_size",
         "grant",
-        "last",
         "name",
         "queue",
         "retry_at_s",
@@ -97,8 +100,6 @@ class PartitionFeed:
         self.grant = Grant()
         self.base = stored  # where it starts; None until the broker was asked
         self.committed = stored
-        self.last: _HandedOut | None = None
-        self.done: _HandedOut | None = None
         self.fetch_offset = stored
         self.fetch_size = size
         self.retry_at_s = 0.0
@@ -108,12 +109,12 @@ class PartitionFeed:
 
     def delivered_offset(self) -> int | None:
         """Next offset after what was handed out; None when not even the start is known."""
-        last = self.last
+        last = self.grant.last
         return self.base if last is None else last.next_offset
 
     def processed_offset(self) -> int | None:
         """Next offset after what the application has come back from."""
-        done = self.done
+        done = self.grant.done
         return self.base if done is None else done.next_offset
 
     def move_to(self, offset: int) -> None:
@@ -123,7 +124,6 @@ class PartitionFeed:
             if old.state is GrantState.SUSPENDED:
                 self.grant.suspend()
             old.revoke()
-            self.last = self.done = None
             self.base = self.fetch_offset = offset
             self.retry_at_s = 0.0
             self.error_told = False
@@ -138,7 +138,7 @@ class PartitionFeed:
         with self.queue.lock:
             if self.grant is not grant:
                 return None
-            self.grant = Grant()
+            self.grant = Grant(grant)
             if grant.state is GrantState.SUSPENDED:
                 self.grant.suspend()
             grant.revoke()

@@ -308,7 +308,7 @@ class BrokerFetcher:
         with feed.queue.lock:
             if feed.grant is grant:
                 feed.fetch_offset = feed.base = target
-                feed.last = feed.done = None
+                grant.last = grant.done = None
 
     def _offset_of_policy(self, feed: PartitionFeed, error: OffsetOutOfRange) -> int:
         """Earliest or latest. Raises `error` when the policy is neither."""

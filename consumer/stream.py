@@ -23,7 +23,7 @@ from consumer.feed import DAMAGE_ATTEMPTS, Grant, PartitionFeed, StreamQueue
 from consumer.stats import ConsumerStats
 from protocol.errors import InvalidMessage
 
-_Batch = tuple[Iterator[ConsumedMessage], PartitionFeed, Grant]
+_Batch = tuple[Iterator[ConsumedMessage], Grant]
 
 
 class MessageStream:
@@ -49,13 +49,13 @@ class MessageStream:
                 batch = self._batch = self._next_batch()
                 if batch is None:
                     return
-            messages, feed, grant = batch
+            messages, grant = batch
             for message in messages:
                 if not grant.open and not self._queue.await_grant(grant):
                     break
-                feed.last = message
+                grant.last = message
                 yield message
-                feed.done = message
+                grant.done = message
             self._batch = None
 
     def __next__(self) -> ConsumedMessage:
@@ -84,9 +84,9 @@ class MessageStream:
             if not grant.open and not self._queue.await_grant(grant):
                 continue
             feed.went_well()
-            feed.last = item
+            grant.last = item
             yield item
-            feed.done = item
+            grant.done = item
 
     def _next_batch(self) -> _Batch | None:
         """Decode the next chunk; None at shutdown."""
@@ -106,7 +106,7 @@ class MessageStream:
                 continue
             feed.went_well()
             if messages:
-                return iter(messages), feed, grant
+                return iter(messages), grant
 
     def _good_part(
         self, feed: PartitionFeed, grant: Grant, chunk: Chunk, error: InvalidMessage
@@ -124,7 +124,7 @@ class MessageStream:
             return None
         if good_bytes:
             good = chunk._replace(data=chunk.data[:good_bytes], next_offset=bad_offset)
-            return iter(good.messages()), feed, fresh
+            return iter(good.messages()), fresh
         feed.damage_count += 1
         if feed.damage_count < DAMAGE_ATTEMPTS:
             return None
