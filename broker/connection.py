@@ -67,6 +67,7 @@ class Connection:
         # Session: what the barrier must know.
         self.unflushed: dict[Log, int] = {}
         self.refused = False
+        self.last_log: Log | None = None
 
         self._socket = sock
         self._fd = sock.fileno()
@@ -149,9 +150,12 @@ class Connection:
         return buffer
 
     def _grown(self, buffer: memoryview) -> memoryview | None:
-        """A larger buffer for a frame that does not fit: twice the size, or the frame's."""
+        """A larger buffer for a frame that does not fit: four times the size, or the frame's.
+
+        Pages that nothing was read into cost nothing, so memory follows what arrives.
+        """
         (size,) = FRAME_SIZE.unpack_from(buffer)
-        capacity = min(FRAME_SIZE_BYTES + size, 2 * len(buffer))
+        capacity = min(FRAME_SIZE_BYTES + size, 4 * len(buffer))
         if not self._host.budget.take(self, capacity, self._on_room):
             self._host.metrics.buffer_waits += 1
             self._read_no_more()
@@ -211,7 +215,7 @@ class Connection:
         outcome: Reply | Pause | None
         try:
             while True:
-                if handlers.takes_runs and end - position <= RUN_BYTES_MAX:
+                if handlers.takes_runs(self) and end - position <= RUN_BYTES_MAX:
                     position, runs = produce_runs(
                         buffer, position, end, size_max, host.message_bytes_max
                     )

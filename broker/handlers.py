@@ -9,7 +9,7 @@ docs/wire-protocol.md; contracts section 1 says when Offsets(-1) waits.
 """
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
@@ -95,7 +95,6 @@ class Logs(Protocol):
 
     def get(self, topic: str, partition: int) -> Log | None: ...
     def get_or_create(self, topic: str, partition: int) -> Log: ...
-    def __iter__(self) -> Iterator[Log]: ...
 
 
 class Session(Appender, Protocol):
@@ -103,6 +102,7 @@ class Session(Appender, Protocol):
 
     unflushed: dict[Log, int]  # log -> end of what this connection appended to it
     refused: bool  # whether a set of it was not kept
+    last_log: Log | None  # where it appended last
 
 
 class RequestHandlers:
@@ -138,7 +138,6 @@ class RequestHandlers:
             min(config.segment_bytes_max, *config.topic_segment_bytes_max.values(), RUN_BYTES_MAX)
             < RUN_BYTES_MAX
         )
-        self._near_roll = {log for log in logs if log.room_bytes < RUN_BYTES_MAX}
 
     def _new_budget(self) -> DecompressionBudget:
         return DecompressionBudget(
@@ -147,11 +146,15 @@ class RequestHandlers:
 
     # --- produce -------------------------------------------------------------------------------
 
-    @property
-    def takes_runs(self) -> bool:
-        """Whether requests may be taken in runs. Not while a log is about to roll: 0.7 decides that
-        before every single set, and segments start where the original's would."""
-        return not self._near_roll and not self._small_segments
+    def takes_runs(self, session: Session) -> bool:
+        """Whether this connection's requests may be taken in runs. Not while the log that it
+        appends to is about to roll: 0.7 decides that before every single set. A connection that
+        turns to another log in the middle of a buffer may overshoot that log's size by the buffer.
+        """
+        if self._small_segments:
+            return False
+        log = session.last_log
+        return log is None or log.room_bytes >= RUN_BYTES_MAX
 
     def produce_run(
         self,
@@ -230,10 +233,7 @@ class RequestHandlers:
             raise RequestRefused(error.reason, str(error)) from None
         self._appended(log)
         session.unflushed[log] = end
-        if log.room_bytes < RUN_BYTES_MAX:
-            self._near_roll.add(log)
-        elif self._near_roll:
-            self._near_roll.discard(log)
+        session.last_log = log
         if log.messages_since_flush_began >= log.flush_interval_messages:
             return Pause(flushed=[(log, end)])
         if log.is_held:
@@ -266,8 +266,6 @@ class RequestHandlers:
                     "cannot-create-log", f"{topic!a}-{partition}: {error.strerror}"
                 ) from None
             self._topic_seen(topic)
-            if log.room_bytes < RUN_BYTES_MAX:
-                self._near_roll.add(log)
         return log
 
     def _any_partition(self, topic: str, partition_count: int) -> int:
