@@ -11,11 +11,10 @@ import sys
 import time
 from pathlib import Path
 
-from consumer.simple import SimpleConsumer
-from producer.producer import Producer
-
 from benchmarks.produce import MESSAGE_BYTES
 from benchmarks.running_broker import RunningBroker, running_broker
+from consumer.simple import SimpleConsumer
+from producer.producer import Producer
 from protocol.requests import FetchRequest, encode_request
 
 FETCH_BYTES = 1024 * 1024

@@ -8,9 +8,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from producer.producer import Producer
-
 from benchmarks.running_broker import running_broker
+from producer.producer import Producer
 
 MESSAGE_BYTES = 200
 
