@@ -40,7 +40,7 @@ def configure(process: str, *, as_json: bool = False, level: str = "INFO") -> No
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level)),
         logger_factory=structlog.stdlib.LoggerFactory(),
-        cache_logger_on_first_use=True,
+        cache_logger_on_first_use=False,  # the second call wins for loggers in use, too
     )
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(

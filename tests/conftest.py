@@ -6,6 +6,7 @@ Where Java (and, for container tests, an engine) is there, a skipped test is a h
 from collections.abc import Iterator
 
 import pytest
+import structlog
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -23,3 +24,10 @@ def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
     if unexpected:
         reporter.write_line(f"--no-skips: {len(unexpected)} skipped tests fail this run", red=True)
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.fixture(autouse=True)
+def _logs_as_at_the_start() -> Iterator[None]:
+    """What a command's test configured must not silence the next test's logs."""
+    yield
+    structlog.reset_defaults()
