@@ -1,0 +1,298 @@
+"""The whole deployment in containers, as the tests handle it: bring up, send, break, heal, count.
+
+Everything that a run makes carries its Compose project's name or the label below, and is swept at
+the end of the run and, should that have been cut off, at the start of the next.
+"""
+
+import json
+import os
+import threading
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from docker.errors import APIError, NotFound
+from docker.models.containers import Container
+
+import docker
+from runtime.clock import now_ms
+from services.containers.demo import ALL_PROFILES, ASK, AUDIT_URL, RESTARTS_FILE, WRITE
+from services.containers.engine import PROJECT_LABEL, SERVICE_LABEL, ComposeProject, EngineError
+from tests.support.waiting import wait_until
+
+ROOT = Path(__file__).resolve().parents[2]
+RUN_LABEL = "kafka2011.test"
+PROJECT_PREFIX = "kafka2011-test-"
+IMAGE_VERSION = os.environ.get("KAFKA2011_VERSION", "dev")
+APP_IMAGE = f"kafka2011/app:{IMAGE_VERSION}"
+
+# Two cores may be shared with others; what is slow is not wrong.
+START_TIMEOUT_S = 300
+BALANCE_TIMEOUT_S = 180
+HARDENED: dict[str, Any] = {
+    "init": True,
+    "user": "10001:10001",
+    "read_only": True,
+    "cap_drop": ["ALL"],
+    "security_opt": ["no-new-privileges:true"],
+    "tmpfs": {"/tmp": "mode=1777,size=32m"},
+    "mem_limit": "160m",
+    "pids_limit": 128,
+}
+POST = (
+    "import sys, urllib.request as r\n"
+    "q = r.Request(sys.argv[1], sys.argv[2].encode(), {'Content-Type': 'application/json'})\n"
+    "sys.stdout.write(r.urlopen(q, timeout=5).read().decode())\n"
+)
+
+
+def hold(seconds: float) -> None:
+    """How long a fault lasts. Never used to wait for something to have happened."""
+    threading.Event().wait(seconds)
+
+
+class Sent:
+    """A frontend of its own that sends a known number of events and ends."""
+
+    def __init__(self, container: Container, count: int) -> None:
+        self.container = container
+        self.count = count
+
+    @property
+    def is_done(self) -> bool:
+        self.container.reload()
+        state = self.container.attrs["State"]
+        return bool(state["Status"] == "exited" and state["ExitCode"] == 0)
+
+
+class Stack:
+    """One Compose project of docker-compose.yml."""
+
+    def __init__(self, client: docker.DockerClient, name: str, settings: Mapping[str, str]) -> None:
+        self.client = client
+        self.name = name
+        self.project = ComposeProject(name, ROOT, {**os.environ, **settings})
+        self.sent_count = 0
+        self._faults: list[dict[str, object]] = []
+
+    # --- life --------------------------------------------------------------------------------
+
+    def up(self) -> None:
+        self.project.compose("up", "--detach")
+        self.wait_until_all_serve()
+
+    def down(self) -> None:
+        sweep(self.client, self.name)
+        self.project.compose(
+            "down", "--volumes", "--remove-orphans", "--timeout", "10", profiles=ALL_PROFILES
+        )
+
+    def wait_until_all_serve(self) -> None:
+        def are_serving() -> bool:
+            states = self.project.states()
+            return bool(states) and all(
+                state.serves or (name.startswith("frontend") and state.is_done)
+                for name, state in states.items()
+            )
+
+        wait_until(are_serving, self.diagnosis, timeout_s=START_TIMEOUT_S)
+
+    def diagnosis(self) -> str:
+        """Who does not serve, and its last lines."""
+        lines = ["not everything serves"]
+        for name, state in sorted(self.project.states().items()):
+            if not state.serves and not state.is_done:
+                lines.append(f"{name}: {state.status} {state.health} {state.exit_code}")
+                log = self.client.containers.get(state.container_id).logs(tail=8)
+                lines.append(log.decode(errors="replace"))
+        return "\n".join(lines)
+
+    # --- parts -------------------------------------------------------------------------------
+
+    def container(self, service: str) -> Container:
+        states = self.project.states()
+        assert service in states, f"no container of {service}"
+        return self.client.containers.get(states[service].container_id)
+
+    def network(self, name: str) -> Any:
+        (found,) = self.client.networks.list(names=[f"^{self.name}_{name}$"])
+        return found
+
+    @property
+    def services(self) -> list[str]:
+        return sorted(self.project.states())
+
+    # --- traffic -----------------------------------------------------------------------------
+
+    def send(self, count: int, rate: int) -> Sent:
+        """Start a frontend that sends `count` events; with the settings of frontend-1 otherwise."""
+        name = f"sender-{uuid.uuid4().hex[:8]}"
+        told = self.container("frontend-1").attrs["Config"]["Env"]
+        environment = dict(entry.split("=", 1) for entry in told)
+        environment |= {
+            "KAFKA2011_PROCESS_NAME": name,
+            "KAFKA2011_FRONTEND_SERVER": name,
+            "KAFKA2011_SEED": str(self.sent_count + 1),
+            "KAFKA2011_RATE": str(rate),
+            "KAFKA2011_DURATION_MS": "0",
+            "KAFKA2011_MESSAGE_COUNT": str(count),
+        }
+        volume = self.client.volumes.create(f"{self.name}_{name}", labels={RUN_LABEL: self.name})
+        container = self.client.containers.run(
+            APP_IMAGE,
+            ["frontend"],
+            name=f"{self.name}-{name}",
+            hostname=name,
+            environment=environment,
+            network=f"{self.name}_live",
+            volumes={volume.name: {"bind": "/data", "mode": "rw"}},
+            labels={RUN_LABEL: self.name},
+            detach=True,
+            **HARDENED,
+        )
+        self.sent_count += count
+        return Sent(container, count)
+
+    def audit(self, *, is_final: bool) -> dict[str, Any]:
+        """The audit's summary; empty while it does not answer."""
+        url = f"{AUDIT_URL}/audit/summary?final={is_final:d}"
+        try:
+            found = json.loads(self.project.execute("audit", "python3", "-I", "-c", ASK, url))
+        except (EngineError, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def counted(self, tier: str) -> int:
+        return int(self.audit(is_final=False).get("tiers", {}).get(tier, {}).get("count", 0))
+
+    def lag_bytes(self) -> dict[str, int | None]:
+        """By group, as `kafka2011 status` tells it; None where it is not known."""
+        text = self.project.execute(
+            "audit",
+            "sh",
+            "-c",
+            "kafka2011 status --zookeeper zookeeper-live:2181 --json || true",
+        )
+        groups = json.loads(text)["groups"] if text.strip() else []
+        return {group["group"]: group["lag_bytes"] for group in groups}
+
+    def wait_until_balanced(self) -> dict[str, Any]:
+        """Every message that was ever sent has arrived in every tier, and nobody lags."""
+        last: dict[str, Any] = {}
+
+        def is_balanced() -> bool:
+            nonlocal last
+            last = self.audit(is_final=True)
+            return bool(
+                last
+                and last["balanced"]
+                and last["produced"] == self.sent_count
+                and last["exit_status"] == 0
+            )
+
+        def told() -> str:
+            tiers = {
+                tier: {name: told.get(name) for name in ("count", "missing", "extra", "away")}
+                for tier, told in last.get("tiers", {}).items()
+            }
+            return (
+                f"sent {self.sent_count}, reported {last.get('produced')}, {tiers}, "
+                f"{last.get('verdicts')}, {last.get('notes')}\n{self.diagnosis()}"
+            )
+
+        wait_until(is_balanced, told, timeout_s=BALANCE_TIMEOUT_S)
+        wait_until(
+            lambda: set(self.lag_bytes().values()) == {0},
+            lambda: f"lag: {self.lag_bytes()}",
+            timeout_s=60,
+        )
+        return last
+
+    # --- faults ------------------------------------------------------------------------------
+
+    def tell_fault(self, name: str) -> None:
+        """Tell the audit, which then excuses redelivered messages, and never missing ones."""
+        self._faults.append({"name": name, "time_ms": now_ms()})
+        self.project.execute(
+            "audit", "sh", "-c", WRITE, "sh", RESTARTS_FILE, stdin=json.dumps(self._faults)
+        )
+
+    def set_wan(self, faults: Mapping[str, object]) -> None:
+        """Change what is wrong with every route of the wide-area link."""
+        url = "http://127.0.0.1:8080/faults"
+        body = json.dumps({"faults": faults})
+        self.project.execute("wan-link", "python3", "-I", "-c", POST, url, body)
+
+    @contextmanager
+    def disconnected(self, service: str, network: str) -> Iterator[None]:
+        """The service without that network, and with it again under the same names."""
+        container = self.container(service)
+        found = self.network(network)
+        aliases = container.attrs["NetworkSettings"]["Networks"][found.name]["Aliases"] or []
+        names = [alias for alias in aliases if not container.id.startswith(alias)]
+        found.disconnect(container, force=True)
+        try:
+            yield
+        finally:
+            found.connect(container, aliases=names)
+
+
+def sweep(client: docker.DockerClient, project: str) -> None:
+    """Remove what was made beside Compose for a project."""
+    label = f"{RUN_LABEL}={project}"
+    for container in client.containers.list(all=True, filters={"label": label}):
+        container.remove(force=True, v=True)
+    for volume in client.volumes.list(filters={"label": label}):
+        volume.remove(force=True)
+
+
+def leftovers(client: docker.DockerClient, project: str) -> list[str]:
+    """Whatever still carries the project's name."""
+    found: list[str] = []
+    for label in (f"{PROJECT_LABEL}={project}", f"{RUN_LABEL}={project}"):
+        filters = {"label": label}
+        found += [c.name for c in client.containers.list(all=True, filters=filters)]
+        found += [v.name for v in client.volumes.list(filters=filters)]
+        found += [n.name for n in client.networks.list(filters=filters)]
+    return found
+
+
+def sweep_dead_runs(client: docker.DockerClient) -> None:
+    """Remove everything of test runs whose process is gone. The project's name ends in its pid."""
+    for project in {_project_of(thing) for thing in _labelled(client)} - {None}:
+        assert project is not None
+        pid = project.removeprefix(PROJECT_PREFIX)
+        if not pid.isdecimal() or Path(f"/proc/{pid}").exists():
+            continue
+        sweep(client, project)
+        filters = {"label": f"{PROJECT_LABEL}={project}"}
+        for container in client.containers.list(all=True, filters=filters):
+            container.remove(force=True, v=True)
+        for network in client.networks.list(filters=filters):
+            network.remove()
+        for volume in client.volumes.list(filters=filters):
+            try:
+                volume.remove(force=True)
+            except (NotFound, APIError):
+                continue
+
+
+def _labelled(client: docker.DockerClient) -> list[Any]:
+    found: list[Any] = []
+    for label in (PROJECT_LABEL, RUN_LABEL):
+        found += client.containers.list(all=True, filters={"label": label})
+        found += client.volumes.list(filters={"label": label})
+        found += client.networks.list(filters={"label": label})
+    return found
+
+
+def _project_of(thing: Any) -> str | None:
+    labels = thing.attrs.get("Labels") or thing.attrs.get("Config", {}).get("Labels") or {}
+    name = labels.get(PROJECT_LABEL) or labels.get(RUN_LABEL) or ""
+    return name if name.startswith(PROJECT_PREFIX) else None
+
+
+def service_of(container: Container) -> str:
+    return str(container.labels.get(SERVICE_LABEL, ""))
