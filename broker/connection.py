@@ -8,10 +8,11 @@ logs have written them: `Host.turn` counts the writes, and a buffer lent in the 
 the host write first.
 """
 
+import functools
 import socket
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar, cast
 
 from broker.buffers import POOL_BUFFER_BYTES, BufferBudget, BufferPool
 from broker.handlers import RUN_BYTES_MAX, Pause, Reply, RequestHandlers, RequestRefused
@@ -24,12 +25,33 @@ from broker.sending import Progress, Sender, WarmUp
 from protocol.framing import FRAME_SIZE, FRAME_SIZE_BYTES
 from protocol.requests import MULTI_PRODUCE, OFFSETS, PRODUCE, produce_runs
 from runtime.clock import Clock
+from runtime.logs import get_logger
+
+_log: Any = get_logger(__name__)
 
 # A remainder up to this size is copied aside and its buffer given back.
 TAIL_BYTES_MAX = 16 * 1024
 # After this many responses in a row another connection gets the loop.
 REPLIES_PER_TURN = 128
 REQUEST_ID_BYTES = 2
+
+
+Ready = TypeVar("Ready", bound=Callable[..., Any])
+
+
+def contained(entry_point: Ready) -> Ready:
+    """An entry point from the loop: a bug of ours costs the connection it was met on, no more."""
+
+    @functools.wraps(entry_point)
+    def call(self: "Connection", *arguments: Any) -> Any:
+        try:
+            return entry_point(self, *arguments)
+        except Exception:
+            _log.exception("internal-error", client=self.address)
+            self.close("internal-error")
+            return False
+
+    return cast(Ready, call)
 
 
 class Host(Protocol):
@@ -105,6 +127,7 @@ class Connection:
         """Whether something must happen before more of this connection is read."""
         return not self._is_reading
 
+    @contained
     def on_readable(self) -> bool:
         """Take what the socket has, once. Returns whether there was something."""
         if self.is_closed:
@@ -293,6 +316,7 @@ class Connection:
                 return
         self.close(refused.reason, str(refused))
 
+    @contained
     def _go_on(self) -> None:
         """What held this connection up is over: the next request, then the socket again."""
         if self.is_closed or self._is_sending or self._barrier is not None:
@@ -323,6 +347,7 @@ class Connection:
             return
         self._host.loop.call_soon(self._after_barrier)
 
+    @contained
     def _after_barrier(self) -> None:
         if self.is_closed:
             return
@@ -374,6 +399,7 @@ class Connection:
         except OSError as error:
             self.close("cannot-read", str(error))
 
+    @contained
     def _on_warm(self, warm_up: WarmUp) -> None:
         warm_up.finish()
         if self.is_closed:
@@ -384,6 +410,7 @@ class Connection:
         self._start_deadline(self._host.send_deadline_s, "send-deadline")
         self._on_writable()
 
+    @contained
     def _on_writable(self) -> None:
         before = self._sender.progress_bytes
         try:

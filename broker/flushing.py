@@ -5,14 +5,21 @@ it has run. One log has at most one flush at a time, so a slow disk holds back i
 """
 
 import contextvars
+import errno
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, Protocol
 
+from runtime.logs import get_logger
+
+_log: Any = get_logger(__name__)
+
 
 class Job(Protocol):
     """Work for a thread; it keeps its error instead of raising it."""
+
+    error: OSError | None
 
     def run(self) -> None: ...
 
@@ -55,5 +62,9 @@ class DiskThreads:
     def _work(self) -> None:
         while (item := self._queue.get()) is not None:
             job, done = item
-            job.run()
+            try:
+                job.run()
+            except Exception as bug:  # who waits for the job must hear that it failed
+                _log.exception("internal-error", job=type(job).__name__)
+                job.error = OSError(errno.EIO, repr(bug))
             self._loop.call_soon_threadsafe(done, job, context=self._context)

@@ -16,7 +16,8 @@ from typing import Protocol, TypeAlias
 from broker.config import BrokerConfig
 from broker.log.errors import LimitReached, LogError, PartitionOffline
 from broker.log.file_layer import Buffer
-from broker.log.log import Appender, FileRegion, Log, LogState
+from broker.log.log import Appender, Log, LogState
+from broker.log.region import FileRegion
 from broker.metrics import BrokerMetrics
 from protocol import message_set as message_sets
 from protocol import names, requests, responses

@@ -16,7 +16,7 @@ from enum import Enum
 from itertools import islice
 
 from broker.handlers import Piece, Reply
-from broker.log.log import FileRegion
+from broker.log.region import FileRegion
 from broker.metrics import BrokerMetrics
 
 # One connection may not keep the loop for itself: after this much it waits for its next turn.

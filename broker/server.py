@@ -21,7 +21,8 @@ from broker.config import BrokerConfig
 from broker.connection import Connection
 from broker.flushing import DiskThreads
 from broker.handlers import RequestHandlers
-from broker.log.log import FlushJob, Log, LogState, Retirement
+from broker.log.jobs import FlushJob, Retirement
+from broker.log.log import Log, LogState
 from broker.log.log_manager import LogManager
 from broker.metrics import BrokerMetrics
 from broker.polling import READABLE, Poller

@@ -14,7 +14,6 @@ Everything here but `FlushJob.run` belongs to one thread.
 
 import bisect
 import errno
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -24,15 +23,16 @@ from typing import Protocol
 from broker.log.barrier import Barrier
 from broker.log.errors import LogError, PartitionOffline, StorageFailed, StorageFull
 from broker.log.file_layer import Buffer, FileLayer
+from broker.log.jobs import FlushJob, Retirement
+from broker.log.region import FileRegion
 from broker.log.retention import RetentionPolicy, SegmentSummary
 from broker.log.segment import OpenFiles, Segment, segment_name
+from broker.log.writing import write_all
 from protocol.errors import OffsetOutOfRange
 from protocol.requests import EARLIEST, LATEST
 from runtime.clock import Clock
 from runtime.failpoints import failpoint
 
-# One pwritev takes at most this many buffers on Linux (IOV_MAX).
-BUFFERS_PER_WRITE = 1024
 # The disk says that there is no room: refuse the bytes, keep the log.
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 # More than any time or count: what does not happen.
@@ -60,65 +60,6 @@ class LogSettings:
     flush_interval_messages: int | None
     flush_interval_ms: int
     retention: RetentionPolicy
-
-
-class FileRegion:
-    """Bytes of a segment that a response may send; the descriptor stays open until `release`.
-
-    `count` is at most what was asked for and never beyond the watermark or the segment's end; it
-    is negative when a negative size was asked for (reference 2.4 rule 8), and then nothing is
-    leased.
-    """
-
-    __slots__ = ("_open_files", "count", "fd", "position", "segment", "warm_until")
-
-    def __init__(
-        self, open_files: OpenFiles, segment: Segment, fd: int, position: int, count: int
-    ) -> None:
-        self._open_files = open_files
-        self.segment = segment
-        self.fd = fd
-        self.position = position
-        self.count = count
-        self.warm_until = position  # how far the bytes are known to be in memory
-
-    def again(self) -> "FileRegion":
-        """The same region with a lease of its own, for a thread that reads it."""
-        fd = self._open_files.lease(self.segment)
-        return FileRegion(self._open_files, self.segment, fd, self.position, self.count)
-
-    def release(self) -> None:
-        if self.fd >= 0:
-            self.fd = -1
-            self._open_files.release(self.segment)
-
-
-class FlushJob:
-    """The part of a flush that waits for the disk. `run` may be called in any thread."""
-
-    def __init__(
-        self, log: "Log", segment: Segment, files: FileLayer, directories: Sequence[Path]
-    ) -> None:
-        self.log = log
-        self.segment = segment
-        self.target = log.written_end
-        self.error: OSError | None = None
-        self.elapsed_s = 0.0
-        self._fd = segment.fd
-        self._files = files
-        self._directories = directories
-
-    def run(self) -> None:
-        began = time.perf_counter()
-        try:
-            for directory in self._directories:
-                self._files.sync_directory(directory)
-            failpoint("before_flush")
-            self._files.sync_data(self._fd)
-            failpoint("after_flush")
-        except OSError as error:
-            self.error = error
-        self.elapsed_s = time.perf_counter() - began
 
 
 class Log:
@@ -356,7 +297,7 @@ class Log:
             error = failed
         if error is None:
             failpoint("before_write")
-            written, error = self._write_all(segment.fd, buffers, segment.size)
+            written, error = write_all(self._files, segment.fd, buffers, segment.size)
         now_ms = self._clock()
         if error is not None:
             written = self._keep_whole_sets(segment, buffers, appenders, written, error)
@@ -373,32 +314,6 @@ class Log:
         failpoint("after_append_before_watermark")
         if self._write_waiters:
             self._write_waiters = _fire(self._write_waiters, self.written_end)
-
-    def _write_all(
-        self, fd: int, buffers: list[Buffer], position: int
-    ) -> tuple[int, OSError | None]:
-        """Write every buffer, going on after a short write where it stopped (not B1).
-
-        Returns bytes written and what ended the writing early.
-        """
-        written = 0
-        for first in range(0, len(buffers), BUFFERS_PER_WRITE):
-            chunk = buffers[first : first + BUFFERS_PER_WRITE]
-            missing = sum(map(len, chunk))
-            while missing:
-                try:
-                    count = self._files.write_at(fd, chunk, position + written)
-                except InterruptedError:
-                    continue
-                except OSError as error:
-                    return written, error
-                if count <= 0:
-                    return written, OSError(errno.EIO, "wrote nothing")
-                written += count
-                missing -= count
-                if missing:
-                    chunk = _without(chunk, count)
-        return written, None
 
     def _keep_whole_sets(
         self,
@@ -619,7 +534,7 @@ class Log:
 
     # --- retention and closing -----------------------------------------------------------------
 
-    def retire(self, now_ms: int) -> "Retirement | None":
+    def retire(self, now_ms: int) -> Retirement | None:
         """Take the segments that the policy lets go out of the log; the files are removed by the
         returned job, in any thread. None when there is nothing to do."""
         if self.state is not LogState.ONLINE:
@@ -664,42 +579,6 @@ class Log:
             self._keep_time(self._active)
         for segment in self._segments:
             self._open_files.forget(segment)
-
-
-class Retirement:
-    """Removes the files of retired segments, oldest first, each durably before the next, so that
-    no crash leaves a gap in the middle. `run` may be called in any thread."""
-
-    def __init__(
-        self, log: Log, segments: list[Segment], directory: Path, files: FileLayer
-    ) -> None:
-        self.log = log
-        self.segments = segments
-        self.bytes_removed = sum(segment.size for segment in segments)
-        self.error: OSError | None = None
-        self._directory = directory
-        self._files = files
-
-    def run(self) -> None:
-        try:
-            # The new segment must be durable before the old ones go: else a power loss could
-            # leave an empty directory, and offsets would start again at 0 (G2).
-            self._files.sync_directory(self._directory)
-            for segment in self.segments:
-                failpoint("before_remove_segment")
-                self._files.remove(segment.path)
-                self._files.sync_directory(self._directory)
-        except OSError as error:
-            self.error = error
-
-
-def _without(buffers: Sequence[Buffer], count: int) -> list[Buffer]:
-    """The buffers less their first `count` bytes."""
-    remaining = list(buffers)
-    while count >= len(remaining[0]):
-        count -= len(remaining.pop(0))
-    remaining[0] = memoryview(remaining[0])[count:]
-    return remaining
 
 
 def _fire(waiters: list[tuple[int, Barrier]], offset: int) -> list[tuple[int, Barrier]]:

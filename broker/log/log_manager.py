@@ -15,7 +15,8 @@ from broker.log import clean_stop, recovery
 from broker.log.directory_lock import DirectoryLock
 from broker.log.errors import DataDirectoryError, LimitReached
 from broker.log.file_layer import FileLayer
-from broker.log.log import Log, LogSettings, LogState, Retirement
+from broker.log.jobs import Retirement
+from broker.log.log import Log, LogSettings, LogState
 from broker.log.recovery import Examination, Verdict
 from broker.log.segment import SUFFIX, OpenFiles, Segment, segment_name, start_of_name
 from runtime.clock import Clock

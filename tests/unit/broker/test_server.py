@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from broker import sending
-from broker.log.log import FileRegion
+from broker.log.region import FileRegion
 from tests.support.faulty_files import Fault, FaultyFileLayer
 from tests.support.in_process_broker import LOOPS, in_process_broker
 from tests.support.raw_requests import (
@@ -191,6 +191,27 @@ def test_a_client_that_leaves_while_its_data_is_read_lets_go_of_the_file(tmp_pat
             with broker.connect() as client:
                 client.send(fetch(b"t", 0, 0, 10**7))
         wait_until(lambda: segment.users == 0, "all leases released")
+
+
+def test_a_bug_costs_the_connection_it_was_met_on_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with in_process_broker(tmp_path) as broker, broker.connect() as other:
+        handlers = broker.broker.server.handlers
+        real = handlers._offsets_reply
+
+        def fail(request: Any) -> Any:
+            if request.topic == "unlucky":
+                raise KeyError("a bug")
+            return real(request)
+
+        monkeypatch.setattr(handlers, "_offsets_reply", fail)
+        for _ in range(3):
+            with broker.connect() as client:
+                client.send(offsets(b"unlucky"))
+                assert client.is_closed_by_broker()
+            assert other.ask(offsets(b"t", -1, 1)) == offsets_answer(0)
+        assert broker.metrics.connections_closed["internal-error"] == 3
 
 
 # --- disk faults, as clients see them ------------------------------------------------------------

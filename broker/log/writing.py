@@ -1,0 +1,45 @@
+"""Writing many buffers at a position, whatever the system call takes at a time."""
+
+import errno
+from collections.abc import Sequence
+
+from broker.log.file_layer import Buffer, FileLayer
+
+# One pwritev takes at most this many buffers on Linux (IOV_MAX).
+BUFFERS_PER_WRITE = 1024
+
+
+def write_all(
+    files: FileLayer, fd: int, buffers: list[Buffer], position: int
+) -> tuple[int, OSError | None]:
+    """Write every buffer, going on after a short write where it stopped (not B1).
+
+    Returns bytes written and what ended the writing early.
+    """
+    written = 0
+    for first in range(0, len(buffers), BUFFERS_PER_WRITE):
+        chunk = buffers[first : first + BUFFERS_PER_WRITE]
+        missing = sum(map(len, chunk))
+        while missing:
+            try:
+                count = files.write_at(fd, chunk, position + written)
+            except InterruptedError:
+                continue
+            except OSError as error:
+                return written, error
+            if count <= 0:
+                return written, OSError(errno.EIO, "wrote nothing")
+            written += count
+            missing -= count
+            if missing:
+                chunk = _without(chunk, count)
+    return written, None
+
+
+def _without(buffers: Sequence[Buffer], count: int) -> list[Buffer]:
+    """The buffers less their first `count` bytes."""
+    remaining = list(buffers)
+    while count >= len(remaining[0]):
+        count -= len(remaining.pop(0))
+    remaining[0] = memoryview(remaining[0])[count:]
+    return remaining
