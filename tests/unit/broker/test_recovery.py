@@ -288,7 +288,7 @@ def test_a_second_torn_ending_gets_its_own_copy(tmp_path: Path) -> None:
     assert copies == [b"one", b"two"]
 
 
-def test_examination_of_a_gibibyte_allocates_little(tmp_path: Path) -> None:
+def test_examination_allocates_no_more_than_its_reads(tmp_path: Path) -> None:
     """No allocation beyond a read's size, whatever a length claims."""
     import tracemalloc
 
