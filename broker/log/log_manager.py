@@ -103,6 +103,7 @@ class LogManager:
                 _log.warning("stray-directory", path=str(path))
                 continue
             self._add(self._load(topic, int(number), path, ends))
+        self._files.sync_directory(self.root)
         self.recovery_s = time.monotonic() - began
 
     def _load(self, topic: str, partition: int, path: Path, ends: clean_stop.Ends | None) -> Log:
@@ -171,7 +172,6 @@ class LogManager:
                 # about to be visible, so it must be durable first (G1).
                 self._files.sync_file(fd)
                 self._files.sync_directory(segment.path.parent)
-                self._files.sync_directory(self.root)
         finally:
             self._files.close(fd)
         self.verdicts[found.verdict.value] += 1

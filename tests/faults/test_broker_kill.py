@@ -172,6 +172,26 @@ def test_kill_under_load_loses_nothing_that_was_confirmed_or_seen(
     print(f"{ROUNDS} kills, {sent_bytes} confirmed bytes, lost 0, different 0")
 
 
+def test_death_during_recovery_comes_to_the_same_end_at_the_next_start(tmp_path: Path) -> None:
+    """S16: between the copy to quarantine and the cut."""
+    truth = Truth(0)
+    with start_broker(tmp_path) as broker, broker.connect() as client:
+        client.send(produce(b"t", b"".join(truth.message(n) for n in range(20))))
+        assert client.ask(offsets(b"t", -1, 1)) != b""
+        broker.kill()
+    path = broker.log_dir / "t-0" / "00000000000000000000.kafka"
+    with path.open("ab") as segment:
+        segment.write(b"a torn ending")
+    environment = {"KAFKA2011_FAILPOINTS": "after_quarantine_copy=exit:9"}
+    for _ in range(2):
+        with start_broker(tmp_path, environment=environment, wait=False) as dying:
+            assert dying.process.wait(20) == 9
+    with start_broker(tmp_path) as broker:
+        assert log_of(broker, 0) == bytes(truth.bytes)
+    copies = [copy.read_bytes() for copy in broker.quarantine_dir.iterdir()]
+    assert copies == [b"a torn ending"] * 3
+
+
 @pytest.mark.parametrize(
     "place",
     [
