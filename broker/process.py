@@ -21,7 +21,7 @@ from broker.log.file_layer import FileLayer
 from broker.log.log_manager import LogManager
 from broker.log.steady_clock import SteadyClock
 from broker.metrics import BrokerCollector, BrokerMetrics
-from broker.registration import BrokerRegistration, DuplicateBrokerId
+from broker.registration import BrokerRegistration, DuplicateBrokerId, StoppedWhileWaiting
 from broker.server import BrokerServer, raise_descriptor_limit
 from coordination.cluster import BrokerAddress
 from coordination.errors import CoordinationError
@@ -64,10 +64,12 @@ def run_broker(
 
     Raises CannotStart with one line for the operator.
     """
-    broker = Broker(config, loop or new_loop(), files or FileLayer())
+    broker = Broker(config, loop or new_loop(), files or FileLayer(), stop)
     try:
         broker.start()
-        broker.serve(stop)
+        broker.serve()
+    except StoppedWhileWaiting:
+        _log.info("stopped-before-serving")
     finally:
         broker.close()
     return broker.status
@@ -76,7 +78,10 @@ def run_broker(
 class Broker:
     """One broker's parts; `start`, `serve` until told to stop, `close`."""
 
-    def __init__(self, config: BrokerConfig, loop: Any, files: FileLayer) -> None:
+    def __init__(
+        self, config: BrokerConfig, loop: Any, files: FileLayer, stop: threading.Event
+    ) -> None:
+        self._stop_asked = stop
         self._config = config
         self._loop = loop
         self.status = STATUS_CLEAN
@@ -185,6 +190,7 @@ class Broker:
             config.partition_count,
             clock=now_ms,
             stale_wait_s=2 * config.zk_session_timeout_ms / 1000 + 2,
+            pause=self._stop_asked.wait,
         )
         try:
             registry.start(config.zk_connection_timeout_ms or config.zk_session_timeout_ms)
@@ -213,7 +219,7 @@ class Broker:
 
     # --- run and stop --------------------------------------------------------------------------
 
-    def serve(self, stop: threading.Event) -> None:
+    def serve(self) -> None:
         config = self._config
         _log.info(
             "serving",
@@ -227,7 +233,7 @@ class Broker:
         context = contextvars.copy_context()
 
         def stop_when_told() -> None:
-            stop.wait()
+            self._stop_asked.wait()
             with contextlib.suppress(RuntimeError):  # the loop ended by itself
                 self._loop.call_soon_threadsafe(self._stop, context=context)
 

@@ -34,6 +34,10 @@ class DuplicateBrokerId(Exception):
     """Another live broker has the id. The text is one line for the operator; exit with 1."""
 
 
+class StoppedWhileWaiting(Exception):
+    """The process was told to stop while a stale node was waited for."""
+
+
 def answers(address: BrokerAddress) -> bool:
     """Whether somebody accepts connections there."""
     try:
@@ -56,10 +60,10 @@ class BrokerRegistration:
         clock: Clock,
         stale_wait_s: float,
         answers: Callable[[BrokerAddress], bool] = answers,
-        pause: Callable[[float], None] = time.sleep,
+        pause: Callable[[float], bool | None] = time.sleep,
     ) -> None:
         """`stale_wait_s`: how long a node of a dead broker may stay, which is somewhat more than
-        the session timeout."""
+        the session timeout. `pause` waits so many seconds; true means that the process stops."""
         self._registry = registry
         self._broker_id = broker_id
         self._address = address
@@ -80,6 +84,7 @@ class BrokerRegistration:
 
         Raises:
           DuplicateBrokerId: see its text.
+          StoppedWhileWaiting: see its text.
           CoordinationError: ZooKeeper does not answer.
         """
         self._topics.update(topics)
@@ -130,7 +135,11 @@ class BrokerRegistration:
                 if not waiting:
                     waiting = True
                     _log.info("waiting-for-stale-registration", path=path)
-                self._pause(STALE_POLL_S)
+                self._wait()
+
+    def _wait(self) -> None:
+        if self._pause(STALE_POLL_S):
+            raise StoppedWhileWaiting
 
     @staticmethod
     def _holder(conflict: NodeConflict) -> BrokerAddress | None:
@@ -153,7 +162,7 @@ class BrokerRegistration:
                 # We hold the id, so this node is of a session of ours that is about to end.
                 if time.monotonic() > deadline:
                     raise
-                self._pause(STALE_POLL_S)
+                self._wait()
 
     # --- later ---------------------------------------------------------------------------------
 
@@ -184,6 +193,8 @@ class BrokerRegistration:
                 for waiting in sorted(pending):
                     self._enter_topic(waiting)
                     pending.discard(waiting)
+            except StoppedWhileWaiting:
+                return
             except (CoordinationError, DuplicateBrokerId) as error:
                 self._again = self._again or not self.is_registered
                 _log.warning("not-registered", broker_id=self._broker_id, reason=str(error))

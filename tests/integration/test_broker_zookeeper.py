@@ -145,6 +145,18 @@ def test_restart_after_a_kill_waits_for_its_own_stale_node(
         assert value(registry, "/brokers/topics/t/4") == "1"
 
 
+def test_stop_while_it_waits_for_a_stale_node_is_a_clean_stop(
+    tmp_path: Path, zk_connect: str, registry: ZooKeeperRegistry
+) -> None:
+    with start_broker(tmp_path, 8, zk_connect, zk_sessiontimeout_ms=20_000) as broker:
+        confirm(broker, b"t")
+        broker.kill()
+    with start_broker(tmp_path, 8, zk_connect, wait=False, zk_sessiontimeout_ms=20_000) as broker:
+        wait_until(lambda: "waiting-for-stale-registration" in broker.log_text(), "it waits")
+        assert broker.stop() == 0
+        assert (broker.log_dir / ".kafka_cleanshutdown").exists()
+
+
 def test_expired_session_registers_again_and_serving_goes_on(
     tmp_path: Path, zk_connect: str, registry: ZooKeeperRegistry
 ) -> None:

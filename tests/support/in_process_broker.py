@@ -58,9 +58,9 @@ def in_process_broker(
         environment={},
     )
     stop = threading.Event()
-    broker = Broker(loaded, LOOPS[loop](), files or FileLayer())
+    broker = Broker(loaded, LOOPS[loop](), files or FileLayer(), stop)
     broker.start()
-    thread = threading.Thread(target=broker.serve, args=(stop,))
+    thread = threading.Thread(target=broker.serve)
     thread.start()
     try:
         yield InProcessBroker(broker, tmp_path / "logs")
