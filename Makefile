@@ -49,7 +49,7 @@ test-wheel: prepare
 	tools/test-wheel.sh
 
 test-integration: prepare
-	$(PYTHON_IN) -m pytest -q --no-skips tests/integration tests/faults
+	$(PYTHON_IN) -m pytest -q --no-skips -n 2 tests/integration tests/faults
 
 # A long campaign: SIGKILL under load COUNT times in each mode, SEED=n to repeat one.
 test-faults: prepare

@@ -188,8 +188,11 @@ def test_everything_balances_and_survives_sigkill_of_the_audit(deployment: Deplo
             lambda: ask(service, "/audit/summary")["tiers"]["offline"]["count"] == 300,
             "300 counted in offline",
         )
-        # The warehouse has nothing yet.
-        assert ask(service, "/audit/summary")["exit_status"] == 1
+        # The warehouse has nothing yet; until its tables were looked at, that is pending.
+        wait_until(
+            lambda: ask(service, "/audit/summary")["exit_status"] == 1,
+            lambda: f"missing in the warehouse: {ask(service, '/audit')}",
+        )
         deployment.load()
         summary = deployment.balanced(service)
         assert summary["exit_status"] == 0
