@@ -21,9 +21,15 @@ PortOption = Annotated[
 RootOption = Annotated[Path, typer.Option("--dir", help="Where data, logs and state are kept.")]
 
 
+# For the commands that start a deployment, where --set embedded.dir may say it, too.
+NewRootOption = Annotated[
+    Path | None, typer.Option("--dir", help="Where data, logs and state are kept (var).")
+]
+
+
 @app.command()
 def demo(
-    root: RootOption = Path("var"),
+    root: NewRootOption = None,
     input_path: Annotated[
         str, typer.Option("--input", help="An access log (common or combined format) to send.")
     ] = "",
@@ -41,7 +47,7 @@ def demo(
 
 @app.command()
 def up(
-    root: RootOption = Path("var"),
+    root: NewRootOption = None,
     port: PortOption = None,
     overrides: Annotated[
         list[str] | None, typer.Option("--set", help="name=value, a setting of the deployment.")
@@ -52,16 +58,13 @@ def up(
 
 
 def _deployment(
-    root: Path, input_path: str, overrides: list[str] | None, port: int | None
+    root: Path | None, input_path: str, overrides: list[str] | None, port: int | None
 ) -> "Demo":
     from cli.settings import load_or_exit
     from services.embedded.config import EmbeddedConfig
-    from services.embedded.demo import Demo, check_root
+    from services.embedded.demo import Demo, check_input, check_root
     from services.embedded.supervisor import StartFailed
 
-    if input_path and not Path(input_path).is_file():
-        typer.echo(f"kafka2011: --input {input_path}: no such file", err=True)
-        raise typer.Exit(2)
     config = load_or_exit(
         EmbeddedConfig,
         None,
@@ -72,6 +75,7 @@ def _deployment(
         embedded_dashboard_port=port,
     )
     try:
+        check_input(config.input_path)
         check_root(config.root_dir)
     except StartFailed as error:
         typer.echo(f"kafka2011: {error}", err=True)
@@ -85,14 +89,14 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="For scripts.")] = False,
 ) -> None:
     """Show every process: state, pid, ports, log. Exits 1 when one that should run does not."""
-    from services.embedded.processes import is_alive
+    from services.embedded.processes import is_ours
 
     states = _states(root)
     if not states:
         typer.echo(f"kafka2011: no embedded deployment under {root}", err=True)
         raise typer.Exit(1)
     for state in states:
-        state["running"] = is_alive(state["pid"])
+        state["running"] = is_ours(state["pid"], state["name"])
     if as_json:
         typer.echo(json.dumps(states, indent=1))
     else:
@@ -143,13 +147,14 @@ def kill(
     except KeyError:
         typer.echo(f"kafka2011: no signal {signal_name!r}", err=True)
         raise typer.Exit(2) from None
+    from services.embedded.processes import is_ours
+
     for state in _states(root):
         if state["name"] == name:
-            try:
-                os.killpg(state["pid"], number)
-            except ProcessLookupError:
+            if not is_ours(state["pid"], name):
                 typer.echo(f"kafka2011: {name} does not run", err=True)
-                raise typer.Exit(1) from None
+                raise typer.Exit(1)
+            os.killpg(state["pid"], number)
             typer.echo(f"{number.name} sent to {name} (pid {state['pid']})")
             return
     known = ", ".join(state["name"] for state in _states(root)) or "none"

@@ -55,7 +55,9 @@ class MetricsServer:
         self.bind = bind
         self.port: int = self._server.server_address[1]
         self._thread = threading.Thread(
-            target=self._server.serve_forever, name="metrics", daemon=True
+            target=lambda: self._server.serve_forever(poll_interval=0.05),
+            name="metrics",
+            daemon=True,
         )
         self._thread.start()
 

@@ -56,7 +56,10 @@ class EmbeddedConfig(ProcessConfig):
         "embedded.chaos", "off", one_of("off", "on"), "on: the page may kill, pause and cut"
     )
     start_timeout_ms: int = setting(
-        "embedded.start.timeout.ms", 120_000, whole(1_000), "longest wait for a process to serve, ms"
+        "embedded.start.timeout.ms",
+        120_000,
+        whole(1_000),
+        "longest wait for a process to serve, ms",
     )
     stall_timeout_ms: int = setting(
         "embedded.stall.timeout.ms",

@@ -193,6 +193,19 @@ class Demo:
         )
 
 
+def check_input(input_path: str) -> None:
+    """Raises StartFailed when the access log cannot be read or has nothing in it."""
+    if not input_path:
+        return
+    try:
+        with open(input_path, "rb") as file:
+            is_empty = not file.read(1)
+    except OSError as error:
+        raise StartFailed(f"input {input_path}: {error.strerror}") from None
+    if is_empty:
+        raise StartFailed(f"input {input_path} is empty: there is nothing to send")
+
+
 def check_root(root: Path) -> None:
     """Raises StartFailed when `root` holds something that this command did not make, or a
     deployment that still runs."""

@@ -141,6 +141,18 @@ def is_alive(pid: int | None) -> bool:
     return stat.rpartition(")")[2].split()[0] not in ("Z", "X")
 
 
+def is_ours(pid: int | None, name: str) -> bool:
+    """True while the process that was started as `name` runs under this pid: a recycled pid is
+    somebody else's, and must not be signalled."""
+    if not is_alive(pid):
+        return False
+    try:
+        variables = Path("/proc", str(pid), "environ").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return f"KAFKA2011_PROCESS_NAME={name}".encode() in variables
+
+
 def write_json(path: Path, value: Any) -> None:
     """Replace `path` by the JSON of `value` in one rename."""
     temporary = path.with_name(path.name + ".new")
@@ -247,28 +259,18 @@ def is_port_free(port: int) -> bool:
 
 
 def end_leftovers(root: Path) -> list[str]:
-    """Kill process groups that an earlier, killed supervisor left; returns their names.
-
-    A group is ours only if its leader is still the command that the state file names, so a
-    recycled pid is never signalled.
-    """
+    """Kill process groups that an earlier, killed supervisor left; returns their names."""
     ended = []
     for state_path in sorted((root / "run").glob("*.json")):
         try:
             state = json.loads(state_path.read_text(encoding="utf-8"))
-            pid, command = state["pid"], state["command"]
-            words = Path("/proc", str(pid), "cmdline").read_bytes().split(b"\0")
+            pid, name = int(state["pid"]), str(state["name"])
         except (OSError, ValueError, KeyError, TypeError):
             continue
-        environment = Path("/proc", str(pid), "environ")
-        try:
-            is_ours = f"KAFKA2011_PROCESS_NAME={state['name']}".encode() in environment.read_bytes()
-        except OSError:
-            continue
-        if is_ours and words and command:
+        if is_ours(pid, name):
             try:
                 os.killpg(pid, signal.SIGKILL)
             except ProcessLookupError:
                 continue
-            ended.append(state["name"])
+            ended.append(name)
     return ended
