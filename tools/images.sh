@@ -20,7 +20,7 @@ fail() { printf 'kafka2011: %s\n' "$1" >&2; exit 1; }
 step() { printf '==> %s\n' "$1" >&2; }
 
 command -v docker >/dev/null 2>&1 || fail "no container engine: the docker command is not installed"
-docker version --format '{{.Server.Version}}' >/dev/null 2>&1 \
+timeout 30 docker version --format '{{.Server.Version}}' >/dev/null 2>&1 \
     || fail "no container engine answers (docker version fails); is it started, and may $(id -un) use it?"
 
 work=$(mktemp -d)
@@ -147,7 +147,7 @@ base_sum=$(printf '%s %s' "$machine" "$(docker image inspect --format '{{.Id}}' 
 image base "$base_sum" build_base base
 image build "$base_sum" build_base build
 
-project="$base_sum-$(tree_sum docker/project.Dockerfile docker/probe.py docker/spark requirements.lock pyproject.toml setup.py README.md \
+project="$base_sum-$(tree_sum docker/project.Dockerfile docker/probe.py docker/spark docker/spark-submit requirements.lock pyproject.toml setup.py README.md \
     $(ls pyspark_kafka2011.py 2>/dev/null || true) spark-jobs protocol broker coordination events runtime producer consumer services cli)"
 java="$base_sum-$(sum_of docker/java.Dockerfile)"
 app="$base_sum-$(sum_of docker/dependencies.Dockerfile requirements-app.lock)"

@@ -10,7 +10,7 @@ DISK_MB_MIN=5000
 fail() { printf 'kafka2011: %s\n' "$1" >&2; exit 1; }
 
 command -v docker >/dev/null 2>&1 || fail "no container engine: the docker command is not installed (make demo runs everything without one)"
-facts=$(docker info --format '{{.MemTotal}} {{.NCPU}} {{.OSType}} {{.DockerRootDir}}' 2>/dev/null) && [ -n "$facts" ] \
+facts=$(timeout 30 docker info --format '{{.MemTotal}} {{.NCPU}} {{.OSType}} {{.DockerRootDir}}' 2>/dev/null) && [ -n "$facts" ] \
     || fail "no container engine answers (docker info fails); is it started, and may $(id -un) use it?"
 tools/compose.sh version >/dev/null || exit 1
 [ "${1:-}" = --engine-only ] && exit 0

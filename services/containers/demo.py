@@ -8,7 +8,7 @@ then lists extras as redelivered.
 import json
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -128,24 +128,28 @@ class ContainerDemo:
     def _bring_up(self, display: Display, began: float) -> None:
         """Everything but the frontends first, so that the delays of the first messages are those
         of a deployment that runs."""
-        services = self.project.compose("config", "--services").split()
-        absent = set(FRONTENDS) - self.frontends
-        self.expected = set(services) - absent
         display.show(sample_from(None, (), "starting containers"))
-        self.project.compose("up", "--detach", *sorted(self.expected - self.frontends))
-        self._wait_until_all_serve(display, self.expected - self.frontends)
+        self._up(())
+        self._wait_until_all_serve(display)
+        self.expected = set(self.project.states()) | self.frontends
         display.say(
             f"{len(self.expected - self.frontends)} containers serve after "
             f"{time.monotonic() - began:.0f} s"
         )
-        self.project.compose("up", "--detach", "--no-recreate", *sorted(self.frontends))
+        self._up(self.frontends)
 
-    def _wait_until_all_serve(self, display: Display, wanted: set[str]) -> None:
+    def _up(self, frontends: Collection[str]) -> None:
+        """Everything without a profile, and of the frontends only these."""
+        scales = [f"{name}={name in frontends:d}" for name in FRONTENDS]
+        words = [word for scale in scales for word in ("--scale", scale)]
+        self.project.compose("up", "--detach", "--no-recreate", *words)
+
+    def _wait_until_all_serve(self, display: Display) -> None:
         deadline = time.monotonic() + START_TIMEOUT_S
         while True:
             states = self.project.states()
-            waiting = sorted(wanted - {name for name, state in states.items() if state.serves})
-            if not waiting:
+            waiting = sorted(name for name, state in states.items() if not state.serves)
+            if states and not waiting:
                 self.watch.look(states)
                 return
             if self.stop_asked():

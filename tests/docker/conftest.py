@@ -6,11 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 from docker.errors import DockerException
+from requests.exceptions import RequestException
 
 import docker
 from tests.docker.stack import PROJECT_PREFIX, ROOT, Stack, leftovers, sweep_dead_runs
 
 IMAGES_TIMEOUT_S = 3000
+PING_TIMEOUT_S = 20  # an engine may be there and hang
+ENGINE_TIMEOUT_S = 300
 # What the two frontends of the deployment send before they end: known totals.
 RATE = 100
 DURATION_MS = 10_000
@@ -20,9 +23,9 @@ DURATION_MS = 10_000
 def engine() -> Iterator[docker.DockerClient]:
     """The container engine; tests skip where none answers."""
     try:
-        client = docker.from_env(timeout=120)
-        client.ping()
-    except DockerException as error:
+        docker.from_env(timeout=PING_TIMEOUT_S).ping()
+        client = docker.from_env(timeout=ENGINE_TIMEOUT_S)
+    except (DockerException, RequestException) as error:
         pytest.skip(f"no container engine: {str(error).splitlines()[0][:120]}")
     # The images of testcontainers' own reaper cannot be had everywhere; the sweep here does it.
     from testcontainers.core.config import testcontainers_config
