@@ -38,7 +38,7 @@ class EmbeddedConfig(ProcessConfig):
         "embedded.rate", 2000, whole(1, 1_000_000), "synthetic events a second, all frontends"
     )
     duration_ms: int = setting(
-        "embedded.duration.ms", 30_000, whole(1_000), "length of the synthetic activity, ms"
+        "embedded.duration.ms", 20_000, whole(1_000), "length of the synthetic activity, ms"
     )
     window_ms: int = setting(
         "audit.window.ms", 10_000, whole(1_000), "width of an audit window, ms"
