@@ -175,10 +175,13 @@ def test_the_asynchronous_producer_tells_of_what_a_dead_broker_did_not_take(
     producer.flush()
     broker.kill()
     during = send_all(b"during")
-    with pytest.raises(NotDurable):
+    with pytest.raises(NotDurable) as told:
         producer.flush()
     failed = producer.stats.failed
-    assert 0 < failed <= 3000
+    # A write into a connection whose other end has just died may still succeed: then the barrier
+    # is what finds out, and the sends are named instead of counted as failed.
+    assert failed or told.value.unconfirmed
+    assert failed <= 3000
     with start_broker(tmp_path, port=port) as again:
         after = send_all(b"after")
         producer.flush()
