@@ -1,10 +1,12 @@
 # The datacenters in containers (docs/containers.md). Works with Compose v2 and with docker-compose 1.29.
 
-COMPOSE := tools/compose.sh
+COMPOSE := tools/compose.sh $(if $(HA),--env-file docker/ha.env)
 # docker-compose 1.29 takes down only what belongs to an active profile, so all are named.
-ALL_PROFILES := jobs,tools,observability
+ALL_PROFILES := jobs,tools,observability,ha,load,chaos
 PROJECT := $(or $(COMPOSE_PROJECT_NAME),$(shell sed -n 's/^COMPOSE_PROJECT_NAME=//p' .env))
 SERVICE ?=
+# `make up HA=1` starts three ZooKeeper servers in each datacenter.
+HA ?=
 # `make down KEEP=1` keeps the volumes: logs, ZooKeeper's data, the warehouse.
 KEEP ?=
 

@@ -10,7 +10,7 @@ RUN cd /build/source \
  && /opt/kafka2011/bin/python -m pip wheel --quiet --no-deps --no-build-isolation -w /build/wheels . \
  && /opt/kafka2011/bin/python -m pip install --quiet --no-deps --root /build/out /build/wheels/*.whl \
  && mkdir -p /build/out/opt/kafka2011/bin \
- && cp -r spark-jobs docker/probe.py docker/spark-submit /build/out/opt/kafka2011/ \
+ && cp -r spark-jobs docker/probe.py docker/disturb.py docker/spark-submit /build/out/opt/kafka2011/ \
  && cp -r docker/spark /build/out/opt/kafka2011/spark-conf \
  && cp services/warehouse/spark_conf/log4j2.properties /build/out/opt/kafka2011/spark-conf/ \
  && ls /build/out/opt/kafka2011/lib/python3*/site-packages/protocol/_hot_compiled*.so

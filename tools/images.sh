@@ -147,7 +147,7 @@ base_sum=$(printf '%s %s' "$machine" "$(docker image inspect --format '{{.Id}}' 
 image base "$base_sum" build_base base
 image build "$base_sum" build_base build
 
-project="$base_sum-$(tree_sum docker/project.Dockerfile docker/probe.py docker/spark docker/spark-submit requirements.lock pyproject.toml setup.py README.md \
+project="$base_sum-$(tree_sum docker/project.Dockerfile docker/probe.py docker/disturb.py docker/spark docker/spark-submit requirements.lock pyproject.toml setup.py README.md \
     $(ls pyspark_kafka2011.py 2>/dev/null || true) spark-jobs protocol broker coordination events runtime producer consumer services cli)"
 java="$base_sum-$(sum_of docker/java.Dockerfile)"
 app="$base_sum-$(sum_of docker/dependencies.Dockerfile requirements-app.lock)"

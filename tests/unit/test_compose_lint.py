@@ -34,6 +34,9 @@ CONTAINERS_ONLY = {
     # Nobody starts a process after what it needs, so it waits.
     "KAFKA2011_ZK_CONNECTIONTIMEOUT_MS",
     "KAFKA2011_ZK_START_TIMEOUT_MS",
+    # Profile `ha`: three servers.
+    "KAFKA2011_ZK_ENSEMBLE",
+    "KAFKA2011_ZK_SERVER_ID",
     # Twice the processes on the same two cores, so each asks less often.
     "KAFKA2011_FETCHER_BACKOFF_MS",
     "KAFKA2011_AUDIT_POLL_MS",
@@ -235,6 +238,33 @@ def test_the_wan_link_answers_under_the_names_of_the_live_datacenter() -> None:
         assert SERVICES[name]["networks"]["live"]["aliases"] == [f"live-{name}"]
 
 
+def test_three_zookeepers_are_the_ones_that_everybody_is_told() -> None:
+    lines = (ROOT / "docker/ha.env").read_text(encoding="utf-8").splitlines()
+    told = dict(line.split("=", 1) for line in lines if not line.startswith("#"))
+    assert told.pop("COMPOSE_PROFILES") == "ha"
+    assert told.pop("COMPOSE_PROJECT_NAME") == "kafka2011"
+    used = set(re.findall(r"\$\{([A-Z0-9_]+):-", TEXT))
+    assert set(told) <= used, "variables that nothing reads"
+    for datacenter in ("live", "offline"):
+        first = f"zookeeper-{datacenter}"
+        names = [first, f"{first}-2", f"{first}-3"]
+        assert told[f"ZK_{datacenter.upper()}"] == ",".join(f"{name}:2181" for name in names)
+        members = enumerate(names, 1)
+        ensemble = ",".join(f"{number}={name}:2888:3888" for number, name in members)
+        assert told[f"ZK_{datacenter.upper()}_ENSEMBLE"] == ensemble
+        for number, name in enumerate(names, 1):
+            environment = SERVICES[name]["environment"]
+            assert environment["KAFKA2011_ZK_SERVER_ID"] == number
+            assert f"ZK_{datacenter.upper()}_ENSEMBLE" in environment["KAFKA2011_ZK_ENSEMBLE"]
+            assert networks_of(name) == {datacenter}
+    aliases = {
+        alias
+        for name in ("zookeeper-live", "zookeeper-live-2", "zookeeper-live-3")
+        for alias in SERVICES[name]["networks"]["live"]["aliases"]
+    }
+    assert {place.partition(":")[0] for place in told["WAN_ZOOKEEPERS"].split("|")} == aliases
+
+
 def test_every_broker_has_its_own_port_and_published_name() -> None:
     brokers = {name: s["environment"] for name, s in SERVICES.items() if name.startswith("broker-")}
     assert len({environment["KAFKA2011_PORT"] for environment in brokers.values()}) == len(brokers)
@@ -324,13 +354,14 @@ def test_containers_set_the_variables_of_the_embedded_deployment() -> None:
 
 def test_services_of_one_kind_differ_only_by_name_and_place() -> None:
     own = {"PROCESS_NAME", "BROKERID", "HOSTNAME", "PORT", "ZK_CONNECT", "DATACENTER"}
-    own |= {"FRONTEND_SERVER", "SEED"}
+    own |= {"FRONTEND_SERVER", "SEED", "ZK_ENSEMBLE", "ZK_SERVER_ID"}
     for first, *others in (
         ("broker-1", "broker-2", "broker-3", "broker-11", "broker-12"),
         ("frontend-1", "frontend-2"),
         ("online-1", "online-2"),
         ("mirror-1", "mirror-2"),
-        ("zookeeper-live", "zookeeper-offline"),
+        ("zookeeper-live", "zookeeper-live-2", "zookeeper-live-3", "zookeeper-offline"),
+        ("zookeeper-offline", "zookeeper-offline-2", "zookeeper-offline-3"),
     ):
         for other in others:
             one, two = SERVICES[first]["environment"], SERVICES[other]["environment"]
