@@ -21,12 +21,20 @@ class ProduceResult:
     broker_resident_mib: float
 
 
-def measure(data_dir: Path, batch: int, count: int) -> ProduceResult:
+def measure(
+    data_dir: Path, batch: int, count: int, *, is_asynchronous: bool = False
+) -> ProduceResult:
+    """`batch` 1: one call a message; else one call with a list. Asynchronous: the producer makes
+    the batches, and a full queue holds the caller back."""
     payload = bytes(MESSAGE_BYTES)
     messages = [payload] * batch
     with (
         running_broker(data_dir) as broker,
-        Producer(broker_list=broker.broker_list) as producer,
+        Producer(
+            broker_list=broker.broker_list,
+            producer_type="async" if is_asynchronous else "sync",
+            enqueue_timeout_ms=-1,
+        ) as producer,
     ):
         producer.send("bench", messages)
         producer.flush()
