@@ -2,7 +2,7 @@
 
 usage: disturb.py FAULTS_URL SEED [PAUSE_S]
 
-Faults and the pauses between them last a random time around PAUSE_S. What it does is on its standard
+Faults and the pauses between them last a random time around PAUSE_S. What it does is on standard
 error; a page on port 8080 says that it lives. SIGTERM mends the link and ends it.
 """
 
