@@ -153,6 +153,9 @@ class Demo:
     def _report(self, display: Display) -> int:
         """The report job; its own output goes to the terminal."""
         table = "access_log" if self.config.input_path else "page_view"
+        if not (self.root / "warehouse" / table).exists():
+            display.say(f"nothing to report on: no event of table {table} was sent (see the audit)")
+            return 0
         command, settings = report_command(self.root, table)
         log_path = self.root / "logs" / "report.log"
         with open(log_path, "wb") as log:
