@@ -3,8 +3,8 @@
 Spark imports every top-level module whose name starts with `pyspark_` and takes its DefaultSource.
 """
 
-from consumer.spark_source import Kafka2011DataSource
+from services.warehouse.spark_format import Kafka2011Format
 
 
-class DefaultSource(Kafka2011DataSource):
+class DefaultSource(Kafka2011Format):
     """The class that Spark looks for."""

@@ -9,7 +9,10 @@ import os
 from setuptools import Extension, setup
 
 # Headers that belong to an extension: rebuilt when they change, and part of the source archive.
-DEPENDS = {"protocol._hot_compiled": ["protocol/_crc32.h"]}
+DEPENDS = {
+    "protocol._hot_compiled": ["protocol/_crc32.h"],
+    "consumer._rows_compiled": ["protocol/_crc32.h"],
+}
 
 
 def extensions() -> list[Extension]:
@@ -19,11 +22,19 @@ def extensions() -> list[Extension]:
 
     sources = {
         "protocol._hot_compiled": "protocol/_hot_compiled.pyx",
+        "producer._intake_compiled": "producer/_intake_compiled.pyx",
+        "consumer._rows_compiled": "consumer/_rows_compiled.pyx",
         "events._peek_compiled": "events/_peek_compiled.pyx",
         "services.warehouse._columns_compiled": "services/warehouse/_columns_compiled.pyx",
     }
     found = [
-        Extension(name, [path], depends=DEPENDS.get(name, []), extra_compile_args=["-O3"])
+        Extension(
+            name,
+            [path],
+            depends=DEPENDS.get(name, []),
+            include_dirs=["protocol"],
+            extra_compile_args=["-O3"],
+        )
         for name, path in sources.items()
         if os.path.exists(path)
     ]

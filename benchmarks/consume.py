@@ -1,95 +1,88 @@
-"""How many messages a second does one consumer read?
+"""How many messages a second do consumers read, one Python iteration each?
 
-`fetch_loop` iterates the messages of the simple consumer. `raw_fetch` reads the same
-bytes from the broker without looking at them, beside `bare_sendfile`: a loop that does nothing but
-sendfile of the same file into the same kind of socket, the ceiling for any broker.
+The simple consumer (payload and next offset), and the stream of the group consumer as the paper's
+API has it; its registry is in memory, so that ZooKeeper is no part of the figure.
 """
 
-import socket
-import subprocess
-import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from benchmarks.produce import MESSAGE_BYTES
+from benchmarks.crowd import together
+from benchmarks.produce import ENTRY_BYTES, fill
 from benchmarks.running_broker import RunningBroker, running_broker
+from consumer.config import ConsumerConfig
+from consumer.connector import ConsumerConnector
 from consumer.simple import SimpleConsumer
-from producer.producer import Producer
-from protocol.requests import FetchRequest, encode_request
+from coordination import paths
+from coordination.memory import InMemoryZooKeeper
 
+TOPIC = "bench"
 FETCH_BYTES = 1024 * 1024
-ENTRY_BYTES = MESSAGE_BYTES + 10
+LOG_BYTES = 300_000_000
+SECONDS = 1.0
 
 
-def fill(broker: RunningBroker, count: int) -> None:
-    messages = [bytes(MESSAGE_BYTES)] * 1000
-    with Producer(broker_list=broker.broker_list) as producer:
-        for _ in range(count // 1000):
-            producer.send("bench", messages)
-        producer.flush()
-
-
-def fetch_loop(broker: RunningBroker, count: int) -> float:
-    """Messages a second, one Python iteration each."""
-    consumer = SimpleConsumer(broker.host, broker.port)
-    offset = seen = 0
-    began = time.perf_counter()
-    while seen < count:
-        for _payload, next_offset in consumer.fetch("bench", 0, offset, FETCH_BYTES).messages():  # noqa: B007
-            seen += 1
-        offset = next_offset
-    elapsed_s = time.perf_counter() - began
-    consumer.close()
-    return seen / elapsed_s
-
-
-def raw_fetch(broker: RunningBroker, total_bytes: int) -> float:
-    """Bytes a second through fetch requests, answers thrown away."""
-    buffer = bytearray(FETCH_BYTES + 16)
-    view = memoryview(buffer)
-    with socket.create_connection((broker.host, broker.port)) as connection:
-        offset = 0
-        began = time.perf_counter()
-        while offset < total_bytes:
-            connection.sendall(encode_request(FetchRequest("bench", 0, offset, FETCH_BYTES)))
-            received = 0
-            wanted = 4
-            while received < wanted:
-                received += connection.recv_into(view[received:])
-                if wanted == 4 and received >= 4:
-                    wanted = 4 + int.from_bytes(buffer[:4], "big")
-            offset += wanted - 6
-        return offset / (time.perf_counter() - began)
-
-
-def bare_sendfile(path: Path, total_bytes: int) -> float:
-    """Bytes a second of a process that only calls sendfile, asked like a broker is."""
-    command = [sys.executable, "-m", "benchmarks.sendfile_server", str(path), str(FETCH_BYTES)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as server:
-        assert server.stdout is not None
-        port = int(server.stdout.readline())
-        size = min(total_bytes, path.stat().st_size)
-        buffer = bytearray(FETCH_BYTES)
-        with socket.create_connection(("127.0.0.1", port)) as connection:
-            began = time.perf_counter()
-            received = 0
-            while received < size:
-                connection.sendall(b"next")
-                wanted = min(FETCH_BYTES, size - received)
-                while wanted:
-                    got = connection.recv_into(buffer, wanted)
-                    wanted -= got
-                    received += got
-            return received / (time.perf_counter() - began)
-
-
-def measure(data_dir: Path, count: int) -> dict[str, float]:
+def simple(data_dir: Path, runs: int, *, connections: int = 1) -> Iterator[dict[str, float]]:
     with running_broker(data_dir) as broker:
-        fill(broker, count)
-        total = count * ENTRY_BYTES
-        segment = next((broker.log_dir / "bench-0").glob("*.kafka"))
-        return {
-            "fetch_loop": fetch_loop(broker, count),
-            "raw_fetch": raw_fetch(broker, total),
-            "bare_sendfile": bare_sendfile(segment, total),
-        }
+        fill(broker, TOPIC, LOG_BYTES)
+
+        def work(count: int, ready: Callable[[], None]) -> int:
+            consumers = [SimpleConsumer(broker.host, broker.port) for _ in range(count)]
+            offsets = [0] * count
+            seen = 0
+            ready()
+            end = time.perf_counter() + SECONDS
+            while time.perf_counter() < end:
+                for number, consumer in enumerate(consumers):
+                    fetched = consumer.fetch(TOPIC, 0, offsets[number], FETCH_BYTES)
+                    next_offset = 0  # at the end: from the start again
+                    for _payload, next_offset in fetched.messages():  # noqa: B007
+                        seen += 1
+                    offsets[number] = next_offset
+            for consumer in consumers:
+                consumer.close()
+            return seen
+
+        for _ in range(runs):
+            cpu_s = broker.cpu_s()
+            seen, elapsed_s = together(connections, work)
+            cpu_s = broker.cpu_s() - cpu_s
+            yield {
+                "messages_per_s": seen / elapsed_s,
+                "cpu_us_per_message": 1e6 * cpu_s / seen,
+                "cpu_us_per_request": 1e6 * cpu_s / (seen * ENTRY_BYTES / FETCH_BYTES),
+                "resident_mib": broker.resident_mib(),
+            }
+
+
+def stream(data_dir: Path, runs: int) -> Iterator[dict[str, float]]:
+    with running_broker(data_dir) as broker:
+        fill(broker, TOPIC, LOG_BYTES)
+        count = LOG_BYTES // (1000 * ENTRY_BYTES) * 1000
+        for run in range(runs):
+            yield {"messages_per_s": count / _stream_once(broker, f"group-{run}", count)}
+
+
+def _stream_once(broker: RunningBroker, group: str, count: int) -> float:
+    """Seconds from the first message to the last."""
+    zookeeper = InMemoryZooKeeper()
+    registry = zookeeper.client()
+    registry.start()
+    registry.put(paths.broker_id_path(0), paths.encode_broker(broker.host, broker.port, 1))
+    registry.put(paths.topic_broker_path(TOPIC, 0), paths.encode_number(1))
+    config = ConsumerConfig(group_id=group, consumer_timeout_ms=60_000)
+    connector = ConsumerConnector(config, registry)
+    try:
+        messages = iter(connector.create_message_streams({TOPIC: 1})[TOPIC][0])
+        next(messages)
+        seen = 1
+        began = time.perf_counter()
+        for _message in messages:
+            seen += 1
+            if seen == count:
+                break
+        return time.perf_counter() - began
+    finally:
+        connector.shutdown()
+        registry.close()

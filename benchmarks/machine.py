@@ -1,4 +1,4 @@
-"""Facts about the machine and the build, printed with every result."""
+"""Facts about the machine and the build, printed and kept with every result."""
 
 import os
 import platform
@@ -8,8 +8,7 @@ from typing import Any
 
 
 def facts(data_dir: Path) -> dict[str, Any]:
-    from protocol import hot
-
+    """What the figures depend on beside our code. `load_average` is the last minute's, before."""
     model = platform.processor() or "unknown"
     for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
         if line.startswith("model name"):
@@ -22,7 +21,7 @@ def facts(data_dir: Path) -> dict[str, Any]:
         "kernel": platform.release(),
         "python": sys.version.split()[0],
         "file_system": file_system_of(data_dir),
-        "build": "compiled" if hot.COMPILED else "pure",
+        "load_average": round(os.getloadavg()[0], 2),
     }
 
 

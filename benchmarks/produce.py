@@ -1,54 +1,124 @@
-"""How many messages a second does one producer hand over, durable at the end?
+"""How many messages a second do producers hand over, durable at the end?
 
-200-byte messages, one partition, from the first `send` to the return of the `flush()` that follows
-the last.
+200-byte messages through `Producer.send`: one call a message, or one call with a list. Measured
+from the first `send` to the return of the `flush()` behind the last. The row of pre-encoded
+requests goes below the API: a plain socket writes the same frames again and again.
 """
 
+import socket
 import time
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
-from benchmarks.running_broker import running_broker
+from benchmarks.crowd import together
+from benchmarks.running_broker import RunningBroker, running_broker
 from producer.producer import Producer
+from protocol.requests import LATEST, OffsetsRequest, encode_produce, encode_request
 
 MESSAGE_BYTES = 200
+ENTRY_BYTES = MESSAGE_BYTES + 10
+PAYLOAD = bytes(MESSAGE_BYTES)
+SECONDS = 1.0
+LOOK_EVERY = 500_000  # messages at most between two looks at the clock
 
 
-@dataclass(frozen=True)
-class ProduceResult:
-    messages_per_s: float
-    broker_cpu_us_per_request: float
-    broker_resident_mib: float
+def producer(broker: RunningBroker, *, is_asynchronous: bool = False) -> Producer:
+    return Producer(
+        broker_list=broker.broker_list,
+        producer_type="async" if is_asynchronous else "sync",
+        enqueue_timeout_ms=-1,  # a full queue holds the caller back
+    )
+
+
+def fill(broker: RunningBroker, topic: str, byte_count: int, batch: int = 1000) -> float:
+    """Append about that many bytes, durable; returns bytes a second."""
+    messages = [PAYLOAD] * batch
+    sends = max(1, byte_count // (batch * ENTRY_BYTES))
+    began = time.perf_counter()
+    with producer(broker) as one:
+        for _ in range(sends):
+            one.send(topic, messages)
+        one.flush()
+    return sends * batch * ENTRY_BYTES / (time.perf_counter() - began)
+
+
+def send_for_a_while(producers: list[Producer], topic: str, batch: int) -> int:
+    """Round and round over the connections for `SECONDS`, then flush; returns messages sent."""
+    message = PAYLOAD if batch == 1 else [PAYLOAD] * batch
+    rounds = max(1, min(200, LOOK_EVERY // (batch * len(producers))))
+    sends = [one.send for one in producers]
+    sent = 0
+    end = time.perf_counter() + SECONDS
+    while time.perf_counter() < end:
+        for _ in range(rounds):
+            for send in sends:
+                send(topic, message)
+        sent += rounds
+    for one in producers:
+        one.flush()
+    return sent * batch * len(producers)
 
 
 def measure(
-    data_dir: Path, batch: int, count: int, *, is_asynchronous: bool = False
-) -> ProduceResult:
-    """`batch` 1: one call a message; else one call with a list. Asynchronous: the producer makes
-    the batches, and a full queue holds the caller back."""
-    payload = bytes(MESSAGE_BYTES)
-    messages = [payload] * batch
-    with (
-        running_broker(data_dir) as broker,
-        Producer(
-            broker_list=broker.broker_list,
-            producer_type="async" if is_asynchronous else "sync",
-            enqueue_timeout_ms=-1,
-        ) as producer,
-    ):
-        producer.send("bench", messages)
-        producer.flush()
-        cpu_before = broker.cpu_s()
-        began = time.perf_counter()
-        if batch == 1:
-            for _ in range(count):
-                producer.send("bench", payload)
-        else:
-            for _ in range(count // batch):
-                producer.send("bench", messages)
-        producer.flush()
-        elapsed_s = time.perf_counter() - began
-        cpu_s = broker.cpu_s() - cpu_before
-        return ProduceResult(
-            count / elapsed_s, 1e6 * cpu_s / (count / batch), broker.resident_mib()
-        )
+    data_dir: Path,
+    runs: int,
+    batch: int,
+    *,
+    connections: int = 1,
+    partitions: int = 1,
+    is_asynchronous: bool = False,
+) -> Iterator[dict[str, float]]:
+    with running_broker(data_dir, num_partitions=partitions) as broker:
+        for run in range(runs):
+            topic = f"bench-{run}"
+
+            def work(count: int, ready: Callable[[], None], topic: str = topic) -> int:
+                with ExitStack() as stack:
+                    producers = [
+                        stack.enter_context(producer(broker, is_asynchronous=is_asynchronous))
+                        for _ in range(count)
+                    ]
+                    for one in producers:  # connected, and the topic made
+                        one.send(topic, [PAYLOAD])
+                        one.flush()
+                    ready()
+                    return send_for_a_while(producers, topic, batch)
+
+            cpu_s = broker.cpu_s()
+            sent, elapsed_s = together(connections, work)
+            cpu_s = broker.cpu_s() - cpu_s
+            yield {
+                "messages_per_s": sent / elapsed_s,
+                "cpu_us_per_message": 1e6 * cpu_s / sent,
+                "cpu_us_per_request": 1e6 * cpu_s / (sent / batch),
+                "resident_mib": broker.resident_mib(),
+            }
+
+
+def measure_encoded(data_dir: Path, runs: int, batch: int) -> Iterator[dict[str, float]]:
+    """The same frames, encoded beforehand, from a plain socket: what the broker alone can take."""
+    with running_broker(data_dir) as broker:
+        for run in range(runs):
+            topic = f"bench-{run}"
+            frame = encode_produce(topic, 0, [PAYLOAD] * batch)
+            together_count = max(1, 256 * 1024 // len(frame))
+            frames = frame * together_count
+            with socket.create_connection((broker.host, broker.port)) as connection:
+                cpu_s = broker.cpu_s()
+                sent = 0
+                began = time.perf_counter()
+                while time.perf_counter() < began + SECONDS:
+                    connection.sendall(frames)
+                    sent += together_count
+                connection.sendall(encode_request(OffsetsRequest(topic, 0, LATEST, 1)))
+                if len(connection.recv(100)) < 18:
+                    raise RuntimeError("the broker refused what was sent")
+                elapsed_s = time.perf_counter() - began
+                cpu_s = broker.cpu_s() - cpu_s
+            yield {
+                "messages_per_s": sent * batch / elapsed_s,
+                "cpu_us_per_message": 1e6 * cpu_s / (sent * batch),
+                "cpu_us_per_request": 1e6 * cpu_s / sent,
+                "resident_mib": broker.resident_mib(),
+            }

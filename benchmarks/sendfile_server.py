@@ -1,6 +1,7 @@
 """The ceiling for a fetch: a process that answers each 4-byte request with sendfile, no more.
 
-`python -m benchmarks.sendfile_server FILE ANSWER_BYTES` prints its port, serves one connection.
+`python -m benchmarks.sendfile_server FILE ANSWER_BYTES` prints its port, serves one connection;
+after the last whole answer in the file it begins again.
 """
 
 import os
@@ -14,13 +15,16 @@ def main() -> None:
         print(server.getsockname()[1], flush=True)
         peer, _ = server.accept()
         size = os.fstat(file.fileno()).st_size
-        sent = 0
+        position = 0
         with peer:
-            while sent < size and peer.recv(4):
-                left = min(answer_bytes, size - sent)
+            peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            while peer.recv(4):
+                if position + answer_bytes > size:
+                    position = 0
+                left = answer_bytes
                 while left:
-                    done = os.sendfile(peer.fileno(), file.fileno(), sent, left)
-                    sent += done
+                    done = os.sendfile(peer.fileno(), file.fileno(), position, left)
+                    position += done
                     left -= done
 
 

@@ -312,9 +312,15 @@ class BrokerConfig(ProcessConfig):
 
         return settings_for
 
+    def retention_limits(self, topic: str) -> tuple[int, int]:
+        """How long a segment is kept after its last write, ms, and how many bytes of a partition
+        are kept, -1 for all."""
+        return (
+            self.topic_retention_hours.get(topic, self.retention_hours) * HOUR_MS,
+            self.topic_retention_bytes.get(topic, self.retention_bytes),
+        )
+
     def retention_policy(self, topic: str) -> RetentionPolicy:
         """0.7's: by age, then by size (reference 5.6)."""
-        return each_in_turn(
-            by_age(self.topic_retention_hours.get(topic, self.retention_hours) * HOUR_MS),
-            by_size(self.topic_retention_bytes.get(topic, self.retention_bytes)),
-        )
+        age_ms_max, log_bytes_min = self.retention_limits(topic)
+        return each_in_turn(by_age(age_ms_max), by_size(log_bytes_min))

@@ -23,7 +23,7 @@ from broker.metrics import BrokerMetrics
 from broker.polling import READABLE, WRITABLE, Poller
 from broker.sending import Progress, Sender, WarmUp
 from protocol.framing import FRAME_SIZE, FRAME_SIZE_BYTES
-from protocol.requests import MULTI_PRODUCE, OFFSETS, PRODUCE, produce_runs
+from protocol.requests import FETCH, MULTI_PRODUCE, OFFSETS, PRODUCE, produce_runs
 from runtime.clock import Clock
 from runtime.logs import get_logger
 
@@ -274,7 +274,10 @@ class Connection:
                 else:
                     self._request_kind = "offsets" if request_id == OFFSETS else "fetch"
                     self._request_began_s = time.perf_counter()
-                    outcome = handlers.handle(body, self)
+                    if request_id == FETCH and (reply := handlers.fetch(body)) is not None:
+                        outcome = reply
+                    else:
+                        outcome = handlers.handle(body, self)
                 if outcome is None:
                     continue
                 self._start = position

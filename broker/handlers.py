@@ -5,13 +5,15 @@ anything else of it is looked at), or with None (a produce has no response). `Re
 that the connection is to be closed; the sets that were taken before it stay taken.
 
 The table of what closes and what answers is reference 1.4 and kafka-0.7 captures section 6, kept in
-docs/wire-protocol.md; contracts section 1 says when Offsets(-1) waits.
+docs/protocol.md; contracts section 1 says when Offsets(-1) waits.
 """
 
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from struct import Struct
+from struct import error as StructError
+from typing import Final, Protocol, TypeAlias
 
 from broker.config import BrokerConfig
 from broker.log.errors import LimitReached, LogError, PartitionOffline
@@ -49,6 +51,11 @@ ERROR_CODE_BYTES = 2
 
 # At most this much of a receive buffer is taken as runs at a time.
 RUN_BYTES_MAX = 1024 * 1024
+
+# A Fetch around its route: request id and topic length; offset and max size.
+_FETCH_HEAD: Final = Struct(">hh")
+_FETCH_TAIL: Final = Struct(">qi")
+_PARTITION_BYTES: Final = 4
 
 
 class RequestRefused(Exception):
@@ -132,8 +139,8 @@ class RequestHandlers:
         self._rule: names.TopicRule = "0.7" if config.topic_name_rule == "0.7" else "strict"
         self._message_bytes_max = config.message_bytes_max
         self._budget = self._new_budget()
-        # A produce to a known partition costs one look-up. Only legal routes get in, so the limits
-        # of topics and partitions bound it.
+        # A produce to a known partition, or a fetch from one, costs one look-up. Only legal routes
+        # of logs that are there get in, so the limits of topics and partitions bound it.
         self._routes: dict[bytes, Log] = {}
         self._small_segments = (
             min(config.segment_bytes_max, *config.topic_segment_bytes_max.values(), RUN_BYTES_MAX)
@@ -173,10 +180,7 @@ class RequestHandlers:
         return self._append(log, message_set, message_count, session, now_ms)
 
     def _log_on(self, route: bytes) -> Log:
-        try:
-            topic, partition = requests.decode_route(route)
-        except KafkaError as error:
-            raise RequestRefused("malformed-request", str(error)) from None
+        topic, partition = requests.decode_route(route)
         log = self._log_for(topic, partition)
         if partition != ANY_PARTITION:
             self._routes[route] = log
@@ -294,12 +298,35 @@ class RequestHandlers:
 
     # --- fetch ---------------------------------------------------------------------------------
 
+    def fetch(self, body: memoryview) -> Reply | None:
+        """A Fetch of a partition that was fetched or produced to before: the short way. None when
+        it is anything else, or must be answered with an error: then `handle` it."""
+        try:
+            _, topic_size = _FETCH_HEAD.unpack_from(body)
+            end = _FETCH_HEAD.size + topic_size + _PARTITION_BYTES
+            log = self._routes.get(bytes(body[2:end]))
+            if log is None or topic_size < 0:
+                return None
+            offset, size_max = _FETCH_TAIL.unpack_from(body, end)
+            if size_max < 0:
+                return None
+            region = log.read(offset, min(size_max, self._config.fetch_bytes_max))
+        except (StructError, KafkaError, LogError, OSError):
+            return None
+        if region is None:
+            return Reply([_EMPTY_FETCH])
+        log.count_out(region.count)
+        return Reply([responses.encode_fetch_header(0, region.count), region])
+
     def handle(self, body: memoryview, session: Session) -> Outcome:
         """Fetch, MultiFetch and Offsets. Raises RequestRefused."""
         request = self._decode(body)
         match request:
             case FetchRequest():
                 code, region, count = self._read(request, RESPONSE_BYTES_MAX)
+                log = self._logs.get(request.topic, request.partition) if not code else None
+                if log is not None:
+                    self._routes[requests.encode_route(request.topic, request.partition)] = log
                 return _fetch_reply(b"", [(code, region, count)])
             case MultiFetchRequest(parts):
                 return self._multi_fetch(parts)
@@ -343,7 +370,7 @@ class RequestHandlers:
         if region is None:
             return 0, None, 0
         if region.count > 0:
-            log.bytes_out += region.count
+            log.count_out(region.count)
             return 0, region, region.count
         return 0, None, region.count
 
@@ -365,6 +392,8 @@ class RequestHandlers:
             raise RequestRefused(
                 "wrong-partition", f"{request.topic} has no partition {request.partition}"
             )
+        if request.count_max < 0 and self._logs.get(request.topic, request.partition) is not None:
+            raise RequestRefused("malformed-request", f"max count {request.count_max}")
         if request.time == LATEST:
             if session.refused:
                 raise RequestRefused(
@@ -408,15 +437,22 @@ class RequestHandlers:
             )
 
 
+_EMPTY_FETCH: Final = responses.encode_fetch_header(0, 0)
+
+
 def _fetch_reply(header: bytes, answers: Sequence[tuple[int, FileRegion | None, int]]) -> Reply:
     """One response of fetch parts; a negative size closes the connection after its nonsense, as
-    the original does (reference 2.4 rule 8)."""
+    the original does (reference 2.4 rule 8): the parts behind it are not sent."""
     pieces: list[Piece] = []
     pending = header
     close_after = False
     for code, region, count in answers:
+        if close_after:
+            if region is not None:
+                region.release()
+            continue
         pending += responses.encode_fetch_header(code, count)
-        close_after |= count < 0
+        close_after = count < 0
         if region is not None:
             pieces += [pending, region]
             pending = b""

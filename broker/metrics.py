@@ -96,14 +96,23 @@ class BrokerMetrics:
 
 
 class BrokerCollector:
-    """Hands the numbers to Prometheus; `gauges` are read at scrape time."""
+    """Hands the numbers to Prometheus; `gauges` are read at scrape time.
+
+    `retention` tells of a topic for how long a segment is kept, ms, and how many bytes of a
+    partition, -1 for all.
+    """
 
     def __init__(
-        self, metrics: BrokerMetrics, logs: "LogManager", gauges: Callable[[], dict[str, float]]
+        self,
+        metrics: BrokerMetrics,
+        logs: "LogManager",
+        gauges: Callable[[], dict[str, float]],
+        retention: Callable[[str], tuple[int, int]],
     ) -> None:
         self._metrics = metrics
         self._logs = logs
         self._gauges = gauges
+        self._retention = retention
 
     def register(self, registry: CollectorRegistry) -> None:
         registry.register(self)
@@ -118,23 +127,41 @@ class BrokerCollector:
             yield GaugeMetricFamily(f"kafka2011_broker_{name}", _GAUGE_HELP[name], value)
 
     def _topics(self) -> Iterable[Metric]:
-        totals: dict[str, list[int]] = {}
+        totals: dict[str, list[float]] = {}
         for log in list(self._logs.logs.values()):
-            total = totals.setdefault(log.topic, [0, 0, 0])
+            total = totals.setdefault(log.topic, [0, 0, 0, 0])
             total[0] += log.messages_in
             total[1] += log.bytes_in
             total[2] += log.bytes_out
+            total[3] += round(log.messages_out)
         for position, (name, about) in enumerate(
             (
                 ("messages_in", "messages appended, inner ones counted"),
                 ("bytes_in", "bytes appended"),
                 ("bytes_out", "bytes of message sets handed to fetches"),
+                ("messages_out", "messages handed to fetches, by the mean size of those appended"),
             )
         ):
             family = CounterMetricFamily(f"kafka2011_broker_{name}", about, labels=["topic"])
             for topic, total in totals.items():
                 family.add_metric([topic], total[position])
             yield family
+        kept_s = GaugeMetricFamily(
+            "kafka2011_broker_retention_seconds",
+            "how long a segment is kept after its last write",
+            labels=["topic"],
+        )
+        kept_bytes = GaugeMetricFamily(
+            "kafka2011_broker_retention_bytes",
+            "bytes of a partition that are kept, -1: all",
+            labels=["topic"],
+        )
+        for topic in totals:
+            age_ms, size = self._retention(topic)
+            kept_s.add_metric([topic], age_ms / 1000)
+            kept_bytes.add_metric([topic], size)
+        yield kept_s
+        yield kept_bytes
 
     def _partitions(self) -> Iterable[Metric]:
         labels = ["topic", "partition"]

@@ -24,7 +24,7 @@ from broker.metrics import BrokerCollector, BrokerMetrics
 from broker.registration import BrokerRegistration, DuplicateBrokerId, StoppedWhileWaiting
 from broker.server import BrokerServer, raise_descriptor_limit
 from coordination.cluster import BrokerAddress
-from coordination.errors import CoordinationError
+from coordination.errors import CoordinationError, CoordinationUnavailable
 from coordination.processes import ProcessRecord, register_process
 from coordination.registry import Registry
 from coordination.zookeeper import ZooKeeperRegistry
@@ -39,6 +39,9 @@ _log: Any = get_logger(__name__)
 STATUS_CLEAN = 0
 STATUS_CANNOT_START = 1
 STATUS_STORAGE_FAILED = 3  # every log's disk failed: nothing can be written any more
+
+# One try to reach ZooKeeper at the start.
+CONNECT_ATTEMPT_MS = 2000
 
 # Descriptors for everything but segments and connections: libraries, sockets, pipes.
 DESCRIPTORS_FOR_THE_REST = 64
@@ -154,7 +157,9 @@ class Broker:
         if config.metrics_port < 0:
             return ""
         registry = CollectorRegistry()
-        BrokerCollector(self.metrics, self.logs, self._gauges).register(registry)
+        BrokerCollector(self.metrics, self.logs, self._gauges, config.retention_limits).register(
+            registry
+        )
         try:
             server = MetricsServer(
                 registry, self._is_healthy, bind=config.metrics_bind, port=config.metrics_port
@@ -193,7 +198,7 @@ class Broker:
             pause=self._stop_asked.wait,
         )
         try:
-            registry.start(config.zk_connection_timeout_ms or config.zk_session_timeout_ms)
+            self._connect(registry, config.zk_connection_timeout_ms or config.zk_session_timeout_ms)
             self._registration.register(self.logs.topics)
         except DuplicateBrokerId as error:
             raise CannotStart(str(error)) from None
@@ -212,6 +217,26 @@ class Broker:
                 ),
             )
             self._cleanup.callback(process.close)
+
+    def _connect(self, registry: Registry, timeout_ms: int) -> None:
+        """Connect in attempts of `CONNECT_ATTEMPT_MS`, so that a stop is heard between them.
+
+        0.7's own file waits for ZooKeeper for 1,000 s.
+        Raises StoppedWhileWaiting; CoordinationUnavailable after `timeout_ms`.
+        """
+        remaining_ms = timeout_ms
+        while True:
+            try:
+                registry.start(min(CONNECT_ATTEMPT_MS, remaining_ms))
+            except CoordinationUnavailable as error:
+                remaining_ms -= CONNECT_ATTEMPT_MS
+                if self._stop_asked.is_set():
+                    raise StoppedWhileWaiting from None
+                if remaining_ms <= 0:
+                    raise
+                _log.warning("waiting-for-zookeeper", reason=str(error), remaining_ms=remaining_ms)
+            else:
+                return
 
     def _topic_seen(self, topic: str) -> None:
         if self._registration is not None:

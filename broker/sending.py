@@ -23,6 +23,8 @@ from broker.metrics import BrokerMetrics
 SEND_BYTES_PER_TURN = 4 * 1024 * 1024
 # How much is looked up, and read ahead, at a time.
 WARM_BYTES = 1024 * 1024
+# Whoever reads old data reads on: the kernel is asked for so much behind what is waited for.
+AHEAD_BYTES = 8 * 1024 * 1024
 _COPY_BYTES = 256 * 1024
 _NO_SENDFILE = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
 
@@ -159,7 +161,8 @@ class WarmUp:
         scratch = bytearray(_COPY_BYTES)
         position = self._own.position
         try:
-            os.posix_fadvise(self._own.fd, position, self._end - position, os.POSIX_FADV_WILLNEED)
+            ahead = self._end - position + AHEAD_BYTES
+            os.posix_fadvise(self._own.fd, position, ahead, os.POSIX_FADV_WILLNEED)
             while position < self._end:
                 count = os.preadv(self._own.fd, [scratch], position)
                 if count <= 0:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 if TYPE_CHECKING:
+    from events.forms import Forms
     from services.audit.recount import RecountPlan, Source
 
 app = typer.Typer(add_completion=False, help=(__doc__ or "").partition("\n\n")[0])
@@ -88,6 +89,14 @@ def show(
     warehouse_dir: Annotated[
         Path | None, typer.Option("--warehouse-dir", help="recount: directory of the tables")
     ] = None,
+    forms: Annotated[
+        str | None,
+        typer.Option(
+            "--forms",
+            help="recount from files: event.forms of the topics; "
+            "unset: those of the deployment in --var, else *:id",
+        ),
+    ] = None,
 ) -> None:
     """Show whether every message arrived in every tier."""
     if context.invoked_subcommand is not None:
@@ -95,7 +104,7 @@ def show(
     from runtime import logs
 
     logs.configure("audit", level="WARNING")  # unconfigured, log lines would go to standard output
-    dirs = _Directories(var, live_dirs or [], offline_dirs or [], warehouse_dir)
+    dirs = _Directories(var, live_dirs or [], offline_dirs or [], warehouse_dir, forms)
     service = None if dirs.given else _service_url(var, url)
     summary = _ask(service, "/audit/summary", {}) if service else None
     if url is not None and summary is None:
@@ -214,6 +223,7 @@ def _as_report(summary: Json, cells: list[Json]) -> Json:
         },
         "notes": summary["notes"] + unread,
         "restarts": summary["restarts"],
+        "silent": summary["silent"],
         "exit_status": status_of(totals),
     }
 
@@ -225,9 +235,15 @@ class _Directories:
     """Where the recount looks; what was not given is found below `var`."""
 
     def __init__(
-        self, var: Path, live: list[Path], offline: list[Path], warehouse: Path | None
+        self,
+        var: Path,
+        live: list[Path],
+        offline: list[Path],
+        warehouse: Path | None,
+        forms: str | None,
     ) -> None:
         self.var = var
+        self._forms = forms
         self._dirs = {"live": live, "offline": offline}
         self.given = bool(live or offline or warehouse)
         self._warehouse = warehouse
@@ -249,6 +265,19 @@ class _Directories:
             for root in log_roots(top):
                 found.append(DiskSource(LogDirectory(self._tier_of(top), top.name, root)))
         return found
+
+    def forms(self) -> "Forms":
+        """Forms of the topics' events, as given, else as the deployment under `var` has them."""
+        from events.forms import parse_forms
+
+        text = self._forms
+        if text is None and not self.given:
+            environment = _state(self.var / "run" / "audit.json").get("environment", {})
+            text = environment.get("KAFKA2011_EVENT_FORMS")
+        try:
+            return parse_forms(text or "")
+        except ValueError as error:
+            _refuse(f"--forms: {error}")
 
     def _tier_of(self, top: Path) -> str:
         datacenter = _state(self.var / "run" / f"{top.name}.json").get("datacenter")
@@ -325,6 +354,7 @@ def _disk_plan(dirs: _Directories, topics: Sequence[str], restarts: Sequence[Any
         topics=topics or None,
         restarts=restarts,
         source_name="disk",
+        forms=dirs.forms(),
     )
 
 
@@ -340,9 +370,11 @@ def _brokers_plan(
 ) -> "RecountPlan":
     from coordination.errors import CoordinationError
     from coordination.zookeeper import ZooKeeperRegistry
+    from events.forms import parse_forms
     from runtime.config import address_map
     from services.audit.clusters import ClusterSource
     from services.audit.recount import RecountPlan
+    from services.audit.servers import server_filter
 
     places = summary["places"]
     sources: list[Source] = []
@@ -369,6 +401,10 @@ def _brokers_plan(
         topics=topics or None,
         restarts=restarts,
         source_name="brokers",
+        forms=parse_forms(places.get("event.forms", "")),
+        is_ours=server_filter(
+            places.get("audit.servers.whitelist", ""), places.get("audit.servers.blacklist", "")
+        ),
     )
 
 

@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 NOTES_LISTED = 20
+CELLS_LISTED = 40
 WIDTH_ELSEWHERE = 120
 NO_HEADER = "no header"
 DAY_LENGTH = len("2011-06-12")
@@ -35,16 +36,32 @@ def new_console() -> Console:
 
 
 def print_report(console: Console, report: Json, *, show_all: bool = False) -> None:
-    """Sums by topic, then the cells that are not complete (all of them with `show_all`)."""
+    """Sums by topic, then the first cells that are not complete (all cells with `show_all`)."""
     cells = report["cells"]
-    listed = cells if show_all else [cell for cell in cells if not cell["complete"]]
+    open_cells = [cell for cell in cells if not cell["complete"]]
+    listed = cells if show_all else worst_of(open_cells)
     console.print(_topics(report))
     if listed:
         console.print(_cells(report, listed))
+    if not show_all and len(open_cells) > len(listed):
+        console.print(f"... and {len(open_cells) - len(listed):,} more windows (--all lists all)")
     console.print()
     for line in notes_of(report):
         console.print(Text(line))
     console.print(Text(conclusion(report), style="bold" if report["exit_status"] else "bold green"))
+
+
+def worst_of(cells: list[Json], count: int = CELLS_LISTED) -> list[Json]:
+    """The first `count` in their order; those that merely wait go when there are more."""
+    if len(cells) <= count:
+        return cells
+
+    def is_only_waiting(cell: Json) -> bool:
+        states = {told["verdict"] for told in cell["tiers"].values()}
+        return states <= {"pending", "complete"}
+
+    chosen = sorted(range(len(cells)), key=lambda n: (is_only_waiting(cells[n]), n))[:count]
+    return [cells[number] for number in sorted(chosen)]
 
 
 def _topics(report: Json) -> Table:

@@ -1,7 +1,8 @@
 """`kafka2011 console-consumer`: print the messages of topics on standard output.
 
 The options are the original's (reference section 11). Statuses: 0 after --max-messages, a timeout,
-SIGTERM or SIGINT; 1 when a partition cannot be read or ZooKeeper fails; 2 for wrong options.
+SIGTERM or SIGINT; 1 when a partition cannot be read or a formatter fails (--skip-message-on-error
+goes on), or ZooKeeper fails; 2 for wrong options.
 """
 
 import base64
@@ -16,6 +17,7 @@ from typing import Annotated, BinaryIO
 
 import typer
 
+from cli.output import complain, fail, printable, reader_has_gone
 from cli.settings import load_or_exit
 from consumer.chunk import ConsumedMessage, TopicPartition
 from consumer.config import ConsumerConfig
@@ -23,16 +25,29 @@ from consumer.connector import ConsumerConnector
 from consumer.errors import ConsumerStateError, ConsumerTimeout, PartitionStuck
 from consumer.filters import TopicFilter, blacklist, whitelist
 from consumer.stream import MessageStream
-from coordination import paths
+from coordination import cluster, paths
 from coordination.errors import CoordinationError
 from coordination.zookeeper import ZooKeeperRegistry
+from producer.config import python_object
 from protocol.errors import KafkaError
 from runtime.signals import stop_event
 
 app = typer.Typer(add_completion=False)
 
 FLUSH_INTERVAL_S = 0.1
-FORMATTERS = ("newline", "checksum")
+# Our names, and the original's classes.
+FORMATTERS = {
+    "newline": "newline",
+    "checksum": "checksum",
+    "event": "event",
+    "kafka.consumer.ConsoleConsumer$NewlineMessageFormatter": "newline",
+    "kafka.consumer.ConsoleConsumer$ChecksumMessageFormatter": "checksum",
+}
+
+
+class FormatFailed(Exception):
+    """A formatter of the user's could not make anything of a message."""
+
 
 Format = Callable[[ConsumedMessage], bytes]
 
@@ -68,27 +83,46 @@ def run(  # noqa: PLR0917 (the original's options)
         int | None, typer.Option("--autocommit-interval-ms", "--autocommit.interval.ms")
     ] = None,
     formatter: Annotated[
-        str, typer.Option("--formatter", help="newline, or checksum ([topic-]checksum:crc)")
+        str,
+        typer.Option(
+            "--formatter",
+            help="newline, checksum ([topic-]checksum:crc), event (decoded, as JSON), or "
+            "module:function from a message to the bytes to print",
+        ),
     ] = "newline",
     property_: Annotated[
         list[str] | None,
         typer.Option(
             "--property",
             metavar="NAME=VALUE",
-            help="print.topic, print.partition, print.offset (true), line.separator",
+            help="print.topic, print.partition, print.offset (true), line.separator; "
+            "of --formatter event: event.forms, schema.registry.url",
         ),
     ] = None,
     skip_message_on_error: Annotated[
         bool, typer.Option("--skip-message-on-error", help="leave out what cannot be read")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object a message")] = False,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="payloads byte for byte, even into a terminal")
+    ] = False,
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="a consumer's setting")
     ] = None,
 ) -> None:
-    """Print messages as they come, starting with the newest unless --from-beginning."""
+    """Print messages as they come, starting with the newest unless --from-beginning.
+
+    For example: kafka2011 console-consumer --zookeeper localhost:2181 --topic clicks
+    --from-beginning
+
+    Into a terminal, what it might obey is shown as escapes; into a pipe or a file payloads go byte
+    for byte.
+    """
     chosen = _chosen_filter(topic, whitelist_, blacklist_)
-    formatted = _formatter(formatter, property_ or [], as_json)
+    shown: Callable[[bytes], bytes] = bytes
+    if sys.stdout.isatty() and not raw:
+        shown = _for_terminal
+    formatted = _formatter(formatter, property_ or [], as_json, shown)
     config = load_or_exit(
         ConsumerConfig,
         None,
@@ -107,7 +141,7 @@ def run(  # noqa: PLR0917 (the original's options)
         status = _consume(
             config,
             chosen,
-            _Output(sys.stdout.buffer, formatted),
+            _Output(sys.stdout.buffer, formatted, stop),
             stop,
             forget_first=from_beginning,
             forget_after=group is None,
@@ -115,7 +149,7 @@ def run(  # noqa: PLR0917 (the original's options)
             skips=skip_message_on_error,
         )
     except CoordinationError as error:
-        print(f"kafka2011: {error}", file=sys.stderr)
+        complain(str(error))
         status = 1
     except BrokenPipeError:
         # Whoever read our output has gone; Python must not complain about it at exit.
@@ -124,37 +158,45 @@ def run(  # noqa: PLR0917 (the original's options)
     raise SystemExit(status)
 
 
-def _wrong(text: str) -> SystemExit:
-    print(f"kafka2011: {text}", file=sys.stderr)
-    return SystemExit(2)
-
-
 def _chosen_filter(
     topic: str | None, whitelist_text: str | None, blacklist_text: str | None
 ) -> TopicFilter:
     """The original subscribes by whitelist even for one plain topic."""
     given = [text for text in (topic, whitelist_text, blacklist_text) if text is not None]
     if len(given) != 1:
-        raise _wrong("give exactly one of --topic, --whitelist, --blacklist")
+        fail("give exactly one of --topic, --whitelist, --blacklist", 2)
     try:
         return blacklist(given[0]) if blacklist_text is not None else whitelist(given[0])
     except KafkaError as error:
-        raise _wrong(str(error)) from None
+        fail(str(error), 2)
 
 
-def _formatter(name: str, properties: Iterable[str], as_json: bool) -> Format:
+def _for_terminal(payload: bytes) -> bytes:
+    return printable(payload).encode()
+
+
+def _formatter(
+    name: str, properties: Iterable[str], as_json: bool, shown: Callable[[bytes], bytes]
+) -> Format:
     known = {"print.topic": "", "print.partition": "", "print.offset": "", "line.separator": "\n"}
+    of_events = {"event.forms": "", "schema.registry.url": ""}
     for text in properties:
         key, equals, value = text.partition("=")
-        if not equals or key not in known:
-            raise _wrong(f"--property {text!r}: one of {', '.join(known)}, as NAME=VALUE")
-        known[key] = value
-    if name not in FORMATTERS:
-        raise _wrong(f"--formatter {name!r}: one of {', '.join(FORMATTERS)}")
+        if not equals or key not in {**known, **of_events}:
+            names = ", ".join([*known, *of_events])
+            fail(f"--property {text!r}: one of {names}, as NAME=VALUE", 2)
+        (known if key in known else of_events)[key] = value
+    kind = FORMATTERS.get(name)
+    if kind is None:
+        return _own_formatter(name)
     end = known["line.separator"].encode()
+    if kind == "event":
+        from cli.event_json import event_formatter
+
+        return event_formatter(of_events, end)
     if as_json:
-        return lambda message: json.dumps(_json(message)).encode() + end
-    if name == "checksum":
+        return lambda message: json.dumps(as_record(message)).encode() + end
+    if kind == "checksum":
         return lambda message: (
             (
                 (f"{message.topic}-" if known["print.topic"] == "true" else "")
@@ -162,7 +204,27 @@ def _formatter(name: str, properties: Iterable[str], as_json: bool) -> Format:
             ).encode()
             + end
         )
-    return lambda message: _prefix(message, known) + message.payload + end
+    return lambda message: _prefix(message, known) + shown(message.payload) + end
+
+
+def _own_formatter(name: str) -> Format:
+    try:
+        found = python_object(name)
+    except ValueError as error:
+        fail(f"--formatter {name!r}: newline, checksum or module:function ({error})", 2)
+    if not callable(found):
+        fail(f"--formatter {name!r} is not a function", 2)
+
+    def formatted(message: ConsumedMessage) -> bytes:
+        try:
+            text = found(message)
+        except Exception as error:  # the user's own code
+            raise FormatFailed(f"{name}: {type(error).__name__}: {error}") from error
+        if not isinstance(text, bytes):
+            raise FormatFailed(f"{name} returned {type(text).__name__}, not bytes")
+        return text
+
+    return formatted
 
 
 def _prefix(message: ConsumedMessage, wanted: dict[str, str]) -> bytes:
@@ -177,7 +239,7 @@ def _prefix(message: ConsumedMessage, wanted: dict[str, str]) -> bytes:
     return "".join(f"{field}\t" for field in fields).encode()
 
 
-def _json(message: ConsumedMessage) -> dict[str, object]:
+def as_record(message: ConsumedMessage) -> dict[str, object]:
     fields: dict[str, object] = {
         "topic": message.topic,
         "broker": message.broker_id,
@@ -193,11 +255,12 @@ def _json(message: ConsumedMessage) -> dict[str, object]:
 
 class _Output:
     """Standard output, flushed by a thread so that neither single messages nor a flood of them
-    wait for long."""
+    wait for long. Sets `stop` when nobody reads it any more."""
 
-    def __init__(self, out: BinaryIO, formatted: Format) -> None:
+    def __init__(self, out: BinaryIO, formatted: Format, stop: threading.Event) -> None:
         self._out = out
         self._formatted = formatted
+        self._stop = stop
         self._ended = threading.Event()
         self.count = 0
         self._flusher = threading.Thread(target=self._flush_often, name="flush", daemon=True)
@@ -219,8 +282,11 @@ class _Output:
         while not self._ended.wait(FLUSH_INTERVAL_S):
             try:
                 self._out.flush()
+                if reader_has_gone(self._out.fileno()):
+                    raise BrokenPipeError
             except BrokenPipeError:
                 self._ended.set()
+                self._stop.set()
 
 
 def _consume(
@@ -234,16 +300,20 @@ def _consume(
     count_max: int | None,
     skips: bool,
 ) -> int:
-    registry = ZooKeeperRegistry(config.zk_connect, config.zk_session_timeout_ms)
+    registry = ZooKeeperRegistry(
+        config.zk_connect, config.zk_session_timeout_ms, makes_chroot=False
+    )
     try:
         registry.start(config.zk_connection_timeout_ms)
         if forget_first:
             if registry.children(paths.consumer_ids_path(config.group_id)):
-                raise _wrong(f"group {config.group_id!r} has members: stop them first")
+                fail(f"group {config.group_id!r} has members: stop them first", 2)
             registry.delete_recursive(paths.group_path(config.group_id))
+        if not chosen.select(cluster.topics(registry)):
+            complain("no such topic yet: waiting for it")
         with ConsumerConnector(config, registry) as connector:
             [stream] = connector.create_message_streams_by_filter(chosen)
-            stopper = threading.Thread(target=_end_on, args=(stop, connector), daemon=True)
+            stopper = threading.Thread(target=end_on, args=(stop, connector), daemon=True)
             stopper.start()
             try:
                 return _print_messages(connector, stream, output, count_max, skips=skips)
@@ -255,7 +325,7 @@ def _consume(
         registry.close()
 
 
-def _end_on(stop: threading.Event, connector: ConsumerConnector) -> None:
+def end_on(stop: threading.Event, connector: ConsumerConnector) -> None:
     stop.wait()
     connector.shutdown()
 
@@ -271,20 +341,25 @@ def _print_messages(
     while True:
         try:
             for message in stream:
-                output.write(message)
+                try:
+                    output.write(message)
+                except FormatFailed as error:
+                    complain(f"{message.topic} before {message.next_offset}: {error}")
+                    if not skips:
+                        return 1
                 if output.count == count_max:
                     return 0
             return 0
         except ConsumerTimeout as error:
-            print(f"kafka2011: {error}; {output.count} messages printed", file=sys.stderr)
+            complain(f"{error}; {output.count} messages printed")
             return 0
         except PartitionStuck as error:
-            print(f"kafka2011: {error}", file=sys.stderr)
+            complain(str(error))
             if not skips:
                 return 1
             try:
                 name = TopicPartition(error.topic, error.broker_id, error.partition)
                 connector.skip_entry(name, error.offset)
             except (KafkaError, ConsumerStateError) as failure:
-                print(f"kafka2011: cannot skip it: {failure}", file=sys.stderr)
+                complain(f"cannot skip it: {failure}")
                 return 1

@@ -42,6 +42,7 @@ def demo(
         # An access log goes as fast as it can.
         "FRONTEND_RATE": "0" if input_path else str(max(1, rate // len(frontends))),
         "FRONTEND_DURATION_MS": str(duration_s * 1000),
+        "AUDIT_REDELIVERY_EXPECTED": "false",  # the demo notices restarts itself
     }
     if input_path and not Path(input_path).is_file():
         typer.echo(f"kafka2011: --input {input_path}: no such file", err=True)

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from cli.output import printable
+
 app = typer.Typer(add_completion=False)
 
 
@@ -39,6 +41,8 @@ def dump(
     ] = None,
 ) -> None:
     """Print every entry and a verdict: clean, torn (a write did not finish) or corrupt.
+
+    For example: kafka2011 dump-log /tmp/kafka2011-logs/clicks-0
 
     Exits with 1 when a file is not clean. Without --truncate-corrupt it only reads: a broker may
     run on the files, and then the newest one may look torn for a moment.
@@ -82,7 +86,7 @@ def _dump_one(path: Path, no_print: bool, only_summary: bool, as_json: bool) -> 
                 continue
             print(dumping.as_text(entry))
             if not no_print:
-                print(f"payload:\t{entry.payload.decode('utf-8', 'backslashreplace')}")
+                print(f"payload:\t{printable(entry.payload)}")
     if as_json:
         print(json.dumps({**asdict(found), "tail_offset": found.tail_offset}))
     else:

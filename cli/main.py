@@ -15,7 +15,7 @@ from runtime.config import ConfigError
 # name -> (module, one line of help). Order is the order of --help.
 COMMANDS: dict[str, tuple[str, str]] = {
     "version": ("cli.version", "Version, and whether the hot loops are compiled or pure."),
-    "zookeeper": ("cli.zookeeper", "Run a ZooKeeper server from PySpark's jars."),
+    "zookeeper": ("cli.zookeeper", "Run a ZooKeeper server from PySpark's jars; ls, get."),
     "broker": ("cli.broker", "Run one broker (a 0.7 server.properties works as it is)."),
     "proxy": ("cli.proxy", "Run the TCP proxy: balance, delay, cut, drop messages."),
     "frontend": ("cli.frontend", "Run a load generator: synthetic activity or an access log."),
@@ -24,16 +24,29 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "audit": ("cli.audit", "Show whether every message arrived in every tier; or run the service."),
     "load": ("cli.load", "Load new messages into the warehouse, once or every interval."),
     "report": ("cli.report", "Report on a warehouse table: traffic per hour, top paths, errors."),
+    "reports": ("cli.reports", "Report on member activity: click-through, searches, abuse."),
+    "stream": ("cli.stream", "Run a stream job: windows, joins, the top items of each minute."),
     "sql": ("cli.sql", "Ask the warehouse, or topics, a question in SQL."),
+    "pyspark": ("cli.pyspark_shell", "A Python prompt with Spark, the warehouse and the topics."),
+    "history": ("cli.history", "Show Spark's pages of jobs that have ended."),
+    "schedule": ("cli.schedule", "Run load jobs, reports and streams at their times."),
     "registry": ("cli.schema_registry", "Run the schema registry (Confluent's REST paths)."),
     "dashboard": ("cli.dashboard", "Show both datacenters live in a browser."),
     "status": ("cli.status", "List the deployment's processes, which serve, and the groups' lag."),
     "embedded": ("cli.embedded", "Run and steer the whole deployment as local processes."),
     "containers": ("cli.containers", "Run the demo in containers, from a checkout."),
     "topics": ("cli.topics", "List topics with their partitions, brokers, sizes and ends."),
-    "groups": ("cli.groups", "List consumer groups: members, owners, offsets and lag."),
+    "groups": ("cli.groups", "List consumer groups: members, owners, offsets, lag and state."),
+    "offsets": ("cli.offsets", "Get, export, import and reset the offsets of consumer groups."),
     "console-consumer": ("cli.console_consumer", "Print the messages of a topic."),
+    "tail": ("cli.tail", "Follow log files and send each line as a message."),
     "console-producer": ("cli.console_producer", "Send lines from standard input to a topic."),
+    "get-offsets": ("cli.get_offsets", "Ask one broker for the offsets of a partition."),
+    "simple-consumer": ("cli.simple_consumer", "Read one partition of one broker, without group."),
+    "verify-rebalance": ("cli.verify_rebalance", "Say whether a group's rebalance is complete."),
+    "replay-log": ("cli.replay_log", "Produce a topic's messages again, into another topic."),
+    "producer-perf": ("cli.producer_perf", "Measure producing, with the columns of 0.7's tool."),
+    "consumer-perf": ("cli.consumer_perf", "Measure consuming, with the columns of 0.7's tool."),
     "dump-log": ("cli.dump_log", "Say what is in a segment file and what is wrong with it."),
 }
 
@@ -46,6 +59,18 @@ def help_text() -> str:
     width = max(map(len, COMMANDS)) + 2
     rows = [f"  {name:<{width}}{about}" for name, (_, about) in COMMANDS.items()]
     return "\n".join([ABOUT, "", USAGE, "", "commands:", *rows])
+
+
+def import_logging_alone() -> None:
+    """structlog's part for developers takes rich along wherever that is installed, and typer brings
+    it: 4 MB in each process, for tracebacks that none of them prints."""
+    if "structlog" in sys.modules or "rich" in sys.modules:
+        return
+    sys.modules["rich"] = None  # type: ignore[assignment] # Python's way to say: not to be imported
+    try:
+        importlib.import_module("structlog")
+    finally:
+        del sys.modules["rich"]
 
 
 def run(arguments: list[str]) -> None:
@@ -61,6 +86,7 @@ def run(arguments: list[str]) -> None:
             f"kafka2011: no command {name!r}{hint} (kafka2011 --help lists them)", file=sys.stderr
         )
         sys.exit(2)
+    import_logging_alone()
     module = importlib.import_module(COMMANDS[name][0])
     module.app(args=arguments[1:], prog_name=f"kafka2011 {name}")
 
@@ -71,6 +97,8 @@ def main() -> None:
     except ConfigError as error:
         print(f"kafka2011: {error}", file=sys.stderr)
         sys.exit(2)
+    except KeyboardInterrupt:  # also while the command's modules are still being loaded
+        sys.exit(130)
 
 
 if __name__ == "__main__":

@@ -1,33 +1,36 @@
-"""What the operator's commands share: a connection to ZooKeeper, or one line and status 1."""
+"""What the operator's commands share: a connection to ZooKeeper, or one line and status 1; the
+forms of addresses."""
 
 import contextlib
-import sys
 from collections.abc import Callable, Iterator
 
+from cli.output import fail
 from coordination.errors import CoordinationError
 from coordination.zookeeper import ZooKeeperRegistry
-from runtime.config import address_map
+from runtime.config import address, address_map
 
 CONNECT_TIMEOUT_MS = 6000
 
 ZOOKEEPER_HELP = "ZooKeeper, host:port,host:port/chroot"
+SERVER_HELP = "the broker, kafka://host:port"
 ADDRESS_MAP_HELP = "where to connect instead: published host:port=host:port,..."
 
 
 @contextlib.contextmanager
 def connected(zookeeper: str) -> Iterator[ZooKeeperRegistry]:
-    """A started registry. Exits with status 2 for a bad address, 1 when ZooKeeper fails."""
+    """A started registry. Exits with status 2 for a bad address, 1 when ZooKeeper fails.
+
+    A tool that looks must not leave a mistyped chroot behind, so there it is an error.
+    """
     try:
-        registry = ZooKeeperRegistry(zookeeper)
+        registry = ZooKeeperRegistry(zookeeper, makes_chroot=False)
     except ValueError as error:
-        print(f"kafka2011: {error}", file=sys.stderr)
-        raise SystemExit(2) from None
+        fail(str(error), 2)
     try:
         registry.start(CONNECT_TIMEOUT_MS)
         yield registry
     except CoordinationError as error:
-        print(f"kafka2011: {error}", file=sys.stderr)
-        raise SystemExit(1) from None
+        fail(str(error))
     finally:
         registry.close()
 
@@ -37,6 +40,16 @@ def dialler(text: str) -> Callable[[tuple[str, int]], tuple[str, int]]:
     try:
         mapped = address_map(text)
     except ValueError as error:
-        print(f"kafka2011: --address-map {text!r}: {error}", file=sys.stderr)
-        raise SystemExit(2) from None
+        fail(f"--address-map {text!r}: {error}", 2)
     return lambda published: mapped.get((published[0], published[1]), published)
+
+
+def server_address(text: str) -> tuple[str, int]:
+    """The broker that `--server` names: 0.7's `kafka://host:port` (any scheme), or `host:port`.
+
+    Exits with status 2 when it names none.
+    """
+    try:
+        return address(text.rpartition("://")[2].rstrip("/"))
+    except ValueError:
+        fail(f"--server {text!r} must be kafka://HOST:PORT", 2)

@@ -18,6 +18,7 @@ from runtime.process_config import ProcessConfig
 CONFIG_CLASSES = [
     "broker.config:BrokerConfig",
     "producer.config:ProducerConfig",
+    "producer.tail_config:TailConfig",
     "consumer.config:ConsumerConfig",
     "services.audit.config:AuditConfig",
     "services.dashboard.config:DashboardConfig",
@@ -27,6 +28,8 @@ CONFIG_CLASSES = [
     "services.proxy.config:ProxyConfig",
     "services.schema_registry.config:SchemaRegistryConfig",
     "services.warehouse.config:WarehouseConfig",
+    "services.warehouse.schedule_config:ScheduleConfig",
+    "services.warehouse.stream_config:StreamConfig",
     "services.zookeeper.config:ZooKeeperConfig",
     "services.embedded.config:EmbeddedConfig",
 ]

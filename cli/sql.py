@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from cli import spark_environment
+from cli.settings import load_or_exit
 from services.warehouse.config import WarehouseConfig
 
 app = typer.Typer(add_completion=False)
@@ -26,24 +27,25 @@ def run(
     zk: Annotated[
         str, typer.Option("--zk", help="ZooKeeper of the brokers, for views named raw_TOPIC")
     ] = "",
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="one setting")
+    ] = None,
 ) -> None:
     """Run one statement over the tables of the warehouse: access_log, page_view, ...
 
     quarantine_NAME is what could not become a row of NAME. With --zk, raw_NAME reads the topic
     itself from its brokers.
     """
-    from runtime import logs
-
-    logs.configure("sql", level="WARNING")
+    config = load_or_exit(WarehouseConfig, None, set_ or [], log_level="WARNING")
     os.environ["TZ"] = "UTC"  # PySpark hands out timestamps in the machine's own time zone
     time.tzset()
     spark_environment.prepare()
     from services.warehouse.session import start_session
-    from services.warehouse.sql import SqlError, run_sql, write_result
+    from services.warehouse.sql import SqlError, run_sql, source_options, write_result
 
-    session = start_session("sql", WarehouseConfig().spark_master)
+    session = start_session("sql", config.spark_master)
     try:
-        frame = run_sql(session, statement, warehouse, {"zk.connect": zk} if zk else None)
+        frame = run_sql(session, statement, warehouse, source_options(config, zk) if zk else None)
         write_result(frame, form, sys.stdout)
     except SqlError as error:
         print(f"kafka2011 sql: {error}", file=sys.stderr)

@@ -1,19 +1,21 @@
 """`kafka2011 topics`: which topics there are, where their partitions stand, how large they are."""
 
-import json
-import sys
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
+from cli.output import complain, print_json, print_lines, print_table
 from cli.registry import ADDRESS_MAP_HELP, ZOOKEEPER_HELP, connected, dialler
 from consumer.cluster_state import PartitionEnds, partition_ends
 from coordination import cluster
 from runtime import logs
 
-app = typer.Typer(add_completion=False, no_args_is_help=True)
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    help="List and describe topics. For example: "
+    "kafka2011 topics describe --zookeeper localhost:2181 clicks",
+)
 
 ZooKeeper = Annotated[str, typer.Option("--zookeeper", help=ZOOKEEPER_HELP)]
 AddressMap = Annotated[str, typer.Option("--address-map", help=ADDRESS_MAP_HELP)]
@@ -27,9 +29,9 @@ def list_topics(zookeeper: ZooKeeper, as_json: AsJson = False) -> None:
     with connected(zookeeper) as registry:
         names = cluster.topics(registry)
     if as_json:
-        print(json.dumps(names))
+        print_json(names)
     else:
-        print("".join(f"{name}\n" for name in names), end="")
+        print_lines(names)
 
 
 @app.command()
@@ -51,11 +53,11 @@ def describe(
         wanted = [topic for topic in known if topic in topics] if topics else known
         found = partition_ends(registry, wanted, dialled)
     if as_json:
-        print(json.dumps([_json(ends) for ends in found], indent=1))
+        print_json([_json(ends) for ends in found])
     else:
         _print_table(found, wanted)
     for topic in unknown:
-        print(f"kafka2011: no topic {topic!r}", file=sys.stderr)
+        complain(f"no topic {topic!r}")
     if unknown or any(ends.error for ends in found):
         raise SystemExit(1)
 
@@ -74,23 +76,17 @@ def _json(ends: PartitionEnds) -> dict[str, object]:
 
 
 def _print_table(found: list[PartitionEnds], topics: list[str]) -> None:
-    table = Table()
-    for title in ("topic", "partition", "broker"):
-        table.add_column(title)
-    for title in ("start", "end", "size"):
-        table.add_column(title, justify="right")
+    rows: list[tuple[object, ...]] = []
     for ends in found:
         address = f"{ends.address.host}:{ends.address.port}" if ends.address else "?"
-        numbers = [_number(value) for value in (ends.start, ends.end, ends.size_bytes)]
-        if ends.error:
-            numbers[2] = ends.error
-        name = ends.name
-        table.add_row(name.topic, f"{name.broker_id}-{name.partition}", address, *numbers)
+        place = f"{ends.name.broker_id}-{ends.name.partition}"
+        size = ends.error or ends.size_bytes
+        rows.append((ends.name.topic, place, address, ends.start, ends.end, size))
     for topic in topics:
         if not any(ends.name.topic == topic for ends in found):
-            table.add_row(topic, "no broker has it at present", "", "", "", "")
-    Console(soft_wrap=not sys.stdout.isatty()).print(table)
-
-
-def _number(value: int | None) -> str:
-    return "?" if value is None else f"{value:,}"
+            rows.append((topic, "no broker has it at present", "", "", "", ""))
+    print_table(
+        ("topic", "partition", "broker", "start", "end", "size"),
+        rows,
+        numbers=("start", "end", "size"),
+    )

@@ -4,12 +4,15 @@ The bytes are the broker's, wrappers unopened, so that a mirror can send them on
 are checked when messages are made of them.
 """
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from protocol import message_set
+from protocol import message, message_set
+from protocol.compression import Codec
+from protocol.errors import InvalidMessage
 from protocol.hot import ConsumedMessage
 
-__all__ = ["Chunk", "ConsumedMessage", "TopicPartition"]
+__all__ = ["Chunk", "ConsumedMessage", "ShallowMessage", "TopicPartition"]
 
 
 class TopicPartition(NamedTuple):
@@ -21,6 +24,16 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}/{self.broker_id}-{self.partition}"
+
+
+@dataclass(slots=True, unsafe_hash=True)
+class ShallowMessage(message.ConsumedMessage):
+    """A top-level entry as it stands in the log: `payload` is packed unless `codec` is NONE.
+
+    A packed payload is a whole message set; `next_offset` is the end of the entry.
+    """
+
+    codec: Codec = Codec.NONE
 
 
 class Chunk(NamedTuple):
@@ -47,6 +60,28 @@ class Chunk(NamedTuple):
         return message_set.consumed(
             self.data, self.offset, self.topic, self.broker_id, self.partition
         )
+
+    def entries(self) -> list[ShallowMessage]:
+        """The top-level entries, wrappers unopened: what `shallowiterator.enable` hands out.
+
+        The same errors as `messages`; a wrapper's inside is not looked at.
+        """
+        found = []
+        for entry in message_set.entries(self.data, self.offset):
+            if not entry.is_valid:
+                position = entry.offset - self.offset
+                raise InvalidMessage(f"wrong CRC of the entry at {entry.offset}", position)
+            found.append(
+                ShallowMessage(
+                    entry.payload,
+                    self.topic,
+                    self.broker_id,
+                    self.partition,
+                    entry.next_offset,
+                    message_set.codec_of(entry),
+                )
+            )
+        return found
 
     def payloads(self) -> list[bytes]:
         """The payloads of `messages`, which is cheaper; the same errors."""

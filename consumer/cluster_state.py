@@ -41,12 +41,14 @@ class PartitionEnds:
 
 @dataclass(frozen=True, slots=True)
 class GroupPartition:
-    """One partition of a group: `owner` is a thread id, "" when nobody owns it."""
+    """One partition of a group: `owner` is a thread id, "" when nobody owns it. `version` is that
+    of the offset's node."""
 
     name: TopicPartition
     owner: str
     offset: int | None
     end: int | None
+    version: int | None = None
 
     @property
     def lag_bytes(self) -> int | None:
@@ -134,23 +136,26 @@ def group_state(
     return GroupState(
         group,
         members,
-        [
-            GroupPartition(
-                name, _owner(registry, group, name), _offset(registry, group, name), ends.get(name)
-            )
-            for name in sorted(names)
-        ],
+        [_partition(registry, group, name, ends.get(name)) for name in sorted(names)],
     )
 
 
-def _owner(registry: Registry, group: str, name: TopicPartition) -> str:
-    stored = registry.get(paths.owner_path(group, name.topic, BrokerPartition(*name[1:])))
-    return (stored.value or b"").decode("utf-8", "replace") if stored is not None else ""
-
-
-def _offset(registry: Registry, group: str, name: TopicPartition) -> int | None:
-    stored = registry.get(paths.offset_path(group, name.topic, BrokerPartition(*name[1:])))
-    try:
-        return paths.decode_offset(stored.value) if stored is not None else None
-    except BadZnode:
-        return None
+def _partition(
+    registry: Registry, group: str, name: TopicPartition, end: int | None
+) -> GroupPartition:
+    place = BrokerPartition(*name[1:])
+    owner = registry.get(paths.owner_path(group, name.topic, place))
+    stored = registry.get(paths.offset_path(group, name.topic, place))
+    offset = None
+    if stored is not None:
+        try:
+            offset = paths.decode_offset(stored.value)
+        except BadZnode:
+            pass  # shown as no offset, which is how a consumer takes it
+    return GroupPartition(
+        name,
+        (owner.value or b"").decode("utf-8", "replace") if owner is not None else "",
+        offset,
+        end,
+        stored.version if stored is not None else None,
+    )

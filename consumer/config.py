@@ -88,8 +88,7 @@ class ConsumerConfig(ProcessConfig):
         "shallowiterator.enable",
         False,
         boolean,
-        "use MessageStream.chunks(), whose bytes are as the broker has them",
-        has_effect=False,
+        "streams hand out entries as they stand in the log, wrappers unopened",
     )
     mirror_topics_whitelist: str = setting(
         "mirror.topics.whitelist", "", text, "0.7.0's embedded mirror", has_effect=False

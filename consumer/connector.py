@@ -10,7 +10,6 @@ timer, one watches the lease: while ZooKeeper has not answered for so long that 
 gone, nothing is handed out, because another member may own the partitions by then (faults Z2, Z3).
 """
 
-import queue
 import random
 import socket
 import threading
@@ -18,22 +17,22 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Self
 
-from consumer import rebalance
+from consumer import rebalance, steering
 from consumer.assignment import make_consumer_id, thread_id
+from consumer.brokers import BrokerDirectory
 from consumer.chunk import TopicPartition
-from consumer.config import Address, ConsumerConfig
+from consumer.config import ConsumerConfig
 from consumer.delivery import DeliveryHub
-from consumer.errors import BrokerUnavailable, ConsumerStateError
+from consumer.errors import ConsumerStateError
 from consumer.feed import StreamQueue
 from consumer.filters import TopicFilter
 from consumer.membership import Membership
-from consumer.offsets import OffsetStore, run
-from consumer.rebalance import Phase, State
-from consumer.simple import SimpleConsumer
+from consumer.offsets import OffsetStore, check_offset, run
+from consumer.rebalancer import Rebalancer
+from consumer.simple import EARLIEST, LATEST
 from consumer.stats import ConsumerStats
 from consumer.stream import MessageStream
-from coordination import paths
-from coordination.errors import BadZnode, CoordinationError
+from coordination.errors import CoordinationError
 from coordination.paths import StaticSubscription, Subscription
 from coordination.registry import Handle, Registry, SessionEvent
 from coordination.zookeeper import ZooKeeperRegistry
@@ -42,7 +41,6 @@ from runtime.logs import get_logger
 
 log = get_logger(__name__)
 
-FIRST_PAUSE_MS = 50  # before the second attempt of a rebalance; doubles up to rebalance.backoff.ms
 LEASE_LOOK_S = 0.1
 LEAVE_TIMEOUT_S = 15.0
 
@@ -63,7 +61,6 @@ class ConsumerConnector:
     ) -> None:
         self.config = config
         self.stats = ConsumerStats()
-        self._rng = rng or random.Random()
         self.consumer_id = make_consumer_id(
             config.group_id, socket.gethostname(), config.consumer_id
         )
@@ -80,20 +77,19 @@ class ConsumerConnector:
         self._queues: dict[tuple[str, str], StreamQueue] = {}
         self._all_queues: list[StreamQueue] = []
         self._any_topic: dict[str, StreamQueue] = {}
-        self._hub = DeliveryHub(config, self.stats, self._find_address, self._queue_of)
+        self._brokers = BrokerDirectory(self._registry, config)
+        self._hub = DeliveryHub(config, self.stats, self._brokers.find, self._queue_of)
         self._offsets = OffsetStore(self._registry, config.group_id)
         self._offsets_lock = threading.RLock()
         self._membership: Membership | None = None
         self._listener: Handle | None = None
-        self._state = State(self.consumer_id)
-        self._events: queue.Queue[rebalance.Event] = queue.Queue()
-        self._change_pending = threading.Event()
-        self._first_rebalance = threading.Event()
+        self._rebalancer = Rebalancer(
+            self.consumer_id, config, self.stats, self._offsets_lock, rng or random.Random()
+        )
+        self._is_by_hand = False
         self._closing = threading.Event()
         self._shutdown_lock = threading.RLock()
-        self._left = threading.Event()
         self._threads: list[threading.Thread] = []
-        self._known_addresses: dict[int, Address] = {}
 
     # --- streams ---------------------------------------------------------------------------------
 
@@ -106,6 +102,7 @@ class ConsumerConnector:
         (it goes on in the background: the partitions may still belong to a dead member's session).
         Raises IllegalTopicName, ConsumerStateError.
         """
+        self._check_fresh()
         for topic, count in topic_counts.items():
             check_topic(topic, "0.7" if self.config.rule == "0.7" else "strict")
             if count < 1:
@@ -124,6 +121,7 @@ class ConsumerConnector:
         self, topic_filter: TopicFilter, stream_count: int = 1
     ) -> list[MessageStream]:
         """So many streams that share all the topics the filter allows, later ones too."""
+        self._check_fresh()
         if stream_count < 1:
             raise ValueError(f"{stream_count} streams")
         streams = []
@@ -134,21 +132,63 @@ class ConsumerConnector:
         self._join(topic_filter.subscription(stream_count))
         return streams
 
+    def create_stream_of_partitions(
+        self, starts: Mapping[TopicPartition, int | None]
+    ) -> MessageStream:
+        """One stream of partitions chosen by hand; once per connector, instead of the others.
+
+        `starts` says where each begins: an offset, EARLIEST, LATEST, or None for the group's stored
+        offset and, without one, `autooffset.reset`. The group is not joined: nobody is told, and
+        nothing is shared or taken over. Commits (by the timer, too, with `autocommit.enable`) are
+        made under `groupid` as long as no member of such a group owns the partition; they are
+        refused while one does. Choose a group for this use alone.
+
+        Raises BrokerUnavailable (EARLIEST and LATEST ask the broker), CoordinationError,
+        ConsumerStateError, IllegalTopicName, ValueError for an impossible offset.
+        """
+        self._check_fresh()
+        chosen = {TopicPartition(*name): start for name, start in starts.items()}
+        self._offsets = OffsetStore(self._registry, self.config.group_id, by_hand=True)
+        places: dict[TopicPartition, int | None] = {}
+        for name, start in chosen.items():
+            check_topic(name.topic, "0.7" if self.config.rule == "0.7" else "strict")
+            stored = self._offsets.read(name)
+            if start is None:
+                places[name] = stored
+            elif start in (EARLIEST, LATEST):
+                places[name] = steering.offset_of_time(self._brokers, name, start)
+            else:
+                places[name] = check_offset(start)
+        self._is_by_hand = True
+        made = self._any_topic[self.consumer_id] = self._new_queue()
+        for name, place in places.items():
+            self._hub.start(name, self.consumer_id, place)
+        if self.config.autocommit_enable:
+            self._start_thread("commit", self._commit_by_timer)
+        return self._stream(made)
+
+    def _check_fresh(self) -> None:
+        if self._membership is not None or self._is_by_hand or self._closing.is_set():
+            raise ConsumerStateError("streams are created once per connector")
+
     def _new_queue(self) -> StreamQueue:
         made = StreamQueue(self.config.queued_chunks_max)
         self._all_queues.append(made)
         return made
 
     def _stream(self, made: StreamQueue) -> MessageStream:
-        return MessageStream(made, self.config.consumer_timeout_ms, self.stats)
+        return MessageStream(
+            made,
+            self.config.consumer_timeout_ms,
+            self.stats,
+            shallow=self.config.shallow_iterator_enable,
+        )
 
     def _queue_of(self, topic: str, thread: str) -> StreamQueue:
         shared = self._any_topic.get(thread)
         return self._queues[topic, thread] if shared is None else shared
 
     def _join(self, subscription: Subscription) -> None:
-        if self._membership is not None or self._closing.is_set():
-            raise ConsumerStateError("streams are created once per connector")
         self._membership = Membership(
             self._registry,
             self.config.group_id,
@@ -156,16 +196,19 @@ class ConsumerConnector:
             subscription,
             delivery=self._hub,
             offsets=self._offsets,
-            changed=self._on_change,
+            changed=self._rebalancer.look_again,
             commits_on_release=self.config.autocommit_enable,
         )
         self._listener = self._registry.add_session_listener(self._on_session)
-        self._events.put(rebalance.Joined())
-        self._start_thread("rebalance", self._run_rebalances)
+        self._rebalancer.tell(rebalance.Joined())
+        membership = self._membership
+        self._start_thread(
+            "rebalance", lambda: self._rebalancer.run(membership, self._stop_delivering)
+        )
         self._start_thread("lease", self._watch_lease)
         if self.config.autocommit_enable:
             self._start_thread("commit", self._commit_by_timer)
-        self._first_rebalance.wait()
+        self._rebalancer.first_settled.wait()
 
     def _start_thread(self, name: str, target: Callable[[], None]) -> None:
         thread = threading.Thread(target=target, name=f"consumer-{name}", daemon=True)
@@ -186,65 +229,43 @@ class ConsumerConnector:
     @property
     def is_settled(self) -> bool:
         """Whether this member has all it should have, as far as it knows."""
-        return self._state.phase is Phase.SETTLED
+        return self._is_by_hand or self._rebalancer.is_settled
 
     def lag(self) -> dict[TopicPartition, int | None]:
         """Bytes between what was handed out and the high watermark, per owned partition.
 
         Asks every broker; None where one did not answer or the start is not known yet.
         """
-        found: dict[TopicPartition, int | None] = {}
-        clients: dict[int, SimpleConsumer | None] = {}
-        for name, position in self.positions().items():
-            found[name] = None
-            if position is None:
-                continue
-            if name.broker_id not in clients:
-                clients[name.broker_id] = self._client_of(name.broker_id)
-            client = clients[name.broker_id]
-            if client is not None:
-                try:
-                    found[name] = max(0, client.latest(name.topic, name.partition) - position)
-                except BrokerUnavailable:
-                    pass
-        for client in clients.values():
-            if client is not None:
-                client.close()
-        return found
+        return steering.lag(self._brokers, self.positions())
 
     def seek(self, name: TopicPartition, offset: int) -> bool:
-        """Go on from `offset` (an entry's start); False when the partition is not owned."""
-        return self._hub.move(name, offset)
+        """Go on from `offset` (an entry's start); False when the partition is not owned.
+
+        Raises ValueError for a number that no log can have. An offset outside the log as it is
+        now is moved by `autooffset.reset`.
+        """
+        return self._hub.move(name, check_offset(offset))
 
     def seek_to_time(self, name: TopicPartition, time_ms: int) -> int | None:
-        """Go back to the newest segment start last written at or before `time_ms`, or EARLIEST or
-        LATEST; returns the offset, None when there is none or the partition is not owned.
+        """Go to where everything written after `time_ms` (ms since the epoch) is still to come, or
+        to EARLIEST or LATEST; returns the offset, None when the partition is not owned.
 
-        Raises BrokerUnavailable.
+        Brokers know the times of whole segments only: it goes on from the newest segment last
+        written at or before that time, so older messages come first; the log's start when none is
+        that old. Raises BrokerUnavailable.
         """
-        client = self._client_of(name.broker_id)
-        if client is None:
-            raise BrokerUnavailable(f"broker {name.broker_id} is not registered")
-        with client:
-            offsets = client.get_offsets_before(name.topic, name.partition, time_ms, 1)
-        return offsets[0] if offsets and self._hub.move(name, offsets[0]) else None
+        offset = steering.offset_of_time(self._brokers, name, time_ms)
+        return offset if self._hub.move(name, offset) else None
 
     def skip_entry(self, name: TopicPartition, offset: int) -> int:
         """Leave out the entry at `offset` (of a PartitionStuck); returns where it goes on.
 
         Raises BrokerUnavailable, and ConsumerStateError when nothing there says how long it is.
         """
-        client = self._client_of(name.broker_id)
-        if client is None:
-            raise BrokerUnavailable(f"broker {name.broker_id} is not registered")
-        with client:
-            head = client.fetch(name.topic, name.partition, offset, 4).data
-        size = int.from_bytes(head, "big", signed=True) if len(head) == 4 else -1
-        if size < 0:
-            raise ConsumerStateError(f"no entry of a known length at {offset} of {name}")
-        if not self._hub.move(name, offset + 4 + size):
+        following = steering.end_of_entry(self._brokers, name, offset)
+        if not self._hub.move(name, following):
             raise ConsumerStateError(f"{name} is not owned any more")
-        return offset + 4 + size
+        return following
 
     def commit_offsets(
         self, offsets: Mapping[TopicPartition, int] | None = None
@@ -253,7 +274,7 @@ class ConsumerConnector:
 
         Returns the partitions that were refused because another member owns them now; a rebalance
         is under way then. Raises CoordinationUnavailable when it is not known whether all were
-        stored.
+        stored, and ValueError for a number that no log can have, before anything is stored.
         """
         if offsets is None:
             wanted = {
@@ -262,7 +283,7 @@ class ConsumerConnector:
                 if (offset := feed.delivered_offset()) is not None and offset != feed.committed
             }
         else:
-            wanted = {TopicPartition(*name): offset for name, offset in offsets.items()}
+            wanted = {TopicPartition(*name): check_offset(at) for name, at in offsets.items()}
         return self._commit(wanted)
 
     def _commit(self, wanted: Mapping[TopicPartition, int]) -> list[TopicPartition]:
@@ -287,8 +308,8 @@ class ConsumerConnector:
                     disowned.append(name)
         if refused:
             self.stats.commits_refused += len(refused)
-        if disowned:
-            self._events.put(rebalance.Disowned(frozenset(disowned)))
+        if disowned and not self._is_by_hand:
+            self._rebalancer.tell(rebalance.Disowned(frozenset(disowned)))
         return refused
 
     def shutdown(self, *, commit: bool = True) -> None:
@@ -305,8 +326,10 @@ class ConsumerConnector:
         for made in self._all_queues:
             made.close()
         if self._membership is not None:
-            self._events.put(rebalance.Left())
-            self._left.wait(LEAVE_TIMEOUT_S)
+            self._rebalancer.tell(rebalance.Left())
+            self._rebalancer.left.wait(LEAVE_TIMEOUT_S)
+        elif self._is_by_hand:
+            self._leave_by_hand()
         self._hub.stop_fetching()
         if self._listener is not None:
             self._listener.cancel()
@@ -315,6 +338,16 @@ class ConsumerConnector:
         for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join(LEAVE_TIMEOUT_S)
+
+    def _leave_by_hand(self) -> None:
+        if self.config.autocommit_enable:
+            feeds = self._hub.feeds()
+            places = {feed.name: self._hub.position_to_commit(feed) for feed in feeds}
+            try:
+                self._commit({name: at for name, at in places.items() if at is not None})
+            except CoordinationError as error:
+                log.warning("commit_failed", group=self.config.group_id, reason=str(error))
+        self._hub.halt_all()
 
     def __enter__(self) -> Self:
         return self
@@ -327,111 +360,20 @@ class ConsumerConnector:
     ) -> None:
         self.shutdown(commit=kind is None)
 
-    # --- the rebalance thread --------------------------------------------------------------------
-
-    def _on_change(self) -> None:
-        """A watch fired; several of them make one rebalance."""
-        if not self._change_pending.is_set():
-            self._change_pending.set()
-            self._events.put(rebalance.Changed())
+    # --- sessions --------------------------------------------------------------------------------
 
     def _on_session(self, event: SessionEvent) -> None:
         if event is SessionEvent.EXPIRED:
             self._hub.suspend()
-            self._events.put(rebalance.SessionLost())
+            self._rebalancer.tell(rebalance.SessionLost())
         elif event is SessionEvent.RECREATED:
-            self._events.put(rebalance.Joined())
+            self._rebalancer.tell(rebalance.Joined())
 
-    def _run_rebalances(self) -> None:
-        try:
-            self._rebalance_until_left()
-        except Exception:  # a bug of ours: deliver nothing more, and leave nobody waiting
-            log.exception("rebalance_thread_failed", group=self.config.group_id)
-            self._hub.halt_all()
-            for made in self._all_queues:
-                made.close()
-        finally:
-            self._first_rebalance.set()
-            self._left.set()
-
-    def _rebalance_until_left(self) -> None:
-        waiting: rebalance.Wait | None = None
-        while self._state.phase is not Phase.LEFT:
-            event = self._next_event(waiting)
-            if event is None:
-                assert waiting is not None
-                event, waiting = rebalance.Waited(waiting.epoch), None
-            if isinstance(event, rebalance.Changed):
-                self._change_pending.clear()
-            self._state, actions = rebalance.step(self._state, event)
-            for action in actions:
-                if isinstance(action, rebalance.Wait):
-                    waiting = action
-                    self._tell_attempt(action.attempt)
-                else:
-                    answer = self._carry_out(action)
-                    if answer is not None:
-                        self._events.put(answer)
-            if self._state.phase is Phase.SETTLED:
-                self._first_rebalance.set()
-
-    def _next_event(self, waiting: rebalance.Wait | None) -> rebalance.Event | None:
-        """The next event; None when the pause that `waiting` asked for is over first."""
-        if waiting is None:
-            return self._events.get()
-        pause_ms = min(
-            FIRST_PAUSE_MS * 2 ** min(waiting.attempt - 1, 16), self.config.rebalance_backoff_ms
-        )
-        try:
-            # Members that lost the same race must not meet again at the next one.
-            return self._events.get(timeout=pause_ms * self._rng.uniform(0.5, 1.0) / 1000)
-        except queue.Empty:
-            return None
-
-    def _tell_attempt(self, attempt: int) -> None:
-        self.stats.rebalance_failures += 1
-        if attempt == self.config.rebalance_retries_max:
-            missing = sorted(map(str, set(self._state.wanted) - set(self._state.owned)))
-            log.warning("rebalance_unsettled", attempts=attempt, missing=missing)
-            self._first_rebalance.set()
-
-    def _carry_out(self, action: rebalance.Action) -> rebalance.Event | None:
-        """Do it, and say how it went; what goes wrong in ZooKeeper is an answer, not an error."""
-        assert self._membership is not None
-        try:
-            match action:
-                case rebalance.Register(epoch):
-                    run(self._membership.register())
-                    return rebalance.Registered(epoch)
-                case rebalance.ReadRegistry(epoch):
-                    view = run(self._membership.read())
-                    self.stats.rebalances += 1
-                    return rebalance.Read(epoch, view.members, view.partitions)
-                case rebalance.Release(epoch, claims):
-                    with self._offsets_lock:
-                        run(self._membership.release(claims))
-                    self._log_claims("released", claims)
-                    return rebalance.Released(epoch, frozenset(claims))
-                case rebalance.Claim(epoch, claims):
-                    with self._offsets_lock:
-                        granted, error = run(self._membership.claim(claims))
-                    self._log_claims("claimed", granted)
-                    if error is not None:
-                        log.warning("rebalance_failed", step="Claim", reason=str(error))
-                        return rebalance.Failed(epoch, granted)
-                    return rebalance.Claimed(epoch, granted)
-                case rebalance.Abandon():
-                    self._membership.abandon()
-                case rebalance.Deregister():
-                    run(self._membership.deregister())
-        except CoordinationError as failure:
-            log.warning("rebalance_failed", step=type(action).__name__, reason=str(failure))
-            return rebalance.Failed(getattr(action, "epoch", -1))
-        return None
-
-    def _log_claims(self, what: str, names: "rebalance.Claims | frozenset[TopicPartition]") -> None:
-        if names:
-            log.info(what, group=self.config.group_id, partitions=sorted(map(str, names)))
+    def _stop_delivering(self) -> None:
+        """After a bug of ours in the rebalance thread: nothing more comes, and nobody waits."""
+        self._hub.halt_all()
+        for made in self._all_queues:
+            made.close()
 
     # --- the other threads -----------------------------------------------------------------------
 
@@ -457,25 +399,3 @@ class ConsumerConnector:
                 self._commit(wanted)
             except CoordinationError as error:
                 log.warning("commit_failed", group=self.config.group_id, reason=str(error))
-
-    # --- brokers ---------------------------------------------------------------------------------
-
-    def _find_address(self, broker_id: int) -> Address | None:
-        """Where a broker listens, by the registry; the last known place while that is silent."""
-        try:
-            stored = self._registry.get(paths.broker_id_path(broker_id))
-            if stored is None:
-                return None
-            self._known_addresses[broker_id] = paths.decode_broker(stored.value)
-        except BadZnode as error:
-            log.error("znode_ignored", path=paths.broker_id_path(broker_id), reason=str(error))
-            return None
-        except CoordinationError:
-            pass
-        return self._known_addresses.get(broker_id)
-
-    def _client_of(self, broker_id: int) -> SimpleConsumer | None:
-        published = self._find_address(broker_id)
-        if published is None:
-            return None
-        return SimpleConsumer(*self.config.dialled(published), self.config.socket_timeout_ms)

@@ -7,22 +7,30 @@ brokers             id:host:port,... with `partitions` on each (default 1)
 startingOffsets     earliest, latest, or {"topic": {"11-0": 1234 or "earliest"}}; others: earliest
 endingOffsets       likewise; others: latest
 startingTimestamp   ms since the epoch; from the last segment written before it (coarse, 0.7)
+endingTimestamp     likewise: up to the first segment written after it, so all before it is in
 ranges              [["topic", 11, 0, start, end], ...]: exactly these bytes
 split.bytes         cut ranges at segment starts into pieces of about this size
 fetch.size, socket.timeout.ms, address.map                  as in consumer settings
 failOnDataLoss      true (default): asked-for offsets that are gone are an error
+columns             only these of the columns; `offset` alone counts fastest
+decode              true, or the topic whose schema it is: the event's own fields as columns
+event.forms, schema.registry.url        as in all settings: what stands in front of an event
+quarantine.dir      unreadable messages go to Parquet files there and are no rows
 maxBytesPerTrigger, maxRowsPerTrigger                       streams: at most this much a batch
 """
 
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from consumer.planning import OffsetRange
 from consumer.reading import FETCH_SIZE
-from runtime.config import address, address_map, boolean, comma_list, whole
+from events.codec_source import CodecSource
+from events.forms import FORMS_DEFAULT, parse_forms
+from runtime.config import address, address_map, boolean, comma_list, path, whole
 
 Address = tuple[str, int]
 
@@ -50,6 +58,7 @@ class SourceOptions:
     starting: str | Places = EARLIEST
     ending: str | Places = LATEST
     starting_time_ms: int | None = None
+    ending_time_ms: int | None = None
     ranges: tuple[OffsetRange, ...] = ()
     split_bytes: int | None = None
     fetch_size: int = FETCH_SIZE
@@ -58,6 +67,10 @@ class SourceOptions:
     fail_on_data_loss: bool = True
     bytes_max_per_trigger: int | None = None
     rows_max_per_trigger: int | None = None
+    columns: tuple[str, ...] = ()
+    decode: str = ""
+    codec: CodecSource = field(default_factory=lambda: CodecSource(FORMS_DEFAULT))
+    quarantine_dir: Path | None = None
 
     def selects(self, topic: str) -> bool:
         if self.pattern is not None:
@@ -82,7 +95,8 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
             raise OptionError(f"option {name}={text!r}: {error}") from None
     if "topic" in options:
         values["topics"] = (*values.get("topics", ()), options["topic"])
-    found = SourceOptions(**values)
+    forms, url = values.pop("forms", FORMS_DEFAULT), values.pop("registry_url", "")
+    found = SourceOptions(**values, codec=CodecSource(forms, url))
     if bool(found.topics) + bool(found.pattern) + bool(found.ranges) != 1:
         raise OptionError("give exactly one of topic (or topics), topicsPattern and ranges")
     if bool(found.zk_connect) == bool(found.brokers):
@@ -91,7 +105,22 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         raise OptionError("topicsPattern needs zk.connect: brokers cannot list their topics")
     if found.starting_time_ms is not None and "startingoffsets" in options:
         raise OptionError("give startingOffsets or startingTimestamp, not both")
-    return found
+    if found.ending_time_ms is not None and "endingoffsets" in options:
+        raise OptionError("give endingOffsets or endingTimestamp, not both")
+    return _with_decoded_topic(found)
+
+
+def _with_decoded_topic(found: SourceOptions) -> SourceOptions:
+    """`decode` as the name of a topic: of the one that is read where it only says true."""
+    word = found.decode.strip().lower()
+    if word in ("", "false"):
+        return replace(found, decode="")
+    if word != "true":
+        return found
+    topics = {*found.topics, *(part.topic for part in found.ranges)}
+    if found.pattern is not None or len(topics) != 1:
+        raise OptionError("decode=true needs one topic; decode=TOPIC says whose schema all have")
+    return replace(found, decode=topics.pop())
 
 
 def _brokers(text: str) -> dict[int, Address]:
@@ -149,6 +178,7 @@ _PARSERS: dict[str, tuple[str, Any]] = {
     "startingoffsets": ("starting", _places),
     "endingoffsets": ("ending", _places),
     "startingtimestamp": ("starting_time_ms", whole(0)),
+    "endingtimestamp": ("ending_time_ms", whole(0)),
     "ranges": ("ranges", _ranges),
     "split.bytes": ("split_bytes", _COUNT),
     "fetch.size": ("fetch_size", whole(1, 2**31 - 1)),
@@ -157,4 +187,9 @@ _PARSERS: dict[str, tuple[str, Any]] = {
     "failondataloss": ("fail_on_data_loss", boolean),
     "maxbytespertrigger": ("bytes_max_per_trigger", _COUNT),
     "maxrowspertrigger": ("rows_max_per_trigger", _COUNT),
+    "columns": ("columns", comma_list),
+    "decode": ("decode", str),
+    "quarantine.dir": ("quarantine_dir", path),
+    "event.forms": ("forms", parse_forms),
+    "schema.registry.url": ("registry_url", str),
 }

@@ -11,7 +11,7 @@ from consumer.planning import OffsetRange, plan_ranges, split_at
 from consumer.reading import read_range
 from consumer.simple import SimpleConsumer
 from consumer.spark_options import EARLIEST, LATEST, Address, Places, SourceOptions
-from consumer.spark_reading import entry_next_offsets
+from consumer.spark_rows import entry_next_offsets
 from coordination import cluster
 from coordination.zookeeper import ZooKeeperRegistry
 from protocol import message_set
@@ -131,6 +131,8 @@ class SourcePlanner:
             if self._options.starting_time_ms is not None:
                 start = self._since(name, address, earliest)
             end = self._place(self._options.ending, name, LATEST, earliest, latest)
+            if self._options.ending_time_ms is not None:
+                end = self._until(name, address, latest)
             if start < earliest or end > latest:
                 self._lose(f"{name}: asked for {start} to {end}, has {earliest} to {latest}")
                 start, end = max(start, earliest), min(end, latest)
@@ -187,6 +189,18 @@ class SourcePlanner:
         assert time_ms is not None
         found = self._client(address).get_offsets_before(name.topic, name.partition, time_ms, 1)
         return found[0] if found else earliest
+
+    def _until(self, name: TopicPartition, address: Address, latest: int) -> int:
+        """End of the segment that was written at the asked-for time: no message before it is left
+        out."""
+        time_ms = self._options.ending_time_ms
+        assert time_ms is not None
+        client = self._client(address)
+        before = client.get_offsets_before(name.topic, name.partition, time_ms, 1)
+        starts = client.get_offsets_before(name.topic, name.partition, LATEST_TIME, SEGMENTS_MAX)
+        later = [start for start in starts if not before or start > before[0]]
+        # The last segment of those is the one that was still being written to at that time.
+        return sorted(later)[1] if len(later) > 1 else latest
 
     def _earliest(self, name: TopicPartition, address: Address) -> int:
         return self._client(address).earliest(name.topic, name.partition)

@@ -4,15 +4,17 @@
     spark.readStream.format("kafka2011")...
 
 Columns: topic, broker, partition, offset (where the entry starts), next_offset, timestamp (header
-time of an event), schema_id (hexadecimal MD5 of its schema), payload, error (null, or why the entry
-could not be read; payload is the raw entry then). Options: `spark_options`.
+time of an event), schema_id (the registry's number, or in the 2011 form the MD5 in hexadecimal),
+payload, error (null, or why the entry could not be read; payload is the raw entry then). Options:
+`spark_options`.
 
 Planning runs in a Python process beside the driver, reading in one on each executor; payloads go
-from broker to executor as Arrow batches. Registered by the top-level module `pyspark_kafka2011`.
+from broker to executor as Arrow batches. What the format has beyond messages (decoded events, the
+writer) stands in `services.warehouse.spark_format`; `pyspark_kafka2011` registers the whole.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -29,11 +31,15 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from consumer.chunk import TopicPartition
+from consumer.chunk import Chunk, TopicPartition
 from consumer.planning import OffsetRange
-from consumer.spark_options import SourceOptions, parse_options
+from consumer.simple import SimpleConsumer
+from consumer.spark_options import OptionError, SourceOptions, parse_options
 from consumer.spark_planning import PlacedRange, SourcePlanner
-from consumer.spark_reading import message_batches, read_patiently
+from consumer.spark_quarantine import QuarantineFile
+from consumer.spark_reading import read_patiently
+from consumer.spark_rows import MESSAGE_SCHEMA, MessageRows, Quarantine
+from events.forms import FORMS_DEFAULT, Forms
 from protocol.errors import OffsetOutOfRange
 from runtime.logs import get_logger
 
@@ -43,6 +49,7 @@ SPARK_SCHEMA = (
     "topic string, broker int, partition int, offset long, next_offset long, "
     "timestamp timestamp, schema_id string, payload binary, error string"
 )
+_SPARK_TYPES = dict(zip(MESSAGE_SCHEMA.names, SPARK_SCHEMA.split(", "), strict=True))
 
 # A stream's offsets as Spark keeps them in its checkpoint: "topic/11-0" -> next offset.
 StreamOffsets = dict[str, int]
@@ -60,30 +67,90 @@ class RangeSplit(InputPartition):
         return found
 
 
-def read_split(options: SourceOptions, split: InputPartition) -> Iterator[pa.RecordBatch]:
+class Rows(Protocol):
+    """Makes rows of chunks, on an executor."""
+
+    def batches(self, chunk: Chunk) -> Iterator[pa.RecordBatch]: ...
+
+
+class RowsFactory(Protocol):
+    """What a source makes of messages: its columns for Spark, and on each executor the rows.
+    Pickled with the reader."""
+
+    def rows(self, quarantine: Quarantine | None) -> Rows: ...
+
+
+class MessagesFactory:
+    """Rows as the messages are: `columns` of MESSAGE_SCHEMA, all of them when none are named."""
+
+    def __init__(self, columns: tuple[str, ...] = (), forms: Forms = FORMS_DEFAULT) -> None:
+        unknown = set(columns) - set(_SPARK_TYPES)
+        if unknown:
+            raise OptionError(f"there is no column {sorted(unknown)[0]!r}")
+        self._columns = columns
+        self._forms = forms
+
+    def spark_schema(self) -> str:
+        return ", ".join(_SPARK_TYPES[name] for name in self._columns or _SPARK_TYPES)
+
+    def rows(self, quarantine: Quarantine | None) -> Rows:
+        return MessageRows(self._columns, quarantine, self._forms)
+
+
+def read_split(
+    options: SourceOptions, split: InputPartition, factory: RowsFactory
+) -> Iterator[pa.RecordBatch]:
     """The messages of one range, on an executor. Spark calls it with None for an empty plan."""
     if split.value is None:
         return
     placed: PlacedRange = split.value
+    if options.quarantine_dir is None:
+        yield from _read(options, placed, factory.rows(None))
+        return
+    aside = QuarantineFile(options.quarantine_dir, placed.offsets)
     try:
-        for chunk in read_patiently(
-            placed.address,
-            placed.offsets,
-            fetch_size=options.fetch_size,
-            socket_timeout_ms=options.socket_timeout_ms,
-        ):
-            yield from message_batches(chunk)
-    except OffsetOutOfRange as error:
-        if options.fail_on_data_loss:
-            raise
-        log.warning("offsets are gone", range=str(placed.offsets), reason=str(error))
+        yield from _read(options, placed, factory.rows(aside.put))
+        aside.close()
+    except BaseException:
+        aside.discard()
+        raise
+
+
+def _read(options: SourceOptions, placed: PlacedRange, rows: Rows) -> Iterator[pa.RecordBatch]:
+    """The range's rows. What the broker retired while the query ran is an error, or passed over."""
+    left = placed.offsets
+    while left.size_bytes:
+        try:
+            for chunk in read_patiently(
+                placed.address,
+                left,
+                fetch_size=options.fetch_size,
+                socket_timeout_ms=options.socket_timeout_ms,
+            ):
+                yield from rows.batches(chunk)
+                left = left._replace(start=min(chunk.next_offset, left.end))
+            return
+        except OffsetOutOfRange as error:
+            if options.fail_on_data_loss:
+                raise
+            earliest = _earliest(placed, options.socket_timeout_ms)
+            log.warning("offsets are gone", range=str(left), earliest=earliest, reason=str(error))
+            if not left.start < earliest < left.end:
+                return
+            left = left._replace(start=earliest)
+
+
+def _earliest(placed: PlacedRange, socket_timeout_ms: int) -> int:
+    with SimpleConsumer(*placed.address, socket_timeout_ms=socket_timeout_ms) as client:
+        return client.earliest(placed.offsets.topic, placed.offsets.partition)
 
 
 class Kafka2011Reader(DataSourceReader):
     """A batch: the range of each partition is fixed when the query is planned."""
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: SourceOptions, factory: RowsFactory | None = None) -> None:
         self._options = options
+        self._factory = factory or MessagesFactory(options.columns, options.codec.forms)
 
     def partitions(self) -> Sequence[InputPartition]:
         planner = SourcePlanner(self._options)
@@ -93,21 +160,23 @@ class Kafka2011Reader(DataSourceReader):
             planner.close()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_split(self._options, partition)
+        return read_split(self._options, partition, self._factory)
 
 
 class Kafka2011StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A stream: Spark keeps the offsets, and asks for the same range again after a failure."""
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: SourceOptions, factory: RowsFactory | None = None) -> None:
         self._options = options
+        self._factory = factory or MessagesFactory(options.columns, options.codec.forms)
         self._planner: SourcePlanner | None = None
         self._target: StreamOffsets | None = None
         self._newest: StreamOffsets | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         # Executors read; connections and the state of planning stay with the driver.
-        return {"_options": self._options, "_planner": None, "_target": None, "_newest": None}
+        kept = {"_options": self._options, "_factory": self._factory}
+        return {**kept, "_planner": None, "_target": None, "_newest": None}
 
     def _planning(self) -> SourcePlanner:
         if self._planner is None:
@@ -166,7 +235,7 @@ class Kafka2011StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return [RangeSplit(placed) for placed in self._planning().placed(ranges)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_split(self._options, partition)
+        return read_split(self._options, partition, self._factory)
 
     def stop(self) -> None:
         if self._planner is not None:
@@ -194,17 +263,25 @@ def _name(text: str) -> TopicPartition:
 
 
 class Kafka2011DataSource(DataSource):
-    """`spark.read.format("kafka2011")`."""
+    """`spark.read.format("kafka2011")`, of messages as they are."""
 
     @classmethod
     def name(cls) -> str:
         return "kafka2011"
 
-    def schema(self) -> str:
-        return SPARK_SCHEMA
+    def factory(self, options: SourceOptions) -> MessagesFactory:
+        """What makes the rows. Raises OptionError."""
+        if options.decode:
+            raise OptionError("decode needs the format of the module pyspark_kafka2011")
+        return MessagesFactory(options.columns, options.codec.forms)
+
+    def schema(self) -> Any:
+        return self.factory(parse_options(self.options)).spark_schema()
 
     def reader(self, schema: Any) -> DataSourceReader:  # noqa: ARG002 (Spark names it)
-        return Kafka2011Reader(parse_options(self.options))
+        options = parse_options(self.options)
+        return Kafka2011Reader(options, self.factory(options))
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: ARG002
-        return Kafka2011StreamReader(parse_options(self.options))
+        options = parse_options(self.options)
+        return Kafka2011StreamReader(options, self.factory(options))

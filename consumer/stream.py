@@ -11,11 +11,14 @@ timer and a rebalance commit. `Unlike 0.7:` there the position moves when the me
 out, so that a crash while working on it could lose it. `connector.commit_offsets()` and
 `connector.shutdown()` are the application's own word, and take what was handed out.
 
+With `shallowiterator.enable` the items are `ShallowMessage`s: entries whose payload may be packed,
+and whose `codec` says how.
+
 One stream is for one thread. After ConsumerTimeout or PartitionStuck it is iterated again by a new
 `for` or `next`; nothing is lost.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from consumer.chunk import Chunk, ConsumedMessage
 from consumer.errors import ConsumerStateError, PartitionStuck
@@ -27,12 +30,16 @@ _Batch = tuple[Iterator[ConsumedMessage], Grant]
 
 
 class MessageStream:
-    """Made by the connector. `timeout_ms` as `consumer.timeout.ms`."""
+    """Made by the connector. `timeout_ms` as `consumer.timeout.ms`; `shallow` as
+    `shallowiterator.enable`: entries as they stand in the log, wrappers unopened."""
 
-    def __init__(self, queue: StreamQueue, timeout_ms: int, stats: ConsumerStats) -> None:
+    def __init__(
+        self, queue: StreamQueue, timeout_ms: int, stats: ConsumerStats, *, shallow: bool = False
+    ) -> None:
         self._queue = queue
         self._timeout_ms = timeout_ms
         self._stats = stats
+        self._shallow = shallow
         self._batch: _Batch | None = None  # decoded and not handed out to its end
         self._single: Iterator[ConsumedMessage] | None = None
 
@@ -67,6 +74,22 @@ class MessageStream:
             self._single = None
             raise
 
+    def batches(self) -> Iterator[list[ConsumedMessage]]:
+        """The stream by the messages of whole chunks, never an empty list. The same errors.
+
+        A list counts as processed when the next one is asked for.
+        """
+        while True:
+            batch, self._batch = self._batch or self._next_batch(), None
+            if batch is None:
+                return
+            messages, grant = list(batch[0]), batch[1]
+            if not messages or (not grant.open and not self._queue.await_grant(grant)):
+                continue
+            grant.last = messages[-1]
+            yield messages
+            grant.done = messages[-1]
+
     def chunks(self) -> Iterator[Chunk]:
         """The stream by whole chunks, as the broker has the bytes; CRCs are not checked.
 
@@ -98,7 +121,7 @@ class MessageStream:
             if isinstance(item, PartitionStuck):
                 raise item
             try:
-                messages = item.messages()
+                messages = self._decode(item)
             except InvalidMessage as error:
                 rescued = self._good_part(feed, grant, item, error)
                 if rescued is not None:
@@ -107,6 +130,9 @@ class MessageStream:
             feed.went_well()
             if messages:
                 return iter(messages), grant
+
+    def _decode(self, chunk: Chunk) -> Sequence[ConsumedMessage]:
+        return chunk.entries() if self._shallow else chunk.messages()
 
     def _good_part(
         self, feed: PartitionFeed, grant: Grant, chunk: Chunk, error: InvalidMessage
@@ -124,7 +150,7 @@ class MessageStream:
             return None
         if good_bytes:
             good = chunk._replace(data=chunk.data[:good_bytes], next_offset=bad_offset)
-            return iter(good.messages()), fresh
+            return iter(self._decode(good)), fresh
         feed.damage_count += 1
         if feed.damage_count < DAMAGE_ATTEMPTS:
             return None

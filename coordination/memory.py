@@ -27,28 +27,35 @@ from coordination.registry import (
     ABSENT,
     ChildrenCallback,
     Handle,
+    NodeStat,
     SessionCallback,
     SessionEvent,
     Stored,
 )
+from runtime.clock import Clock, now_ms
 
 
 class _Node:
-    __slots__ = ("children", "owner", "value", "version")
+    __slots__ = ("children", "created_ms", "modified_ms", "owner", "value", "version")
 
-    def __init__(self, value: bytes | None, owner: int) -> None:
+    def __init__(self, value: bytes | None, owner: int, now_ms: int) -> None:
         self.value = value
         self.version = 0
+        self.created_ms = self.modified_ms = now_ms
         self.owner = owner  # session id, 0 for a persistent node
         self.children: set[str] = set()
 
 
 class InMemoryZooKeeper:
-    """The tree that several registries share. `operation_count` counts what they asked."""
+    """The tree that several registries share. `operation_count` counts what they asked.
 
-    def __init__(self) -> None:
+    `clock` tells when a node was made or changed, ms since the epoch.
+    """
+
+    def __init__(self, clock: Clock = now_ms) -> None:
         self._lock = threading.RLock()
-        self._nodes: dict[str, _Node] = {"/": _Node(None, 0)}
+        self._clock = clock
+        self._nodes: dict[str, _Node] = {"/": _Node(None, 0, clock())}
         self._clients: list[InMemoryRegistry] = []
         self._session_last = 0
         self.operation_count = 0
@@ -78,7 +85,7 @@ class InMemoryZooKeeper:
             if parent not in self._nodes:
                 self._add(parent, None, 0)
         above, _, name = path.rpartition("/")
-        self._nodes[path] = _Node(value, owner)
+        self._nodes[path] = _Node(value, owner, self._clock())
         self._nodes[above or "/"].children.add(name)
         self._changed(above or "/")
         self._changed(path)
@@ -322,6 +329,20 @@ class InMemoryRegistry:
                 return None
             return Stored(node.value, node.version, node.owner == self._session)
 
+    def stat(self, path: str) -> NodeStat | None:
+        with self._lock:
+            node = self._ask().get(path)
+            if node is None:
+                return None
+            return NodeStat(
+                node.version,
+                node.created_ms,
+                node.modified_ms,
+                node.owner != 0,
+                len(node.value or b""),
+                len(node.children),
+            )
+
     def exists(self, path: str) -> bool:
         with self._lock:
             return path in self._ask()
@@ -378,6 +399,7 @@ class InMemoryRegistry:
             else:
                 node.value = value
                 node.version += 1
+                node.modified_ms = self._zookeeper._clock()
         self._changed()
         return found + 1
 

@@ -18,6 +18,10 @@ Mirrors (ours, contracts section 5)
   /kafka2011/cluster-id                              persistent  random text that names the cluster
   /kafka2011/upstream/<cluster id>                   persistent  group: a mirror copies from there
   /kafka2011/mirrors/<group>/map/<topic>/<id>-<partition> persistent  target <id>-<partition>
+  /kafka2011/mirrors/<group>/paused/<id>-<partition>:<topic>  persistent  null
+  /kafka2011/mirrors/<group>/paused/all:<topic>      persistent  null
+  and in the target's ZooKeeper, for consumers that fail over (docs/mirror.md):
+  /kafka2011/mirrors/<group>/offsets/<cluster id>/<topic>/<id>-<partition>  persistent  JSON
 
 Subscription: `{ "a": 1,"b": 4 }` (topic: streams), or `*<streams>*<whitelist regex>`, or
 `!<streams>!<blacklist regex>`. Values are UTF-8 without terminator (reference section 7).
@@ -150,6 +154,20 @@ def mirror_topic_map_path(group: str, topic: str) -> str:
 
 def mirror_map_path(group: str, topic: str, source: BrokerPartition) -> str:
     return f"{MIRRORS}/{group}/map/{topic}/{source.text}"
+
+
+def mirror_paused_path(group: str) -> str:
+    return f"{MIRRORS}/{group}/paused"
+
+
+def mirror_offsets_root(group: str) -> str:
+    """In the target's ZooKeeper; its children are ids of source clusters."""
+    return f"{MIRRORS}/{group}/offsets"
+
+
+def mirror_offsets_path(group: str, cluster_id: str, topic: str, source: BrokerPartition) -> str:
+    """In the target's ZooKeeper; `source` is a partition of the cluster `cluster_id`."""
+    return f"{mirror_offsets_root(group)}/{cluster_id}/{topic}/{source.text}"
 
 
 def parents(path: str) -> list[str]:

@@ -6,6 +6,7 @@ says that the process lives, and where. `status`, the dashboard and Prometheus d
 
 import json
 import threading
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from coordination import paths
@@ -128,16 +129,26 @@ def forget_process(registry: Registry, datacenter: str, name: str) -> None:
     registry.delete_recursive(paths.process_path(datacenter, name))
 
 
-def expected(registry: Registry) -> list[ProcessRecord]:
-    """Every process that belongs here, alive or not, without addresses; sorted."""
-    return [_record(registry, datacenter, name) for datacenter, name in _names(registry)]
+def expected(registry: Registry, known: Iterable[ProcessRecord] = ()) -> list[ProcessRecord]:
+    """Every process that belongs here, alive or not, without addresses; sorted.
+
+    The kinds of those in `known` are not read again.
+    """
+    records = {(record.datacenter, record.name): record for record in known}
+    return [
+        records.get((datacenter, name)) or _record(registry, datacenter, name)
+        for datacenter, name in _names(registry)
+    ]
 
 
-def alive(registry: Registry) -> list[ProcessRecord]:
-    """The processes that live at present, with addresses; sorted."""
+def alive(registry: Registry, known: Iterable[ProcessRecord] | None = None) -> list[ProcessRecord]:
+    """The processes that live at present, with addresses; sorted.
+
+    `known` is what `expected` answered a moment ago: who looks often asks for that only once.
+    """
     found = []
-    for datacenter, name in _names(registry):
-        path = paths.process_alive_path(datacenter, name)
+    for process in expected(registry) if known is None else known:
+        path = paths.process_alive_path(process.datacenter, process.name)
         stored = registry.get(path)
         if stored is None:
             continue
@@ -146,9 +157,9 @@ def alive(registry: Registry) -> list[ProcessRecord]:
             pid = values.get("pid", 0)
             found.append(
                 ProcessRecord(
-                    datacenter,
-                    name,
-                    _record(registry, datacenter, name).kind,
+                    process.datacenter,
+                    process.name,
+                    process.kind,
                     str(values.get("address", "")),
                     str(values.get("metrics", "")),
                     pid if isinstance(pid, int) else 0,

@@ -40,6 +40,18 @@ class Stored(NamedTuple):
     owned: bool
 
 
+class NodeStat(NamedTuple):
+    """What ZooKeeper knows of a node beside its value; times in ms since the epoch, by the
+    server's clock."""
+
+    version: int
+    created_ms: int
+    modified_ms: int
+    is_ephemeral: bool
+    size_bytes: int
+    child_count: int
+
+
 class Handle(Protocol):
     """What a watch or a listener is cancelled by; afterwards no new call of it begins."""
 
@@ -65,6 +77,9 @@ class Registry(Protocol):
         """The node, or None when there is none."""
 
     def exists(self, path: str) -> bool: ...
+
+    def stat(self, path: str) -> NodeStat | None:
+        """What is known of the node, or None when there is none."""
 
     def children(self, path: str) -> list[str]:
         """Names of the children, sorted; [] when there is no such node."""

@@ -39,10 +39,12 @@ from coordination.registry import (
     OPERATION_TIMEOUT_MS,
     ChildrenCallback,
     Handle,
+    NodeStat,
     SessionCallback,
     SessionEvent,
     Stored,
 )
+from runtime.config import ConfigError
 from runtime.logs import get_logger
 
 log = get_logger(__name__)
@@ -107,7 +109,8 @@ class _Listener:
 class ZooKeeperRegistry:
     """See `registry.Registry`. `connect` is `host:port,host:port/chroot`, as `zk.connect`.
 
-    `Unlike 0.7:` a chroot that does not exist is created. ValueError when `connect` has no host.
+    `Unlike 0.7:` a chroot that does not exist is created, unless `makes_chroot` is False: then
+    `start` raises CoordinationError. ConfigError (a ValueError) when `connect` has no host.
     """
 
     def __init__(
@@ -115,10 +118,13 @@ class ZooKeeperRegistry:
         connect: str,
         session_timeout_ms: int = 6000,
         operation_timeout_ms: int = OPERATION_TIMEOUT_MS,
+        *,
+        makes_chroot: bool = True,
     ) -> None:
         if not re.fullmatch(r"[^\s/,]+(,[^\s/,]+)*(/\S*)?", connect):
-            raise ValueError(f"zk.connect={connect!r}: must be host:port,host:port/chroot")
+            raise ConfigError(f"zk.connect={connect!r}: must be host:port,host:port/chroot")
         self._connect_text = connect
+        self._makes_chroot = makes_chroot
         self._session_timeout_ms = session_timeout_ms
         self._operation_timeout_s = operation_timeout_ms / 1000
         self._client: Any = None
@@ -158,8 +164,11 @@ class ZooKeeperRegistry:
             raise CoordinationUnavailable(
                 f"no answer from ZooKeeper at {self._connect_text} within {timeout_ms} ms"
             )
-        if client.chroot:
+        if client.chroot and self._makes_chroot:
             self._repeated(lambda live: live.ensure_path_async("/"))
+        elif client.chroot and not self.exists("/"):
+            self._stop_client()
+            raise CoordinationError(f"ZooKeeper has no {client.chroot}: {self._connect_text}")
         self._heart.start()
         self._dispatcher.start()
 
@@ -342,6 +351,19 @@ class ZooKeeperRegistry:
         owner = stat.ephemeralOwner
         owned = owner != 0 and owner == self.session_id()
         return Stored(value, stat.version, owned), owner
+
+    def stat(self, path: str) -> NodeStat | None:
+        found = self._repeated(lambda client: client.exists_async(path))
+        if found is None:
+            return None
+        return NodeStat(
+            found.version,
+            found.ctime,
+            found.mtime,
+            found.ephemeralOwner != 0,
+            found.dataLength,
+            found.numChildren,
+        )
 
     def exists(self, path: str) -> bool:
         return self._repeated(lambda client: client.exists_async(path)) is not None

@@ -6,8 +6,8 @@
 ARG DEBIAN_IMAGE=debian:trixie-slim
 FROM ${DEBIAN_IMAGE} AS base
 COPY machine/ /
-RUN apt-get update -q \
- && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends ca-certificates python3 \
+RUN { [ -x /usr/bin/python3 ] && [ -d /etc/ssl/certs ] \
+    || { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends ca-certificates python3; }; } \
  && update-ca-certificates \
  && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/dpkg.log /var/log/apt \
  && groupadd --gid 10001 kafka2011 \

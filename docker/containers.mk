@@ -1,39 +1,56 @@
 # The datacenters in containers (docs/containers.md). Works with Compose v2 and with docker-compose 1.29.
 
-COMPOSE := tools/compose.sh $(if $(HA),--env-file docker/ha.env)
+# `make up CHAOS=on` lets the page break links and containers (docker/chaos.yml says what that means).
+COMPOSE_OPTIONS := $(if $(HA),--env-file docker/ha.env) $(if $(filter on,$(CHAOS)),-f docker-compose.yml -f docker/chaos.yml)
+COMPOSE := tools/compose.sh $(COMPOSE_OPTIONS)
+# The page's process enters the group that the engine's socket belongs to, nothing more.
+ifeq ($(CHAOS),on)
+ENGINE_SOCKET ?= /var/run/docker.sock
+export ENGINE_SOCKET
+export ENGINE_SOCKET_GROUP ?= $(shell stat -L -c %g '$(ENGINE_SOCKET)' 2>/dev/null)
+endif
 # docker-compose 1.29 takes down only what belongs to an active profile, so all are named.
-ALL_PROFILES := jobs,tools,observability,ha,load,chaos
+ALL_PROFILES := jobs,tools,observability,ha,load,chaos,two-live,spark
 PROJECT := $(or $(COMPOSE_PROJECT_NAME),$(shell sed -n 's/^COMPOSE_PROJECT_NAME=//p' .env))
 SERVICE ?=
-# `make up HA=1` starts three ZooKeeper servers in each datacenter.
+# `make up HA=1` starts three ZooKeeper servers in each datacenter. What is in the environment hides docker/ha.env.
 HA ?=
+comma := ,
+ifneq ($(HA),)
+export COMPOSE_PROFILES := $(if $(COMPOSE_PROFILES),$(COMPOSE_PROFILES)$(comma))ha
+endif
 # `make down KEEP=1` keeps the volumes: logs, ZooKeeper's data, the warehouse.
 KEEP ?=
 
 .PHONY: preflight images up down status logs shell wan report demo-docker test-docker test-chaos lock-images
 
 preflight:
-	@tools/preflight.sh
+	@tools/preflight.sh $(if $(filter on,$(CHAOS)),--chaos)
 
 images:
 	@tools/preflight.sh --engine-only
 	@tools/images.sh
 
-# The frontends last: what they send while nothing listens yet would be sent twice, and counted so.
 up: preflight images
-	@$(COMPOSE) up --detach --remove-orphans --scale frontend-1=0 --scale frontend-2=0
-	@tools/await-healthy.sh $(PROJECT)
-	@$(COMPOSE) up --detach --no-recreate
-	@tools/await-healthy.sh $(PROJECT)
+	@tools/up.sh $(PROJECT) $(COMPOSE_OPTIONS)
 	@echo "dashboard: http://127.0.0.1:$(or $(DASHBOARD_PORT),8088)  (make status, make shell, make down)" >&2
 
 down:
-	@COMPOSE_PROFILES=$(ALL_PROFILES) $(COMPOSE) down --remove-orphans $(if $(KEEP),,--volumes)
+	@said=$$(COMPOSE_PROFILES=$(ALL_PROFILES) $(COMPOSE) down --remove-orphans $(if $(KEEP),,--volumes) 2>&1) || { printf '%s\n' "$$said" >&2; exit 1; }
+	@echo "removed: containers, networks$(if $(KEEP),; the volumes are kept,$(comma) volumes)" >&2
 
+# Exits with the audit's status. Profile `two-live`: the second datacenter has an audit of its own.
+ASK := $(COMPOSE) exec -T -e COLUMNS=120
 status:
 	@$(COMPOSE) ps
-	@$(COMPOSE) exec -T -e COLUMNS=120 audit kafka2011 status --zookeeper zookeeper-live:2181 --zookeeper zookeeper-offline:2181
-	@$(COMPOSE) exec -T -e COLUMNS=120 audit kafka2011 audit --url http://127.0.0.1:8080
+	@status=0; \
+	$(ASK) audit kafka2011 status --zookeeper zookeeper-live:2181 --zookeeper zookeeper-offline:2181 || status=$$?; \
+	$(ASK) audit kafka2011 audit --url http://127.0.0.1:8080 || status=$$?; \
+	if [ -n "$$(docker ps --quiet --filter label=com.docker.compose.project=$(PROJECT) --filter label=com.docker.compose.service=west-audit)" ]; then \
+	    $(ASK) west-audit kafka2011 status --zookeeper west-zookeeper:2181 || status=$$?; \
+	    $(ASK) west-audit kafka2011 audit --url http://127.0.0.1:8080 || status=$$?; \
+	fi; \
+	exit $$status
 
 logs:
 	@$(COMPOSE) logs --tail 50 --follow $(SERVICE)
@@ -54,16 +71,17 @@ report:
 demo-docker: prepare preflight images
 	@$(PYTHON_IN) -m cli containers demo $(if $(INPUT),--input "$(INPUT)")
 
+# Builds the images when they are not there; says why and does nothing where no engine answers.
 test-docker: prepare
-	$(PYTHON_IN) -m pytest -q --no-skips -m "docker and not chaos" tests/docker
+	@tools/test-containers.sh $(PYTHON_IN) -q --no-skips --durations 0 --durations-min 5 -m "docker and not chaos" tests/docker
 
 # Every service of the deployment, times every fault.
 test-chaos: prepare
-	$(PYTHON_IN) -m pytest -q --no-skips -m docker tests/docker
+	@tools/test-containers.sh $(PYTHON_IN) -q --no-skips --durations 0 --durations-min 5 -m docker tests/docker
 
 # The dependencies of the images: the versions of requirements.lock, without tests, with and without Spark.
 lock-images:
-	uv pip compile pyproject.toml --universal --python-version 3.11 -c requirements.lock --extra dashboard \
+	uv pip compile pyproject.toml --universal --python-version 3.11 -c requirements.lock --extra web \
 	    --generate-hashes --no-header --no-annotate -q -o requirements-app.lock
-	uv pip compile pyproject.toml --universal --python-version 3.11 -c requirements.lock --extra dashboard --extra spark \
+	uv pip compile pyproject.toml --universal --python-version 3.11 -c requirements.lock --extra web --extra spark \
 	    --generate-hashes --no-header --no-annotate -q -o requirements-runtime.lock

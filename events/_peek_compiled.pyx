@@ -14,9 +14,9 @@ from events.errors import HeaderUnreadable
 from events.header import UNREADABLE, Header
 
 cdef enum:
-    GUID_START = 17
-    TIME_START = 33
+    GUID_BYTES = 16
     NAME_BYTES_MAX = 255
+    PREFIX_BYTES_2011 = 17
 
 cdef enum Fault:
     FINE = 0
@@ -65,11 +65,13 @@ cdef inline Fault _varint(
     return FINE
 
 
-cdef Fault _locate(const unsigned char* data, Py_ssize_t size, Place* place) noexcept nogil:
-    cdef Py_ssize_t position = TIME_START
+cdef Fault _locate(
+    const unsigned char* data, Py_ssize_t size, Py_ssize_t prefix_bytes, Place* place
+) noexcept nogil:
+    cdef Py_ssize_t position = prefix_bytes + GUID_BYTES
     cdef int64_t length = 0
     cdef Fault fault
-    if size <= TIME_START or data[0] != 0:
+    if prefix_bytes < 1 or size <= position or data[0] != 0:
         return START
     fault = _varint(data, size, &position, &place.time_ms)
     if fault != FINE:
@@ -104,15 +106,15 @@ cdef inline bint _is_ascii(const unsigned char* data, Py_ssize_t size) noexcept 
     return True
 
 
-def peek(payload):
-    """The header of a payload in the 2011 form; the body is not looked at.
+def peek(payload, Py_ssize_t prefix_bytes=PREFIX_BYTES_2011):
+    """The header of a payload behind `prefix_bytes` (events.forms); the body is not looked at.
 
     Raises HeaderUnreadable for anything else: count it as unreadable and go on.
     """
     cdef bytes held = payload if type(payload) is bytes else bytes(payload)
     cdef const unsigned char* data = <const unsigned char*>PyBytes_AS_STRING(held)
     cdef Place place
-    cdef Fault fault = _locate(data, PyBytes_GET_SIZE(held), &place)
+    cdef Fault fault = _locate(data, PyBytes_GET_SIZE(held), prefix_bytes, &place)
     if fault != FINE:
         raise HeaderUnreadable(_REASONS[fault])
     try:
@@ -124,11 +126,19 @@ def peek(payload):
         )
     except UnicodeDecodeError:
         raise HeaderUnreadable(_REASONS[NOT_UTF8]) from None
-    guid = PyBytes_FromStringAndSize(<const char*>data + GUID_START, TIME_START - GUID_START)
+    guid = PyBytes_FromStringAndSize(<const char*>data + prefix_bytes, GUID_BYTES)
     return Header(guid, place.time_ms, server, service)
 
 
-def count_by_window(payloads, int64_t window_ms, dict counts, dict delays=None, now_ms=0):
+def count_by_window(
+    payloads,
+    int64_t window_ms,
+    dict counts,
+    dict delays=None,
+    now_ms=0,
+    *,
+    Py_ssize_t prefix_bytes=PREFIX_BYTES_2011,
+):
     """Add each payload to `counts[(window start, server)]`; return how many payloads there were.
 
     A payload whose header cannot be read (`peek` would raise) is counted under UNREADABLE. With
@@ -151,7 +161,7 @@ def count_by_window(payloads, int64_t window_ms, dict counts, dict delays=None, 
             counted += 1
             held = payload if type(payload) is bytes else bytes(payload)
             data = <const unsigned char*>PyBytes_AS_STRING(held)
-            if _locate(data, PyBytes_GET_SIZE(held), &place) != FINE:
+            if _locate(data, PyBytes_GET_SIZE(held), prefix_bytes, &place) != FINE:
                 unreadable += 1
                 continue
             if (

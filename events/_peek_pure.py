@@ -3,10 +3,9 @@
 from collections.abc import Iterable
 
 from events.errors import HeaderUnreadable
-from events.header import GUID_START, NAME_BYTES_MAX, TIME_START, UNREADABLE, Header
+from events.header import GUID_BYTES, NAME_BYTES_MAX, PREFIX_BYTES_2011, UNREADABLE, Header
 
 _SIX = 6
-_SERVER_START = TIME_START + _SIX  # where the time takes six bytes
 _KNOWN_MAX = 10_000
 _CUT = "the payload ends inside its header"
 
@@ -39,24 +38,24 @@ def _name(payload: bytes, position: int) -> tuple[bytes, int]:
     return payload[position:end], end
 
 
-def peek(payload: bytes) -> Header:
-    """The header of a payload in the 2011 form; the body is not looked at.
+def peek(payload: bytes, prefix_bytes: int = PREFIX_BYTES_2011) -> Header:
+    """The header of a payload behind `prefix_bytes` (events.forms); the body is not looked at.
 
     Raises HeaderUnreadable for anything else: count it as unreadable and go on.
     """
     if not isinstance(payload, bytes):
         payload = bytes(payload)
-    if len(payload) <= TIME_START or payload[0] != 0:
+    time_start = prefix_bytes + GUID_BYTES
+    if prefix_bytes < 1 or len(payload) <= time_start or payload[0] != 0:
         raise HeaderUnreadable("the payload does not start as an event does")
     try:
-        time_ms, position = _varint(payload, TIME_START)
+        time_ms, position = _varint(payload, time_start)
         server, position = _name(payload, position)
         service, position = _name(payload, position)
         if time_ms < 0:
             raise HeaderUnreadable(f"the header's time is {time_ms}")
-        return Header(
-            payload[GUID_START:TIME_START], time_ms, server.decode("utf-8"), service.decode("utf-8")
-        )
+        guid = payload[prefix_bytes:time_start]
+        return Header(guid, time_ms, server.decode("utf-8"), service.decode("utf-8"))
     except IndexError:
         raise HeaderUnreadable(_CUT) from None
     except UnicodeDecodeError:
@@ -69,6 +68,8 @@ def count_by_window(
     counts: dict[tuple[int, str], int],
     delays: dict[int, int] | None = None,
     now_ms: int = 0,
+    *,
+    prefix_bytes: int = PREFIX_BYTES_2011,
 ) -> int:
     """Add each payload to `counts[(window start, server)]`; return how many payloads there were.
 
@@ -79,18 +80,20 @@ def count_by_window(
     if window_ms <= 0:
         raise ValueError("window_ms must be above 0")
     counted = 0
+    time_start = prefix_bytes + GUID_BYTES
+    names_start = time_start + _SIX  # where the time takes six bytes
     # A partition's messages come from few servers, many in the same millisecond: once the whole
     # parse has approved of some bytes, the same bytes need only be looked up.
     times: dict[bytes, int] = {}  # six-byte varint -> ms (all times from 1974 to 2039)
     names: dict[bytes, str] = {}  # one-byte length and UTF-8 -> text
     for payload in payloads:
         counted += 1
-        raw_time = payload[TIME_START:_SERVER_START]
+        raw_time = payload[time_start:names_start]
         known_time = times.get(raw_time)
         server = None
-        if known_time is not None and payload[0] == 0 and len(payload) > _SERVER_START:
-            service_start = _SERVER_START + 1 + (payload[_SERVER_START] >> 1)
-            server = names.get(payload[_SERVER_START:service_start])
+        if known_time is not None and payload[0] == 0 and len(payload) > names_start:
+            service_start = names_start + 1 + (payload[names_start] >> 1)
+            server = names.get(payload[names_start:service_start])
             if server is not None and len(payload) > service_start:
                 end = service_start + 1 + (payload[service_start] >> 1)
                 if payload[service_start:end] not in names:
@@ -99,7 +102,7 @@ def count_by_window(
                 server = None
         if server is None or known_time is None:
             try:
-                _, time_ms, server, service = peek(payload)
+                _, time_ms, server, service = peek(payload, prefix_bytes)
             except HeaderUnreadable:
                 counts[UNREADABLE] = counts.get(UNREADABLE, 0) + 1
                 continue

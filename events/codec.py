@@ -1,5 +1,7 @@
 """Events to payloads and back, in the 2011 form: byte 0, MD5 of the schema, Avro.
 
+`events.topic_codec` does the same for any topic, in the form that the settings give it.
+
 The form needs no registry: both ends ship the schemas. A payload is decoded with the schema it
 was written with (fastavro's resolution into another costs 2.7 times as much); readers add or drop
 columns later. Times are whole milliseconds in both directions, never datetimes.
@@ -54,8 +56,12 @@ def encoder(topic: str) -> Callable[[Record], bytes]:
 
     The function raises EventError when the record does not follow the schema.
     """
+    return encoder_behind(prefix_of(topic), topic)
+
+
+def encoder_behind(prefix: bytes, topic: str) -> Callable[[Record], bytes]:
+    """`encoder` for payloads that start with `prefix` (events.topic_codec)."""
     schema = physical_schema(schema_name(topic))
-    prefix = prefix_of(topic)
     write = fastavro.schemaless_writer
 
     def encode_record(record: Record) -> bytes:
@@ -82,7 +88,7 @@ def decode(payload: bytes) -> tuple[Schema, Record]:
     left over after the event): park the message, a second try gives the same.
     """
     name = schema_name_of(payload)
-    return schema_named(name), _decode_body(payload, physical_schema(name))
+    return schema_named(name), decode_body(payload, BODY_START, physical_schema(name))
 
 
 def schema_name_of(payload: bytes) -> str:
@@ -98,12 +104,13 @@ def decode_as(topic: str, payload: bytes) -> Record:
     found = schema_name_of(payload)
     if found != wanted:
         raise EventCorrupt(f"a {found} event stands in topic {topic}")
-    return _decode_body(payload, physical_schema(wanted))
+    return decode_body(payload, BODY_START, physical_schema(wanted))
 
 
-def _decode_body(payload: bytes, schema: Schema) -> Record:
+def decode_body(payload: bytes, start: int, schema: Schema) -> Record:
+    """The event of `schema` that begins at `start`. Raises EventCorrupt."""
     body = BytesIO(payload)
-    body.seek(BODY_START)
+    body.seek(start)
     try:
         record = fastavro.schemaless_reader(body, schema, None)
     except _DECODE_FAILURES as error:
@@ -112,5 +119,5 @@ def _decode_body(payload: bytes, schema: Schema) -> Record:
         raise EventCorrupt(f"the body is not a {schema['name']}: {reason}") from error
     if body.tell() != len(payload):
         raise EventCorrupt(f"{len(payload) - body.tell()} bytes are left over after the event")
-    assert isinstance(record, dict)  # every shipped schema is a record
+    assert isinstance(record, dict)  # an event's schema is a record
     return record

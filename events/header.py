@@ -1,21 +1,20 @@
 """The header that every event starts with, and the limits within which a peek believes it.
 
-Bytes of an event in the 2011 form:
-
-    0    1   form byte, 0
-    1   16   MD5 of the schema's Parsing Canonical Form
-    17  16   header.guid
-    33  1-10 header.time     zigzag varint, ms since the epoch
-    ..  1-.. header.server   zigzag varint length, UTF-8
-    ..  1-.. header.service  zigzag varint length, UTF-8
-    ..       the body
+0    1   form byte, 0
+1    4   the schema's id in the registry; in the 2011 form 16 bytes of MD5 (events.forms)
+5   16   header.guid
+21  1-10 header.time     zigzag varint, ms since the epoch
+..  1-.. header.server   zigzag varint length, UTF-8
+..  1-.. header.service  zigzag varint length, UTF-8
+..       the body
 """
 
 from typing import NamedTuple
 
 FORM_BYTE = 0
-GUID_START = 17
-TIME_START = 33
+PREFIX_BYTES_ID = 1 + 4
+PREFIX_BYTES_2011 = 1 + 16
+GUID_BYTES = 16
 # A server's or service's name. Counters are kept per server, so a hostile message must not be
 # able to plant names without bound; 255 is the longest host name that DNS allows.
 NAME_BYTES_MAX = 255

@@ -1,17 +1,20 @@
-"""Monitoring events: a producer's own word on how much it handed to its cluster.
+"""Monitoring events: a producer's own word on how much it handed to its cluster; and heartbeats.
 
 A monitoring event carries the counts since the one before (deltas) and is identified by (server,
 instance, sequence): whoever reads one a second time, after a crash or a resend, recognises and
 drops it. Encoding is a function of its arguments alone, so a repeat has the same bytes.
+
+A heartbeat only says that its sender is there, so that silence can be told from having nothing to
+send. It counts nothing and may be repeated or lost.
 """
 
 import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from events.codec import decode_as, encoder
+from events.codec import Record, decode_as, encoder, schema_name_of
 from events.header import Header
-from events.topics import AUDIT
+from events.topics import AUDIT, HEARTBEAT
 from events.windows import WindowCount
 
 
@@ -57,11 +60,52 @@ def encode_monitoring(
 def decode_monitoring(payload: bytes) -> MonitoringEvent:
     """Raises EventError for anything that is not a monitoring event: park it and go on."""
     record = decode_as(AUDIT, payload)
-    header = record["header"]
     return MonitoringEvent(
-        header=Header(header["guid"], header["time"], header["server"], header["service"]),
+        header=_header(record),
         instance=record["instance"],
         sequence=record["sequence"],
         window_ms=record["window_ms"],
         counts=tuple(WindowCount(**count) for count in record["counts"]),
     )
+
+
+# --- heartbeats --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """`interval_ms` until the next one; `is_last`: the sender stops in good order."""
+
+    header: Header
+    instance: str
+    interval_ms: int
+    is_last: bool
+
+
+def encode_heartbeat(
+    *, server: str, service: str, instance: str, time_ms: int, interval_ms: int, is_last: bool
+) -> bytes:
+    """The payload for topic `audit`. Raises EventError when a value does not fit the schema."""
+    identity = "\0".join((server, instance, "heartbeat", str(time_ms)))
+    guid = hashlib.md5(identity.encode(), usedforsecurity=False).digest()
+    return encoder(HEARTBEAT)(
+        {
+            "header": {"guid": guid, "time": time_ms, "server": server, "service": service},
+            "instance": instance,
+            "interval_ms": interval_ms,
+            "is_last": is_last,
+        }
+    )
+
+
+def decode_report(payload: bytes) -> MonitoringEvent | Heartbeat:
+    """A message of topic `audit`. Raises EventError for anything else: park it and go on."""
+    if schema_name_of(payload) != HEARTBEAT:
+        return decode_monitoring(payload)
+    record = decode_as(HEARTBEAT, payload)
+    return Heartbeat(_header(record), record["instance"], record["interval_ms"], record["is_last"])
+
+
+def _header(record: Record) -> Header:
+    header = record["header"]
+    return Header(header["guid"], header["time"], header["server"], header["service"])

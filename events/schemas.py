@@ -45,7 +45,7 @@ def schema_for(topic: str) -> Schema:
 @functools.cache
 def physical_schema(name: str) -> Schema:
     """The parsed schema without logical types; what the codec works with."""
-    plain = _without_logical_types(json.loads(schema_text(name)))
+    plain = without_logical_types(json.loads(schema_text(name)))
     parsed: Schema = fastavro.schema.parse_schema(plain)
     return parsed
 
@@ -73,9 +73,14 @@ def _names_by_fingerprint() -> dict[bytes, str]:
     return {fingerprint_of_name(name): name for name in names()}
 
 
+def shipped_name(md5: bytes) -> str | None:
+    """The shipped schema with that fingerprint, None when there is none."""
+    return _names_by_fingerprint().get(bytes(md5))
+
+
 def name_by_fingerprint(md5: bytes) -> str:
     """Raises UnknownSchema when no shipped schema has it."""
-    name = _names_by_fingerprint().get(bytes(md5))
+    name = shipped_name(md5)
     if name is None:
         raise UnknownSchema(f"no shipped schema has the fingerprint {bytes(md5).hex()}")
     return name
@@ -86,10 +91,11 @@ def schema_by_fingerprint(md5: bytes) -> Schema:
     return schema_named(name_by_fingerprint(md5))
 
 
-def _without_logical_types(node: Any) -> Any:
+def without_logical_types(node: Any) -> Any:
+    """A schema's JSON with times as plain numbers."""
     if isinstance(node, dict):
-        kept = {k: _without_logical_types(v) for k, v in node.items() if k != "logicalType"}
+        kept = {k: without_logical_types(v) for k, v in node.items() if k != "logicalType"}
         return kept["type"] if set(kept) == {"type"} else kept
     if isinstance(node, list):
-        return [_without_logical_types(part) for part in node]
+        return [without_logical_types(part) for part in node]
     return node

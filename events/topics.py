@@ -6,12 +6,23 @@ CLICK = "click"
 SEARCH = "search"
 LOGIN = "login"
 SHARE = "share"
+PROFILE_UPDATE = "profile-update"
 SERVICE_METRIC = "service-metric"
 ACCESS_LOG = "access-log"
 AUDIT = "audit"
+HEARTBEAT = "heartbeat"  # no topic of its own: heartbeats stand in `audit`
 
 # What the synthetic members do.
-ACTIVITY_TOPICS = (PAGE_VIEW, IMPRESSION, CLICK, SEARCH, LOGIN, SHARE, SERVICE_METRIC)
+ACTIVITY_TOPICS = (
+    PAGE_VIEW,
+    IMPRESSION,
+    CLICK,
+    SEARCH,
+    LOGIN,
+    SHARE,
+    PROFILE_UPDATE,
+    SERVICE_METRIC,
+)
 
 UNREADABLE_SUFFIX = "-unreadable"
 

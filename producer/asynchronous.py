@@ -4,17 +4,23 @@
 has waited for `queue.time`, and sends it as MultiProduce requests. Nothing is swallowed: a message
 that found no room is counted and raised to its sender, one that could not be sent is counted,
 logged, and named by the next `flush`.
+
+What could not be sent is tried again `num.retries` times. `Unlike 0.7:` that reads the list of
+brokers anew and places each message as if it came now (`producer.rerouting`), so that a broker's
+death costs nothing; the original tries the same broker.
 """
 
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from producer.batching import BatchTrigger, SetPart, encode_set, group, request_frame
-from producer.callbacks import Event, EventHandler, ProducerCallbacks
+from producer.batching import BatchTrigger, SetPart, frame_pieces, request_frame
+from producer.callbacks import Event, ProducerCallbacks
 from producer.config import ProducerConfig
 from producer.connection import BrokerConnection
+from producer.encoding import BatchEncoder
 from producer.errors import (
     BrokerUnavailable,
     BrokerUnreachable,
@@ -22,13 +28,14 @@ from producer.errors import (
     QueueFull,
     Unconfirmed,
 )
-from protocol.compression import Codec
-from protocol.errors import MessageSizeTooLarge
+from producer.intake import Intake, QueuedEvent, group
+from producer.rerouting import Rerouter
+from protocol.requests import Buffer
 from runtime.logs import get_logger
 
 # Several requests go to the kernel in one call: a thread that waits for the interpreter lock after
 # every small write gets it back only some milliseconds later.
-WRITE_BYTES_MAX = 1024 * 1024
+WRITE_BYTES_MAX = 256 * 1024
 IDLE_WAIT_S = 1.0  # with queue.time=0 each message wakes the sender
 RETRY_PAUSE_S = 0.1  # 0.7's pause between the retries of a batch
 
@@ -39,56 +46,45 @@ log = get_logger(__name__)
 class QueueStats:
     """Counters of one queue, in messages but for `batches`; each is written under one lock."""
 
-    queued: int = 0  # accepted by `put`
+    taken: int = 0  # accepted by `put`, and out of the queue again
     dropped: int = 0  # found no room in the queue
     failed: int = 0  # taken from the queue and not sent, after all retries
     sent: int = 0  # handed to the connection
     batches: int = 0
-
-
-class Codecs:
-    """Which codec a topic's batches are sent with (`compressed.topics`)."""
-
-    def __init__(self, config: ProducerConfig) -> None:
-        self._codec = config.compression_codec
-        self._topics = frozenset(config.compressed_topics)
-
-    def of(self, topic: str) -> Codec:
-        return self._codec if not self._topics or topic in self._topics else Codec.NONE
+    rerouted: int = 0  # sent to another broker than they were queued for
 
 
 class BrokerQueue:
-    """The queue and the sender of one broker; owns its connection.
-
-    `on_unreachable` is called when the broker cannot be connected to (the directory may be old).
-    """
+    """The queue and the sender of one broker; owns its connection."""
 
     def __init__(
         self,
         connection: BrokerConnection,
         config: ProducerConfig,
         *,
+        encoder: BatchEncoder,
+        rerouter: Rerouter,
         callbacks: ProducerCallbacks | None = None,
-        event_handler: EventHandler | None = None,
-        on_unreachable: Callable[[], object] = lambda: None,
     ) -> None:
         self._connection = connection
         self._config = config
         self.stats = QueueStats()
         self._callbacks = callbacks
-        self._handler = event_handler
-        self._on_unreachable = on_unreachable
-        self._codecs = Codecs(config)
-        self._size = config.queue_size
+        self._encoder = encoder
+        self._rerouter = rerouter
         # A queue that cannot hold a batch is sent when it is full.
         self._batch_size = min(config.batch_size, config.queue_size)
         self._wake_size = self._batch_size if config.queue_time_ms else 1
-        self._queue: list[tuple[str, int, bytes]] = []
         self._lock = threading.Lock()
         self._room = threading.Condition(self._lock)
         self._waiting = 0  # senders of messages that wait for room
         self._is_closing = False
         self._wake = threading.Event()
+        self._queue = Intake(config.queue_size, self._wake_size, self._wake.set, self._put_slowly)
+        # One message: straight into the queue, unless a hook wants to see it first.
+        self.put_one: Callable[[str, int, bytes, Any], object] = (
+            self._queue.put_one if callbacks is None else self._put_slowly
+        )
         self._flushed = threading.Condition()
         self._flush_asked = 0
         self._flush_done = 0
@@ -102,21 +98,10 @@ class BrokerQueue:
 
     # --- any thread --------------------------------------------------------------------------
 
-    def put_one(self, topic: str, partition: int, payload: bytes) -> None:
-        """`put` of one payload, as quick as it can be."""
-        queue = self._queue
-        with self._lock:
-            length = len(queue) + 1
-            is_plain = length <= self._size and self._callbacks is None and not self._is_closing
-            if is_plain:
-                queue.append((topic, partition, payload))
-                self.stats.queued += 1
-        if not is_plain:
-            self.put(topic, partition, [payload])
-        elif length == self._wake_size:
-            self._wake.set()
+    def _put_slowly(self, topic: str, partition: int, payload: bytes, key: Any = None) -> None:
+        self.put(topic, partition, [payload], key)
 
-    def put(self, topic: str, partition: int, payloads: Sequence[bytes]) -> None:
+    def put(self, topic: str, partition: int, payloads: Sequence[bytes], key: Any = None) -> None:
         """Queue the payloads in order.
 
         Raises QueueFull (that payload and those behind it were dropped, and counted) or
@@ -124,16 +109,12 @@ class BrokerQueue:
         """
         queue = self._queue
         for index, payload in enumerate(payloads):
-            event = Event(topic, partition, payload)
+            event = Event(topic, partition, payload, key)
             if self._callbacks is not None:
                 event = self._callbacks.before_enqueue(event)
             try:
-                with self._lock:
-                    if len(queue) >= self._size or self._is_closing:
-                        self._await_room()
-                    queue.append(event)
-                    self.stats.queued += 1
-                    is_batch = len(queue) >= self._wake_size
+                if not queue.offer(event):
+                    self._wait_for_room(event)
             except QueueFull:
                 with self._lock:
                     self.stats.dropped += len(payloads) - index
@@ -142,27 +123,35 @@ class BrokerQueue:
                 raise
             if self._callbacks is not None:
                 self._callbacks.after_enqueue(event, True)
-            if is_batch and not self._wake.is_set():
+            if len(queue) >= self._wake_size and not self._wake.is_set():
                 self._wake.set()
 
-    def _await_room(self) -> None:
-        """Wait as `queue.enqueueTimeout.ms` says; the lock is held."""
+    def _wait_for_room(self, event: QueuedEvent) -> None:
+        """Queue it as soon as there is room; wait for that as `queue.enqueueTimeout.ms` says."""
         timeout_ms = self._config.enqueue_timeout_ms
         deadline = time.monotonic() + timeout_ms / 1000
-        self._waiting += 1
-        try:
-            while len(self._queue) >= self._size and not self._is_closing:
-                self._wake.set()
-                left = None if timeout_ms < 0 else deadline - time.monotonic()
-                if left is not None and left <= 0:
-                    raise QueueFull(
-                        f"queue.size={self._size} messages wait for {self._connection.name}"
-                    )
-                self._room.wait(left)
-        finally:
-            self._waiting -= 1
-        if self._is_closing:
-            raise ProducerClosed("the producer was closed")
+        with self._room:
+            self._waiting += 1
+            try:
+                while not self._queue.offer(event):
+                    if self._is_closing:
+                        raise ProducerClosed("the producer was closed")
+                    self._wake.set()
+                    left = None if timeout_ms < 0 else deadline - time.monotonic()
+                    if left is not None and left <= 0:
+                        raise QueueFull(
+                            f"queue.size={self._config.queue_size} messages wait for "
+                            f"{self._connection.name}"
+                        )
+                    self._room.wait(left)
+            finally:
+                self._waiting -= 1
+
+    @property
+    def queued(self) -> int:
+        """Messages accepted so far."""
+        with self._lock:
+            return self.stats.taken + len(self._queue)
 
     def ask_flush(self, deadline_ns: int) -> int:
         """Have the thread send everything and make a barrier; a ticket for `await_flush`."""
@@ -191,6 +180,7 @@ class BrokerQueue:
     def ask_close(self) -> None:
         """No more `put`; the thread sends what is queued and ends."""
         with self._room:
+            self._queue.close()  # before the sender sees the end and looks for the last time
             self._is_closing = True
             self._room.notify_all()
         self._wake.set()
@@ -208,7 +198,7 @@ class BrokerQueue:
 
     def _queued(self) -> list[Unconfirmed]:
         by_topic: dict[str, list[int]] = {}
-        for topic, _, payload in tuple(self._queue):
+        for topic, _, payload, _ in self._queue.waiting():
             counts = by_topic.setdefault(topic, [0, 0])
             counts[0] += 1
             counts[1] += len(payload)
@@ -253,95 +243,112 @@ class BrokerQueue:
         ):
             self._wake.wait(trigger.wait(now) or IDLE_WAIT_S)
 
-    def _send_queued(self) -> None:
-        """Send what is queued now, in batches, many to a write."""
+    def _send_queued(self, behind: Sequence[QueuedEvent] = ()) -> None:
+        """Send what is queued now and `behind`, in batches, many to a write."""
         with self._lock:
-            events: Sequence[tuple[str, int, bytes]] = self._queue.copy()
-            self._queue.clear()
+            events: Sequence[QueuedEvent] = [*self._queue.take(), *behind]
+            self.stats.taken += len(events)
             if self._waiting:
                 self._room.notify_all()
         if self._callbacks is not None and events:
             events = self._hooked(self._callbacks.after_dequeuing, events)
-        frames: list[bytes] = []
+        pieces: list[Buffer] = []
         parts: list[SetPart] = []
-        message_count = 0
+        sending: list[QueuedEvent] = []
         size = 0
         for start in range(0, len(events), self._batch_size):
             batch = events[start : start + self._batch_size]
+            if self._callbacks is not None:
+                batch = self._hooked(self._callbacks.before_sending, batch)
             made = self._parts_of(batch)
             if not made:
                 continue
-            frames.append(request_frame(made, always_multi=True))
+            pieces += frame_pieces(made, always_multi=True)
             parts += made
-            message_count += len(batch)
-            size += len(frames[-1])
+            sending += batch
+            size += sum(len(part.message_set) for part in made)
             self.stats.batches += 1
             if size >= WRITE_BYTES_MAX:
-                self._write(frames, parts, message_count)
-                frames, parts, message_count, size = [], [], 0, 0
-        if frames:
-            self._write(frames, parts, message_count)
+                self._write(pieces, parts, sending)
+                pieces, parts, sending, size = [], [], [], 0
+        if pieces:
+            self._write(pieces, parts, sending)
 
-    def _parts_of(self, batch: Sequence[tuple[str, int, bytes]]) -> Sequence[SetPart]:
+    def _parts_of(self, batch: Sequence[QueuedEvent]) -> Sequence[SetPart]:
         """The request's parts; a batch that cannot be encoded is lost, and said to be."""
-        if self._callbacks is not None:
-            batch = self._hooked(self._callbacks.before_sending, batch)
         try:
-            if self._handler is not None:
-                return self._handler([Event(*event) for event in batch])
-            return self._grouped(batch)
+            return self._encoder.parts(batch)
         except Exception as error:  # a user's event handler may raise anything
-            self.stats.failed += len(batch)
-            self._note_lost(
-                [SetPart(*key, b"".join(payloads)) for key, payloads in group(batch).items()],
-                f"not encoded: {error!r}",
-            )
+            self._failed(batch, f"not encoded: {error!r}")
             return ()
 
-    def _grouped(self, batch: Sequence[tuple[str, int, bytes]]) -> Sequence[SetPart]:
-        parts: list[SetPart] = []
-        for (topic, partition), payloads in group(batch).items():
-            self._add_part(parts, topic, partition, payloads)
-        return parts
-
-    def _add_part(
-        self, parts: list[SetPart], topic: str, partition: int, payloads: list[bytes]
+    def _write(
+        self, pieces: list[Buffer], parts: list[SetPart], events: Sequence[QueuedEvent]
     ) -> None:
-        limit = self._config.max_message_bytes
-        try:
-            encoded = encode_set(payloads, self._codecs.of(topic), limit)
-        except MessageSizeTooLarge:
-            if len(payloads) == 1:
-                encoded = encode_set(payloads, Codec.NONE, limit)  # `send` checked it plain
-            else:  # too much for one compressed message
-                middle = len(payloads) // 2
-                self._add_part(parts, topic, partition, payloads[:middle])
-                self._add_part(parts, topic, partition, payloads[middle:])
-                return
-        parts.append(SetPart(topic, partition, encoded))
+        reason = self._handed_over(b"".join(pieces), parts)
+        for _ in range(self._config.num_retries):
+            if not reason:
+                break
+            time.sleep(RETRY_PAUSE_S)
+            events, reason = self._retry(events, reason)
+        if reason:
+            self._failed(events, reason)
+        else:
+            self.stats.sent += len(events)
 
-    def _write(self, frames: list[bytes], parts: list[SetPart], message_count: int) -> None:
-        data = frames[0] if len(frames) == 1 else b"".join(frames)
+    def _handed_over(self, data: bytes, parts: Sequence[SetPart]) -> str:
+        """Give frames to our own connection; why that failed, or ""."""
         sizes = [(part.topic, len(part.message_set)) for part in parts]
-        for attempt in range(self._config.num_retries + 1):
-            if attempt:
-                time.sleep(RETRY_PAUSE_S)
-            try:
-                self._connection.send(data, *sizes[0], sizes[1:])
-            except BrokerUnavailable as error:
-                self._on_unreachable()
-                reason = str(error)
-                # What this write left unknown is sent again now, or said below.
-                is_noted = not isinstance(error, BrokerUnreachable)
-                self._keep_lost(self._connection.take_lost(), sizes if is_noted else ())
-                continue
-            self.stats.sent += message_count
-            if self._connection.is_reconnect_due():
-                self._connection.barrier(self._config.socket_timeout_ms)
-                self._connection.disconnect()
-            return
-        self.stats.failed += message_count
-        self._note_lost(parts, reason)
+        try:
+            self._connection.send(data, *sizes[0], sizes[1:])
+        except BrokerUnavailable as error:
+            # What this write left unknown is sent again, or said by the caller.
+            is_noted = not isinstance(error, BrokerUnreachable)
+            self._keep_lost(self._connection.take_lost(), sizes if is_noted else ())
+            self._rerouter.refresh()
+            return str(error)
+        if self._connection.is_reconnect_due():
+            self._connection.barrier(self._config.socket_timeout_ms)
+            self._connection.disconnect()
+        return ""
+
+    def _retry(
+        self, events: Sequence[QueuedEvent], reason: str
+    ) -> tuple[Sequence[QueuedEvent], str]:
+        """Send each to where it would go now; those that failed again, and why ("": none)."""
+        left: list[QueuedEvent] = []
+        placed, not_placed = self._rerouter.placed(events)
+        last_reason = not_placed or reason
+        for address, some in placed.items():
+            is_own = self._rerouter.is_own(address)
+            for start in range(0, len(some), self._batch_size):
+                batch = some[start : start + self._batch_size]
+                made = self._parts_of(batch)
+                if not made:
+                    continue
+                frame = request_frame(made, always_multi=True)
+                if is_own:
+                    failed = self._handed_over(frame, made)
+                else:
+                    failed = self._rerouter.send(address, frame, made)
+                if failed:
+                    last_reason = failed
+                    left += some[start:]
+                    break
+                self.stats.sent += len(batch)
+                self.stats.rerouted += 0 if is_own else len(batch)
+        return left, last_reason if left else ""
+
+    def _failed(self, events: Sequence[QueuedEvent], reason: str) -> None:
+        """These are lost: counted, logged, and named by the next flush."""
+        self.stats.failed += len(events)
+        log.error("batch_lost", broker=self._connection.name, messages=len(events), reason=reason)
+        with self._flushed:
+            self._lost += [
+                Unconfirmed(self._connection.name, topic, 1, sum(map(len, payloads)))
+                for (topic, _), payloads in group(events).items()
+            ]
+            self._lost_reason = reason
 
     def _keep_lost(self, lost: list[Unconfirmed], minus: Sequence[tuple[str, int]] = ()) -> None:
         by_topic = {part.topic: [part.sends, part.set_bytes] for part in lost}
@@ -357,15 +364,6 @@ class BrokerQueue:
             ]
             self._lost_reason = self._connection.lost_reason or self._lost_reason
 
-    def _note_lost(self, parts: Sequence[SetPart], reason: str) -> None:
-        log.error("batch_lost", broker=self._connection.name, parts=len(parts), reason=reason)
-        with self._flushed:
-            self._lost += [
-                Unconfirmed(self._connection.name, part.topic, 1, len(part.message_set))
-                for part in parts
-            ]
-            self._lost_reason = reason
-
     def _barrier(self, deadline_ns: int, asked: int) -> None:
         self._connection.ask_barrier()
         self._connection.await_barrier(deadline_ns)
@@ -378,9 +376,8 @@ class BrokerQueue:
         callbacks = self._callbacks
         if callbacks is not None:
             last = self._hooked(lambda _none: callbacks.last_batch_before_close(), ())
-            self._queue.extend(last)
             if last:
-                self._send_queued()
+                self._send_queued(last)
         deadline_ns = time.monotonic_ns() + self._config.socket_timeout_ms * 1_000_000
         self._barrier(deadline_ns, self._flush_asked)
         self._connection.disconnect()
@@ -388,8 +385,8 @@ class BrokerQueue:
     def _hooked(
         self,
         hook: Callable[[Sequence[Event]], Sequence[Event]],
-        events: Sequence[tuple[str, int, bytes]],
-    ) -> Sequence[tuple[str, int, bytes]]:
+        events: Sequence[QueuedEvent],
+    ) -> Sequence[QueuedEvent]:
         try:
             return list(hook([Event(*event) for event in events]))
         except Exception as error:  # a user's hook must not end the sender

@@ -1,10 +1,6 @@
-"""How messages become requests: grouping by partition, and when a batch is full. Pure.
+"""How message sets become requests, and when a batch is full. Pure; for both kinds of producer."""
 
-Used by both producers: the synchronous one groups the parts of one call, the asynchronous one what
-its queue holds.
-"""
-
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -12,7 +8,7 @@ from protocol import message_set
 from protocol.compression import Codec
 from protocol.errors import LocalProtocolError, MessageSizeTooLarge
 from protocol.message import LENGTH_BYTES, MAGIC1_OVERHEAD_BYTES
-from protocol.requests import MultiProduceRequest, ProduceRequest, encode_request
+from protocol.requests import Buffer, MultiProduceRequest, ProduceRequest, request_pieces
 
 _FRAME_HEADER: Final = Struct(">ihh")  # size, request id 0, topic length
 _TAIL: Final = Struct(">ii")  # partition, set size
@@ -69,28 +65,17 @@ def produce_frame(topic: bytes, partition: int, encoded_set: bytes) -> bytes:
 
 def request_frame(parts: Sequence[SetPart], *, always_multi: bool = False) -> bytes:
     """One part makes a Produce, several a MultiProduce (async: always, as 0.7 does)."""
+    return b"".join(frame_pieces(parts, always_multi=always_multi))
+
+
+def frame_pieces(parts: Sequence[SetPart], *, always_multi: bool = False) -> list[Buffer]:
+    """`request_frame` before it is joined: the message sets are not copied."""
     requests = [ProduceRequest(*part) for part in parts]
     if len(requests) == 1 and not always_multi:
-        return encode_request(requests[0])
+        return request_pieces(requests[0])
     if len(requests) > PARTS_MAX:
         raise LocalProtocolError(f"{len(requests)} parts do not fit one request")
-    return encode_request(MultiProduceRequest(requests))
-
-
-def group(
-    messages: Iterable[tuple[str, int, bytes]],
-) -> dict[tuple[str, int], list[bytes]]:
-    """(topic, partition) -> payloads in order; the keys in order of their first message."""
-    groups: dict[tuple[str, int], list[bytes]] = {}
-    last_topic: str | None = None
-    last_partition = 0
-    found: list[bytes] = []
-    for topic, partition, payload in messages:
-        if topic is not last_topic or partition != last_partition:  # mostly runs of the same
-            found = groups.setdefault((topic, partition), [])
-            last_topic, last_partition = topic, partition
-        found.append(payload)
-    return groups
+    return request_pieces(MultiProduceRequest(requests))
 
 
 class BatchTrigger:

@@ -1,7 +1,11 @@
-"""What a user can hook into the asynchronous producer: 0.7's callback handler and event handler."""
+"""What a user can hook into the asynchronous producer: 0.7's callback handler and event handler.
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+Both are given to `Producer(callbacks=..., event_handler=...)`, or named in the settings
+`callback.handler` and `event.handler`; `made_callbacks` and `made_handler` make them from there.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from producer.batching import SetPart
 
@@ -12,6 +16,7 @@ class Event(NamedTuple):
     topic: str
     partition: int
     payload: bytes
+    key: Any = None  # it was placed by this, and is placed anew by it when its broker is gone
 
 
 class ProducerCallbacks:
@@ -20,6 +25,10 @@ class ProducerCallbacks:
     An exception from `before_enqueue` reaches the caller of `send`; one from the others is logged
     and the messages go on as they were.
     """
+
+    def init(self, properties: Mapping[str, str]) -> None:
+        """Called once by a producer that was configured with `callback.handler`, with
+        `callback.handler.props`."""
 
     def before_enqueue(self, event: Event) -> Event:
         """May replace the event."""
@@ -46,3 +55,33 @@ class ProducerCallbacks:
 
 # Replaces grouping and encoding: the events of one batch to the parts of one request.
 EventHandler = Callable[[Sequence[Event]], Sequence[SetPart]]
+
+
+def made_callbacks(
+    kind: Callable[[], ProducerCallbacks] | None, properties: Mapping[str, str]
+) -> ProducerCallbacks | None:
+    """The callbacks that `callback.handler` names. TypeError when that is no such class."""
+    if kind is None:
+        return None
+    made = kind()
+    if not isinstance(made, ProducerCallbacks):
+        raise TypeError(f"callback.handler: {made!r} is no ProducerCallbacks")
+    made.init(properties)
+    return made
+
+
+def made_handler(
+    kind: Callable[..., Any] | None, properties: Mapping[str, str]
+) -> EventHandler | None:
+    """The handler that `event.handler` names: the function itself, or an instance of the class,
+    whose `init` is called with the properties if it has one. TypeError when it cannot be called."""
+    if not isinstance(kind, type):
+        return kind
+    made = kind()
+    if not callable(made):
+        raise TypeError(f"event.handler: {made!r} is no function of a batch's events")
+    init = getattr(made, "init", None)
+    if init is not None:
+        init(properties)
+    handler: EventHandler = made
+    return handler

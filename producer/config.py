@@ -1,23 +1,36 @@
 """The producer's settings: every name of 0.7's producer, and `address.map`.
 
-Exactly one of `zk.connect` and `broker.list` says where the brokers are; a library user may hand a
-registry over instead. Class names of the JVM are understood where we have the same thing; Python
-objects are named as `module:attribute`.
+Exactly one of `zk.connect`, `broker.list` and `host` with `port` says where the brokers are; a
+library user may hand a registry over instead. Class names of the JVM are understood where we have
+the same thing; Python objects are named as `package.module.Name` or `package.module:Name`.
 """
 
 import importlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from protocol.compression import Codec
-from runtime.config import address, address_map, comma_list, one_of, setting, text, whole
+from runtime.config import (
+    ConfigError,
+    address,
+    address_map,
+    comma_list,
+    one_of,
+    setting,
+    settings_of,
+    text,
+    whole,
+)
+from runtime.logs import get_logger
 from runtime.process_config import ProcessConfig
 
 Address = tuple[str, int]
 BrokerList = tuple[tuple[int, Address], ...]
 
 INT_MAX = 2**31 - 1
+
+log = get_logger(__name__)
 
 
 def broker_list(value: str) -> BrokerList:
@@ -46,10 +59,12 @@ def codec(value: str) -> Codec:
 
 
 def python_object(value: str) -> Any:
-    """What `module:attribute` names. ValueError when it cannot be imported."""
+    """What `module:name` or `module.name` means. ValueError when it cannot be imported."""
     module, colon, attribute = value.partition(":")
-    if not colon or not attribute:
-        raise ValueError("must be module:attribute")
+    if not colon:
+        module, _, attribute = value.rpartition(".")
+    if not module or not attribute:
+        raise ValueError("must be package.module.Name or package.module:Name")
     try:
         found: Any = importlib.import_module(module)
         for word in attribute.split("."):
@@ -70,6 +85,27 @@ def serializer(value: str) -> Callable[[Any], bytes] | None:
     if value == "kafka.serializer.StringEncoder":
         return _encode_text
     found: Callable[[Any], bytes] = python_object(value)
+    return found
+
+
+def hook(value: str) -> Callable[..., Any] | None:
+    """A class or function of the application; None for the original's own default classes."""
+    if value in ("", "kafka.producer.async.DefaultEventHandler"):
+        return None
+    found: Callable[..., Any] = python_object(value)
+    if not callable(found):
+        raise ValueError("must name a class or a function")
+    return found
+
+
+def properties(value: str) -> dict[str, str]:
+    """`name=value,name=value`."""
+    found = {}
+    for part in comma_list(value):
+        name, equals, text_ = part.partition("=")
+        if not equals or not name:
+            raise ValueError(f"{part!r} must be name=value")
+        found[name] = text_
     return found
 
 
@@ -173,30 +209,64 @@ class ProducerConfig(ProcessConfig):
         whole(0, 1000),
         "times to look for another broker when the chosen one is gone",
     )
-    callback_handler: str = setting(
-        "callback.handler", "", text, "pass `callbacks=` to Producer instead", has_effect=False
+    callback_handler: Callable[..., Any] | None = setting(
+        "callback.handler", None, hook, "class of the callbacks, a ProducerCallbacks (async)"
     )
-    callback_handler_props: str = setting(
-        "callback.handler.props", "", text, "pass `callbacks=` to Producer", has_effect=False
+    callback_handler_props: dict[str, str] = setting(
+        "callback.handler.props", {}, properties, "name=value,...: given to the callbacks' init"
     )
-    event_handler: str = setting(
-        "event.handler", "", text, "pass `event_handler=` to Producer instead", has_effect=False
+    event_handler: Callable[..., Any] | None = setting(
+        "event.handler", None, hook, "function or class: the events of a batch to its parts (async)"
     )
-    event_handler_props: str = setting(
-        "event.handler.props", "", text, "pass `event_handler=` to Producer", has_effect=False
+    event_handler_props: dict[str, str] = setting(
+        "event.handler.props", {}, properties, "name=value,...: given to the class's init"
     )
-    host: str = setting(
-        "host", "", text, "of 0.7's single-broker producer: use broker.list", has_effect=False
-    )
-    port: str = setting(
-        "port", "", text, "of 0.7's single-broker producer: use broker.list", has_effect=False
+    host: str = setting("host", "", text, "the one broker's host, instead of broker.list")
+    port: int = setting("port", 0, whole(0, 65535), "its port")
+    flush_method: str = setting(
+        "flush.method",
+        "barrier",
+        one_of("barrier", "offsets"),
+        "how flush makes sure; offsets: polls, for brokers of the original (explicit partitions)",
     )
 
     def __post_init__(self) -> None:
         if self.zk_connect and self.broker_list:
             raise ValueError("set zk.connect or broker.list, not both")
+        if self.host and not self.port:
+            raise ValueError("host names the one broker together with port: set both")
+        if self.host:
+            if self.zk_connect or self.broker_list:
+                raise ValueError("set zk.connect, broker.list or host and port, one of them")
+            object.__setattr__(self, "broker_list", ((0, (self.host, self.port)),))
+            object.__setattr__(self, "host", "")
+            object.__setattr__(self, "port", 0)
         if self.broker_list and self.partitioner is not None:
             raise ValueError(
                 "partitioner.class has no use with broker.list (the broker picks the partition): "
                 "use zk.connect"
             )
+
+
+def configured(config: ProducerConfig, settings: dict[str, Any]) -> ProducerConfig:
+    """`config` with keyword settings over it; texts are parsed as in a properties file.
+
+    Raises ConfigError, and TypeError for a name that is no setting. One that has no effect is
+    logged.
+    """
+    by_field = {field.name: field for field in settings_of(type(config)).values()}
+    values = {}
+    for name, value in settings.items():
+        if name not in by_field:
+            raise TypeError(f"Producer has no setting {name!r}")
+        if not by_field[name].metadata["has_effect"]:
+            log.warning("setting", detail=f"{name} has no effect: {by_field[name].metadata['doc']}")
+        try:
+            is_text = isinstance(value, str)
+            values[name] = by_field[name].metadata["parse"](value) if is_text else value
+        except ValueError as error:
+            raise ConfigError(f"{name}={value!r}: {error}") from None
+    try:
+        return replace(config, **values)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None

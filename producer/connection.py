@@ -203,7 +203,7 @@ class BrokerConnection:
         if sock is None or not self._barrier_asked:
             return not self.lost
         try:
-            _read_answer(sock, deadline_ns)
+            read_answer(sock, deadline_ns)
         except (OSError, RemoteProtocolError) as error:
             self._break(str(error) or type(error).__name__)
             return False
@@ -215,6 +215,24 @@ class BrokerConnection:
         """`ask_barrier` and `await_barrier` in one."""
         self.ask_barrier()
         return self.await_barrier(time.monotonic_ns() + timeout_ms * 1_000_000)
+
+    def end_of(self, topic: str, partition: int, timeout_ms: int) -> int:
+        """The partition's visible end, behind what was sent before. Nothing may be pending.
+
+        Raises BrokerUnavailable; the connection is closed then.
+        """
+        sock = self._socket
+        try:
+            if sock is None:
+                sock = self.connect()
+            sock.sendall(encode_request(OffsetsRequest(topic, partition, LATEST, 1)))
+            offsets = read_answer(sock, time.monotonic_ns() + timeout_ms * 1_000_000)
+        except (OSError, RemoteProtocolError) as error:
+            self._break(str(error) or type(error).__name__)
+            raise BrokerUnavailable(
+                f"{self.name}: no end of {topic}-{partition}: {error}"
+            ) from error
+        return offsets[0] if offsets else 0
 
     # --- endings -----------------------------------------------------------------------------
 
@@ -241,7 +259,7 @@ class BrokerConnection:
             self._socket = None
 
 
-def _read_answer(sock: socket.socket, deadline_ns: int) -> list[int]:
+def read_answer(sock: socket.socket, deadline_ns: int) -> list[int]:
     """Read one Offsets response. Raises OSError (TimeoutError) or RemoteProtocolError."""
     buffer = b""
     poller = select.poll()

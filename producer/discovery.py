@@ -32,8 +32,9 @@ class Target(NamedTuple):
 
 
 class Discovery(Protocol):
-    def choose(self, topic: str, key: Any) -> Target:
-        """Where a part with this key goes. Raises BrokerUnavailable or InvalidPartition."""
+    def choose(self, topic: str, key: Any, avoid: Address | None = None) -> Target:
+        """Where a part with this key goes; without a key not to the broker `avoid`, if there is
+        another. Raises BrokerUnavailable or InvalidPartition."""
 
     def address_of(self, broker_id: int) -> Address:
         """The broker's published address. Raises BrokerUnavailable when it is not known."""
@@ -57,9 +58,18 @@ class StaticBrokers:
         self._addresses = dict(brokers)
         self._rng = rng or random.Random()
 
-    def choose(self, topic: str, key: Any) -> Target:  # noqa: ARG002 (neither has an effect)
+    def choose(
+        self,
+        topic: str,  # noqa: ARG002 (has no effect, nor has the key)
+        key: Any,  # noqa: ARG002
+        avoid: Address | None = None,
+    ) -> Target:
         targets = self._targets
-        return targets[0] if len(targets) == 1 else self._rng.choice(targets)
+        if len(targets) == 1:
+            return targets[0]
+        if avoid is not None:
+            targets = [one for one in targets if one.address != avoid] or targets
+        return self._rng.choice(targets)
 
     def address_of(self, broker_id: int) -> Address:
         try:
@@ -77,8 +87,12 @@ class StaticBrokers:
 class ZooKeeperBrokers:
     """The broker registry through `registry`, which the caller starts and closes.
 
-    An unknown topic is assumed to have partition 0 on every live broker until ZooKeeper announces
-    it. Keeps serving its copy while ZooKeeper is away (fault Z2).
+    An unknown topic is assumed to have partition 0 on every live broker. Each broker announces it
+    when the first message comes; those that have not yet keep their assumed partition, so that one
+    that was quicker does not get everything from then on (as 0.7.2's ZKBrokerPartitionInfo merges
+    the two). Only a look with nothing assumed (a new session, `refresh`) forgets them.
+
+    Keeps serving its copy while ZooKeeper is away (fault Z2).
     """
 
     def __init__(
@@ -89,34 +103,38 @@ class ZooKeeperBrokers:
     ) -> None:
         self._registry = registry
         self._partition = partitioner or default_partitioner
-        self._rng = rng or random.Random()
+        self._random = (rng or random.Random()).random
         self._lock = threading.Lock()
+        self._targets: dict[str, list[Target]] = {}  # by topic, as the last look found them
         self._addresses: Mapping[int, Address] = {}
         self._topics: dict[str, list[BrokerPartition]] = {}
         self._stale_brokers = True
         self._stale_topics: set[str] = set()
+        self._assumed: dict[str, set[int]] = {}  # topic -> brokers that have not announced it
         self._handles: list[Handle] = []
         self._watched: set[str] = set()
         self._handles.append(registry.add_session_listener(self._on_session))
         self._handles.append(registry.watch_children(paths.BROKER_IDS, self._on_brokers))
 
-    def choose(self, topic: str, key: Any) -> Target:
-        partitions, addresses = self._partitions(topic)
-        count = len(partitions)
-        if not count:
-            raise BrokerUnavailable(f"no live broker is registered (for topic {topic})")
+    def choose(self, topic: str, key: Any, avoid: Address | None = None) -> Target:
+        targets = self._targets.get(topic) or self._look_up(topic)
         if key is None:
-            index = self._rng.randrange(count)
-        else:
-            index = self._partition(key, count)
-            if not 0 <= index < count:
-                raise InvalidPartition(f"the partitioner chose {index} of {count} for {topic}")
-        broker_id, partition = partitions[index]
-        return Target(broker_id, addresses[broker_id], partition)
+            if avoid is not None:
+                targets = [one for one in targets if one.address != avoid] or targets
+            # Not randrange, which takes three times as long: this is done for every message.
+            return targets[int(self._random() * len(targets))]
+        count = len(targets)
+        index = self._partition(key, count)
+        if not 0 <= index < count:
+            raise InvalidPartition(f"the partitioner chose {index} of {count} for {topic}")
+        return targets[index]
 
     def address_of(self, broker_id: int) -> Address:
         with self._lock:
             self._update_brokers()
+            if broker_id not in self._addresses:  # maybe the watch has not come yet
+                self._stale_brokers = True
+                self._update_brokers()
             address = self._addresses.get(broker_id)
         if address is None:
             raise BrokerUnavailable(f"broker {broker_id} is not registered")
@@ -126,13 +144,18 @@ class ZooKeeperBrokers:
         with self._lock:
             self._stale_brokers = True
             self._stale_topics |= set(self._topics)
+            self._assumed = {}
+            self._targets = {}
         return True
 
     def close(self) -> None:
         for handle in self._handles:
             handle.cancel()
 
-    def _partitions(self, topic: str) -> tuple[list[BrokerPartition], Mapping[int, Address]]:
+    def _look_up(self, topic: str) -> list[Target]:
+        """The topic's targets as they are now, kept until a watch says that something changed."""
+        # Taken before the looks: what a watch throws away meanwhile stays thrown away.
+        kept = self._targets
         with self._lock:
             self._update_brokers()
             if topic not in self._topics or topic in self._stale_topics:
@@ -141,22 +164,42 @@ class ZooKeeperBrokers:
             live = [p for p in self._topics.get(topic, ()) if p.broker_id in self._addresses]
             if not live:
                 live = [BrokerPartition(broker_id, 0) for broker_id in sorted(self._addresses)]
-            return live, self._addresses
+                self._assumed[topic] = set(self._addresses)
+                self._topics[topic] = live
+            targets = [
+                Target(broker_id, self._addresses[broker_id], partition)
+                for broker_id, partition in live
+            ]
+            # Whatever could not be read now is looked for again at the next message.
+            if not self._stale_brokers and topic not in self._stale_topics:
+                kept[topic] = targets
+        if not targets:
+            raise BrokerUnavailable(f"no live broker is registered (for topic {topic})")
+        return targets
 
     def _update_brokers(self) -> None:
         if not self._stale_brokers:
             return
         self._stale_brokers = False
+        before = self._addresses
         try:
             self._addresses = {
                 broker_id: (address.host, address.port)
                 for broker_id, address in cluster.live_brokers(self._registry).items()
             }
+            self._stop_assuming(before.keys() - self._addresses.keys())
+            self._targets = {}
         except CoordinationError as error:
             self._stale_brokers = True
             if not self._addresses:
                 raise BrokerUnavailable(f"ZooKeeper does not answer: {error}") from error
             log.warning("brokers_not_read", reason=str(error))
+
+    def _stop_assuming(self, gone: set[int]) -> None:
+        for topic, assumed in self._assumed.items():
+            if assumed & gone:
+                assumed.difference_update(gone)
+                self._stale_topics.add(topic)
 
     def _update_topic(self, topic: str) -> None:
         try:
@@ -168,23 +211,33 @@ class ZooKeeperBrokers:
                     )
                 )
             self._stale_topics.discard(topic)
-            self._topics[topic] = cluster.partitions_of(self._registry, topic)
+            announced = cluster.partitions_of(self._registry, topic)
+            assumed = self._assumed.pop(topic, set()) - {p.broker_id for p in announced}
+            assumed &= self._addresses.keys()
+            if assumed and announced:
+                self._assumed[topic] = assumed
+                announced += [BrokerPartition(broker_id, 0) for broker_id in assumed]
+            self._topics[topic] = sorted(announced)
         except CoordinationError as error:
             self._stale_topics.add(topic)
             if topic not in self._topics:
                 raise BrokerUnavailable(f"ZooKeeper does not answer: {error}") from error
             log.warning("topic_not_read", topic=topic, reason=str(error))
 
-    # Callbacks only set flags: they may run on the thread of the call that made the change, which
-    # may hold the lock, and adding to a set is atomic.
+    # Callbacks only set flags, then forget the targets: they may run on the thread of the call that
+    # made the change, which may hold the lock, and each of these steps is atomic.
     def _on_brokers(self, _children: list[str]) -> None:
         self._stale_brokers = True
+        self._targets = {}
 
     def _on_topic(self, topic: str) -> None:
         self._stale_topics.add(topic)
+        self._targets = {}
 
     def _on_session(self, event: SessionEvent) -> None:
         if event is SessionEvent.RECREATED:
             self._stale_brokers = True
             for topic in tuple(self._topics):
                 self._stale_topics.add(topic)
+            self._assumed = {}
+            self._targets = {}

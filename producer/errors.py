@@ -50,7 +50,8 @@ class BrokerUnavailable(KafkaError):
 
 
 class BrokerUnreachable(BrokerUnavailable):
-    """No connection could be made in `connect.timeout.ms`: nothing was sent."""
+    """No connection could be made in `connect.timeout.ms`, or the broker did not answer before the
+    send (`flush.method=offsets`): nothing was sent."""
 
 
 class InvalidPartition(KafkaError):

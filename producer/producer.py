@@ -17,10 +17,11 @@ from typing import Any, NamedTuple, Self
 from coordination.registry import Registry
 from producer.asynchronous import BrokerQueue
 from producer.batching import SetPart, encode_set, produce_frame, request_frame
-from producer.callbacks import EventHandler, ProducerCallbacks
-from producer.config import Address, ProducerConfig
+from producer.callbacks import EventHandler, ProducerCallbacks, made_callbacks, made_handler
+from producer.config import Address, ProducerConfig, configured
 from producer.connection import BrokerConnection
 from producer.discovery import Discovery, StaticBrokers, Target, ZooKeeperBrokers
+from producer.encoding import BatchEncoder
 from producer.errors import (
     BrokerUnavailable,
     BrokerUnreachable,
@@ -28,10 +29,12 @@ from producer.errors import (
     ProducerClosed,
     Unconfirmed,
 )
+from producer.polling import connection_kind
+from producer.rerouting import Rerouter
 from protocol.errors import LocalProtocolError, MessageSizeTooLarge
 from protocol.names import check_topic
 from protocol.requests import ANY_PARTITION
-from runtime.config import ConfigError, settings_of
+from runtime.config import ConfigError
 from runtime.logs import get_logger
 
 log = get_logger(__name__)
@@ -60,6 +63,7 @@ class ProducerStats:
     # Of the asynchronous producer, in messages:
     dropped: int = 0  # found no room in the queue
     failed: int = 0  # could not be sent, after all retries
+    rerouted: int = 0  # sent to another broker than they were queued for
 
 
 class Producer:
@@ -76,12 +80,15 @@ class Producer:
         *,
         registry: Registry | None = None,
         callbacks: ProducerCallbacks | None = None,
-        event_handler: EventHandler | None = None,
+        event_handler: EventHandler | str | None = None,
         rng: random.Random | None = None,
         sleep: Callable[[float], object] = time.sleep,
         **settings: Any,
     ) -> None:
-        self.config = config = _configured(config or ProducerConfig(), settings)
+        if isinstance(event_handler, str):  # the setting `event.handler`
+            settings["event_handler"] = event_handler
+            event_handler = None
+        self.config = config = configured(config or ProducerConfig(), settings)
         self._rng = rng or random.Random()
         self._sleep = sleep
         self._lock = threading.RLock()
@@ -89,8 +96,19 @@ class Producer:
         self._own_registry: Registry | None = None
         self._stats = ProducerStats()
         self._is_async = config.producer_type == "async"
-        self._callbacks = callbacks
-        self._event_handler = event_handler
+        try:
+            self._callbacks = callbacks or made_callbacks(
+                config.callback_handler, config.callback_handler_props
+            )
+            handler = event_handler or made_handler(
+                config.event_handler, config.event_handler_props
+            )
+        except TypeError as error:
+            raise ConfigError(str(error)) from None
+        if not self._is_async and (self._callbacks or handler):
+            log.warning("hooks_ignored", reason="callbacks and handlers need producer.type=async")
+        self._encoder = BatchEncoder(config, handler)
+        self._connection_kind = connection_kind(config.flush_method)
         self._queues: dict[Address, BrokerQueue] = {}
         self._topic_bytes: dict[str, bytes] = {}
         self._connections: dict[Address, BrokerConnection] = {}
@@ -99,6 +117,9 @@ class Producer:
         self._message_bytes_max = config.max_message_bytes
         self._serialize = config.serializer
         self._discovery = self._discover(registry)
+        self._is_one_broker = len(config.broker_list) == 1
+        # Of an asynchronous producer with one broker: known topic -> the queue's `put_one`.
+        self._straight: dict[str, Callable[[str, int, bytes, Any], object]] = {}
 
     def _discover(self, registry: Registry | None) -> Discovery:
         config = self.config
@@ -136,18 +157,19 @@ class Producer:
           QueueFull: asynchronous only; the payload and those behind it were dropped.
         """
         # One small message a call: a million of them a second want the shortest way.
-        if (
-            self._is_async
-            and type(payload) is bytes
-            and self._serialize is None
-            and topic in self._topic_bytes
-            and len(payload) <= self._message_bytes_max
-        ):
-            target = self._discovery.choose(topic, key)
-            queue = self._queues.get(target.address)
-            if queue is not None:
-                queue.put_one(topic, target.partition, payload)
+        if type(payload) is bytes and len(payload) <= self._message_bytes_max:
+            put_one = self._straight.get(topic)
+            if put_one is not None:
+                put_one(topic, ANY_PARTITION, payload, key)
                 return
+            if self._is_async and self._serialize is None and topic in self._topic_bytes:
+                target = self._discovery.choose(topic, key)
+                queue = self._queues.get(target.address)
+                if queue is not None:
+                    if self._is_one_broker:
+                        self._straight[topic] = queue.put_one
+                    queue.put_one(topic, target.partition, payload, key)
+                    return
         payloads = payload if isinstance(payload, list) else [payload]
         if self._serialize is not None:
             payloads = list(map(self._serialize, payloads))
@@ -157,8 +179,9 @@ class Producer:
         with self._lock:
             encoded = self._encoded(topic, payloads)
             retries = self.config.zk_read_num_retries
+            avoid: Address | None = None
             while True:
-                target = self._discovery.choose(topic, key)
+                target = self._discovery.choose(topic, key, avoid)
                 try:
                     self._hand_over(target, topic, encoded)
                     break
@@ -166,6 +189,7 @@ class Producer:
                     if not self._discovery.refresh() or retries <= 0:
                         raise
                     retries -= 1
+                    avoid = target.address
             self._stats.messages += len(payloads)
 
     def send_parts(self, parts: Sequence[Part]) -> None:
@@ -236,7 +260,7 @@ class Producer:
                 )
         _, address, partition = self._discovery.choose(topic, key)
         queue = self._queues.get(address) or self._queue(address)
-        queue.put(topic, partition, payloads)
+        queue.put(topic, partition, payloads, key)
 
     def _queue(self, address: Address) -> BrokerQueue:
         with self._lock:
@@ -245,9 +269,14 @@ class Producer:
                 self._queues[address] = BrokerQueue(
                     self._new_connection(address),
                     self.config,
+                    encoder=self._encoder,
+                    rerouter=Rerouter(
+                        address,
+                        self._discovery,
+                        self._new_connection,
+                        self.config.socket_timeout_ms,
+                    ),
                     callbacks=self._callbacks,
-                    event_handler=self._event_handler,
-                    on_unreachable=self._discovery.refresh,
                 )
             return self._queues[address]
 
@@ -304,7 +333,7 @@ class Producer:
         config = self.config
         dialled = config.address_map.get(published, published)
         interval_ms = config.reconnect_time_interval_ms
-        return BrokerConnection(
+        return self._connection_kind(
             dialled,
             connect_timeout_ms=config.connect_timeout_ms,
             socket_timeout_ms=config.socket_timeout_ms,
@@ -332,7 +361,8 @@ class Producer:
         """Return when everything sent before is durable on its broker: the barrier.
 
         Raises NotDurable when that is not known of some of it, at the latest after `timeout_ms`;
-        see there what to do. Needs our broker: an original one answers before its own flush.
+        see there what to do. For brokers of the original set `flush.method=offsets`: they answer
+        the barrier before their own flush. It polls, and knows of explicit partitions only.
         """
         with self._lock:
             lost, reason = self._flush(timeout_ms)
@@ -392,6 +422,10 @@ class Producer:
                 lost += late
                 reason = reason or late_reason
             self._release()
+        if self.stats.dropped:
+            log.warning(
+                "messages_dropped", count=self.stats.dropped, queue_size=self.config.queue_size
+            )
         if lost:
             raise NotDurable(lost, reason)
 
@@ -411,9 +445,10 @@ class Producer:
         queues = [queue.stats for queue in self._queues.values()]
         return replace(
             self._stats,
-            messages=self._stats.messages + sum(stats.queued for stats in queues),
+            messages=self._stats.messages + sum(queue.queued for queue in self._queues.values()),
             dropped=sum(stats.dropped for stats in queues),
             failed=sum(stats.failed for stats in queues),
+            rerouted=sum(stats.rerouted for stats in queues),
         )
 
     def _check_sync(self, method: str) -> None:
@@ -440,21 +475,3 @@ class Producer:
             if error is None:
                 raise
             error.add_note(str(not_durable))
-
-
-def _configured(config: ProducerConfig, settings: dict[str, Any]) -> ProducerConfig:
-    """`config` with keyword settings over it; texts are parsed as in a properties file."""
-    by_field = {field.name: field for field in settings_of(type(config)).values()}
-    values = {}
-    for name, value in settings.items():
-        if name not in by_field:
-            raise TypeError(f"Producer has no setting {name!r}")
-        try:
-            is_text = isinstance(value, str)
-            values[name] = by_field[name].metadata["parse"](value) if is_text else value
-        except ValueError as error:
-            raise ConfigError(f"{name}={value!r}: {error}") from None
-    try:
-        return replace(config, **values)
-    except ValueError as error:
-        raise ConfigError(str(error)) from None

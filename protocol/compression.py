@@ -163,7 +163,7 @@ def _unsnappy(data: memoryview, bytes_max: int) -> bytes:
     while position < len(data):
         start = position + _SNAPPY_BLOCK_LENGTH.size
         if start > len(data):
-            raise InvalidMessage("snappy stream is cut in a block's length")
+            break  # fewer than 4 bytes where a length would stand are the end, as in the JVM
         (length,) = _SNAPPY_BLOCK_LENGTH.unpack_from(data, position)
         if not 0 < length <= len(data) - start:
             raise InvalidMessage(f"snappy block of {length} bytes in {len(data) - start}")

@@ -101,6 +101,11 @@ def encode_request(request: Request) -> bytes:
     Raises:
       LocalProtocolError: a number or a name does not fit its field.
     """
+    return b"".join(request_pieces(request))
+
+
+def request_pieces(request: Request) -> list[Buffer]:
+    """The frame's pieces, message sets uncopied, for one who joins several. Raises as above."""
     try:
         match request:
             case ProduceRequest():
@@ -124,7 +129,7 @@ def encode_request(request: Request) -> bytes:
                 header = _FRAME_HEADER.pack(_REQUEST_ID.size + _length(pieces), OFFSETS)
     except StructError as error:
         raise LocalProtocolError(f"a field of the request does not fit: {error}") from error
-    return b"".join([header, *pieces])
+    return [header, *pieces]
 
 
 def encode_produce(topic: str, partition: int, payloads: Sequence[bytes]) -> bytes:
@@ -164,12 +169,13 @@ def produce_runs(
     return hot.produce_runs(buffer, start, end, frame_bytes_max, message_bytes_max)
 
 
-def decode_route(route: bytes) -> tuple[str, int]:
-    """Topic and partition of a run, not judged.
+def encode_route(topic: str, partition: int) -> bytes:
+    """The bytes that name topic and partition in a frame: the key of `produce_runs`' runs."""
+    return _topic(topic) + _PARTITION.pack(partition)
 
-    Raises:
-      RemoteProtocolError: a topic that is not UTF-8. Close the connection.
-    """
+
+def decode_route(route: bytes) -> tuple[str, int]:
+    """Topic and partition of a run, not judged."""
     topic, position = _read_topic(memoryview(route), 0)
     (partition,) = _PARTITION.unpack_from(route, position)
     return topic, partition
@@ -212,8 +218,8 @@ def decode_request(body: Buffer) -> Request:
     """Read a frame's body (without the size). Message sets are views of `body`, not copies.
 
     Raises:
-      RemoteProtocolError: unknown id, a field that is missing, a negative count or size, a null
-        topic, or a topic that is not UTF-8. Close the connection.
+      RemoteProtocolError: unknown id, a field that is missing, a negative count of parts or set
+        size, or a null topic. Close the connection.
     """
     view = memoryview(body)
     try:
@@ -224,7 +230,7 @@ def decode_request(body: Buffer) -> Request:
         if request_id == FETCH:
             return FetchRequest(*_read_fetch(view, position)[0])
         if request_id == OFFSETS:
-            return _read_offsets(view, position)
+            return OffsetsRequest(*_read_fetch(view, position)[0])
         if request_id == MULTI_PRODUCE:
             return _read_multi_produce(view, position)
         if request_id == MULTI_FETCH:
@@ -242,10 +248,9 @@ def _read_topic(view: memoryview, position: int) -> tuple[str, int]:
         raise RemoteProtocolError("a null topic" if length == -1 else f"topic length {length}")
     if end > len(view):
         raise RemoteProtocolError(f"a topic of {length} bytes in {len(view) - start}")
-    try:
-        return str(view[start:end], "utf-8"), end
-    except UnicodeDecodeError as error:
-        raise RemoteProtocolError("a topic that is not UTF-8") from error
+    # As in the JVM, what is not UTF-8 becomes U+FFFD, which no topic may hold: whether that closes
+    # the connection or is one part's error is the broker's answer to an illegal name.
+    return str(view[start:end], "utf-8", "replace"), end
 
 
 def _read_produce(view: memoryview, position: int) -> tuple[ProduceRequest, int]:
@@ -262,13 +267,6 @@ def _read_fetch(view: memoryview, position: int) -> tuple[tuple[str, int, int, i
     topic, position = _read_topic(view, position)
     partition, offset, limit = _FETCH_TAIL.unpack_from(view, position)
     return (topic, partition, offset, limit), position + _FETCH_TAIL.size
-
-
-def _read_offsets(view: memoryview, position: int) -> OffsetsRequest:
-    request = OffsetsRequest(*_read_fetch(view, position)[0])
-    if request.count_max < 0:
-        raise RemoteProtocolError(f"max count {request.count_max}")
-    return request
 
 
 def _read_count(view: memoryview, position: int) -> tuple[int, int]:

@@ -33,10 +33,15 @@ def encode_fetch_header(error_code: int, set_size: int) -> bytes:
 def encode_multifetch_header(set_sizes: Iterable[int]) -> bytes:
     """What stands before the first part; each part follows with its own `encode_fetch_header`.
 
+    Negative sizes, which a broker gives back for negative fetch sizes, add up as the 32-bit
+    numbers of the original do: they wrap around.
+
     Raises:
       LocalProtocolError: the parts together do not fit a frame.
     """
     size = _ERROR.size + sum(FETCH_HEADER_BYTES + set_size for set_size in set_sizes)
+    if size < 0:
+        size = (size + 2**31) % 2**32 - 2**31
     try:
         return _HEADER.pack(size, 0)
     except StructError as error:

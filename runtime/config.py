@@ -130,7 +130,7 @@ def load(
     raw: dict[str, tuple[str, str]] = {}  # name -> (text, where it stands)
 
     if file is not None:
-        for name, text in _read_file(file).items():
+        for name, text in read_properties(file).items():
             if name in settings:
                 raw[name] = (text, f"in {file}")
             else:
@@ -168,7 +168,8 @@ def load(
         raise ConfigError(str(error)) from None
 
 
-def _read_file(file: Path) -> dict[str, str]:
+def read_properties(file: Path) -> dict[str, str]:
+    """The names and texts of a properties file. Raises ConfigError."""
     try:
         return parse_properties(file.read_text(encoding="utf-8", errors="surrogateescape"))
     except OSError as error:

@@ -3,6 +3,9 @@
 `configure` is called once by the command line; everything else asks `get_logger(__name__)` and
 logs an event name with fields. Untrusted text goes in as a field, where it is quoted; payloads
 are never logged.
+
+An application that only imports the clients configures nothing: their events go to the standard
+`logging` under the module's name, as any library's do, and by its rules show from WARNING on.
 """
 
 import logging
@@ -10,6 +13,34 @@ import sys
 from typing import Any
 
 import structlog
+
+
+def as_a_library() -> None:
+    """Hand events to the standard `logging`; as on import, unless the application has configured
+    structlog itself."""
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            structlog.processors.format_exc_info,
+            structlog.processors.LogfmtRenderer(key_order=["event"], bool_as_flag=False),
+        ],
+        wrapper_class=structlog.stdlib.BoundLogger,
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=False,  # `configure` may come later
+    )
+    _quieten_kazoo()
+
+
+def _quieten_kazoo() -> None:
+    """It tells of every dropped connection at WARNING, with a stack trace of its own making; our
+    errors and our session listener say the same in one line."""
+    logger = logging.getLogger("kazoo")
+    if logger.level == logging.NOTSET:
+        logger.setLevel(logging.ERROR)
+
+
+if not structlog.is_configured():
+    as_a_library()
 
 
 def configure(process: str, *, as_json: bool = False, level: str = "INFO") -> None:
@@ -52,9 +83,7 @@ def configure(process: str, *, as_json: bool = False, level: str = "INFO") -> No
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
-    # kazoo tells of every dropped connection at WARNING with a stack trace of its own making;
-    # our session listener says the same in one line.
-    logging.getLogger("kazoo").setLevel(logging.ERROR)
+    _quieten_kazoo()
 
 
 def get_logger(name: str) -> Any:

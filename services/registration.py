@@ -5,13 +5,14 @@ ZooKeeper beside that is its own business and its own session.
 """
 
 import os
+import socket
 import threading
 
 from coordination.errors import CoordinationUnavailable
 from coordination.processes import ProcessRecord, Registration, register_process
 from coordination.zookeeper import ZooKeeperRegistry
 from runtime.logs import get_logger
-from runtime.metrics import MetricsServer
+from runtime.metrics import WILDCARDS, MetricsServer
 from runtime.process_config import ProcessConfig
 
 RETRY_S = 1.0
@@ -19,10 +20,17 @@ RETRY_S = 1.0
 log = get_logger(__name__)
 
 
+def dialled_by_others(address: str) -> str:
+    """`host:port`, with this host's name where the host is a wildcard."""
+    host, colon, port = address.rpartition(":")
+    return f"{socket.gethostname()}:{port}" if colon and host in WILDCARDS else address
+
+
 class ServiceRegistration:
     """Made once the service serves; `close` takes the `alive` node away.
 
-    Does nothing when `process.name` or `zk_connect` is empty. `address` is `host:port` or "".
+    Does nothing when `process.name` or `zk_connect` is empty. `address` is `host:port` or ""; for
+    one on all interfaces (containers) this host's name is entered, which others can dial.
     """
 
     def __init__(
@@ -38,7 +46,7 @@ class ServiceRegistration:
             datacenter=config.datacenter,
             name=config.process_name,
             kind=kind,
-            address=address,
+            address=dialled_by_others(address),
             metrics_address=metrics.address if metrics else "",
             pid=os.getpid(),
         )

@@ -1,15 +1,26 @@
 """Options of the whole suite: `--no-skips` turns every skip into a failure of the run.
 
 Where Java (and, for container tests, an engine) is there, a skipped test is a hole, not a courtesy.
-Only what nobody can be asked to have is excused: a container engine, and the real access log.
+Only what nobody can be asked to have is excused: a container engine, a browser, and the real
+access log.
 """
 
+import logging
 from collections.abc import Iterator
 
 import pytest
 import structlog
+from hypothesis import HealthCheck, settings
 
-EXCUSED = ("no container engine", "not beside the project")
+from runtime import logs
+
+# No test asserts on a duration, not even Hypothesis's own 200 ms an example.
+settings.register_profile("kafka2011", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# The built wheel holds the same code: a few examples show that all of it is there.
+settings.register_profile("package", settings.get_profile("kafka2011"), max_examples=10)
+settings.load_profile("kafka2011")
+
+EXCUSED = ("no container engine", "not beside the project", "chromium is not installed")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -38,3 +49,9 @@ def _logs_as_at_the_start() -> Iterator[None]:
     """What a command's test configured must not silence the next test's logs."""
     yield
     structlog.reset_defaults()
+    root = logging.getLogger()
+    for handler in root.handlers[:]:  # its stream was the test's, and is closed now
+        if isinstance(handler.formatter, structlog.stdlib.ProcessorFormatter):
+            root.removeHandler(handler)
+    root.setLevel(logging.WARNING)
+    logs.as_a_library()

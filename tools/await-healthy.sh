@@ -1,17 +1,24 @@
 #!/bin/sh
 # Waits until every container of a Compose project serves; says which do not, and their last lines.
 #
-#   tools/await-healthy.sh PROJECT [SECONDS]
+#   tools/await-healthy.sh PROJECT [LABEL=VALUE of containers that need not have been started yet]
 set -eu
 PROJECT="$1"
-TIMEOUT_S="${2:-180}"
+LATER="${2:-}"
+TIMEOUT_S="${AWAIT_TIMEOUT_S:-300}"
 began=$(date +%s)
+told=0
 
+# Made, but not started, and should be.
+unstarted() {
+    later=$([ -z "$LATER" ] || containers --filter status=created --filter "label=$LATER")
+    containers --filter status=created | grep -vxF "${later:-none}" || true
+}
 containers() { docker ps --all --quiet --filter "label=com.docker.compose.project=$PROJECT" "$@"; }
 service_of() { docker inspect --format '{{index .Config.Labels "com.docker.compose.service"}}' "$1"; }
 
 while :; do
-    waiting=$(containers --filter health=starting; containers --filter health=unhealthy --filter status=running; containers --filter status=created --filter status=restarting)
+    waiting=$(containers --filter health=starting; containers --filter health=unhealthy --filter status=running; unstarted; containers --filter status=restarting)
     elapsed=$(($(date +%s) - began))
     [ -n "$waiting" ] || break
     if [ "$elapsed" -ge "$TIMEOUT_S" ]; then
@@ -20,6 +27,10 @@ while :; do
             docker logs --tail 5 "$id" >&2 2>&1 || true
         done
         exit 1
+    fi
+    if [ "$((elapsed - told))" -ge 15 ]; then
+        told=$elapsed
+        printf '    %s s: waiting for %s\n' "$elapsed" "$(for id in $(printf '%s\n' $waiting | sort -u); do service_of "$id"; done | sort | tr '\n' ' ')" >&2
     fi
     sleep 1
 done

@@ -3,6 +3,7 @@
 #
 #   tools/images.sh [--force]
 #
+# Two chains are built at a time, since half of the work waits for the network or the disk.
 # The base is Debian 13: the image DEBIAN_IMAGE if the engine has it or can pull it, and else made
 # from Debian packages (mmdebstrap, docker import). This machine's own apt sources, certificates and pip settings
 # go into the build, so that it works behind a mirror or an inspecting proxy; pip's stay out of the images that run.
@@ -24,7 +25,13 @@ timeout 30 docker version --format '{{.Server.Version}}' >/dev/null 2>&1 \
     || fail "no container engine answers (docker version fails); is it started, and may $(id -un) use it?"
 
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+chain=
+# A chain in the background must not go on building after Ctrl-C.
+clean_up() {
+    [ -z "$chain" ] || { pkill -TERM -P "$chain"; kill "$chain"; } 2>/dev/null || true
+    rm -rf "$work"
+}
+trap clean_up EXIT
 trap 'exit 1' INT TERM
 
 as_root() {
@@ -95,7 +102,7 @@ make_debian() {
     }
     mirror="$apt/sources.list.d/debian.sources"
     [ -f "$mirror" ] || mirror=
-    mmdebstrap --quiet --variant=minbase --include=ca-certificates \
+    mmdebstrap --quiet --variant=minbase --include=ca-certificates,python3 \
         --aptopt="$apt/apt.conf.d/90machine" \
         --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-include=/usr/share/doc/*/copyright' \
         --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
@@ -129,10 +136,12 @@ image() {
         return 0
     fi
     step "building $name"
-    "$@" --label "kafka2011.sources=$sum" --tag "$name" > "$work/build.log" 2>&1 || {
-        tail -n 40 "$work/build.log" >&2
+    started=$(date +%s); log="$work/${name#*/}.log"
+    "$@" --label "kafka2011.sources=$sum" --tag "$name" > "$log" 2>&1 || {
+        tail -n 40 "$log" >&2
         fail "$name could not be built; the end of the builder's output is above"
     }
+    printf '    %s took %s s\n' "$name" "$(($(date +%s) - started))" >&2
 }
 
 sum_of() { { for part in "$@"; do cat "$part"; done; } | sha256sum | cut -c1-16; }
@@ -153,14 +162,20 @@ java="$base_sum-$(sum_of docker/java.Dockerfile)"
 app="$base_sum-$(sum_of docker/dependencies.Dockerfile requirements-app.lock)"
 spark="$java-$(sum_of docker/dependencies.Dockerfile requirements-runtime.lock)"
 
-image java "$java" build java.Dockerfile
+# The longer chain, and beside it everything that does not need it.
+(
+    image java "$java" build java.Dockerfile
+    image spark-runtime "$spark" build dependencies.Dockerfile --build-arg BASE=kafka2011/java --build-arg LOCK=requirements-runtime.lock
+) &
+chain=$!
 image app-runtime "$app" build dependencies.Dockerfile --build-arg BASE=kafka2011/base --build-arg LOCK=requirements-app.lock
-image spark-runtime "$spark" build dependencies.Dockerfile --build-arg BASE=kafka2011/java --build-arg LOCK=requirements-runtime.lock
 image project "$project" build project.Dockerfile
 image app "$app-$project-$(sum_of docker/app.Dockerfile)" build app.Dockerfile --build-arg RUNTIME=kafka2011/app-runtime
-image spark "$spark-$project-$(sum_of docker/app.Dockerfile)" build app.Dockerfile --build-arg RUNTIME=kafka2011/spark-runtime
 image haproxy "$base_sum-$(sum_of docker/haproxy.Dockerfile docker/haproxy.cfg docker/probe.py)" build haproxy.Dockerfile
 image prometheus "$base_sum-$(sum_of docker/prometheus.Dockerfile docker/prometheus.yml docker/probe.py)" build prometheus.Dockerfile
+wait "$chain" || { chain=; exit 1; }
+chain=
+image spark "$spark-$project-$(sum_of docker/app.Dockerfile)" build app.Dockerfile --build-arg RUNTIME=kafka2011/spark-runtime
 
 # What was replaced has no name any more.
 for label in sources stage; do

@@ -1,11 +1,22 @@
 #!/bin/sh
 # Says in one line what is missing to run the deployment in containers; exits 0 when nothing is.
 #
-#   tools/preflight.sh [--engine-only]
+#   tools/preflight.sh [--engine-only | --chaos]
+#
+# --chaos: also whether the engine's socket (ENGINE_SOCKET) can be given to the dashboard (docker/chaos.yml).
 set -eu
 cd "$(dirname "$0")/.."
 MEMORY_MB_MIN=6000
 DISK_MB_MIN=5000
+
+# Exits with 9 when a port of loopback cannot be listened at.
+TRY='
+import socket, sys
+try:
+    socket.create_server(("127.0.0.1", int(sys.argv[1]))).close()
+except OSError:
+    sys.exit(9)
+'
 
 fail() { printf 'kafka2011: %s\n' "$1" >&2; exit 1; }
 
@@ -14,6 +25,14 @@ facts=$(timeout 30 docker info --format '{{.MemTotal}} {{.NCPU}} {{.OSType}} {{.
     || fail "no container engine answers (docker info fails); is it started, and may $(id -un) use it?"
 tools/compose.sh version >/dev/null || exit 1
 [ "${1:-}" = --engine-only ] && exit 0
+if [ "${1:-}" = --chaos ]; then
+    socket="${ENGINE_SOCKET:-/var/run/docker.sock}"
+    [ -S "$socket" ] || fail "CHAOS=on gives the dashboard the engine's socket, and $socket is none (ENGINE_SOCKET names another)"
+    case $(stat -L -c %A "$socket") in
+        ?????w*) ;;
+        *) fail "CHAOS=on gives the dashboard the engine's socket through its group, and the group of $socket may not write to it" ;;
+    esac
+fi
 
 set -- $facts
 [ "$3" = linux ] || fail "the engine runs $3 containers; Linux ones are needed"
@@ -23,12 +42,14 @@ if [ -d "$4" ]; then
     [ "$free" -ge "$DISK_MB_MIN" ] || fail "$free MB are free below $4; $DISK_MB_MIN MB are needed for images and data"
 fi
 
+config=$(tools/compose.sh config 2>&1) || fail "docker-compose.yml or .env cannot be read: $(printf '%s\n' "$config" | tail -n 1)"
 # A port that this project's own containers hold already is fine.
-project=$(tools/compose.sh config >/dev/null 2>&1 && sed -n 's/^COMPOSE_PROJECT_NAME=//p' .env)
-running=$(docker ps --quiet --filter "label=com.docker.compose.project=${COMPOSE_PROJECT_NAME:-$project}")
+project="${COMPOSE_PROJECT_NAME:-$(sed -n 's/^COMPOSE_PROJECT_NAME=//p' .env)}"
+running=$(docker ps --quiet --filter "label=com.docker.compose.project=$project")
 if [ -z "$running" ]; then
-    for port in $(tools/compose.sh config 2>/dev/null | sed -nE 's/^ *- *"?127\.0\.0\.1:([0-9]+):.*/\1/p; s/^ *published: *"?([0-9]+)"?$/\1/p' | sort -u); do
-        python3 -c 'import socket, sys; socket.create_server(("127.0.0.1", int(sys.argv[1]))).close()' "$port" 2>/dev/null \
-            || fail "port $port of 127.0.0.1 is taken; free it or choose another in .env (see .env.example)"
+    for port in $(printf '%s\n' "$config" | sed -nE 's/^ *- *"?127\.0\.0\.1:([0-9]+):.*/\1/p; s/^ *published: *"?([0-9]+)"?$/\1/p' | sort -u); do
+        code=0
+        python3 -c "$TRY" "$port" 2>/dev/null || code=$?
+        [ "$code" != 9 ] || fail "port $port of 127.0.0.1 is taken; free it or choose another in .env (see .env.example)"
     done
 fi

@@ -12,7 +12,6 @@ memory, and their connections read no further until they are written.
 Everything here but `FlushJob.run` belongs to one thread.
 """
 
-import bisect
 import errno
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,9 +26,10 @@ from broker.log.jobs import FlushJob, Retirement
 from broker.log.region import FileRegion
 from broker.log.retention import RetentionPolicy, SegmentSummary
 from broker.log.segment import OpenFiles, Segment, segment_name
+from broker.log.segment_list import SegmentList
+from broker.log.waiters import Waiters
 from broker.log.writing import write_all
 from protocol.errors import OffsetOutOfRange
-from protocol.requests import EARLIEST, LATEST
 from runtime.clock import Clock
 from runtime.failpoints import failpoint
 
@@ -90,8 +90,7 @@ class Log:
         self._clock = clock
         self._unsynced_directories = list(unsynced_directories)
 
-        self._segments = segments
-        self._starts = [segment.start for segment in segments]
+        self._segments = SegmentList(segments)
         self._active = segments[-1]
         self.high_watermark = self.written_end = self.log_end = self._active.end
         self.last_set_offset = self._active.start  # where the last appended set begins
@@ -109,12 +108,14 @@ class Log:
         self.messages_since_flush_began = 0  # what the count trigger looks at
         self.last_flush_ms = clock()
         self.flush_interval_messages = settings.flush_interval_messages or NEVER
-        self._flush_waiters: list[tuple[int, Barrier]] = []
-        self._write_waiters: list[tuple[int, Barrier]] = []
+        self._flush_waiters = Waiters()
+        self._write_waiters = Waiters()
 
         self.messages_in = 0
         self.bytes_in = 0
         self.bytes_out = 0
+        self.messages_out = 0.0
+        self._sampled_messages = self._sampled_bytes = 0
 
     @classmethod
     def offline(
@@ -250,8 +251,7 @@ class Log:
             raise StorageFailed(self.state_reason) from error
         self._keep_time(old)
         self._unsynced_directories.append(self.directory)
-        self._segments.append(new)
-        self._starts.append(new.start)
+        self._segments.add(new)
         self._active = new
         self.last_set_offset = new.start
         self._roll_limit = new.start + self.settings.segment_bytes_max
@@ -312,8 +312,7 @@ class Log:
         self.written_end = segment.end
         self.bytes_in += written
         failpoint("after_append_before_watermark")
-        if self._write_waiters:
-            self._write_waiters = _fire(self._write_waiters, self.written_end)
+        self._write_waiters.reached(self.written_end)
 
     def _keep_whole_sets(
         self,
@@ -389,8 +388,7 @@ class Log:
         self.last_flush_ms = self._clock()
         if self.high_watermark == self.written_end:
             self._unpin()
-        if self._flush_waiters:
-            self._flush_waiters = _fire(self._flush_waiters, self.high_watermark)
+        self._flush_waiters.reached(self.high_watermark)
         if self._roll_pending and not self._gathered and not self.flush_wanted:
             self._roll_and_take_held()
 
@@ -433,7 +431,7 @@ class Log:
             if self.state is not LogState.ONLINE:
                 barrier.fail()
             else:
-                self._flush_waiters.append((offset, barrier))
+                self._flush_waiters.add(offset, barrier)
 
     def when_written(self, offset: int, barrier: Barrier) -> None:
         """Make `barrier` wait until the written end has passed `offset`."""
@@ -442,14 +440,11 @@ class Log:
             if self.state is not LogState.ONLINE:
                 barrier.fail()
             else:
-                self._write_waiters.append((offset, barrier))
+                self._write_waiters.add(offset, barrier)
 
     def _drop_waiters_beyond(self, offset: int) -> None:
-        for waiters in (self._flush_waiters, self._write_waiters):
-            lost = [barrier for target, barrier in waiters if target > offset]
-            waiters[:] = [waiter for waiter in waiters if waiter[0] <= offset]
-            for barrier in lost:
-                barrier.fail()
+        self._flush_waiters.drop_beyond(offset)
+        self._write_waiters.drop_beyond(offset)
 
     def _fail(self, reason: str) -> None:
         """Freeze this log: reads up to the watermark, no writes, until a restart."""
@@ -469,7 +464,7 @@ class Log:
 
     @property
     def start_offset(self) -> int:
-        return self._segments[0].start
+        return self._segments.start
 
     @property
     def segment_count(self) -> int:
@@ -477,60 +472,59 @@ class Log:
 
     @property
     def segments(self) -> Sequence[Segment]:
-        return tuple(self._segments)
+        return self._segments.all()
 
     @property
     def size_bytes(self) -> int:
-        return self.written_end - self._segments[0].start
+        return self.written_end - self._segments.start
 
     def read(self, offset: int, size_max: int) -> FileRegion | None:
         """The bytes from `offset` on: at most `size_max`, of one segment, below the watermark.
 
-        None when `offset` is the watermark and `size_max` not negative. The offset need not be an
-        entry's. Raises OffsetOutOfRange, PartitionOffline, and OSError when the file cannot be
-        opened; the region must be released.
+        None when there are none: at the watermark whatever the size, or with a size of 0. The
+        offset need not be an entry's. Raises OffsetOutOfRange, PartitionOffline, and OSError when
+        the file cannot be opened; the region must be released.
         """
         if self.state is LogState.OFFLINE:
             raise PartitionOffline(f"{self.name} is offline: {self.state_reason}")
         watermark = self.high_watermark
-        if not self._starts[0] <= offset <= watermark:
+        if not self._segments.start <= offset <= watermark:
             raise OffsetOutOfRange(
-                f"{self.name}: offset {offset} is not in {self._starts[0]} to {watermark}"
+                f"{self.name}: offset {offset} is not in {self._segments.start} to {watermark}"
             )
         segment = self._active
         if offset < segment.start:
-            segment = self._segments[bisect.bisect_right(self._starts, offset) - 1]
+            segment = self._segments.holding(offset)
             limit = segment.end
         else:
             limit = watermark
         count = min(size_max, limit - offset)
-        if count == 0:
+        if count == 0 or offset == watermark:
             return None
         if count < 0:
             return FileRegion(self._open_files, segment, -1, 0, count)
         fd = self._open_files.lease(segment)
         return FileRegion(self._open_files, segment, fd, offset - segment.start, count)
 
+    def sample(self, message_count: int, size_bytes: int) -> None:
+        """What recovery counted: how large messages are, as long as nothing was appended."""
+        self._sampled_messages, self._sampled_bytes = message_count, size_bytes
+
+    def count_out(self, size_bytes: int) -> None:
+        """That many bytes were handed to a fetch. Nobody looks at them, so their messages are
+        counted by the mean size of those that came in."""
+        self.bytes_out += size_bytes
+        if self.bytes_in:
+            self.messages_out += size_bytes * self.messages_in / self.bytes_in
+        elif self._sampled_bytes:
+            self.messages_out += size_bytes * self._sampled_messages / self._sampled_bytes
+
     def offsets_before(self, time_ms: int, count_max: int) -> list[int]:
         """Offsets in descending order by segment times (reference 6); `time_ms` may be LATEST or
         EARLIEST. Raises PartitionOffline."""
         if self.state is LogState.OFFLINE:
             raise PartitionOffline(f"{self.name} is offline: {self.state_reason}")
-        pairs = [(segment.start, segment.time_ms) for segment in self._segments]
-        if self.high_watermark > self._active.start:
-            pairs.append((self.high_watermark, self._clock()))
-        if time_ms == LATEST:
-            first = len(pairs) - 1
-        elif time_ms == EARLIEST:
-            first = 0
-        else:
-            first = -1
-            for position, (_, modified_ms) in enumerate(pairs):
-                if modified_ms <= time_ms:
-                    first = position
-        if first < 0:
-            return []
-        return [offset for offset, _ in pairs[first::-1]][:count_max]
+        return self._segments.offsets_before(time_ms, count_max, self.high_watermark, self._clock())
 
     # --- retention and closing -----------------------------------------------------------------
 
@@ -545,16 +539,14 @@ class Log:
                 min(segment.end, self.high_watermark) - segment.start,
                 segment.time_ms,
             )
-            for segment in self._segments
+            for segment in self._segments.all()
         ]
         count = self.settings.retention(summaries, now_ms)
         if count >= len(self._segments):
             count = self._make_active_retirable(now_ms)
         if count <= 0:
             return None
-        gone = self._segments[:count]
-        self._segments = self._segments[count:]
-        self._starts = self._starts[count:]
+        gone = self._segments.take_oldest(count)
         for segment in gone:
             self._open_files.forget(segment)
         return Retirement(self, gone, self.directory, self._files)
@@ -577,14 +569,5 @@ class Log:
         self._unpin()
         if self.state is not LogState.OFFLINE and self._active.size:
             self._keep_time(self._active)
-        for segment in self._segments:
+        for segment in self._segments.all():
             self._open_files.forget(segment)
-
-
-def _fire(waiters: list[tuple[int, Barrier]], offset: int) -> list[tuple[int, Barrier]]:
-    """Tell the barriers whose offset is reached; returns the ones that wait on."""
-    reached = [barrier for target, barrier in waiters if target <= offset]
-    waiting = [waiter for waiter in waiters if waiter[0] > offset]
-    for barrier in reached:
-        barrier.arrive()
-    return waiting

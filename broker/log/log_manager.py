@@ -109,14 +109,17 @@ class LogManager:
     def _load(self, topic: str, partition: int, path: Path, ends: clean_stop.Ends | None) -> Log:
         settings = self._settings_for(topic)
         segments, problem = self._segments_of(path)
+        sample = (0, 0)
         if not problem and segments:
-            problem = self._recover(segments[-1], path.name, ends)
+            problem, sample = self._recover(segments[-1], path.name, ends)
         if problem:
             _log.error("partition-offline", partition=path.name, reason=problem)
             return Log.offline(topic, partition, path, problem, settings, **self._parts())
         if not segments:
             return self._new_log(topic, partition, path)
-        return Log(topic, partition, path, segments, settings, **self._parts())
+        log = Log(topic, partition, path, segments, settings, **self._parts())
+        log.sample(*sample)
+        return log
 
     def _parts(self) -> dict[str, Any]:
         return {"files": self._files, "open_files": self.open_files, "clock": self._clock}
@@ -150,8 +153,11 @@ class LogManager:
             segments.append(Segment(path / name, start, size, time_ms))
         return segments, ""
 
-    def _recover(self, segment: Segment, name: str, ends: clean_stop.Ends | None) -> str:
-        """Examine the newest segment and cut a torn ending; returns why it must stay untouched."""
+    def _recover(
+        self, segment: Segment, name: str, ends: clean_stop.Ends | None
+    ) -> tuple[str, tuple[int, int]]:
+        """Examine the newest segment and cut a torn ending; returns why it must stay untouched
+        ("": it need not), and the messages and bytes that were looked at."""
         start = 0
         if ends is not None:
             last_set = ends.trusted_start(name, segment)
@@ -175,9 +181,10 @@ class LogManager:
         finally:
             self._files.close(fd)
         self.verdicts[found.verdict.value] += 1
+        seen = found.entry_count, found.valid_bytes - start
         if found.verdict is Verdict.CORRUPT:
-            return f"{segment.path} is corrupt: {found.reason}; see kafka2011 dump-log"
-        return ""
+            return f"{segment.path} is corrupt: {found.reason}; see kafka2011 dump-log", seen
+        return "", seen
 
     def _report_torn(self, segment: Segment, found: Examination, copy: Path) -> None:
         _log.warning(

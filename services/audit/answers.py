@@ -38,6 +38,10 @@ CELLS_MAX = 10_000
 TOPICS_MAX = 200
 NOTES_SHOWN = 50
 UNREAD_SHOWN = 50
+SILENT_SHOWN = 200
+PARAMETERS = {
+    "topic", "server", "window_start_ms", "verdict", "newest", "final", "limit", "offset",
+}  # fmt: skip
 
 
 class Judged(NamedTuple):
@@ -166,6 +170,10 @@ class AuditAnswers:
             "unread": self._unread(),
             "unread_ranges": state.unread_count,
             "reports_rejected": state.reports_rejected,
+            "silent": [
+                {"tier": sender.tier, "server": sender.server, "since_ms": since_ms}
+                for sender, since_ms in state.silent()[:SILENT_SHOWN]
+            ],
             "restarts": [{"name": r.name, "time_ms": r.time_ms} for r in judged.restarts],
             "places": self._places(),
         }
@@ -181,26 +189,32 @@ class AuditAnswers:
         return {
             "live.zk.connect": config.live_zk_connect,
             "offline.zk.connect": config.offline_zk_connect,
+            "event.forms": str(config.event_forms),
             "warehouse.dir": str(config.warehouse_dir.resolve()) if config.warehouse_dir else "",
             "address.map": ",".join(
                 f"{a[0]}:{a[1]}={b[0]}:{b[1]}" for a, b in config.address_map.items()
             ),
+            "audit.servers.whitelist": config.servers_whitelist,
+            "audit.servers.blacklist": config.servers_blacklist,
         }
 
     def cells(self, query: Mapping[str, str]) -> Json:
         """The summary and the cells that `query` asks for.
 
-        `topic`, `server`: only those. `verdict`: cells with that state at some tier, or
-        `incomplete` for all but complete ones. `final=1`. `limit` (1000, at most 10000) and
-        `offset` for more. Raises BadQuestion.
+        `topic`, `server`, `window_start_ms`: only those. `verdict`: cells with that state at some
+        tier, or `incomplete` for all but complete ones. `newest`: of windows before that many only
+        what is not complete. `final=1`. `limit` (1000, at most 10000) and `offset` for more.
+        Raises BadQuestion.
         """
-        unknown = set(query) - {"topic", "server", "verdict", "final", "limit", "offset"}
+        unknown = set(query) - PARAMETERS
         if unknown:
             raise BadQuestion(f"unknown parameter {min(unknown)!r}")
         limit = min(_whole(query, "limit", CELLS_DEFAULT), CELLS_MAX)
         offset = _whole(query, "offset", 0)
         is_final = query.get("final", "0") == "1"
         wanted = [line for line in self.judged(is_final).lines if _matches(line, query)]
+        if "newest" in query:
+            wanted = _newest(wanted, _whole(query, "newest", 0))
         tiers = self._state.ledger.tiers
         shown = wanted[offset : offset + limit]
         return {
@@ -227,10 +241,20 @@ def _matches(line: Line, query: Mapping[str, str]) -> bool:
         return False
     if query.get("server", line.key.server) != line.key.server:
         return False
+    window = str(line.key.window_start_ms)
+    if query.get("window_start_ms", window) != window:
+        return False
     verdict = query.get("verdict")
     if verdict == "incomplete":
         return not line.is_complete
     return verdict is None or any(found.state == verdict for found in line.verdicts)
+
+
+def _newest(lines: list[Line], count: int) -> list[Line]:
+    """Those of the newest `count` windows, and those before that are not complete."""
+    windows = sorted({line.key.window_start_ms for line in lines}, reverse=True)
+    newest = set(windows[:count])
+    return [line for line in lines if line.key.window_start_ms in newest or not line.is_complete]
 
 
 def _whole(query: Mapping[str, str], name: str, default: int) -> int:
@@ -295,6 +319,14 @@ class AuditCollector(Collector):
         unread.add_metric((), summary["unread_ranges"])
         rejected = CounterMetricFamily(prefix + "rejected_reports", "not monitoring events")
         rejected.add_metric((), summary["reports_rejected"])
+        silent = GaugeMetricFamily(
+            prefix + "server_silent_seconds",
+            "since the last heartbeat of a server that missed several",
+            labels=("tier", "server"),
+        )
+        for sender in summary["silent"]:
+            silent_s = max(0, summary["now_ms"] - sender["since_ms"]) / 1000
+            silent.add_metric((sender["tier"], sender["server"]), silent_s)
         balances = GaugeMetricFamily(prefix + "balances", "1: nothing is missing or extra")
         balances.add_metric((), 1.0 - summary["exit_status"])
         return iter(
@@ -309,6 +341,7 @@ class AuditCollector(Collector):
                 cells,
                 unread,
                 rejected,
+                silent,
                 balances,
             )
         )

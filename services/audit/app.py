@@ -44,10 +44,14 @@ def run(config: AuditConfig, stop: threading.Event, clock: Clock = now_ms) -> in
         cells_max=config.cells_max,
         exempt=config.exempt,
         ignored=(*config.topics_ignored, AUDIT),
+        is_ours=config.is_ours,
     )
     try:
         store = AuditStore(
-            config.data_dir / "audit.sqlite", window_ms=config.window_ms, tiers=config.tiers
+            config.data_dir / "audit.sqlite",
+            window_ms=config.window_ms,
+            tiers=config.tiers,
+            servers=(config.servers_whitelist, config.servers_blacklist),
         )
     except (StoreMismatch, sqlite3.Error, OSError) as error:
         log.error("cannot open the books", detail=str(error), path=str(config.data_dir))
@@ -122,6 +126,7 @@ def _readers(config: AuditConfig, state: AuditState, clock: Clock) -> "list[_Rea
             clock=clock,
             fetch_bytes=config.fetch_bytes,
             poll_interval_ms=config.poll_interval_ms,
+            forms=config.event_forms,
         )
 
     readers: list[_Reader] = []

@@ -1,7 +1,8 @@
 """Keeps the readers of one tier's brokers in step with its ZooKeeper; and reads it once, afresh.
 
-`ClusterReader` is for the running service: it looks for new brokers, topics and partitions every
-second, and keeps the ones it knows when they leave. `ClusterSource` is for a recount.
+`ClusterReader` is for the running service: it looks for new brokers, topics and partitions when
+ZooKeeper tells of a change, and every second besides, and keeps the ones it knows when they leave.
+`ClusterSource` is for a recount.
 """
 
 import threading
@@ -9,6 +10,7 @@ from collections.abc import Callable, Container, Iterator, Mapping
 
 from consumer.reading import read_range
 from consumer.simple import SimpleConsumer
+from coordination import paths
 from coordination.cluster import live_brokers, partitions_of, topics
 from coordination.errors import CoordinationError
 from coordination.registry import Registry
@@ -20,6 +22,7 @@ from services.audit.segments import noting, payloads_of
 from services.audit.state import AuditState
 
 ZOOKEEPER = "ZooKeeper"
+MERGE_S = 0.02  # changes come in groups: a topic, then its brokers
 
 log = get_logger(__name__)
 
@@ -54,6 +57,8 @@ class ClusterReader:
         self._registry: Registry | None = None
         self._readers: dict[int, BrokerReader] = {}
         self._is_first = True
+        self._watched: set[str] = set()
+        self._wake = threading.Event()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"audit-{tier}", daemon=True)
 
@@ -68,6 +73,7 @@ class ClusterReader:
 
     def close(self) -> None:
         self._stop.set()
+        self._wake.set()
         self._thread.join()
         for reader in self._readers.values():
             reader.close()
@@ -85,15 +91,19 @@ class ClusterReader:
                 self._state.away(self._tier, ZOOKEEPER, text)
             else:
                 self._state.back(self._tier, ZOOKEEPER)
-            self._stop.wait(self._refresh_interval_s)
+            if self._wake.wait(self._refresh_interval_s):
+                self._stop.wait(MERGE_S)
+                self._wake.clear()
 
     def look(self, registry: Registry) -> None:
         """Read what is registered and tell the readers. Raises CoordinationError."""
         asked_ms = self._clock()
+        self._watch(registry, paths.BROKER_IDS, paths.BROKER_TOPICS)
         brokers = live_brokers(registry)
         found: dict[int, list[TopicPartition]] = {broker_id: [] for broker_id in brokers}
         for topic in topics(registry):
             if topic not in self._ignored:
+                self._watch(registry, paths.topic_path(topic))
                 for broker_id, partition in partitions_of(registry, topic):
                     found.setdefault(broker_id, []).append(TopicPartition(topic, partition))
         for broker_id, partitions in found.items():
@@ -102,6 +112,13 @@ class ClusterReader:
             self._reader(broker_id).assign(brokers.get(broker_id), partitions, first=self._is_first)
         self._is_first = False
         self._state.discovered(self._tier, asked_ms)
+
+    def _watch(self, registry: Registry, *places: str) -> None:
+        """Have a change below `places` wake the thread; set before reading, so none is missed."""
+        for place in places:
+            if place not in self._watched:
+                self._watched.add(place)
+                registry.watch_children(place, lambda _children: self._wake.set())
 
     def _reader(self, broker_id: int) -> BrokerReader:
         reader = self._readers.get(broker_id)

@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from events.settings import FormSettings
 from runtime.config import address_map, comma_list, path, setting, text, whole
-from runtime.process_config import ProcessConfig
+from services.audit.servers import IsOurs, server_filter
 
 TIERS = ("live", "offline", "warehouse")  # in the order in which messages pass them
 LATENESS_MS_MAX_DEFAULT = 60_000
@@ -40,7 +41,7 @@ def _switch(value: str) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AuditConfig(ProcessConfig):
+class AuditConfig(FormSettings):
     """A tier is audited when the setting that leads to it is given."""
 
     live_zk_connect: str = setting(
@@ -73,6 +74,18 @@ class AuditConfig(ProcessConfig):
     )
     topics_ignored: tuple[str, ...] = setting(
         "audit.topics.ignored", (), comma_list, "topics that are not audited at all"
+    )
+    servers_whitelist: str = setting(
+        "audit.servers.whitelist",
+        "",
+        text,
+        "regular expression; behind the live tier count only messages of servers that match",
+    )
+    servers_blacklist: str = setting(
+        "audit.servers.blacklist",
+        "",
+        text,
+        "regular expression; behind the live tier leave out messages of servers that match",
     )
     restarts_file: Path | None = setting(
         "audit.restarts.file",
@@ -143,12 +156,18 @@ class AuditConfig(ProcessConfig):
             raise ValueError(
                 "nothing to audit: set live.zk.connect, offline.zk.connect or warehouse.dir"
             )
+        server_filter(self.servers_whitelist, self.servers_blacklist)
 
     @property
     def tiers(self) -> tuple[str, ...]:
         """The tiers that this service counts, in order."""
         given = (self.live_zk_connect, self.offline_zk_connect, self.warehouse_dir)
         return tuple(tier for tier, place in zip(TIERS, given, strict=True) if place)
+
+    @property
+    def is_ours(self) -> IsOurs | None:
+        """Which servers' messages are counted behind the live tier; None: all."""
+        return server_filter(self.servers_whitelist, self.servers_blacklist)
 
     def lateness_of(self, tier: str) -> int:
         """Allowed lateness at a tier, ms."""

@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 
 from consumer.simple import FetchedSet, SimpleConsumer
 from coordination.cluster import BrokerAddress
+from events.forms import FORMS_2011, Forms
 from events.peek import count_by_window
 from events.topics import AUDIT
 from protocol import message_set
@@ -24,8 +25,9 @@ from protocol.errors import (
 from protocol.requests import FetchRequest
 from runtime.clock import Clock
 from runtime.logs import get_logger
+from services.audit.places import PartitionKey
 from services.audit.segments import payloads_of
-from services.audit.state import AuditState, PartitionKey
+from services.audit.state import AuditState
 
 ROUND_BYTES_MAX = 8 * 1024 * 1024  # asked for in one multifetch; memory is bounded by it
 ENTRY_BYTES_MAX = 64 * 1024 * 1024
@@ -59,7 +61,8 @@ class BrokerReader:
     """Reads one broker until closed.
 
     `assign` says where the broker is and which partitions it has. A broker that leaves ZooKeeper
-    is still asked at its last address: it may have lost its session only.
+    is still asked at its last address: it may have lost its session only. `forms` are those of the
+    topics' events.
     """
 
     def __init__(
@@ -72,6 +75,7 @@ class BrokerReader:
         clock: Clock,
         fetch_bytes: int,
         poll_interval_ms: int,
+        forms: Forms = FORMS_2011,
     ) -> None:
         self._state = state
         self._tier = tier
@@ -79,6 +83,7 @@ class BrokerReader:
         self._connect = connect
         self._clock = clock
         self._fetch_bytes = fetch_bytes
+        self._forms = forms
         self._poll_interval_s = poll_interval_ms / 1000
         self._lock = threading.Lock()
         self._address: BrokerAddress | None = None
@@ -269,7 +274,14 @@ class BrokerReader:
             measured = key in self._measure_from and offset >= self._measure_from[key]
             window_ms = self._state.ledger.window_ms
             now_ms = self._clock()
-            count_by_window(payloads, window_ms, counts, delays if measured else None, now_ms)
+            count_by_window(
+                payloads,
+                window_ms,
+                counts,
+                delays if measured else None,
+                now_ms,
+                prefix_bytes=self._forms.prefix_bytes(key.topic),
+            )
         with self._state.lock:  # counts, offset and what was passed over, or none of them
             if key.topic == AUDIT:
                 self._state.reported(key, payloads, end)

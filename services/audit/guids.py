@@ -12,10 +12,12 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 
 from events.errors import HeaderUnreadable
+from events.forms import FORMS_2011, Forms
 from events.header import UNREADABLE
 from events.peek import peek
 from services.audit.core import GuidCounts
 from services.audit.ledger import CellKey
+from services.audit.servers import IsOurs
 
 BUCKETS = 256
 CELL_BYTES = 4
@@ -27,13 +29,22 @@ MEMORY_BYTES_MAX = 256 * 1024 * 1024
 class GuidTally:
     """Counts messages by cell and tier, and remembers which they were. Use as a context manager.
 
-    `tier_count` tiers, addressed by index in the order in which messages pass them.
+    `tier_count` tiers, addressed by index in the order in which messages pass them. `is_ours` by
+    tier: messages of other servers are passed over there (None: of none).
     """
 
     def __init__(
-        self, tier_count: int, window_ms: int, *, memory_bytes_max: int = MEMORY_BYTES_MAX
+        self,
+        tier_count: int,
+        window_ms: int,
+        *,
+        memory_bytes_max: int = MEMORY_BYTES_MAX,
+        is_ours: Sequence[IsOurs | None] = (),
+        forms: Forms = FORMS_2011,
     ) -> None:
         self._tier_count = tier_count
+        self._is_ours = is_ours or [None] * tier_count
+        self._forms = forms
         self._window_ms = window_ms
         self._memory_bytes_max = memory_bytes_max
         self._cells: dict[tuple[str, int, str], int] = {}  # -> number of the cell
@@ -62,14 +73,20 @@ class GuidTally:
     def add_payloads(self, tier: int, topic: str, payloads: Iterable[bytes]) -> int:
         """Count messages as they stand in a log; returns how many."""
         window_ms = self._window_ms
+        prefix_bytes = self._forms.prefix_bytes(topic)
         buffers = self._buffers[tier]
+        is_ours = self._is_ours[tier]
         counted: Counter[int] = Counter()
         count = 0
         for payload in payloads:
             try:
-                guid, time_ms, server, _ = peek(payload)
+                guid, time_ms, server, _ = peek(payload, prefix_bytes)
+                if is_ours is not None and not is_ours(server):
+                    continue
                 number = self._cell(topic, time_ms - time_ms % window_ms, server)
             except HeaderUnreadable:
+                if is_ours is not None and not is_ours(UNREADABLE[1]):
+                    continue
                 number = self._cell(topic, *UNREADABLE)
                 guid = hashlib.blake2b(payload, digest_size=GUID_BYTES).digest()
             key = number.to_bytes(CELL_BYTES, "big") + guid
@@ -91,15 +108,20 @@ class GuidTally:
         """Count messages as they stand in a table; returns how many."""
         window_ms = self._window_ms
         buffers = self._buffers[tier]
+        is_ours = self._is_ours[tier]
         counted: Counter[int] = Counter()
+        count = 0
         for guid, time_ms, server in zip(guids, times_ms, servers, strict=True):
+            if is_ours is not None and not is_ours(server):
+                continue
             number = self._cell(topic, time_ms - time_ms % window_ms, server)
             key = number.to_bytes(CELL_BYTES, "big") + guid
             buffers[hash(key) % BUCKETS] += key
             counted[number] += 1
+            count += 1
         self._counted[tier].update(counted)
-        self._buffered(len(guids))
-        return len(guids)
+        self._buffered(count)
+        return count
 
     def _cell(self, topic: str, window_start_ms: int, server: str) -> int:
         key = (topic, window_start_ms, server)

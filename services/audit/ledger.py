@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 
 from services.audit.core import expected_of
 from services.audit.sequences import SequenceRanges
+from services.audit.servers import OWN_TIER, IsOurs
 
 CELLS_MAX = 200_000
 INSTANCES_MAX = 100_000
@@ -81,7 +82,8 @@ class Folded:
 class Ledger:
     """`tiers` in the order in which messages pass them; `window_ms` the width of the windows.
 
-    `exempt` are (tier, topic) pairs that need not agree with anything.
+    `exempt` are (tier, topic) pairs that need not agree with anything. What servers of which
+    `is_ours` is false wrote or reported behind the live tier is another audit's matter.
     """
 
     def __init__(
@@ -91,10 +93,12 @@ class Ledger:
         *,
         cells_max: int = CELLS_MAX,
         exempt: Set[tuple[str, str]] = frozenset(),
+        is_ours: IsOurs | None = None,
     ) -> None:
         self.tiers = tuple(tiers)
         self.window_ms = window_ms
         self.exempt = exempt
+        self._is_ours = is_ours
         self._cells_max = cells_max
         self._index = {tier: index for index, tier in enumerate(self.tiers)}
         self.cells: dict[CellKey, Cell] = {}
@@ -120,7 +124,12 @@ class Ledger:
         counts: Iterable[CountedWindow],
         now_ms: int,
     ) -> bool:
-        """Count one monitoring event, read at `entry_tier`; False when it was counted before."""
+        """Count one monitoring event, read at `entry_tier`.
+
+        False when it was counted before, or is not for these books.
+        """
+        if not self._counts(entry_tier, server):
+            return False
         key = Instance(server, instance)
         seen = self.seen.get(key)
         if seen is None:
@@ -143,9 +152,14 @@ class Ledger:
         """Add messages of `topic` read at `tier`, by (window start, server)."""
         index = self._index[tier]
         for (window_start_ms, server), number in counts.items():
+            if not self._counts(tier, server):
+                continue
             self._cell(CellKey(topic, window_start_ms, server)).counted[index] += number
             self._counted[index] += number
         self._keep_bounded()
+
+    def _counts(self, tier: str, server: str) -> bool:
+        return self._is_ours is None or tier == OWN_TIER or self._is_ours(server)
 
     def _cell(self, key: CellKey) -> Cell:
         cell = self.cells.get(key)

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Protocol
 
 from events.errors import EventError
-from events.monitoring import MonitoringEvent, decode_monitoring
+from events.forms import FORMS_2011, Forms
+from events.monitoring import Heartbeat, MonitoringEvent, decode_report
 from events.topics import AUDIT
 from services.audit.core import (
     GuidCounts,
@@ -30,6 +31,7 @@ from services.audit.segments import (
     partition_directories,
     read_partition,
 )
+from services.audit.servers import OWN_TIER, IsOurs
 
 WAREHOUSE = "warehouse"
 QUARANTINE = "quarantine"  # directory of the quarantine tables below the warehouse's
@@ -78,7 +80,8 @@ class RecountPlan:
     """What to count. `tiers` in the order in which messages pass them.
 
     `window_ms` None: as the monitoring events say. Windows that are not over, with `lateness_ms`,
-    at `judged_at_ms` are pending; None judges all. `topics` None: all but `audit`.
+    at `judged_at_ms` are pending; None judges all. `topics` None: all but `audit`. `is_ours` None:
+    the messages of every server (services.audit.servers). `forms` are those of the topics' events.
     """
 
     tiers: Sequence[str]
@@ -90,6 +93,8 @@ class RecountPlan:
     topics: Collection[str] | None = None
     restarts: Sequence[Restart] = ()
     source_name: str = "disk"
+    is_ours: IsOurs | None = None
+    forms: Forms = FORMS_2011
 
 
 @dataclass
@@ -116,7 +121,7 @@ class _Recount:
         plan = self.plan
         reports = list(self._reports())
         window_ms = plan.window_ms or self._window_of(reports)
-        ledger = Ledger(plan.tiers, window_ms, cells_max=2**62)
+        ledger = Ledger(plan.tiers, window_ms, cells_max=2**62, is_ours=plan.is_ours)
         for tier, event in reports:
             ledger.add_report(
                 tier,
@@ -131,7 +136,8 @@ class _Recount:
                 f"monitoring events {first} to {last} of {instance.server} ({instance.instance}) "
                 "are not there: the produced number is too small"
             )
-        with GuidTally(len(plan.tiers), window_ms) as tally:
+        ours = [None if tier == OWN_TIER else plan.is_ours for tier in plan.tiers]
+        with GuidTally(len(plan.tiers), window_ms, is_ours=ours, forms=plan.forms) as tally:
             self._read_brokers(tally)
             if WAREHOUSE in plan.tiers and plan.warehouse_dir is not None:
                 self._read_tables(tally, plan.warehouse_dir)
@@ -149,7 +155,9 @@ class _Recount:
             for payloads in source.read(AUDIT, self.note):
                 for payload in payloads:
                     try:
-                        yield source.tier, decode_monitoring(payload)
+                        report = decode_report(payload)
+                        if not isinstance(report, Heartbeat):
+                            yield source.tier, report
                     except EventError as error:
                         self.note(
                             f"{source.tier}: a message in {AUDIT} is no monitoring event: {error}"

@@ -8,54 +8,27 @@ with the offset behind them, under one lock, so that whatever a snapshot catches
 import threading
 from collections import deque
 from collections.abc import Container, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from events.errors import EventError
-from events.monitoring import MonitoringEvent, decode_monitoring
+from events.monitoring import Heartbeat, MonitoringEvent, decode_report
 from events.topics import AUDIT
 from runtime.clock import Clock
 from services.audit.core import Progress
 from services.audit.delays import DelayMeter
-from services.audit.ledger import CELLS_MAX, Cell, CellKey, Folded, Instance, Ledger, Seen
-from services.audit.sequences import SequenceRanges
+from services.audit.ledger import CELLS_MAX, Cell, CellKey, Ledger
+from services.audit.persistence import changes_of, give_back, take_over
+from services.audit.places import UNREAD_MAX, PartitionKey, Position, UnreadRange
+from services.audit.servers import IsOurs
+from services.audit.silence import Beat, Heartbeats, Sender
 from services.audit.store import AuditStore, Changes
 
 NOTES_MAX = 100
-UNREAD_MAX = 1000
 NAME_LENGTH_MAX = 255
+TIME_MS_MAX = 253_402_300_799_999  # the year 9999
+INTERVAL_MAX = 86_400_000  # of heartbeats
 COUNT_MAX = 2**53  # of one monitoring event; more is garbage
-
-
-class PartitionKey(NamedTuple):
-    """One partition of one tier's brokers."""
-
-    tier: str
-    topic: str
-    broker_id: int
-    partition: int
-
-
-@dataclass(slots=True)
-class Position:
-    """How far a partition is read. `read_to_ms`: all that was visible then has been counted."""
-
-    next_offset: int
-    read_to_ms: int = 0
-    lag_bytes: int = 0
-    trouble: str = ""
-
-
-class UnreadRange(NamedTuple):
-    """Bytes (or table versions) `first` up to `last` that were passed over unread."""
-
-    time_ms: int
-    tier: str
-    topic: str
-    place: str
-    first: int
-    last: int
-    reason: str
 
 
 class TierView(NamedTuple):
@@ -79,11 +52,13 @@ class AuditState:
         cells_max: int = CELLS_MAX,
         exempt: Set[tuple[str, str]] = frozenset(),
         ignored: Container[str] = (),
+        is_ours: IsOurs | None = None,
     ) -> None:
         self.lock = threading.RLock()
-        self.ledger = Ledger(tiers, window_ms, cells_max=cells_max, exempt=exempt)
+        self.ledger = Ledger(tiers, window_ms, cells_max=cells_max, exempt=exempt, is_ours=is_ours)
         self._ignored = ignored
         self.clock = clock
+        self.heartbeats = Heartbeats()
         self.delays = {tier: DelayMeter() for tier in tiers}
         self.positions: dict[PartitionKey, Position] = {}
         self.table_versions: dict[str, int] = {}
@@ -94,9 +69,9 @@ class AuditState:
         self._discovered_ms = dict.fromkeys(tiers, 0)
         self._away: dict[str, dict[str, str]] = {tier: {} for tier in tiers}
         self._away_brokers: dict[str, set[int]] = {tier: set() for tier in tiers}
-        self._dirty_positions: set[PartitionKey] = set()
-        self._dirty_versions: set[str] = set()
-        self._new_unread: list[tuple[int, UnreadRange]] = []
+        self.dirty_positions: set[PartitionKey] = set()
+        self.dirty_versions: set[str] = set()
+        self.new_unread: list[tuple[int, UnreadRange]] = []
 
     # --- facts -------------------------------------------------------------------------------
 
@@ -117,7 +92,7 @@ class AuditState:
         """Start reading a partition that was never read at `offset`."""
         with self.lock:
             self.positions[key] = Position(offset)
-            self._dirty_positions.add(key)
+            self.dirty_positions.add(key)
 
     def counted(
         self,
@@ -135,9 +110,14 @@ class AuditState:
     def reported(self, key: PartitionKey, payloads: Iterable[bytes], next_offset: int) -> None:
         """Payloads of the topic `audit` were read up to `next_offset`."""
         events = []
+        beats = []
         for payload in payloads:
             try:
-                events.append(_checked(decode_monitoring(payload)))
+                report = decode_report(payload)
+                if isinstance(report, Heartbeat):
+                    beats.append(_beat(report))
+                else:
+                    events.append(_checked(report))
             except (EventError, ValueError) as error:
                 with self.lock:
                     self.reports_rejected += 1
@@ -150,6 +130,8 @@ class AuditState:
                     f"which do not fit into this audit's of {self.ledger.window_ms} ms"
                 )
         with self.lock:
+            for server, beat in beats:
+                self.heartbeats.add(Sender(key.tier, server), beat)
             for event in events:
                 self.ledger.add_report(
                     key.tier,
@@ -176,13 +158,13 @@ class AuditState:
             self.ledger.add_counts(tier, topic, counts)
             self.delays[tier].add(delays, self.clock())
             self.table_versions[table] = version
-            self._dirty_versions.add(table)
+            self.dirty_versions.add(table)
 
     def versions_read(self, table: str, version: int) -> None:
         """Every commit of the table up to `version` was read."""
         with self.lock:
             self.table_versions[table] = version
-            self._dirty_versions.add(table)
+            self.dirty_versions.add(table)
 
     def passed_over(self, key: PartitionKey, first: int, last: int, reason: str) -> None:
         """Bytes from `first` up to `last` cannot be read; reading goes on at `last`."""
@@ -205,16 +187,16 @@ class AuditState:
         with self.lock:
             self._add_unread(UnreadRange(self.clock(), tier, table, "versions", first, last, why))
             self.table_versions[table] = last - 1
-            self._dirty_versions.add(table)
+            self.dirty_versions.add(table)
 
     def _add_unread(self, unread: UnreadRange) -> None:
         self.unread_count += 1
         self.unread.append((self.unread_count, unread))
-        self._new_unread.append((self.unread_count, unread))
+        self.new_unread.append((self.unread_count, unread))
 
     def _advance(self, key: PartitionKey, next_offset: int) -> None:
         self.positions[key].next_offset = next_offset
-        self._dirty_positions.add(key)
+        self.dirty_positions.add(key)
 
     # --- how the readers are doing -----------------------------------------------------------
 
@@ -302,10 +284,24 @@ class AuditState:
             Progress(read_to_ms, "; ".join(reasons)),
         )
 
+    def silent(self) -> list[tuple[Sender, int]]:
+        """Who has not been heard for too long: (sender, since when, ms), the longest first."""
+        with self.lock:
+            found: list[tuple[Sender, int]] = []
+            for tier in {sender.tier for sender in self.heartbeats.beats}:
+                keys = [k for k in self.positions if k.tier == tier and k.topic == AUDIT]
+                read_to_ms = self._view(tier, keys).progress.read_to_ms
+                found += self.heartbeats.silent(tier, read_to_ms)
+            return sorted(found, key=lambda each: each[1])
+
     def notes(self) -> list[str]:
         """What a person should know, the standing matters first."""
         with self.lock:
             found = [reason for away in self._away.values() for reason in away.values()]
+            found += [
+                f"{sender.server} ({sender.tier}) is silent since {_utc(since_ms)}"
+                for sender, since_ms in self.silent()[:NOTES_MAX]
+            ]
             found += [
                 f"{key.tier} {key.topic} {key.broker_id}-{key.partition}: {position.trouble}"
                 for key, position in self.positions.items()
@@ -326,112 +322,23 @@ class AuditState:
 
     def load(self, store: AuditStore) -> None:
         """Take over what an earlier run stored. Call once, before anything else."""
-        ledger = self.ledger
-        index = {tier: number for number, tier in enumerate(ledger.tiers)}
-        for topic, start_ms, server, tier, produced, counted in store.rows("cells"):
-            key = CellKey(topic, start_ms, server)
-            cell = ledger.cells.get(key)
-            if cell is None:
-                zeros = [0] * len(ledger.tiers)
-                cell = ledger.cells[key] = Cell(zeros, zeros.copy())
-            cell.produced[index[tier]] = produced
-            cell.counted[index[tier]] = counted
-        ranges: dict[Instance, list[tuple[int, int]]] = {}
-        last_seen: dict[Instance, int] = {}
-        for server, name, first, last, seen_ms in store.rows("sequences"):
-            instance = Instance(server, name)
-            ranges.setdefault(instance, []).append((first, last))
-            last_seen[instance] = seen_ms
-        for instance, held in ranges.items():
-            ledger.seen[instance] = Seen(SequenceRanges(held), last_seen[instance])
-        for tier, topic, *numbers in store.rows("folded"):
-            ledger.folded[(tier, topic)] = Folded(*numbers)
-        for tier, topic, broker_id, partition, next_offset in store.rows("positions"):
-            self.positions[PartitionKey(tier, topic, broker_id, partition)] = Position(next_offset)
-        self.table_versions = dict(store.rows("table_versions"))
-        for tier, encoded in store.rows("delays"):
-            self.delays[tier] = DelayMeter(encoded)
-        for number, *entry in store.rows("unread")[-UNREAD_MAX:]:
-            self.unread.append((number, UnreadRange(*entry)))
-            self.unread_count = number
-        meta = dict(store.rows("meta"))
-        ledger.produced_bytes = int(meta.get("produced_bytes", 0))
-        self.reports_rejected = int(meta.get("reports_rejected", 0))
-        ledger.recount_totals()
+        take_over(self, store)
 
     def snapshot(self) -> Changes:
         """Everything that changed since the last snapshot, as it is now."""
         with self.lock:
-            ledger = self.ledger
-            changes = Changes()
-            for key in self._dirty_positions:
-                changes.positions.append((*key, self.positions[key].next_offset))
-            for table in self._dirty_versions:
-                changes.table_versions.append((table, self.table_versions[table]))
-            for cell_key in ledger.dirty_cells:
-                cell = ledger.cells.get(cell_key)
-                if cell is None:
-                    changes.gone_cells.append((*cell_key,))
-                    continue
-                for tier, produced, counted in zip(
-                    ledger.tiers, cell.produced, cell.counted, strict=True
-                ):
-                    changes.cells.append((*cell_key, tier, produced, counted))
-            for instance in ledger.dirty_seen:
-                changes.rewritten_instances.append((*instance,))
-                seen = ledger.seen.get(instance)
-                for first, last in seen.sequences.ranges() if seen else ():
-                    changes.sequences.append((*instance, first, last, seen.last_seen_ms))  # type: ignore[union-attr]
-            for folded_key in ledger.dirty_folded:
-                folded = ledger.folded[folded_key]
-                changes.folded.append(
-                    (
-                        *folded_key,
-                        folded.cells,
-                        folded.produced,
-                        folded.expected,
-                        folded.counted,
-                        folded.missing,
-                        folded.extra,
-                    )
-                )
-            for tier, meter in self.delays.items():
-                if meter.is_dirty:
-                    changes.delays.append((tier, meter.encoded()))
-                    meter.is_dirty = False
-            for number, entry in self._new_unread:
-                changes.unread.append((number, *entry))
-            if changes:
-                changes.meta = [
-                    ("produced_bytes", str(ledger.produced_bytes)),
-                    ("reports_rejected", str(self.reports_rejected)),
-                ]
-            self._dirty_positions = set()
-            self._dirty_versions = set()
-            self._new_unread = []
-            ledger.dirty_cells = set()
-            ledger.dirty_seen = set()
-            ledger.dirty_folded = set()
-            return changes
+            return changes_of(self)
 
     def restore(self, changes: Changes) -> None:
         """The store could not take `changes`: let the next snapshot hold them again."""
         with self.lock:
-            ledger = self.ledger
-            self._dirty_positions |= {PartitionKey(*row[:4]) for row in changes.positions}
-            self._dirty_versions |= {name for name, _ in changes.table_versions}
-            ledger.dirty_cells |= {CellKey(*row[:3]) for row in changes.cells}
-            ledger.dirty_cells |= {CellKey(*row) for row in changes.gone_cells}
-            ledger.dirty_seen |= {Instance(*row) for row in changes.rewritten_instances}
-            ledger.dirty_folded |= {(row[0], row[1]) for row in changes.folded}
-            for tier, _ in changes.delays:
-                self.delays[tier].is_dirty = True
-            self._new_unread[:0] = [(row[0], UnreadRange(*row[1:])) for row in changes.unread]
+            give_back(self, changes)
 
     def fold(self, before_ms: int, instances_before_ms: int) -> None:
         with self.lock:
             self.ledger.fold(before_ms)
             self.ledger.forget_instances(instances_before_ms)
+            self.heartbeats.forget(instances_before_ms)
 
     def cells(self) -> dict[CellKey, Cell]:
         """A copy of the open cells."""
@@ -440,6 +347,19 @@ class AuditState:
                 key: Cell(cell.produced.copy(), cell.counted.copy())
                 for key, cell in self.ledger.cells.items()
             }
+
+
+def _utc(time_ms: int) -> str:
+    at = datetime.fromtimestamp(time_ms / 1000, UTC)
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _beat(report: Heartbeat) -> tuple[str, Beat]:
+    """Raises ValueError for numbers that no producer writes."""
+    if not 0 <= report.header.time_ms <= TIME_MS_MAX or not 0 < report.interval_ms <= INTERVAL_MAX:
+        raise ValueError("time or interval of a heartbeat out of range")
+    beat = Beat(report.header.time_ms, report.interval_ms, report.is_last)
+    return report.header.server, beat
 
 
 def _checked(event: MonitoringEvent) -> MonitoringEvent:

@@ -31,6 +31,9 @@ CREATE TABLE IF NOT EXISTS folded (
     tier TEXT, topic TEXT, cells INTEGER, produced INTEGER, expected INTEGER, counted INTEGER,
     missing INTEGER, extra INTEGER,
     PRIMARY KEY (tier, topic)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS heartbeats (
+    tier TEXT, server TEXT, time_ms INTEGER NOT NULL, interval_ms INTEGER NOT NULL,
+    is_last INTEGER NOT NULL, PRIMARY KEY (tier, server)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS delays (tier TEXT PRIMARY KEY, histogram BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS unread (
     number INTEGER PRIMARY KEY, time_ms INTEGER, tier TEXT, topic TEXT, place TEXT,
@@ -53,6 +56,8 @@ class Changes:
     sequences: list[tuple[str, str, int, int, int]] = field(default_factory=list)
     rewritten_instances: list[tuple[str, str]] = field(default_factory=list)
     folded: list[tuple[str, str, int, int, int, int, int, int]] = field(default_factory=list)
+    heartbeats: list[tuple[str, str, int, int, bool]] = field(default_factory=list)
+    gone_heartbeats: list[tuple[str, str]] = field(default_factory=list)
     delays: list[tuple[str, bytes]] = field(default_factory=list)
     unread: list[tuple[int, int, str, str, str, int, int, str]] = field(default_factory=list)
     meta: list[tuple[str, str]] = field(default_factory=list)
@@ -64,10 +69,17 @@ class Changes:
 class AuditStore:
     """The database `path`, made when it is not there.
 
-    Raises StoreMismatch when it was kept with another window width or other tiers.
+    Raises StoreMismatch when it was kept with another window width, other tiers or other servers.
     """
 
-    def __init__(self, path: Path, *, window_ms: int, tiers: Sequence[str]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        window_ms: int,
+        tiers: Sequence[str],
+        servers: tuple[str, str] = ("", ""),
+    ) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         try:
@@ -75,16 +87,20 @@ class AuditStore:
             # A transaction lost to a power failure is counted again from its own offsets.
             self._database.execute("PRAGMA synchronous=NORMAL")
             self._database.executescript(_TABLES)
-            self._check(path, window_ms, tiers)
+            self._check(path, window_ms, tiers, servers)
         except BaseException:
             self._database.close()
             raise
 
-    def _check(self, path: Path, window_ms: int, tiers: Sequence[str]) -> None:
+    def _check(
+        self, path: Path, window_ms: int, tiers: Sequence[str], servers: tuple[str, str]
+    ) -> None:
         wanted = {
             "format": str(FORMAT),
             "audit.window.ms": str(window_ms),
             "tiers": ",".join(tiers),
+            "audit.servers.whitelist": servers[0],
+            "audit.servers.blacklist": servers[1],
         }
         with self._database:
             self._database.execute("BEGIN IMMEDIATE")
@@ -121,6 +137,8 @@ class AuditStore:
             )
             execute("INSERT OR REPLACE INTO sequences VALUES (?,?,?,?,?)", changes.sequences)
             execute("INSERT OR REPLACE INTO folded VALUES (?,?,?,?,?,?,?,?)", changes.folded)
+            execute("DELETE FROM heartbeats WHERE tier=? AND server=?", changes.gone_heartbeats)
+            execute("INSERT OR REPLACE INTO heartbeats VALUES (?,?,?,?,?)", changes.heartbeats)
             execute("INSERT OR REPLACE INTO delays VALUES (?,?)", changes.delays)
             execute("INSERT OR REPLACE INTO unread VALUES (?,?,?,?,?,?,?,?)", changes.unread)
             execute("INSERT OR REPLACE INTO meta VALUES (?,?)", changes.meta)

@@ -31,7 +31,7 @@ AUDIT_URL = "http://127.0.0.1:8080"
 RESTARTS_FILE = "/data/run/restarts.json"
 START_TIMEOUT_S = 240.0
 STALL_TIMEOUT_S = 120.0
-ALL_PROFILES = "jobs,tools,observability,ha,load,chaos"
+ALL_PROFILES = "jobs,tools,observability,ha,load,chaos,two-live,spark"
 FRONTENDS = ("frontend-1", "frontend-2")
 
 # Asked within the audit's own container: nothing is published to the host.

@@ -56,6 +56,14 @@ class ComposeProject:
             timeout_s,
         )
 
+    def bring_up(self, profiles: str = "", timeout_s: float = 1200.0) -> None:
+        """As `make up`: what sends messages last; returns when all serves. Raises EngineError."""
+        self._run(
+            [str(self._root / "tools" / "up.sh"), self.name],
+            {**self._environment, "COMPOSE_PROFILES": profiles},
+            timeout_s,
+        )
+
     def states(self) -> dict[str, ContainerState]:
         """The containers of this project's services, by service."""
         listed = self.docker(
@@ -70,15 +78,26 @@ class ComposeProject:
         found = [state_of(one) for one in told if not is_one_off(one)]
         return {state.service: state for state in found}
 
-    def execute(self, service: str, *words: str, stdin: str | None = None) -> str:
-        """Run a command in a service's container; its standard output. Raises EngineError."""
+    def execute(
+        self,
+        service: str,
+        *words: str,
+        stdin: str | None = None,
+        timeout_s: float = COMMAND_TIMEOUT_S,
+    ) -> str:
+        """Run a command in a service's container; its standard output. Raises EngineError, also
+        when it is not done after `timeout_s`."""
         state = self.states().get(service)
         if state is None:
             raise EngineError(f"no container of {service}")
-        return self.docker("exec", "--interactive", state.container_id, *words, stdin=stdin)
+        words = ("exec", "--interactive", state.container_id, *words)
+        return self.docker(*words, stdin=stdin, timeout_s=timeout_s)
 
-    def docker(self, *words: str, stdin: str | None = None) -> str:
-        return self._run(["docker", *words], self._environment, COMMAND_TIMEOUT_S, stdin)
+    def docker(
+        self, *words: str, stdin: str | None = None, timeout_s: float = COMMAND_TIMEOUT_S
+    ) -> str:
+        """Run a docker command; its standard output. Raises EngineError."""
+        return self._run(["docker", *words], self._environment, timeout_s, stdin)
 
     def attached(self, *words: str) -> int:
         """Run a docker command whose output goes straight to the terminal; its exit status."""

@@ -9,9 +9,8 @@ import ctypes
 import os
 import socket
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
-import uvicorn
 from prometheus_client import CollectorRegistry, Gauge
 
 from runtime.logs import get_logger
@@ -20,9 +19,9 @@ from services.dashboard.config import PORT_DEFAULT, DashboardConfig
 from services.dashboard.pages import Pages
 from services.dashboard.sampler import Sampler
 from services.registration import ServiceRegistration
+from services.web import serve_until
 
 KIND = "dashboard"
-STOP_POLL_S = 0.2
 M_TRIM_THRESHOLD, M_ARENA_MAX = -1, -8  # names of glibc's malloc.h
 
 log = get_logger(__name__)
@@ -48,14 +47,6 @@ def listening_socket(config: DashboardConfig) -> socket.socket:
                 raise
             log.warning("port taken, a free one is used", port=port, reason=error.strerror)
     raise AssertionError("unreachable")
-
-
-class _Server(uvicorn.Server):
-    """uvicorn without signal handlers of its own: the process's are installed already."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
 
 
 def run(config: DashboardConfig, stop: threading.Event) -> int:
@@ -111,32 +102,7 @@ async def _serve(
             with contextlib.suppress(asyncio.CancelledError):
                 await sampling
 
-    server = _Server(
-        uvicorn.Config(
-            pages.application(lifespan),
-            log_config=None,
-            access_log=False,
-            lifespan="on",
-            loop="asyncio",
-            http="h11",
-            ws="none",
-            server_header=False,
-            date_header=False,
-            timeout_graceful_shutdown=2,
-        )
-    )
-
-    async def watch() -> None:
-        while not stop.is_set():
-            await asyncio.sleep(STOP_POLL_S)
-        pages.end_streams()
-        server.should_exit = True
-
-    watching = asyncio.create_task(watch())
-    try:
-        await server.serve(sockets=[listener])
-    finally:
-        watching.cancel()
+    await serve_until(stop, pages.application(lifespan), listener, when_stopping=pages.end_streams)
 
 
 def _metrics(config: DashboardConfig, sampler: Sampler, pages: Pages) -> MetricsServer | None:

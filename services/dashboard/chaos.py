@@ -1,8 +1,9 @@
 """Breaks things, on purpose and only where that is enabled: signals, a cut link, dropped messages.
 
-Works on the embedded deployment below one directory, through what its own commands use: the state
-files say which process groups are its own, its control socket starts a process again, and the
-proxy's /faults page cuts and drops. A name that is not in that deployment is refused.
+`Chaos` works on the embedded deployment below one directory, through what its own commands use:
+the state files say which process groups are its own, its control socket starts a process again.
+A name that is not in that deployment is refused. Containers: engine.py. Links and drops go through
+the proxies' own /faults pages, wherever they run.
 """
 
 import json
@@ -11,18 +12,26 @@ import signal
 import socket
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 SIGNALS = {
     "kill": signal.SIGKILL,
     "pause": signal.SIGSTOP,
     "continue": signal.SIGCONT,
 }
-LINK_ACTIONS = ("cut", "mend", "delay", "drop")
+LINK_ACTIONS = ("cut", "mend", "delay", "narrow", "drop")
 ACTIONS = (*SIGNALS, "start", *LINK_ACTIONS)
 DROP_MAX = 1000
 DELAY_MS = 400
+NARROW_BYTES_S = 20_000
 START_TIMEOUT_S = 90.0
+
+
+class Breaker(Protocol):
+    """What can kill, pause, continue and start a process by its name."""
+
+    def signal(self, action: str, name: str) -> str: ...
+    def start(self, name: str) -> str: ...
 
 
 class ChaosRefused(ValueError):
@@ -47,6 +56,8 @@ def faults_of(action: str, details: Mapping[str, Any]) -> dict[str, Any]:
         return {"faults": {"cut": True}}
     if action == "delay":
         return {"faults": {"delay_ms": DELAY_MS}}
+    if action == "narrow":
+        return {"faults": {"rate_bytes_s": NARROW_BYTES_S}}
     if action == "mend":
         return {"faults": {"clear": True}}
     count, topic = details.get("count"), details.get("topic")

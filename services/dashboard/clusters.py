@@ -6,7 +6,7 @@ follows from how long it takes, so that ten thousand partitions cost no more tha
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from coordination import cluster, paths, processes
@@ -17,11 +17,14 @@ from coordination.registry import Registry
 from coordination.zookeeper import ZooKeeperRegistry
 from runtime.clock import now_ms
 from runtime.logs import get_logger
+from services.dashboard.config import LIVE, OFFLINE
 
 LOOK_S = 1.5
-GROUPS_S = 3.0
+KINDS_LOOKS = 20  # the kinds of processes are read again after so many looks: they stay
+GROUPS_S = 4.0
 GROUPS_SHARE = 25  # reading groups takes at most one part in so many of the time
 OWNERS_LOOKS = 3  # owners that did not seem to move are read again after so many looks
+ABSENT_S = 15.0  # between attempts at a datacenter that need not be there
 CONNECT_MS = 3000
 
 log = get_logger(__name__)
@@ -51,21 +54,51 @@ class ClusterLook:
     alive: dict[str, ProcessRecord] = field(default_factory=dict)
     brokers: dict[int, BrokerAddress] = field(default_factory=dict)
     topics: tuple[str, ...] = ()
+    # topic -> broker id -> how many partitions it has there, of the brokers that live
+    partitions: dict[str, dict[int, int]] = field(default_factory=dict)
     groups: dict[str, GroupLook] = field(default_factory=dict)
     groups_at_ms: int = 0
 
 
 def look_at_processes(
-    registry: Registry,
-) -> tuple[dict[str, str], dict[str, ProcessRecord]]:
-    """Every process in this ZooKeeper: those expected (name -> kind) and those alive.
+    registry: Registry, known: list[ProcessRecord], live: str = LIVE
+) -> tuple[list[ProcessRecord], dict[str, str], dict[str, ProcessRecord]]:
+    """Every process in this ZooKeeper: records expected, by key their kinds, by key those alive.
 
     Keys are `<datacenter>/<name>`: a process registers in its own datacenter's ZooKeeper, the
-    shared ones in the live one.
+    shared ones in the live one. Of several live datacenters each calls itself `live`; here this one
+    is called `live`. `known` are those expected at the last look.
     """
-    expected = {f"{p.datacenter}/{p.name}": p.kind for p in processes.expected(registry)}
-    alive = {f"{p.datacenter}/{p.name}": p for p in processes.alive(registry)}
-    return expected, alive
+    expected = processes.expected(registry, known)
+
+    def key_of(process: ProcessRecord) -> str:
+        return f"{live if process.datacenter == LIVE else process.datacenter}/{process.name}"
+
+    alive = {key_of(process): process for process in processes.alive(registry, expected)}
+    return expected, {key_of(process): process.kind for process in expected}, alive
+
+
+def look_at_partitions(
+    registry: Registry, topics: Iterable[str], known: Mapping[str, Mapping[int, int]]
+) -> dict[str, dict[int, int]]:
+    """topic -> broker id -> number of partitions. What is in `known` is not read again: a broker
+    that comes back with another number was away in between."""
+    found: dict[str, dict[int, int]] = {}
+    for topic in topics:
+        before = known.get(topic, {})
+        counts = found[topic] = {}
+        for name in registry.children(paths.topic_path(topic)):
+            number = int(name) if name.isdecimal() else -1
+            if number in before:
+                counts[number] = before[number]
+                continue
+            stored = registry.get(f"{paths.topic_path(topic)}/{name}")
+            try:
+                if stored is not None and number >= 0:
+                    counts[number] = paths.decode_partition_count(stored.value)
+            except BadZnode:
+                continue  # not what any broker wrote
+    return found
 
 
 def look_at_group(registry: Registry, group: str, before: GroupLook | None = None) -> GroupLook:
@@ -112,12 +145,19 @@ class ClusterWatcher:
         datacenter: str,
         zk_connect: str,
         make: Callable[[str], ZooKeeperRegistry] = ZooKeeperRegistry,
+        *,
+        is_optional: bool = False,
     ) -> None:
+        """`is_optional`: it need not be there, and is asked for more seldom until it was."""
         self.look = ClusterLook(datacenter, zk_connect)
         self.registry: ZooKeeperRegistry | None = None
         self._make = make
+        self._live = LIVE if datacenter == OFFLINE else datacenter
+        self._absent_s = ABSENT_S if is_optional else LOOK_S
         self._closed = threading.Event()
         self._groups_due = 0.0
+        self._looks = 0
+        self._expected: list[ProcessRecord] = []
         self._thread = threading.Thread(target=self._run, name=f"zk-{datacenter}", daemon=True)
         self._thread.start()
 
@@ -136,7 +176,7 @@ class ClusterWatcher:
                     self._closed.wait(LOOK_S)
             except CoordinationError as error:
                 self._note_failure(str(error))
-                self._closed.wait(LOOK_S)
+                self._closed.wait(LOOK_S if self.look.at_ms else self._absent_s)
             finally:
                 self.registry = None
                 registry.close()
@@ -149,10 +189,15 @@ class ClusterWatcher:
 
     def _look(self, registry: Registry) -> None:
         old = self.look
-        expected, alive = look_at_processes(registry)
-        groups, groups_at_ms = old.groups, old.groups_at_ms
+        self._looks += 1
+        known = [] if self._looks % KINDS_LOOKS == 0 else self._expected
+        self._expected, kinds, alive = look_at_processes(registry, known, self._live)
+        topics = tuple(cluster.topics(registry))
+        partitions, groups, groups_at_ms = old.partitions, old.groups, old.groups_at_ms
         if time.monotonic() >= self._groups_due:
             began = time.monotonic()
+            again = self._looks % KINDS_LOOKS == 0
+            partitions = look_at_partitions(registry, topics, {} if again else old.partitions)
             groups = {
                 name: look_at_group(registry, name, old.groups.get(name))
                 for name in registry.children(paths.CONSUMERS)
@@ -166,10 +211,11 @@ class ClusterWatcher:
             is_answering=True,
             reason="",
             at_ms=now_ms(),
-            expected=expected,
+            expected=kinds,
             alive=alive,
             brokers=cluster.live_brokers(registry) or old.brokers,
-            topics=tuple(cluster.topics(registry)),
+            topics=topics,
+            partitions=partitions,
             groups=groups,
             groups_at_ms=groups_at_ms,
         )

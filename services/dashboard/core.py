@@ -110,11 +110,12 @@ class Rates:
 
 @dataclass
 class History:
-    """Points of one or more lines over time, at most `points` of them, thinned to `step_ms`."""
+    """Points of one or more lines over time, thinned to `step_ms`, kept for `keep_ms`."""
 
     keep_ms: int
     step_ms: int
     points: deque[tuple[int, dict[str, float | None]]] = field(default_factory=deque)
+    _rows: dict[str, dict[str, float | None]] | None = None
 
     def note(self, now_ms: int, values: dict[str, float | None]) -> None:
         if self.points and now_ms - self.points[-1][0] < self.step_ms:
@@ -122,9 +123,13 @@ class History:
         self.points.append((now_ms, values))
         while self.points and self.points[0][0] < now_ms - self.keep_ms:
             self.points.popleft()
+        self._rows = None
 
     def rows(self) -> dict[str, dict[str, float | None]]:
-        return {str(at_ms): values for at_ms, values in self.points}
+        """By time; the very same object until a point is noted, so that nobody compares it."""
+        if self._rows is None:
+            self._rows = {str(at_ms): values for at_ms, values in self.points}
+        return self._rows
 
 
 def behind_ms(lag_bytes: float, bytes_per_s: float) -> float | None:

@@ -11,6 +11,7 @@ from typing import Any
 COMMITS_SHOWN = 40  # of all tables together, newest first
 COMMIT_BYTES_MAX = 4 * 1024 * 1024
 REPORT_BYTES_MAX = 2 * 1024 * 1024
+REPORTS_SHOWN = 40
 METADATA = "kafka2011"
 
 Rows = dict[str, dict[str, Any]]
@@ -23,6 +24,7 @@ class JobReader:
         self._warehouse_dir = warehouse_dir
         self._report_dir = report_dir
         self._read: dict[str, dict[str, Any] | None] = {}
+        self._reports: Rows = {}
 
     def commits(self) -> Rows:
         """`<table>/<version>` -> what the commit says of itself."""
@@ -45,32 +47,59 @@ class JobReader:
         return {key: row for key, row in known.items() if row is not None}
 
     def reports(self) -> Rows:
-        """File name -> when it was made; the pictures of the report job."""
+        """File name -> what the report says of itself; only those with a picture."""
         if self._report_dir is None or not self._report_dir.is_dir():
             return {}
         rows: Rows = {}
-        for file in sorted(self._report_dir.glob("*.svg"))[:20]:
+        for file in sorted(self._report_dir.glob("*.svg"))[:REPORTS_SHOWN]:
+            known = self._reports.get(file.stem)
             try:
                 made_ms = int(file.stat().st_mtime * 1000)
-                totals = json.loads(file.with_suffix(".json").read_text(encoding="utf-8"))
+                if known is None or known["made_ms"] != made_ms:
+                    known = read_report(file, made_ms)
             except (OSError, ValueError):
                 continue
-            rows[file.stem] = {
-                "table": file.stem,
-                "made_ms": made_ms,
-                "totals": totals.get("totals", {}) if isinstance(totals, dict) else {},
-            }
+            rows[file.stem] = known
+        self._reports = rows
         return rows
 
     def picture(self, name: str) -> bytes | None:
         """The report's SVG; only one that `reports` lists can be asked for."""
-        if self._report_dir is None or name not in self.reports():
+        if self._report_dir is None or not (name in self._reports or name in self.reports()):
             return None
         try:
             data = (self._report_dir / f"{name}.svg").read_bytes()
         except OSError:
             return None
         return data if len(data) <= REPORT_BYTES_MAX else None
+
+
+def read_report(picture: Path, made_ms: int) -> dict[str, Any]:
+    """What stands beside a report's picture: its tables with their versions, how many rows it was
+    made from or answers with, totals, and how long it took where it says so.
+
+    Raises OSError and ValueError when the file cannot be read.
+    """
+    file = picture.with_suffix(".json")
+    if file.stat().st_size > REPORT_BYTES_MAX:
+        raise ValueError("too large")
+    told = json.loads(file.read_text(encoding="utf-8"))
+    if not isinstance(told, dict):
+        raise ValueError("not an object")
+    tables = told.get("tables")
+    if not isinstance(tables, dict):
+        tables = {str(told.get("table", picture.stem)): told.get("version")}
+    rows = told.get("rows")
+    totals = told.get("totals")
+    return {
+        "name": picture.stem,
+        "made_ms": made_ms,
+        "tables": {str(name): version for name, version in tables.items()},
+        "rows": rows if isinstance(rows, int) else None,
+        "answers": len(rows) if isinstance(rows, list) else None,
+        "took_ms": told["took_ms"] if isinstance(told.get("took_ms"), int | float) else None,
+        "totals": totals if isinstance(totals, dict) else {},
+    }
 
 
 def read_commit(file: Path) -> dict[str, Any] | None:

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from consumer.simple import SimpleConsumer
-from events.codec import decode
 from events.errors import EventError
+from events.peek import peek
+from events.registry_client import RegistryError
+from events.topic_codec import TopicCodec
 from protocol.checksum import crc32
 from protocol.errors import KafkaError, MessageLargerThanFetchSize
 from protocol.message import LENGTH_BYTES, MAGIC1_OVERHEAD_BYTES
@@ -41,7 +43,7 @@ class Question:
     search: str = ""
 
 
-def browse(address: tuple[str, int], question: Question) -> dict[str, Any]:
+def browse(address: tuple[str, int], question: Question, codec: TopicCodec) -> dict[str, Any]:
     """The messages found, where the scan began and ended, and why it ended there.
 
     Raises KafkaError (the broker does not answer, the offset is not in the log).
@@ -50,8 +52,9 @@ def browse(address: tuple[str, int], question: Question) -> dict[str, Any]:
         earliest = client.earliest(question.topic, question.partition)
         latest = client.latest(question.topic, question.partition)
         newest = question.offset is None and question.time_ms is None
-        start = _start(client, question, earliest, latest)
-        scan = _Scan(question, keeps_last=newest)
+        prefix_bytes = codec.forms.prefix_bytes(question.topic)
+        start = _start(client, question, earliest, latest, prefix_bytes=prefix_bytes)
+        scan = _Scan(question, codec, keeps_last=newest)
         ended = scan.run(client, start, latest)
     return {
         "earliest": earliest,
@@ -61,11 +64,13 @@ def browse(address: tuple[str, int], question: Question) -> dict[str, Any]:
         "scanned": scan.scanned,
         "scanned_bytes": scan.offset - start,
         "ended": ended,
-        "messages": [describe(*found) for found in scan.found],
+        "messages": [describe(codec, question.topic, *found) for found in scan.found],
     }
 
 
-def _start(client: SimpleConsumer, question: Question, earliest: int, latest: int) -> int:
+def _start(
+    client: SimpleConsumer, question: Question, earliest: int, latest: int, *, prefix_bytes: int
+) -> int:
     """Where to begin. Raises KafkaError."""
     if question.offset is not None:
         return max(earliest, min(question.offset, latest))
@@ -77,7 +82,7 @@ def _start(client: SimpleConsumer, question: Question, earliest: int, latest: in
     while high - low > FETCH_BYTES:
         middle = (low + high) // 2
         at = _boundary(client, question, middle, earliest, latest)
-        time_ms = _time_at(client, question, at) if at < latest else None
+        time_ms = _time_at(client, question, at, prefix_bytes) if at < latest else None
         if time_ms is None or time_ms >= question.time_ms:
             high = middle
         else:
@@ -115,20 +120,23 @@ def _is_entry(data: bytes, position: int) -> bool:
     return crc32(data[payload_at:end]) == int.from_bytes(data[crc_at:payload_at], "big")
 
 
-def _time_at(client: SimpleConsumer, question: Question, offset: int) -> int | None:
+def _time_at(
+    client: SimpleConsumer, question: Question, offset: int, prefix_bytes: int
+) -> int | None:
     """header.time of the first message there that has one."""
     fetched = client.fetch(question.topic, question.partition, offset, RESYNC_BYTES)
     for payload, _ in fetched.messages()[:100]:
         try:
-            return int(decode(payload)[1]["header"]["time"])
-        except (EventError, KeyError, TypeError, ValueError):
+            return peek(payload, prefix_bytes).time_ms
+        except EventError:
             continue
     return None
 
 
 class _Scan:
-    def __init__(self, question: Question, *, keeps_last: bool) -> None:
+    def __init__(self, question: Question, codec: TopicCodec, *, keeps_last: bool) -> None:
         self._question = question
+        self._codec = codec
         self._keeps_last = keeps_last
         self._count = max(1, min(question.count, COUNT_MAX))
         self.found: list[tuple[int, int, bytes]] = []  # offset, next offset, payload
@@ -165,40 +173,43 @@ class _Scan:
         # Messages of a compressed entry share their next offset: only the first has a place.
         at, self.offset = self.offset, next_offset
         self.scanned += 1
-        if self._question.time_ms is not None and not _is_since(payload, self._question.time_ms):
+        if self._question.time_ms is not None and not self._is_since(
+            self._question.time_ms, payload
+        ):
             return
-        if self._question.search and not _holds(payload, self._question.search):
+        if self._question.search and not self._holds(self._question.search, payload):
             return
         self.found.append((at, next_offset, payload))
         if self._keeps_last and len(self.found) > self._count:
             del self.found[0]
 
+    def _is_since(self, time_ms: int, payload: bytes) -> bool:
+        """Whether the event is of that time or later; what has no header is shown."""
+        prefix_bytes = self._codec.forms.prefix_bytes(self._question.topic)
+        try:
+            return peek(payload, prefix_bytes).time_ms >= time_ms
+        except EventError:
+            return True
 
-def _is_since(payload: bytes, time_ms: int) -> bool:
-    """Whether the event is of that time or later; what has no header is shown."""
-    try:
-        header = decode(payload)[1].get("header", {})
-    except EventError:
-        return True
-    return int(header.get("time", time_ms)) >= time_ms
+    def _holds(self, search: str, payload: bytes) -> bool:
+        wanted = search.casefold()
+        if search.encode() in payload:
+            return True
+        try:
+            record = self._codec.decode(self._question.topic, payload)[1]
+        except (EventError, RegistryError):
+            return wanted in payload.decode("utf-8", "replace").casefold()
+        return wanted in text_of(record).casefold()
 
 
-def _holds(payload: bytes, search: str) -> bool:
-    wanted = search.casefold()
-    if search.encode() in payload:
-        return True
-    try:
-        return wanted in text_of(decode(payload)[1]).casefold()
-    except EventError:
-        return wanted in payload.decode("utf-8", "replace").casefold()
-
-
-def describe(offset: int, next_offset: int, payload: bytes) -> dict[str, Any]:
+def describe(
+    codec: TopicCodec, topic: str, offset: int, next_offset: int, payload: bytes
+) -> dict[str, Any]:
     """One message for the page."""
     row: dict[str, Any] = {"offset": offset, "next": next_offset, "size": len(payload)}
     try:
-        schema, record = decode(payload)
-    except EventError as error:
+        schema, record = codec.decode(topic, payload)
+    except (EventError, RegistryError) as error:
         shown = payload[:TEXT_CHARACTERS_MAX]
         row["error"] = str(error)
         row["text"] = shown.decode("utf-8", "replace")

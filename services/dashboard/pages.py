@@ -9,12 +9,12 @@ which no foreign form can send.
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -23,7 +23,7 @@ from protocol.errors import KafkaError
 from runtime.logs import get_logger
 from services.dashboard import chaos
 from services.dashboard.config import DashboardConfig
-from services.dashboard.messages import browse, question_from
+from services.dashboard.engine import EngineChaos
 from services.dashboard.sampler import SLOW_TIMEOUT_S, Sampler
 from services.dashboard.scraping import ScrapeFailed
 
@@ -51,11 +51,13 @@ PICTURE_HEADERS = {
 SECTIONS = (
     "meta", "processes", "edges", "topics", "groups", "audit", "cells", "latency", "flow",
     "loader", "commits", "reports", "events", "partitions", "group_partitions", "lag_series",
+    "rebalances",
 )  # fmt: skip
 CLIENTS_MAX = 100
 KEEPALIVE_S = 15.0
 BODY_BYTES_MAX = 4096
-QUESTIONS_AT_ONCE = 4
+QUESTIONS_AT_ONCE = 3
+Result = TypeVar("Result")
 
 log = get_logger(__name__)
 Handler = Callable[[Request], Awaitable[Response]]
@@ -67,20 +69,25 @@ class Pages:
     def __init__(self, config: DashboardConfig, sampler: Sampler) -> None:
         self._config = config
         self._sampler = sampler
+        self._codec = config.topic_codec()
         self._is_ending = False
         self._files = load_static()
-        self._questions = asyncio.Semaphore(QUESTIONS_AT_ONCE)
-        self._chaos = (
-            chaos.Chaos(config.chaos_dir) if config.chaos == "on" and config.chaos_dir else None
-        )
+        # Few threads, kept: each costs memory for as long as the process lives.
+        self._threads = ThreadPoolExecutor(QUESTIONS_AT_ONCE, thread_name_prefix="question")
+        self._breaker = breaker_of(config)
         named = [name.strip().lower() for name in config.hosts.split(",") if name.strip()]
         self._hosts = {"localhost", "127.0.0.1", "::1", config.bind.lower(), *named}
         self.clients = 0
+
+    async def _in_thread(self, work: Callable[..., Result], *arguments: Any) -> Result:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, lambda: work(*arguments))
 
     def end_streams(self) -> None:
         """Ends every stream, so that the server can stop."""
         self._is_ending = True
         self._sampler.changed.set()
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
     def application(self, lifespan: Any) -> Starlette:
         routes = [
@@ -162,6 +169,9 @@ class Pages:
 
     async def messages(self, request: Request) -> Response:
         """Messages of one partition; see `messages.browse`."""
+        # Codecs and a consumer: some 5 MB that a dashboard nobody asks for messages does without.
+        from services.dashboard.messages import browse, question_from
+
         query = dict(request.query_params)
         try:
             question = question_from(query)
@@ -175,37 +185,30 @@ class Pages:
         if published is None:
             return _problem(404, "no such broker is registered at present")
         address = self._config.address_map.get((published.host, published.port), published)
-        async with self._questions:
-            try:
-                found = await run_in_threadpool(browse, (address[0], address[1]), question)
-            except KafkaError as error:
-                return _problem(502, str(error) or type(error).__name__)
+        try:
+            found = await self._in_thread(browse, (address[0], address[1]), question, self._codec)
+        except KafkaError as error:
+            return _problem(502, str(error) or type(error).__name__)
         return JSONResponse(found)
 
     async def cells(self, request: Request) -> Response:
-        """The audit's cells of one topic by server, for the drill down."""
+        """The audit's cells of one topic in one window by server, for the drill down."""
         topic = request.query_params.get("topic", "")
         window = request.query_params.get("window", "")
+        wanted = {"topic": topic, "limit": 500} | ({"window_start_ms": window} if window else {})
         process = self._sampler.first_of("audit")
         client = self._sampler.client_of(process.key) if process else None
         if client is None:
             return _problem(503, "no audit service is registered")
         try:
-            told = await client.get_json(
-                "/audit?" + urlencode({"topic": topic, "limit": 10_000}), SLOW_TIMEOUT_S
-            )
+            told = await client.get_json("/audit?" + urlencode(wanted), SLOW_TIMEOUT_S)
         except ScrapeFailed as error:
             return _problem(502, str(error))
-        wanted = [
-            cell
-            for cell in told.get("cell_list", [])
-            if not window or str(cell["window_start_ms"]) == window
-        ]
-        return JSONResponse({"cells": wanted[:500]})
+        return JSONResponse({"cells": told.get("cell_list", [])})
 
     async def report(self, request: Request) -> Response:
         name = request.path_params["name"]
-        picture = await run_in_threadpool(self._sampler.picture, name)
+        picture = await self._in_thread(self._sampler.picture, name)
         if picture is None:
             return _problem(404, "no such report")
         return Response(picture, headers={"Content-Type": TYPES[".svg"], **PICTURE_HEADERS})
@@ -214,7 +217,7 @@ class Pages:
 
     async def break_something(self, request: Request) -> Response:
         """Kill, pause, continue, start, cut, mend, delay, drop; only where chaos is on."""
-        if self._chaos is None:
+        if self._config.chaos != "on":
             return _problem(403, "this dashboard only looks (dashboard.chaos is off)")
         if request.headers.get("content-type", "").partition(";")[0] != "application/json":
             return _problem(415, "send application/json")
@@ -235,18 +238,36 @@ class Pages:
         return JSONResponse({"said": said})
 
     async def _break(self, action: str, name: str, details: dict[str, Any]) -> str:
-        assert self._chaos is not None
-        if action == "start":
-            return await run_in_threadpool(self._chaos.start, name)
-        if action in chaos.SIGNALS:
-            return await run_in_threadpool(self._chaos.signal, action, name)
+        if action == "start" or action in chaos.SIGNALS:
+            if self._breaker is None:
+                raise chaos.ChaosRefused("this dashboard may break links only")
+            if action == "start":
+                return await self._in_thread(self._breaker.start, name)
+            return await self._in_thread(self._breaker.signal, action, name)
         faults = chaos.faults_of(action, details)
         for key, process in self._sampler.processes.items():
             client = self._sampler.client_of(key)
             if process.name == name and process.kind == "proxy" and client is not None:
                 await client.post_json("/faults", faults, SLOW_TIMEOUT_S)
-                return f"{action}: {name}"
+                return f"{action}: {name}" if action != "drop" else dropping(name, details)
         raise chaos.ChaosRefused(f"{name} is no proxy")
+
+
+def breaker_of(config: DashboardConfig) -> chaos.Breaker | None:
+    """What may kill and pause: local processes, containers, or nothing."""
+    if config.chaos != "on":
+        return None
+    if config.chaos_engine is not None:
+        return EngineChaos(config.chaos_engine, config.chaos_project)
+    return chaos.Chaos(config.chaos_dir) if config.chaos_dir is not None else None
+
+
+def dropping(name: str, details: dict[str, Any]) -> str:
+    """What is said when messages are being dropped."""
+    return (
+        f"{name} drops the next {details['count']} messages of {details['topic']}; the audit wall "
+        "says so once their window is over"
+    )
 
 
 def wanted_sections(text: str | None) -> list[str]:

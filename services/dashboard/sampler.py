@@ -12,17 +12,21 @@ from typing import Any
 from runtime.clock import now_ms
 from runtime.logs import get_logger
 from services.dashboard.clusters import ClusterLook, ClusterWatcher
-from services.dashboard.config import DashboardConfig
+from services.dashboard.config import LIVE, OFFLINE, DashboardConfig
 from services.dashboard.deltas import DeltaLog
 from services.dashboard.exposition import parse
+from services.dashboard.flows import faults_in_words
 from services.dashboard.jobs import JobReader, Rows
+from services.dashboard.looks import WANTED, Collected, ProcessLook
 from services.dashboard.scraping import Client, ScrapeFailed
-from services.dashboard.sections import WANTED, Collected, Deployment, ProcessLook, cell_rows
+from services.dashboard.sections import Deployment
+from services.dashboard.wall import WINDOWS_SHOWN, cell_rows
 
 # Two failures a second apart and both at their deadline are still seen within 3 s.
 SCRAPE_TIMEOUT_S = 0.8
 SLOW_TIMEOUT_S = 5.0
 AUDIT_EVERY_S = 2.0
+PROXIES_EVERY_S = 2.0
 JOBS_EVERY_S = 3.0
 CELLS_LIMIT = 10_000
 SHARE = 20  # what asks for much takes at most one part in so many of the time
@@ -39,10 +43,11 @@ class Sampler:
         self.took_s = 0.0
         self.changed = asyncio.Event()
         self.watchers = {
-            name: ClusterWatcher(name, address)
+            name: ClusterWatcher(name, address, is_optional=name in config.more_zk_connect)
             for name, address in (
-                ("live", config.live_zk_connect),
-                ("offline", config.offline_zk_connect),
+                (LIVE, config.live_zk_connect),
+                *config.more_zk_connect.items(),
+                (OFFLINE, config.offline_zk_connect),
             )
             if address
         }
@@ -85,8 +90,13 @@ class Sampler:
         return known[1]
 
     def first_of(self, kind: str) -> ProcessLook | None:
-        """A process of that kind, one that answers if there is one."""
-        found = [p for p in self.processes.values() if p.kind == kind]
+        """A process of that kind, one that answers if there is one. A further live datacenter's
+        audit counts for that one only."""
+        found = [
+            process
+            for process in self.processes.values()
+            if process.kind == kind and process.datacenter not in self._config.more_zk_connect
+        ]
         found.sort(key=lambda process: process.health.failures)
         return found[0] if found else None
 
@@ -106,7 +116,11 @@ class Sampler:
             await asyncio.sleep(due - loop.time())
 
     async def sample(self) -> None:
-        looks = {name: watcher.look for name, watcher in self.watchers.items()}
+        looks = {
+            name: watcher.look
+            for name, watcher in self.watchers.items()
+            if watcher.look.at_ms or name not in self._config.more_zk_connect
+        }
         at_ms = now_ms()
         self._take_registry(looks, at_ms)
         await asyncio.gather(*(self._scrape(process) for process in self.processes.values()))
@@ -124,6 +138,9 @@ class Sampler:
             )
         )
         sections["meta"]["deployment"]["chaos"] = self._config.chaos == "on"
+        sections["meta"]["deployment"]["kills"] = bool(
+            self._config.chaos_dir or self._config.chaos_engine
+        )
         sections["meta"]["deployment"]["lag_ms"] = self._config.lag_ms
         self.log.advance(sections)
         changed, self.changed = self.changed, asyncio.Event()
@@ -137,7 +154,9 @@ class Sampler:
                 dc, _, name = key.partition("/")
                 process = self.processes.get(key)
                 if process is None:
-                    process = self.processes[key] = ProcessLook(key, dc, name, kind)
+                    process = self.processes[key] = ProcessLook(
+                        key, dc, name, kind, registered_in=datacenter
+                    )
                 record = look.alive.get(key)
                 if look.is_answering:
                     process.health.note_node(record is not None, at_ms)
@@ -148,9 +167,7 @@ class Sampler:
                 for key in [
                     key
                     for key, process in self.processes.items()
-                    if process.datacenter == datacenter
-                    and key not in look.expected
-                    and process.kind != "zookeeper"
+                    if process.registered_in == datacenter and key not in look.expected
                 ]:
                     del self.processes[key]
             self._take_zookeeper(datacenter, look, at_ms)
@@ -160,8 +177,9 @@ class Sampler:
         if any(kind == "zookeeper" for kind in look.expected.values()):
             return
         key = f"{datacenter}/zookeeper-{datacenter}"
+        name = f"zookeeper-{datacenter}"
         process = self.processes.setdefault(
-            key, ProcessLook(key, datacenter, f"zookeeper-{datacenter}", "zookeeper", look.address)
+            key, ProcessLook(key, datacenter, name, "zookeeper", address=look.address)
         )
         process.health.note_node(look.is_answering, at_ms)
         process.facts = {"topics": len(look.topics), "groups": len(look.groups)}
@@ -220,6 +238,7 @@ class Sampler:
             ("audit", self._ask_audit, AUDIT_EVERY_S),
             ("cells", self._ask_cells, AUDIT_EVERY_S),
             ("loader", self._ask_loader, AUDIT_EVERY_S),
+            ("proxies", self._ask_proxies, PROXIES_EVERY_S),
             ("jobs", self._read_jobs, JOBS_EVERY_S),
         ):
             if time.monotonic() < self._due.get(name, 0.0):
@@ -249,7 +268,10 @@ class Sampler:
         process = self.first_of("audit")
         client = self.client_of(process.key) if process else None
         if client is not None and process is not None and not process.health.failures:
-            told = await client.get_json(f"/audit?limit={CELLS_LIMIT}", SLOW_TIMEOUT_S)
+            # Never all: an hour of them is some 20 MB once parsed, most of it complete and old.
+            told = await client.get_json(
+                f"/audit?newest={WINDOWS_SHOWN}&limit={CELLS_LIMIT}", SLOW_TIMEOUT_S
+            )
             self._cells = cell_rows(told.get("cell_list", []))
 
     async def _ask_loader(self) -> None:
@@ -257,6 +279,13 @@ class Sampler:
         client = self.client_of(process.key) if process else None
         if client is not None and process is not None and not process.health.failures:
             self._loader = await client.get_json("/status", SLOW_TIMEOUT_S)
+
+    async def _ask_proxies(self) -> None:
+        for process in [p for p in self.processes.values() if p.kind == "proxy"]:
+            client = self.client_of(process.key)
+            if client is not None and not process.health.failures:
+                told = await client.get_json("/faults", SCRAPE_TIMEOUT_S)
+                process.faults = faults_in_words(told)
 
     async def _read_jobs(self) -> None:
         loop = asyncio.get_running_loop()

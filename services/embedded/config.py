@@ -3,14 +3,14 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from events.settings import FormSettings
 from runtime.config import one_of, path, setting, text, whole
-from runtime.process_config import ProcessConfig
 
 DASHBOARD_PORT = 8088
 
 
 @dataclass(frozen=True, kw_only=True)
-class EmbeddedConfig(ProcessConfig):
+class EmbeddedConfig(FormSettings):
     """What `kafka2011 embedded` runs."""
 
     root_dir: Path = setting(

@@ -108,7 +108,7 @@ class Demo:
 
         def look() -> Moment:
             supervisor.poll()
-            down = tuple(process.spec.name for process in supervisor.not_running())
+            down = tuple(process.spec.name for process in supervisor.down())
             return Moment(all(process.status == 0 for process in frontends), down)
 
         try:
@@ -143,7 +143,7 @@ class Demo:
         audit_url = self._audit_url(supervisor)
         while not self.is_stop_asked:
             supervisor.poll()
-            down = tuple(process.spec.name for process in supervisor.not_running())
+            down = tuple(process.spec.name for process in supervisor.down())
             display.show(
                 sample_from(http_json(f"{audit_url}/audit/summary"), down, "running, Ctrl-C stops")
             )

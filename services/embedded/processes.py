@@ -42,6 +42,7 @@ class ManagedProcess:
         self.started_ms = 0
         self.start_count = 0
         self.is_stop_asked = False
+        self.has_served = False  # since its last start
 
     @property
     def pid(self) -> int | None:
@@ -65,6 +66,7 @@ class ManagedProcess:
         }
         environment.update(self.spec.environment)
         self.is_stop_asked = False
+        self.has_served = False
         with open(self.log_path, "ab") as log:
             self._child = subprocess.Popen(
                 self.spec.command,
@@ -94,6 +96,7 @@ class ManagedProcess:
             "metrics_address": f"127.0.0.1:{self.spec.ports['metrics']}",
             "log": str(self.log_path),
             "command": list(self.spec.command),
+            "environment": dict(self.spec.environment),
         }
         write_json(self._state_path, state)
 
@@ -121,8 +124,12 @@ class ManagedProcess:
     def serves(self) -> bool:
         """True when it answers as one that is ready for work."""
         if self.spec.ready == "zookeeper":
-            return b"Mode:" in four_letter_word(self.spec.ports["client"], b"srvr")
-        return http_status(f"http://127.0.0.1:{self.spec.ports['metrics']}/healthz") == 200
+            found = b"Mode:" in four_letter_word(self.spec.ports["client"], b"srvr")
+        else:
+            address = f"127.0.0.1:{self.spec.ports['metrics']}"
+            found = http_status(f"http://{address}/healthz") == 200
+        self.has_served = self.has_served or found
+        return found
 
     def log_tail(self, lines: int = 15) -> str:
         try:

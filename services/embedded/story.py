@@ -26,7 +26,7 @@ class GaveUp(RuntimeError):
 
 
 class Moment(NamedTuple):
-    """What runs: `is_sent` once every frontend has sent all it had; `down` should run, does not."""
+    """What runs: `is_sent` once every frontend has sent all; `down` should serve and does not."""
 
     is_sent: bool
     down: tuple[str, ...]

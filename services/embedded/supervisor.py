@@ -164,15 +164,16 @@ class Supervisor:
     def restarted_names(self) -> list[str]:
         return sorted({str(restart["name"]) for restart in self._restarts})
 
-    def not_running(self) -> list[ManagedProcess]:
-        """Processes that should run and do not: not those that finished or were asked to stop."""
+    def down(self) -> list[ManagedProcess]:
+        """Processes that should be at work and are not: they ended, or have not served since they
+        were started (again). Not those that finished or were asked to stop."""
         return [
             process
             for process in self.processes.values()
-            if not process.is_running
-            and process.start_count
+            if process.start_count
             and not process.is_stop_asked
             and not (process.spec.is_finite and process.status == 0)
+            and not (process.is_running and (process.has_served or process.serves()))
         ]
 
     # --- stopping ----------------------------------------------------------------------------

@@ -137,12 +137,48 @@ class _Planner:
             )
         return ports
 
+    def wan_link(self, live_zk: str, live_ports: list[int]) -> dict[str, object]:
+        """The link between the datacenters, to slow and to cut; what mirrors need to use it."""
+        zk_port = self.free_port()
+        ports = {port: self.free_port() for port in live_ports}
+        routes = [f"zookeeper={LOOPBACK}:{zk_port}>{live_zk}"] + [
+            f"broker-{number}={LOOPBACK}:{here}>{LOOPBACK}:{port}"
+            for number, (port, here) in enumerate(ports.items(), LIVE_BROKER_ID_FIRST)
+        ]
+        self.add(
+            "wan-link",
+            "proxy",
+            "live",
+            {"proxy.routes": ",".join(routes), "zk.connect": live_zk},
+            ports={"zookeeper": zk_port},
+        )
+        return {
+            "source.zk.connect": f"{LOOPBACK}:{zk_port}",
+            "address.map": ",".join(
+                f"{LOOPBACK}:{port}={LOOPBACK}:{here}" for port, here in ports.items()
+            ),
+        }
+
 
 def plan(config: EmbeddedConfig, root: Path, free_port: Callable[[], int]) -> list[ProcessSpec]:
     """All processes, in an order in which each may be started once those before it serve."""
     planner = _Planner(config, root, free_port)
     live_zk = planner.zookeeper("live")
     offline_zk = planner.zookeeper("offline")
+    registry_port = planner.free_port()
+    planner.add(
+        "registry",
+        "registry",
+        "live",
+        {
+            "registry.port": registry_port,
+            "data.dir": planner.data_dir("registry"),
+            "zk.connect": live_zk,
+        },
+        ports={"registry": registry_port},
+    )
+    forms = {"event.forms": config.event_forms}
+    schemas = {**forms, "schema.registry.url": f"http://{LOOPBACK}:{registry_port}"}
     live_ports = planner.brokers("live", LIVE_BROKER_ID_FIRST, config.live_brokers, live_zk)
     planner.brokers("offline", OFFLINE_BROKER_ID_FIRST, config.offline_brokers, offline_zk)
 
@@ -155,29 +191,29 @@ def plan(config: EmbeddedConfig, root: Path, free_port: Callable[[], int]) -> li
         {"proxy.routes": f"{LOOPBACK}:{balancer_port}>{targets}", "zk.connect": live_zk},
         ports={"balancer": balancer_port},
     )
+    source: dict[str, object] = {"source.zk.connect": live_zk}
+    if config.chaos == "on":
+        source = planner.wan_link(live_zk, live_ports)
     for number in range(1, config.mirrors + 1):
         planner.add(
             f"mirror-{number}",
             "mirror",
             "live",
-            {
-                "source.zk.connect": live_zk,
-                "target.zk.connect": offline_zk,
-                "groupid": "mirror",
-            },
+            {**source, **forms, "target.zk.connect": offline_zk, "groupid": "mirror"},
         )
     for number in range(1, config.online_consumers + 1):
         planner.add(
             f"online-{number}",
             "online-consumer",
             "live",
-            {"zk.connect": live_zk, "groupid": "online"},
+            {**forms, "zk.connect": live_zk, "groupid": "online"},
         )
     planner.add(
         "audit",
         "audit",
         "live",
         {
+            **forms,
             "live.zk.connect": live_zk,
             "offline.zk.connect": offline_zk,
             "warehouse.dir": root / "warehouse",
@@ -192,6 +228,7 @@ def plan(config: EmbeddedConfig, root: Path, free_port: Callable[[], int]) -> li
         "loader",
         "offline",
         {
+            **schemas,
             "zk.connect": offline_zk,
             "warehouse.dir": root / "warehouse",
             "audit.window.ms": config.window_ms,
@@ -208,6 +245,7 @@ def plan(config: EmbeddedConfig, root: Path, free_port: Callable[[], int]) -> li
             "dashboard",
             "live",
             {
+                **schemas,
                 "live.zk.connect": live_zk,
                 "offline.zk.connect": offline_zk,
                 "warehouse.dir": root / "warehouse",
@@ -227,6 +265,7 @@ def plan(config: EmbeddedConfig, root: Path, free_port: Callable[[], int]) -> li
             "live",
             {
                 **source_settings(config, number),
+                **schemas,
                 "frontend.server": f"frontend-{number}",
                 "broker.list": f"0:{LOOPBACK}:{balancer_port}",
                 "live.zk.connect": live_zk,

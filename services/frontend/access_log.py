@@ -18,7 +18,7 @@ from datetime import date
 from itertools import islice
 from typing import NamedTuple
 
-from events.codec import encoder, prefix_of
+from events.codec import encoder_behind, prefix_of
 from events.primitives import NULL, PRESENT, long, optional_text, text
 from events.topics import ACCESS_LOG, unreadable_topic
 from services.frontend.lines import HEAD_BYTES, Line, LongLine
@@ -225,19 +225,27 @@ class LineEncoder:
     """Lines to events of one run: `guid` is the run's id and the line's number.
 
     A line that is sent again after a crash has the same guid, so reports count it once. `run_id`
-    is 8 bytes; `clock` says when the event is made, in ms since the epoch.
+    is 8 bytes; `clock` says when the event is made, in ms since the epoch. `prefix` gives the first
+    bytes of a topic's events (events.topic_codec).
     """
 
-    def __init__(self, run_id: bytes, server: str, service: str, clock: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        run_id: bytes,
+        server: str,
+        service: str,
+        clock: Callable[[], int],
+        prefix: Callable[[str], bytes] = prefix_of,
+    ) -> None:
         assert len(run_id) == 8
         self._run_id = run_id
         self._server = server
         self._service = service
         self._clock = clock
         self._parser = LineParser()
-        self._start = prefix_of(ACCESS_LOG) + run_id
+        self._start = prefix(ACCESS_LOG) + run_id
         self._names = text(server.encode()) + text(service.encode())
-        self._encode_unreadable = encoder(UNREADABLE)
+        self._encode_unreadable = encoder_behind(prefix(UNREADABLE), UNREADABLE)
         self._now = (-1, b"")
         self._times: dict[int, bytes] = {}
 

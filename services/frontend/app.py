@@ -1,18 +1,20 @@
-"""Wires `kafka2011 frontend`: journal, producer, source, delivery, metrics, signals.
+"""Wires `kafka2011 frontend`: journal, schemas, producer, source, delivery, metrics, signals.
 
 Exit statuses: 0 when a finite source is sent to its end and everything is durable, or after a clean
-stop; 1 when something could not be delivered or written (the next start goes on from the journal);
-2 when the input cannot be read.
+stop; 1 when something could not be delivered or written (the next start goes on from the journal),
+or the schema registry refuses a schema; 2 when the input cannot be read.
 """
 
 import os
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
 from coordination.errors import CoordinationError
+from events.registry_client import RegistryRefused
 from producer import NotDurable, Producer
 from runtime.clock import Clock, now_ms
 from runtime.logs import get_logger
@@ -22,10 +24,12 @@ from services.frontend.core import Start, must_adopt, start_of
 from services.frontend.delivery import Delivery, DeliveryPolicy, NotDelivered
 from services.frontend.journal import Journal, JournalCorrupt, JournalInUse
 from services.frontend.progress import DeliveryCollector, Progress
+from services.frontend.schemas import prefixes, topics_of
 from services.frontend.sources import AccessLogSource, Source, SyntheticSource
 from services.registration import ServiceRegistration
 
 CONNECT_RETRY_S = 1.0
+SCHEMAS_FILE = "schemas.json"  # in data.dir
 
 log = get_logger(__name__)
 
@@ -46,10 +50,16 @@ def run(config: FrontendConfig, stop: threading.Event, clock: Clock = now_ms) ->
         log.error("cannot write", directory=str(config.data_dir), detail=error.strerror)
         return 1
     with journal:
-        producer = _connected(config, stop)
-        if producer is None:
+        try:
+            codec = config.topic_codec(config.data_dir / SCHEMAS_FILE)
+            starts = prefixes(codec, topics_of(config.source), stop)
+        except RegistryRefused as error:
+            log.error("the registry does not take a schema", detail=str(error))
+            return 1
+        producer = _connected(config, stop) if starts is not None else None
+        if starts is None or producer is None:
             return 0  # stopped before there was anything to send to
-        frontend = _Frontend(config, stop, clock, journal, producer)
+        frontend = _Frontend(config, stop, clock, journal, producer, starts=starts)
         try:
             return frontend.run(descriptor)
         finally:
@@ -88,8 +98,11 @@ class _Frontend:
         clock: Clock,
         journal: Journal,
         producer: Producer,
+        *,
+        starts: Mapping[str, bytes],
     ) -> None:
         self._config = config
+        self._starts = starts
         self._stop = stop
         self._clock = clock
         self._journal = journal
@@ -151,6 +164,7 @@ class _Frontend:
             stopping=self._stop,
             policy=DeliveryPolicy(
                 flush_interval_ms=config.flush_interval_ms,
+                heartbeat_interval_ms=config.heartbeat_interval_ms,
                 messages_max=config.unconfirmed_messages_max,
                 set_messages_max=config.batch_size,
                 stop_timeout_ms=config.stop_timeout_ms,
@@ -213,6 +227,7 @@ class _Frontend:
                 service=config.service,
                 clock=self._clock,
                 position=state.position,
+                prefix=self._starts.__getitem__,
             )
         else:
             self._source = AccessLogSource(
@@ -224,6 +239,7 @@ class _Frontend:
                 follow=config.input_follow,
                 rate=config.rate,
                 position=state.position,
+                prefix=self._starts.__getitem__,
             )
 
     def _send_all(self, progress: Progress) -> bool:

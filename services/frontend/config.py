@@ -4,13 +4,16 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
+from events.forms import Form
 from events.header import NAME_BYTES_MAX
+from events.settings import SchemaSettings
 from producer.config import INT_MAX, ProducerConfig
 from runtime.config import boolean, one_of, path, setting, text, whole
+from services.frontend.schemas import topics_of
 
 
 @dataclass(frozen=True, kw_only=True)
-class FrontendConfig(ProducerConfig):
+class FrontendConfig(ProducerConfig, SchemaSettings):
     """One load generator. `broker.list` is a balancer's address, or use `zk.connect`."""
 
     source: str = setting(
@@ -60,6 +63,12 @@ class FrontendConfig(ProducerConfig):
         whole(1),
         "the source waits while so many messages are not confirmed",
     )
+    heartbeat_interval_ms: int = setting(
+        "heartbeat.interval.ms",
+        5_000,
+        whole(0, 3_600_000),
+        "between heartbeats to topic audit, ms; 0: none",
+    )
     stop_timeout_ms: int = setting(
         "frontend.stop.timeout.ms",
         10_000,
@@ -84,6 +93,12 @@ class FrontendConfig(ProducerConfig):
             raise ValueError("set broker.list (a balancer or brokers) or zk.connect")
         if self.source == "access-log" and not self.input_path:
             raise ValueError("source=access-log needs input.path, the log to send")
+        in_ids = [t for t in topics_of(self.source) if self.event_forms.of(t) is Form.ID]
+        if in_ids and not self.schema_registry_url:
+            raise ValueError(
+                f"events of {in_ids[0]} carry ids of a schema registry: set schema.registry.url, "
+                "or event.forms=*:2011 to do without one"
+            )
         for name in (self.server_name, self.service):
             if len(name.encode()) > NAME_BYTES_MAX:
                 raise ValueError(f"a name in the header may have {NAME_BYTES_MAX} bytes: {name!r}")

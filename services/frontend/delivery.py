@@ -3,7 +3,8 @@
 Everything sent since the last successful barrier is kept as encoded message sets and sent again,
 the same bytes, when the barrier fails. After a success the batch is counted by topic and window and
 journalled with the source's position; about once a second what was counted goes out as a monitoring
-event on the same connections. The buffer is bounded: `send` does not return while it is full, so
+event on the same connections, and now and then a heartbeat, whether there was anything to send or
+not. The buffer is bounded: `send` does not return while it is full, so
 the source waits for the brokers.
 """
 
@@ -12,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from events.monitoring import encode_monitoring
+from events.monitoring import encode_heartbeat, encode_monitoring
 from events.topics import AUDIT
 from events.windows import WindowCounts
 from producer import NotDurable, Producer
@@ -48,6 +49,7 @@ class DeliveryPolicy:
 
     flush_interval_ms: int = 150
     publish_interval_ms: int = 1000
+    heartbeat_interval_ms: int = 0  # none
     messages_max: int = 20_000
     bytes_max: int = 16 * 1024 * 1024
     set_messages_max: int = 200
@@ -110,6 +112,7 @@ class Delivery:
         self._has_position = False
         self._unflushed_since: float | None = None
         self._last_publish = monotonic()
+        self._last_heartbeat = float("-inf")
         self._stop_deadline: float | None = None
         for event in journal.state.events:  # of a run that did not end well
             self._add_monitoring(event)
@@ -156,13 +159,20 @@ class Delivery:
         if now >= self._last_publish + self._policy.publish_interval_ms / 1000:
             self._last_publish = now
             self._publish()
+        interval_s = self._policy.heartbeat_interval_ms / 1000
+        if interval_s and now >= self._last_heartbeat + interval_s:
+            self._last_heartbeat = now
+            self._beat(is_last=False)
         due = self._flush_due()
         if due is not None and now >= due:
             self.flush()
             due = None
-        next_publish = self._last_publish + self._policy.publish_interval_ms / 1000
-        wait_until = next_publish if due is None else min(due, next_publish)
-        return max(0.0, wait_until - self._monotonic())
+        waits = [self._last_publish + self._policy.publish_interval_ms / 1000]
+        if interval_s:
+            waits.append(self._last_heartbeat + interval_s)
+        if due is not None:
+            waits.append(due)
+        return max(0.0, min(waits) - self._monotonic())
 
     def flush(self) -> None:
         """Return when everything is durable, counted and journalled. Raises as `send` does."""
@@ -178,6 +188,8 @@ class Delivery:
         if is_source_finished and not self._journal.state.is_finished:
             self._journal.finished()
         self._publish()
+        if self._policy.heartbeat_interval_ms:
+            self._beat(is_last=True)
         self.flush()
 
     # --- sets --------------------------------------------------------------------------------
@@ -287,6 +299,22 @@ class Delivery:
             return
         for event in self._journal.make_events(self._clock()):
             self._add_monitoring(event)
+        self._try_hand_over()
+
+    def _beat(self, *, is_last: bool) -> None:
+        """A heartbeat goes out with the next barrier."""
+        state = self._journal.state
+        payload = encode_heartbeat(
+            server=state.server,
+            service=self._service,
+            instance=state.instance,
+            time_ms=self._clock(),
+            interval_ms=self._policy.heartbeat_interval_ms,
+            is_last=is_last,
+        )
+        self._add_set(AUDIT, [payload])
+        if self._unflushed_since is None:
+            self._unflushed_since = self._monotonic()
         self._try_hand_over()
 
     def _add_monitoring(self, event: JournalledEvent) -> None:

@@ -5,10 +5,12 @@ equal one. `next_batch` never blocks: a source whose next event is not due says 
 """
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from events.codec import prefix_of
 from runtime.clock import Clock
 from services.frontend.access_log import LineEncoder
 from services.frontend.delivery import Event
@@ -52,9 +54,16 @@ class SyntheticSource:
         service: str,
         clock: Clock,
         position: Position = None,
+        prefix: Callable[[str], bytes] = prefix_of,
     ) -> None:
         self._encoder = ActivityEncoder(
-            seed, run_id=run_id, server=server, service=service, rate=rate, start_ms=start_ms
+            seed,
+            run_id=run_id,
+            server=server,
+            service=service,
+            rate=rate,
+            start_ms=start_ms,
+            prefix=prefix,
         )
         self._rate = rate
         self._start_ms = start_ms
@@ -104,12 +113,13 @@ class AccessLogSource:
         follow: bool = False,
         rate: int = 0,
         position: Position = None,
+        prefix: Callable[[str], bytes] = prefix_of,
     ) -> None:
         self._file = path.open("rb", buffering=0)
         offset, number = position or (0, 0)
         self._reader = LineReader(self._file, offset, number)
         self._position: Position = [offset, number]
-        self._encoder = LineEncoder(run_id, server, service, clock)
+        self._encoder = LineEncoder(run_id, server, service, clock, prefix)
         self._follow = follow
         self._rate = rate
         self._clock = clock

@@ -1,16 +1,18 @@
 """Synthetic member activity: a pure function of (seed, rate, start), so that totals are known.
 
 Members browse: they view pages, are shown items on them (impressions), click on some of these, and
-search, log in and share; servers report metrics of themselves; a few scrapers read profile after
-profile. Event number i (from 0) is scheduled at start + i / rate; that is its header.time. The
-numbers are cut into blocks, each drawn from a generator seeded with (seed, block), so any part
-can be made without what comes before it, and a restarted frontend goes on in the middle.
+search, log in, share and change their profiles; servers report metrics of themselves; a few
+scrapers read profile after profile. Event number i (from 0) is scheduled at start + i / rate; that
+is its header.time. The numbers are cut into blocks, each drawn from a generator seeded with (seed,
+block), so any part can be made without what comes before it, and a restarted frontend goes on in
+the middle.
 
 A click always follows, in the same block, the impression that it names.
 """
 
 import random
 import struct
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from events import topics
@@ -39,6 +41,7 @@ _QUERIES: Final = (
     b"hadoop",
     b"product manager",
 )
+_SECTIONS: Final = (b"headline", b"position", b"skills", b"photo")
 _CHANNELS: Final = (b"network", b"group", b"mail")
 _METRICS: Final = ((b"requests.per.second", b"1/s"), (b"heap.used", b"bytes"), (b"gc.pause", b"ms"))
 _STATUSES: Final = (200,) * 94 + (304, 304, 404, 404, 403, 500)
@@ -169,6 +172,15 @@ class Activity:
         succeeded = b"\x01" if rng.random() < 0.95 else b"\x00"
         body = long(member) + text(_host(member)) + self._agents[member & 3] + succeeded
         events.append(Planned(topics.LOGIN, body, -1))
+        if succeeded == b"\x01" and member % 4 == 0:
+            self._update_profile(member, events)
+
+    @staticmethod
+    def _update_profile(member: int, events: list[Planned]) -> None:
+        section = _SECTIONS[member // 4 & 3]
+        value = NULL if section == b"photo" else PRESENT + text(b"%s of %d" % (section, member))
+        body = long(member) + text(section) + value
+        events.append(Planned(topics.PROFILE_UPDATE, body, -1))
 
     def _scrape(self, rng: random.Random, events: list[Planned]) -> None:
         scraper = rng.randrange(SCRAPERS)
@@ -207,16 +219,28 @@ def _metric(rng: random.Random) -> Planned:
 
 
 class ActivityEncoder:
-    """Planned events to payloads: of one run (8 bytes), one server, one schedule."""
+    """Planned events to payloads: of one run (8 bytes), one server, one schedule.
+
+    `prefix` gives the first bytes of a topic's events (events.topic_codec); those of the 2011 form
+    need no registry.
+    """
 
     def __init__(
-        self, seed: int, *, run_id: bytes, server: str, service: str, rate: int, start_ms: int
+        self,
+        seed: int,
+        *,
+        run_id: bytes,
+        server: str,
+        service: str,
+        rate: int,
+        start_ms: int,
+        prefix: Callable[[str], bytes] = prefix_of,
     ) -> None:
         assert len(run_id) == 8
         self._activity = Activity(seed)
         self._run_id = run_id
         self._names = text(server.encode()) + text(service.encode())
-        self._starts = {topic: prefix_of(topic) + run_id for topic in topics.ACTIVITY_TOPICS}
+        self._starts = {topic: prefix(topic) + run_id for topic in topics.ACTIVITY_TOPICS}
         self._rate = rate
         self._start_ms = start_ms
         self._time = (-1, b"")

@@ -1,4 +1,6 @@
-"""Wires `kafka2011 mirror`: two registries, the mirror, its group membership, status and signals.
+"""Wires `kafka2011 mirror`: registries, mirrors, their group memberships, status and signals.
+
+One process can copy from several source clusters into one target: each is a `Link` of its own.
 
 On the metrics port: GET /status tells of every owned partition; POST /pause and /resume take
 {"topic": "page-view", "partition": "1-0"} ("partition" may be left out: all of the topic).
@@ -10,14 +12,19 @@ start; 2 for a loop or a filter that cannot be used.
 import json
 import os
 import threading
+from collections.abc import Sequence
+from typing import Any
 
 from prometheus_client import CollectorRegistry
 
 from coordination.errors import CoordinationError, CoordinationUnavailable
+from coordination.paths import decode_broker_partition
 from coordination.zookeeper import ZooKeeperRegistry
 from protocol.errors import KafkaError
+from protocol.names import check_topic
 from runtime.logs import get_logger
 from runtime.metrics import Answer, MetricsServer
+from services.heartbeat import HeartbeatSender, into
 from services.mirror_maker.config import MirrorConfig
 from services.mirror_maker.loops import MirrorLoop, refuse_loops
 from services.mirror_maker.member import GroupMember, topic_filter
@@ -31,30 +38,82 @@ CONNECT_ATTEMPT_MS = 1000
 log = get_logger(__name__)
 
 
-def run(config: MirrorConfig, stop: threading.Event) -> int:
-    """Mirror until `stop` is set. Returns the exit status."""
-    try:
+class Link:
+    """The way from one source cluster to the target. `start` joins the group."""
+
+    def __init__(self, config: MirrorConfig) -> None:
+        """Raises KafkaError or ValueError for a filter or an address that cannot be used."""
         topic_filter(config)
-        source = ZooKeeperRegistry(config.source_zk_connect, config.zk_session_timeout_ms)
-        target = ZooKeeperRegistry(config.target_zk_connect, config.zk_session_timeout_ms)
-    except (KafkaError, ValueError) as error:
-        log.error("cannot start", detail=str(error))
-        return 2
+        self.config = config
+        self.source = ZooKeeperRegistry(config.source_zk_connect, config.zk_session_timeout_ms)
+        try:
+            self.target = ZooKeeperRegistry(config.target_zk_connect, config.zk_session_timeout_ms)
+        except BaseException:
+            self.source.close()
+            raise
+        self._made: tuple[Mirror, GroupMember] | None = None
+
+    def connect(self, stop: threading.Event) -> bool:
+        """False when `stop` came first. Raises CoordinationError or MirrorLoop."""
+        for registry in (self.source, self.target):
+            if not _started(registry, self.config.zk_connection_timeout_ms, stop):
+                return False
+        refuse_loops(self.source, self.target, self.config.group_id)
+        return True
+
+    def start(self) -> None:
+        mirror = Mirror(self.config, self.source, self.target)
+        member = GroupMember(self.config, self.source, mirror)
+        self._made = mirror, member
+        member.start()
+
+    @property
+    def is_made(self) -> bool:
+        return self._made is not None
+
+    @property
+    def mirror(self) -> Mirror:
+        assert self._made is not None
+        return self._made[0]
+
+    @property
+    def member(self) -> GroupMember:
+        assert self._made is not None
+        return self._made[1]
+
+    def close(self) -> None:
+        if self._made is not None:
+            self.member.close()
+            self.mirror.close()
+        self.source.close()
+        self.target.close()
+
+
+def run(configs: Sequence[MirrorConfig], stop: threading.Event) -> int:
+    """Mirror until `stop` is set. Returns the exit status."""
+    links: list[Link] = []
     try:
-        for registry in (source, target):
-            if not _started(registry, config.zk_connection_timeout_ms, stop):
+        for config in configs:
+            links.append(Link(config))
+        for link in links:
+            if not link.connect(stop):
                 return 0
-        refuse_loops(source, target, config.group_id)
-        return _mirror(config, source, target, stop)
-    except MirrorLoop as error:
+        return _mirror(links, stop)
+    except (MirrorLoop, KafkaError, ValueError) as error:
         log.error("cannot start", detail=str(error))
         return 2
     except CoordinationError as error:
         log.error("cannot start", detail=str(error))
         return 1
     finally:
-        source.close()
-        target.close()
+        has_served = any(link.is_made for link in links)
+        closers = [threading.Thread(target=link.close) for link in links]
+        for closer in closers:
+            closer.start()
+        for closer in closers:
+            closer.join()
+        if has_served:
+            log.info("stopped")
 
 
 def _started(registry: ZooKeeperRegistry, timeout_ms: int, stop: threading.Event) -> bool:
@@ -72,82 +131,109 @@ def _started(registry: ZooKeeperRegistry, timeout_ms: int, stop: threading.Event
     return False
 
 
-def _mirror(
-    config: MirrorConfig,
-    source: ZooKeeperRegistry,
-    target: ZooKeeperRegistry,
-    stop: threading.Event,
-) -> int:
-    mirror = Mirror(config, source, target)
-    member = GroupMember(config, source, mirror)
-    metrics = _metrics(config, mirror, member)
+def _mirror(links: Sequence[Link], stop: threading.Event) -> int:
+    for link in links:
+        link.start()
+    metrics = _metrics(links)
+    first = links[0].config
     registration = ServiceRegistration(
-        config, kind="mirror", zk_connect=config.source_zk_connect, metrics=metrics
+        first, kind="mirror", zk_connect=first.source_zk_connect, metrics=metrics
     )
-    status = 0
+    heartbeat = HeartbeatSender(
+        lambda: into(first.target_zk_connect, first.address_map),
+        server=first.process_name,
+        service="mirror",
+        interval_ms=first.heartbeat_interval_ms,
+    )
     try:
-        member.start()
         log.info(
             "serving",
-            source=config.source_zk_connect,
-            target=config.target_zk_connect,
-            group=config.group_id,
-            consumer=member.consumer_id,
+            source=";".join(link.config.source_zk_connect for link in links),
+            target=first.target_zk_connect,
+            group=first.group_id,
+            consumer=";".join(link.member.consumer_id for link in links),
             metrics=f"{metrics.bind}:{metrics.port}" if metrics else "none",
             pid=os.getpid(),
         )
         while not stop.wait(WATCH_INTERVAL_S):
-            if not member.is_alive:
+            if not all(link.member.is_alive for link in links):
                 log.error("the group member ended by itself")
-                status = 1
-                break
+                return 1
+        return 0
     finally:
-        member.close()
-        mirror.close()
+        heartbeat.close()
         registration.close()
         if metrics:
             metrics.close()
-    log.info("stopped")
-    return status
 
 
-def _metrics(config: MirrorConfig, mirror: Mirror, member: GroupMember) -> MetricsServer | None:
+def _metrics(links: Sequence[Link]) -> MetricsServer | None:
+    config = links[0].config
     if config.metrics_port < 0:
         return None
     registry = CollectorRegistry()
-    registry.register(MirrorCollector(mirror))
+    registry.register(MirrorCollector(lambda: status_of(links)))
 
     def status() -> Answer:
-        found = mirror.status()
-        found["settled"] = member.is_settled
-        found["drained"] = found["drained"] and member.is_settled
-        found["rebalances"] = member.rebalances
-        found["commits"] = member.commits
-        found["looks"] = member.looks
-        return 200, "application/json", json.dumps(found, indent=2).encode() + b"\n"
+        body = json.dumps(status_of(links), indent=2).encode()
+        return 200, "application/json", body + b"\n"
 
     return MetricsServer(
         registry,
-        lambda: member.is_settled,
+        lambda: all(link.member.is_settled for link in links),
         bind=config.metrics_bind,
         port=config.metrics_port,
         routes={"/status": status},
         actions={
-            "/pause": lambda body: set_paused(mirror, body, paused=True),
-            "/resume": lambda body: set_paused(mirror, body, paused=False),
+            "/pause": lambda body: set_paused(links, body, paused=True),
+            "/resume": lambda body: set_paused(links, body, paused=False),
         },
     )
 
 
-def set_paused(mirror: Mirror, body: bytes, *, paused: bool) -> Answer:
-    """Do what a POST to /pause or /resume asks for."""
+def status_of(links: Sequence[Link]) -> dict[str, Any]:
+    """What /status says: the links' partitions together, each with the cluster it comes from."""
+    each = [(link, link.mirror.status()) for link in links]
+    settled = all(link.member.is_settled for link, _ in each)
+    partitions = [
+        {"cluster": link.config.source_zk_connect, **partition}
+        for link, found in each
+        for partition in found["partitions"]
+    ]
+    return {
+        "group": links[0].config.group_id,
+        "settled": settled,
+        "drained": settled and all(found["drained"] for _, found in each),
+        "as_of_ms": min(found["as_of_ms"] for _, found in each),
+        "lag_bytes": sum(found["lag_bytes"] for _, found in each),
+        "rebalances": sum(link.member.rebalances for link in links),
+        "commits": sum(link.member.commits for link in links),
+        "looks": sum(link.member.looks for link in links),
+        "partitions": partitions,
+        "targets": {name: one for _, found in each for name, one in found["targets"].items()},
+    }
+
+
+def set_paused(links: Sequence[Link], body: bytes, *, paused: bool) -> Answer:
+    """Do what a POST to /pause or /resume asks for, in all source clusters."""
     try:
         asked = json.loads(body)
     except ValueError:
         asked = None
     topic = asked.get("topic") if isinstance(asked, dict) else None
     partition = asked.get("partition", "") if isinstance(asked, dict) else ""
-    if not isinstance(topic, str) or not topic or not isinstance(partition, str):
+    try:
+        if not isinstance(topic, str) or not isinstance(partition, str):
+            raise ValueError("a topic is missing")
+        check_topic(topic, "0.7")
+        if partition:
+            decode_broker_partition(partition)
+    except (KafkaError, ValueError):
         return 400, "application/json", b'{"error": "send a topic, and maybe a partition as 1-0"}\n'
-    mirror.set_paused(topic, partition, paused)
+    try:
+        for link in links:
+            link.mirror.set_paused(topic, partition, paused)
+    except CoordinationError as error:
+        text = json.dumps({"error": f"not stored, try again: {error}"})
+        return 503, "application/json", text.encode() + b"\n"
     return 200, "application/json", json.dumps({"paused": paused}).encode() + b"\n"

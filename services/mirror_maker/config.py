@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
+from events.settings import FormSettings
 from protocol.errors import KafkaError
 from protocol.names import check_group
-from runtime.config import REQUIRED, address_map, one_of, setting, text, whole
-from runtime.process_config import ProcessConfig
+from runtime.config import REQUIRED, address_map, boolean, one_of, setting, text, whole
 
 INT_MAX = 2**31 - 1
 
@@ -16,7 +16,7 @@ NEVER_COPIED = frozenset({"audit"})
 
 
 @dataclass(frozen=True, kw_only=True)
-class MirrorConfig(ProcessConfig):
+class MirrorConfig(FormSettings):
     """One mirror maker process. Several of one group share the source's partitions."""
 
     source_zk_connect: str = setting(
@@ -83,6 +83,24 @@ class MirrorConfig(ProcessConfig):
     batch_ms: int = setting(
         "mirror.batch.ms", 50, whole(0, INT_MAX), "longest time between two barriers, ms"
     )
+    map_interval_ms: int = setting(
+        "mirror.map.interval.ms",
+        1000,
+        whole(0, INT_MAX),
+        "the map from source to target offsets gets a point this often, per partition, ms",
+    )
+    flush_method: str = setting(
+        "flush.method",
+        "barrier",
+        one_of("barrier", "offsets"),
+        "how the target makes sure; offsets: polls, for a target of original brokers",
+    )
+    scatter: bool = setting(
+        "mirror.scatter",
+        False,
+        boolean,
+        "true: to any partition of any live broker, as the original; keeps no order and no map",
+    )
     barrier_timeout_ms: int = setting(
         "mirror.barrier.timeout.ms", 10_000, whole(1, INT_MAX), "a target is away after this, ms"
     )
@@ -102,6 +120,12 @@ class MirrorConfig(ProcessConfig):
         whole(1, INT_MAX),
         "confirmed offsets go to ZooKeeper this often, ms",
     )
+    heartbeat_interval_ms: int = setting(
+        "heartbeat.interval.ms",
+        5_000,
+        whole(0, 3_600_000),
+        "between heartbeats to topic audit of the target, ms; 0: none",
+    )
     status_interval_ms: int = setting(
         "mirror.status.interval.ms", 1000, whole(10, INT_MAX), "the sources' ends are read, ms"
     )
@@ -115,6 +139,11 @@ class MirrorConfig(ProcessConfig):
                 check_group(self.consumer_id)
         except KafkaError as error:
             raise ValueError(str(error)) from None
+        if self.scatter and self.flush_method == "offsets":
+            raise ValueError(
+                "mirror.scatter leaves the partition to the broker, and flush.method=offsets can "
+                "know nothing of it: use one of them"
+            )
         if self.fetch_size_max < self.fetch_size:
             object.__setattr__(self, "fetch_size_max", self.fetch_size)
 

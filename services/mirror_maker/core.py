@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 
 from consumer.chunk import Chunk, TopicPartition
 from coordination.paths import BrokerPartition
+from services.mirror_maker.offset_map import OffsetMap
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +63,19 @@ class PartitionCopy:
     confirmed_at_s: float = 0.0
     copied_bytes: int = 0
     copied_sets: int = 0
+    copied_messages: int = 0  # durable; a compressed set counts as one
     repeated_bytes: int = 0  # sent again, or maybe so
     skipped_bytes: int = 0  # gone from the source before they were copied
     rewinds: int = 0
+    offsets: OffsetMap | None = None  # kept when the target partition is fixed
+    mapped_at_s: float = 0.0
     latency_ms: int | None = None  # of the newest sample: event made -> durable at the target
     _attempt: int = 0
     _retry_at_s: float = 0.0
     _fetch_retry_at_s: float = 0.0
     _fetch_attempt: int = 0
-    _queue: deque[Chunk] = field(default_factory=deque)
+    _queue: deque[tuple[Chunk, int]] = field(default_factory=deque)  # with its message count
+    _sent: deque[tuple[int, int]] = field(default_factory=deque)  # (next offset, message count)
     _held_bytes: int = 0  # queued and sent, until confirmed
 
     def __post_init__(self) -> None:
@@ -105,12 +110,12 @@ class PartitionCopy:
             and self._held_bytes < self.bytes_max
         )
 
-    def fetched(self, epoch: int, chunk: Chunk) -> bool:
+    def fetched(self, epoch: int, chunk: Chunk, message_count: int) -> bool:
         """Queue what a fetch begun in `epoch` brought; False when it is of no use any more."""
         if epoch != self.epoch or self.is_closing or self.is_removed:
             return False
         assert chunk.offset == self.fetch_offset
-        self._queue.append(chunk)
+        self._queue.append((chunk, message_count))
         self._held_bytes += len(chunk.data)
         self.fetch_offset = chunk.next_offset
         self._fetch_attempt = 0
@@ -153,9 +158,10 @@ class PartitionCopy:
         """The next set to send; counts as sent."""
         if not self._queue or self.is_paused or self.is_closing or self.is_removed:
             return None
-        chunk = self._queue.popleft()
+        chunk, message_count = self._queue.popleft()
         assert chunk.offset == self.sent_offset
         self.sent_offset = chunk.next_offset
+        self._sent.append((chunk.next_offset, message_count))
         return chunk
 
     def confirm(self, offset: int, now_s: float) -> None:
@@ -167,6 +173,8 @@ class PartitionCopy:
         self.confirmed_offset = offset
         self._held_bytes -= moved
         self.copied_bytes += moved
+        while self._sent and self._sent[0][0] <= offset:
+            self.copied_messages += self._sent.popleft()[1]
         self.confirmed_at_s = now_s
         self.is_suspect = False
         self._attempt = 0
@@ -191,6 +199,7 @@ class PartitionCopy:
     def _forget(self) -> None:
         self.epoch += 1
         self._queue.clear()
+        self._sent.clear()
         self._held_bytes = 0
         self.sent_offset = self.fetch_offset = self.confirmed_offset
 

@@ -1,7 +1,8 @@
 """The way from one source broker: a thread that fetches for all copies that have room.
 
-Sets pass through as the broker gives them, cut to complete entries; single messages are not looked
-at, except where a set is large enough to hold one that the target would drop without a word.
+Sets pass through as the broker gives them, cut to complete entries whose CRCs are right; messages
+are counted, and not looked at otherwise, except where a set is large enough to hold one that the
+target would drop without a word.
 A fetch belongs to the copy's epoch: what comes back after a rewind is thrown away.
 """
 
@@ -23,7 +24,7 @@ from protocol.errors import (
     RemoteProtocolError,
 )
 from protocol.message import MAGIC1_HEADER
-from protocol.message_set import entries
+from protocol.message_set import check_entries, entries
 from protocol.requests import FetchRequest
 from runtime.clock import now_ms
 from runtime.logs import get_logger
@@ -193,7 +194,11 @@ class SourceFetcher:
         """Give one part of an answer to its copy; whether it brought something."""
         copy = asked.copy
         try:
-            valid_bytes = answer.valid_bytes()
+            ending = check_entries(answer.data[: answer.valid_bytes()])
+            valid_bytes = ending.valid_bytes
+            if ending.fault and not valid_bytes:
+                # The target would hang up on it, time and again.
+                raise RemoteProtocolError(f"at {asked.request.offset}: {ending.fault}")
             data = answer.data[:valid_bytes]
             self._check_sizes(data, asked.request.offset)
         except OffsetOutOfRange:
@@ -219,7 +224,8 @@ class SourceFetcher:
                 return False
             offset = asked.request.offset
             name = copy.name
-            return copy.fetched(asked.epoch, Chunk(*name, offset, data, offset + valid_bytes))
+            chunk = Chunk(*name, offset, data, offset + valid_bytes)
+            return copy.fetched(asked.epoch, chunk, ending.entry_count)
 
     def _check_sizes(self, data: memoryview, offset: int) -> None:
         """Raises _TooLargeForTarget when a message is too large for the target.

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from coordination.errors import CoordinationError
 from producer.connection import BrokerConnection
 from producer.errors import BrokerUnavailable, BrokerUnreachable
+from producer.polling import connection_kind
 from protocol.requests import ProduceRequest, encode_request
 from runtime.failpoints import failpoint
 from runtime.logs import get_logger
@@ -54,7 +55,7 @@ class TargetLane:
         self._retry_at_s = 0.0
         self._after_alone = False
         self._stopped = False
-        self._sampler = LatencySampler()
+        self._sampler = LatencySampler(config.event_forms)
         self._connection: BrokerConnection | None = None
         self._thread = threading.Thread(target=self._run, name=f"lane-{broker_id}", daemon=True)
         self._thread.start()
@@ -132,6 +133,27 @@ class TargetLane:
                 copy.confirm(copy.sent_offset, now_s)
                 self._sampler.confirmed(copy)
             self._wake.notify_all()
+        self._map(connection, list(sent.values()), now_s)
+
+    def _map(self, connection: BrokerConnection, copies: list[PartitionCopy], now_s: float) -> None:
+        """Note for some copies where their confirmed offsets stand at the target."""
+        interval_s = self._config.map_interval_ms / 1000
+        for copy in copies:
+            offsets, target = copy.offsets, copy.target
+            if offsets is None or target is None or now_s - copy.mapped_at_s < interval_s:
+                continue
+            try:
+                end = connection.end_of(
+                    copy.name.topic, target.partition, self._config.barrier_timeout_ms
+                )
+            except BrokerUnavailable as error:  # the copy itself is durable
+                log.warning("not_mapped", partition=str(copy.name), reason=str(error))
+                self._close()
+                return
+            with self._wake:
+                copy.mapped_at_s = now_s
+                if not copy.is_removed:
+                    offsets.reach(copy.confirmed_offset, end)
 
     def _send(
         self,
@@ -141,6 +163,15 @@ class TargetLane:
         sent: dict[int, PartitionCopy],
     ) -> None:
         """Send sets in turn until none is left, or it is time for a barrier."""
+        for copy in batch:
+            offsets, target = copy.offsets, copy.target
+            if offsets is not None and target is not None and not offsets.has_begun:
+                sent[id(copy)] = copy  # it is to blame when its partition has no end
+                end = connection.end_of(
+                    copy.name.topic, target.partition, self._config.barrier_timeout_ms
+                )
+                with self._wake:
+                    offsets.begin(copy.confirmed_offset, end)
         batch_bytes = 0
         going = list(batch)
         while going:
@@ -172,7 +203,7 @@ class TargetLane:
                 published = self._address_of(self.broker_id)
             except (BrokerUnavailable, CoordinationError) as error:
                 raise BrokerUnreachable(str(error)) from error
-            connection = BrokerConnection(
+            connection = connection_kind(self._config.flush_method)(
                 self._config.dialled(published),
                 connect_timeout_ms=CONNECT_TIMEOUT_MS,
                 socket_timeout_ms=self._config.barrier_timeout_ms,
@@ -201,6 +232,11 @@ class TargetLane:
         with self._wake:
             for copy in batch:
                 copy.trouble = reason
+            if self._config.scatter:  # any other broker will do
+                for copy in self.copies:
+                    copy.target = None
+                self.copies.clear()
+                self._wake.notify_all()
 
     def _failed(self, copies: list[PartitionCopy], reason: str, *, is_blamed: bool) -> None:
         """Begin again from what is confirmed, over a new connection."""

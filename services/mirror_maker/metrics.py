@@ -1,27 +1,27 @@
 """The mirror's numbers for Prometheus, read from its status at each scrape."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from services.mirror_maker.mirror import Mirror
-
-LABELS = ("topic", "source", "target")
+LABELS = ("cluster", "topic", "source", "target")
 
 
 class MirrorCollector(Collector):
     """One sample of everything per owned partition. Counters start at 0 with each ownership."""
 
-    def __init__(self, mirror: Mirror) -> None:
-        self._mirror = mirror
+    def __init__(self, status: Callable[[], dict[str, Any]]) -> None:
+        self._status = status
 
     def collect(self) -> Iterator[Metric]:
-        status = self._mirror.status()
+        status = self._status()
         counters = {
             field: CounterMetricFamily(f"kafka2011_mirror_{field}", text, labels=LABELS)
             for field, text in (
                 ("copied_bytes", "durable at the target"),
+                ("copied_messages", "durable at the target; a compressed set counts as one"),
                 ("copied_sets", "message sets handed to the target"),
                 ("repeated_bytes", "sent again after a failure"),
                 ("skipped_bytes", "retired at the source before they were copied"),
@@ -41,7 +41,8 @@ class MirrorCollector(Collector):
             "kafka2011_mirror_state", "1 for the present state", labels=(*LABELS, "state")
         )
         for partition in status["partitions"]:
-            labels = (partition["topic"], partition["source"], partition["target"] or "")
+            place = (partition["topic"], partition["source"], partition["target"] or "")
+            labels = (partition["cluster"], *place)
             for field, counter in counters.items():
                 counter.add_metric(labels, partition[field])
             for field, gauge in gauges.items():

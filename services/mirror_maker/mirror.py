@@ -21,15 +21,18 @@ from consumer.chunk import TopicPartition
 from coordination.errors import CoordinationError
 from coordination.registry import Registry
 from producer.discovery import ZooKeeperBrokers
+from runtime.clock import now_ms
 from runtime.logs import get_logger
 from services.mirror_maker.config import NEVER_COPIED, MirrorConfig
 from services.mirror_maker.core import Backoff, PartitionCopy
 from services.mirror_maker.ends import SourceEnds
 from services.mirror_maker.fetcher import SourceFetcher
 from services.mirror_maker.lane import TargetLane
+from services.mirror_maker.notes import Pauses, StoredMaps
 from services.mirror_maker.placement import NotPlaced, Placement, make_topic
 
 PLACE_RETRY_S = 0.1
+IDLE_WAIT_S = 1.0
 
 log = get_logger(__name__)
 
@@ -48,7 +51,8 @@ class Mirror:
         # Set by the membership: the ZooKeeper session that its owner nodes stand in.
         self.owning_session: Callable[[], int | None] = lambda: None
         self._copies: dict[TopicPartition, PartitionCopy] = {}
-        self._paused: set[tuple[str, str]] = set()  # (topic, "broker-partition" or "")
+        self._pauses = Pauses(source, config.group_id, self._pauses_changed)
+        self._maps = StoredMaps(source, target, config.group_id)
         self._fetchers: dict[int, SourceFetcher] = {}
         self._lanes: dict[int, TargetLane] = {}
         self._source_brokers = ZooKeeperBrokers(source)
@@ -59,6 +63,7 @@ class Mirror:
             config.group_id,
             lambda topic, published: make_topic(topic, config.dialled(published)),
         )
+        self._maps_due_s = 0.0
         self._closed = threading.Event()
         self._ends = SourceEnds(config, self._source_brokers.address_of, self.copies, self.wake)
         self._placer = threading.Thread(target=self._place_all, name="placement", daemon=True)
@@ -79,7 +84,7 @@ class Mirror:
             Backoff(self._config.retry_min_ms / 1000, self._config.retry_max_ms / 1000),
         )
         with self.wake:
-            copy.is_paused = self._is_paused(name)
+            copy.is_paused = self._pauses.holds(name)
             self._copies[name] = copy
             self.wake.notify_all()
         log.info("copy_started", partition=str(name), offset=stored)
@@ -144,6 +149,8 @@ class Mirror:
         with self.wake:
             self.wake.notify_all()
         self._placer.join()
+        self._maps.store(self.wake)
+        self._pauses.close()
         self._ends.stop()
         for worker in self._workers():
             worker.stop()
@@ -164,25 +171,21 @@ class Mirror:
     # --- pausing ---------------------------------------------------------------------------------
 
     def set_paused(self, topic: str, partition: str, paused: bool) -> None:
-        """Pause or resume a topic, or (`partition` as "1-0") one partition of it, owned or not.
+        """Pause or resume a topic, or (`partition` as "1-0") one partition of it, owned or not, for
+        all members of the group, until it is resumed.
 
-        What was sent is still confirmed. Resuming a topic resumes its partitions.
+        What was sent is still confirmed. Resuming a topic resumes its partitions. Raises
+        CoordinationError when that could not be stored.
         """
-        with self.wake:
-            if paused:
-                self._paused.add((topic, partition))
-            elif partition:
-                self._paused.discard((topic, partition))
-            else:
-                self._paused = {one for one in self._paused if one[0] != topic}
-            for copy in self._copies.values():
-                copy.is_paused = self._is_paused(copy.name)
-            self.wake.notify_all()
+        self._pauses.change(topic, partition, paused)
+        self._pauses_changed()
         log.info("paused" if paused else "resumed", topic=topic, partition=partition or "all")
 
-    def _is_paused(self, name: TopicPartition) -> bool:
-        partition = f"{name.broker_id}-{name.partition}"
-        return (name.topic, "") in self._paused or (name.topic, partition) in self._paused
+    def _pauses_changed(self) -> None:
+        with self.wake:
+            for copy in self._copies.values():
+                copy.is_paused = self._pauses.holds(copy.name)
+            self.wake.notify_all()
 
     # --- giving copies their threads -------------------------------------------------------------
 
@@ -192,18 +195,26 @@ class Mirror:
             with self.wake:
                 unplaced = [copy for copy in self._copies.values() if copy.target is None]
                 if not unplaced:
-                    self.wake.wait(1.0)
-                    continue
+                    self.wake.wait(IDLE_WAIT_S)
             for copy in unplaced:
                 self._place(copy)
             if any(copy.target is None for copy in unplaced):
                 self._closed.wait(PLACE_RETRY_S)
+            now_s = time.monotonic()
+            if now_s >= self._maps_due_s:
+                self._maps_due_s = now_s + IDLE_WAIT_S
+                self._maps.store(self.wake)
 
     def _place(self, copy: PartitionCopy) -> None:
         if self._closed.is_set() or copy.is_removed:
             return
         try:
-            target = self._placement.target_of(copy.name)
+            if self._config.scatter:
+                target = self._placement.any_broker()
+            else:
+                target = self._placement.target_of(copy.name)
+                if copy.offsets is None:
+                    copy.offsets = self._maps.open(copy.name, target)
         except (NotPlaced, CoordinationError) as error:
             if copy.trouble != str(error):
                 log.info("not_placed_yet", partition=str(copy.name), reason=str(error))
@@ -216,7 +227,8 @@ class Mirror:
                 return
             copy.target = target
             copy.trouble = ""
-            fetcher.copies.append(copy)
+            if copy not in fetcher.copies:  # scattered, it only has another target
+                fetcher.copies.append(copy)
             lane.copies.append(copy)
             self.wake.notify_all()
 
@@ -263,8 +275,9 @@ class Mirror:
         with self.wake:
             return {
                 "group": self._config.group_id,
-                "drained": bool(copies) and all(_is_drained(copy) for copy in copies),
-                "as_of_ms": min((copy.source_end_ms for copy in copies), default=0),
+                # A member without partitions has nothing to wait for.
+                "drained": all(_is_drained(copy) for copy in copies),
+                "as_of_ms": min((copy.source_end_ms for copy in copies), default=now_ms()),
                 "lag_bytes": sum(copy.lag_bytes or 0 for copy in copies),
                 "partitions": [_described(copy) for copy in copies],
                 "targets": {
@@ -297,6 +310,7 @@ def _described(copy: PartitionCopy) -> dict[str, Any]:
         "latency_ms": copy.latency_ms,
         "copied_bytes": copy.copied_bytes,
         "copied_sets": copy.copied_sets,
+        "copied_messages": copy.copied_messages,
         "rewinds": copy.rewinds,
         "repeated_bytes": copy.repeated_bytes,
         "skipped_bytes": copy.skipped_bytes,

@@ -9,6 +9,7 @@ A topic that the target does not know yet is made there first, on every live bro
 nothing to it; else everything would be mapped to the few partitions that happened to exist.
 """
 
+import random
 import time
 from collections.abc import Callable
 
@@ -19,7 +20,7 @@ from coordination.paths import BrokerPartition
 from coordination.registry import Registry
 from producer.connection import BrokerConnection
 from producer.errors import BrokerUnavailable
-from protocol.requests import ProduceRequest, encode_request
+from protocol.requests import ANY_PARTITION, ProduceRequest, encode_request
 from runtime.logs import get_logger
 from services.mirror_maker.config import Address
 from services.mirror_maker.core import choose_target
@@ -81,6 +82,14 @@ class Placement:
             self._source.put(path, chosen.text.encode())
         log.info("mapped", partition=str(name), target=chosen.text)
         return chosen
+
+    def any_broker(self) -> BrokerPartition:
+        """A live target broker, which picks the partitions itself: scattering. Raises as
+        `target_of`."""
+        brokers = sorted(cluster.live_brokers(self._target))
+        if not brokers:
+            raise NotPlaced("no target broker is registered")
+        return BrokerPartition(random.choice(brokers), ANY_PARTITION)
 
     def _stored(self, path: str) -> BrokerPartition | None:
         stored = self._source.get(path)

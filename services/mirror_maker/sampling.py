@@ -8,6 +8,7 @@ import time
 
 from consumer.chunk import Chunk
 from events.errors import EventError
+from events.forms import FORMS_2011, Forms
 from events.peek import peek
 from protocol.compression import Codec
 from protocol.errors import KafkaError
@@ -20,7 +21,8 @@ SAMPLE_INTERVAL_S = 0.1  # per partition
 class LatencySampler:
     """Keeps the sampled event's time from `sent` until `confirmed`."""
 
-    def __init__(self) -> None:
+    def __init__(self, forms: Forms = FORMS_2011) -> None:
+        self._forms = forms
         self._sampled_s: dict[str, float] = {}
         self._event_ms: dict[str, int] = {}
 
@@ -33,7 +35,9 @@ class LatencySampler:
         try:
             first = next(entries(chunk.data), None)
             if first is not None and first.codec == Codec.NONE:
-                self._event_ms[key] = peek(first.payload).time_ms
+                self._event_ms[key] = peek(
+                    first.payload, self._forms.prefix_bytes(copy.name.topic)
+                ).time_ms
         except (KafkaError, EventError):
             pass  # not one of our events: nothing to measure
 

@@ -88,7 +88,7 @@ class OnlineMember:
         self._config = config
         self._connector = connector
         self._wanted = wanted
-        self.counter = Counter()
+        self.counter = Counter(config.event_forms)
         self._lag: dict[TopicPartition, int | None] = {}
         self._owned: list[TopicPartition] = []
         self._reading = threading.Thread(target=self._read, name="read", daemon=True)

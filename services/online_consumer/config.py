@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from consumer.config import ConsumerConfig
+from events.settings import FormSettings
 from runtime.config import setting, text, whole
 
 # Monitoring events are the audit's, not a product's.
@@ -10,7 +11,7 @@ NEVER_READ = frozenset({"audit"})
 
 
 @dataclass(frozen=True, kw_only=True)
-class OnlineConsumerConfig(ConsumerConfig):
+class OnlineConsumerConfig(ConsumerConfig, FormSettings):
     """One member of the group."""
 
     group_id: str = setting("groupid", "online", text, "the consumer group; its members share")

@@ -10,6 +10,7 @@ from typing import Any
 
 from hdrh.histogram import HdrHistogram
 
+from events.forms import FORMS_2011, Forms
 from events.header import UNREADABLE
 from events.peek import count_by_window
 
@@ -56,7 +57,8 @@ def _quantiles(histogram: Any) -> dict[float, int]:
 class Counter:
     """All topics' numbers. Counted by one thread, read by others."""
 
-    def __init__(self) -> None:
+    def __init__(self, forms: Forms = FORMS_2011) -> None:
+        self._forms = forms
         self._lock = threading.Lock()
         self._topics: dict[str, TopicCounts] = {}
         self.damaged_chunks = 0
@@ -65,7 +67,10 @@ class Counter:
         """Add messages that were read at `now_ms` (ms since the epoch)."""
         counts: dict[tuple[int, str], int] = {}
         delays: dict[int, int] = {}
-        count_by_window(payloads, COUNT_WINDOW_MS, counts, delays, now_ms)
+        prefix_bytes = self._forms.prefix_bytes(topic)
+        count_by_window(
+            payloads, COUNT_WINDOW_MS, counts, delays, now_ms, prefix_bytes=prefix_bytes
+        )
         size = sum(map(len, payloads))
         with self._lock:
             found = self._topics.setdefault(topic, TopicCounts())

@@ -17,19 +17,14 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
-from services.schema_registry.core import (
-    EVERYTHING,
-    Reference,
-    RegistryCore,
-    Submitted,
-    version_number,
-)
+from services.schema_registry.core import RegistryCore
 from services.schema_registry.errors import (
     RegistryError,
     SchemaInvalid,
     not_understood,
     schema_not_found,
 )
+from services.schema_registry.views import EVERYTHING, Reference, Submitted, View, version_number
 
 NAME_CHARACTERS_MAX = 1000
 REFERENCES_MAX = 1000
@@ -102,7 +97,29 @@ def _references(found: object) -> tuple[Reference, ...]:
     return tuple(references)
 
 
-Handler = Callable[[RegistryCore, Request], Any]
+@dataclass(frozen=True)
+class Ask:
+    """Answers by looking; waits for nobody."""
+
+    question: Callable[[View, Request], Any]
+    is_change = False
+
+    def __call__(self, core: RegistryCore, request: Request) -> Any:
+        return core.ask(lambda view: self.question(view, request))
+
+
+@dataclass(frozen=True)
+class Change:
+    """Answers by writing, one after the other."""
+
+    change: Callable[[RegistryCore, Request], Any]
+    is_change = True
+
+    def __call__(self, core: RegistryCore, request: Request) -> Any:
+        return self.change(core, request)
+
+
+Handler = Ask | Change
 
 
 def request_of(raw_path: bytes, query: Mapping[str, str], body: bytes) -> Request:
@@ -137,10 +154,10 @@ def endpoint(method: str, parts: tuple[str, ...]) -> tuple[str, Handler]:
 # --- what the endpoints do -------------------------------------------------------------------
 
 
-def _schema_by_id(core: RegistryCore, request: Request) -> Any:
-    found = core.schema_by_id(_id(request))
+def _schema_by_id(view: View, request: Request) -> Any:
+    found = view.schema_by_id(_id(request))
     if request.flag("fetchMaxId"):
-        found["maxId"] = core.id_max()
+        found["maxId"] = view.id_max()
     return found
 
 
@@ -151,13 +168,13 @@ def _id(request: Request) -> int:
     return int(text)
 
 
-def _subjects_of_id(core: RegistryCore, request: Request) -> Any:
-    found = core.versions_of_id(_id(request), request.flag("deleted"))
+def _subjects_of_id(view: View, request: Request) -> Any:
+    found = view.versions_of_id(_id(request), request.flag("deleted"))
     return _page(request, sorted({version.subject for version in found}))
 
 
-def _versions_of_id(core: RegistryCore, request: Request) -> Any:
-    found = core.versions_of_id(_id(request), request.flag("deleted"))
+def _versions_of_id(view: View, request: Request) -> Any:
+    found = view.versions_of_id(_id(request), request.flag("deleted"))
     return _page(request, [{"subject": v.subject, "version": v.version} for v in found])
 
 
@@ -167,8 +184,8 @@ def _page(request: Request, found: list[Any]) -> list[Any]:
     return found[offset:] if limit < 0 else found[offset : offset + limit]
 
 
-def _schemas(core: RegistryCore, request: Request) -> Any:
-    found = core.schemas(
+def _schemas(view: View, request: Request) -> Any:
+    found = view.schemas(
         request.query.get("subjectPrefix", ""),
         deleted=request.flag("deleted"),
         latest_only=request.flag("latestOnly"),
@@ -176,8 +193,8 @@ def _schemas(core: RegistryCore, request: Request) -> Any:
     return _page(request, found)
 
 
-def _subjects(core: RegistryCore, request: Request) -> Any:
-    found = core.subjects(
+def _subjects(view: View, request: Request) -> Any:
+    found = view.subjects(
         request.query.get("subjectPrefix", ""),
         deleted=request.flag("deleted"),
         only=request.flag("deletedOnly"),
@@ -185,8 +202,8 @@ def _subjects(core: RegistryCore, request: Request) -> Any:
     return _page(request, found)
 
 
-def _lookup(core: RegistryCore, request: Request) -> Any:
-    return core.lookup(
+def _lookup(view: View, request: Request) -> Any:
+    return view.lookup(
         request.parts[1],
         request.submitted(),
         normalize=request.flag("normalize"),
@@ -194,22 +211,34 @@ def _lookup(core: RegistryCore, request: Request) -> Any:
     )
 
 
-def _versions(core: RegistryCore, request: Request) -> Any:
-    found = core.versions(
+def _versions(view: View, request: Request) -> Any:
+    found = view.versions(
         request.parts[1], deleted=request.flag("deleted"), only=request.flag("deletedOnly")
     )
     return _page(request, found)
 
 
-def _version(core: RegistryCore, request: Request) -> Any:
-    return core.version(request.parts[1], request.parts[3], request.flag("deleted"))
+def _version(view: View, request: Request) -> Any:
+    return view.version(request.parts[1], request.parts[3], request.flag("deleted"))
 
 
-def _compatibility(core: RegistryCore, request: Request) -> Any:
+def _register(core: RegistryCore, request: Request) -> Any:
+    return core.register(request.parts[1], request.submitted(), request.flag("normalize"))
+
+
+def _delete_subject(core: RegistryCore, request: Request) -> Any:
+    return core.delete_subject(request.parts[1], request.flag("permanent"))
+
+
+def _delete_version(core: RegistryCore, request: Request) -> Any:
+    return core.delete_version(request.parts[1], request.parts[3], request.flag("permanent"))
+
+
+def _compatibility(view: View, request: Request) -> Any:
     version = request.parts[4] if len(request.parts) == 5 else None
     if version not in (None, "latest"):
         version_number(str(version))
-    messages = core.compatibility(
+    messages = view.compatibility(
         request.parts[2], version, request.submitted(), request.flag("normalize")
     )
     found: dict[str, Any] = {"is_compatible": not messages}
@@ -222,8 +251,8 @@ def _subject(request: Request) -> str:
     return request.parts[1] if len(request.parts) == 2 else EVERYTHING
 
 
-def _get_level(core: RegistryCore, request: Request) -> Any:
-    return {"compatibilityLevel": core.level(_subject(request), request.flag("defaultToGlobal"))}
+def _get_level(view: View, request: Request) -> Any:
+    return {"compatibilityLevel": view.level(_subject(request), request.flag("defaultToGlobal"))}
 
 
 def _put_level(core: RegistryCore, request: Request) -> Any:
@@ -235,8 +264,8 @@ def _delete_level(core: RegistryCore, request: Request) -> Any:
     return {"compatibilityLevel": core.unset_level(_subject(request))}
 
 
-def _get_mode(core: RegistryCore, request: Request) -> Any:
-    return {"mode": core.mode(_subject(request), request.flag("defaultToGlobal"))}
+def _get_mode(view: View, request: Request) -> Any:
+    return {"mode": view.mode(_subject(request), request.flag("defaultToGlobal"))}
 
 
 def _put_mode(core: RegistryCore, request: Request) -> Any:
@@ -248,47 +277,40 @@ def _delete_mode(core: RegistryCore, request: Request) -> Any:
     return {"mode": core.unset_mode(_subject(request))}
 
 
-_LEVEL: dict[str, Handler] = {"GET": _get_level, "PUT": _put_level, "DELETE": _delete_level}
-_MODE: dict[str, Handler] = {"GET": _get_mode, "PUT": _put_mode, "DELETE": _delete_mode}
+_LEVEL: dict[str, Handler] = {
+    "GET": Ask(_get_level),
+    "PUT": Change(_put_level),
+    "DELETE": Change(_delete_level),
+}
+_MODE: dict[str, Handler] = {
+    "GET": Ask(_get_mode),
+    "PUT": Change(_put_mode),
+    "DELETE": Change(_delete_mode),
+}
 
 ROUTES: dict[str, dict[str, Handler]] = {
-    "": {"GET": lambda _core, _request: {}},
-    "contexts": {"GET": lambda _core, _request: ["."]},
-    "schemas": {"GET": _schemas},
-    "schemas types": {"GET": lambda _core, _request: ["AVRO"]},
-    "schemas ids *": {"GET": _schema_by_id},
+    "": {"GET": Ask(lambda _view, _request: {})},
+    "contexts": {"GET": Ask(lambda _view, _request: ["."])},
+    "schemas": {"GET": Ask(_schemas)},
+    "schemas types": {"GET": Ask(lambda _view, _request: ["AVRO"])},
+    "schemas ids *": {"GET": Ask(_schema_by_id)},
     "schemas ids * schema": {
-        "GET": lambda core, request: _Text(core.schema_by_id(_id(request))["schema"])
+        "GET": Ask(lambda view, request: _Text(view.schema_by_id(_id(request))["schema"]))
     },
-    "schemas ids * subjects": {"GET": _subjects_of_id},
-    "schemas ids * versions": {"GET": _versions_of_id},
-    "subjects": {"GET": _subjects},
-    "subjects *": {
-        "POST": _lookup,
-        "DELETE": lambda core, request: core.delete_subject(
-            request.parts[1], request.flag("permanent")
-        ),
-    },
-    "subjects * versions": {
-        "GET": _versions,
-        "POST": lambda core, request: core.register(
-            request.parts[1], request.submitted(), request.flag("normalize")
-        ),
-    },
-    "subjects * versions *": {
-        "GET": _version,
-        "DELETE": lambda core, request: core.delete_version(
-            request.parts[1], request.parts[3], request.flag("permanent")
-        ),
-    },
+    "schemas ids * subjects": {"GET": Ask(_subjects_of_id)},
+    "schemas ids * versions": {"GET": Ask(_versions_of_id)},
+    "subjects": {"GET": Ask(_subjects)},
+    "subjects *": {"POST": Ask(_lookup), "DELETE": Change(_delete_subject)},
+    "subjects * versions": {"GET": Ask(_versions), "POST": Change(_register)},
+    "subjects * versions *": {"GET": Ask(_version), "DELETE": Change(_delete_version)},
     "subjects * versions * schema": {
-        "GET": lambda core, request: _Text(_version(core, request)["schema"])
+        "GET": Ask(lambda view, request: _Text(_version(view, request)["schema"]))
     },
     "subjects * versions * referencedby": {
-        "GET": lambda core, request: core.referenced_by(request.parts[1], request.parts[3])
+        "GET": Ask(lambda view, request: view.referenced_by(request.parts[1], request.parts[3]))
     },
-    "compatibility subjects * versions": {"POST": _compatibility},
-    "compatibility subjects * versions *": {"POST": _compatibility},
+    "compatibility subjects * versions": {"POST": Ask(_compatibility)},
+    "compatibility subjects * versions *": {"POST": Ask(_compatibility)},
     "config": _LEVEL,
     "config *": _LEVEL,
     "mode": _MODE,

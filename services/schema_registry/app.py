@@ -1,7 +1,7 @@
 """Wires `kafka2011 registry`: the file, the pages, metrics, signals.
 
 One page takes every path (a subject may hold an encoded slash, so the path is divided before it is
-decoded). Decisions run in the thread pool: a slow disk holds up no other connection's reading.
+decoded). Decisions run in threads: a slow disk or a long comparison holds up no other question.
 Exit statuses: 0 after SIGTERM; 1 when the port is taken or the file cannot be opened.
 """
 
@@ -13,12 +13,10 @@ import socket
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
 
-import uvicorn
+from anyio import CapacityLimiter, to_thread
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 from starlette.requests import Request as WebRequest
 from starlette.responses import Response
@@ -33,10 +31,12 @@ from services.schema_registry.config import SchemaRegistryConfig
 from services.schema_registry.core import RegistryCore
 from services.schema_registry.errors import RegistryError
 from services.schema_registry.store import RegistryStore
+from services.schema_registry.views import View
+from services.web import serve_until
 
 KIND = "registry"
-STOP_POLL_S = 0.1
 CONNECTIONS_MAX = 200
+ASKING_MAX, CHANGING_MAX = 16, 4  # threads
 OWN_TYPE = "application/vnd.schemaregistry.v1+json"
 PLAIN_TYPE = "application/json"
 TYPES_READ = frozenset(
@@ -65,7 +65,7 @@ class RegistryMetrics:
         )
         for number, name in enumerate(("schemas", "subjects", "versions")):
             gauge = Gauge(f"kafka2011_registry_{name}", f"{name} kept", registry=self.registry)
-            gauge.set_function(lambda number=number: float(core.counts()[number]))  # type: ignore[misc]
+            gauge.set_function(lambda number=number: float(core.ask(View.counts)[number]))  # type: ignore[misc]
 
 
 class RegistryPages:
@@ -75,6 +75,8 @@ class RegistryPages:
         self, core: RegistryCore, metrics: RegistryMetrics, request_bytes_max: int
     ) -> None:
         self._core = core
+        # Threads of their own: any number of waiting changes leaves those of questions free.
+        self._asking, self._changing = CapacityLimiter(ASKING_MAX), CapacityLimiter(CHANGING_MAX)
         self._metrics = metrics
         self._request_bytes_max = request_bytes_max
 
@@ -91,7 +93,8 @@ class RegistryPages:
             request = request_of(raw_path, web.query_params, body)
             method = "GET" if web.method == "HEAD" else web.method
             label, handler = endpoint(method, request.parts)
-            found = await run_in_threadpool(handler, self._core, request)
+            limiter = self._changing if handler.is_change else self._asking
+            found = await to_thread.run_sync(handler, self._core, request, limiter=limiter)
             status, content = 200, answer_bytes(found)
         except RegistryError as error:
             status = error.status
@@ -126,14 +129,6 @@ class RegistryPages:
 
 def _error_bytes(code: int, message: str) -> bytes:
     return json.dumps({"error_code": code, "message": message}).encode()
-
-
-class _Server(uvicorn.Server):
-    """uvicorn without signal handlers of its own: the process's are installed already."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
 
 
 def run(config: SchemaRegistryConfig, stop: threading.Event) -> int:
@@ -179,7 +174,9 @@ def _run(config: SchemaRegistryConfig, core: RegistryCore, stop: threading.Event
             pid=os.getpid(),
         )
         pages = RegistryPages(core, numbers, config.request_bytes_max)
-        asyncio.run(_serve(pages.application(), listener, stop))
+        asyncio.run(
+            serve_until(stop, pages.application(), listener, connections_max=CONNECTIONS_MAX)
+        )
     log.info("stopped")
     return 0
 
@@ -192,7 +189,7 @@ def _metrics_server(
 
     def ready() -> bool:
         try:
-            core.counts()
+            core.ask(View.counts)
         except sqlite3.Error:
             return False
         return True
@@ -200,32 +197,3 @@ def _metrics_server(
     return MetricsServer(
         numbers.registry, ready, bind=config.metrics_bind, port=config.metrics_port
     )
-
-
-async def _serve(application: Starlette, listener: socket.socket, stop: threading.Event) -> None:
-    server = _Server(
-        uvicorn.Config(
-            application,
-            log_config=None,
-            access_log=False,
-            lifespan="off",
-            loop="asyncio",
-            http="h11",
-            ws="none",
-            server_header=False,
-            date_header=False,
-            limit_concurrency=CONNECTIONS_MAX,
-            timeout_graceful_shutdown=2,
-        )
-    )
-
-    async def watch() -> None:
-        while not stop.is_set():
-            await asyncio.sleep(STOP_POLL_S)
-        server.should_exit = True
-
-    watching = asyncio.create_task(watch())
-    try:
-        await server.serve(sockets=[listener])
-    finally:
-        watching.cancel()

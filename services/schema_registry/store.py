@@ -3,13 +3,16 @@
     schemas     id -> digest, text, references     a row is never deleted: an id means one schema
     versions    subject, version -> schema id      soft deletion marks, permanent deletion removes
     uses        schema id -> subject, version      what a schema's references name
-    settings    kind ('level' or 'mode'), subject -> value    the subject '' is the whole registry
+    settings    kind, subject -> value             levels and modes, the subject '' is the whole
+                                                   registry; highest version number ever given
 
-Every call is one transaction, written through (synchronous=FULL) before it is answered. Callers
-hold one lock around a decision and its writes (`core.py`).
+Every write is one transaction, written through (synchronous=FULL) before it is answered. Callers
+hold one lock around a decision and its writes (`core.py`). Readers have connections of their own:
+each sees one moment of the file and waits for no writer, which is what WAL is for.
 """
 
 import contextlib
+import queue
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,38 +53,11 @@ class StoredVersion(NamedTuple):
     is_deleted: bool
 
 
-class RegistryStore:
-    """Raises sqlite3.Error from every method when the disk refuses; nothing is half written."""
+class Queries:
+    """What stands in the file. Raises sqlite3.Error from every method when the disk refuses."""
 
-    def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
-        try:
-            self._db.execute("PRAGMA journal_mode = WAL")
-            self._db.execute("PRAGMA synchronous = FULL")
-            found = self._db.execute("PRAGMA user_version").fetchone()[0]
-            if found not in (0, FORMAT):
-                raise sqlite3.DatabaseError(f"{path} was written by a newer registry ({found})")
-            self._db.executescript(_TABLES)
-        except BaseException:
-            self._db.close()
-            raise
-
-    def close(self) -> None:
-        self._db.close()
-
-    @contextlib.contextmanager
-    def transaction(self) -> Iterator[None]:
-        """All writes inside happen, or none."""
-        self._db.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-        except BaseException:
-            self._db.execute("ROLLBACK")
-            raise
-        self._db.execute("COMMIT")
-
-    # --- schemas -----------------------------------------------------------------------------
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
 
     def schema(self, schema_id: int) -> StoredSchema | None:
         row = self._db.execute(
@@ -95,28 +71,6 @@ class RegistryStore:
 
     def id_max(self) -> int:
         return int(self._db.execute("SELECT coalesce(max(id), 0) FROM schemas").fetchone()[0])
-
-    def add_schema(
-        self,
-        digest: str,
-        text: str,
-        references: str,
-        uses: list[tuple[str, int]],
-        schema_id: int | None = None,
-    ) -> int:
-        """Store a schema under the next id, or under `schema_id`, and return the id."""
-        made = self._db.execute(
-            "INSERT INTO schemas (id, digest, text, refs) VALUES (?, ?, ?, ?)",
-            (schema_id, digest, text, references),
-        ).lastrowid
-        assert made is not None
-        self._db.executemany(
-            "INSERT OR IGNORE INTO uses VALUES (?, ?, ?)",
-            [(made, subject, version) for subject, version in uses],
-        )
-        return made
-
-    # --- versions ----------------------------------------------------------------------------
 
     def versions(self, subject: str) -> list[StoredVersion]:
         """Every version of a subject, softly deleted ones too, oldest first."""
@@ -144,6 +98,103 @@ class RegistryStore:
         )
         return [StoredVersion(s, v, i, bool(d)) for s, v, i, d in rows]
 
+    def setting(self, kind: str, subject: str) -> str | None:
+        row = self._db.execute(
+            "SELECT value FROM settings WHERE kind = ? AND subject = ?", (kind, subject)
+        ).fetchone()
+        return row[0] if row else None
+
+    def counts(self) -> tuple[int, int, int]:
+        """Schemas, subjects, versions (not deleted); also the question of readiness."""
+        schemas = self._db.execute("SELECT count(*) FROM schemas").fetchone()[0]
+        subjects, versions = self._db.execute(
+            "SELECT count(DISTINCT subject), count(*) FROM versions WHERE is_deleted = 0"
+        ).fetchone()
+        return schemas, subjects, versions
+
+
+class RegistryStore(Queries):
+    """The file, for one writer; `reading` is for all others.
+
+    Raises sqlite3.Error from every method when the disk refuses; nothing is half written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._path = path
+        self._readers: queue.LifoQueue[sqlite3.Connection] = queue.LifoQueue()
+        super().__init__(sqlite3.connect(path, check_same_thread=False, isolation_level=None))
+        try:
+            self._db.execute("PRAGMA journal_mode = WAL")
+            self._db.execute("PRAGMA synchronous = FULL")
+            found = self._db.execute("PRAGMA user_version").fetchone()[0]
+            if found not in (0, FORMAT):
+                raise sqlite3.DatabaseError(f"{path} was written by a newer registry ({found})")
+            self._db.executescript(_TABLES)
+        except BaseException:
+            self._db.close()
+            raise
+
+    def close(self) -> None:
+        """No `reading` may be going on."""
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._readers.get_nowait().close()
+        self._db.close()
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[Queries]:
+        """The file as it is at this moment, whatever is written meanwhile; from any thread."""
+        try:
+            connection = self._readers.get_nowait()
+        except queue.Empty:
+            connection = sqlite3.connect(self._path, check_same_thread=False, isolation_level=None)
+            connection.execute("PRAGMA query_only = ON")
+        try:
+            connection.execute("BEGIN")
+            try:
+                yield Queries(connection)
+            finally:
+                connection.execute("ROLLBACK")  # there was nothing to commit
+        except sqlite3.Error:
+            connection.close()
+            raise
+        except BaseException:
+            self._readers.put(connection)
+            raise
+        self._readers.put(connection)
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All writes inside happen, or none."""
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+        self._db.execute("COMMIT")
+
+    def add_schema(
+        self,
+        digest: str,
+        text: str,
+        references: str,
+        uses: list[tuple[str, int]],
+        schema_id: int | None = None,
+    ) -> int:
+        """Store a schema under the next id, or under `schema_id`, and return the id."""
+        made = self._db.execute(
+            "INSERT INTO schemas (id, digest, text, refs) VALUES (?, ?, ?, ?)",
+            (schema_id, digest, text, references),
+        ).lastrowid
+        assert made is not None
+        self._db.executemany(
+            "INSERT OR IGNORE INTO uses VALUES (?, ?, ?)",
+            [(made, subject, version) for subject, version in uses],
+        )
+        return made
+
     def add_version(self, subject: str, version: int, schema_id: int) -> None:
         self._db.execute(
             "INSERT INTO versions VALUES (?, ?, ?, 0) ON CONFLICT (subject, version) "
@@ -163,24 +214,8 @@ class RegistryStore:
             [(subject, version) for version in versions],
         )
 
-    # --- levels and modes --------------------------------------------------------------------
-
-    def setting(self, kind: str, subject: str) -> str | None:
-        row = self._db.execute(
-            "SELECT value FROM settings WHERE kind = ? AND subject = ?", (kind, subject)
-        ).fetchone()
-        return row[0] if row else None
-
     def set(self, kind: str, subject: str, value: str) -> None:
         self._db.execute("INSERT OR REPLACE INTO settings VALUES (?, ?, ?)", (kind, subject, value))
 
     def unset(self, kind: str, subject: str) -> None:
         self._db.execute("DELETE FROM settings WHERE kind = ? AND subject = ?", (kind, subject))
-
-    def counts(self) -> tuple[int, int, int]:
-        """Schemas, subjects, versions (not deleted); also the question of readiness."""
-        schemas = self._db.execute("SELECT count(*) FROM schemas").fetchone()[0]
-        subjects, versions = self._db.execute(
-            "SELECT count(DISTINCT subject), count(*) FROM versions WHERE is_deleted = 0"
-        ).fetchone()
-        return schemas, subjects, versions

@@ -8,6 +8,7 @@ import json
 import signal
 import threading
 import time
+from collections import deque
 from typing import Any
 
 from deltalake.exceptions import DeltaError
@@ -30,6 +31,7 @@ log = get_logger(__name__)
 KIND = "loader"
 LATENCY_MS_MAX = 30 * 24 * 3_600_000  # an older event was not loaded late, it is from an old log
 CONNECT_ATTEMPT_MS = 5_000
+RECENT_LOADS = 30
 
 
 class Progress:
@@ -64,6 +66,7 @@ class Progress:
             ["topic"],
             registry=self.registry,
         )
+        self._recent: deque[dict[str, int]] = deque(maxlen=RECENT_LOADS)
         self._problem_count = Gauge(
             "kafka2011_warehouse_problems",
             "Partitions and topics that cannot be loaded at present.",
@@ -97,13 +100,22 @@ class Progress:
                 self._loads += 1
                 self._last_load_ms = now_ms
                 self._seconds.observe(duration_s)
+                self._recent.append(
+                    {
+                        "ended_ms": now_ms,
+                        "took_ms": round(duration_s * 1000),
+                        "rows": sum(outcome.rows.values()),
+                        "tables": len(outcome.versions),
+                    }
+                )
 
     def _table(self, topic: str) -> dict[str, int]:
         empty = {"rows": 0, "quarantined": 0, "version": -1, "lag_bytes": 0}
         return self._tables.setdefault(topic, empty)
 
     def status(self) -> dict[str, Any]:
-        """Counts since this process started; latencies from header.time to the commit, ms."""
+        """Counts since this process started; latencies from header.time to the commit, ms;
+        `recent` are the last loads that had something to load, oldest first."""
         with self._lock:
             count = self._latency.get_total_count()
             latency: dict[str, Any] = {"count": count}
@@ -117,6 +129,7 @@ class Progress:
                 "lag_bytes": sum(table["lag_bytes"] for table in self._tables.values()),
                 "loads": self._loads,
                 "last_load_ms": self._last_load_ms,
+                "recent": list(self._recent),
                 "latency_ms": latency,
                 "tables": {topic: dict(table) for topic, table in sorted(self._tables.items())},
                 "problems": list(self._problems),
@@ -268,7 +281,11 @@ def main(config: WarehouseConfig) -> int:
     registration = None
     registry = None
     on_interrupt = signal.getsignal(signal.SIGINT)
-    session = start_session(config.process_name or "load", config.spark_master)
+    session = start_session(
+        config.process_name or "load",
+        config.spark_master,
+        event_log_dir=config.spark_event_log_dir,
+    )
     # PySpark's own handler would cancel the load that runs; ours lets it finish.
     signal.signal(signal.SIGINT, on_interrupt)
     try:

@@ -7,7 +7,8 @@
     hour                                    the partition column, UTC, YYYY-MM-DD-HH
 
 A message that does not become a row is named with the reason, never dropped. Decoding is by the
-schema that the payload names; columns it lacks are null. No files, no sockets.
+schema that the payload names; columns it lacks are null. No files; where the topic's events carry
+ids, the registry is asked for one that is new, and when it is away nothing is decided.
 """
 
 import functools
@@ -19,11 +20,13 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from events import codec
+from events.codec import Record
 from events.errors import EventCorrupt, EventError, UnknownSchema
+from events.forms import FORMS_2011
 from events.schemas import Schema, physical_schema, schema_for
+from events.topic_codec import TopicCodec
 from events.topics import schema_name
-from services.warehouse.fast_columns import Times, fast_decoder
+from services.warehouse.fast_columns import FastDecoder, Times, fast_decoder
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 HEADER_FIELDS = (
@@ -67,6 +70,11 @@ _TIMES = {
 
 Convert = Callable[[Any], Any]
 
+CODEC_2011 = TopicCodec(FORMS_2011)
+
+# A value that decodes and fits no column: another version of a schema may say anything.
+_DOES_NOT_FIT = (ValueError, TypeError, OverflowError, AttributeError, KeyError)
+
 
 class Rejected(NamedTuple):
     """A message that is no row: its place in the list it came in, and why."""
@@ -92,7 +100,7 @@ class _Column:
     convert: Convert | None
     unit: str | None  # "ms" or "us" for timestamps
 
-    def array(self, records: Sequence[codec.Record]) -> pa.Array:
+    def array(self, records: Sequence[Record]) -> pa.Array:
         source = self.source
         values = [record[source] for record in records]
         if self.convert is not None:
@@ -114,31 +122,35 @@ def _times(values: Sequence[int | None], unit: str) -> pa.Array:
 
 
 class EventColumns:
-    """The columns of one topic. Raises UnknownSchema when no schema is shipped for the topic."""
+    """The columns of one topic. Raises UnknownSchema when no schema is shipped for the topic.
 
-    def __init__(self, topic: str) -> None:
+    Every decoding method may raise RegistryError: then no message was judged, try again.
+    """
+
+    def __init__(self, topic: str, codec: TopicCodec = CODEC_2011) -> None:
         self.topic = topic
-        shipped = schema_for(topic)
-        self._record_name: str = shipped["name"]
-        self._prefix = codec.prefix_of(topic)
-        self._columns = _columns_of(shipped)
+        self._codec = codec
+        self._shipped = schema_for(topic)
+        self._prefix_bytes = codec.forms.prefix_bytes(topic)
+        self._columns = _columns_of(self._shipped)
         self.event_schema = pa.schema(
             [*HEADER_FIELDS, *(pa.field(c.name, c.type) for c in self._columns)]
         )
         self.table_schema = pa.schema([*self.event_schema, *SOURCE_FIELDS, HOUR_FIELD])
         self._fast = fast_decoder(
             physical_schema(schema_name(topic)),
-            self._prefix,
             self.event_schema,
             Times(0, TIME_MS_MAX, 1000),
             {c.source: _TIMES[c.unit] for c in self._columns if c.unit is not None},
         )
+        self._fast_prefix = b""
 
     def decode(self, payloads: Sequence[bytes]) -> Decoded:
         """Columns of `event_schema` for the payloads that can be read, reasons for the others."""
-        if self._fast is None:
+        fast = self._fast_for(payloads)
+        if fast is None:
             return self.decode_in_python(payloads)
-        batch, left = self._fast.decode(payloads)
+        batch, left = fast.decode(payloads, self._fast_prefix)
         rejected = []
         for index in left:
             found = self.decode_in_python([payloads[index]])
@@ -148,10 +160,19 @@ class EventColumns:
             rejected.append(Rejected(index, found.rejected[0].reason))
         return Decoded(batch, rejected)
 
+    def _fast_for(self, payloads: Sequence[bytes]) -> FastDecoder | None:
+        """The compiled decoder, set to the prefix of messages that it can read."""
+        if self._fast is None or not payloads:
+            return None
+        prefix = bytes(payloads[0][: self._prefix_bytes])
+        if prefix != self._fast_prefix and self._codec.is_shipped(self.topic, prefix):
+            self._fast_prefix = prefix
+        return self._fast if self._fast_prefix else None
+
     def decode_in_python(self, payloads: Sequence[bytes]) -> Decoded:
         """`decode` without the compiled twin."""
         rejected: list[Rejected] = []
-        records: list[codec.Record] = []
+        records: list[Record] = []
         kept: list[int] = []
         for index, payload in enumerate(payloads):
             try:
@@ -162,24 +183,24 @@ class EventColumns:
                 kept.append(index)
         try:
             return Decoded(self._batch(records), rejected)
-        except (pa.ArrowInvalid, OverflowError):
+        except _DOES_NOT_FIT:
             pass
         # A value decodes and fits no column (a time in the year 300,000). Find out whose it is.
         fitting = []
         for index, record in zip(kept, records, strict=True):
             try:
                 self._batch([record])
-            except (pa.ArrowInvalid, OverflowError) as error:
-                rejected.append(Rejected(index, str(error)))
+            except _DOES_NOT_FIT as error:
+                rejected.append(Rejected(index, str(error) or repr(error)))
             else:
                 fitting.append(record)
         rejected.sort()
         return Decoded(self._batch(fitting), rejected)
 
-    def _record(self, payload: bytes) -> codec.Record:
-        schema, record = codec.decode(payload)
-        if not payload.startswith(self._prefix):
-            if schema["name"] != self._record_name:
+    def _record(self, payload: bytes) -> Record:
+        schema, record = self._codec.decode(self.topic, payload)
+        if schema is not self._shipped:
+            if schema["name"] != self._shipped["name"]:
                 raise EventCorrupt(f"a {schema['name']} stands in topic {self.topic}")
             present = {column["name"] for column in schema["fields"]}
             for column in self._columns:
@@ -189,7 +210,7 @@ class EventColumns:
             raise EventCorrupt(f"the header's time is {record['header']['time']}")
         return record
 
-    def _batch(self, records: Sequence[codec.Record]) -> pa.RecordBatch:
+    def _batch(self, records: Sequence[Record]) -> pa.RecordBatch:
         headers = [record["header"] for record in records]
         arrays = [
             pa.array([header["guid"] for header in headers], pa.binary()),
@@ -201,11 +222,14 @@ class EventColumns:
         return pa.RecordBatch.from_arrays(arrays, schema=self.event_schema)
 
 
-@functools.cache
-def event_columns(topic: str) -> EventColumns | None:
-    """The columns of a topic; None when no schema is shipped for it."""
+@functools.lru_cache(1024)
+def event_columns(topic: str, codec: TopicCodec = CODEC_2011) -> EventColumns | None:
+    """The columns of a topic; None when no schema is shipped for it.
+
+    The names and types of the columns are the same with any codec.
+    """
     try:
-        return EventColumns(topic)
+        return EventColumns(topic, codec)
     except UnknownSchema:
         return None
 

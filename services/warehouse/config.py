@@ -3,14 +3,14 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from events.settings import SchemaSettings
 from events.topics import AUDIT
 from events.windows import WINDOW_MS_DEFAULT
 from runtime.config import address_map, comma_list, path, setting, text, whole
-from runtime.process_config import ProcessConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class WarehouseConfig(ProcessConfig):
+class WarehouseConfig(SchemaSettings):
     """The load job (`spark-jobs/load.py`); its datacenter is the offline one."""
 
     zk_connect: str = setting(
@@ -66,6 +66,9 @@ class WarehouseConfig(ProcessConfig):
     )
     spark_master: str = setting(
         "spark.master", "local[2,3]", text, "Spark master, unless spark-submit names one"
+    )
+    spark_event_log_dir: Path | None = setting(
+        "spark.event.log.dir", None, path, "event logs for `kafka2011 history`; unset: none"
     )
     report_dir: Path = setting(
         "report.dir", Path("var/reports"), path, "the report's tables and pictures go here"

@@ -44,14 +44,16 @@ class Times(NamedTuple):
 class FastDecoder:
     """Decodes payloads of exactly one schema into the given Arrow schema."""
 
-    def __init__(self, prefix: bytes, program: list[Step], schema: pa.Schema) -> None:
-        self._prefix = prefix
+    def __init__(self, program: list[Step], schema: pa.Schema) -> None:
         self._program = program
         self._schema = schema
 
-    def decode(self, payloads: Sequence[bytes]) -> tuple[pa.RecordBatch, list[int]]:
-        """A batch of the payloads that it read, and the indexes of the others, ascending."""
-        rows, columns, left = compiled.decode_columns(list(payloads), self._prefix, self._program)
+    def decode(self, payloads: Sequence[bytes], prefix: bytes) -> tuple[pa.RecordBatch, list[int]]:
+        """A batch of the payloads that it read, and the indexes of the others, ascending.
+
+        Only those that start with `prefix` are read.
+        """
+        rows, columns, left = compiled.decode_columns(list(payloads), prefix, self._program)
         arrays = []
         for field, (validity, nulls, offsets, data) in zip(self._schema, columns, strict=True):
             buffers = [None if validity is None else pa.py_buffer(validity)]
@@ -63,7 +65,7 @@ class FastDecoder:
 
 
 def fast_decoder(
-    physical: Schema, prefix: bytes, schema: pa.Schema, header: Times, times: dict[str, Times]
+    physical: Schema, schema: pa.Schema, header: Times, times: dict[str, Times]
 ) -> FastDecoder | None:
     """A decoder for the schema; None when it has fields that only Python reads, or is not built.
 
@@ -81,7 +83,7 @@ def fast_decoder(
             if step is None:
                 return None
             program.append(step)
-    return FastDecoder(prefix, program, schema) if len(program) == len(schema) else None
+    return FastDecoder(program, schema) if len(program) == len(schema) else None
 
 
 def _step(node: Any, times: Times | None, fixed_sizes: dict[str, int]) -> Step | None:

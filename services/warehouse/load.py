@@ -20,6 +20,7 @@ from consumer.spark_reading import read_patiently
 from coordination import cluster
 from coordination.cluster import BrokerAddress, BrokerPartition
 from coordination.registry import Registry
+from events.codec_source import CodecSource
 from protocol.errors import KafkaError
 from runtime.clock import Clock, now_ms
 from runtime.failpoints import failpoint
@@ -50,6 +51,8 @@ from services.warehouse.tasks import (
 )
 
 log = get_logger(__name__)
+
+SCHEMAS_FILE = "schemas.json"  # in the warehouse: what ids mean, for when the registry is away
 
 # A broker that does not say its offsets within this is taken for away, and the others go on.
 OFFSETS_TIMEOUT_MS = 5_000
@@ -170,6 +173,7 @@ class Loader:
             fetch_size=config.fetch_size_bytes,
             socket_timeout_ms=config.socket_timeout_ms,
         )
+        self._codec = config.topic_codec(self._warehouse_dir / SCHEMAS_FILE)
         self._topics: dict[str, _Topic] = {}
         self._connect = connect or self._simple_consumer
         self._clients: dict[BrokerAddress, Offsets] = {}
@@ -191,6 +195,12 @@ class Loader:
             warehouse_dir=self._warehouse_dir,
             window_ms=self._config.window_ms,
             quarantined_up_to=self._quarantined_up_to(ranges),
+            codec=CodecSource(
+                self._config.event_forms,
+                self._config.schema_registry_url,
+                self._config.schema_registry_timeout_ms / 1000,
+                self._codec.known(),
+            ),
         )
         task = functools.partial(run_task, settings=settings, read=self._read)
         answers = self._run_tasks(task, pack(ranges, self._task_count))
@@ -198,6 +208,7 @@ class Loader:
         by_topic: dict[str, list[TopicResult]] = {}
         for result in (result for answer in answers for result in answer):
             by_topic.setdefault(result.topic, []).append(result)
+            self._codec.learn(result.schemas)
         for topic, results in sorted(by_topic.items()):
             planned = [part for part in ranges if part.topic == topic]
             self._commit_topic(topic, planned, results, settings, outcome)

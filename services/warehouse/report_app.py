@@ -8,6 +8,7 @@ from rich.console import Console
 from runtime.logs import get_logger
 from services.warehouse.commit import WarehouseError
 from services.warehouse.config import WarehouseConfig
+from services.warehouse.outputs import replace_text
 from services.warehouse.report import Report, choose_table, make_report
 from services.warehouse.session import start_session
 from services.warehouse.show import as_svg, as_text, tables
@@ -27,7 +28,7 @@ def main(config: WarehouseConfig, json_to: str | None = None) -> int:
     except WarehouseError as error:
         log.error("no report", reason=str(error))
         return 1
-    session = start_session("report", config.spark_master)
+    session = start_session("report", config.spark_master, event_log_dir=config.spark_event_log_dir)
     try:
         report = make_report(session, config.warehouse_dir, table)
     except WarehouseError as error:
@@ -54,13 +55,9 @@ def main(config: WarehouseConfig, json_to: str | None = None) -> int:
 
 def write_files(report: Report, directory: Path) -> None:
     """`<table>.json`, `.txt` and `.svg`, each replaced whole."""
-    directory.mkdir(parents=True, exist_ok=True)
     for ending, text in (
         ("json", report.as_json()),
         ("txt", as_text(report)),
         ("svg", as_svg(report)),
     ):
-        final = directory / f"{report.table}.{ending}"
-        unfinished = final.with_name(f".{final.name}.unfinished")
-        unfinished.write_text(text, encoding="utf-8")
-        unfinished.replace(final)
+        replace_text(directory / f"{report.table}.{ending}", text)

@@ -5,10 +5,14 @@ the directory CONF_DIR, which `kafka2011 load` and its kin give as SPARK_CONF_DI
 """
 
 import logging
+import os
 from pathlib import Path
 from typing import Any
 
 import services
+
+# Set by spark-submit for the Python that it starts.
+UNDER_SPARK_SUBMIT = "PYSPARK_GATEWAY_PORT"
 
 CONF_DIR = Path(__file__).resolve().parent / "spark_conf"
 
@@ -45,16 +49,26 @@ _QUIET = {
 }
 
 
-def start_session(app_name: str, master: str, local_dir: Path | None = None) -> Any:
+def start_session(
+    app_name: str,
+    master: str,
+    local_dir: Path | None = None,
+    event_log_dir: Path | None = None,
+) -> Any:
     """Start Spark, or take the session that spark-submit prepared; a SparkSession.
 
-    `master` counts only when spark-submit names none. `local_dir` takes Spark's scratch files.
+    `master` counts only when spark-submit names none. `local_dir` takes Spark's scratch files,
+    `event_log_dir` what the history server shows.
     """
-    from pyspark import SparkConf
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
     for name, level in _QUIET.items():
         logging.getLogger(name).setLevel(level)
+    if UNDER_SPARK_SUBMIT in os.environ:
+        # Its options are in its JVM. A SparkConf knows them only once it is connected to that;
+        # what is set before wins over them, the master not excepted.
+        SparkContext._ensure_initialized()
     conf = SparkConf()
     conf.setIfMissing("spark.master", master)
     conf.setIfMissing("spark.app.name", app_name)
@@ -63,6 +77,10 @@ def start_session(app_name: str, master: str, local_dir: Path | None = None) -> 
         defaults.update(LOCAL_DEFAULTS)
     if local_dir is not None:
         defaults["spark.local.dir"] = str(local_dir)
+    if event_log_dir is not None:
+        event_log_dir.mkdir(parents=True, exist_ok=True)
+        defaults["spark.eventLog.enabled"] = "true"
+        defaults["spark.eventLog.dir"] = event_log_dir.resolve().as_uri()
     # The workers import what the driver imports, installed or not.
     defaults["spark.executorEnv.PYTHONPATH"] = str(Path(services.__file__).resolve().parents[1])
     for name, value in defaults.items():

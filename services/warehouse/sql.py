@@ -20,7 +20,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from consumer.spark_rows import MESSAGE_SCHEMA
 from services.warehouse.commit import WarehouseError, WarehouseTable
+from services.warehouse.config import WarehouseConfig
 from services.warehouse.report import read_table
 from services.warehouse.show import visible
 from services.warehouse.tables import tables_in
@@ -28,7 +30,27 @@ from services.warehouse.tables import tables_in
 RAW = "raw_"
 CELL_SHOWN_MAX = 200
 _WORD = re.compile(r"\w+")
+_COUNT_ALL = re.compile(r"\bcount\s*\(\s*\*\s*\)")
+_WHOLE_ROWS = {
+    "table",
+    "natural",
+    "union",
+    "except",
+    "minus",
+    "intersect",
+    "describe",
+    "desc",
+    "show",
+}
 _LISTING = re.compile(r"\s*(show|describe|desc)\b", re.IGNORECASE)
+
+
+def source_options(config: WarehouseConfig, zk_connect: str) -> dict[str, str]:
+    """The data source's options by these settings, for the brokers of `zk_connect`."""
+    options = {"zk.connect": zk_connect, "event.forms": str(config.event_forms)}
+    if config.schema_registry_url:
+        options["schema.registry.url"] = config.schema_registry_url
+    return options
 
 
 class SqlError(WarehouseError):
@@ -50,9 +72,10 @@ def run_sql(
             table = WarehouseTable.open(path)
             if table is not None:
                 read_table(session, table).createOrReplaceTempView(name)
+    columns = columns_named(statement)
     for word in sorted(words):
         if word.startswith(RAW) and raw_options:
-            _raw_view(session, word, raw_options)
+            _raw_view(session, word, {**raw_options, "columns": ",".join(columns)})
     from pyspark.errors import PySparkException
 
     try:
@@ -60,6 +83,19 @@ def run_sql(
     except PySparkException as error:
         known = ", ".join(tables) or f"no table in {warehouse_dir}"
         raise SqlError(f"{_first_line(error)} (there are: {known})") from error
+
+
+def columns_named(statement: str) -> list[str]:
+    """The columns of a raw topic that a statement can need; Spark does not tell a source in Python.
+
+    A column is used by its name, by a `*` (but for count(*)), or by what speaks of whole rows. A
+    statement that names none needs only the number of rows: the narrowest column has it.
+    """
+    text = _COUNT_ALL.sub("", statement.lower())
+    words = set(_WORD.findall(text))
+    if "*" in text or words & _WHOLE_ROWS:
+        return list(MESSAGE_SCHEMA.names)
+    return [name for name in MESSAGE_SCHEMA.names if name in words] or ["broker"]
 
 
 def _raw_view(session: Any, name: str, options: dict[str, str]) -> None:

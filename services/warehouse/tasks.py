@@ -14,11 +14,13 @@ import numpy as np
 import pyarrow as pa
 
 from consumer.chunk import Chunk
-from consumer.spark_reading import entry_next_offsets
+from consumer.spark_rows import entry_next_offsets
 from coordination.cluster import BrokerPartition
+from events.codec_source import CodecSource
 from events.errors import HeaderUnreadable
 from events.header import UNREADABLE
 from events.peek import peek
+from events.schema_cache import RegisteredSchema
 from protocol import message_set
 from protocol.errors import InvalidMessage, KafkaError
 from runtime.clock import now_ms
@@ -68,6 +70,7 @@ class TaskSettings:
     # Next offsets that the quarantine tables already have: a load that died between its two
     # commits must not quarantine the same messages again.
     quarantined_up_to: dict[tuple[str, BrokerPartition], int]
+    codec: CodecSource = field(default_factory=CodecSource)
 
 
 @dataclass(slots=True)
@@ -90,6 +93,9 @@ class TopicResult:
     read_bytes: int = 0
     errors: list[str] = field(default_factory=list)
     is_usable: bool = True
+    schemas: dict[int, RegisteredSchema] = field(
+        default_factory=dict
+    )  # of ids met for the first time
 
 
 def run_task(
@@ -110,7 +116,9 @@ class _TopicTask:
     def __init__(self, topic: str, settings: TaskSettings) -> None:
         self._settings = settings
         self._result = TopicResult(topic, ages_at_ms=now_ms())
-        self._columns: EventColumns | None = event_columns(topic)
+        self._codec = settings.codec.codec()
+        self._prefix_bytes = settings.codec.forms.prefix_bytes(topic)
+        self._columns: EventColumns | None = event_columns(topic, self._codec)
         self._files: HourFiles | None = None
         if self._columns is not None:
             schema = self._columns.table_schema.remove(
@@ -130,6 +138,8 @@ class _TopicTask:
             if self._files is not None:
                 result.files = self._files.finish()
             result.quarantine_files = self._quarantine.finish()
+            known = self._settings.codec.known
+            result.schemas = {n: s for n, s in self._codec.known().items() if n not in known}
         except Exception as error:  # the driver reports it and leaves these ranges uncommitted
             result.errors.append(f"{type(error).__name__}: {error}")
             result.is_usable = False
@@ -222,7 +232,7 @@ class _TopicTask:
     ) -> None:
         """Quarantine messages; count them also where an earlier try has written them already."""
         for payload in payloads:
-            key = _window_key(payload, self._settings.window_ms)
+            key = _window_key(payload, self._settings.window_ms, self._prefix_bytes)
             self._result.quarantined[key] = self._result.quarantined.get(key, 0) + 1
         already = self._settings.quarantined_up_to.get((planned.topic, planned.source), -1)
         fresh = [i for i, next_offset in enumerate(next_offsets) if next_offset > already]
@@ -245,9 +255,9 @@ class _TopicTask:
         )
 
 
-def _window_key(payload: bytes, window_ms: int) -> tuple[int, str]:
+def _window_key(payload: bytes, window_ms: int, prefix_bytes: int) -> tuple[int, str]:
     try:
-        header = peek(payload)
+        header = peek(payload, prefix_bytes)
     except HeaderUnreadable:
         return UNREADABLE
     return header.time_ms - header.time_ms % window_ms, header.server

@@ -39,7 +39,7 @@ def run(config: ZooKeeperConfig, stop: threading.Event, java_home: str = "") -> 
             config,
             kind="zookeeper",
             zk_connect=f"{server.host}:{server.port}",
-            address=f"{server.host}:{server.port}",
+            address=f"{config.bind_address}:{server.port}",
             metrics=metrics,
         )
         try:

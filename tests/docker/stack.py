@@ -8,7 +8,7 @@ import json
 import os
 import threading
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,15 @@ from docker.models.containers import Container
 
 import docker
 from runtime.clock import now_ms
-from services.containers.demo import ALL_PROFILES, ASK, AUDIT_URL, RESTARTS_FILE, WRITE
-from services.containers.engine import PROJECT_LABEL, SERVICE_LABEL, ComposeProject, EngineError
-from tests.support.waiting import wait_until
+from services.containers.demo import ALL_PROFILES, AUDIT_URL, RESTARTS_FILE, WRITE
+from services.containers.engine import (
+    PROJECT_LABEL,
+    SERVICE_LABEL,
+    ComposeProject,
+    ContainerState,
+    EngineError,
+)
+from tests.support import waiting
 
 ROOT = Path(__file__).resolve().parents[2]
 RUN_LABEL = "kafka2011.test"
@@ -29,8 +35,25 @@ IMAGE_VERSION = os.environ.get("KAFKA2011_VERSION", "dev")
 APP_IMAGE = f"kafka2011/app:{IMAGE_VERSION}"
 
 # Two cores may be shared with others; what is slow is not wrong.
-START_TIMEOUT_S = 300
-BALANCE_TIMEOUT_S = 180
+START_TIMEOUT_S = 900
+BALANCE_TIMEOUT_S = 600
+SEND_TIMEOUT_S = 600
+RECOUNT_TIMEOUT_S = 600  # it reads every message again
+# A look starts processes; without a pause they would take the cores from what is waited for.
+POLL_S = 0.5
+# For how long one question to the audit waits for the answer that is hoped for.
+AUDIT_LOOK_S = 10
+# What each frontend of the deployment sends before it ends: known totals.
+RATE = 100
+DURATION_MS = 10_000
+EACH_SENDS = RATE * DURATION_MS // 1000
+SETTINGS = {
+    "FRONTEND_RATE": str(RATE),
+    "FRONTEND_DURATION_MS": str(DURATION_MS),
+    "DASHBOARD_PORT": "0",  # any free one
+    "AUDIT_REDELIVERY_EXPECTED": "false",  # each scenario tells of its own fault
+    "AWAIT_TIMEOUT_S": str(START_TIMEOUT_S),
+}
 HARDENED: dict[str, Any] = {
     "init": True,
     "user": "10001:10001",
@@ -46,6 +69,26 @@ POST = (
     "q = r.Request(sys.argv[1], sys.argv[2].encode(), {'Content-Type': 'application/json'})\n"
     "sys.stdout.write(r.urlopen(q, timeout=5).read().decode())\n"
 )
+# Asks again inside the container until `wanted`, an expression over the summary `told`, is true.
+# Prints the last summary.
+AUDIT_UNTIL = """
+import json, sys, time, urllib.request
+url, wanted, seconds = sys.argv[1:]
+deadline = time.monotonic() + float(seconds)
+while True:
+    told = json.loads(urllib.request.urlopen(url, timeout=5).read())
+    if eval(wanted) or time.monotonic() > deadline:
+        break
+    time.sleep(0.1)
+print(json.dumps(told))
+"""
+
+
+def wait_until(
+    condition: Callable[[], Any], message: str | Callable[[], str], timeout_s: float
+) -> Any:
+    """As tests.support.waiting.wait_until, for conditions that ask the engine."""
+    return waiting.wait_until(condition, message, timeout_s, poll_s=POLL_S)
 
 
 def hold(seconds: float) -> None:
@@ -68,19 +111,49 @@ class Sent:
 
 
 class Stack:
-    """One Compose project of docker-compose.yml."""
+    """One Compose project of docker-compose.yml, with these profiles besides the default."""
 
-    def __init__(self, client: docker.DockerClient, name: str, settings: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        client: docker.DockerClient,
+        name: str,
+        settings: Mapping[str, str] = SETTINGS,
+        profiles: str = "",
+    ) -> None:
         self.client = client
         self.name = name
         self.project = ComposeProject(name, ROOT, {**os.environ, **settings})
         self.sent_count = 0
+        self._settings = settings
+        self._profiles = profiles
         self._faults: list[dict[str, object]] = []
 
     # --- life --------------------------------------------------------------------------------
 
     def up(self) -> None:
-        self.project.compose("up", "--detach")
+        self._bring_up(self.project, self._profiles)
+        self.sent_count = 2 * EACH_SENDS
+
+    @contextmanager
+    def profile(self, name: str, **settings: str) -> Iterator[None]:
+        """With the services of a profile, and without them again."""
+        before = set(self.project.states())
+        settled = {**os.environ, **self._settings, **settings}
+        try:
+            self._bring_up(ComposeProject(self.name, ROOT, settled), name)
+            yield
+        finally:
+            added = [self.container(service) for service in set(self.project.states()) - before]
+            for container in added:
+                container.stop(timeout=20)
+            for container in added:
+                container.remove(force=True)
+
+    def _bring_up(self, project: ComposeProject, profiles: str) -> None:
+        try:
+            project.bring_up(profiles)
+        except EngineError as error:
+            raise AssertionError(f"{error}\n{self.diagnosis()}") from None
         self.wait_until_all_serve()
 
     def down(self) -> None:
@@ -93,11 +166,23 @@ class Stack:
         def are_serving() -> bool:
             states = self.project.states()
             return bool(states) and all(
-                state.serves or (name.startswith("frontend") and state.is_done)
+                state.serves or (is_sender(name) and state.is_done) or self._passes_its_check(state)
                 for name, state in states.items()
             )
 
         wait_until(are_serving, self.diagnosis, timeout_s=START_TIMEOUT_S)
+
+    def _passes_its_check(self, state: ContainerState) -> bool:
+        """Asked now: the engine's next turn may be ten seconds away."""
+        if state.status != "running":
+            return False
+        container = self.client.containers.get(state.container_id)
+        kind, *words = container.attrs["Config"]["Healthcheck"]["Test"]
+        assert kind == "CMD"
+        try:
+            return bool(container.exec_run(words).exit_code == 0)
+        except APIError:
+            return False  # it ended meanwhile
 
     def diagnosis(self) -> str:
         """Who does not serve, and its last lines."""
@@ -155,42 +240,56 @@ class Stack:
         self.sent_count += count
         return Sent(container, count)
 
-    def audit(self, *, is_final: bool) -> dict[str, Any]:
-        """The audit's summary; empty while it does not answer."""
+    def audit(
+        self, *, is_final: bool, service: str = "audit", until: str = "True"
+    ) -> dict[str, Any]:
+        """The audit's summary, for which `until`, over `told`, was waited a while; empty while it
+        does not answer."""
         url = f"{AUDIT_URL}/audit/summary?final={is_final:d}"
+        words = ("python3", "-I", "-c", AUDIT_UNTIL, url, until, str(AUDIT_LOOK_S))
         try:
-            found = json.loads(self.project.execute("audit", "python3", "-I", "-c", ASK, url))
+            found = json.loads(self.project.execute(service, *words))
         except (EngineError, ValueError):
             return {}
         return found if isinstance(found, dict) else {}
 
-    def counted(self, tier: str) -> int:
-        return int(self.audit(is_final=False).get("tiers", {}).get(tier, {}).get("count", 0))
-
-    def lag_bytes(self) -> dict[str, int | None]:
-        """By group, as `kafka2011 status` tells it; None where it is not known."""
-        text = self.project.execute(
-            "audit",
-            "sh",
-            "-c",
-            "kafka2011 status --zookeeper zookeeper-live:2181 --json || true",
+    def wait_until_counted(self, tier: str, count: int) -> None:
+        """At least so many messages have been read in that tier."""
+        until = f"told['tiers']['{tier}']['count'] >= {count}"
+        wait_until(
+            lambda: self.counted(tier, until) >= count,
+            lambda: f"{count} in tier {tier}, not {self.counted(tier)}\n{self.diagnosis()}",
+            timeout_s=SEND_TIMEOUT_S,
         )
+
+    def counted(self, tier: str, until: str = "True") -> int:
+        told = self.audit(is_final=False, until=until)
+        return int(told.get("tiers", {}).get(tier, {}).get("count", 0))
+
+    def lag_bytes(self, audit: str = "audit") -> dict[str, int | None]:
+        """By group, as `kafka2011 status` tells it; None where it is not known."""
+        zookeeper = "zookeeper-live" if audit == "audit" else "west-zookeeper"
+        command = f"kafka2011 status --zookeeper {zookeeper}:2181 --json || true"
+        text = self.project.execute(audit, "sh", "-c", command)
         groups = json.loads(text)["groups"] if text.strip() else []
         return {group["group"]: group["lag_bytes"] for group in groups}
 
-    def wait_until_balanced(self) -> dict[str, Any]:
-        """Every message that was ever sent has arrived in every tier, and nobody lags."""
+    def wait_until_balanced(
+        self, audit: str = "audit", sent_count: int | None = None
+    ) -> dict[str, Any]:
+        """Every message that was ever sent has arrived in every tier, and nobody lags.
+
+        The audit's last summary. `sent_count` is known for the first datacenter's audit.
+        """
         last: dict[str, Any] = {}
+        wanted = self.sent_count if sent_count is None else sent_count
+        balanced = {"balanced": True, "produced": wanted, "exit_status": 0}
+        until = f"all(told[name] == value for name, value in {balanced}.items())"
 
         def is_balanced() -> bool:
             nonlocal last
-            last = self.audit(is_final=True)
-            return bool(
-                last
-                and last["balanced"]
-                and last["produced"] == self.sent_count
-                and last["exit_status"] == 0
-            )
+            last = self.audit(is_final=True, service=audit, until=until)
+            return bool(last) and all(last[name] == value for name, value in balanced.items())
 
         def told() -> str:
             tiers = {
@@ -198,15 +297,15 @@ class Stack:
                 for tier, told in last.get("tiers", {}).items()
             }
             return (
-                f"sent {self.sent_count}, reported {last.get('produced')}, {tiers}, "
+                f"{audit}: sent {wanted}, reported {last.get('produced')}, {tiers}, "
                 f"{last.get('verdicts')}, {last.get('notes')}\n{self.diagnosis()}"
             )
 
         wait_until(is_balanced, told, timeout_s=BALANCE_TIMEOUT_S)
         wait_until(
-            lambda: set(self.lag_bytes().values()) == {0},
-            lambda: f"lag: {self.lag_bytes()}",
-            timeout_s=60,
+            lambda: set(self.lag_bytes(audit).values()) == {0},
+            lambda: f"lag: {self.lag_bytes(audit)}",
+            timeout_s=BALANCE_TIMEOUT_S,
         )
         return last
 
@@ -239,6 +338,16 @@ class Stack:
             found.connect(container, aliases=names)
 
 
+def project_name(kind: str = "") -> str:
+    """The name of what this test run makes."""
+    return f"{PROJECT_PREFIX}{os.getpid()}{kind and '-'}{kind}"
+
+
+def is_sender(service: str) -> bool:
+    """It ends when it has sent what it was told to."""
+    return "frontend" in service or service == "load"
+
+
 def sweep(client: docker.DockerClient, project: str) -> None:
     """Remove what was made beside Compose for a project."""
     label = f"{RUN_LABEL}={project}"
@@ -259,13 +368,18 @@ def leftovers(client: docker.DockerClient, project: str) -> list[str]:
     return found
 
 
-def sweep_dead_runs(client: docker.DockerClient) -> None:
-    """Remove everything of test runs whose process is gone. The project's name ends in its pid."""
+def sweep_dead_runs(client: docker.DockerClient) -> list[str]:
+    """Remove everything of test runs whose process is gone; their projects.
+
+    The pid is in the project's name.
+    """
+    swept = []
     for project in {_project_of(thing) for thing in _labelled(client)} - {None}:
         assert project is not None
-        pid = project.removeprefix(PROJECT_PREFIX)
+        pid = project.removeprefix(PROJECT_PREFIX).partition("-")[0]
         if not pid.isdecimal() or Path(f"/proc/{pid}").exists():
             continue
+        swept.append(project)
         sweep(client, project)
         filters = {"label": f"{PROJECT_LABEL}={project}"}
         for container in client.containers.list(all=True, filters=filters):
@@ -277,6 +391,7 @@ def sweep_dead_runs(client: docker.DockerClient) -> None:
                 volume.remove(force=True)
             except (NotFound, APIError):
                 continue
+    return sorted(swept)
 
 
 def _labelled(client: docker.DockerClient) -> list[Any]:

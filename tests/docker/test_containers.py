@@ -12,7 +12,7 @@ from consumer.simple import SimpleConsumer
 from producer.errors import NotDurable
 from producer.producer import Producer
 from protocol.errors import KafkaError
-from tests.docker.stack import APP_IMAGE, HARDENED, PROJECT_PREFIX, RUN_LABEL
+from tests.docker.stack import APP_IMAGE, HARDENED, RUN_LABEL, project_name
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]
@@ -45,7 +45,7 @@ def broker(**tmpfs: str) -> Iterator[DockerContainer]:
         .with_env("KAFKA2011_METRICS_PORT", "8080")
         .with_kwargs(
             **options,
-            labels={RUN_LABEL: PROJECT_PREFIX + "single"},
+            labels={RUN_LABEL: project_name("single")},
             healthcheck={"test": HEALTH, "interval": SECOND_NS, "timeout": 5 * SECOND_NS},
         )
         .waiting_for(LogMessageWaitStrategy("event=serving"))

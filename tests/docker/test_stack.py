@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.docker.stack import Stack
+from tests.docker.stack import RECOUNT_TIMEOUT_S, Stack
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(3600)]
 
@@ -22,7 +22,7 @@ def test_a_recount_by_guid_finds_every_message(stack: Stack) -> None:
     stack.wait_until_balanced()
     text = stack.project.execute(
         "audit", "kafka2011", "audit", "--var", "/data", "--url", "http://127.0.0.1:8080",
-        "--recount", "--final", "--json",
+        "--recount", "--final", "--json", timeout_s=RECOUNT_TIMEOUT_S,
     )  # fmt: skip
     assert json.loads(text)["exit_status"] == 0
 
@@ -41,10 +41,12 @@ def test_every_process_is_registered_and_serves(stack: Stack) -> None:
     processes = {process["name"]: process for process in json.loads(text)["processes"]}
     expected = {"broker-1", "broker-2", "broker-3", "broker-11", "broker-12", "wan-link"}
     expected |= {"mirror-1", "mirror-2", "online-1", "online-2", "audit", "loader", "dashboard"}
+    expected |= {"registry"}
     assert expected <= set(processes)
     for name in expected:
         assert processes[name]["alive"], name
         assert processes[name]["metrics"] == f"{name}:8080"
+        assert (processes[name]["address"] or name).startswith(name), "others can dial it"
 
 
 def test_containers_run_without_rights(stack: Stack) -> None:

@@ -2,10 +2,14 @@
 
 `zookeeper` is the server itself (session scope: a test that stops or freezes a ZooKeeper starts its
 own with `start_zookeeper`). `zk_connect` is a connect string whose chroot no other test uses.
+`spark` is one session for all tests that need one: a JVM takes long to start.
 """
 
+import os
+import time
 import uuid
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -24,3 +28,17 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperSer
 def zk_connect(zookeeper: ZooKeeperServer) -> str:
     """`host:port/chroot` with a chroot of this test's own, made by whoever connects first."""
     return f"{zookeeper.host}:{zookeeper.port}/{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """A SparkSession with two cores, in UTC. Tests take away the views that they make."""
+    from cli import spark_environment
+    from services.warehouse.session import start_session
+
+    os.environ["TZ"] = "UTC"
+    time.tzset()
+    spark_environment.prepare()
+    session = start_session("test", "local[2]")
+    yield session
+    session.stop()

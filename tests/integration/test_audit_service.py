@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from coordination.zookeeper import ZooKeeperRegistry
+from events.forms import FORMS_2011
 from events.topics import AUDIT, PAGE_VIEW
 from producer import Producer
 from services.warehouse.config import WarehouseConfig
@@ -87,7 +88,10 @@ class Deployment:
         registry = ZooKeeperRegistry(self.zk["offline"])
         registry.start()
         config = WarehouseConfig(
-            zk_connect=self.zk["offline"], warehouse_dir=self.warehouse, window_ms=WINDOW_MS
+            zk_connect=self.zk["offline"],
+            warehouse_dir=self.warehouse,
+            window_ms=WINDOW_MS,
+            event_forms=FORMS_2011,
         )
         loader = Loader(config, registry, lambda work, tasks: [work(t) for t in tasks], 1)
         try:
@@ -147,7 +151,7 @@ def ask(service: RunningCommand, page: str) -> dict[str, Any]:
 def command(*words: object) -> tuple[int, dict[str, Any]]:
     """`kafka2011 audit --json ...`: status and report."""
     done = subprocess.run(
-        [sys.executable, "-m", "cli", "audit", "--json", *map(str, words)],
+        [sys.executable, "-m", "cli", "audit", "--json", "--forms", "*:2011", *map(str, words)],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -112,6 +112,7 @@ def test_health_and_numbers(tmp_path: Path) -> None:
         assert found[name + 'messages_in_total{topic="t"}'] == 4
         assert found[name + 'bytes_in_total{topic="t"}'] == 60
         assert found[name + 'bytes_out_total{topic="t"}'] == 30
+        assert found[name + 'messages_out_total{topic="t"}'] == 2
         assert found[name + 'high_watermark{partition="0",topic="t"}'] == 45
         assert found[name + 'log_end{partition="1",topic="t"}'] == 15
         assert found[name + 'segments{partition="0",topic="t"}'] == 1

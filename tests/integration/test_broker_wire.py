@@ -5,8 +5,10 @@ the same connection asks for something else, so that "stays open" means that it 
 our limits are stricter than the original's, the test says so in its name.
 """
 
+import gzip
 import struct
 import threading
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -88,6 +90,11 @@ def assert_open(client: RawClient, topic: bytes, expected: bytes) -> None:
     assert client.ask(fetch(topic)) == (answer(expected) if expected else EMPTY)
 
 
+def wrapper(packed: bytes, codec: int = 1) -> bytes:
+    """A compressed entry around what is packed already."""
+    return struct.pack(">iBBI", 6 + len(packed), 1, codec, zlib.crc32(packed)) + packed
+
+
 # --- produce: stays open -------------------------------------------------------------------------
 
 GOOD = {
@@ -107,6 +114,18 @@ GOOD = {
     "snappy of two blocks": (vector("S10"), vector("S10")),
     "wrapper in a wrapper": (vector("S11"), vector("S11")),
     "compressed between plain": (vector("V15"), vector("V15")),
+    "wrapper with magic 0 inside": (wrapper(gzip.compress(vector("V1") + V)),) * 2,
+    "wrapper whose last inner entry is cut": (wrapper(gzip.compress(V + V[:9])),) * 2,
+    "wrapper whose content ends in 3 zero bytes": (wrapper(gzip.compress(V + bytes(3))),) * 2,
+    "gzip of two members": (wrapper(gzip.compress(V) + gzip.compress(V)),) * 2,
+    "gzip and other bytes behind it": (wrapper(gzip.compress(V) + b"behind" * 9),) * 2,
+    "gzip with a file name": (
+        wrapper(b"\x1f\x8b\x08\x08" + bytes(6) + b"name\0" + gzip.compress(V)[10:]),
+    )
+    * 2,
+    "snappy and 3 bytes behind its last block": (wrapper(vector("S5")[10:] + bytes(3), 2),) * 2,
+    "wrapper with a large message inside": (wrapper(gzip.compress(entry(bytes(1_000_001)))),) * 2,
+    "wrapper, then 2 bytes of another": (vector("S4") + V[:2], vector("S4")),
 }
 
 
@@ -117,6 +136,25 @@ def test_produce_keeps_the_connection_open_and_the_bytes_unchanged(
     client.send(produce(topic, sent))
     assert_open(client, topic, kept)
     assert stored(broker, topic) == kept
+
+
+NOTHING_INSIDE = {
+    "gzip of nothing": wrapper(gzip.compress(b"")),
+    "gzip of 3 zero bytes": wrapper(gzip.compress(bytes(3))),
+    "snappy header without a block": wrapper(vector("S5")[10:26], 2),
+    "snappy, raw, of nothing": wrapper(b"\0", 2),
+}
+
+
+@pytest.mark.parametrize("sent", NOTHING_INSIDE.values(), ids=NOTHING_INSIDE)
+def test_a_wrapper_without_messages_is_kept_and_counts_nothing_for_the_flush_interval(
+    broker: RunningBroker, client: RawClient, topic: bytes, sent: bytes
+) -> None:
+    client.send(produce(topic, sent))
+    assert_open(client, topic, b"")  # no message: interval 1 is not reached
+    assert stored(broker, topic) == sent
+    client.send(produce(topic, V))
+    assert_open(client, topic, sent + V)
 
 
 def test_produce_to_partition_minus_one_picks_one_of_ours(
@@ -182,6 +220,21 @@ def test_multi_produce_ends_at_a_bad_part(
     assert stored(broker, topic + b"c") is None
 
 
+def test_sizes_are_judged_before_wrappers_are_opened(
+    broker: RunningBroker, client: RawClient, topic: bytes
+) -> None:
+    client.send(produce(topic, wrapper(b"no gzip") + TOO_LARGE))
+    assert_open(client, topic, b"")
+
+
+def test_a_bad_crc_before_too_large_a_payload_closes(
+    broker: RunningBroker, client: RawClient, topic: bytes
+) -> None:
+    client.send(produce(topic, V[:-1] + b"!" + TOO_LARGE))
+    assert client.is_closed_by_broker()
+    assert stored(broker, topic) == b""
+
+
 def test_multi_produce_of_nothing(broker: RunningBroker, client: RawClient, topic: bytes) -> None:
     client.send(multi_produce())
     assert_open(client, topic, b"")
@@ -200,6 +253,24 @@ LOG_STAYS = {
     "snappy bits with other data": V[:5] + b"\x02" + V[6:],
     "unused bit and gzip bits with plain data": V[:5] + b"\x05" + V[6:],
     "only the first 9 bytes": V[:9],
+    "CRC of nothing over a payload": V[:6] + bytes(4) + V[10:],
+    "wrapper with a bad CRC inside": wrapper(gzip.compress(V[:-1] + b"!")),
+    "wrapper with a bad CRC behind a good entry inside": wrapper(gzip.compress(V + V[:-1] + b"!")),
+    "wrapper whose only inner entry is cut": wrapper(gzip.compress(V[:9])),
+    "wrapper with magic 2 inside": wrapper(gzip.compress(V[:4] + b"\x02" + V[5:])),
+    "wrapper with an inner length of 0": wrapper(gzip.compress(bytes(4) + V)),
+    "wrapper with an inner length of -1": wrapper(gzip.compress(b"\xff" * 4 + V)),
+    "wrapper with codec bits 3 inside": wrapper(gzip.compress(V[:5] + b"\x03" + V[6:])),
+    "wrapper in a wrapper, the inner one broken": wrapper(gzip.compress(wrapper(b"no gzip"))),
+    "gzip that is cut": wrapper(gzip.compress(V)[:-1]),
+    "gzip with a wrong trailer": wrapper(gzip.compress(V)[:-8] + bytes(8)),
+    "gzip of 0 bytes": wrapper(b""),
+    "snappy of 0 bytes": wrapper(b"", 2),
+    "snappy block of length 0": wrapper(vector("S5")[10:26] + bytes(4), 2),
+    "snappy block of length -1": wrapper(vector("S5")[10:26] + b"\xff" * 4, 2),
+    "snappy block that is cut": wrapper(vector("S5")[10:-1], 2),
+    "wrong CRC of a wrapper": vector("S4")[:6] + bytes(4) + vector("S4")[10:],
+    "good entry, then a broken wrapper": V + wrapper(b"no gzip"),
     "entry length 0": bytes(4) + V,
     "entry length 4": b"\0\0\0\x04" + V[4:],
     "entry length -1": b"\xff\xff\xff\xff" + V[4:],
@@ -243,7 +314,15 @@ NOTHING_STAYS = {
     "request id -1": lambda topic: frame(b"\xff\xff" + short(topic)),
     "fetch of a null topic": lambda _: frame(b"\0\1\xff\xff" + struct.pack(">iqi", 0, 0, 100)),
     "fetch cut": lambda topic: frame(fetch(topic)[4:-1]),
-    "offsets, count -1": lambda topic: offsets(topic, -1, -1),
+    "offsets, topic that is not UTF-8": lambda _: offsets(b"\xff\xfe"),
+    "topic that is not UTF-8": lambda _: produce(b"\xff\xfe", V),
+    "topic length -2": lambda _: frame(b"\0\0\xff\xfe" + struct.pack(">ii", 0, len(V)) + V),
+    "multi-produce, second part cut": lambda topic: frame(
+        multi_produce((topic, 0, V), (topic, 1, V))[4:-1]
+    ),
+    "multi-fetch, a part missing": lambda topic: frame(
+        b"\0\2\0\2" + multi_fetch((topic, 0, 0, 9))[8:]
+    ),
     "offsets, wrong partition": lambda topic: offsets(topic, -1, 1, 2),
     "offsets, partition -1": lambda topic: offsets(topic, -1, 1, -1),
     "offsets, illegal topic": lambda _: offsets(b"a/b"),
@@ -330,7 +409,7 @@ def test_fetch_of_what_is_not_there(
         assert client.ask(fetch(filled, offset, 1)) == EMPTY  # no log there: no range check
         assert client.ask(fetch(topic + b"unknown", offset)) == EMPTY
     assert stored(broker, topic + b"unknown") is None
-    for name in (b"", b"bad/topic", b".."):
+    for name in (b"", b"bad/topic", b"..", b"\xff\xfe", b"caf\xe9"):
         assert client.ask(fetch(name)) == UNKNOWN
 
 
@@ -354,6 +433,34 @@ def test_negative_fetch_size_without_a_log_is_an_empty_answer(
 ) -> None:
     assert client.ask(fetch(topic, 0, 0, -1)) == EMPTY
     assert client.ask(fetch(topic)) == EMPTY
+
+
+def test_negative_fetch_size_matters_only_where_there_are_bytes(
+    client: RawClient, filled: bytes
+) -> None:
+    assert client.ask(fetch(filled, 45, 0, -1)) == EMPTY
+    assert client.ask(fetch(filled, 46, 0, -1)) == OUT_OF_RANGE
+    assert client.ask(fetch(filled, 0, 9, -1)) == WRONG_PARTITION
+
+
+def test_multi_fetch_ends_with_the_part_of_a_negative_size(
+    client: RawClient, filled: bytes
+) -> None:
+    """The whole's size counts all three parts, but what follows the nonsense is never sent."""
+    client.send(multi_fetch((filled, 0, 0, 15), (filled, 0, 0, -3), (filled, 0, 0, 15)))
+    whole = 2 + (6 + 15) + (6 - 3) + (6 + 15)
+    expected = struct.pack(">ih", whole, 0) + answer(V) + bytes.fromhex("ffffffff 0000")
+    assert client.receive(len(expected)) == expected
+    assert client.is_closed_by_broker()
+
+
+def test_multi_fetch_of_two_negative_sizes_wraps_around_as_the_original_s_does(
+    client: RawClient, filled: bytes
+) -> None:
+    client.send(multi_fetch((filled, 0, 0, -(2**31)), (filled, 0, 0, -(2**31)), (filled, 9, 0, 1)))
+    expected = bytes.fromhex("00000014 0000 80000002 0000")
+    assert client.receive(len(expected)) == expected
+    assert client.is_closed_by_broker()
 
 
 # --- multi-fetch ---------------------------------------------------------------------------------
@@ -400,6 +507,16 @@ def test_offsets_without_a_log(client: RawClient, topic: bytes) -> None:
     assert client.ask(offsets(topic, -2, 0)) == offsets_answer(0)
     assert client.ask(offsets(topic, -1, 0)) == offsets_answer(0)
     assert client.ask(offsets(topic, 1000, 1)) == offsets_answer()
+    assert client.ask(offsets(topic, -2, -1)) == offsets_answer(0), "no log: no count is looked at"
+    assert client.ask(offsets(topic, 1000, -1)) == offsets_answer()
+
+
+@pytest.mark.parametrize("time", [-1, -2, -3, 1000])
+def test_offsets_of_a_negative_count_close_where_there_is_a_log(
+    client: RawClient, filled: bytes, time: int
+) -> None:
+    client.send(offsets(filled, time, -1))
+    assert client.is_closed_by_broker()
 
 
 def test_offsets_of_one_segment(client: RawClient, filled: bytes) -> None:

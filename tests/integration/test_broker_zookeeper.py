@@ -228,6 +228,22 @@ def test_no_zookeeper_at_the_start_is_one_line(
         assert "kafka2011 broker: cannot register in ZooKeeper" in text.strip().splitlines()[-1]
 
 
+def test_stop_while_it_waits_for_zookeeper_is_a_clean_stop(
+    tmp_path: Path, free_port: Callable[[], int]
+) -> None:
+    # The server.properties of 0.7 lets it wait for 1,000 s.
+    with start_broker(
+        tmp_path,
+        0,
+        f"127.0.0.1:{free_port()}",
+        wait=False,
+        zk_connectiontimeout_ms=1_000_000,
+    ) as broker:
+        wait_until(lambda: "waiting-for-zookeeper" in broker.log_text(), "it waits")
+        assert broker.stop() == 0
+        assert (broker.log_dir / ".kafka_cleanshutdown").exists()
+
+
 @pytest.fixture
 def free_port() -> Callable[[], int]:
     import socket

@@ -40,7 +40,7 @@ def console(brokers: Cluster, *words: str, status: int = 0) -> list[str]:
 
 def test_from_beginning_prints_payloads_and_leaves_nothing_behind(brokers: Cluster) -> None:
     lines = console(
-        brokers, "--topic", "clicks", "--from-beginning", "--consumer-timeout-ms", "1000"
+        brokers, "--topic", "clicks", "--from-beginning", "--consumer-timeout-ms", "3000"
     )
     assert len(lines) == 20
     assert all(line.startswith("clicks|") for line in lines)
@@ -49,7 +49,7 @@ def test_from_beginning_prints_payloads_and_leaves_nothing_behind(brokers: Clust
 
 
 def test_a_named_group_goes_on_where_it_was(brokers: Cluster) -> None:
-    words = ("--topic", "clicks", "--group", "named", "--consumer-timeout-ms", "1500")
+    words = ("--topic", "clicks", "--group", "named", "--consumer-timeout-ms", "4000")
     first = console(brokers, *words, "--from-beginning", "--max-messages", "7")
     rest = console(brokers, *words)
     assert len(first) == 7
@@ -59,7 +59,7 @@ def test_a_named_group_goes_on_where_it_was(brokers: Cluster) -> None:
 
 
 def test_filters_formats_and_properties(brokers: Cluster) -> None:
-    both = ("--from-beginning", "--consumer-timeout-ms", "1000")
+    both = ("--from-beginning", "--consumer-timeout-ms", "3000")
     lines = console(brokers, "--whitelist", "vi.*", "--json", *both)
     assert {json.loads(line)["topic"] for line in lines} == {"views"}
     assert len(lines) == 12
@@ -116,7 +116,7 @@ def test_topics(brokers: Cluster) -> None:
 
 
 def test_groups(brokers: Cluster) -> None:
-    words = ("--topic", "clicks", "--group", "shown", "--consumer-timeout-ms", "1000")
+    words = ("--topic", "clicks", "--group", "shown", "--consumer-timeout-ms", "3000")
     console(brokers, *words, "--from-beginning")
     brokers.write("clicks", 1)
     zookeeper = ("--zookeeper", brokers.zk_connect)

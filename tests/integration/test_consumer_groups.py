@@ -25,6 +25,7 @@ from coordination.paths import BrokerPartition
 from coordination.zookeeper import ZooKeeperRegistry
 from tests.support.clusters import Cluster
 from tests.support.members import MemberProcess
+from tests.support.original_member import OriginalMember
 from tests.support.waiting import wait_until
 from tests.support.zookeeper import expire_in_client, expire_on_server, start_zookeeper
 
@@ -360,6 +361,48 @@ def test_the_znodes_of_a_member_are_the_originals(brokers: Cluster, zk_connect: 
             if (found := brokers.registry.get(paths.owner_path("g", TOPIC, partition))) is not None
         ]
         assert values == [b"g_w-0", b"g_w-0", b"g_w-1", b"g_w-1"]
+
+
+@pytest.mark.parametrize("subscription", ['{ "clicks": 1 }', "*1*cl.*s", "!1!views.*"])
+def test_a_member_of_the_originals_making_shares_the_group(
+    brokers: Cluster, zk_connect: str, subscription: str
+) -> None:
+    """It joins, takes its range of ours, commits its way, leaves, and ours goes on where it was."""
+    with connector(zk_connect, "ours") as made:
+        [stream] = made.create_message_streams({TOPIC: 1})[TOPIC]
+        assert len(made.owned()) == 4
+        name = "g_host-1315436360737-1a2b3c4d"  # sorts before g_ours
+        with OriginalMember(zk_connect, "g", name, subscription) as original:
+            original.rebalance()
+            assert original.owned[TOPIC] == ["1-0", "1-1"]
+            wait_until(
+                lambda: (
+                    {(found.broker_id, found.partition) for found in made.owned()}
+                    == {(2, 0), (2, 1)}
+                ),
+                lambda: f"ours keeps the other half: {made.owned()}",
+            )
+            stored = {
+                one: brokers.registry.get(paths.owner_path("g", TOPIC, one)) for one in PARTITIONS
+            }
+            assert [found and found.value for found in stored.values()] == [
+                f"{name}-0".encode(),
+                f"{name}-0".encode(),
+                b"g_ours-0",
+                b"g_ours-0",
+            ]
+            original.commit(TOPIC, "1-0", 7 * 210)
+        wait_until(lambda: len(made.owned()) == 4, "ours takes over")
+        positions = {
+            found.partition: at for found, at in made.positions().items() if found.broker_id == 1
+        }
+        assert positions[0] in (7 * 210, 10 * 210)  # from its commit on, read or not
+        numbers = []
+        with pytest.raises(ConsumerTimeout):
+            for message in stream:
+                if (message.broker_id, message.partition) == (1, 0):
+                    numbers.append(int(message.payload.split(b"|", 3)[2]))
+        assert numbers[-3:] == [7, 8, 9]
 
 
 def test_json_lines_are_json(brokers: Cluster, tmp_path: Path) -> None:

@@ -3,9 +3,8 @@
 import contextlib
 import json
 import signal
-import threading
-import time
-import urllib.request
+import subprocess
+import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,99 +12,18 @@ from typing import Any
 
 import pytest
 
-from coordination import paths
+from consumer.simple import SimpleConsumer
 from coordination.paths import BrokerPartition
 from services.proxy.config import ProxyConfig, parse_routes
 from services.proxy.proxy import Proxy
 from services.zookeeper.server import ZooKeeperServer
+from tests.support.brokers import ROOT
 from tests.support.clusters import Cluster
-from tests.support.commands import RunningCommand, start_command
+from tests.support.commands import start_command
+from tests.support.mirrors import Mirrors, Writer, check_copies, copied_bytes, two_clusters
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.integration
-
-
-class Mirrors:
-    """Starts mirrors between two clusters; each test has a topic and a group of its own."""
-
-    def __init__(self, live: Cluster, offline: Cluster, root: Path) -> None:
-        self.live = live
-        self.offline = offline
-        self.root = root
-        self.topic = f"topic-{uuid.uuid4().hex[:8]}"
-        self.running: list[tuple[RunningCommand, str]] = []
-
-    def start(self, *, failpoints: str = "", **settings: object) -> RunningCommand:
-        named = {
-            "source.zk.connect": self.live.zk_connect,
-            "target.zk.connect": self.offline.zk_connect,
-            "metrics.port": 0,
-            "groupid": self.topic,
-            "topics.whitelist": self.topic,
-            "offset.commit.interval.ms": 50,
-            "mirror.status.interval.ms": 100,
-            "mirror.retry.max.ms": 500,
-            # A killed member's session, and with it its partitions, goes this fast.
-            "zk.sessiontimeout.ms": 1500,
-            **{name.replace("_", "."): value for name, value in settings.items()},
-        }
-        log = self.root / f"mirror-{len(self.running)}.log"
-        command = start_command("mirror", named, log, failpoints=failpoints)
-        metrics = command.wait_for_event("serving")["metrics"]
-        self.running.append((command, metrics))
-        return command
-
-    def status(self, number: int = -1) -> dict[str, Any]:
-        metrics = self.running[number][1]
-        with urllib.request.urlopen(f"http://{metrics}/status", timeout=10) as answer:
-            found: dict[str, Any] = json.load(answer)
-            return found
-
-    def post(self, path: str, **body: str) -> None:
-        request = urllib.request.Request(
-            f"http://{self.running[-1][1]}{path}",
-            json.dumps(body).encode(),
-            {"Content-Type": "application/json"},
-        )
-        urllib.request.urlopen(request, timeout=10).close()
-
-    def wait_drained(self, *numbers: int, timeout_s: float = 60) -> None:
-        """Until these mirrors (the last one) have copied all that is written by now."""
-        begun_ms = time.time_ns() // 1_000_000
-
-        def drained() -> bool:
-            found = [self.status(number) for number in numbers or (-1,)]
-            return all(one["drained"] and one["as_of_ms"] >= begun_ms for one in found)
-
-        wait_until(
-            drained,
-            lambda: f"drained: {json.dumps(self.status(), indent=1)}\n{self.running[-1][0].log()}",
-            timeout_s,
-        )
-
-    def committed(self) -> dict[str, int]:
-        found = {}
-        path = paths.offsets_path(self.topic, self.topic)
-        for name in self.live.registry.children(path):
-            stored = self.live.registry.get(f"{path}/{name}")
-            assert stored is not None
-            found[name] = int(stored.value or b"")
-        return found
-
-    def close(self) -> None:
-        for command, _ in self.running:
-            with command:
-                pass
-
-
-@contextlib.contextmanager
-def two_clusters(zookeeper: ZooKeeperServer, root: Path) -> Iterator[tuple[Cluster, Cluster]]:
-    prefix = f"{zookeeper.host}:{zookeeper.port}/{uuid.uuid4().hex[:8]}"
-    with (
-        Cluster(f"{prefix}-live", root / "live", [1, 2]) as live,
-        Cluster(f"{prefix}-offline", root / "offline", [11, 12]) as offline,
-    ):
-        yield live, offline
 
 
 @pytest.fixture(scope="module")
@@ -124,33 +42,6 @@ def mirrors(clusters: tuple[Cluster, Cluster], tmp_path: Path) -> Iterator[Mirro
                 one.start(broker_id)
     with contextlib.closing(Mirrors(*clusters, tmp_path)) as found:
         yield found
-
-
-def check_copies(mirrors: Mirrors, topic: str = "") -> int:
-    """Everything is at the target, each source partition in one target partition, in order.
-
-    A repeat after a failure starts again at an earlier number and goes on without a gap. Returns
-    how many messages are there more than once.
-    """
-    topic = topic or mirrors.topic
-    found = mirrors.offline.read(topic)
-    place: dict[str, BrokerPartition] = {}
-    seen: dict[str, list[int]] = {}
-    for partition, messages in found.items():
-        for source, number in messages:
-            assert place.setdefault(source, partition) == partition, f"{source} is scattered"
-            seen.setdefault(source, []).append(number)
-    repeats = 0
-    for source, count in mirrors.live.written(topic).items():
-        numbers = seen.get(source, [])
-        next_new = 0
-        for before, number in zip([-1, *numbers], numbers, strict=False):
-            assert number == before + 1 or number <= before, f"gap in {source}: {before}, {number}"
-            assert number <= next_new, f"{source} jumps ahead to {number}"
-            repeats += number < next_new
-            next_new = max(next_new, number + 1)
-        assert next_new == count, f"{source}: {next_new} of {count}"
-    return repeats
 
 
 def test_everything_is_copied_once_and_spread_evenly(
@@ -189,33 +80,6 @@ def copy_all_topics(mirrors: Mirrors) -> None:
     mirrors.start(topics_whitelist="")
     mirrors.wait_drained()
     assert check_copies(mirrors) == 0
-
-
-class Writer:
-    """Writes in the background until told to stop."""
-
-    def __init__(self, mirrors: Mirrors, count: int = 50) -> None:
-        self._mirrors = mirrors
-        self._count = count
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-
-    def _run(self) -> None:
-        while not self._stop.wait(0.01):
-            self._mirrors.live.write(self._mirrors.topic, self._count)
-
-    def __enter__(self) -> "Writer":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-
-
-def copied_bytes(mirrors: Mirrors) -> int:
-    """What is durable at the target."""
-    return sum(mirrors.offline.ends(mirrors.topic).values())
 
 
 def test_sigkill_under_load_loses_nothing(mirrors: Mirrors) -> None:
@@ -268,19 +132,25 @@ def test_what_a_frozen_target_never_stored_is_not_committed(
     for target in mirrors.offline.brokers.values():
         target.process.send_signal(signal.SIGSTOP)
     mirrors.live.write(mirrors.topic, 100)
-    wait_until(
-        lambda: all(p["in_flight_bytes"] for p in mirrors.status()["partitions"]),
-        "the sets stand in the sockets of brokers that do not read them",
-    )
-    commits = mirrors.status()["looks"]
-    wait_until(lambda: mirrors.status()["looks"] > commits + 3, "there was time to commit")
-    assert set(mirrors.committed().values()) == {100 * 210}
-    command.signal(ending)
-    command.process.wait(30)
-    for target in mirrors.offline.brokers.values():
-        target.kill()
-    for broker_id in mirrors.offline.brokers:
-        mirrors.offline.start(broker_id)
+
+    def are_under_way_to_both() -> bool:  # what comes behind a barrier waits for its answer
+        copies = mirrors.status()["partitions"]
+        return len({p["target"][:2] for p in copies if p["in_flight_bytes"]}) == 2
+
+    try:
+        wait_until(
+            are_under_way_to_both, "the sets stand in the sockets of brokers that do not read them"
+        )
+        commits = mirrors.status()["looks"]
+        wait_until(lambda: mirrors.status()["looks"] > commits + 3, "there was time to commit")
+        assert set(mirrors.committed().values()) == {100 * 210}
+        command.signal(ending)
+        command.process.wait(30)
+    finally:  # the next tests use these brokers too
+        for target in mirrors.offline.brokers.values():
+            target.kill()
+        for broker_id in mirrors.offline.brokers:
+            mirrors.offline.start(broker_id)
     assert set(mirrors.committed().values()) == {100 * 210}
     mirrors.start()
     mirrors.wait_drained()
@@ -474,3 +344,82 @@ def test_zookeeper_that_is_not_there_ends_it_with_status_1(tmp_path: Path) -> No
     }
     with start_command("mirror", settings, tmp_path / "log") as command:
         assert command.process.wait(30) == 1
+
+
+def test_a_pause_lasts_and_the_map_says_where_a_consumer_goes_on(mirrors: Mirrors) -> None:
+    mirrors.live.write(mirrors.topic, 100)
+    first = mirrors.start()
+    mirrors.wait_drained()
+    mirrors.post("/pause", topic=mirrors.topic, partition="1-0")
+    assert first.stop() == 0
+    mirrors.live.write(mirrors.topic, 50)
+    mirrors.start()
+    others = {"1-1": 0, "2-0": 0, "2-1": 0}
+
+    def only_it_stands() -> bool:
+        found = {p["source"]: p["lag_bytes"] for p in mirrors.status()["partitions"]}
+        return found == {"1-0": 50 * 210, **others}
+
+    wait_until(only_it_stands, lambda: json.dumps(mirrors.status(), indent=1))
+    mirrors.post("/resume", topic=mirrors.topic)
+    mirrors.wait_drained()
+    assert check_copies(mirrors) == 0
+
+    def where(offset: int) -> tuple[int, list[dict[str, Any]]]:
+        words = ["mirror", "offsets", "--zookeeper", mirrors.offline.zk_connect, "--json"]
+        words += ["--topic", mirrors.topic, "--group", mirrors.topic]
+        words += ["--partition", "1-0", "--source-offset", str(offset)]
+        done = subprocess.run(
+            [sys.executable, "-m", "cli", *words], capture_output=True, cwd=ROOT, check=False
+        )
+        return done.returncode, json.loads(done.stdout)
+
+    wait_until(lambda: where(120 * 210)[1][0]["is_exact"], "the map is stored")
+    status, [row] = where(120 * 210)
+    assert status == 0
+    broker_id, partition = map(int, row["target"].split("-"))
+    with SimpleConsumer(*mirrors.offline.address(broker_id)) as client:
+        fetched = client.fetch(mirrors.topic, partition, row["target_offset"], 1000)
+        payload, _ = next(iter(fetched.messages()))
+    assert payload.startswith(f"{mirrors.topic}|1-0|120|".encode())
+
+
+def test_two_source_clusters_by_the_originals_options(
+    mirrors: Mirrors, zookeeper: ZooKeeperServer, tmp_path: Path
+) -> None:
+    other_place = f"{zookeeper.host}:{zookeeper.port}/{uuid.uuid4().hex[:8]}"
+    with Cluster(other_place, tmp_path / "other", [3]) as other:
+        mirrors.live.write(mirrors.topic, 200)
+        other.write(mirrors.topic, 300)
+        files = []
+        for number, cluster in enumerate((mirrors.live, other)):
+            file = tmp_path / f"consumer-{number}.properties"
+            file.write_text(
+                f"zk.connect={cluster.zk_connect}\ngroupid={mirrors.topic}\n"
+                "zk.sessiontimeout.ms=1500\nshallowiterator.enable=true\n"
+            )
+            files.append(file)
+        target = tmp_path / "producer.properties"
+        target.write_text(f"zk.connect={mirrors.offline.zk_connect}\nproducer.type=async\n")
+        words = " ".join(f"--consumer.config {file}" for file in files)
+        command = start_command(
+            f"mirror {words} --producer.config {target} --num.streams 2 "
+            f"--whitelist {mirrors.topic}",
+            {"metrics.port": 0, "mirror.status.interval.ms": 100},
+            tmp_path / "mirror-of-two.log",
+        )
+        mirrors.running.append((command, command.wait_for_event("serving")["metrics"]))
+        mirrors.wait_drained()
+        (unused,) = command.events("settings_without_effect")
+        assert "shallowiterator.enable" in unused["names"]
+        found: dict[str, list[int]] = {}
+        for messages in mirrors.offline.read(mirrors.topic).values():
+            for source, number in messages:
+                found.setdefault(source, []).append(number)
+        assert found == {
+            **{name: list(range(200)) for name in ("1-0", "1-1", "2-0", "2-1")},
+            **{name: list(range(300)) for name in ("3-0", "3-1")},
+        }
+        clusters = {partition["cluster"] for partition in mirrors.status()["partitions"]}
+        assert clusters == {mirrors.live.zk_connect, other.zk_connect}
+        assert command.stop() == 0

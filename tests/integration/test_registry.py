@@ -137,4 +137,6 @@ def test_references_and_modes(client: httpx.Client) -> None:
     imported = client.post("/subjects/new/versions", json={**schema(5), "id": 50, "version": 3})
     assert imported.json() == {"id": 50, "version": 3}
     other = client.post("/subjects/new/versions", json={**schema(6), "id": 50})
-    assert other.json()["error_code"] == 42207
+    assert other.json()["error_code"] == 42205
+    again = client.post("/subjects/new/versions", json={**schema(5), "id": 51})
+    assert again.json()["error_code"] == 42207

@@ -2,17 +2,16 @@
 
 import io
 import json
-import os
-import time
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cli import spark_environment
 from coordination import cluster
 from coordination.zookeeper import ZooKeeperRegistry
+from events.forms import FORMS_2011
 from events.topics import ACCESS_LOG
 from producer.producer import Producer
 from protocol import message_set
@@ -20,7 +19,7 @@ from services.warehouse.commit import WarehouseTable, read_commits
 from services.warehouse.config import WarehouseConfig
 from services.warehouse.load import Loader, spark_runner, table_schema
 from services.warehouse.report import make_report
-from services.warehouse.session import start_session
+from services.warehouse.shell import run_shell
 from services.warehouse.sql import SqlError, run_sql, write_result
 from services.warehouse.tables import tables_in
 from tests.support.brokers import RunningBroker, start_broker
@@ -30,16 +29,6 @@ from tests.unit.warehouse.samples import access_log_payload
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(300)]
 
 TOPIC = ACCESS_LOG
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    os.environ["TZ"] = "UTC"
-    time.tzset()
-    spark_environment.prepare()
-    session = start_session("test", "local[2]")
-    yield session
-    session.stop()
 
 
 @pytest.fixture
@@ -169,7 +158,11 @@ def test_a_report_on_a_table_without_rows_is_all_zeros(spark: Any, tmp_path: Pat
 
 
 def test_sql_over_the_warehouse_and_over_raw_topics(
-    spark: Any, zk_connect: str, broker: RunningBroker, tmp_path: Path
+    spark: Any,
+    zk_connect: str,
+    broker: RunningBroker,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     send(zk_connect, range(100))
     with Producer(zk_connect=zk_connect) as producer:
@@ -179,7 +172,9 @@ def test_sql_over_the_warehouse_and_over_raw_topics(
     registry = ZooKeeperRegistry(zk_connect)
     registry.start()
     try:
-        config = WarehouseConfig(zk_connect=zk_connect, warehouse_dir=warehouse)
+        config = WarehouseConfig(
+            zk_connect=zk_connect, warehouse_dir=warehouse, event_forms=FORMS_2011
+        )
         loader = Loader(config, registry, spark_runner(spark), 2)
         outcome = loader.load()
         loader.close()
@@ -204,3 +199,16 @@ def test_sql_over_the_warehouse_and_over_raw_topics(
     )
     with pytest.raises(SqlError, match="nowhere"):
         answer("select * from nowhere", "csv")
+
+    # The same from the prompt of `kafka2011 pyspark`.
+    statements = (
+        "print(spark.sql('select count(*) from access_log').first()[0])\n"
+        "print(topic('access-log', columns='offset').count())\n"
+    )
+    capsys.readouterr()
+    with pytest.MonkeyPatch.context() as patched:
+        for prompt in ("ps1", "ps2"):
+            patched.setattr(sys, prompt, "", raising=False)
+        patched.setattr(sys, "stdin", io.StringIO(statements))
+        run_shell(spark, warehouse, {"zk.connect": zk_connect})
+    assert capsys.readouterr().out.split() == ["100", "101"]

@@ -41,6 +41,7 @@ class RunningCommand:
         if "KAFKA2011_PURE" in os.environ:
             environment["KAFKA2011_PURE"] = os.environ["KAFKA2011_PURE"]
         environment["KAFKA2011_LOG_FORMAT"] = "json"
+        environment["KAFKA2011_EVENT_FORMS"] = "*:2011"  # no registry, unless a test has one
         if failpoints:
             environment["KAFKA2011_FAILPOINTS"] = failpoints
         for name, value in settings.items():

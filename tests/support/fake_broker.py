@@ -1,12 +1,14 @@
 """A broker of a few lines for tests of what talks to brokers: keeps sets in memory, breaks on wish.
 
 `refused`: topics at whose produce requests it hangs up. `is_silent`: it takes produce requests and
-answers nothing.
+answers nothing. `holds_back`: as the original between two flushes, it shows of a log only what was
+there at the last `flush`, and says so at once. `on_offsets` is called before each Offsets answer.
 """
 
 import contextlib
 import socket
 import threading
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
@@ -38,6 +40,9 @@ class FakeBroker:
         self.starts: dict[tuple[str, int], int] = {}  # of logs whose beginning was retired
         self.refused: set[str] = set()
         self.is_silent = False
+        self.holds_back = False
+        self.on_offsets: Callable[[], object] = lambda: None
+        self._flushed: dict[tuple[str, int], int] = {}  # bytes
         self.connection_count = 0
         self._connections: list[socket.socket] = []
         self._threads = [threading.Thread(target=self._accept, daemon=True)]
@@ -46,9 +51,17 @@ class FakeBroker:
     def log(self, topic: str, partition: int = 0) -> bytes:
         return bytes(self.logs.get((topic, partition), b""))
 
+    def flush(self) -> None:
+        """With `holds_back`: show all that is there."""
+        self._flushed = {key: len(log) for key, log in self.logs.items()}
+
+    def _shown(self, key: tuple[str, int]) -> bytearray:
+        log = self.logs.get(key, bytearray())
+        return log[: self._flushed.get(key, 0)] if self.holds_back else log
+
     def hang_up(self) -> None:
         """End all connections."""
-        for connection in self._connections:
+        for connection in tuple(self._connections):  # not those that come meanwhile
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
 
@@ -107,9 +120,10 @@ class FakeBroker:
                 self.logs[part.topic, part.partition] += part.message_set
             return b""
         if isinstance(request, OffsetsRequest):
+            self.on_offsets()
             key = (request.topic, request.partition)
             start = self.starts.get(key, 0)
-            end = start + len(self.logs.get(key, b""))
+            end = start + len(self._shown(key))
             return encode_offsets_response([end if request.time == -1 else start])
         if isinstance(request, FetchRequest):
             return self._fetched(request)
@@ -118,7 +132,7 @@ class FakeBroker:
 
     def _fetched(self, part: FetchRequest) -> bytes:
         key = (part.topic, part.partition)
-        start, log = self.starts.get(key, 0), self.logs.get(key, bytearray())
+        start, log = self.starts.get(key, 0), self._shown(key)
         if not start <= part.offset <= start + len(log):
             return encode_fetch_header(OFFSET_OUT_OF_RANGE, 0)
         data = bytes(log[part.offset - start :][: part.size_max])

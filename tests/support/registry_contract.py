@@ -62,6 +62,25 @@ class RegistryContract:
         assert one.get("/empty") == (b"", 0, False)
         assert one.get("/null") == (None, 0, False)
 
+    def test_stat_tells_what_stands_beside_the_value(self, one: Registry, two: Registry) -> None:
+        assert one.stat("/st/no") is None
+        one.create("/st/a", b"text")
+        one.create("/st/b", b"", ephemeral=True)
+        made = two.stat("/st/a")
+        assert made is not None
+        assert (made.version, made.is_ephemeral, made.size_bytes) == (0, False, 4)
+        assert 0 < made.created_ms == made.modified_ms
+        above, ephemeral = two.stat("/st"), two.stat("/st/b")
+        assert above is not None
+        assert above.child_count == 2
+        assert ephemeral is not None
+        assert ephemeral.is_ephemeral
+        one.put("/st/a", b"longer text")
+        changed = two.stat("/st/a")
+        assert changed is not None
+        assert (changed.version, changed.size_bytes) == (1, 11)
+        assert made.created_ms == changed.created_ms <= changed.modified_ms
+
     def test_children_are_sorted_as_text(self, one: Registry) -> None:
         for name in ("10", "2", "1"):
             one.create(f"/top/{name}")

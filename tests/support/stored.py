@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from events.header import Header
-from events.monitoring import decode_monitoring
+from events.monitoring import MonitoringEvent, decode_report
 from events.peek import peek
 from events.topics import AUDIT
 from events.windows import window_start
@@ -35,7 +35,9 @@ def reported_counts(stored: dict[str, list[bytes]]) -> Counter[tuple[str, int, s
     """(topic, window start, server) -> messages, from the distinct monitoring events."""
     events = {}
     for payload in stored.get(AUDIT, []):
-        event = decode_monitoring(payload)
+        event = decode_report(payload)
+        if not isinstance(event, MonitoringEvent):
+            continue  # a heartbeat
         assert events.setdefault(event.identity, event) == event, "a repeat with other content"
     totals: Counter[tuple[str, int, str]] = Counter()
     for event in events.values():

@@ -14,10 +14,14 @@ POLL_INTERVAL_S = 0.02
 
 
 def wait_until(
-    condition: Callable[[], Result], message: str | Callable[[], str], timeout_s: float = 20
+    condition: Callable[[], Result],
+    message: str | Callable[[], str],
+    timeout_s: float = 20,
+    *,
+    poll_s: float = POLL_INTERVAL_S,
 ) -> Result:
     """Poll `condition` until it is true and return its value; AssertionError with `message` after
-    `timeout_s` seconds."""
+    `timeout_s` seconds. `poll_s` is the pause between two looks: longer where a look is dear."""
     deadline = time.monotonic() + timeout_s
     pause = threading.Event()
     while True:
@@ -27,4 +31,4 @@ def wait_until(
         if time.monotonic() > deadline:
             text = message() if callable(message) else message
             raise AssertionError(f"not within {timeout_s} s: {text}")
-        pause.wait(POLL_INTERVAL_S)
+        pause.wait(poll_s)

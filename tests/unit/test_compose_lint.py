@@ -13,14 +13,33 @@ from typing import Any
 import pytest
 import yaml
 
+from broker.config import BrokerConfig
+from cli.schedule import SCHEDULABLE
+from cli.settings import known_names
+from runtime.config import load
+from runtime.process_config import ProcessConfig
+from services.audit.config import AuditConfig
+from services.dashboard.config import DashboardConfig
 from services.embedded.config import EmbeddedConfig
 from services.embedded.topology import ProcessSpec, plan
+from services.frontend.config import FrontendConfig
+from services.mirror_maker.config import MirrorConfig
+from services.online_consumer.config import OnlineConsumerConfig
+from services.proxy.config import ProxyConfig
+from services.schema_registry.config import SchemaRegistryConfig
+from services.warehouse.config import WarehouseConfig
+from services.warehouse.schedule import parse_schedule
+from services.warehouse.schedule_config import ScheduleConfig
+from services.zookeeper.config import ZooKeeperConfig
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
 COMPOSE: dict[str, Any] = yaml.safe_load(TEXT)
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 DEFAULT = {name: service for name, service in SERVICES.items() if "profiles" not in service}
+# make up CHAOS=on: docker/chaos.yml over docker-compose.yml.
+CHAOS_TEXT = (ROOT / "docker/chaos.yml").read_text(encoding="utf-8")
+CHAOS: dict[str, dict[str, Any]] = yaml.safe_load(CHAOS_TEXT)["services"]
 DOCKERFILES = sorted((ROOT / "docker").glob("*.Dockerfile"))
 
 MEMORY_MB_MAX = 6 * 1024
@@ -31,9 +50,19 @@ CONTAINERS_ONLY = {
     "KAFKA2011_ZK_BIND_ADDRESS",
     "KAFKA2011_SPARK_MASTER",
     "KAFKA2011_DASHBOARD_BIND",
+    "KAFKA2011_REGISTRY_BIND",
+    # What the page may break: local processes by their directory, containers by docker/chaos.yml.
+    "KAFKA2011_DASHBOARD_CHAOS_DIR",
+    # Who may ask for a page; there is more than loopback in a container.
+    "KAFKA2011_DASHBOARD_HOSTS",
+    # Nobody keeps a list of restarts after a `docker kill`, and there may be a second datacenter.
+    "KAFKA2011_AUDIT_REDELIVERY_EXPECTED",
+    "KAFKA2011_AUDIT_SERVERS_BLACKLIST",
     # Nobody starts a process after what it needs, so it waits.
     "KAFKA2011_ZK_CONNECTIONTIMEOUT_MS",
     "KAFKA2011_ZK_START_TIMEOUT_MS",
+    # Profile `two-live`.
+    "KAFKA2011_LIVE_MORE_ZK_CONNECT",
     # Profile `ha`: three servers.
     "KAFKA2011_ZK_ENSEMBLE",
     "KAFKA2011_ZK_SERVER_ID",
@@ -42,7 +71,34 @@ CONTAINERS_ONLY = {
     "KAFKA2011_AUDIT_POLL_MS",
 }
 
+# Who stands in both datacenters.
+SHARED = {"audit", "registry", "dashboard", "shell", "prometheus"}
+
+
+def merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    """One service of two files as Compose merges them: mappings by key, lists behind each other."""
+    service = dict(base)
+    for key, value in over.items():
+        before = service.get(key)
+        if isinstance(value, dict) and isinstance(before, dict):
+            service[key] = before | value
+        elif isinstance(value, list) and isinstance(before, list):
+            service[key] = before + value
+        else:
+            service[key] = value
+    return service
+
+
+CHAOS_SERVICES = {name: merged(SERVICES.get(name, {}), over) for name, over in CHAOS.items()}
 each_service = pytest.mark.parametrize("name", SERVICES)
+# Also as docker/chaos.yml makes them.
+each_variant = pytest.mark.parametrize(
+    ("name", "service"),
+    [
+        *(pytest.param(name, service, id=name) for name, service in SERVICES.items()),
+        *(pytest.param(n, s, id=f"{n} with chaos") for n, s in CHAOS_SERVICES.items()),
+    ],
+)
 
 
 def networks_of(name: str) -> set[str]:
@@ -58,21 +114,25 @@ def megabytes(limit: str) -> int:
 # --- hardening -----------------------------------------------------------------------------------
 
 
-@each_service
-def test_service_runs_without_rights(name: str) -> None:
-    service = SERVICES[name]
+@each_variant
+def test_service_runs_without_rights(name: str, service: dict[str, Any]) -> None:
     assert service["user"] == "10001:10001"
     assert service["read_only"] is True
     assert service["cap_drop"] == ["ALL"]
     assert service["security_opt"] == ["no-new-privileges:true"]
     forbidden = {"privileged", "cap_add", "devices", "pid", "ipc", "network_mode", "userns_mode"}
     assert not forbidden & set(service)
-    assert not any("docker.sock" in str(volume) for volume in service.get("volumes", []))
+    sockets = [volume for volume in service.get("volumes", []) if "sock" in str(volume)]
+    # docker/chaos.yml alone gives the engine's socket away: to one process, by the socket's group.
+    is_given = name == "dashboard" and service is not SERVICES["dashboard"]
+    assert sockets == (["${ENGINE_SOCKET:-/var/run/docker.sock}:/engine.sock"] if is_given else [])
+    groups = service.get("group_add", [])
+    assert len(groups) == is_given
+    assert all(group.startswith("${ENGINE_SOCKET_GROUP:?") for group in groups)
 
 
-@each_service
-def test_service_is_limited(name: str) -> None:
-    service = SERVICES[name]
+@each_variant
+def test_service_is_limited(name: str, service: dict[str, Any]) -> None:
     assert megabytes(service["mem_limit"]) <= 2048
     assert 0 < service["cpus"] <= 1.0, "more than one would be refused on a machine with one"
     assert 0 < service["pids_limit"] <= 512
@@ -80,18 +140,19 @@ def test_service_is_limited(name: str) -> None:
     assert all("size=" in mount for mount in service["tmpfs"])
 
 
-@each_service
-def test_service_ends_and_is_reaped(name: str) -> None:
-    service = SERVICES[name]
+@each_variant
+def test_service_ends_and_is_reaped(name: str, service: dict[str, Any]) -> None:
     assert service["init"] is True
     assert service["stop_grace_period"]
     assert service["restart"] in ("on-failure", "no")
 
 
-@each_service
-def test_service_has_a_health_check_unless_it_is_run_by_hand(name: str) -> None:
-    health = SERVICES[name]["healthcheck"]
-    if set(SERVICES[name].get("profiles", [])) & {"jobs", "tools"}:
+@each_variant
+def test_service_has_a_health_check_unless_it_is_run_by_hand(
+    name: str, service: dict[str, Any]
+) -> None:
+    health = service["healthcheck"]
+    if set(service.get("profiles", [])) & {"jobs", "tools"}:
         assert health == {"disable": True}
         return
     assert health["test"][0] == "CMD"
@@ -99,18 +160,20 @@ def test_service_has_a_health_check_unless_it_is_run_by_hand(name: str) -> None:
     assert {"interval", "timeout", "retries", "start_period"} <= set(health)
 
 
-@each_service
-def test_only_the_dashboard_is_published_and_only_on_loopback(name: str) -> None:
-    ports = SERVICES[name].get("ports", [])
+@each_variant
+def test_only_the_dashboard_is_published_and_only_on_loopback(
+    name: str, service: dict[str, Any]
+) -> None:
+    ports = service.get("ports", [])
     assert ports == (["127.0.0.1:${DASHBOARD_PORT:-8088}:8088"] if name == "dashboard" else [])
 
 
-@each_service
-def test_image_is_one_that_is_built_here(name: str) -> None:
-    image = SERVICES[name]["image"]
+@each_variant
+def test_image_is_one_that_is_built_here(name: str, service: dict[str, Any]) -> None:
+    image = service["image"]
     found = re.fullmatch(r"kafka2011/([a-z]+):\$\{KAFKA2011_VERSION:-dev\}", image)
     assert found, image
-    assert SERVICES[name]["pull_policy"] == "never"
+    assert service["pull_policy"] == "never"
     assert re.search(
         rf"^image {found[1]} ", (ROOT / "tools/images.sh").read_text(encoding="utf-8"), re.M
     )
@@ -202,6 +265,7 @@ def test_the_topology_is_that_of_the_architecture() -> None:
         "online-consumer": ["online-1", "online-2"],
         "mirror": ["mirror-1", "mirror-2"],
         "audit": ["audit"],
+        "registry": ["registry"],
         "dashboard": ["dashboard"],
     }
     for kind, names in kinds.items():
@@ -216,7 +280,7 @@ def test_the_datacenters_are_apart() -> None:
     assert {name for name, options in networks.items() if not options.get("internal")} == {"shared"}
     for name in SERVICES:
         both = {"live", "offline"} <= networks_of(name)
-        assert both == (name in ("audit", "dashboard", "shell", "prometheus")), name
+        assert both == (name in SHARED), name
     assert networks_of("mirror-1") == networks_of("mirror-2") == {"wan", "offline", "shared"}
     assert networks_of("wan-link") == {"live", "wan"}
     assert {name for name in SERVICES if "wan" in networks_of(name)} == {
@@ -263,6 +327,86 @@ def test_three_zookeepers_are_the_ones_that_everybody_is_told() -> None:
         for alias in SERVICES[name]["networks"]["live"]["aliases"]
     }
     assert {place.partition(":")[0] for place in told["WAN_ZOOKEEPERS"].split("|")} == aliases
+
+
+def test_the_second_live_datacenter_is_like_the_first_and_apart_from_it() -> None:
+    """The same broker ids behind the same direct names, in networks of its own."""
+    west = {name for name in SERVICES if name.startswith("west-")}
+    assert {name for name, s in SERVICES.items() if "two-live" in s.get("profiles", [])} == west
+    for number in (1, 2, 3):
+        first, second = SERVICES[f"broker-{number}"], SERVICES[f"west-broker-{number}"]
+        assert second["networks"]["west"] == first["networks"]["live"]
+        for key in ("KAFKA2011_BROKERID", "KAFKA2011_PORT", "KAFKA2011_NUM_PARTITIONS"):
+            assert second["environment"][key] == first["environment"][key]
+    for name in west:
+        assert not {"live", "wan"} & networks_of(name), name
+        assert set(SERVICES[name].get("depends_on", [])) <= west | set(DEFAULT), name
+    assert networks_of("west-mirror-1") == {"wan-west", "offline", "shared"}
+    link = SERVICES["west-wan-link"]
+    assert networks_of("west-wan-link") == {"west", "wan-west"}
+    aliases = SERVICES["wan-link"]["networks"]["wan"]["aliases"]
+    assert len(link["networks"]["wan-west"]["aliases"]) == len(aliases)
+    # Every server belongs to exactly one audit.
+    rules = [SERVICES[name]["environment"] for name in ("audit", "west-audit")]
+    assert rules[0]["KAFKA2011_AUDIT_SERVERS_BLACKLIST"] == "west-.*"
+    assert rules[1]["KAFKA2011_AUDIT_SERVERS_WHITELIST"] == "west-.*"
+    for name, service in SERVICES.items():
+        server = service.get("environment", {}).get("KAFKA2011_FRONTEND_SERVER")
+        assert server in (None, name)
+
+
+def test_with_chaos_messages_can_be_lost_before_the_balancer() -> None:
+    link = CHAOS_SERVICES["frontend-link"]
+    assert set(CHAOS) - set(SERVICES) == {"frontend-link"}
+    assert link["hostname"] == "frontend-link"
+    assert link["environment"]["KAFKA2011_PROCESS_NAME"] == link["hostname"]
+    assert link["environment"]["KAFKA2011_METRICS_PORT"] == 8080
+    route = link["environment"]["KAFKA2011_PROXY_ROUTES"]
+    assert route == "balancer=0.0.0.0:9092>balancer:9092", "one route: a balancer to the page"
+    for name in ("frontend-1", "frontend-2"):
+        told = CHAOS_SERVICES[name]["environment"] | {"KAFKA2011_BROKER_LIST": None}
+        assert told == SERVICES[name]["environment"] | {"KAFKA2011_BROKER_LIST": None}
+        assert CHAOS_SERVICES[name]["environment"]["KAFKA2011_BROKER_LIST"].endswith(
+            ":frontend-link:9092"
+        )
+    for text in (value for s in CHAOS.values() for value in str(s.get("environment")).split("'")):
+        assert not re.search(r"\$\{(?!COMPOSE_PROJECT_NAME)[A-Z0-9_]+\}", text), text
+
+
+def test_a_second_job_finds_room_on_the_spark_cluster() -> None:
+    """Beside the load job, which never ends: else `make report` would wait for it for ever."""
+    text = (ROOT / "docker/spark/spark-defaults.conf").read_text(encoding="utf-8")
+    conf = dict(line.split(maxsplit=1) for line in text.splitlines() if line[:1] not in "#")
+    workers = [name for name in DEFAULT if name.startswith("spark-worker-")]
+    executors = int(conf["spark.cores.max"]) // int(conf["spark.executor.cores"])
+    for name in workers:
+        words = SERVICES[name]["command"]
+        cores, memory = (words[words.index(word) + 1] for word in ("--cores", "--memory"))
+        each = -(-executors // len(workers))  # Spark spreads a job's executors over the workers
+        assert int(cores) >= 2 * each * int(conf["spark.executor.cores"])
+        assert megabytes(memory) >= 2 * each * megabytes(conf["spark.executor.memory"])
+        assert megabytes(memory) < megabytes(SERVICES[name]["mem_limit"])
+
+
+def test_what_is_scheduled_can_be_read_and_leaves_its_logs_where_the_history_looks() -> None:
+    text = (ROOT / "docker/schedule").read_text(encoding="utf-8")
+    assert {job.command[0] for job in parse_schedule(text, SCHEDULABLE)} == {"report", "reports"}
+    for name in ("report", "schedule", "spark-history"):
+        assert "spark-events:/data" in SERVICES[name]["volumes"], name
+    for name in ("report", "schedule"):
+        assert SERVICES[name]["environment"]["KAFKA2011_SPARK_EVENT_LOG_DIR"] == "/data"
+    command = SERVICES["spark-history"]["command"]
+    assert command[command.index("--dir") + 1] == "/data"
+    # The two read the same table in the same way, so a report does not depend on who started it.
+    own = {"KAFKA2011_PROCESS_NAME", *COMPOSE["x-offline"], *COMPOSE["x-settings"]}
+    assert {k: v for k, v in SERVICES["schedule"]["environment"].items() if k not in own} == (
+        SERVICES["report"]["environment"]
+    )
+
+
+def test_what_sends_messages_starts_last() -> None:
+    last = {name for name, s in SERVICES.items() if s.get("labels") == {"kafka2011.start": "last"}}
+    assert last == {n for n, s in SERVICES.items() if (s.get("command") or [""])[0] == "frontend"}
 
 
 def test_every_broker_has_its_own_port_and_published_name() -> None:
@@ -352,6 +496,46 @@ def test_containers_set_the_variables_of_the_embedded_deployment() -> None:
         assert found - CONTAINERS_ONLY == wanted - CONTAINERS_ONLY, name
 
 
+CONFIGS: dict[str, type[ProcessConfig]] = {
+    "zookeeper": ZooKeeperConfig,
+    "broker": BrokerConfig,
+    "frontend": FrontendConfig,
+    "online-consumer": OnlineConsumerConfig,
+    "mirror": MirrorConfig,
+    "proxy": ProxyConfig,
+    "audit": AuditConfig,
+    "registry": SchemaRegistryConfig,
+    "dashboard": DashboardConfig,
+    "/opt/kafka2011/spark-jobs/load.py": WarehouseConfig,
+    "/opt/kafka2011/spark-jobs/report.py": WarehouseConfig,
+    "schedule": ScheduleConfig,
+}
+NOT_OURS = {"balancer", "west-balancer", "prometheus", "shell", "chaos"}
+NOT_OURS |= {"spark-master", "spark-worker-1", "spark-worker-2", "spark-history"}
+
+
+EVERY = SERVICES | CHAOS_SERVICES
+HA = (ROOT / "docker/ha.env").read_text(encoding="utf-8").splitlines()
+
+
+@pytest.mark.parametrize("lines", [pytest.param([], id="default"), pytest.param(HA, id="ha")])
+@pytest.mark.parametrize("name", sorted(set(EVERY) - NOT_OURS))
+def test_every_process_accepts_its_variables(name: str, lines: list[str]) -> None:
+    """As the process itself reads them: a bad value would only show when a profile is used."""
+    service = EVERY[name]
+    told = dict(line.split("=", 1) for line in lines if not line.startswith("#"))
+
+    def value_of(variable: re.Match[str]) -> str:
+        return told.get(variable[1], variable[2])
+
+    environment = {
+        key: re.sub(r"\$\{([A-Z0-9_]+):-([^}]*)\}", value_of, str(value))
+        for key, value in service["environment"].items()
+    }
+    environment = {k: v.replace("${COMPOSE_PROJECT_NAME}", "x") for k, v in environment.items()}
+    load(CONFIGS[service["command"][0]], environment=environment, known_elsewhere=known_names())
+
+
 def test_services_of_one_kind_differ_only_by_name_and_place() -> None:
     own = {"PROCESS_NAME", "BROKERID", "HOSTNAME", "PORT", "ZK_CONNECT", "DATACENTER"}
     own |= {"FRONTEND_SERVER", "SEED", "ZK_ENSEMBLE", "ZK_SERVER_ID"}
@@ -360,6 +544,7 @@ def test_services_of_one_kind_differ_only_by_name_and_place() -> None:
         ("frontend-1", "frontend-2"),
         ("online-1", "online-2"),
         ("mirror-1", "mirror-2"),
+        ("broker-1", "west-broker-1", "west-broker-2", "west-broker-3"),
         ("zookeeper-live", "zookeeper-live-2", "zookeeper-live-3", "zookeeper-offline"),
         ("zookeeper-offline", "zookeeper-offline-2", "zookeeper-offline-3"),
     ):

@@ -1,7 +1,7 @@
 // The page: views by the address behind #, the headline, the banner, the detail panel.
 
 import { h, setAttribute, setText, STATES } from "./dom.js";
-import { bytes, duration, perSecond, whole } from "./format.js";
+import { duration, perSecond, whole } from "./format.js";
 import { Store } from "./store.js";
 import { audit } from "./views/audit.js";
 import { breakIt } from "./views/break.js";
@@ -50,10 +50,14 @@ function route() {
   page.hide();
   if (view && view.close) view.close();
   for (const [other, link] of links) setAttribute(link, "aria-current", other === name ? "page" : null);
+  const here = links.find(([other]) => other === name)[1];
+  const nav = here.parentElement; // on a phone the names are a line that moves sideways
+  if (nav.scrollWidth > nav.clientWidth) nav.scrollLeft = here.offsetLeft - nav.offsetLeft - 40;
   document.title = `${VIEWS[name][0]} · kafka2011`;
   main.replaceChildren();
   view = VIEWS[name][1](main, page, new URLSearchParams(query || ""));
   store.want(view.sections || []);
+  banner();
   view.update(new Set([...store.wanted, "link"]));
   if (route.isLater) main.focus({ preventScroll: true });
   route.isLater = true;
@@ -74,14 +78,24 @@ TILES.verdict.big.setAttribute("aria-live", "polite");
 document.getElementById("headline").append(...Object.values(TILES).map((parts) => parts.element));
 const LABELS = { produced: "Produced", live: "Live brokers", offline: "Offline brokers", warehouse: "Warehouse" };
 
+function inTiers(found, word, audit) {
+  const counts = new Set(found.map(([, count]) => count));
+  if (counts.size === 1 && found.length === Object.keys(audit.tiers).length) return `${whole(found[0][1])} ${word} in every tier`;
+  return found.map(([tier, count]) => `${whole(count)} ${word} in ${tier}`).join(", ");
+}
+
 function verdictOf(audit) {
   if (!audit) return ["", "Waiting for the audit", ""];
   const missing = Object.entries(audit.tiers).map(([tier, told]) => [tier, told.missing]).filter(([, count]) => count);
   const extra = Object.entries(audit.tiers).map(([tier, told]) => [tier, told.extra]).filter(([, count]) => count);
   const pending = audit.verdicts.pending || 0;
-  const sub = `${whole(audit.cells)} windows counted${pending ? `, ${whole(pending)} cells still open` : ""}`;
-  if (missing.length) return ["bad", missing.map(([tier, count]) => `${whole(count)} missing in ${tier}`).join(", "), sub];
-  if (extra.length) return ["warn", extra.map(([tier, count]) => `${whole(count)} extra in ${tier}`).join(", "), sub];
+  // A check: one topic, one window of time, one server, one tier.
+  const done = Object.values(audit.verdicts).reduce((sum, count) => sum + count, 0) - pending;
+  const sub = `${whole(audit.verdicts.complete || 0)} of ${whole(done)} checks complete${pending ? `, ${whole(pending)} not due yet` : ""}`;
+  if (missing.length) return ["bad", inTiers(missing, "missing", audit), sub];
+  if (extra.length) return ["warn", inTiers(extra, "extra", audit), sub];
+  const silent = audit.silent || [];
+  if (silent.length) return ["warn", `Silent: ${silent.map((sender) => sender.server).join(", ")}`, sub];
   if (!audit.produced) return ["", "Nothing produced yet", sub];
   return ["good", "✓ Nothing is lost", sub];
 }
@@ -99,7 +113,7 @@ function headline() {
     setText(TILES[tier].big, audit ? whole(tier === "produced" ? audit.produced : told ? told.count : null) : "–");
     const rate = audit && audit.rates ? perSecond(audit.rates[tier]) : "";
     const delay = told && told.recent && told.recent.p50_ms !== null && told.recent.p50_ms !== undefined ? ` · after ${duration(told.recent.p50_ms)}` : "";
-    setText(TILES[tier].sub, tier === "produced" ? (audit ? `${rate} · ${bytes(audit.produced_bytes)}` : "") : rate + delay);
+    setText(TILES[tier].sub, tier === "produced" ? (audit ? `${rate} · as reported` : "") : rate + delay);
   }
 }
 
@@ -108,7 +122,7 @@ function banner() {
   const box = document.getElementById("banner");
   const down = store.list("processes").filter(([, row]) => row.state === "down").map(([, row]) => row.name);
   let text = "", css = "banner";
-  if (!store.isConnected && store.id >= 0) text = "The dashboard does not answer: the deployment was stopped, or starts again. What you see is the last picture.";
+  if (!store.isConnected && meta.counts) text = "The dashboard does not answer: the deployment was stopped, or starts again. What you see is the last picture.";
   else if (meta.state === "stopped") text = "This deployment is stopped. What you see is how it ended.";
   else if (meta.state === "not found") text = "No deployment answers: its ZooKeepers cannot be reached. Start it with “make live”.";
   else if (meta.state === "starting") { text = "The deployment is starting …"; css += " wait"; }
@@ -116,6 +130,7 @@ function banner() {
   setText(box, text);
   setAttribute(box, "class", css);
   setAttribute(box, "hidden", !text);
+  setAttribute(main, "aria-busy", store.id < 0 ? "true" : null); // empty tables do not mean anything yet
   const pill = document.getElementById("link");
   const counts = meta.counts || {};
   const up = (counts.up || 0) + (counts.slow || 0) + (counts.lagging || 0);
@@ -123,7 +138,7 @@ function banner() {
   if (counts.lagging) parts.push(`${counts.lagging} lagging`);
   if (counts.down) parts.push(`${counts.down} down`);
   if (counts.stopped) parts.push(`${counts.stopped} stopped`);
-  setText(pill, store.isConnected && store.id >= 0 ? parts.map((part, index) => (index ? part : `${STATES[counts.down ? "down" : counts.lagging ? "lagging" : "up"][0]} ${part}`)).join(" · ") : "connecting …");
+  setText(pill, store.isConnected && meta.counts ? parts.map((part, index) => (index ? part : `${STATES[counts.down ? "down" : counts.lagging ? "lagging" : "up"][0]} ${part}`)).join(" · ") : "connecting …");
   setAttribute(pill, "class", `pill tag ${!store.isConnected ? "idle" : counts.down ? "bad" : counts.lagging ? "warn" : up ? "good" : "idle"}`);
   const link = links.find(([name]) => name === "break")[1];
   setAttribute(link, "hidden", meta.chaos ? null : "");

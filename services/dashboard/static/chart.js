@@ -3,6 +3,13 @@
 import { h, s, setAttribute, setText } from "./dom.js";
 import { clock } from "./format.js";
 
+// 1, 2 or 5 times a power of ten: at most five lines below `top`.
+function steps(top) {
+  const power = 10 ** Math.floor(Math.log10(top / 4));
+  const step = [1, 2, 5, 10].map((factor) => factor * power).find((size) => top / size <= 5);
+  return Array.from({ length: Math.floor(top / step) + 1 }, (_, index) => index * step);
+}
+
 const H = 220, LEFT = 62, RIGHT = 10, TOP = 12, BOTTOM = 24;
 
 export class Chart {
@@ -49,11 +56,12 @@ export class Chart {
       }
       setAttribute(this.paths[index], "d", path || null);
     });
-    const marks = this.log ? Array.from({ length: top - low + 1 }, (_, index) => 10 ** (low + index)) : [0, top / 2.2, top / 1.1];
+    const marks = this.log ? Array.from({ length: top - low + 1 }, (_, index) => 10 ** (low + index)) : steps(top);
     const grid = marks.flatMap((value) => [s("line", { class: "grid", x1: LEFT, x2: W - RIGHT, y1: y(value), y2: y(value) }), s("text", { class: "axis", x: LEFT - 6, y: y(value) + 4, "text-anchor": "end" }, this.format(value))]);
-    for (let part = 0; part <= 3 && this.points.length > 1; part += 1) {
-      const ms = from + ((to - from) * part) / 3;
-      grid.push(s("text", { class: "axis", x: this.x(ms), y: H - 6, "text-anchor": part === 0 ? "start" : part === 3 ? "end" : "middle" }, clock(ms)));
+    const parts = W < 420 ? 2 : 3;
+    for (let part = 0; part <= parts && this.points.length > 1; part += 1) {
+      const ms = from + ((to - from) * part) / parts;
+      grid.push(s("text", { class: "axis", x: this.x(ms), y: H - 6, "text-anchor": part === 0 ? "start" : part === parts ? "end" : "middle" }, clock(ms)));
     }
     this.gridLayer.replaceChildren(...grid);
     this.read();
@@ -71,7 +79,7 @@ export class Chart {
     setAttribute(this.cursor, "visibility", this.at ? "visible" : "hidden");
     if (this.at) { setAttribute(this.cursor, "x1", this.x(point[0])); setAttribute(this.cursor, "x2", this.x(point[0])); }
     this.lines.forEach((line, index) => setText(this.values[index], point && point[1][line.name] !== null && point[1][line.name] !== undefined ? this.format(point[1][line.name]) : "–"));
-    setText(this.when, this.at ? `at ${clock(point[0])}` : "now");
+    setText(this.when, this.at ? `at ${clock(point[0])}` : point ? `at ${clock(point[0])}, newest` : "nothing yet");
     setAttribute(this.svg, "aria-label", `${this.title}: ${this.lines.map((line, index) => `${line.label} ${this.values[index].textContent}`).join(", ")}`);
   }
 }

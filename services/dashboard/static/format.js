@@ -21,6 +21,8 @@ export function duration(ms) {
   if (ms < 3600000) return `${Math.floor(ms / 60000)} min ${Math.round((ms % 60000) / 1000)} s`;
   return `${Math.floor(ms / 3600000)} h ${Math.round((ms % 3600000) / 60000)} min`;
 }
+// How old the first message is that was not read: what came since the last look is younger than that.
+export const behind = (row) => (row.lag_bytes && row.lag_ms === 0 ? "< 5 s" : duration(row.lag_ms));
 const two = (number) => String(number).padStart(2, "0");
 export function clock(ms) {
   const date = new Date(Number(ms));

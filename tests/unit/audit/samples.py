@@ -6,7 +6,7 @@ from pathlib import Path
 
 from consumer.simple import FetchedSet
 from events import codec
-from events.monitoring import encode_monitoring
+from events.monitoring import encode_heartbeat, encode_monitoring
 from events.topics import PAGE_VIEW
 from events.windows import WindowCount
 from protocol import message_set
@@ -54,6 +54,18 @@ def report(
         time_ms=T0,
         window_ms=window_ms,
         counts=[WindowCount(topic, start, count, count * 100) for topic, start, count in counts],
+    )
+
+
+def heartbeat(time_ms: int, *, server: str = SERVER, is_last: bool = False) -> bytes:
+    """A heartbeat of a server that beats every second."""
+    return encode_heartbeat(
+        server=server,
+        service="web",
+        instance="run-1",
+        time_ms=time_ms,
+        interval_ms=1000,
+        is_last=is_last,
     )
 
 

@@ -10,8 +10,9 @@ from events.topics import AUDIT, PAGE_VIEW
 from runtime.clock import ManualClock
 from services.audit.answers import AuditAnswers, AuditCollector, BadQuestion
 from services.audit.config import AuditConfig
-from services.audit.state import AuditState, PartitionKey
-from tests.unit.audit.samples import SERVER, T0, WINDOW_MS, report
+from services.audit.places import PartitionKey
+from services.audit.state import AuditState
+from tests.unit.audit.samples import SERVER, T0, WINDOW_MS, heartbeat, report
 
 LATENESS_MS = 1_000
 SETTLED = T0 + WINDOW_MS + LATENESS_MS
@@ -178,9 +179,27 @@ def test_cells_are_chosen_and_paged(service: Service) -> None:
     page = service.answers.cells({"limit": "4", "offset": "8"})
     assert (len(page["cell_list"]), page["cells_left_out"]) == (2, 0)
     assert service.answers.cells({"limit": "4"})["cells_left_out"] == 6
+    first = service.answers.cells({"limit": "1"})["cell_list"][0]["window_start_ms"]
+    only = service.answers.cells({"window_start_ms": str(first)})["cell_list"]
+    assert [cell["window_start_ms"] for cell in only] == [first]
 
 
-@pytest.mark.parametrize("query", [{"limit": "-1"}, {"offset": "x"}, {"window": "3"}])
+def test_of_old_windows_only_what_is_wrong_can_be_asked_for(service: Service) -> None:
+    for number in range(10):
+        service.produce(number, 1, T0 - number * WINDOW_MS)
+        service.count(0, 1, T0 - number * WINDOW_MS)
+        if number != 7:
+            service.count(1, 1, T0 - number * WINDOW_MS)
+    service.settle()
+    told = service.answers.cells({"newest": "3"})
+    ages = sorted((T0 - cell["window_start_ms"]) // WINDOW_MS for cell in told["cell_list"])
+    assert ages == [0, 1, 2, 7]
+    assert told["cells_found"] == 4
+
+
+@pytest.mark.parametrize(
+    "query", [{"limit": "-1"}, {"offset": "x"}, {"newest": ""}, {"window": "3"}]
+)
 def test_a_question_that_makes_no_sense_gets_400_with_the_reason(
     service: Service, query: dict[str, str]
 ) -> None:
@@ -219,3 +238,29 @@ def test_metrics_say_what_the_summary_says(service: Service) -> None:
         "kafka2011_audit_balances 0.0",
     ):
         assert line in page
+
+
+def test_a_server_that_stops_beating_is_silent_until_it_is_heard_again(service: Service) -> None:
+    audit = service.keys[1]
+    silent = lambda: service.answers.summary()["silent"]  # noqa: E731
+    service.state.reported(audit, [heartbeat(T0), heartbeat(T0, server="other", is_last=True)], 1)
+    assert silent() == []
+    service.clock.advance(3_001)  # the clock alone says nothing: the readers may be behind
+    assert silent() == []
+    service.catch_up()
+    service.clock.advance(1_000)
+    assert silent() == [{"tier": "live", "server": SERVER, "since_ms": T0}]
+    summary = service.answers.summary()
+    assert any(f"{SERVER} (live) is silent since 2011-03-13" in note for note in summary["notes"])
+    page = generate_latest(registry_of(service)).decode()
+    assert f'server_silent_seconds{{server="{SERVER}",tier="live"}} 4.001' in page
+    service.state.reported(audit, [heartbeat(T0 + 4_000), heartbeat(T0 + 10)], 2)
+    service.catch_up()
+    service.clock.advance(1_000)
+    assert silent() == []
+
+
+def registry_of(service: Service) -> CollectorRegistry:
+    registry = CollectorRegistry()
+    registry.register(AuditCollector(service.answers))
+    return registry

@@ -11,9 +11,12 @@ from hypothesis import strategies as st
 from events.monitoring import encode_monitoring
 from events.windows import WindowCount
 from runtime.clock import ManualClock
+from services.audit import silence
 from services.audit.ledger import CellKey, Ledger
-from services.audit.state import AuditState, PartitionKey
+from services.audit.places import PartitionKey
+from services.audit.state import AuditState
 from services.audit.store import AuditStore, Changes, StoreMismatch
+from tests.unit.audit.samples import heartbeat
 
 WINDOW = 1000
 TIERS = ("live", "offline", "warehouse")
@@ -348,3 +351,34 @@ def test_books_equal_a_simple_model_whatever_the_order_and_the_crashes(
         assert cell.expected == [produced[cell_key]] * 3
         assert cell.counted == [tier[cell_key] for tier in counted]
     assert state.ledger.totals().counted == [sum(tier.values()) for tier in counted]
+
+
+def test_who_was_heard_outlives_a_restart_and_a_disk_that_refuses(tmp_path: Path) -> None:
+    state = new_state()
+    state.reported(AUDIT, [heartbeat(5_000), heartbeat(6_000, server="other")], 10)
+    refused = state.snapshot()
+    state.restore(refused)
+    store = AuditStore(tmp_path / "audit.sqlite", window_ms=WINDOW, tiers=TIERS)
+    store.write(state.snapshot())
+    again = new_state()
+    again.load(store)
+    assert again.heartbeats.beats == state.heartbeats.beats
+    state.fold(0, 5_500)
+    store.write(state.snapshot())
+    store.close()
+    store = AuditStore(tmp_path / "audit.sqlite", window_ms=WINDOW, tiers=TIERS)
+    again = new_state()
+    again.load(store)
+    assert [sender.server for sender in again.heartbeats.beats] == ["other"]
+    store.close()
+
+
+def test_a_heartbeat_of_garbage_is_rejected_and_servers_are_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    state = new_state()
+    state.reported(AUDIT, [heartbeat(2**62)], 10)
+    assert state.reports_rejected == 1
+    monkeypatch.setattr(silence, "SERVERS_MAX", 10)
+    state.reported(AUDIT, [heartbeat(n, server=f"s{n}") for n in range(1, 31)], 20)
+    assert [sender.server for sender in state.heartbeats.beats] == [f"s{n}" for n in range(21, 31)]

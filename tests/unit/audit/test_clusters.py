@@ -12,7 +12,8 @@ from runtime.clock import ManualClock
 from services.audit.clusters import ClusterReader
 from services.audit.fetching import BrokerReader
 from services.audit.ledger import CellKey
-from services.audit.state import AuditState, PartitionKey
+from services.audit.places import PartitionKey
+from services.audit.state import AuditState
 from tests.support.waiting import wait_until
 from tests.unit.audit.samples import SERVER, T0, WINDOW_MS, FakeBroker, event, report
 
@@ -56,14 +57,16 @@ class Cluster:
         )
 
     @contextmanager
-    def reading(self, ignored: tuple[str, ...] = ()) -> Iterator[ClusterReader]:
+    def reading(
+        self, ignored: tuple[str, ...] = (), refresh_interval_ms: int = 1
+    ) -> Iterator[ClusterReader]:
         reader = ClusterReader(
             self.state,
             "live",
             connect_registry=self.connect,
             make_reader=self.make_reader,
             clock=self.clock,
-            refresh_interval_ms=1,
+            refresh_interval_ms=refresh_interval_ms,
             ignored=ignored,
         )
         reader.start()
@@ -91,6 +94,16 @@ def test_topics_are_found_when_they_appear() -> None:
         cluster.broker.append(AUDIT, 0, report(0, [(PAGE_VIEW, T0, 2)]))
         wait_until(lambda: cluster.state.ledger.totals().produced == [2], "produced number")
         assert cluster.state.delays["live"].summary().count == 2
+
+
+def test_a_new_topic_is_not_waited_for_until_the_next_look() -> None:
+    cluster = Cluster()
+    cluster.register(AUDIT, 1)
+    with cluster.reading(refresh_interval_ms=3_600_000):
+        wait_until(lambda: cluster.state.tier_view("live").is_caught_up, "the first look")
+        cluster.register(PAGE_VIEW, 1)
+        cluster.broker.append(PAGE_VIEW, 0, event(1))
+        wait_until(lambda: cluster.counted() == 1, "counted")
 
 
 def test_a_partition_that_is_registered_and_not_yet_read_holds_the_tier_back() -> None:

@@ -9,7 +9,8 @@ from protocol.message_set import Codec
 from runtime.clock import ManualClock
 from services.audit.fetching import BrokerReader, TopicPartition
 from services.audit.ledger import CellKey
-from services.audit.state import AuditState, PartitionKey
+from services.audit.places import PartitionKey
+from services.audit.state import AuditState
 from tests.support.waiting import wait_until
 from tests.unit.audit.samples import SERVER, T0, WINDOW_MS, FakeBroker, event, report
 

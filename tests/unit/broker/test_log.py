@@ -247,9 +247,26 @@ def test_read_of_no_bytes_and_of_a_negative_number(three: Log) -> None:
     assert nonsense is not None
     assert nonsense.count == -100
     nonsense.release()
-    at_end = three.read(60, -1)
-    assert at_end is not None
-    assert at_end.count == -1
+    assert three.read(60, -1) is None, "at the end there is nothing, whatever the size"
+
+
+def test_messages_out_go_by_the_size_of_what_came_in_or_was_found(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    logs = manager(tmp_path / "logs", clock=clock)
+    log = logs.get_or_create("t", 0)
+    append_and_flush(log, E + E)
+    log.count_out(len(E))
+    assert (log.bytes_out, log.messages_out) == (len(E), 0.5), "one set of two counted as one"
+    logs.close()
+    again = manager(tmp_path / "logs", clock=clock)
+    found = again.logs["t", 0]
+    found.count_out(len(E) * 2)
+    assert found.messages_out == 2, "two entries were found at the start"
+    append_and_flush(found, E * 4)
+    found.count_out(len(E) * 4)
+    assert found.messages_out == 3
+    again.close()
 
 
 def test_region_outlives_its_deleted_segment(tmp_path: Path, clock: ManualClock) -> None:

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from cli.audit import app
-from cli.audit_table import printable, window_text
+from cli.audit_table import printable, window_text, worst_of
 from events.topics import AUDIT, PAGE_VIEW
 from protocol import message_set
 from tests.unit.audit.samples import T0, entries_of, event, report, write_log
@@ -29,7 +29,9 @@ def var(tmp_path: Path) -> Path:
 
 
 def audit(var: Path, *words: str) -> Result:
-    return CliRunner().invoke(app, ["--var", str(var), *words], env={"COLUMNS": "160"})
+    return CliRunner().invoke(
+        app, ["--var", str(var), "--forms", "*:2011", *words], env={"COLUMNS": "160"}
+    )
 
 
 def remove_entry(var: Path, number: int) -> None:
@@ -117,3 +119,14 @@ def test_names_from_messages_cannot_move_the_cursor() -> None:
 )
 def test_windows_are_shown_in_utc(start_ms: int, text: str) -> None:
     assert window_text(start_ms) == text
+
+
+def _cell(number: int, verdict: str) -> dict[str, object]:
+    return {"number": number, "tiers": {"live": {"verdict": verdict}}}
+
+
+def test_a_long_list_of_windows_is_cut_to_the_first_that_are_wrong() -> None:
+    cells = [_cell(n, "missing 1" if n % 2 else "pending") for n in range(10)]
+    assert [cell["number"] for cell in worst_of(cells, 3)] == [1, 3, 5]
+    assert [cell["number"] for cell in worst_of(cells, 7)] == [0, 1, 2, 3, 5, 7, 9]
+    assert worst_of(cells, 10) == cells

@@ -52,3 +52,12 @@ def test_bad_setting_is_one_line_and_status_2() -> None:
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert "brokerid" in done.stderr
+
+
+def test_processes_do_not_load_what_only_developers_look_at() -> None:
+    code = (
+        "import sys; from cli.main import import_logging_alone; import_logging_alone(); "
+        "import runtime.logs; assert 'rich' not in sys.modules; "
+        "import structlog.dev, rich; assert structlog.dev.rich is None"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

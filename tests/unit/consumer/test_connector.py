@@ -1,118 +1,28 @@
 """The group consumer whole, over a registry in memory and brokers in memory with real sockets."""
 
+import gzip
 import threading
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
-from consumer.chunk import TopicPartition
-from consumer.config import ConsumerConfig
+from consumer.chunk import ShallowMessage, TopicPartition
 from consumer.connector import ConsumerConnector
 from consumer.errors import ConsumerStateError, ConsumerTimeout, PartitionStuck
 from consumer.filters import blacklist, whitelist
-from consumer.stream import MessageStream
 from coordination import paths
 from coordination.errors import CoordinationUnavailable
-from coordination.memory import InMemoryRegistry, InMemoryZooKeeper
 from coordination.paths import BrokerPartition
+from protocol.compression import Codec
 from protocol.errors import IllegalTopicName
-from tests.support.memory_broker import MemoryBroker
+from protocol.message_set import payloads
+from tests.support.memory_deployment import (
+    Deployment,
+    drain,
+    numbered,
+    one_stream,
+)
 from tests.support.waiting import wait_until
-
-PATIENCE_MS = 20_000  # a message that must come may take so long on a busy machine
-QUIET_MS = 60  # for so long one looks whether more comes than should
-
-
-class Deployment:
-    """A registry in memory, and brokers in memory that are registered in it."""
-
-    def __init__(self) -> None:
-        self.zookeeper = InMemoryZooKeeper()
-        self.admin = self.zookeeper.client()
-        self.admin.start()
-        self.brokers: dict[int, MemoryBroker] = {}
-        self.connectors: list[ConsumerConnector] = []
-        self.registries: list[InMemoryRegistry] = []
-
-    def broker(self, broker_id: int) -> MemoryBroker:
-        made = self.brokers[broker_id] = MemoryBroker()
-        self.admin.put(
-            paths.broker_id_path(broker_id), paths.encode_broker(made.host, made.port, 1)
-        )
-        return made
-
-    def topic(self, topic: str, counts: dict[int, int]) -> None:
-        for broker_id, count in counts.items():
-            path = paths.topic_broker_path(topic, broker_id)
-            self.admin.put(path, paths.encode_number(count))
-
-    def connector(self, **settings: Any) -> ConsumerConnector:
-        registry = self.zookeeper.client()
-        registry.start()
-        defaults = {
-            "group_id": "g",
-            "consumer_timeout_ms": PATIENCE_MS,
-            "fetcher_backoff_max_ms": 20,
-        }
-        settings = {**defaults, **settings}
-        made = ConsumerConnector(ConsumerConfig(**settings), registry)
-        self.registries.append(registry)
-        self.connectors.append(made)
-        return made
-
-    def registry_of(self, connector: ConsumerConnector) -> InMemoryRegistry:
-        return self.registries[self.connectors.index(connector)]
-
-    def stored(self, topic: str, broker_id: int, partition: int) -> bytes | None:
-        path = paths.offset_path("g", topic, BrokerPartition(broker_id, partition))
-        found = self.admin.get(path)
-        return found.value if found else None
-
-    def owner(self, topic: str, broker_id: int, partition: int) -> bytes | None:
-        path = paths.owner_path("g", topic, BrokerPartition(broker_id, partition))
-        found = self.admin.get(path)
-        return found.value if found else None
-
-    def close(self) -> None:
-        for connector in self.connectors:
-            connector.shutdown()
-        for registry in self.registries:
-            registry.close()
-        for broker in self.brokers.values():
-            broker.close()
-
-
-@pytest.fixture
-def deployment() -> Iterator[Deployment]:
-    made = Deployment()
-    yield made
-    made.close()
-
-
-def drain(stream: MessageStream, count: int) -> list[bytes]:
-    """`count` messages, with patience, and then whatever else comes in a short while."""
-    found = []
-    try:
-        stream._timeout_ms = PATIENCE_MS if count else QUIET_MS
-        for message in stream:
-            found.append(message.payload)
-            if len(found) >= count:
-                stream._timeout_ms = QUIET_MS
-    except ConsumerTimeout:
-        pass
-    finally:
-        stream._timeout_ms = PATIENCE_MS
-    return found
-
-
-def numbered(start: int, end: int) -> list[bytes]:
-    return [b"%d" % number for number in range(start, end)]
-
-
-def one_stream(connector: ConsumerConnector, topic: str = "t") -> MessageStream:
-    return connector.create_message_streams({topic: 1})[topic][0]
-
 
 # --- delivering -----------------------------------------------------------------------------------
 
@@ -229,6 +139,37 @@ def test_chunks_are_the_brokers_bytes(deployment: Deployment) -> None:
     payloads = [payload for chunk in chunks for payload in chunk.payloads()]
     assert payloads == numbered(0, 50) + [b"packed"] * 9
     assert connector.positions() == {TopicPartition("t", 0, 0): end}
+
+
+def test_shallow_iteration_hands_out_wrappers_unopened(deployment: Deployment) -> None:
+    """What the original's MirrorMaker is typically run with (reference section 13)."""
+    broker = deployment.broker(0)
+    deployment.topic("t", {0: 1})
+    broker.append("t", 0, [b"plain"])
+    middle = broker.end("t", 0)
+    broker.append("t", 0, [b"one", b"two"], codec=1)
+    connector = deployment.connector(shallow_iterator_enable=True)
+    plain, wrapper = (next(one) for one in [one_stream(connector)] * 2)
+    assert isinstance(plain, ShallowMessage)
+    assert isinstance(wrapper, ShallowMessage)
+    assert (plain.payload, plain.codec, plain.next_offset) == (b"plain", Codec.NONE, middle)
+    assert (wrapper.codec, wrapper.next_offset) == (Codec.GZIP, broker.end("t", 0))
+    assert payloads(gzip.decompress(wrapper.payload)) == [b"one", b"two"]
+    assert (wrapper.topic, wrapper.broker_id, wrapper.partition) == ("t", 0, 0)
+
+
+def test_a_damaged_wrapper_is_as_stuck_in_shallow_iteration(deployment: Deployment) -> None:
+    broker = deployment.broker(0)
+    deployment.topic("t", {0: 1})
+    broker.append("t", 0, [b"good"])
+    bad = broker.end("t", 0)
+    broker.append("t", 0, [b"one", b"two"], codec=1)
+    broker.logs["t", 0][-1] ^= 1
+    stream = one_stream(deployment.connector(shallow_iterator_enable=True))
+    assert next(stream).payload == b"good"
+    with pytest.raises(PartitionStuck) as stuck:
+        next(stream)
+    assert stuck.value.offset == bad
 
 
 def test_consumer_timeout_and_on(deployment: Deployment) -> None:
@@ -517,8 +458,31 @@ def test_seek_and_seek_to_time(deployment: Deployment) -> None:
     assert drain(stream, 2) == numbered(3, 5)
     assert connector.seek_to_time(name, -2) == 0
     assert drain(stream, 5) == numbered(0, 5)
-    assert connector.seek_to_time(name, 1000) is None
+    assert connector.seek_to_time(name, 1000) == 0  # older than everything: from the start
+    assert drain(stream, 5) == numbered(0, 5)
+    assert connector.seek_to_time(name, -1) == broker.end("t", 0)
+    assert drain(stream, 0) == []
     assert not connector.seek(TopicPartition("t", 0, 1), 0)
+    assert connector.seek_to_time(TopicPartition("t", 0, 1), -2) is None
+
+
+@pytest.mark.parametrize("offset", [-1, -2, 2**63])
+def test_what_no_log_can_have_is_neither_sought_nor_committed(
+    deployment: Deployment, offset: int
+) -> None:
+    broker = deployment.broker(0)
+    deployment.topic("t", {0: 1})
+    broker.append("t", 0, numbered(0, 5))
+    connector = deployment.connector(autocommit_enable=False)
+    stream = one_stream(connector)
+    name = TopicPartition("t", 0, 0)
+    next(stream)
+    with pytest.raises(ValueError, match="is not an offset"):
+        connector.seek(name, offset)
+    with pytest.raises(ValueError, match="is not an offset"):
+        connector.commit_offsets({name: offset})
+    assert deployment.stored("t", 0, 0) is None
+    assert drain(stream, 4) == numbered(1, 5)
 
 
 # --- groups ---------------------------------------------------------------------------------------
@@ -690,6 +654,19 @@ def test_streams_are_created_once(deployment: Deployment) -> None:
         connector.create_message_streams({"t": 1})
     with pytest.raises(ConsumerStateError):
         connector.create_message_streams_by_filter(whitelist("t"))
+
+
+def test_a_refused_second_creation_leaves_the_first_streams_as_they_were(
+    deployment: Deployment,
+) -> None:
+    broker = deployment.broker(0)
+    connector = deployment.connector()
+    [stream] = connector.create_message_streams_by_filter(whitelist(".*"))
+    with pytest.raises(ConsumerStateError):
+        connector.create_message_streams_by_filter(whitelist(".*"))
+    deployment.topic("t", {0: 1})
+    broker.append("t", 0, [b"later"])
+    assert drain(stream, 1) == [b"later"]
 
 
 @pytest.mark.parametrize(

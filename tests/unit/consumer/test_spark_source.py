@@ -46,6 +46,8 @@ def options(**changed: str) -> SourceOptions:
         ({**BASE, "startingOffsets": '{"t": {"11": 5}}'}, "must be broker-partition"),
         ({**BASE, "startingOffsets": '{"t": {"11-0": -5}}'}, "must be an offset"),
         ({**BASE, "startingOffsets": "latest", "startingTimestamp": "5"}, "not both"),
+        ({**BASE, "endingOffsets": "latest", "endingTimestamp": "5"}, "not both"),
+        ({**BASE, "event.forms": "t:3"}, "must be topic:id or topic:2011"),
         ({"brokers": "11:h:1", "ranges": '[["t", 11, 0, 5]]'}, "each must be"),
         ({"brokers": "11:h:1", "ranges": '[["t", 11, 0, 5, 4]]'}, "runs backwards"),
         ({**BASE, "fetch.size": "0"}, "at least 1"),
@@ -185,6 +187,21 @@ def test_a_time_starts_at_a_segment(logs: Logs) -> None:
     logs.by_time[5000] = 44
     assert ranges(startingTimestamp="5000") == [OffsetRange("t", 11, 0, 44, end)]
     assert ranges(startingTimestamp="4000") == [OffsetRange("t", 11, 0, 0, end)]
+
+
+def test_a_time_ends_behind_the_segment_that_was_open_then(logs: Logs) -> None:
+    end = logs.append(ZERO, [b"x"] * 10)
+    assert end == 110
+    logs.segments[ZERO] = [110, 88, 66, 44, 22, 0]
+    logs.by_time[5000] = 22  # the last one that was closed; the next was open up to 66
+    assert ranges(endingTimestamp="5000") == [OffsetRange("t", 11, 0, 0, 66)]
+    assert ranges(endingTimestamp="4000") == [OffsetRange("t", 11, 0, 0, 22)]
+    logs.by_time[6000] = 88
+    assert ranges(endingTimestamp="6000") == [OffsetRange("t", 11, 0, 0, end)]
+    logs.by_time[7000] = 66
+    assert ranges(startingTimestamp="5000", endingTimestamp="7000") == [
+        OffsetRange("t", 11, 0, 22, end)
+    ]
 
 
 def test_offsets_that_are_gone_are_an_error_unless_told_otherwise(logs: Logs) -> None:
@@ -338,6 +355,6 @@ def test_readers_go_to_executors_without_their_connections(logs: Logs) -> None:
 def test_spark_finds_the_source_by_its_name() -> None:
     assert pyspark_kafka2011.DefaultSource.name() == "kafka2011"
     assert Path(pyspark_kafka2011.__file__).name == "pyspark_kafka2011.py"
-    from consumer.spark_reading import MESSAGE_SCHEMA
+    from consumer.spark_rows import MESSAGE_SCHEMA
 
     assert [part.split()[0] for part in SPARK_SCHEMA.split(", ")] == MESSAGE_SCHEMA.names

@@ -5,9 +5,13 @@ from typing import Any
 import pytest
 
 from events import codec
+from events.forms import FORMS_2011
+from events.topic_codec import TopicCodec
 from protocol import message_set
 from services.dashboard import messages
 from services.dashboard.messages import Question, browse, describe, question_from
+
+CODEC = TopicCodec(FORMS_2011)
 
 
 def event(number: int) -> bytes:
@@ -67,7 +71,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> type[FakeClient]:
 
 
 def found(**question: Any) -> dict[str, Any]:
-    return browse(("h", 1), Question("page-view", 0, **question))
+    return browse(("h", 1), Question("page-view", 0, **question), CODEC)
 
 
 def ids(answer: dict[str, Any]) -> list[int]:
@@ -110,7 +114,7 @@ def test_search_looks_into_decoded_events_and_is_bounded(log: type[FakeClient]) 
 
 
 def test_what_cannot_be_decoded_is_shown_as_it_is() -> None:
-    row = describe(1, 2, b"<script>\xff")
+    row = describe(CODEC, "page-view", 1, 2, b"<script>\xff")
     assert row["text"].startswith("<script>")
     assert row["hex"].startswith("3c 73")
     assert row["error"]

@@ -8,7 +8,9 @@ from coordination.paths import BrokerAddress
 from services.dashboard.chaos import ChaosRefused, action_from, faults_of
 from services.dashboard.clusters import ClusterLook, GroupLook
 from services.dashboard.jobs import JobReader
-from services.dashboard.sections import Collected, Deployment, ProcessLook, cell_rows
+from services.dashboard.looks import Collected, ProcessLook
+from services.dashboard.sections import Deployment
+from services.dashboard.wall import cell_rows
 
 
 def cell(window: int, server: str, **states: tuple[str, int]) -> dict[str, Any]:
@@ -87,6 +89,23 @@ def test_rows_of_partitions_topics_and_groups() -> None:
     json.dumps(sections)
 
 
+def test_registered_partitions_without_a_message_are_zeros_as_in_the_tools() -> None:
+    deployment = Deployment(60_000, 10_000)
+    seen = collected(0, broker(0, 1000), 0, 400)
+    seen.clusters["live"].partitions = {"x": {7: 2, 8: 1}, "y": {7: 1}}
+    sections = deployment.sections(seen)
+    rows = sections["partitions"]
+    assert set(rows) == {"live/x/7-0", "live/x/7-1", "live/x/8-0", "live/y/7-0"}
+    assert rows["live/x/7-0"]["end"] == 1000
+    empty = rows["live/x/7-1"]
+    assert (empty["start"], empty["end"], empty["watermark"], empty["state"]) == (0, 0, 0, "online")
+    assert rows["live/x/8-0"]["state"] == "away", "no process has this id"
+    assert sections["topics"]["live/x"]["partitions"] == 3
+    assert {row["partition"] for row in sections["group_partitions"].values()} == {
+        "7-0", "7-1", "8-0",
+    }  # fmt: skip
+
+
 def test_old_offset_beside_a_new_end_is_no_lag() -> None:
     deployment = Deployment(60_000, 10_000)
     deployment.sections(collected(0, broker(0, 400), 5, 400))
@@ -130,6 +149,19 @@ def test_pictures_are_only_those_listed(tmp_path: Path) -> None:
     (tmp_path / "secret.json").write_text('{"totals": {}}')
     assert reader.picture("secret") == b"x"
     assert reader.picture("../secret") is None
+
+
+def test_reports_tell_of_their_tables_and_rows(tmp_path: Path) -> None:
+    traffic = {"table": "page_view", "version": 5, "rows": 7, "totals": {"page_views": 6}}
+    activity = {"report": "sessions", "tables": {"login": 3, "click": 4}, "rows": [{}, {}]}
+    for name, told in (("page_view", traffic), ("sessions", activity), ("half", None)):
+        (tmp_path / f"{name}.svg").write_text("<svg/>")
+        (tmp_path / f"{name}.json").write_text(json.dumps(told) if told else "{half")
+    rows = JobReader(None, tmp_path).reports()
+    assert list(rows) == ["page_view", "sessions"]
+    assert rows["page_view"]["tables"] == {"page_view": 5}
+    assert (rows["page_view"]["rows"], rows["page_view"]["answers"]) == (7, None)
+    assert (rows["sessions"]["rows"], rows["sessions"]["answers"]) == (None, 2)
 
 
 def test_chaos_takes_only_known_words() -> None:

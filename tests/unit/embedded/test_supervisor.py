@@ -40,6 +40,10 @@ http.server.HTTPServer(("127.0.0.1", port), Handler).serve_forever()
 """
 ENDS_AT_ONCE = "print('no such disk'); raise SystemExit(3)"
 NEVER_SERVES = "import threading; threading.Event().wait()"
+SERVES_ONCE_IT_MAY = (
+    "import pathlib, sys, threading\n"
+    "while not pathlib.Path(sys.argv[1]).exists(): threading.Event().wait(0.02)\n" + SERVES
+)
 IGNORES_SIGTERM = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + SERVES
 
 free_port = free_port_source()
@@ -141,8 +145,31 @@ def test_a_killed_process_is_reported_in_one_line_and_the_rest_goes_on(
     assert len(deployment.lines) == 1
     assert "one ended: killed by SIGKILL" in deployment.lines[0]
     assert "kafka2011 embedded start one" in deployment.lines[0]
-    assert [p.spec.name for p in deployment.supervisor.not_running()] == ["one"]
+    assert [p.spec.name for p in deployment.supervisor.down()] == ["one"]
     assert deployment.supervisor.processes["two"].is_running
+
+
+def test_started_again_it_is_down_until_it_serves(
+    deployments: list[Deployment], tmp_path: Path
+) -> None:
+    """Or a demo would wait for nobody while a load job's JVM starts."""
+    may = tmp_path / "may-serve"
+    may.touch()
+    command = (sys.executable, "-c", SERVES_ONCE_IT_MAY, str(may))
+    deployment = make(deployments, tmp_path, spec("one", command=command))
+    deployment.start()
+    supervisor = deployment.supervisor
+    assert supervisor.down() == []
+    may.unlink()
+    supervisor.processes["one"].signal(signal.SIGKILL)
+    wait_until(deployment.polled, "a line about the killed process")
+    thread = threading.Thread(target=lambda: supervisor.request_start("one"))
+    thread.start()
+    wait_until(lambda: supervisor.poll() or not thread.is_alive(), "the start was asked for")
+    assert supervisor.processes["one"].is_running
+    assert [p.spec.name for p in supervisor.down()] == ["one"]
+    may.touch()
+    wait_until(lambda: not supervisor.down(), "it serves")
 
 
 def test_it_is_started_again_from_beside_and_the_restart_is_recorded(
@@ -217,7 +244,7 @@ def test_a_finite_process_that_is_done_is_no_news(
     deployment.start()
     wait_until(lambda: deployment.supervisor.processes["job"].status == 0, "the job to end")
     assert not deployment.polled()
-    assert deployment.supervisor.not_running() == []
+    assert deployment.supervisor.down() == []
 
 
 def test_sigterm_goes_to_the_driver_below_a_launcher(

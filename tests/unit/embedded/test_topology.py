@@ -4,6 +4,7 @@ from itertools import count
 from pathlib import Path
 
 from cli.settings import known_names
+from events.forms import parse_forms
 from runtime.config import environment_name
 from services.embedded.config import EmbeddedConfig
 from services.embedded.topology import ProcessSpec, plan
@@ -19,6 +20,7 @@ def test_the_default_is_the_deployment_of_the_paper() -> None:
     assert list(planned()) == [
         "zookeeper-live",
         "zookeeper-offline",
+        "registry",
         "broker-1",
         "broker-2",
         "broker-11",
@@ -68,3 +70,31 @@ def test_an_access_log_is_sent_by_one_frontend_only() -> None:
     specs = planned(frontends=3, input_path="access.log")
     assert [name for name in specs if name.startswith("frontend")] == ["frontend-1"]
     assert specs["frontend-1"].environment["KAFKA2011_SOURCE"] == "access-log"
+
+
+def test_where_things_may_be_broken_the_mirror_goes_over_a_link() -> None:
+    specs = planned(chaos="on")
+    link, mirror = specs["wan-link"], specs["mirror-1"]
+    routes = link.environment["KAFKA2011_PROXY_ROUTES"]
+    assert mirror.environment["KAFKA2011_SOURCE_ZK_CONNECT"] == (
+        f"127.0.0.1:{link.ports['zookeeper']}"
+    )
+    for name in ("broker-1", "broker-2"):
+        published = f"127.0.0.1:{specs[name].ports['broker']}"
+        pairs = dict(
+            pair.split("=") for pair in mirror.environment["KAFKA2011_ADDRESS_MAP"].split(",")
+        )
+        assert f"{name}={pairs[published]}>{published}" in routes
+    assert "wan-link" not in planned()
+
+
+def test_everybody_knows_the_forms_and_who_decodes_the_registry() -> None:
+    specs = planned(event_forms=parse_forms("login:2011"))
+    port = specs["registry"].ports["registry"]
+    for name, spec in specs.items():
+        forms = spec.environment.get("KAFKA2011_EVENT_FORMS")
+        handles_events = spec.kind not in ("zookeeper", "broker", "proxy", "registry")
+        assert forms == ("*:id,login:2011" if handles_events else None), name
+        url = spec.environment.get("KAFKA2011_SCHEMA_REGISTRY_URL")
+        decodes = spec.kind in ("frontend", "loader", "dashboard")
+        assert url == (f"http://127.0.0.1:{port}" if decodes else None), name

@@ -58,9 +58,9 @@ HOSTILE = st.one_of(
 )
 
 
-def outcome(twin: ModuleType, payload: bytes) -> Header | None:
+def outcome(twin: ModuleType, payload: bytes, prefix_bytes: int = 17) -> Header | None:
     try:
-        found = twin.peek(payload)
+        found = twin.peek(payload, prefix_bytes)
     except HeaderUnreadable:
         return None
     assert isinstance(found, Header)
@@ -128,6 +128,35 @@ def test_counting_equals_one_peek_a_message(
     bare: dict[tuple[int, str], int] = {(0, "already there"): 5}
     twin.count_by_window(payloads, 700, bare)
     assert bare == expected
+
+
+@twins
+@given(
+    payloads=st.lists(st.one_of(EVENTS, HOSTILE), max_size=20), schema_id=st.integers(0, 2**32 - 1)
+)
+def test_behind_a_registry_id_stands_the_same_header(
+    twin: ModuleType, payloads: list[bytes], schema_id: int
+) -> None:
+    prefix = b"\0" + schema_id.to_bytes(4, "big")
+    in_id_form = [payload[:1] + prefix[1:] + payload[17:] for payload in payloads]
+    wanted: dict[tuple[int, str], int] = {}
+    for payload, other in zip(payloads, in_id_form, strict=True):
+        if len(payload) > 17:  # a shorter one has no whole prefix
+            assert outcome(twin, other, 5) == outcome(twin, payload)
+        _peek_pure.count_by_window([other], 700, wanted, None, 0, prefix_bytes=5)
+    counts: dict[tuple[int, str], int] = {}
+    assert twin.count_by_window(in_id_form, 700, counts, None, 0, prefix_bytes=5) == len(payloads)
+    assert counts == wanted
+
+
+@twins
+@pytest.mark.parametrize("prefix_bytes", [0, -1, -40, 10**6])
+def test_no_prefix_reads_outside_the_payload(twin: ModuleType, prefix_bytes: int) -> None:
+    with pytest.raises(HeaderUnreadable):
+        twin.peek(BASE_EVENT, prefix_bytes)
+    counts: dict[tuple[int, str], int] = {}
+    twin.count_by_window([BASE_EVENT], 700, counts, None, 0, prefix_bytes=prefix_bytes)
+    assert counts == {UNREADABLE: 1}
 
 
 @twins

@@ -70,3 +70,22 @@ def test_a_monitoring_event_says_what_was_counted_and_repeats_byte_for_byte(
 def test_another_event_is_not_a_monitoring_event() -> None:
     with pytest.raises(EventError):
         monitoring.decode_monitoring(page_view(1))
+
+
+def test_a_heartbeat_is_told_from_a_monitoring_event() -> None:
+    payload = monitoring.encode_heartbeat(
+        server="frontend-1",
+        service="site",
+        instance="a1b2",
+        time_ms=1_700_000_000_000,
+        interval_ms=5000,
+        is_last=True,
+    )
+    found = monitoring.decode_report(payload)
+    assert isinstance(found, monitoring.Heartbeat)
+    assert (found.header.server, found.header.time_ms) == ("frontend-1", 1_700_000_000_000)
+    assert (found.instance, found.interval_ms, found.is_last) == ("a1b2", 5000, True)
+    with pytest.raises(EventError):
+        monitoring.decode_monitoring(payload)
+    with pytest.raises(EventError):
+        monitoring.decode_report(page_view(1))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from events.monitoring import decode_monitoring
+from events.monitoring import Heartbeat, decode_monitoring, decode_report
 from events.topics import AUDIT
 from producer import Producer
 from protocol.message_set import payloads
@@ -265,3 +265,19 @@ def test_every_message_of_a_compressed_delivery_arrives(
         delivery.send([("a", 1000, b"%d" % n) for n in range(1000)], 1)
         delivery.finish(is_source_finished=True)
     assert by_topic(server)["a"] == [b"%d" % n for n in range(1000)]
+
+
+def test_heartbeats_go_out_with_nothing_to_send_and_the_last_says_so(
+    server: RecordingServer, producer: Producer, journal: Journal, passing: ManualTime
+) -> None:
+    delivery = new_delivery(producer, journal, passing, DeliveryPolicy(heartbeat_interval_ms=5000))
+    for _ in range(12):
+        assert delivery.tick() <= 1.0
+        passing.now += 1.0
+    delivery.finish(is_source_finished=True)
+    beats = [decode_report(payload) for payload in by_topic(server)[AUDIT]]
+    assert all(isinstance(beat, Heartbeat) for beat in beats)
+    assert [beat.is_last for beat in beats] == [False, False, False, True]  # type: ignore[union-attr]
+    assert {beat.header.server for beat in beats} == {"frontend-1"}
+    assert journal.state.events == []
+    assert delivery.unconfirmed_messages == 0

@@ -1,6 +1,6 @@
 import threading
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar
 
 import pytest
 
@@ -12,6 +12,7 @@ from producer.callbacks import Event, ProducerCallbacks
 from protocol.errors import LocalProtocolError, MessageSizeTooLarge
 from protocol.message_set import encode, messages, payloads
 from protocol.requests import MultiProduceRequest, decode_request
+from runtime.config import ConfigError
 from tests.support.recording import RecordingServer
 from tests.support.waiting import wait_until
 
@@ -416,3 +417,128 @@ def test_keys_and_topics_through_zookeeper_make_one_part_each(server: RecordingS
         "0004 74657374 00000000 0000000c  00000008 01 00 595d5695 6d32"
     )
     assert frame == captured
+
+
+# --- a broker's death ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def dead_and_alive(server: RecordingServer) -> str:
+    """A static list of a broker that nobody answers for, and `server`."""
+    with RecordingServer() as gone:
+        dead = gone.address[1]
+    return f"7:127.0.0.1:{dead},8:127.0.0.1:{server.address[1]}"
+
+
+def test_a_batch_that_its_broker_does_not_take_goes_to_another(
+    server: RecordingServer, dead_and_alive: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("producer.asynchronous.RETRY_PAUSE_S", 0)
+    with new_producer(
+        server,
+        broker_list=dead_and_alive,
+        num_retries=1,
+        connect_timeout_ms=10,
+        batch_size=7,
+        enqueue_timeout_ms=-1,
+    ) as producer:
+        for number in range(100):
+            producer.send("a", b"%d" % number)
+        producer.flush()
+        assert producer.stats.failed == 0
+        assert 0 < producer.stats.rerouted < 100
+    assert sorted(sent(server), key=int) == [b"%d" % number for number in range(100)]
+
+
+def test_without_retries_a_dead_brokers_share_is_counted_and_named(
+    server: RecordingServer, dead_and_alive: str
+) -> None:
+    producer = new_producer(server, broker_list=dead_and_alive, connect_timeout_ms=10)
+    for number in range(100):
+        producer.send("a", b"%d" % number)
+    with pytest.raises(NotDurable, match="cannot connect"):
+        producer.close()
+    assert producer.stats.failed + len(sent(server)) == 100
+
+
+def test_a_key_is_placed_anew_when_its_broker_left_the_registry(
+    server: RecordingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("producer.asynchronous.RETRY_PAUSE_S", 0)
+    with RecordingServer() as gone:
+        dead = gone.address
+    registry = InMemoryRegistry(InMemoryZooKeeper())
+    registry.start()
+    registry.create(paths.topic_path("a"))
+    for broker_id, address in ((1, dead), (2, server.address)):
+        node = paths.broker_id_path(broker_id)
+        registry.create_ephemeral(node, paths.encode_broker(*address, 1))
+        registry.create_ephemeral(paths.topic_broker_path("a", broker_id), b"2")
+    with Producer(
+        registry=registry,
+        producer_type="async",
+        queue_time_ms=60_000,
+        connect_timeout_ms=10,
+        num_retries=2,
+    ) as producer:
+        for key in range(4):
+            producer.send("a", b"%d" % key, key)
+        registry.delete(paths.broker_id_path(1))
+        producer.flush()
+    # By the default partitioner over what is left: keys 0 and 2 to 2-0, keys 1 and 3 to 2-1.
+    placed = {(p.partition, one) for p in server.parts() for one in payloads(bytes(p.message_set))}
+    assert placed >= {(0, b"0"), (1, b"1")}
+    assert {one for _, one in placed} == {b"0", b"1", b"2", b"3"}
+    registry.close()
+
+
+# --- hooks by their names --------------------------------------------------------------------
+
+
+class NamedCallbacks(Recorder):
+    properties: ClassVar[dict[str, str]] = {}
+
+    def init(self, properties: Mapping[str, str]) -> None:
+        NamedCallbacks.properties = dict(properties)
+
+
+class Joining:
+    """An event handler with properties, as 0.7's has."""
+
+    def init(self, properties: Mapping[str, str]) -> None:
+        self.glue = properties["glue"].encode()
+
+    def __call__(self, events: Sequence[Event]) -> Sequence[SetPart]:
+        return [SetPart("all", 0, encode([self.glue.join(event.payload for event in events)]))]
+
+
+def test_hooks_named_in_the_settings_take_effect(server: RecordingServer) -> None:
+    here = "tests.unit.producer.test_asynchronous"
+    with new_producer(
+        server,
+        callback_handler=f"{here}.NamedCallbacks",
+        callback_handler_props="a=1,b=x=y",
+        event_handler=f"{here}:Joining",
+        event_handler_props="glue=+",
+    ) as producer:
+        producer.send("a", [b"one", b"two"])
+        producer.flush()
+        assert sent(server) == [b"ONE+TWO"]
+    assert NamedCallbacks.properties == {"a": "1", "b": "x=y"}
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "reason"),
+    [
+        ("callback_handler", "no.such.Thing", "cannot be imported"),
+        ("callback_handler", "collections.OrderedDict", "is no ProducerCallbacks"),
+        ("event_handler", "collections.OrderedDict", "is no function"),
+        ("event_handler", "Word", "package.module.Name"),
+        ("callback_handler_props", "word", "name=value"),
+    ],
+)
+def test_a_name_that_leads_nowhere_is_a_setting_that_cannot_be_used(
+    server: RecordingServer, setting: str, value: str, reason: str
+) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        new_producer(server, **{setting: value})

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from producer.batching import BatchTrigger, SetPart, group, produce_frame, request_frame
+from producer.batching import BatchTrigger, SetPart, produce_frame, request_frame
 from protocol.errors import LocalProtocolError
 from protocol.requests import (
     MultiProduceRequest,
@@ -36,15 +36,6 @@ def test_one_part_alone_is_multi_only_when_asked() -> None:
 def test_more_parts_than_a_count_can_say_are_refused() -> None:
     with pytest.raises(LocalProtocolError):
         request_frame([SetPart("t", 0, b"")] * 32768)
-
-
-def test_messages_are_grouped_in_order() -> None:
-    grouped = group([("b", 1, b"1"), ("a", 0, b"2"), ("b", 1, b"3"), ("b", 0, b"4")])
-    assert list(grouped.items()) == [
-        (("b", 1), [b"1", b"3"]),
-        (("a", 0), [b"2"]),
-        (("b", 0), [b"4"]),
-    ]
 
 
 def test_a_batch_is_due_by_number_or_by_time() -> None:

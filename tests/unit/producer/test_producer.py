@@ -15,11 +15,12 @@ from producer import (
     Part,
     Producer,
     ProducerClosed,
+    ProducerConfig,
 )
 from protocol.errors import IllegalTopicName, MessageSizeTooLarge
 from protocol.message_set import encode, payloads
 from protocol.requests import OffsetsRequest, ProduceRequest
-from runtime.config import ConfigError
+from runtime.config import ConfigError, settings_of
 from tests.support.recording import RecordingServer
 from tests.support.waiting import wait_until
 
@@ -300,6 +301,19 @@ def test_settings_that_do_not_fit(settings: dict[str, Any], word: str) -> None:
         Producer(**settings)
 
 
+def test_host_and_port_name_the_one_broker(server: RecordingServer) -> None:
+    with Producer(host="127.0.0.1", port=server.address[1]) as producer:
+        producer.send("a", b"x")
+    assert sent_payloads(server) == [b"x"]
+
+
+def test_a_setting_without_effect_is_logged(
+    server: RecordingServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    new_producer(server, zk_sync_time_ms=1).close()
+    assert "zk_sync_time_ms has no effect" in caplog.text
+
+
 def test_an_unknown_setting_is_a_programming_error() -> None:
     with pytest.raises(TypeError):
         Producer(brokers="0:h:1")
@@ -349,13 +363,50 @@ def test_an_unknown_topic_goes_to_partition_0_of_every_broker_until_it_is_announ
             assert {part.partition for part in one.parts() + two.parts()} == {0}
             assert len(one.parts()) > 3
             assert len(two.parts()) > 3
+            # One broker was quicker; the other has its share all the same.
             registry.put(paths.topic_broker_path("new", 2), b"5")
-            before = len(one.parts())
-            for _ in range(50):
+            before = len(one.parts()), len(two.parts())
+            for _ in range(100):
                 producer.send("new", b"x")
             producer.flush()
-            assert len(one.parts()) == before
-            assert {part.partition for part in two.parts()[-50:]} == {0, 1, 2, 3, 4}
+            ours, theirs = one.parts()[before[0] :], two.parts()[before[1] :]
+            assert {part.partition for part in ours} == {0}
+            assert {part.partition for part in theirs} == {0, 1, 2, 3, 4}
+            registry.put(paths.topic_broker_path("new", 1), b"2")
+            before = len(one.parts()), len(two.parts())
+            for key in range(7):  # an index into the sorted pairs
+                producer.send("new", b"x", key=key)
+            producer.flush()
+            assert [part.partition for part in one.parts()[before[0] :]] == [0, 1]
+            assert [part.partition for part in two.parts()[before[1] :]] == [0, 1, 2, 3, 4]
+
+
+def test_an_assumed_partition_is_given_up_with_its_broker(registry: InMemoryRegistry) -> None:
+    with RecordingServer() as one, RecordingServer() as two:
+        register(registry, 1, one)
+        register(registry, 2, two)
+        with Producer(registry=registry) as producer:
+            producer.send("new", b"x", key=0)  # assumed on both, sent to 1
+            registry.put(paths.topic_broker_path("new", 1), b"1")
+            producer.send("new", b"x", key=1)  # 2 has not announced it, and gets it
+            registry.delete(paths.broker_id_path(2))
+            producer.send("new", b"x", key=1)
+            register(registry, 2, two)  # back, without the topic
+            producer.send("new", b"x", key=1)
+            producer.flush()
+        assert (len(one.parts()), len(two.parts())) == (3, 1)
+
+
+def test_a_broker_whose_watch_has_not_come_yet_is_looked_for(registry: InMemoryRegistry) -> None:
+    with RecordingServer() as one, RecordingServer() as two:
+        register(registry, 1, one)
+        with Producer(registry=registry) as producer:
+            producer.send("a", b"x")
+            producer._discovery._on_brokers = lambda _: None  # type: ignore[attr-defined]
+            register(registry, 2, two)
+            producer._discovery._stale_brokers = False  # type: ignore[attr-defined]
+            producer.send_set("a", encode([b"y"]), broker_id=2, partition=0)
+        assert sent_payloads(two) == [b"y"]
 
 
 def test_a_dead_brokers_partitions_are_left_out(registry: InMemoryRegistry) -> None:
@@ -383,9 +434,9 @@ def test_an_unreachable_broker_is_chosen_anew_after_reading_the_registry_again(
     class AlwaysLowestFirst(random.Random):
         calls = 0
 
-        def randrange(self, count: int) -> int:  # type: ignore[override]
+        def random(self) -> float:
             self.calls += 1
-            return 0 if self.calls < 3 else count - 1
+            return 0.0 if self.calls < 3 else 0.999
 
     with Producer(registry=registry, rng=AlwaysLowestFirst(), connect_timeout_ms=20) as producer:
         producer.send("t", b"x")
@@ -420,3 +471,20 @@ def test_parts_for_a_healthy_broker_are_sent_although_another_is_gone(
             producer.send_parts([Part("t", [b"x"], 0), Part("t", [b"y"], 1)])
         producer.flush()
     assert sent_payloads(server) == [b"y"]
+
+
+# Reference section 10.2, every name.
+NAMES = """
+zk.connect broker.list zk.sessiontimeout.ms zk.connectiontimeout.ms zk.synctime.ms producer.type
+serializer.class partitioner.class compression.codec compressed.topics buffer.size
+connect.timeout.ms socket.timeout.ms reconnect.interval reconnect.time.interval.ms max.message.size
+queue.time queue.size queue.enqueueTimeout.ms batch.size num.retries zk.read.num.retries
+callback.handler callback.handler.props event.handler event.handler.props host port
+"""
+
+
+def test_every_property_of_the_originals_producer_is_known_and_all_but_one_have_an_effect() -> None:
+    settings = settings_of(ProducerConfig)
+    assert set(NAMES.split()) <= set(settings)
+    without = [name for name in NAMES.split() if not settings[name].metadata["has_effect"]]
+    assert without == ["zk.synctime.ms"]

@@ -110,7 +110,6 @@ def test_snappy_is_read_framed_and_raw() -> None:
 @pytest.mark.parametrize(
     "blocks",
     [
-        b"\0\0\0",
         b"\0\0\0\0",
         b"\xff\xff\xff\xff",
         b"\0\0\0\5\0",
@@ -122,6 +121,12 @@ def test_impossible_snappy_blocks_are_refused(blocks: bytes) -> None:
     header = compress(Codec.SNAPPY, b"")
     with pytest.raises(InvalidMessage):
         decompress(Codec.SNAPPY, header + blocks, MIB)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_a_snappy_stream_may_end_in_less_than_a_block_s_length(count: int) -> None:
+    framed = compress(Codec.SNAPPY, b"hello" * 10_000)
+    assert decompress(Codec.SNAPPY, framed + bytes(count), MIB) == b"hello" * 10_000
 
 
 def test_a_snappy_stream_of_no_version_is_refused() -> None:

@@ -7,7 +7,6 @@ import pytest
 
 from protocol import message_set
 from protocol.compression import Codec
-from protocol.errors import RemoteProtocolError
 from protocol.requests import (
     FetchRequest,
     MultiProduceRequest,
@@ -152,7 +151,6 @@ def test_our_own_mistakes_are_refused(twin: ModuleType) -> None:
         twin.produce_runs(GOOD, 0, len(GOOD), 10, 10)
 
 
-def test_a_route_that_is_not_text_is_the_peers_fault() -> None:
+def test_a_route_that_is_not_text_is_no_legal_topic() -> None:
     assert decode_route(b"\0\1a\xff\xff\xff\xff") == ("a", -1)
-    with pytest.raises(RemoteProtocolError):
-        decode_route(b"\0\1\xff\0\0\0\0")
+    assert decode_route(b"\0\1\xff\0\0\0\0") == ("\ufffd", 0)

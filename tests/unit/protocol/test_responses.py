@@ -164,6 +164,13 @@ def test_short_fetch_responses_are_refused() -> None:
             decode_fetch_response(data)
 
 
+def test_negative_sizes_of_parts_add_up_as_32_bit_numbers() -> None:
+    # Recorded of the original: two parts of -2^31 bytes and one of none.
+    assert encode_multifetch_header([-(2**31), -(2**31), 0]) == bytes.fromhex("00000014 0000")
+    assert encode_multifetch_header([-(2**31)]) == bytes.fromhex("80000008 0000")
+    assert encode_multifetch_header([-(2**31), -(2**31), -(2**31)])[:4].hex() == "80000014"
+
+
 def test_a_response_that_fits_no_frame_is_our_own_error() -> None:
     with pytest.raises(LocalProtocolError):
         encode_multifetch_header([2**31])

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.schema_registry.avro import parse
-from services.schema_registry.compatibility import can_read, check
+from services.schema_registry.compatibility import LEVELS, can_read, check
 
 Json = Any
 
@@ -196,3 +196,82 @@ def test_the_verdict_is_what_fastavro_can_really_read(pair: tuple[Json, Json]) -
         except Exception as error:
             failures.append(error)
     assert can == (not failures), (can, failures)
+
+
+# Named types as real schemas use them, each in versions that differ a little.
+NAMED: tuple[Json, ...] = (
+    {"type": "enum", "name": "E", "symbols": ["A", "B"]},
+    {"type": "enum", "name": "E", "symbols": ["A", "B", "C"]},
+    {"type": "enum", "name": "E", "symbols": ["A"], "default": "A"},
+    {"type": "record", "name": "N", "fields": [{"name": "x", "type": "int"}]},
+    {
+        "type": "record",
+        "name": "N",
+        "fields": [{"name": "x", "type": "long"}, {"name": "y", "type": "int", "default": 0}],
+    },
+    {"type": "record", "name": "N", "fields": [{"name": "z", "type": "string"}]},
+)
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[Json]:
+    """Versions of one schema, oldest first; each field of one of a few types in each."""
+    found = []
+    for _ in range(draw(st.integers(2, 4))):
+        fields = []
+        if draw(st.booleans()):
+            fields.append({"name": "a", "type": draw(st.sampled_from(NAMED))})
+        if draw(st.booleans()):
+            made: Json = {"name": "b", "type": draw(st.sampled_from(["int", "long", "double"]))}
+            fields.append({**made, "default": 1} if draw(st.booleans()) else made)
+        if draw(st.booleans()):
+            fields.append({"name": "c", "type": ["null", "string"], "default": None})
+        found.append(record(*fields))
+    return found
+
+
+def values_of(node: Json) -> list[Json]:
+    """Values that show what a reader of the type cannot take."""
+    if isinstance(node, list):
+        return [value for branch in node for value in values_of(branch)]
+    if isinstance(node, dict) and node["type"] == "enum":
+        return list(node["symbols"])
+    if isinstance(node, dict):
+        parts = {part["name"]: values_of(part["type"]) for part in node["fields"]}
+        count = max(map(len, parts.values()), default=1)
+        return [{n: v[pick % len(v)] for n, v in parts.items()} for pick in range(count)]
+    return [some_value(node, 0)]
+
+
+def really_reads(reader: Json, writer: Json) -> bool:
+    parsed_writer, parsed_reader = fastavro.parse_schema(writer), fastavro.parse_schema(reader)
+    for value in values_of(writer):
+        written = io.BytesIO()
+        fastavro.schemaless_writer(written, parsed_writer, value)
+        written.seek(0)
+        try:
+            fastavro.schemaless_reader(written, parsed_writer, parsed_reader)
+        except Exception:
+            return False
+    return True
+
+
+@settings(max_examples=150, deadline=None)
+@given(histories())
+def test_every_level_allows_what_fastavro_reads_in_its_direction(versions: list[Json]) -> None:
+    *old, new = versions
+    back = [really_reads(new, other) for other in reversed(old)]
+    forth = [really_reads(other, new) for other in reversed(old)]
+    allowed = {
+        "NONE": True,
+        "BACKWARD": back[0],
+        "FORWARD": forth[0],
+        "FULL": back[0] and forth[0],
+        "BACKWARD_TRANSITIVE": all(back),
+        "FORWARD_TRANSITIVE": all(forth),
+        "FULL_TRANSITIVE": all(back) and all(forth),
+    }
+    assert set(allowed) == set(LEVELS)
+    stored = [(n, parse(json.dumps(v)).root) for n, v in enumerate(old, start=1)][::-1]
+    root = parse(json.dumps(new)).root
+    assert {level: check(level, root, stored) == [] for level in LEVELS} == allowed

@@ -14,6 +14,7 @@ from protocol.message_set import encode
 from services.mirror_maker.config import MirrorConfig
 from services.mirror_maker.member import GroupMember
 from services.mirror_maker.mirror import Mirror
+from services.mirror_maker.notes import read_maps
 from services.mirror_maker.placement import NotPlaced, Placement
 from tests.support.fake_broker import FakeBroker
 from tests.support.waiting import wait_until
@@ -148,16 +149,20 @@ def test_without_an_answer_to_the_barrier_nothing_is_committed(
 ) -> None:
     source, target = sides
     prepare(sides, "t")
-    target.broker.is_silent = True
     source.write("t", [b"one"])
     running = run()
+    wait_until(lambda: committed(source, "t") == len(source.broker.log("t")), "the first is there")
+    first = source.broker.log("t")
+    target.broker.is_silent = True
+    source.write("t", [b"two"])
     wait_until(lambda: running.partition("t").get("rewinds", 0) >= 2, "barriers time out")
-    assert committed(source, "t") == 0, "no more than where it started"
+    assert committed(source, "t") == len(first), "no more than what was confirmed"
     target.broker.is_silent = False
     wait_until(lambda: committed(source, "t") == len(source.broker.log("t")), "it recovers")
     # Each attempt arrived at this target, which only did not answer.
     repeats = running.partition("t")["rewinds"]
-    assert target.broker.log("t") == (1 + repeats) * source.broker.log("t")
+    second = source.broker.log("t")[len(first) :]
+    assert target.broker.log("t") == first + (1 + repeats) * second
 
 
 def test_retired_messages_are_counted_as_skipped(sides: tuple[Side, Side], run: Run) -> None:
@@ -336,3 +341,78 @@ def test_garbage_in_the_map_is_replaced(
     stored = source.get(path)
     assert stored is not None
     assert stored.value == chosen.text.encode()
+
+
+def test_messages_are_counted_and_the_map_leads_to_their_copies(
+    sides: tuple[Side, Side], run: Run
+) -> None:
+    source, target = sides
+    prepare(sides, "t")
+    target.broker.logs["t", 0] = bytearray(encode([b"of somebody else"]))
+    before = len(target.broker.log("t"))
+    source.write("t", [b"one", b"two", b"three"])
+    running = run(map_interval_ms=0)
+    size = len(source.broker.log("t"))
+    wait_until(lambda: running.partition("t").get("copied_messages") == 3, "three are counted")
+
+    def mapped() -> list[tuple[int, bool]]:
+        return [
+            (row.target_offset, row.is_exact)
+            for row in read_maps(target.registry, "mirror", "t", "1-0", size - 15)
+        ]
+
+    wait_until(lambda: mapped() == [(before + size - 15, True)], "the map is stored")
+    assert [row.source_offset for row in read_maps(target.registry, "mirror", "t", None, None)] == [
+        size
+    ]
+
+
+def test_a_pause_outlives_the_process_and_holds_for_all_members(
+    sides: tuple[Side, Side], run: Run
+) -> None:
+    source, _ = sides
+    prepare(sides, "t", "other")
+    source.registry.create("/kafka2011/mirrors/mirror/paused/1-0:t")
+    source.write("t", [b"one"])
+    source.write("other", [b"one"])
+    running = run()
+    wait_until(lambda: committed(source, "other") == len(source.broker.log("other")), "one goes")
+    assert running.partition("t")["state"] == "paused"
+    running.mirror.set_paused("other", "", True)
+    assert source.registry.children("/kafka2011/mirrors/mirror/paused") == ["1-0:t", "all:other"]
+    running.mirror.set_paused("t", "", False)  # the topic, with its partitions
+    wait_until(lambda: committed(source, "t") == len(source.broker.log("t")), "it goes on")
+    assert running.partition("other")["state"] == "paused"
+    source.registry.delete("/kafka2011/mirrors/mirror/paused/all:other")  # by another member
+    wait_until(lambda: running.partition("other")["state"] == "copying", "it is told")
+
+
+def test_scattering_goes_to_any_live_broker(sides: tuple[Side, Side], run: Run) -> None:
+    source, target = sides
+    prepare(sides, "t")
+    with contextlib.closing(Side(12)) as dead:
+        target.registry.create_ephemeral(
+            paths.broker_id_path(12), paths.encode_broker(*dead.broker.address, 1)
+        )
+    source.write("t", [b"one", b"two"])
+    running = run(scatter=True)
+    wait_until(lambda: committed(source, "t") == len(source.broker.log("t")), "committed")
+    assert target.broker.logs["t", -1] == source.broker.log("t")
+    assert running.partition("t")["target"] == "11--1"
+
+
+def test_damage_at_the_source_holds_up_its_partition_only(
+    sides: tuple[Side, Side], run: Run
+) -> None:
+    source, target = sides
+    prepare(sides, "bad", "good")
+    source.write("bad", [b"one"])
+    good_bytes = len(source.broker.log("bad"))
+    source.write("bad", [b"two"])
+    source.broker.logs["bad", 0][-1] ^= 1
+    source.write("good", [b"one"])
+    running = run()
+    wait_until(lambda: committed(source, "bad") == good_bytes, "what is good is copied")
+    wait_until(lambda: committed(source, "good") == len(source.broker.log("good")), "and good")
+    wait_until(lambda: "CRC" in (running.partition("bad")["trouble"] or ""), "it says why")
+    assert len(target.broker.log("bad")) == good_bytes

@@ -28,7 +28,7 @@ def fetch(copy: PartitionCopy, source: bytes, size: int) -> bool:
     if not data:
         copy.found_end(copy.epoch, 1)
         return False
-    return copy.fetched(copy.epoch, Chunk(*NAME, offset, data, offset + len(data)))
+    return copy.fetched(copy.epoch, Chunk(*NAME, offset, data, offset + len(data)), 1)
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -61,7 +61,7 @@ def test_whatever_happens_the_target_has_all_that_is_confirmed_in_order(seed: in
         elif choice < 0.5 and stale:
             epoch, chunk = stale.pop()
             if chunk.offset == copy.fetch_offset or epoch != copy.epoch:
-                assert copy.fetched(epoch, chunk) == (epoch == copy.epoch)
+                assert copy.fetched(epoch, chunk, 1) == (epoch == copy.epoch)
         elif choice < 0.7 and copy.is_ready(now_s):
             chunk = copy.take()
             assert chunk is not None
@@ -106,7 +106,7 @@ def test_what_was_fetched_before_a_rewind_is_not_taken_after_it() -> None:
     copy = copy_of()
     epoch = copy.epoch
     copy.rewind(0, "broke", is_blamed=False)
-    assert not copy.fetched(epoch, Chunk(*NAME, 0, b"abc", 3))
+    assert not copy.fetched(epoch, Chunk(*NAME, 0, b"abc", 3), 1)
     assert copy.fetch_offset == 0
 
 

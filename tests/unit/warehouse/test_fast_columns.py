@@ -20,6 +20,7 @@ from tests.unit.warehouse.samples import access_log_event, access_log_payload
 
 pytestmark = pytest.mark.skipif(fast_columns.compiled is None, reason="no compiled twin was built")
 
+PREFIX = codec.prefix_of(ACCESS_LOG)
 TOPICS = [*ACTIVITY_TOPICS, ACCESS_LOG, unreadable_topic(ACCESS_LOG)]
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     "string": st.text(max_size=40),
@@ -99,7 +100,7 @@ def test_a_row_that_breaks_off_leaves_nothing_behind() -> None:
     whole = access_log_payload(1)
     columns = columns_of(ACCESS_LOG)
     for length in range(len(whole)):
-        batch, left = columns._fast.decode([whole, whole[:length], whole])  # type: ignore[union-attr]
+        batch, left = columns._fast.decode([whole, whole[:length], whole], PREFIX)  # type: ignore[union-attr]
         assert left == [1]
         first, second = batch.to_pylist()
         assert first == second
@@ -109,7 +110,7 @@ def test_every_row_null_and_no_row_null() -> None:
     columns = columns_of(ACCESS_LOG)
     for value, count in ((None, 20), ("x", 0)):
         payloads = [access_log_payload(n, referer=value, agent=value) for n in range(20)]
-        batch, left = columns._fast.decode(payloads)  # type: ignore[union-attr]
+        batch, left = columns._fast.decode(payloads, PREFIX)  # type: ignore[union-attr]
         assert left == []
         assert batch.column("referer").null_count == count
         assert batch.column("agent").to_pylist() == [value] * 20
@@ -118,7 +119,7 @@ def test_every_row_null_and_no_row_null() -> None:
 def test_the_payload_must_be_bytes() -> None:
     columns = columns_of(ACCESS_LOG)
     with pytest.raises(TypeError):
-        columns._fast.decode([bytearray(b"x")])  # type: ignore[union-attr, list-item]
+        columns._fast.decode([bytearray(b"x")], PREFIX)  # type: ignore[union-attr, list-item]
 
 
 def decoder_for(*fields: Any) -> Any:
@@ -135,7 +136,7 @@ def decoder_for(*fields: Any) -> Any:
         node = part["type"]
         kind = next((name for name in types if name == node or name in node), "string")
         arrow.append(pa.field(part["name"], types.get(kind, pa.string())))
-    decoder = fast_decoder(schema, b"", pa.schema(arrow), Times(0, 2**62, 1), {})
+    decoder = fast_decoder(schema, pa.schema(arrow), Times(0, 2**62, 1), {})
     return schema, decoder
 
 
@@ -164,7 +165,7 @@ def test_optional_numbers_and_booleans() -> None:
         out = BytesIO()
         fastavro.schemaless_writer(out, schema, record)
         payloads.append(out.getvalue())
-    batch, left = decoder.decode(payloads)
+    batch, left = decoder.decode(payloads, b"")
     assert left == []
     batch.validate(full=True)
     for row, record in zip(batch.to_pylist(), records, strict=True):

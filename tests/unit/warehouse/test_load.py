@@ -13,6 +13,7 @@ from consumer.errors import BrokerUnavailable
 from coordination import paths
 from coordination.cluster import BrokerAddress, BrokerPartition
 from coordination.memory import InMemoryRegistry, InMemoryZooKeeper
+from events.forms import FORMS_2011
 from events.header import UNREADABLE
 from events.topics import ACCESS_LOG, AUDIT
 from runtime.failpoints import FailpointError
@@ -71,7 +72,12 @@ class Deployment:
 
     def loader(self, run_tasks: RunTasks = run_here, **settings: Any) -> Loader:
         config = WarehouseConfig(
-            **{"warehouse_dir": self.warehouse, "window_ms": 10_000, **settings}
+            **{
+                "warehouse_dir": self.warehouse,
+                "window_ms": 10_000,
+                "event_forms": FORMS_2011,
+                **settings,
+            }
         )
         return Loader(
             config,

@@ -12,11 +12,13 @@ from xml.etree import ElementTree
 
 import pytest
 
+from consumer.spark_rows import MESSAGE_SCHEMA
+from services.dashboard.jobs import JobReader
 from services.warehouse.commit import WarehouseError
 from services.warehouse.report import HourTraffic, PathViews, Report, Traffic, choose_table
 from services.warehouse.report_app import write_files
 from services.warehouse.show import as_svg, as_text, tables, visible
-from services.warehouse.sql import write_result
+from services.warehouse.sql import columns_named, write_result
 from services.warehouse.tables import tables_in
 
 
@@ -24,6 +26,7 @@ def report(hours: int = 3, rows: int = 60) -> Report:
     return Report(
         table="access_log",
         version=7,
+        took_ms=1500,
         rows=rows,
         totals=Traffic(60, 5, 5_000_000_000, 6, 0.1),
         hours=[
@@ -80,6 +83,8 @@ def test_files_are_json_text_and_picture(tmp_path: Path) -> None:
     told = json.loads((tmp_path / "reports" / "access_log.json").read_text())
     assert told["totals"]["bytes"] == 5_000_000_000
     assert told["top_paths"][0] == {"path": "/a[b]c", "page_views": 30}
+    shown = JobReader(None, tmp_path / "reports").reports()["access_log"]
+    assert (shown["took_ms"], shown["rows"]) == (1500, 60)
 
 
 def test_the_table_is_the_named_one_or_the_first_there_is(tmp_path: Path) -> None:
@@ -159,3 +164,23 @@ def test_a_table_is_safe_for_a_terminal() -> None:
     assert r"\x1b[31mä" in text
     assert "\x1b" not in text
     assert "2015-05-17 10:05:03" in text
+
+
+@pytest.mark.parametrize(
+    ("statement", "columns"),
+    [
+        ("select count(*) from raw_t", ["broker"]),
+        ("SELECT COUNT( * ) FROM raw_t WHERE Partition = 1", ["partition"]),
+        ("select max(offset), topic from raw_t group by topic", ["topic", "offset"]),
+        ("select * from raw_t", None),
+        ("select raw_t.*, count(*) from raw_t", None),
+        ("select 2 * 3 from raw_t", None),
+        ("from raw_a natural join raw_b select count(*)", None),
+        ("select payload from raw_t union select payload from raw_u", None),
+        ("table raw_t", None),
+    ],
+)
+def test_only_columns_that_a_statement_can_need_are_read(
+    statement: str, columns: list[str] | None
+) -> None:
+    assert columns_named(statement) == (columns or MESSAGE_SCHEMA.names)

@@ -1,12 +1,12 @@
 // The audit wall: topics by windows; each cell has a stripe per tier. Click for the servers.
 
 import { h, setAttribute, setText, tag } from "../dom.js";
-import { clock, duration, moment, whole } from "../format.js";
+import { bytes, clock, duration, moment, whole } from "../format.js";
 
 const TIERS = ["live", "offline", "warehouse"];
 const WORDS = { complete: "complete", pending: "pending", missing: "missing", extra: "extra", redelivered: "redelivered" };
 const KIND = { complete: "good", pending: "idle", missing: "bad", extra: "warn", redelivered: "warn" };
-const CELL_PX = 56;
+const CELL_REM = 3.6;
 
 const difference = (told) => (told.state === "missing" ? told.missing : told.state === "extra" ? told.extra : told.state === "redelivered" ? told.again : 0);
 const short = (told) => (!told ? "" : told.state === "complete" ? "✓" : told.state === "missing" ? `−${whole(told.missing)}` : told.state === "extra" ? `+${whole(told.extra)}` : told.state === "redelivered" ? `↻${whole(told.again)}` : "");
@@ -18,6 +18,8 @@ export function audit(root, page) {
   const wall = h("div", { class: "wall", role: "region", tabindex: 0, "aria-label": "Audit wall" }, h("table", {}, h("thead", {}, head), body));
   const tiers = h("tbody");
   const notes = h("ul");
+  const silent = h("ul", { class: "silent" });
+  const silentCard = h("section", { class: "card bad-card", role: "status", hidden: true }, h("h2", {}, "Silent servers"), h("p", { class: "lead" }, "Three heartbeats were missed and no goodbye was said: what these servers have sent since then is not known."), silent);
   const notesCard = h("section", { class: "card" }, h("h2", {}, "Notes of the audit"), notes);
   root.append(
     h("section", { class: "card" }, h("h2", {}, "Audit wall"), h("p", { class: "lead" }, "Each cell is one topic in one window of time. Its three stripes, from the top: live brokers, offline brokers, warehouse. What producers say they sent is compared with what was read there, message by message. Select a cell for its servers."), wall,
@@ -25,6 +27,7 @@ export function audit(root, page) {
     h("section", { class: "card" }, h("h2", {}, "Tiers"), h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ["Tier", "Counted", "Missing", "Extra", "Redelivered", "Pending cells", "Delay p50", "p99", "p99.9", "Not read yet"].map((text, index) => h("th", { scope: "col", class: index && "num" }, text)))), tiers))),
     notesCard,
   );
+  root.prepend(silentCard);
   const cells = new Map();
   let opened = null;
 
@@ -53,7 +56,8 @@ export function audit(root, page) {
 
   function draw() {
     const rows = Object.values(store.rows("cells"));
-    const fit = Math.max(3, Math.floor((wall.clientWidth - 150) / CELL_PX));
+    const rem = parseFloat(getComputedStyle(document.documentElement).fontSize);
+    const fit = Math.max(3, Math.floor((wall.clientWidth - 10 * rem) / (CELL_REM * rem)));
     const windows = [...new Set(rows.map((row) => row.window))].filter((window) => window >= 0).sort((a, b) => a - b);
     const wrong = new Set(rows.filter((row) => Object.values(row.tiers).some((told) => told.state === "missing" || told.state === "extra")).map((row) => row.window));
     const newest = windows.slice(-fit);
@@ -98,7 +102,10 @@ export function audit(root, page) {
       if (changed.has("cells")) draw();
       const told = store.audit;
       if (!changed.has("audit") || !told) return;
-      tiers.replaceChildren(...Object.entries(told.tiers).map(([tier, found]) => h("tr", {}, h("th", { scope: "row" }, tier), [found.count, found.missing, found.extra, found.redelivered, found.pending_cells].map((value, index) => h("td", { class: `num ${value && index === 1 ? "bad" : ""}` }, whole(value))), ["p50_ms", "p99_ms", "p999_ms"].map((name) => h("td", { class: "num" }, duration((found.recent || {})[name]))), h("td", { class: "num" }, whole(found.lag_bytes)))));
+      tiers.replaceChildren(...Object.entries(told.tiers).map(([tier, found]) => h("tr", {}, h("th", { scope: "row" }, tier), [found.count, found.missing, found.extra, found.redelivered, found.pending_cells].map((value, index) => h("td", { class: `num ${value && index === 1 ? "bad" : ""}` }, whole(value))), ["p50_ms", "p99_ms", "p999_ms"].map((name) => h("td", { class: "num" }, duration((found.recent || {})[name]))), h("td", { class: "num" }, bytes(found.lag_bytes)))));
+      const quiet = told.silent || [];
+      silentCard.hidden = !quiet.length;
+      silent.replaceChildren(...quiet.map((sender) => h("li", {}, h("strong", {}, sender.server), ` in ${sender.tier}, last heard of at ${clock(sender.since_ms)}`)));
       const texts = [...(told.notes || [])];
       notesCard.hidden = !texts.length;
       notes.replaceChildren(...texts.map((text) => h("li", {}, typeof text === "string" ? text : JSON.stringify(text))));

@@ -1,11 +1,29 @@
-// Break it, where that is enabled: every button does what it says to a real process.
+// Break it, where that is enabled: every button does what it says to a real process. Below, guided
+// exercises: what to do, where to look, what must be seen.
 
-import { h, setText, stateTag } from "../dom.js";
+import { h, setText, stateTag, tag } from "../dom.js";
 import { Table } from "../table.js";
+
+// A proxy on the way to the brokers can lose messages; what it is called differs by deployment.
+const ANY_BALANCER = "";
+// {title, act: [[label, action, name, more]], look: [view, words], expect}
+const EXERCISES = [
+  { title: "Kill a live broker", act: [["Kill broker-1", "kill", "broker-1"], ["Start it again", "start", "broker-1"]], look: ["topology", "Topology"],
+    expect: "Within 3 s the box is red and its partitions are away. The frontends go on through the other brokers. Started again it is green within seconds, the audit wall becomes complete, and nothing is missing; some cells may say ↻ redelivered: what no barrier had confirmed was sent again." },
+  { title: "Pause an online consumer", act: [["Pause online-2", "pause", "online-2"], ["Continue it", "continue", "online-2"]], look: ["groups", "Groups"],
+    expect: "It is down (no answer) within 3 s. When its ZooKeeper session ends, 6 s later, its lane ends on the time line and online-1 owns all partitions. Continued, it takes its half back. Between the two, partitions without an owner make the verdict STOP." },
+  { title: "Cut the link between the datacenters", act: [["Cut wan-link", "cut", "wan-link"], ["Mend it", "mend", "wan-link"]], look: ["audit", "Audit"],
+    expect: "The offline count stands still, the live one goes on. The two lower stripes of new cells stay pending, then say missing; the upper one stays complete. Mended, the mirror catches up and every missing cell becomes complete: late is not lost." },
+  { title: "Kill the mirror while it copies", act: [["Kill mirror-1", "kill", "mirror-1"], ["Start it again", "start", "mirror-1"]], look: ["audit", "Audit"],
+    expect: "Started again, it goes on from the last offset that it committed. Nothing is missing. What was copied but not yet committed is copied twice: those cells say ↻ redelivered, in the offline tier and behind it." },
+  { title: "Lose exactly three messages", act: [["Drop 3 of page-view", "drop", ANY_BALANCER, { topic: "page-view", count: 3 }]], look: ["audit", "Audit"],
+    expect: "The producer is not told. When the window and its lateness are over, one page-view cell says −3 in every tier (two neighbours together when the drop lay across a window's end). It stays: these are gone, and the audit says how many." },
+];
+const ALIVE = new Set(["up", "slow", "lagging"]);
 
 export function breakIt(root, page) {
   const { store } = page;
-  const said = h("p", { role: "status", class: "lead" }, "Watch the topology and the audit wall after each.");
+  const said = h("p", { role: "status", class: "said" }, "Nothing broken from this page yet.");
   async function act(action, name, more = {}) {
     setText(said, `${action} ${name} …`);
     try {
@@ -16,20 +34,35 @@ export function breakIt(root, page) {
       setText(said, `Not done: ${error.message}`);
     }
   }
-  const button = (text, action, row, css) => h("button", { type: "button", class: css, onclick: () => act(action, row.name), "aria-label": `${text} ${row.name}` }, text);
+  const button = (text, action, name, css, isOff) => h("button", { type: "button", class: css, disabled: isOff, onclick: () => act(action, name), "aria-label": `${text} ${name}` }, text);
   const table = new Table({
     caption: "Processes to break", sortBy: "name", filter: false,
     columns: [
       { name: "name", label: "Process", text: (row) => row.name },
       { name: "state", label: "State", text: (row) => row.state, make: (row) => stateTag(row.state) },
-      { name: "do", label: "Do", text: (row) => row.kind, make: (row) => h("span", {}, button("Kill", "kill", row, "danger"), " ", button("Pause", "pause", row), " ", button("Continue", "continue", row), " ", button("Start again", "start", row), row.kind === "proxy" ? h("span", {}, " ", button("Cut the link", "cut", row, "danger"), " ", button("Delay 400 ms", "delay", row), " ", button("Mend", "mend", row)) : ""), key: (row) => row.name },
+      { name: "do", label: "Do", wide: true, text: (row) => row.kind, key: (row) => `${row.name} ${ALIVE.has(row.state)}`,
+        make: (row) => { const isAlive = ALIVE.has(row.state); return h("span", { class: "buttons" }, button("Kill", "kill", row.name, "danger", !isAlive), button("Pause", "pause", row.name, "", !isAlive), button("Continue", "continue", row.name, "", isAlive), button("Start again", "start", row.name, "", isAlive)); } },
+    ],
+  });
+  const links = new Table({
+    caption: "Links to break", sortBy: "name", filter: false, empty: "No proxy is registered.",
+    columns: [
+      { name: "name", label: "Link", text: (row) => row.name },
+      { name: "now", label: "Now", text: (row) => (row.faults || []).join(", ") || "passes everything", make: (row) => ((row.faults || []).length ? tag(row.faults.join(", "), "warn") : tag("passes everything", "good")) },
+      { name: "do", label: "Do", wide: true, text: (row) => row.kind, key: (row) => row.name,
+        make: (row) => h("span", { class: "buttons" }, button("Cut", "cut", row.name, "danger"), button("400 ms late", "delay", row.name), button("20 KB/s at most", "narrow", row.name), button("Mend", "mend", row.name)) },
     ],
   });
   const topic = h("select"), proxy = h("select"), count = h("input", { type: "number", min: 1, max: 1000, value: 3 });
+  const noKills = h("p", { class: "lead", hidden: true }, "This dashboard was not given what it needs to kill and pause: it may break links only. Containers are killed with “docker kill NAME”, paused with “docker pause NAME”.");
+  const exercises = h("ol", { class: "exercises" });
+  const processes = h("section", { class: "card" }, h("h2", {}, "Processes"), h("p", { class: "lead" }, "Kill ends a process at once (SIGKILL). Pause stops it where it is; to everybody else it hangs."), table.element);
+  const drops = h("section", { class: "card" }, h("h2", {}, "Lose messages on purpose"), h("p", { class: "lead" }, "A proxy before the brokers takes exactly so many messages of a topic out of what frontends send. The producer cannot know; the audit wall must say “missing” with this number."),
+    h("form", { class: "tools", onsubmit: (event) => { event.preventDefault(); act("drop", proxy.value, { topic: topic.value, count: Number(count.value) }); } }, h("label", {}, "Messages", count), h("label", {}, "Topic", topic), h("label", {}, "At", proxy), h("button", { class: "danger", type: "submit" }, "Drop them")));
   root.append(
-    h("section", { class: "card" }, h("h2", {}, "Break it"), said, table.element),
-    h("section", { class: "card" }, h("h2", {}, "Lose messages on purpose"), h("p", { class: "lead" }, "The proxy removes exactly so many messages of a topic from what frontends send. The producer cannot know; the audit wall must say “missing” with this number."),
-      h("form", { class: "tools", onsubmit: (event) => { event.preventDefault(); act("drop", proxy.value, { topic: topic.value, count: Number(count.value) }); } }, h("label", {}, "Messages", count), h("label", {}, "Topic", topic), h("label", {}, "At", proxy), h("button", { class: "danger", type: "submit" }, "Drop them"))),
+    h("section", { class: "card sticky" }, h("h2", {}, "Break it"), said),
+    h("section", { class: "card" }, h("h2", {}, "Exercises"), h("p", { class: "lead" }, "Each takes a minute or two. Do it, look, and compare with what must be seen."), exercises),
+    noKills, processes, h("section", { class: "card" }, h("h2", {}, "Links"), links.element), drops,
   );
   const fill = (select, names) => {
     if (select.dataset.names === JSON.stringify(names)) return;
@@ -38,13 +71,31 @@ export function breakIt(root, page) {
     select.replaceChildren(...names.map((name) => h("option", { value: name }, name)));
     if (names.includes(before)) select.value = before;
   };
+  function drawExercises(names, balancer) {
+    const named = EXERCISES.map((exercise) => ({ ...exercise, act: exercise.act.map(([label, action, name, more]) => [label, action, name === ANY_BALANCER ? balancer : name, more]) }));
+    const fitting = named.filter((exercise) => exercise.act.every(([, , name]) => names.has(name)));
+    const key = JSON.stringify(fitting.map((exercise) => [exercise.title, exercise.act]));
+    if (exercises.dataset.key === key) return;
+    exercises.dataset.key = key;
+    exercises.replaceChildren(...fitting.map((exercise) => h("li", {}, h("strong", {}, exercise.title),
+      h("p", { class: "buttons" }, exercise.act.map(([label, action, name, more]) => h("button", { type: "button", class: action === "kill" || action === "cut" || action === "drop" ? "danger" : "", onclick: () => act(action, name, more) }, label)), h("a", { href: `#/${exercise.look[0]}` }, `Look at ${exercise.look[1]}`)),
+      h("p", { class: "lead" }, h("b", {}, "Must be seen: "), exercise.expect))));
+  }
   return {
     sections: ["topics"],
     update() {
       const rows = Object.values(store.rows("processes"));
+      const kills = Boolean(store.meta.kills);
+      processes.hidden = !kills;
+      noKills.hidden = kills || !store.meta.chaos;
       table.set(rows.filter((row) => row.kind !== "dashboard"));
-      fill(proxy, rows.filter((row) => row.kind === "proxy").map((row) => row.name));
+      const proxies = rows.filter((row) => row.kind === "proxy");
+      links.set(proxies);
+      const balancers = proxies.filter((row) => row.role !== "link").map((row) => row.name);
+      fill(proxy, balancers);
+      drops.hidden = !balancers.length;
       fill(topic, [...new Set(Object.values(store.rows("topics")).map((row) => row.topic))].filter((name) => name !== "audit").sort());
+      drawExercises(new Set(rows.filter((row) => kills || row.kind === "proxy").map((row) => row.name)), balancers[0]);
     },
   };
 }

@@ -1,9 +1,10 @@
 // Consumer groups: verdict with its reason, lag in bytes and seconds, members, history, rebalances.
 
-import { h, tag, VERDICTS } from "../dom.js";
-import { bytes, clock, duration, whole } from "../format.js";
+import { h, setText, tag, VERDICTS } from "../dom.js";
+import { behind, bytes, clock, duration, whole } from "../format.js";
 import { Chart, series } from "../chart.js";
 import { Table } from "../table.js";
+import { memberName, Timeline } from "../timeline.js";
 
 const rank = (state) => ["OK", "UNKNOWN", "WARN", "STALL", "STOP", "REWIND"].indexOf(state);
 
@@ -17,21 +18,28 @@ export function groups(root, page, query) {
       { name: "dc", label: "Datacenter", text: (row) => row.dc },
       { name: "state", label: "Verdict", text: (row) => row.state, sort: (row) => rank(row.state), make: (row) => tag(row.state, VERDICTS[row.state]) },
       { name: "lag", label: "Lag", num: true, text: (row) => bytes(row.lag_bytes), sort: (row) => row.lag_bytes },
-      { name: "time", label: "Behind", num: true, text: (row) => duration(row.lag_ms), sort: (row) => row.lag_ms },
+      { name: "time", label: "Behind", num: true, text: (row) => behind(row), sort: (row) => row.lag_ms },
       { name: "members", label: "Members", num: true, text: (row) => whole(Object.keys(row.members).length), sort: (row) => Object.keys(row.members).length },
       { name: "partitions", label: "Partitions", num: true, text: (row) => whole(row.partitions) + (row.unowned ? ` (${row.unowned} unowned)` : ""), sort: (row) => row.partitions },
       { name: "why", label: "Why", text: (row) => row.reason, wide: true },
     ],
   });
-  root.append(h("section", { class: "card" }, h("h2", {}, "Consumer groups"), h("p", { class: "lead" }, "The verdict follows Burrow's rules: from recent commits, never from a threshold. Lag is measured at the log's end as it is now."), table.element));
-  const sections = ["groups"];
+  const lines = new Timeline("Rebalances");
+  const rebalances = h("section", { class: "card" }, h("h2", {}, "Rebalances"), h("p", { class: "lead" }, "A lane is a member, the number how many partitions it owns, an upright line a rebalance. Who stops reading loses its lane; the others take over."), lines.element);
+  const sections = ["groups", "rebalances"];
+  const about = h("p", { class: "lead" }, "The verdict follows Burrow's rules: from recent commits, never from a threshold. Lag is measured at the log's end as it is now. Select a group for its partitions and its lag over time.");
+  const overview = h("section", { class: "card" }, h("h2", {}, "Consumer groups"), about, table.element);
+  const verdict = h("p", { class: "verdict-line", role: "status" });
+  const group = selected ? selected.slice(selected.indexOf("/") + 1) : "";
+  if (selected) root.append(h("p", {}, h("a", { href: "#/groups" }, "← All groups")), h("section", { class: "card" }, h("h2", {}, `Group ${group}`), verdict));
+  else root.append(overview, rebalances);
   let parts = null, members = null, moves = null, sizes = null, times = null;
   if (selected) {
     sections.push("group_partitions", "lag_series");
     const line = [{ name: "bytes", label: "lag", css: "live" }];
-    sizes = new Chart({ title: `Lag of ${selected}, bytes`, lines: line, format: bytes });
-    times = new Chart({ title: `Lag of ${selected}, time`, lines: [{ name: "ms", label: "behind", css: "offline" }], format: duration });
-    members = new Table({ caption: "Members", filter: false, columns: [{ name: "id", label: "Consumer", text: (row) => row.id }, { name: "owned", label: "Partitions owned", num: true, text: (row) => whole(row.owned), sort: (row) => row.owned }, { name: "subscription", label: "Subscription", text: (row) => row.subscription, wide: true }] });
+    sizes = new Chart({ title: "Lag, bytes", lines: line, format: bytes });
+    times = new Chart({ title: "Lag, time: the age of the first message not read", lines: [{ name: "ms", label: "behind", css: "offline" }], format: duration });
+    members = new Table({ caption: "Members", filter: false, columns: [{ name: "name", label: "Member", text: (row) => memberName(row.id, group) }, { name: "id", label: "Consumer id", text: (row) => row.id }, { name: "owned", label: "Partitions owned", num: true, text: (row) => whole(row.owned), sort: (row) => row.owned }, { name: "subscription", label: "Subscription", text: (row) => row.subscription, wide: true }] });
     parts = new Table({
       caption: "Partitions of the group", sortBy: "lag", descending: true,
       columns: [
@@ -39,7 +47,7 @@ export function groups(root, page, query) {
         { name: "partition", label: "Partition", text: (row) => row.partition },
         { name: "state", label: "Verdict", text: (row) => row.state, sort: (row) => rank(row.state), make: (row) => tag(row.state, VERDICTS[row.state]) },
         { name: "lag", label: "Lag", num: true, text: (row) => bytes(row.lag_bytes), sort: (row) => row.lag_bytes },
-        { name: "time", label: "Behind", num: true, text: (row) => duration(row.lag_ms), sort: (row) => row.lag_ms },
+        { name: "time", label: "Behind", num: true, text: (row) => behind(row), sort: (row) => row.lag_ms },
         { name: "offset", label: "Offset", num: true, text: (row) => whole(row.offset), sort: (row) => row.offset },
         { name: "end", label: "High watermark", num: true, text: (row) => whole(row.end), sort: (row) => row.end },
         { name: "owner", label: "Owner", text: (row) => row.owner || "nobody" },
@@ -47,19 +55,29 @@ export function groups(root, page, query) {
       ],
     });
     moves = h("ol", { class: "events", "aria-label": "Rebalances and verdicts" });
-    root.append(h("div", { class: "charts" }, sizes.element, times.element), h("div", { class: "two" }, h("section", { class: "card" }, h("h2", {}, `Members of ${selected}`), members.element), h("section", { class: "card" }, h("h2", {}, "Rebalances and verdicts"), moves)), h("section", { class: "card" }, h("h2", {}, "Partitions"), parts.element));
+    root.append(h("div", { class: "charts" }, sizes.element, times.element), rebalances, h("div", { class: "two" }, h("section", { class: "card" }, h("h2", {}, "Members"), members.element), h("section", { class: "card" }, h("h2", {}, "What happened"), moves)), h("section", { class: "card" }, h("h2", {}, "Partitions"), parts.element));
+  }
+  function drawLines() {
+    const wanted = selected ? [selected] : Object.keys(store.rows("groups")).sort();
+    const now = Math.max(0, ...Object.values(store.rows("groups")).map((row) => row.looked_ms), ...Object.values(store.rows("rebalances")).map((row) => row.at_ms));
+    lines.set(wanted.slice(0, 20).map((key) => ({ name: key.slice(key.indexOf("/") + 1), moves: store.list("rebalances").filter(([at]) => at.startsWith(`${key}|`)).map(([, row]) => row).sort((a, b) => a.at_ms - b.at_ms) })), now);
   }
   return {
     sections,
     update(changed) {
       if (changed.has("groups")) table.set(store.list("groups").map(([key, row]) => ({ key, ...row })));
+      if (changed.has("rebalances") || changed.has("groups")) drawLines();
       if (!selected) return;
       if (changed.has("group_partitions") || changed.has("groups")) {
         const mine = Object.values(store.rows("group_partitions")).filter((row) => `${row.dc}/${row.group}` === selected);
         parts.set(mine);
-        const group = store.rows("groups")[selected];
+        const row = store.rows("groups")[selected];
         // A thread's id is the consumer's with a number behind it.
-        if (group) members.set(Object.entries(group.members).map(([id, subscription]) => ({ id, subscription, owned: mine.filter((row) => row.owner.startsWith(`${id}-`)).length })));
+        if (row) members.set(Object.entries(row.members).map(([id, subscription]) => ({ id, subscription, owned: mine.filter((found) => found.owner.startsWith(`${id}-`)).length })));
+        if (row) {
+          const text = `${row.dc} datacenter · ${bytes(row.lag_bytes)} not read · ${behind(row)} behind · ${row.reason}`;
+          if (verdict.dataset.text !== row.state + text) { verdict.dataset.text = row.state + text; verdict.replaceChildren(tag(row.state, VERDICTS[row.state]), ` ${text}`); }
+        } else setText(verdict, "This group is not registered.");
       }
       if (changed.has("lag_series")) {
         const points = store.list("lag_series").filter(([key]) => key.startsWith(`${selected}|`)).map(([key, row]) => [Number(key.slice(selected.length + 1)), row]).sort((a, b) => a[0] - b[0]);
@@ -72,6 +90,6 @@ export function groups(root, page, query) {
         if (!mine.length) moves.append(h("li", { class: "idle" }, "None since this page's server started."));
       }
     },
-    resize() { if (sizes) { sizes.draw(); times.draw(); } },
+    resize() { lines.draw(); if (sizes) { sizes.draw(); times.draw(); } },
   };
 }

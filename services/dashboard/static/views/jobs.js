@@ -21,8 +21,30 @@ export function jobs(root, page) {
       { name: "partitions", label: "Partitions", num: true, text: (row) => whole(row.partitions), sort: (row) => row.partitions },
     ],
   });
+  const loads = new Table({
+    caption: "Loads", sortBy: "at", descending: true, filter: false, empty: "No load since the load job started.",
+    columns: [
+      { name: "at", label: "Ended", text: (row) => moment(row.ended_ms), sort: (row) => row.ended_ms },
+      { name: "took", label: "Took", num: true, text: (row) => duration(row.took_ms), sort: (row) => row.took_ms },
+      { name: "rows", label: "Rows", num: true, text: (row) => whole(row.rows), sort: (row) => row.rows },
+      { name: "rate", label: "Rows a second", num: true, text: (row) => whole(row.took_ms ? (row.rows * 1000) / row.took_ms : null), sort: (row) => row.rows / row.took_ms },
+      { name: "tables", label: "Tables", num: true, text: (row) => whole(row.tables), sort: (row) => row.tables },
+    ],
+  });
+  const runs = new Table({
+    caption: "Report runs", sortBy: "at", descending: true, filter: false, empty: "No report has been made yet. “make demo” makes one at its end; “kafka2011 report” and “kafka2011 reports” at any time.",
+    columns: [
+      { name: "at", label: "Made", text: (row) => moment(row.made_ms), sort: (row) => row.made_ms },
+      { name: "name", label: "Report", text: (row) => row.name },
+      { name: "tables", label: "From (version)", text: (row) => Object.entries(row.tables).map(([name, version]) => `${name} (${version ?? "?"})`).join(", ") },
+      { name: "rows", label: "Rows read", num: true, text: (row) => whole(row.rows), sort: (row) => row.rows },
+      { name: "answers", label: "Rows of the answer", num: true, text: (row) => whole(row.answers), sort: (row) => row.answers },
+      { name: "took", label: "Took", num: true, text: (row) => duration(row.took_ms), sort: (row) => row.took_ms },
+    ],
+  });
   const pictures = h("div", { class: "charts" });
-  root.append(h("section", { class: "card" }, h("h2", {}, "Load job"), facts, problems), h("section", { class: "card" }, h("h2", {}, "Commits of the warehouse"), h("p", { class: "lead" }, "One commit holds the files, the end offsets and the counts: run twice, a load adds nothing twice."), commits.element), h("section", { class: "card" }, h("h2", {}, "Reports"), pictures));
+  const card = (title, lead, ...children) => h("section", { class: "card" }, h("h2", {}, title), lead && h("p", { class: "lead" }, lead), ...children);
+  root.append(card("Load job", "A Spark job that runs as long as the deployment: every two seconds it takes what is new in the offline brokers to the warehouse.", facts, problems), h("div", { class: "halves" }, card("Loads", "The newest thirty.", loads.element), card("Commits of the warehouse", "One commit holds the files, the end offsets and the counts: run twice, a load adds nothing twice.", commits.element)), card("Reports", null, runs.element, pictures));
   return {
     sections: ["loader", "commits", "reports"],
     update(changed) {
@@ -31,12 +53,17 @@ export function jobs(root, page) {
         const delay = (told && told.latency_ms) || {};
         facts.replaceChildren(...(told ? [["Rows loaded", whole(told.rows_loaded)], ["Loads", whole(told.loads)], ["Last load", told.last_load_ms ? clock(told.last_load_ms) : "–"], ["Not loaded yet", bytes(told.lag_bytes)], ["Quarantined", whole(told.quarantined)], ["Event to row p50", duration(delay.p50)], ["p99", duration(delay.p99)]] : [["State", "no load job answers"]]).map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, h("strong", {}, value)))));
         problems.replaceChildren(...((told && told.problems) || []).map((text) => h("li", {}, text)));
+        problems.hidden = !problems.children.length;
+        loads.set((told && told.recent) || []);
       }
       if (changed.has("commits")) commits.set(Object.values(store.rows("commits")));
       if (changed.has("reports")) {
         const rows = Object.values(store.rows("reports"));
-        pictures.replaceChildren(...rows.map((row) => h("figure", {}, h("figcaption", {}, h("h3", {}, row.table), h("p", { class: "lead" }, `Made ${moment(row.made_ms)}${row.totals.page_views !== undefined ? `: ${whole(row.totals.page_views)} page views, ${whole(row.totals.visitors)} visitors` : ""}`)), h("img", { class: "report", src: `/api/report/${encodeURIComponent(row.table)}?made=${row.made_ms}`, alt: `Traffic per hour of ${row.table}` }))));
-        if (!rows.length) pictures.append(h("p", { class: "idle" }, "No report has been made yet. “make demo” makes one at its end; “kafka2011 report” at any time."));
+        runs.set(rows);
+        const key = JSON.stringify(rows.map((row) => [row.name, row.made_ms]));
+        if (pictures.dataset.key === key) return;
+        pictures.dataset.key = key;
+        pictures.replaceChildren(...rows.map((row) => h("figure", { class: "plain" }, h("figcaption", {}, h("h3", {}, row.name), row.totals.page_views !== undefined && h("p", { class: "lead" }, `${whole(row.totals.page_views)} page views, ${whole(row.totals.visitors)} visitors`)), h("img", { class: "report", loading: "lazy", src: `/api/report/${encodeURIComponent(row.name)}?made=${row.made_ms}`, alt: `Picture of the report ${row.name}` }))));
       }
     },
   };

@@ -8,7 +8,7 @@ const ENDS = { end: "the end of the log", count: "enough messages", bytes: "8 MB
 
 export function messages(root, page, query) {
   const { store } = page;
-  const dc = h("select", {}, ["live", "offline"].map((name) => h("option", { value: name }, name)));
+  const dc = h("select");
   const topic = h("select"), partition = h("select");
   const from = h("select", {}, [["newest", "the newest"], ["offset", "offset"], ["time", "time"]].map(([value, text]) => h("option", { value }, text)));
   const offset = h("input", { type: "text", inputmode: "numeric", pattern: "[0-9]*", size: 14 });
@@ -23,22 +23,22 @@ export function messages(root, page, query) {
     h("label", {}, "Datacenter", dc), h("label", {}, "Topic", topic), h("label", {}, "Partition", partition), h("label", {}, "From", from), offsetLabel, timeLabel, h("label", {}, "Search", search), h("button", { class: "main", type: "submit" }, "Show"), tail);
   root.append(h("section", { class: "card" }, h("h2", {}, "Messages"), form, said, list, more));
   let timer = 0, next = null, asked = 0, first = true;
-  dc.value = query.get("dc") || "live";
   if (query.get("offset")) { from.value = "offset"; offset.value = query.get("offset"); }
-  const wanted = { topic: query.get("topic"), partition: query.get("partition") };
+  const wanted = { dc: query.get("dc"), topic: query.get("topic"), partition: query.get("partition") };
 
   function show() { offsetLabel.hidden = from.value !== "offset"; timeLabel.hidden = from.value !== "time"; }
   from.addEventListener("change", show);
   show();
 
-  function options(select, names, chosen) {
-    const now = chosen && names.includes(chosen) ? chosen : names.includes(select.value) ? select.value : names.includes("page-view") ? "page-view" : names[0];
+  function options(select, names, chosen, usual) {
+    const now = chosen && names.includes(chosen) ? chosen : names.includes(select.value) ? select.value : names.includes(usual) ? usual : names[0];
     if (select.dataset.names !== JSON.stringify(names)) { select.dataset.names = JSON.stringify(names); select.replaceChildren(...names.map((name) => h("option", { value: name }, name))); }
     if (now !== undefined && select.value !== now) select.value = now;
   }
   const fitting = () => Object.values(store.rows("partitions")).filter((row) => row.dc === dc.value);
   function choose(chosen = {}) {
-    options(topic, [...new Set(fitting().map((row) => row.topic))].sort(), chosen.topic);
+    options(dc, [...new Set(Object.values(store.rows("partitions")).map((row) => row.dc))].sort(), chosen.dc, "live");
+    options(topic, [...new Set(fitting().map((row) => row.topic))].sort(), chosen.topic, "page-view");
     options(partition, fitting().filter((row) => row.topic === topic.value).map((row) => row.partition).sort((a, b) => a.localeCompare(b, "en", { numeric: true })), chosen.partition);
   }
   dc.addEventListener("change", () => choose());

@@ -1,10 +1,16 @@
 // Brokers, topics and partitions; one topic with its partitions and the groups that read it.
 
 import { h, stateTag, tag, VERDICTS } from "../dom.js";
-import { bytes, duration, perSecond, rate, whole } from "../format.js";
+import { behind, bytes, perSecond, rate, whole } from "../format.js";
 import { Table } from "../table.js";
 
 const topicLink = (row) => h("a", { href: `#/topics?dc=${encodeURIComponent(row.dc)}&topic=${encodeURIComponent(row.topic)}` }, row.topic);
+// What the brokers were told to keep; several values when they differ.
+const kept = (row) => {
+  const times = (row.retention_s || []).map((seconds) => (seconds % 86400 ? `${whole(seconds / 3600)} h` : seconds === 86400 ? "1 day" : `${whole(seconds / 86400)} days`));
+  const sizes = (row.retention_bytes || []).filter((size) => size >= 0).map((size) => `${bytes(size)} a partition`);
+  return [...times, ...sizes].join(" or ") || "–";
+};
 const messagesLink = (row) => h("a", { href: `#/messages?${new URLSearchParams({ dc: row.dc, topic: row.topic, partition: row.partition })}`, "aria-label": `Messages of ${row.topic} ${row.partition}` }, "messages");
 
 export function topics(root, page, query) {
@@ -40,7 +46,7 @@ export function topics(root, page, query) {
         { name: "partition", label: "Partition", text: (row) => row.partition },
         { name: "state", label: "Verdict", text: (row) => row.state, make: (row) => tag(row.state, VERDICTS[row.state]) },
         { name: "lag", label: "Lag", num: true, text: (row) => bytes(row.lag_bytes), sort: (row) => row.lag_bytes },
-        { name: "time", label: "Behind", num: true, text: (row) => duration(row.lag_ms), sort: (row) => row.lag_ms },
+        { name: "time", label: "Behind", num: true, text: (row) => behind(row), sort: (row) => row.lag_ms },
         { name: "owner", label: "Owner", text: (row) => row.owner || "nobody", wide: true },
       ],
     });
@@ -49,7 +55,7 @@ export function topics(root, page, query) {
       sections: ["topics", "partitions", "group_partitions"],
       update(changed) {
         const row = store.rows("topics")[`${dc}/${topic}`];
-        if (changed.has("topics") && row) facts.replaceChildren(...[["Datacenter", row.dc], ["Partitions", whole(row.partitions)], ["Messages", perSecond(row.messages_s)], ["In", rate(row.bytes_s)], ["Out", rate(row.out_s)], ["Size", bytes(row.size)], ["Segments", whole(row.segments)]].map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
+        if (changed.has("topics") && row) facts.replaceChildren(...[["Datacenter", row.dc], ["Partitions", whole(row.partitions)], ["Messages", perSecond(row.messages_s)], ["In", rate(row.bytes_s)], ["Out", rate(row.out_s)], ["Size", bytes(row.size)], ["Segments", whole(row.segments)], ["Kept for", kept(row)]].map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
         if (changed.has("partitions")) updatePartitions();
         if (changed.has("group_partitions")) groups.set(Object.values(store.rows("group_partitions")).filter((found) => found.topic === topic && found.dc === dc));
       },
@@ -81,6 +87,7 @@ export function topics(root, page, query) {
       { name: "out", label: "Out", num: true, text: (row) => rate(row.out_s), sort: (row) => row.out_s },
       { name: "size", label: "Size", num: true, text: (row) => bytes(row.size), sort: (row) => row.size },
       { name: "segments", label: "Segments", num: true, text: (row) => whole(row.segments), sort: (row) => row.segments },
+      { name: "kept", label: "Kept for", text: kept, sort: (row) => Math.max(-1, ...(row.retention_s || [])) },
       { name: "groups", label: "Groups (lag)", text: (row) => Object.entries(row.groups).map(([group, lag]) => `${group} (${bytes(lag)})`).join(", ") || "–" },
     ],
   });

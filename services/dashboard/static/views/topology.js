@@ -5,72 +5,79 @@ import { h, s, setAttribute, setText, STATES, stateTag } from "../dom.js";
 import { bytes, clock, duration, perSecond, rate, whole } from "../format.js";
 import { Table } from "../table.js";
 
-const KINDS = { frontend: "Frontends", proxy: "Load balancer", broker: "Brokers", "online-consumer": "Online consumers", mirror: "Mirror", loader: "Load job", audit: "Audit", warehouse: "Warehouse" };
-const NODE_H = 50, GAP_Y = 14;
-const BASIC = new Set(["zookeeper", "dashboard"]);
+const KINDS = { frontend: "Frontends", proxy: "Load balancer", broker: "Brokers", "online-consumer": "Online consumers", mirror: "Mirror", loader: "Load job", audit: "Audit", warehouse: "Warehouse", link: "Link" };
+const NODE_H = 50, GAP_Y = 14, CHIP_H = 24;
+// A place for every size of window. Columns: what sends, what balances, brokers, what reads.
+const WIDE = { W: 1180, w: 210, columns: [30, 330, 630, 940], head: 58 };
+const NARROW = { W: 380, w: 108, columns: [8, 8, 136, 264], head: 62 };
 
-// Where everything stands. Wide: a column per stage, the datacenters above each other; narrow: a row
-// per stage, from top to bottom. Returns {nodes: {key: {x, y, w}}, panels, stages, width, height}.
+// Where everything stands: the live datacenters above, the offline one below, between them what
+// belongs to both. Which there are is what their processes say. What is neither of the flow nor a broker (ZooKeeper, registry, dashboard, kinds
+// that this page does not know) is a chip in its datacenter's heading.
+// Returns {nodes: {key: {x, y, w, h}}, panels, labels, width, height, isWide}.
 function place(rows, width) {
-  const of = (dc, kind) => Object.keys(rows).filter((key) => rows[key].kind === kind && (!dc || rows[key].dc === dc)).sort();
-  const other = (dc) => Object.keys(rows).filter((key) => rows[key].dc === dc && !KINDS[rows[key].kind] && !BASIC.has(rows[key].kind)).sort();
-  const stages = {
-    live: [["frontend", of("live", "frontend")], ["proxy", of("live", "proxy")], ["broker", of("live", "broker")], ["online-consumer", [...of("live", "online-consumer"), ...other("live")]]],
-    link: [["mirror", of(null, "mirror")], ["audit", of(null, "audit")]],
-    offline: [["broker", of("offline", "broker")], ["loader", [...of("offline", "loader"), ...of("live", "loader")]], ["warehouse", of(null, "loader").length ? ["warehouse"] : []], ["online-consumer", [...of("offline", "online-consumer"), ...other("offline")]]],
-  };
+  const isWide = width >= 760;
+  const size = isWide ? WIDE : NARROW;
+  const of = (dc, ...kinds) => Object.keys(rows).filter((key) => kinds.includes(rows[key].role === "link" ? "link" : rows[key].kind) && (!dc || rows[key].dc === dc)).sort(byName);
+  const chips = (dc) => Object.keys(rows).filter((key) => rows[key].dc === dc && !KINDS[rows[key].kind]).sort(byName);
+  const bands = [
+    ...liveDatacenters(rows).map((dc) => ({ dc, title: titleOf(dc), stacks: [[0, of(dc, "frontend")], [1, of(dc, "proxy")], [2, of(dc, "broker")], [3, of(dc, "online-consumer")]] })),
+    { dc: "", stacks: [[1, of(null, "link")], [2, of(null, "mirror")], [3, of(null, "audit")]] },
+    { dc: "offline", title: "Offline datacenter", stacks: [[1, of(null, "loader")], [0, of(null, "warehouse")], [2, of("offline", "broker")], [3, of("offline", "online-consumer")]] },
+  ];
   const nodes = {}, labels = [], panels = [];
   let y = 8;
-  if (width >= 760) {
-    const W = 1180, w = 200, columns = [30, 330, 630, 950];
-    for (const [dc, title] of [["live", "Live datacenter"], ["link", ""], ["offline", "Offline datacenter"]]) {
-      const tall = Math.max(1, ...stages[dc].map(([, keys]) => keys.length));
-      const height = dc === "link" ? tall * (NODE_H + GAP_Y) - GAP_Y : tall * (NODE_H + GAP_Y) + 56;
-      if (title) panels.push({ x: 8, y, w: W - 16, h: height, title, dc });
-      const top = title ? y + 54 : y;
-      stages[dc].forEach(([kind, keys], index) => {
-        if (!keys.length) return;
-        const at = dc === "link" ? { mirror: 2, audit: 3 }[kind] : dc === "offline" ? { broker: 2, loader: 1, warehouse: 0, "online-consumer": 3 }[kind] : index;
-        if (title) labels.push({ x: columns[at], y: y + 44, text: KINDS[kind] });
-        const space = (tall - keys.length) * (NODE_H + GAP_Y) / 2;
-        keys.forEach((key, row) => { nodes[key] = { x: columns[at], y: top + space + row * (NODE_H + GAP_Y), w }; });
-      });
-      y += height + (dc === "offline" ? 8 : 26);
-    }
-    return { nodes, labels, panels, width: W, height: y, isWide: true };
-  }
-  const W = 380, w = 112;
-  for (const [dc, title] of [["live", "Live datacenter"], ["link", ""], ["offline", "Offline datacenter"]]) {
-    const start = y;
-    if (title) y += 30;
-    // Mirror and audit stand side by side, so that no line crosses a box.
-    for (const [kind, keys] of dc === "link" ? [["mirror", stages.link.flatMap(([, found]) => found)]] : stages[dc]) {
-      for (let from = 0; from < keys.length; from += 3) {
-        const line = keys.slice(from, from + 3);
-        const left = (W - line.length * w - (line.length - 1) * 10) / 2;
-        line.forEach((key, index) => { nodes[key] = { x: left + index * (w + 10), y, w, kind }; });
-        y += NODE_H + 30;
+  for (const { dc, title, stacks } of bands) {
+    // On a narrow window the first two columns are one.
+    const columns = new Map();
+    for (const [at, keys] of stacks) if (keys.length) columns.set(size.columns[at], [...(columns.get(size.columns[at]) || []), ...keys]);
+    if (isWide && title) for (const [at, keys] of stacks) if (keys.length) labels.push({ x: size.columns[at], y: y + 48, text: KINDS[rows[keys[0]].kind] });
+    const tall = Math.max(1, ...[...columns.values()].map((keys) => keys.length));
+    const inner = tall * (NODE_H + GAP_Y) - GAP_Y;
+    let head = title ? size.head : 0;
+    if (title) {
+      // Chips: to the right of the title, or below it in lines.
+      let x = isWide ? size.W - 20 : 14, line = y + (isWide ? 9 : 28);
+      const found = chips(dc);
+      for (const key of isWide ? found.reverse() : found) {
+        const w = Math.min(size.W - 40, rows[key].name.length * (isWide ? 8.7 : 7.6) + (isWide ? 44 : 34));
+        if (!isWide && x + w > size.W - 12) { x = 14; line += CHIP_H + 4; head += CHIP_H + 4; }
+        if (isWide) x -= w;
+        nodes[key] = { x, y: line, w, h: CHIP_H };
+        x += isWide ? -8 : w + 6;
       }
+      panels.push({ x: isWide ? 8 : 2, y, w: size.W - (isWide ? 16 : 4), h: head + inner + 14, title });
     }
-    if (title) panels.push({ x: 2, y: start, w: W - 4, h: y - start - 14, title, dc });
+    for (const [x, keys] of columns) {
+      const space = (tall - keys.length) * (NODE_H + GAP_Y) / 2;
+      keys.forEach((key, row) => { nodes[key] = { x, y: y + head + space + row * (NODE_H + GAP_Y), w: size.w, h: NODE_H }; });
+    }
+    y += head + inner + (title ? 14 : 0) + (dc === "offline" ? 8 : 24);
   }
-  return { nodes, labels, panels, width: W, height: y, isWide: false };
+  return { nodes, labels, panels, width: size.W, height: y, isWide };
 }
+// The first live datacenter is called so; others by their names.
+function liveDatacenters(rows) {
+  const names = new Set(Object.values(rows).map((row) => row.dc).filter((dc) => dc !== "offline"));
+  return ["live", ...[...names].filter((dc) => dc !== "live").sort(byName)];
+}
+const titleOf = (dc) => `${dc.slice(0, 1).toUpperCase()}${dc.slice(1)} datacenter`;
+const byName = (a, b) => a.localeCompare(b, "en", { numeric: true });
 
-function path(a, b, isWide) {
+function path(a, b, nodes, isWide) {
   const middle = (node) => [node.x + node.w / 2, node.y + NODE_H / 2];
   const [ax, ay] = middle(a), [bx, by] = middle(b);
-  if (isWide && Math.abs(ax - bx) > 60) {
+  if (Math.abs(ax - bx) > 60) {
     const right = bx > ax;
     const x1 = right ? a.x + a.w : a.x, x2 = right ? b.x : b.x + b.w;
     const bend = (x2 - x1) / 2;
     return `M${x1} ${ay}C${x1 + bend} ${ay} ${x2 - bend} ${by} ${x2} ${by}`;
   }
   const y1 = by > ay ? a.y + NODE_H : a.y, y2 = by > ay ? b.y : b.y + NODE_H;
-  if (isWide && Math.abs(y2 - y1) > 2 * NODE_H) {
+  if (nodes.some((node) => node.h === NODE_H && node.x === a.x && node.y > Math.min(a.y, b.y) && node.y < Math.max(a.y, b.y))) {
     // Around what stands between, at the left side.
-    const x = Math.min(a.x, b.x);
-    return `M${x} ${ay}C${x - 60} ${ay} ${x - 60} ${by} ${x} ${by}`;
+    const x = Math.min(a.x, b.x), out = isWide ? 60 : 22;
+    return `M${x} ${ay}C${x - out} ${ay} ${x - out} ${by} ${x} ${by}`;
   }
   const bend = (y2 - y1) / 2;
   return `M${ax} ${y1}C${ax} ${y1 + bend} ${bx} ${y2 - bend} ${bx} ${y2}`;
@@ -82,13 +89,16 @@ function line(row) {
   if (row.state === "stopped") return "stopped";
   if (row.state === "starting") return "starting";
   if (row.state === "lagging") return `${duration(row.behind_ms)} behind`;
+  if ((row.faults || []).length) return row.faults.join(", ");
   switch (row.kind) {
     case "broker": return `${perSecond(facts.messages_s)} in · ${rate(row.in_s)}`;
     case "frontend": return `${perSecond(facts.messages_s)} sent`;
     case "online-consumer": return `${perSecond(facts.messages_s)} · lag ${bytes(row.lag_bytes)}`;
     case "mirror": return `${rate(row.in_s)} · lag ${bytes(row.lag_bytes)}`;
     case "loader": return `${perSecond(facts.rows_s)} rows · lag ${bytes(row.lag_bytes)}`;
-    case "proxy": return `${whole(facts.connections)} connections · ${rate(row.in_s)}`;
+    case "proxy":
+      if (row.role === "link") return `${rate(row.in_s)} to the mirror`;
+      return `${facts.connections === 1 ? "1 connection" : `${whole(facts.connections)} connections`} · ${rate(row.in_s)}`;
     case "audit": return "counts every message";
     default: return STATES[row.state] ? STATES[row.state][2] : row.state;
   }
@@ -97,7 +107,6 @@ function line(row) {
 export function topology(root, page) {
   const { store } = page;
   const svg = s("svg", { class: "picture", role: "group", "aria-label": "Topology: every process of both datacenters. The table below says the same." });
-  const basics = h("ul", { class: "legend", "aria-label": "Beside the flow" });
   const table = new Table({
     caption: "All processes", sortBy: "state", filter: false,
     columns: [
@@ -114,9 +123,11 @@ export function topology(root, page) {
   });
   const events = h("ol", { class: "events", "aria-live": "polite", "aria-label": "Events, newest first" });
   root.append(
-    h("section", { class: "card" }, h("h2", {}, "Topology"), svg, basics,
-      h("ul", { class: "legend" }, ["up", "lagging", "down", "stopped"].map((state) => h("li", {}, stateTag(state))), h("li", {}, "width and speed of a line: bytes a second · dotted: the audit reads everything"))),
-    h("div", { class: "two" }, h("section", { class: "card" }, h("h2", {}, "Processes"), table.element), h("section", { class: "card" }, h("h2", {}, "What happened"), events)),
+    h("div", { class: "stage-and-events" },
+      h("section", { class: "card" }, h("h2", {}, "Topology"), h("p", { class: "lead" }, "Frontends send through the balancer to the live brokers; consumers read there, the mirror copies to the offline brokers, and the load job brings everything into the warehouse. The audit counts it all."), svg,
+        h("ul", { class: "legend" }, ["up", "lagging", "down", "stopped"].map((state) => h("li", {}, stateTag(state))), h("li", {}, "Width and speed of a line: bytes a second. Dotted: the audit reads everything. Select a box for its detail."))),
+      h("section", { class: "card" }, h("h2", {}, "What happened"), events)),
+    h("section", { class: "card" }, h("h2", {}, "Processes"), table.element),
   );
   let shape = "", layout = null, nodes = {}, edges = {}, opened = null;
 
@@ -128,50 +139,59 @@ export function topology(root, page) {
   }
 
   function draw(rows) {
-    const picture = Object.fromEntries(Object.entries(rows).filter(([, row]) => !BASIC.has(row.kind)));
-    const wanted = JSON.stringify([Object.entries(picture).map(([key, row]) => [key, row.kind, row.dc]), Object.keys(store.rows("edges")), svg.clientWidth >= 760]);
+    const wanted = JSON.stringify([Object.entries(rows).map(([key, row]) => [key, row.kind, row.dc, row.role]), Object.keys(store.rows("edges")), svg.clientWidth >= 760]);
     if (wanted === shape) return;
     shape = wanted;
-    layout = place(picture, svg.clientWidth || 1000);
+    layout = place(rows, svg.clientWidth || 1000);
+    setAttribute(svg, "class", `picture ${layout.isWide ? "" : "narrow"}`);
     setAttribute(svg, "viewBox", `0 0 ${layout.width} ${layout.height}`);
     nodes = {};
     edges = {};
-    const lower = s("g"), rates = s("g"), upper = s("g");
+    const lower = s("g"), upper = s("g");
     for (const [key, edge] of store.list("edges")) {
       const a = layout.nodes[edge.from], b = layout.nodes[edge.to];
       if (!a || !b) continue;
-      const d = path(a, b, layout.isWide);
+      const d = path(a, b, Object.values(layout.nodes), layout.isWide);
       const flow = s("path", { class: `flow ${edge.to === "warehouse" ? "warehouse" : edge.from.startsWith("offline") || edge.from.includes("mirror") ? "offline" : ""}`, d });
-      edges[key] = { base: s("path", { class: `edge ${edge.reads ? "reads" : ""}`, d }), flow };
+      const told = s("title");
+      edges[key] = { base: s("path", { class: `edge ${edge.reads ? "reads" : ""}`, d, "marker-end": edge.reads ? null : "url(#arrow)" }, told), flow, told };
       lower.append(edges[key].base);
       if (!edge.reads) lower.append(flow);
     }
     for (const [key, at] of Object.entries(layout.nodes)) {
-      const parts = { name: s("text", { class: "name", x: at.x + (layout.isWide ? 32 : 26), y: at.y + 20 }), sub: s("text", { class: "sub", x: at.x + (layout.isWide ? 16 : 10), y: at.y + 38 }), mark: s("text", { class: "mark", x: at.x + (layout.isWide ? 15 : 10), y: at.y + 20, "aria-hidden": "true" }) };
+      const left = layout.isWide ? 16 : 10, isChip = at.h === CHIP_H;
+      const first = at.y + (isChip ? 16.5 : 20);
+      const parts = { name: s("text", { class: "name", x: at.x + left + (layout.isWide ? 16 : 14), y: first }), sub: s("text", { class: "sub", x: at.x + left, y: at.y + 38 }), mark: s("text", { class: "mark", x: at.x + left - 1, y: first, "aria-hidden": "true" }), told: s("title"), isChip };
       parts.element = s("g", { class: "node", tabindex: 0, role: "button", onclick: () => open(key), onkeydown: (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); open(key); } } },
-        s("rect", { class: "box", x: at.x, y: at.y, width: at.w, height: NODE_H, rx: 9 }), s("rect", { class: "bar", x: at.x, y: at.y + 9, width: 4, height: NODE_H - 18, rx: 2 }), parts.mark, parts.name, parts.sub);
+        parts.told, s("rect", { class: "box", x: at.x, y: at.y, width: at.w, height: at.h, rx: isChip ? 12 : 9 }), isChip ? null : s("rect", { class: "bar", x: at.x, y: at.y + 9, width: 4, height: at.h - 18, rx: 2 }), parts.mark, parts.name, isChip ? null : parts.sub);
       nodes[key] = parts;
       upper.append(parts.element);
     }
     svg.replaceChildren(
-      ...layout.panels.flatMap((panel) => [s("rect", { class: "panel", x: panel.x, y: panel.y, width: panel.w, height: panel.h, rx: 14 }), s("text", { class: "panel-name", x: panel.x + 16, y: panel.y + 22 }, panel.title)]),
-      ...layout.labels.map((label) => s("text", { class: "stage", x: label.x, y: label.y }, label.text)), lower, rates, upper);
+      s("defs", {}, s("marker", { id: "arrow", viewBox: "0 0 10 10", refX: 9, refY: 5, markerUnits: "userSpaceOnUse", markerWidth: 11, markerHeight: 11, orient: "auto" }, s("path", { class: "arrow", d: "M0 0L10 5L0 10z" }))),
+      ...layout.panels.map((panel) => s("rect", { class: "panel", x: panel.x, y: panel.y, width: panel.w, height: panel.h, rx: 14 })), lower,
+      ...layout.panels.map((panel) => s("text", { class: "panel-name", x: panel.x + 14, y: panel.y + (layout.isWide ? 25 : 19) }, panel.title)),
+      ...layout.labels.map((label) => s("text", { class: "stage", x: label.x, y: label.y }, label.text)), upper);
   }
 
   function paint(rows) {
     for (const [key, parts] of Object.entries(nodes)) {
       const row = rows[key];
       if (!row) continue;
-      setAttribute(parts.element, "class", `node ${row.state}`);
+      setAttribute(parts.element, "class", `node ${(row.faults || []).length && row.state === "up" ? "lagging" : row.state}`);
       setText(parts.mark, (STATES[row.state] || ["?"])[0]);
-      setText(parts.name, layout.isWide || row.name.length < 13 ? row.name : `${row.name.slice(0, 11)}…`);
+      setText(parts.name, layout.isWide || parts.isChip || row.name.length < 12 ? row.name : `${row.name.slice(0, 10)}…`);
       const text = row.kind === "warehouse" ? `${whole(row.rows)} rows` : line(row);
-      setText(parts.sub, layout.isWide ? text : text.split(" · ")[0].slice(0, 17));
+      setText(parts.sub, layout.isWide ? text.slice(0, 32) : text.split(" · ")[0].replace("counts every message", "counts all").slice(0, 17));
+      setText(parts.told, `${row.name} (${row.kind}): ${text}`);
       setAttribute(parts.element, "aria-label", `${row.name}, ${row.kind}, ${STATES[row.state] ? STATES[row.state][2] : row.state}: ${text}`);
     }
     for (const [key, edge] of store.list("edges")) {
       const found = edges[key];
-      if (!found || edge.reads) continue;
+      if (!found) continue;
+      const name = (at) => (rows[at] ? rows[at].name : at);
+      setText(found.told, edge.reads ? `${name(edge.to)} reads ${name(edge.from)} to count` : `${name(edge.from)} → ${name(edge.to)}: ${rate(edge.bytes_s)}`);
+      if (edge.reads) continue;
       // Logarithmic: 100 B/s is a thread, 10 MB/s is 9 px.
       const width = edge.bytes_s > 0 ? Math.min(9, Math.max(1.6, 1.6 * Math.log10(edge.bytes_s / 30))) : 0;
       found.base.style.strokeWidth = `${Math.max(1.5, width + 1)}px`;
@@ -203,9 +223,6 @@ export function topology(root, page) {
       draw(rows);
       paint(rows);
       if (changed.has("processes")) table.set(store.list("processes").map(([key, row]) => ({ key, ...row })));
-      const basic = Object.values(rows).filter((row) => BASIC.has(row.kind));
-      const text = JSON.stringify(basic.map((row) => [row.name, row.state]));
-      if (basics.dataset.text !== text) { basics.dataset.text = text; basics.replaceChildren(...basic.map((row) => h("li", {}, stateTag(row.state), ` ${row.name}`))); }
       if (changed.has("events")) {
         const newest = store.list("events").sort(([a], [b]) => b.localeCompare(a)).slice(0, 60);
         const have = new Map([...events.children].map((item) => [item.dataset.key, item]));

@@ -47,9 +47,18 @@ class Verdict:
 
 
 def judge(
-    commits: Sequence[Commit], lag_bytes: int | None, now_ms: int, *, is_owned: bool
+    commits: Sequence[Commit],
+    lag_bytes: int | None,
+    now_ms: int,
+    *,
+    is_owned: bool,
+    commits_min: int = 1,
 ) -> Verdict:
-    """The verdict on one partition; `lag_bytes` is the lag now, None when not known."""
+    """The verdict on one partition; `lag_bytes` is the lag now, None when not known.
+
+    `commits_min`: with fewer commits seen, rule 6 says UNKNOWN: that nothing bad was seen then only
+    means that next to nothing was seen.
+    """
     complete = min(1.0, len(commits) / COMMITS_KEPT)
     if lag_bytes is None or not commits:
         return Verdict(UNKNOWN, "no offset or no log end is known", complete)
@@ -73,6 +82,8 @@ def judge(
         return Verdict(STALL, f"the offset stays at {commits[-1].offset:,}", complete)
     if len(commits) == COMMITS_KEPT and all(a.lag_bytes >= b.lag_bytes for b, a in pairs):
         return Verdict(WARN, "the lag never fell between two commits: it reads too slowly")
+    if len(commits) < commits_min:
+        return Verdict(UNKNOWN, "too few commits were seen to tell: watch it for longer", complete)
     return Verdict(OK, "it reads and the lag falls from time to time", complete)
 
 
@@ -95,17 +106,26 @@ class PartitionHistory:
         self.ends: deque[tuple[int, int]] = deque(maxlen=ENDS_KEPT)
         self._version: int | None = None
 
-    def note(self, now_ms: int, offset: int | None, version: int | None, end: int | None) -> None:
+    def note(
+        self,
+        now_ms: int,
+        offset: int | None,
+        version: int | None,
+        end: int | None,
+        committed_ms: int | None = None,
+    ) -> None:
         """One look at the stored offset, its node's version, and the log's end.
 
-        A new version is a commit, also when the offset stayed the same.
+        A new version is a commit, also when the offset stayed the same. `committed_ms`: when the
+        node was written, where that is known; else the commit counts as made now.
         """
         if end is not None and (not self.ends or self.ends[-1][1] != end):
             self.ends.append((now_ms, end))
         if offset is None or end is None or version == self._version:
             return
         self._version = version
-        self.commits.append(Commit(now_ms, offset, max(0, end - offset)))
+        at_ms = now_ms if committed_ms is None else min(now_ms, committed_ms)
+        self.commits.append(Commit(at_ms, offset, max(0, end - offset)))
 
     def lag_ms(self, now_ms: int, offset: int | None) -> int | None:
         """For how long the first byte that is not read has been there, by the ends seen; at least

@@ -1,0 +1,63 @@
+"""The ordered segments of one log: which one holds an offset, which offsets a time stands for."""
+
+import bisect
+from collections.abc import Sequence
+
+from broker.log.segment import Segment
+from protocol.requests import EARLIEST, LATEST
+
+
+class SegmentList:
+    """Never empty; each segment begins where the one before it ends. The last one is active."""
+
+    __slots__ = ("_segments", "_starts", "start")
+
+    def __init__(self, segments: list[Segment]) -> None:
+        self._segments = segments
+        self._starts = [segment.start for segment in segments]
+        self.start = segments[0].start  # of the whole log
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def all(self) -> Sequence[Segment]:
+        return tuple(self._segments)
+
+    def holding(self, offset: int) -> Segment:
+        """The segment with the largest start not above `offset`, which is not before the log."""
+        return self._segments[bisect.bisect_right(self._starts, offset) - 1]
+
+    def add(self, segment: Segment) -> None:
+        """A new active segment."""
+        self._segments.append(segment)
+        self._starts.append(segment.start)
+
+    def take_oldest(self, count: int) -> list[Segment]:
+        """Take that many out, fewer than there are; they are returned."""
+        gone = self._segments[:count]
+        self._segments = self._segments[count:]
+        self._starts = self._starts[count:]
+        self.start = self._starts[0]
+        return gone
+
+    def offsets_before(
+        self, time_ms: int, count_max: int, high_watermark: int, now_ms: int
+    ) -> list[int]:
+        """Offsets in descending order by segment times (reference 6): the segments' starts with
+        their times, and the watermark with the present one unless the active segment shows
+        nothing. `time_ms` may be LATEST or EARLIEST."""
+        pairs = [(segment.start, segment.time_ms) for segment in self._segments]
+        if high_watermark > self._starts[-1]:
+            pairs.append((high_watermark, now_ms))
+        if time_ms == LATEST:
+            first = len(pairs) - 1
+        elif time_ms == EARLIEST:
+            first = 0
+        else:
+            first = -1
+            for position, (_, modified_ms) in enumerate(pairs):
+                if modified_ms <= time_ms:
+                    first = position
+        if first < 0:
+            return []
+        return [offset for offset, _ in pairs[first::-1]][:count_max]

@@ -1,0 +1,130 @@
+"""What the commands share in printing: safe text, tables, times, one-line failures."""
+
+import datetime
+import json
+import re
+import select
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any, BinaryIO, NoReturn
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+# Everything that a terminal might obey, new line and tabulator apart.
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+
+def fail(text: str, status: int = 1) -> NoReturn:
+    """One line on standard error, and the end. Status 1: the answer is no; 2: the command was
+    wrong."""
+    complain(text)
+    raise SystemExit(status)
+
+
+def complain(text: str) -> None:
+    """One line on standard error."""
+    line = " ".join(text.split())
+    print(f"kafka2011: {_CONTROLS.sub(_escaped, line)}", file=sys.stderr)
+
+
+def printable(payload: bytes) -> str:
+    """A payload as text that no terminal obeys: what is not UTF-8, and controls, as escapes."""
+    return _CONTROLS.sub(_escaped, payload.decode("utf-8", "backslashreplace"))
+
+
+def _escaped(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
+
+
+def payload_bytes(payload: bytes, out: BinaryIO) -> bytes:
+    """The payload as it is written to `out`: byte for byte, but for a terminal made printable."""
+    return printable(payload).encode() if out.isatty() else payload
+
+
+def reader_has_gone(descriptor: int) -> bool:
+    """Whether nobody reads the pipe that `descriptor` writes into any more; False for a file or a
+    terminal. One who has nothing to write would not notice otherwise."""
+    poller = select.poll()
+    poller.register(descriptor, 0)
+    return any(event & select.POLLERR for _, event in poller.poll(0))
+
+
+def print_json(document: Any) -> None:
+    print(json.dumps(document, indent=1))
+
+
+def print_lines(names: Iterable[str]) -> None:
+    """One a line; a name that somebody put a control into cannot make two of one."""
+    print("".join(f"{one_line(name)}\n" for name in names), end="")
+
+
+def one_line(text: str) -> str:
+    """The text with everything that a terminal might obey, line ends too, as escapes."""
+    return re.sub("[\t\n]", _escaped, _CONTROLS.sub(_escaped, text))
+
+
+def print_table(
+    titles: Sequence[str], rows: Iterable[Sequence[object]], numbers: Iterable[str] = ()
+) -> None:
+    """`numbers` are the titles of columns of numbers, which stand to the right.
+
+    Into a pipe it is not wrapped: one row is one line.
+    """
+    to_the_right = set(numbers)
+    table = Table()
+    for title in titles:
+        justify = "right" if title in to_the_right else "left"
+        table.add_column(title, justify=justify)  # type: ignore[arg-type]
+    for row in rows:
+        table.add_row(*(Text(one_line(shown(cell))) for cell in row))
+    wide = None if sys.stdout.isatty() else 10_000
+    console = Console(soft_wrap=not sys.stdout.isatty(), width=wide)
+    console.print(table)
+
+
+def shown(cell: object) -> str:
+    """A cell's text: numbers with separators, ? for what is not known."""
+    if cell is None:
+        return "?"
+    if isinstance(cell, int) and not isinstance(cell, bool):
+        return f"{cell:,}"
+    return str(cell)
+
+
+def duration(milliseconds: int) -> str:
+    """For people: 850 ms, 12 s, 3 min 20 s, 2 h 5 min, 3 d 4 h."""
+    if milliseconds < 1000:
+        return f"{milliseconds} ms"
+    seconds = milliseconds // 1000
+    for unit, length, smaller, smaller_length in (
+        ("d", 86_400, "h", 3600),
+        ("h", 3600, "min", 60),
+        ("min", 60, "s", 1),
+    ):
+        if seconds >= length:
+            rest = seconds % length // smaller_length
+            return f"{seconds // length} {unit}" + (f" {rest} {smaller}" if rest else "")
+    return f"{seconds} s"
+
+
+def utc(time_ms: int) -> str:
+    """ISO 8601 to the millisecond, UTC."""
+    moment = datetime.datetime.fromtimestamp(time_ms / 1000, datetime.UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def parse_time(text: str) -> int:
+    """Milliseconds since the epoch of an ISO 8601 time; UTC where it names no zone.
+
+    ValueError says what it must look like.
+    """
+    try:
+        moment = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a time: 2011-06-12T09:30:00Z, for example") from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=datetime.UTC)
+    return round(moment.timestamp() * 1000)

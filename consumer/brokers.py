@@ -1,0 +1,42 @@
+"""Where brokers are, for a consumer: looked up in the registry, remembered while that is silent."""
+
+from consumer.config import Address, ConsumerConfig
+from consumer.errors import BrokerUnavailable
+from consumer.simple import SimpleConsumer
+from coordination import paths
+from coordination.errors import BadZnode, CoordinationError
+from coordination.registry import Registry
+from runtime.logs import get_logger
+
+log = get_logger(__name__)
+
+
+class BrokerDirectory:
+    """Safe from any thread."""
+
+    def __init__(self, registry: Registry, config: ConsumerConfig) -> None:
+        self._registry = registry
+        self._config = config
+        self._known: dict[int, Address] = {}
+
+    def find(self, broker_id: int) -> Address | None:
+        """The published address; the last known place while the registry does not answer."""
+        path = paths.broker_id_path(broker_id)
+        try:
+            stored = self._registry.get(path)
+            if stored is None:
+                return None
+            self._known[broker_id] = paths.decode_broker(stored.value)
+        except BadZnode as error:
+            log.error("znode_ignored", path=path, reason=str(error))
+            return None
+        except CoordinationError:
+            pass
+        return self._known.get(broker_id)
+
+    def client(self, broker_id: int) -> SimpleConsumer:
+        """A connection of one's own to the broker. Raises BrokerUnavailable: not registered."""
+        published = self.find(broker_id)
+        if published is None:
+            raise BrokerUnavailable(f"broker {broker_id} is not registered")
+        return SimpleConsumer(*self._config.dialled(published), self._config.socket_timeout_ms)

@@ -1,0 +1,139 @@
+"""How long the first unread message of a partition has been waiting: lag in seconds.
+
+0.7 stores neither a message's time nor an index by time. So, in this order:
+
+    header    the message at the committed offset is an event: its header's time, exactly
+    segment   brokers know when each segment was last written (the Offsets request): the message is
+              at least as old as its own segment's last write, at most as old as the segment's
+              before it; with one segment there is no upper bound
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from consumer.chunk import TopicPartition
+from consumer.simple import LATEST, SimpleConsumer
+from events.errors import HeaderUnreadable
+from events.peek import peek
+from protocol import message_set
+from protocol.errors import KafkaError, MessageLargerThanFetchSize, OffsetOutOfRange
+
+FETCH_BYTES = 65536
+FETCH_BYTES_MAX = 1 << 24
+SEGMENTS_MAX = 10_000  # asked for; more are not distinguished
+PRECISION_MS = 1000
+HISTORY_MS = 50 * 365 * 86_400_000  # how far back a segment's time is looked for
+# A header's time outside this range is somebody's broken clock, or no header at all.
+TIME_MIN_MS = 946_684_800_000  # 2000
+FUTURE_MS_MAX = 86_400_000
+
+
+class LagTime(NamedTuple):
+    """Ages in ms; `at_most_ms` None: no bound. `source` "" when nothing is known, then `reason`."""
+
+    at_least_ms: int | None
+    at_most_ms: int | None
+    source: str
+    reason: str = ""
+
+
+NOTHING_LEFT = LagTime(0, 0, "end")
+
+
+def lag_time(
+    client: SimpleConsumer,
+    name: TopicPartition,
+    offset: int | None,
+    end: int | None,
+    now_ms: int,
+    *,
+    prefix_bytes: int | None = None,
+) -> LagTime:
+    """`prefix_bytes`: of the topic's events, in front of their header; None when it has none.
+
+    Never raises for what a broker answers or not: that is a reason.
+    """
+    if offset is None or end is None:
+        return LagTime(None, None, "", "no offset or no log end is known")
+    if offset >= end:
+        return NOTHING_LEFT
+    try:
+        if prefix_bytes is not None:
+            time_ms = _header_time(client, name, offset, prefix_bytes)
+            if time_ms is not None and TIME_MIN_MS <= time_ms <= now_ms + FUTURE_MS_MAX:
+                age_ms = max(0, now_ms - time_ms)
+                return LagTime(age_ms, age_ms, "header")
+        return _by_segments(client, name, offset, now_ms)
+    except OffsetOutOfRange:
+        return LagTime(None, None, "", "the offset is not in the log any more")
+    except KafkaError as error:
+        return LagTime(None, None, "", str(error))
+
+
+def _header_time(
+    client: SimpleConsumer, name: TopicPartition, offset: int, prefix_bytes: int
+) -> int | None:
+    size = FETCH_BYTES
+    while True:
+        data = client.fetch(name.topic, name.partition, offset, size).data
+        try:
+            # The first entry alone: the rest of a fetch may be cut, and is not asked about.
+            first = next(message_set.entries(data), None)
+            valid = message_set.split(data) if first is None else first.next_offset
+            messages = message_set.messages(data[:valid], 0)
+            return peek(messages[0][0], prefix_bytes).time_ms if messages else None
+        except MessageLargerThanFetchSize as error:
+            if size >= FETCH_BYTES_MAX or error.size_needed > FETCH_BYTES_MAX:
+                return None
+            size = min(FETCH_BYTES_MAX, max(2 * size, error.size_needed))
+        except HeaderUnreadable:
+            return None
+
+
+def _by_segments(client: SimpleConsumer, name: TopicPartition, offset: int, now_ms: int) -> LagTime:
+    def newest_before(time_ms: int) -> int | None:
+        found = client.get_offsets_before(name.topic, name.partition, time_ms, 1)
+        return found[0] if found else None
+
+    answer = client.get_offsets_before(name.topic, name.partition, LATEST, SEGMENTS_MAX)
+    starts = sorted(start for start in answer if start <= offset)
+    if not starts:
+        raise OffsetOutOfRange(f"{name} begins after {offset}")
+    written_ms = last_write(newest_before, starts[-1], now_ms)
+    before_ms = last_write(newest_before, starts[-2], now_ms) if len(starts) > 1 else None
+    return LagTime(
+        None if written_ms is None else max(0, now_ms - written_ms),
+        None if before_ms is None else max(0, now_ms - before_ms),
+        "segment",
+        "" if before_ms is not None else "one segment: no upper bound",
+    )
+
+
+def last_write(
+    newest_before: Callable[[int], int | None], segment_start: int, now_ms: int
+) -> int | None:
+    """When the segment was last written, to a second or 1 % of its age (ms since the epoch).
+
+    `newest_before(time)` is the broker's answer: start of the newest segment last written at or
+    before that time. None when the broker's clock knows no such time up to now.
+    """
+
+    def is_written_by(time_ms: int) -> bool:
+        answer = newest_before(time_ms)
+        return answer is not None and answer >= segment_start
+
+    if not is_written_by(now_ms):
+        return None
+    age_ms = PRECISION_MS
+    while is_written_by(now_ms - age_ms):
+        age_ms *= 2
+        if age_ms > HISTORY_MS:
+            return now_ms - age_ms // 2
+    low_ms, high_ms = now_ms - age_ms, now_ms - (age_ms // 2 if age_ms > PRECISION_MS else 0)
+    while high_ms - low_ms > max(PRECISION_MS, (now_ms - high_ms) // 100):
+        middle_ms = (low_ms + high_ms) // 2
+        if is_written_by(middle_ms):
+            high_ms = middle_ms
+        else:
+            low_ms = middle_ms
+    return high_ms

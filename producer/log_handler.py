@@ -1,0 +1,239 @@
+"""A `logging.Handler` that ships log records to a topic: the role of 0.7's log4j appender.
+
+    logging.getLogger().addHandler(ShippingHandler("app-log", broker_list="0:127.0.0.1:9092"))
+
+The application never waits for a broker: `emit` encodes the record and puts it into a bounded
+queue; a thread of the handler connects and sends. While the brokers are away the queue fills, and
+then records are dropped, counted, and spoken of in one line on standard error when they come
+through again. What the clients themselves log while they ship is not shipped, else a broker's death
+would feed on itself.
+"""
+
+import json
+import logging
+import os
+import sys
+import threading
+import time
+import traceback
+import weakref
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from coordination.errors import CoordinationError
+from producer.config import ProducerConfig, configured
+from producer.errors import NotDurable
+from producer.producer import Producer
+from protocol.errors import KafkaError
+from protocol.names import check_topic
+from runtime.config import ConfigError
+
+Encoder = Callable[[logging.LogRecord], bytes]
+
+BATCH_RECORDS = 500
+LINGER_S = 0.05  # records of so long go out together
+RETRY_FIRST_S = 0.1
+RETRY_LONGEST_S = 5.0
+# Loggers of the clients' own code and of the ZooKeeper client.
+OWN_LOGGERS = ("producer", "coordination", "kazoo")
+
+
+def json_record(record: logging.LogRecord) -> bytes:
+    """An encoder: one JSON object with time (ms since the epoch), level, logger, message, process,
+    thread, and the stack trace if there is one."""
+    fields: dict[str, Any] = {
+        "time": int(record.created * 1000),
+        "level": record.levelname,
+        "logger": record.name,
+        "message": record.getMessage(),
+        "process": record.process,
+        "thread": record.threadName,
+    }
+    if record.exc_info:
+        fields["exception"] = "".join(traceback.format_exception(*record.exc_info))
+    return json.dumps(fields, default=str).encode()
+
+
+class ShippingHandler(logging.Handler):
+    """Ships to `topic` with the settings of a `Producer` (`broker_list=` or `zk_connect=`, ...).
+
+    `encoder` makes a record's payload; without one it is the handler's formatter's text in UTF-8.
+    `queue_records` (count) may wait for the brokers. `close` and `flush` wait at most
+    `close_timeout_ms`. Raises ConfigError for settings that no producer takes; brokers that are
+    away raise nothing, ever.
+
+    `dropped` counts records that found no room, were too large, or were left at `close`;
+    `shipped` those that are durable; `repeated` those sent again, which may stand there twice.
+    In a forked child it goes on by itself, with an empty queue.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        *,
+        level: int | str = logging.NOTSET,
+        encoder: Encoder | None = None,
+        queue_records: int = 10_000,
+        close_timeout_ms: int = 5_000,
+        **settings: Any,
+    ) -> None:
+        super().__init__(level)
+        if queue_records < 1:
+            raise ConfigError("queue_records must be at least 1")
+        self._topic = topic
+        self._encoder = encoder
+        usual = ProducerConfig(connect_timeout_ms=1000, socket_timeout_ms=5000)
+        self._config = configured(usual, settings)
+        if not self._config.broker_list and not self._config.zk_connect:
+            raise ConfigError("a ShippingHandler needs one of broker_list and zk_connect")
+        check_topic(topic, "0.7")
+        self._queue_records = queue_records
+        self._close_timeout_s = close_timeout_ms / 1000
+        self.shipped = 0
+        self.dropped = 0
+        self.repeated = 0
+        self._start_anew()
+        anew = weakref.WeakMethod(self._start_anew)
+        os.register_at_fork(after_in_child=lambda: (method := anew()) and method())
+
+    def _start_anew(self) -> None:
+        """A queue and, at the first record, a thread: of this process, in a child without the
+        records that the parent ships."""
+        self._queue: deque[bytes] = deque()
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._in_flight = 0
+        self._is_closed = False
+        self._is_flushing = False
+        self._untold_drops = 0
+
+    # --- the application's side ------------------------------------------------------------------
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Queue the record, or count it as dropped. An encoder's error goes to `handleError`."""
+        if record.name.partition(".")[0] in OWN_LOGGERS:
+            return
+        if threading.current_thread() is self._thread:
+            return
+        try:
+            if self._encoder is not None:
+                payload = self._encoder(record)
+            else:
+                payload = self.format(record).encode("utf-8", "backslashreplace")
+        except Exception:
+            self.handleError(record)
+            return
+        with self._changed:
+            has_room = len(self._queue) + self._in_flight < self._queue_records
+            if self._is_closed or not has_room or len(payload) > self._config.max_message_bytes:
+                self._drop(1)
+                return
+            self._queue.append(payload)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._ship, name="log-ship", daemon=True)
+                self._thread.start()
+            if len(self._queue) == 1 or len(self._queue) == BATCH_RECORDS:
+                self._changed.notify_all()
+
+    def _drop(self, count: int) -> None:
+        self.dropped += count
+        self._untold_drops += count
+
+    def flush(self) -> None:
+        """Wait until what was logged before is durable, at most `close_timeout_ms`."""
+        with self._changed:
+            self._is_flushing = True
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: not self._waiting(), self._close_timeout_s)
+            self._is_flushing = False
+
+    def _waiting(self) -> int:
+        return len(self._queue) + self._in_flight if self._thread is not None else 0
+
+    def close(self) -> None:
+        """Ship what is there, at most for `close_timeout_ms`; the rest is counted and told on
+        standard error. Later records are dropped."""
+        self.flush()
+        with self._changed:
+            if not self._is_closed:
+                self._is_closed = True
+                self._drop(self._waiting())
+                self._queue.clear()
+                self._changed.notify_all()
+                self._tell_drops()
+        super().close()
+
+    def _tell_drops(self) -> None:
+        count, self._untold_drops = self._untold_drops, 0
+        if count and sys.stderr is not None:
+            sys.stderr.write(f"kafka2011: {count} log records for {self._topic} were dropped\n")
+
+    # --- the thread ------------------------------------------------------------------------------
+
+    def _ship(self) -> None:
+        producer: Producer | None = None
+        pause_s = RETRY_FIRST_S
+        batch: list[bytes] = []
+        while True:
+            if not batch:
+                batch = self._next_batch()
+                if not batch:
+                    break
+            try:
+                if producer is None:
+                    producer = Producer(self._config)
+                producer.send(self._topic, batch)
+                producer.flush()
+            except (KafkaError, CoordinationError, OSError) as error:
+                if isinstance(error, KafkaError) and not getattr(error, "retriable", False):
+                    self._done(batch, shipped=False)  # will never go
+                    batch = []
+                    continue
+                # The same batch again, later; meanwhile the queue fills.
+                self.repeated += len(batch)
+                with self._changed:
+                    if self._changed.wait_for(lambda: self._is_closed, pause_s):
+                        break
+                pause_s = min(2 * pause_s, RETRY_LONGEST_S)
+                continue
+            pause_s = RETRY_FIRST_S
+            self._done(batch, shipped=True)
+            batch = []
+        if producer is not None:
+            try:
+                producer.close(0)
+            except NotDurable:
+                pass  # counted as dropped by `close`
+
+    def _done(self, batch: list[bytes], *, shipped: bool) -> None:
+        with self._changed:
+            if self._is_closed:
+                return  # given up by `close`
+            if shipped:
+                self.shipped += len(batch)
+            else:
+                self._drop(len(batch))
+            self._in_flight = 0
+            self._tell_drops()
+            self._changed.notify_all()
+
+    def _next_batch(self) -> list[bytes]:
+        """What waits, once there is enough of it or it has waited; empty when closed."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._queue or self._is_closed)
+            deadline_s = time.monotonic() + LINGER_S
+            self._changed.wait_for(
+                lambda: len(self._queue) >= BATCH_RECORDS or self._is_flushing or self._is_closed,
+                max(0.0, deadline_s - time.monotonic()),
+            )
+            batch: list[bytes] = []
+            # So small that it stays below max.message.size when it is compressed into one message.
+            room = self._config.max_message_bytes // 2
+            while self._queue and len(batch) < BATCH_RECORDS:
+                room -= len(self._queue[0])
+                if batch and room < 0:
+                    break
+                batch.append(self._queue.popleft())
+            self._in_flight = len(batch)
+            return batch

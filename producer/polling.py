@@ -1,0 +1,179 @@
+"""A connection to a broker of the original: finds out by polling what its disk has.
+
+The original answers an Offsets request at once, so that there is no barrier to ask for. What it
+shows of a partition is the end of what it has flushed: when that has passed our bytes, they are
+durable. So the end is asked for before the first send to a partition (the base) and, at a flush,
+again and again until it is the base and our bytes (contracts section 1, `flush.method=offsets`).
+
+That can be known only of partitions that the request named. Where the broker chose one (-1),
+nothing can be known, and a flush says so.
+"""
+
+import socket
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from producer.connection import IDLE_CHECK_NS, BrokerConnection, read_answer
+from producer.errors import BrokerUnavailable, BrokerUnreachable, Unconfirmed
+from protocol.errors import RemoteProtocolError
+from protocol.requests import (
+    ANY_PARTITION,
+    LATEST,
+    MultiProduceRequest,
+    OffsetsRequest,
+    ProduceRequest,
+    decode_request,
+    encode_request,
+)
+
+POLL_FIRST_S = 0.005
+POLL_LONGEST_S = 0.2
+
+Partition = tuple[str, int]
+
+
+@dataclass(slots=True)
+class _Sent:
+    """What went to one partition since its end was last known."""
+
+    base_offset: int  # the visible end before the first of it
+    sends: int = 0
+    set_bytes: int = 0
+    first_answer: int | None = None  # the visible end right behind the last send
+
+
+def is_visible(base_offset: int, own_bytes: int, first_answer: int, answer: int) -> bool:
+    """Whether `own_bytes` sent since the end was `base_offset` are below the end `answer`.
+
+    `first_answer` is the end that the broker told right behind the sends, on their connection. An
+    end beyond the base and our bytes shows that others write there, too, and what it has passed may
+    be theirs. A flush takes everything that was appended before it, though: an end that has
+    moved since `first_answer` has passed ours.
+    """
+    expected = base_offset + own_bytes
+    return answer == expected or (answer > expected and answer > first_answer)
+
+
+class PollingConnection(BrokerConnection):
+    """As BrokerConnection; what was sent where is read off the frames."""
+
+    _partitions: dict[Partition, _Sent]
+    _unknowable: dict[str, list[int]]  # topic -> sends, bytes whose partition the broker chose
+
+    def connect(self) -> socket.socket:
+        self._partitions = {}
+        self._unknowable = {}
+        return super().connect()
+
+    def send(
+        self, frame: bytes, topic: str, set_bytes: int, more: Sequence[tuple[str, int]] = ()
+    ) -> None:
+        now_ns = time.monotonic_ns()
+        if self._socket is None:
+            self.connect()
+        elif now_ns - self._last_send_ns > IDLE_CHECK_NS and self._is_closed_by_peer(self._socket):
+            self._break("the broker closed the connection")
+            self.connect()
+        self._last_send_ns = now_ns
+        parts = _parts_of(frame)
+        self._find_bases({(part_topic, partition) for part_topic, partition, _ in parts})
+        self._last_send_ns = time.monotonic_ns()
+        super().send(frame, topic, set_bytes, more)
+        for part_topic, partition, size in parts:
+            if partition == ANY_PARTITION:
+                unknowable = self._unknowable.setdefault(part_topic, [0, 0])
+                unknowable[0] += 1
+                unknowable[1] += size
+                continue
+            sent = self._partitions.get((part_topic, partition))
+            if sent is None:
+                self._break("the broker closed the connection during the send")
+                raise BrokerUnavailable(f"{self.name}: {self.lost_reason}")
+            sent.sends += 1
+            sent.set_bytes += size
+            sent.first_answer = None
+
+    def _find_bases(self, wanted: set[Partition]) -> None:
+        """Ask for the end of each partition that has not been sent to on this connection."""
+        deadline_ns = time.monotonic_ns() + self._socket_timeout_ms * 1_000_000
+        try:
+            for topic, partition in sorted(wanted):
+                if partition != ANY_PARTITION and (topic, partition) not in self._partitions:
+                    end = self._end_of(topic, partition, deadline_ns)
+                    self._partitions[topic, partition] = _Sent(end)
+        except (OSError, RemoteProtocolError) as error:
+            reason = str(error) or type(error).__name__
+            self._break(reason)
+            raise BrokerUnreachable(f"{self.name}: no end of the partition: {reason}") from error
+
+    def _end_of(self, topic: str, partition: int, deadline_ns: int) -> int:
+        """Raises OSError or RemoteProtocolError."""
+        sock = self._socket
+        assert sock is not None
+        sock.sendall(encode_request(OffsetsRequest(topic, partition, LATEST, 1)))
+        offsets = read_answer(sock, deadline_ns)
+        return offsets[0] if offsets else 0
+
+    # --- the barrier -----------------------------------------------------------------------------
+
+    def ask_barrier(self) -> None:
+        """Nothing is under way meanwhile: the questions are asked by `await_barrier`."""
+
+    def await_barrier(self, deadline_ns: int) -> bool:
+        if self._socket is None or not self._pending:
+            return not self.lost
+        pause_s = POLL_FIRST_S
+        try:
+            while not self._all_visible(deadline_ns):
+                if time.monotonic_ns() + pause_s * 1e9 >= deadline_ns:
+                    raise TimeoutError("the broker did not show what was sent in time")
+                self._sleep(pause_s)
+                pause_s = min(2 * pause_s, POLL_LONGEST_S)
+        except (OSError, RemoteProtocolError) as error:
+            self._break(str(error) or type(error).__name__)
+            return False
+        self._pending.clear()
+        self._give_up_unknowable()
+        return not self.lost
+
+    def _all_visible(self, deadline_ns: int) -> bool:
+        done = True
+        for (topic, partition), sent in self._partitions.items():
+            if not sent.sends:
+                continue
+            answer = self._end_of(topic, partition, deadline_ns)
+            if sent.first_answer is None:
+                sent.first_answer = answer
+            if is_visible(sent.base_offset, sent.set_bytes, sent.first_answer, answer):
+                self._partitions[topic, partition] = _Sent(answer)
+            else:
+                done = False
+        return done
+
+    def _give_up_unknowable(self) -> None:
+        if self._unknowable:
+            self.lost += [
+                Unconfirmed(self.name, topic, *counts) for topic, counts in self._unknowable.items()
+            ]
+            self.lost_reason = "the broker chose the partitions: nothing can be known of them"
+            self._unknowable = {}
+
+
+def _parts_of(frames: bytes) -> list[tuple[str, int, int]]:
+    """(topic, partition, set bytes) of all parts of some whole produce frames."""
+    found = []
+    view = memoryview(frames)
+    while view:
+        end = 4 + int.from_bytes(view[:4], "big")
+        request = decode_request(view[4:end])
+        assert isinstance(request, ProduceRequest | MultiProduceRequest)
+        parts = [request] if isinstance(request, ProduceRequest) else request.parts
+        found += [(part.topic, part.partition, len(part.message_set)) for part in parts]
+        view = view[end:]
+    return found
+
+
+def connection_kind(flush_method: str) -> type[BrokerConnection]:
+    """The class for a value of `flush.method`."""
+    return PollingConnection if flush_method == "offsets" else BrokerConnection

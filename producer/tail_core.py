@@ -1,0 +1,181 @@
+"""The tailer's arithmetic: bytes of a followed file to messages, and what its position is. Pure.
+
+A position is an offset and the *anchor*: the bytes in front of it. Whoever reads on at the offset
+reads the anchor, too, and if other bytes stand there now, or none, the file is not the one that was
+read: it was truncated and written anew (or its inode is another file's). Then it begins at 0 again.
+An anchor tells that better than the beginning of the file does, which many logs share.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+ANCHOR_BYTES = 256
+STATE_VERSION = 1
+
+
+class FileId(NamedTuple):
+    """What stays the same when a file is renamed."""
+
+    device: int
+    inode: int
+
+
+class Position(NamedTuple):
+    """Where to go on in a file: everything before `offset` is durable at the broker."""
+
+    file: FileId
+    path: str  # where it was seen last
+    offset: int
+    anchor_bytes: int
+    anchor_sha256: str
+
+
+class BadState(ValueError):
+    """The state file cannot be understood. The text is for the user."""
+
+
+class Cursor:
+    """One followed file: what was read of it and what of that were whole lines.
+
+    Lines end with a line feed, which is not part of the message; the bytes may be anything. A line
+    above `line_bytes_max` becomes several messages.
+    """
+
+    def __init__(self, line_bytes_max: int) -> None:
+        self._line_bytes_max = line_bytes_max
+        self.offset = 0  # behind the last byte that became part of a message
+        self._before = b""  # the bytes in front of `offset`, at most ANCHOR_BYTES
+        self._partial = b""  # read, behind `offset`, no line yet
+        self._wanted: tuple[int, str] | None = None  # of a stored position, until it is checked
+        self.cut_lines = 0
+
+    def resume(self, position: Position) -> None:
+        """Go on at a stored position; the first window shows whether it is this file's."""
+        self.offset = position.offset
+        self._wanted = (position.anchor_bytes, position.anchor_sha256)
+
+    @property
+    def read_offset(self) -> int:
+        """Behind the last byte that was read."""
+        return self.offset + len(self._partial)
+
+    @property
+    def partial_bytes(self) -> int:
+        return len(self._partial)
+
+    def window(self, size: int) -> tuple[int, int]:
+        """(offset, size) of what to read next: the anchor, and `size` bytes behind it."""
+        anchor = self._wanted[0] if self._wanted else len(self._anchor())
+        return self.read_offset - anchor, anchor + size
+
+    def _anchor(self) -> bytes:
+        return (self._before + self._partial)[-ANCHOR_BYTES:]
+
+    def accept(self, window: bytes) -> list[bytes] | None:
+        """The messages in what was read at `window()`; None when the content is another one now:
+        call `restart`, and read again."""
+        if self._wanted is not None:
+            size, digest = self._wanted
+            anchor = window[:size]
+            if len(anchor) < size or _digest(anchor) != digest:
+                return None
+            self._wanted = None
+            self._before = anchor
+        else:
+            anchor = self._anchor()
+            if not window.startswith(anchor):
+                return None
+        fresh = window[len(anchor) :]
+        if not fresh:
+            return []
+        data = self._partial + fresh
+        end = data.rfind(b"\n") + 1
+        messages: list[bytes] = []
+        if end:
+            for line in data[: end - 1].split(b"\n"):
+                self._cut(messages, line)
+            self._advance(data[:end])
+        self._partial = data[end:]
+        while len(self._partial) > self._line_bytes_max:
+            piece = self._partial[: self._line_bytes_max]
+            self._partial = self._partial[self._line_bytes_max :]
+            self._advance(piece)
+            messages.append(piece)
+            self.cut_lines += 1
+        return messages
+
+    def _cut(self, messages: list[bytes], line: bytes) -> None:
+        limit = self._line_bytes_max
+        if len(line) <= limit:
+            messages.append(line)
+        else:
+            self.cut_lines += 1
+            messages += [line[at : at + limit] for at in range(0, len(line), limit)]
+
+    def _advance(self, taken: bytes) -> None:
+        self.offset += len(taken)
+        self._before = (self._before + taken)[-ANCHOR_BYTES:]
+
+    def finish(self) -> list[bytes]:
+        """No more will come: what stands behind the last line feed is a message, too."""
+        messages: list[bytes] = []
+        if self._partial:
+            partial, self._partial = self._partial, b""
+            self._cut(messages, partial)
+            self._advance(partial)
+        return messages
+
+    def restart(self) -> list[bytes]:
+        """The file was written anew: begin at 0. What was read of its last line is a message."""
+        messages = self.finish()
+        self.offset = 0
+        self._before = b""
+        self._wanted = None
+        return messages
+
+    def position(self, file: FileId, path: str) -> Position:
+        if self._wanted is not None:  # resumed and not looked at yet
+            return Position(file, path, self.offset, *self._wanted)
+        return Position(file, path, self.offset, len(self._before), _digest(self._before))
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def encode_positions(positions: Iterable[Position]) -> bytes:
+    """The state file's content: JSON."""
+    files = [
+        {**one._asdict(), "file": None, "device": one.file.device, "inode": one.file.inode}
+        for one in sorted(positions)
+    ]
+    for one in files:
+        del one["file"]
+    return json.dumps({"version": STATE_VERSION, "files": files}, indent=1).encode() + b"\n"
+
+
+def decode_positions(data: bytes) -> list[Position]:
+    """Read a state file. Raises BadState."""
+    try:
+        state: Any = json.loads(data)
+        if state["version"] != STATE_VERSION:
+            raise BadState(f"version {state['version']} is not known here")
+        positions = [
+            Position(
+                FileId(int(one["device"]), int(one["inode"])),
+                str(one["path"]),
+                int(one["offset"]),
+                int(one["anchor_bytes"]),
+                str(one["anchor_sha256"]),
+            )
+            for one in state["files"]
+        ]
+        if any(not 0 <= one.anchor_bytes <= min(ANCHOR_BYTES, one.offset) for one in positions):
+            raise BadState("an anchor does not fit its offset")
+        return positions
+    except BadState:
+        raise
+    except (ValueError, KeyError, TypeError) as error:
+        raise BadState(f"not a tailer's state: {error!r}") from None

@@ -1,0 +1,63 @@
+"""Who has gone silent: the last heartbeat of every server, and when the next one was due. Pure.
+
+A server that has nothing to send still beats, so silence means that it is dead, cut off, or stuck.
+One that said goodbye is not silent. Time is the moment up to which the topic `audit` has been read,
+not the clock: an audit that catches up knows nothing yet of what comes later.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+BEATS_MISSED = 3  # so many intervals without a heartbeat are silence
+SERVERS_MAX = 10_000
+
+
+class Sender(NamedTuple):
+    """`tier`: the cluster that it writes to."""
+
+    tier: str
+    server: str
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """The newest heartbeat of a sender: its header.time, and when the next one is due, ms."""
+
+    time_ms: int
+    interval_ms: int
+    is_last: bool
+
+
+class Heartbeats:
+    """Not thread-safe; `state.AuditState` owns one and locks."""
+
+    def __init__(self) -> None:
+        self.beats: dict[Sender, Beat] = {}
+        self.dirty: set[Sender] = set()
+
+    def add(self, sender: Sender, beat: Beat) -> None:
+        """One heartbeat was read; older ones than the newest change nothing."""
+        known = self.beats.get(sender)
+        if known is not None and known.time_ms > beat.time_ms:
+            return
+        self.beats[sender] = beat
+        self.dirty.add(sender)
+        if len(self.beats) > SERVERS_MAX:
+            self._forget(min(self.beats, key=lambda each: self.beats[each].time_ms))
+
+    def forget(self, before_ms: int) -> None:
+        """Forget who was last heard before `before_ms`."""
+        for sender in [each for each, beat in self.beats.items() if beat.time_ms < before_ms]:
+            self._forget(sender)
+
+    def _forget(self, sender: Sender) -> None:
+        del self.beats[sender]
+        self.dirty.add(sender)
+
+    def silent(self, tier: str, read_to_ms: int) -> Iterator[tuple[Sender, int]]:
+        """(sender, since when, ms) of a tier whose topic `audit` is read up to `read_to_ms`."""
+        for sender, beat in self.beats.items():
+            due_ms = beat.time_ms + BEATS_MISSED * beat.interval_ms
+            if sender.tier == tier and not beat.is_last and due_ms < read_to_ms:
+                yield sender, beat.time_ms

@@ -1,0 +1,48 @@
+"""Gets the first bytes of a frontend's events: registers its schemas before the first is sent.
+
+A registry that is down is waited for, unless the ids are known from an earlier start; one that
+refuses a schema (it may not follow the subject's versions) ends the process, since what it would
+send could not be read.
+"""
+
+import threading
+from collections.abc import Sequence
+
+from events.registry_client import RegistryUnavailable
+from events.topic_codec import TopicCodec
+from events.topics import ACCESS_LOG, ACTIVITY_TOPICS, unreadable_topic
+from runtime.logs import get_logger
+
+RETRY_S = 0.5
+
+log = get_logger(__name__)
+
+
+def topics_of(source: str) -> tuple[str, ...]:
+    """The topics that a source (`synthetic`, `access-log`) writes."""
+    return ACTIVITY_TOPICS if source == "synthetic" else (ACCESS_LOG, unreadable_topic(ACCESS_LOG))
+
+
+def prefixes(
+    codec: TopicCodec, topics: Sequence[str], stop: threading.Event
+) -> dict[str, bytes] | None:
+    """Topic -> what its events start with; None when `stop` came first.
+
+    Raises RegistryRefused: the registry does not take a schema.
+    """
+    found: dict[str, bytes] = {}
+    is_reported = False
+    while not stop.is_set():
+        try:
+            for topic in topics:
+                if topic not in found:
+                    found[topic] = codec.prefix(topic)
+        except RegistryUnavailable as error:
+            if not is_reported:
+                log.warning("waiting for the schema registry", detail=str(error))
+                is_reported = True
+            stop.wait(RETRY_S)
+            continue
+        log.info("schemas", **{topic: prefix[1:].hex() for topic, prefix in found.items()})
+        return found
+    return None

@@ -1,0 +1,110 @@
+"""Tells the audit that a process which writes into a cluster is there: a heartbeat now and then.
+
+For processes that are no frontends (those send theirs with their counts). A thread with a producer
+of its own: what the process does is never held up, and a cluster that is away costs a line in the
+log. A heartbeat that was lost is not sent again; the next one says more.
+"""
+
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+from coordination.errors import CoordinationError
+from events.monitoring import encode_heartbeat
+from events.topics import AUDIT
+from producer import NotDurable, Producer
+from protocol.errors import KafkaError
+from runtime.clock import Clock, now_ms
+from runtime.logs import get_logger
+
+FLUSH_TIMEOUT_MS = 1_000  # a stop never waits longer for a cluster that hangs
+
+log = get_logger(__name__)
+
+
+class Sender(Protocol):
+    """What is used of a Producer."""
+
+    def send(self, topic: str, messages: list[bytes]) -> object: ...
+    def flush(self, timeout_ms: int) -> object: ...
+    def close(self, timeout_ms: int) -> object: ...
+
+
+class HeartbeatSender:
+    """Beats every `interval_ms` as `server` from now on; `close` says goodbye.
+
+    Does nothing when `server` is empty or the interval 0. `connect` makes a producer of the cluster
+    that the process writes to; it may raise CoordinationError or KafkaError, and is tried again.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], Sender],
+        *,
+        server: str,
+        service: str,
+        interval_ms: int,
+        clock: Clock = now_ms,
+    ) -> None:
+        self._connect = connect
+        self._server = server
+        self._service = service
+        self._interval_ms = interval_ms
+        self._clock = clock
+        self._started_ms = clock()
+        self._producer: Sender | None = None
+        self._is_failing = False
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        if server and interval_ms:
+            self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
+            self._thread.start()
+
+    def close(self) -> None:
+        """Say goodbye, if the cluster is there, and end."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            self._beat(is_last=False)
+            if self._stop.wait(self._interval_ms / 1000):
+                break
+        self._beat(is_last=True)
+        self._disconnect()
+
+    def _beat(self, *, is_last: bool) -> None:
+        payload = encode_heartbeat(
+            server=self._server,
+            service=self._service,
+            instance=str(self._started_ms),
+            time_ms=self._clock(),
+            interval_ms=self._interval_ms,
+            is_last=is_last,
+        )
+        try:
+            if self._producer is None:
+                self._producer = self._connect()
+            self._producer.send(AUDIT, [payload])
+            self._producer.flush(FLUSH_TIMEOUT_MS)
+        except (KafkaError, CoordinationError, OSError) as error:
+            if not self._is_failing:
+                log.warning("heartbeat not sent", detail=str(error))
+            self._is_failing = True
+            self._disconnect()
+        else:
+            self._is_failing = False
+
+    def _disconnect(self) -> None:
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            try:
+                producer.close(0)
+            except NotDurable as error:  # the heartbeat that has just failed
+                log.debug("closed", detail=str(error))
+
+
+def into(zk_connect: str, address_map: dict[tuple[str, int], tuple[str, int]]) -> Sender:
+    """A producer into the cluster at `zk_connect`. Raises CoordinationError."""
+    return Producer(zk_connect=zk_connect, address_map=address_map)

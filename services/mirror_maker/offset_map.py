@@ -1,0 +1,108 @@
+"""Which target offset a source offset has become: the map that a consumer fails over by. Pure.
+
+The mirror copies bytes as they are, so while it alone writes a target partition and repeats
+nothing, both offsets move by the same number of bytes: one *segment*. A repeat, or another writer,
+ends the segment: then a point is known, behind which everything of the source stands behind a
+point of the target. Translating is exact within a segment and careful between two: it never leads
+behind a message that a consumer at the source had not seen, so that some may come again and none is
+left out.
+"""
+
+import json
+from bisect import bisect_right
+from typing import Any, NamedTuple
+
+from coordination.errors import BadZnode
+
+SEGMENTS_MAX = 200  # older ones go: what they speak of has mostly been retired
+
+
+class Segment(NamedTuple):
+    """Source bytes from `source_from` to `source_to` stand from `target_from` on, one to one."""
+
+    source_from: int
+    source_to: int
+    target_from: int
+
+    @property
+    def target_to(self) -> int:
+        return self.target_from + self.source_to - self.source_from
+
+
+class Translation(NamedTuple):
+    """`is_exact`: the very same message; else an earlier place, from which some come again."""
+
+    target_offset: int
+    is_exact: bool
+
+
+class OffsetMap:
+    """The map of one source partition into one target partition."""
+
+    def __init__(self, segments: list[Segment] | None = None) -> None:
+        self.segments: list[Segment] = segments or []
+        self.is_changed = False
+        self._is_open = False  # the last segment belongs to this run
+
+    @property
+    def has_begun(self) -> bool:
+        return self._is_open
+
+    def begin(self, source_offset: int, target_offset: int) -> None:
+        """Everything of the source from here on will stand from there on."""
+        last = self.segments[-1] if self.segments else None
+        if last is not None and (last.source_to, last.target_to) == (source_offset, target_offset):
+            self._is_open = True  # nothing happened since: the segment goes on
+            return
+        if last is not None and source_offset < last.source_from:
+            # The group was set back: what the map says beyond is of copies that come again.
+            while self.segments and self.segments[-1].source_from > source_offset:
+                self.segments.pop()
+        self._add(Segment(source_offset, source_offset, target_offset))
+
+    def reach(self, source_offset: int, target_offset: int) -> None:
+        """A barrier was answered: the source is copied up to here, the target ended there."""
+        last = self.segments[-1]
+        if source_offset - last.source_from == target_offset - last.target_from:
+            if source_offset != last.source_to:
+                self.segments[-1] = last._replace(source_to=source_offset)
+                self.is_changed = True
+        elif source_offset >= last.source_to:
+            self._add(Segment(source_offset, source_offset, target_offset))
+
+    def _add(self, segment: Segment) -> None:
+        self._is_open = True
+        self.is_changed = True
+        if self.segments and self.segments[-1].source_from == segment.source_from:
+            # Copied again from there: the earlier place is as good, and leaves nothing out.
+            return
+        self.segments.append(segment)
+        del self.segments[:-SEGMENTS_MAX]
+
+    def translate(self, source_offset: int) -> Translation | None:
+        """Where to read on at the target; None for what was copied before the map began."""
+        index = bisect_right(self.segments, source_offset, key=lambda one: one.source_from) - 1
+        if index < 0:
+            return None
+        found = self.segments[index]
+        if source_offset < found.source_to:
+            return Translation(found.target_from + source_offset - found.source_from, True)
+        return Translation(found.target_to, False)
+
+
+def encode_map(target: str, offsets: OffsetMap) -> bytes:
+    """The znode's value: JSON; `target` is `<broker id>-<partition>`."""
+    return json.dumps({"target": target, "segments": offsets.segments}).encode()
+
+
+def decode_map(value: bytes | None) -> tuple[str, OffsetMap]:
+    """(target, map). Raises BadZnode."""
+    try:
+        found: Any = json.loads(value or b"")
+        segments = [Segment(*map(int, one)) for one in found["segments"]]
+        target = str(found["target"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise BadZnode(f"not a map of offsets: {error!r}") from None
+    if sorted(segments) != segments or any(one.source_to < one.source_from for one in segments):
+        raise BadZnode("a map of offsets whose segments overlap")
+    return target, OffsetMap(segments)

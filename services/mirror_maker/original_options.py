@@ -1,0 +1,48 @@
+"""The original's way to configure a mirror: consumer files, a producer file. Pure.
+
+Each consumer file is a source cluster, the producer file the target (reference section 13). Their
+properties become those of `MirrorConfig`; what has no counterpart is said once.
+"""
+
+from collections.abc import Mapping
+
+from runtime.config import ConfigError, settings_of
+from services.mirror_maker.config import MirrorConfig
+
+# Name in the file -> name here; all that MirrorConfig knows keeps its name.
+CONSUMER_NAMES = {
+    "zk.connect": "source.zk.connect",
+    "autocommit.interval.ms": "offset.commit.interval.ms",
+}
+PRODUCER_NAMES = {"zk.connect": "target.zk.connect"}
+# Of the producer file; the others of these names would speak of the source.
+PRODUCER_KEPT = ("max.message.size", "address.map", "flush.method")
+
+
+def translated(
+    consumer: Mapping[str, str], producer: Mapping[str, str]
+) -> tuple[dict[str, str], list[str]]:
+    """(settings of the mirror, names that have no effect here). Raises ConfigError."""
+    if "broker.list" in producer and "zk.connect" not in producer:
+        raise ConfigError(
+            "--producer.config: the target is found through zk.connect, since each source "
+            "partition keeps its target; broker.list does not say which partitions there are"
+        )
+    known = settings_of(MirrorConfig)
+    found: dict[str, str] = {}
+    without_effect = []
+    for name, text in consumer.items():
+        here = CONSUMER_NAMES.get(name, name)
+        if here in known:
+            found[here] = text
+        else:
+            without_effect.append(name)
+    for name, text in producer.items():
+        here = PRODUCER_NAMES.get(name, name)
+        if here == "address.map" and here in found:
+            found[here] += "," + text
+        elif here in PRODUCER_NAMES.values() or here in PRODUCER_KEPT or here.startswith("mirror."):
+            found[here] = text
+        else:
+            without_effect.append(name)
+    return found, without_effect

@@ -1,0 +1,11 @@
+"""The settings of `kafka2011 schedule`. The jobs that it starts have their own, from the same
+environment."""
+
+from dataclasses import dataclass
+
+from runtime.process_config import ProcessConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScheduleConfig(ProcessConfig):
+    """The schedule (`kafka2011 schedule FILE`); with `metrics.port` it tells of its jobs."""

@@ -1,0 +1,256 @@
+"""Events through both datacenters while everything is killed at random; then the audit is checked.
+
+The audit's numbers, cell by cell, must be those of a count that shares no code with it: the segment
+files are walked here byte by byte. Nothing may be missing, and every event must be there.
+
+AUDIT_EVENTS (default 20,000; `make test-faults` sends a million) and AUDIT_SEED, which is printed.
+"""
+
+import os
+import random
+import struct
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from events.monitoring import MonitoringEvent, decode_report
+from events.topics import ACTIVITY_TOPICS, AUDIT
+from services.embedded.processes import free_port_source
+from tests.integration.test_audit_service import ask
+from tests.support.brokers import RunningBroker, start_broker
+from tests.support.commands import RunningCommand, start_command
+from tests.support.waiting import wait_until
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+
+EVENTS = int(os.environ.get("AUDIT_EVENTS", "20000"))
+SEED = int(os.environ.get("AUDIT_SEED", "0")) or random.SystemRandom().randrange(1, 2**31)
+RATE = max(1_000, EVENTS // 60)
+WINDOW_MS = 2_000
+PREFIX_BYTES = 5  # byte 0 and the schema's id
+TIERS = {"live": 1, "offline": 11}
+
+Cell = tuple[str, int, str]  # topic, window, server
+
+
+class Deployment:
+    """Registry, one broker a datacenter, mirror, audit and one frontend, each to kill."""
+
+    def __init__(self, root: Path, zk_connect: str) -> None:
+        self.root = root
+        self.zk = {tier: f"{zk_connect}-{tier}" for tier in TIERS}
+        free_port = free_port_source()
+        self.registry_port, self.audit_port = free_port(), free_port()
+        self.brokers: dict[str, RunningBroker] = {}
+        self.running: dict[str, RunningCommand] = {}
+        self.starts: dict[str, Callable[[], None]] = {
+            "live": lambda: self.start_broker("live"),
+            "offline": lambda: self.start_broker("offline"),
+            "registry": self.start_registry,
+            "mirror": self.start_mirror,
+            "audit": self.start_audit,
+            "frontend": self.start_frontend,
+        }
+
+    def start_broker(self, tier: str) -> None:
+        port = self.brokers[tier].port if tier in self.brokers else 0
+        self.brokers[tier] = start_broker(
+            self.root / tier,
+            TIERS[tier],
+            self.zk[tier],
+            port=port,
+            num_partitions=2,
+            zk_sessiontimeout_ms=2000,
+        )
+
+    def command(self, name: str, words: str, settings: dict[str, object]) -> None:
+        settings = {"metrics.port": 0, "event.forms": "*:id", "process.name": name, **settings}
+        self.running[name] = start_command(words, settings, self.root / f"{name}.log")
+
+    def start_registry(self) -> None:
+        settings: dict[str, object] = {
+            "registry.port": self.registry_port,
+            "data.dir": self.root / "registry",
+        }
+        self.command("registry", "registry", settings)
+
+    def start_mirror(self) -> None:
+        settings: dict[str, object] = {
+            "source.zk.connect": self.zk["live"],
+            "target.zk.connect": self.zk["offline"],
+            "zk.sessiontimeout.ms": 2000,
+        }
+        self.command("mirror", "mirror", settings)
+
+    def start_audit(self) -> None:
+        settings: dict[str, object] = {
+            "live.zk.connect": self.zk["live"],
+            "offline.zk.connect": self.zk["offline"],
+            "data.dir": self.root / "audit",
+            "audit.window.ms": WINDOW_MS,
+            "audit.redelivery.expected": "true",
+            "metrics.port": self.audit_port,
+        }
+        self.command("audit", "audit serve", settings)
+
+    def start_frontend(self) -> None:
+        settings: dict[str, object] = {
+            "zk.connect": self.zk["live"],
+            "data.dir": self.root / "frontend",
+            "audit.window.ms": WINDOW_MS,
+            "schema.registry.url": f"http://127.0.0.1:{self.registry_port}",
+            "rate": RATE,
+            "message.count": EVENTS,
+        }
+        self.command("frontend", "frontend", settings)
+
+    def kill(self, name: str) -> None:
+        (self.brokers.get(name) or self.running[name]).kill()
+
+    def close(self) -> None:
+        for each in [*self.running.values(), *self.brokers.values()]:
+            if each.process.poll() is None:
+                each.kill()
+
+
+@pytest.fixture
+def deployment(tmp_path: Path, zk_connect: str) -> Iterator[Deployment]:
+    found = Deployment(tmp_path, zk_connect)
+    yield found
+    found.close()
+
+
+# --- a count that owes the audit nothing ---------------------------------------------------------
+
+
+def varint(data: bytes, at: int) -> tuple[int, int]:
+    raw = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        raw |= (byte & 127) << shift
+        if byte < 128:
+            return (raw >> 1) ^ -(raw & 1), at
+        shift += 7
+
+
+def payloads_of(log_dir: Path) -> Iterator[tuple[str, bytes]]:
+    """(topic, payload) of every whole entry; what is stored here is never compressed."""
+    for directory in log_dir.iterdir():
+        for segment in directory.glob("*.kafka") if directory.is_dir() else ():
+            data = segment.read_bytes()
+            at = 0
+            while at + 10 <= len(data):
+                end = at + 4 + struct.unpack_from(">i", data, at)[0]
+                if end > len(data):
+                    break
+                assert data[at + 4] == 1, "magic"
+                assert data[at + 5] == 0, "compression"
+                yield directory.name.rpartition("-")[0], data[at + 10 : end]
+                at = end
+
+
+class Count:
+    """What one datacenter's files hold."""
+
+    def __init__(self, log_dir: Path) -> None:
+        self.cells: Counter[Cell] = Counter()
+        self.guids: set[bytes] = set()
+        self.reports: dict[tuple[str, str, int], MonitoringEvent] = {}
+        for topic, payload in payloads_of(log_dir):
+            if topic == AUDIT:
+                report = decode_report(payload)
+                if isinstance(report, MonitoringEvent):
+                    self.reports[report.identity] = report
+                continue
+            time_ms, at = varint(payload, PREFIX_BYTES + 16)
+            length, at = varint(payload, at)
+            server = payload[at : at + length].decode()
+            self.cells[topic, time_ms // WINDOW_MS * WINDOW_MS, server] += 1
+            self.guids.add(payload[PREFIX_BYTES : PREFIX_BYTES + 16])
+
+    def produced(self) -> Counter[Cell]:
+        found: Counter[Cell] = Counter()
+        for report in self.reports.values():
+            for part in report.counts:
+                found[part.topic, part.window_start, report.header.server] += part.count
+        return found
+
+
+def verdict(expected: int, counted: int) -> str:
+    if counted == expected:
+        return "complete"
+    word, number = ("missing", expected - counted) if counted < expected else (
+        "redelivered", counted - expected
+    )  # fmt: skip
+    return f"{word} {number}"
+
+
+def test_the_audit_says_what_the_files_say_whatever_was_killed(deployment: Deployment) -> None:
+    print(f"AUDIT_SEED={SEED} AUDIT_EVENTS={EVENTS}")
+    rng = random.Random(SEED)
+    for start in deployment.starts.values():
+        start()
+    for name in ("mirror", "audit", "frontend"):
+        deployment.running[name].wait_for_event("serving")
+    killed: Counter[str] = Counter()
+    names = [name for name in deployment.starts for _ in range(1 + EVENTS // 300_000)]
+    rng.shuffle(names)
+    for name in names:
+        if deployment.running["frontend"].process.poll() is not None:
+            break
+        until = time.monotonic() + rng.uniform(0.3, 1.5)
+        wait_until(lambda until=until: time.monotonic() > until, "the next kill", 10)
+        deployment.kill(name)
+        deployment.starts[name]()
+        killed[name] += 1
+    print("killed", dict(killed))
+    frontend = deployment.running["frontend"]
+    assert frontend.process.wait(600) == 0, frontend.log()
+    assert killed, "everything was over before the first kill"
+
+    def last_summary() -> dict[str, Any]:
+        try:
+            return ask(deployment.running["audit"], "/audit/summary?final=1")
+        except OSError:
+            return {}
+
+    def is_settled() -> bool:
+        told = last_summary()
+        if not told or told["verdicts"]["pending"] or told["verdicts"]["missing"]:
+            return False
+        return bool(told["produced"] == EVENTS)
+
+    wait_until(is_settled, lambda: f"settled: {last_summary()}", 240)
+    told = ask(deployment.running["audit"], "/audit?final=1&limit=10000")
+    assert told["cells_left_out"] == 0
+    deployment.close()
+
+    counts = {tier: Count(broker.log_dir) for tier, broker in deployment.brokers.items()}
+    produced = counts["live"].produced()
+    assert sum(produced.values()) == EVENTS
+    wanted = {
+        cell: {
+            "produced": produced[cell],
+            **{
+                tier: (count.cells[cell], verdict(produced[cell], count.cells[cell]))
+                for tier, count in counts.items()
+            },
+        }
+        for cell in {*produced, *counts["live"].cells, *counts["offline"].cells}
+    }
+    found = {
+        (cell["topic"], cell["window_start_ms"], cell["server"]): {
+            "produced": cell["produced"],
+            **{t: (cell["tiers"][t]["counted"], cell["tiers"][t]["verdict"]) for t in TIERS},
+        }
+        for cell in told["cell_list"]
+    }
+    assert found == wanted
+    assert {topic for topic, _, _ in found} == set(ACTIVITY_TOPICS)
+    for count in counts.values():
+        assert len(count.guids) == EVENTS

@@ -1,0 +1,417 @@
+"""The operator's tools over a real cluster: offsets, the shells, perf tools, replay, verification.
+
+They run in this process where nothing of a process is at stake: each interpreter costs a second.
+"""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from cli.main import main
+from consumer.config import ConsumerConfig
+from consumer.connector import ConsumerConnector
+from consumer.errors import ConsumerTimeout
+from coordination import paths
+from coordination.paths import BrokerPartition
+from events.primitives import long
+from producer import Producer
+from runtime.clock import now_ms
+from tests.support.clusters import Cluster
+from tests.support.commands import ROOT
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.integration
+
+ENTRY = 210  # bytes of a message of 200 in the log
+PARTITIONS = [BrokerPartition(broker, number) for broker in (1, 2) for number in (0, 1)]
+
+
+class Done(NamedTuple):
+    status: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Done]
+
+
+@pytest.fixture(scope="module")
+def cluster(zookeeper: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    connect = f"{zookeeper.host}:{zookeeper.port}/operator"  # type: ignore[attr-defined]
+    with Cluster(connect, tmp_path_factory.mktemp("brokers"), [1, 2]) as made:
+        made.write("clicks", 5)
+        wait_until(lambda: made.partitions("clicks") == PARTITIONS, "the topic's registration")
+        yield made
+
+
+@pytest.fixture
+def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
+    """`run("offsets", "get", ..., status=0)`: the command in this process."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def command(*words: str, status: int = 0) -> Done:
+        monkeypatch.setattr(sys, "argv", ["kafka2011", *words])
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+            raise SystemExit(0)
+        code = ended.value.code
+        done = Done(code if isinstance(code, int) else 0, *capfd.readouterr())
+        assert done.status == status, done
+        return done
+
+    yield command
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+def member(cluster: Cluster, group: str, **settings: object) -> ConsumerConnector:
+    settings = {
+        "group_id": group,
+        "zk_connect": cluster.zk_connect,
+        "zk_connection_timeout_ms": 20_000,
+        "consumer_timeout_ms": 700,
+        **settings,
+    }
+    return ConsumerConnector(ConsumerConfig(**settings))  # type: ignore[arg-type]
+
+
+def consume_all(cluster: Cluster, group: str) -> None:
+    """Leaves the group's offsets at the end of clicks."""
+    with member(cluster, group) as made:
+        [stream] = made.create_message_streams({"clicks": 1})["clicks"]
+        with pytest.raises(ConsumerTimeout):
+            for _ in stream:
+                pass
+
+
+def stored(cluster: Cluster, group: str) -> list[int | None]:
+    found = []
+    for partition in PARTITIONS:
+        node = cluster.registry.get(paths.offset_path(group, "clicks", partition))
+        found.append(int(node.value) if node is not None and node.value is not None else None)
+    return found
+
+
+def zk(cluster: Cluster) -> tuple[str, str]:
+    return "--zookeeper", cluster.zk_connect
+
+
+def server(cluster: Cluster) -> tuple[str, str]:
+    return "--server", "kafka://{}:{}".format(*cluster.address(1))
+
+
+# --- offsets --------------------------------------------------------------------------------------
+
+
+def test_offsets_are_exported_reset_and_imported_again(
+    cluster: Cluster, run: Run, tmp_path: Path
+) -> None:
+    consume_all(cluster, "moved")
+    shown = json.loads(run("offsets", "get", *zk(cluster), "--group", "moved", "--json").out)
+    assert [(one["broker"], one["partition"], one["offset"]) for one in shown] == [
+        (*partition, 5 * ENTRY) for partition in PARTITIONS
+    ]
+    file = tmp_path / "offsets.txt"
+    run("offsets", "export", *zk(cluster), "--group", "moved", "--output-file", str(file))
+    assert file.read_text() == "".join(
+        f"/consumers/moved/offsets/clicks/{partition.text}:{5 * ENTRY}\n"
+        for partition in PARTITIONS
+    )
+    reset = ("offsets", "reset", *zk(cluster), "--group", "moved", "--topic", "clicks", "--to")
+    table = run(*reset, "earliest", "--dry-run").out
+    assert "-1,050" in table
+    assert stored(cluster, "moved") == [5 * ENTRY] * 4
+    run(*reset, "earliest")
+    assert stored(cluster, "moved") == [0] * 4
+    run("offsets", "import", *zk(cluster), "--input-file", str(file))
+    assert stored(cluster, "moved") == [5 * ENTRY] * 4
+    run(*reset, "2011-06-12T09:30:00Z")  # older than every segment
+    assert stored(cluster, "moved") == [0] * 4
+    run(*reset, "latest")
+    assert stored(cluster, "moved") == [5 * ENTRY] * 4
+
+
+def test_an_offset_is_set_only_where_a_message_begins(cluster: Cluster, run: Run) -> None:
+    words = ("--group", "single", "--topic", "clicks", "--partition", "2-1", "--create", "--to")
+    run("offsets", "reset", *zk(cluster), *words, str(2 * ENTRY))
+    assert stored(cluster, "single") == [None, None, None, 2 * ENTRY]
+    done = run("offsets", "reset", *zk(cluster), *words, str(2 * ENTRY + 1), status=1)
+    assert "no message begins at 421" in done.out
+    assert (
+        "the log goes from"
+        in run("offsets", "reset", *zk(cluster), *words, "9999999", status=1).out
+    )
+    assert stored(cluster, "single") == [None, None, None, 2 * ENTRY]
+
+
+def test_a_group_with_members_is_refused_unless_forced(cluster: Cluster, run: Run) -> None:
+    reset = ("offsets", "reset", *zk(cluster), "--group", "busy", "--topic", "clicks", "--to")
+    with member(cluster, "busy", autocommit_enable=False) as made:
+        made.create_message_streams({"clicks": 1})
+        done = run(*reset, "latest", status=1)
+        assert "1 live member" in done.err
+        assert stored(cluster, "busy") == [None] * 4
+        run(*reset, "latest", "--dry-run")
+        run(*reset, "latest", "--force")
+        assert stored(cluster, "busy") == [5 * ENTRY] * 4
+
+
+# --- groups and rebalances ------------------------------------------------------------------------
+
+
+def test_verify_rebalance(cluster: Cluster, run: Run) -> None:
+    words = ("verify-rebalance", *zk(cluster), "--group", "verified")
+    with member(cluster, "verified") as made:
+        made.create_message_streams({"clicks": 2})
+        assert "success, 4 partitions" in run(*words).out
+        cluster.registry.delete(paths.owner_path("verified", "clicks", PARTITIONS[0]))
+        done = run(*words, "--json", status=1)
+        [problem] = json.loads(done.out)["problems"]
+        assert (problem["broker"], problem["partition"]) == PARTITIONS[0]
+        assert problem["problem"] == "nobody owns it"
+    assert "no members" in run(*words, status=1).err
+
+
+def test_groups_tell_lag_in_bytes_and_time_and_a_state_with_its_reason(
+    cluster: Cluster, run: Run
+) -> None:
+    event = bytes(33) + long(now_ms() - 90_000) + b"\x02s\x02v"
+    brokers = ",".join(f"{n}:{h}:{p}" for n in (1, 2) for h, p in [cluster.address(n)])
+    with Producer(broker_list=brokers) as producer:
+        producer.send("events", [event])
+    [(topic, where)] = wait_until(
+        lambda: [
+            ("events", partition) for partition, end in cluster.ends("events").items() if end > 0
+        ],
+        "the event's partition",
+    )
+    cluster.registry.put(paths.offset_path("late", topic, where), b"0")
+    words = ("groups", "describe", *zk(cluster), "late", "--json", "--check")
+    found = json.loads(run(*words, "--event-forms", "events:2011", status=1).out)
+    assert found["state"] == "STOP"
+    [one] = [one for one in found["partitions"] if one["lag"]]
+    assert (one["lag"], one["lag_seconds_by"]) == (len(event) + 10, "header")
+    assert 90 <= one["lag_seconds"] < 300
+    [one] = [one for one in json.loads(run(*words, status=1).out)["partitions"] if one["lag"]]
+    assert one["lag_seconds_by"] == "segment"
+    assert one["lag_seconds"] < 60
+    cluster.registry.put(paths.offset_path("late", topic, where), b"%d" % (len(event) + 10))
+    done = run("groups", "describe", *zk(cluster), "late", "--watch", "0.1", "--check")
+    assert done.out.startswith("late: OK (nothing is left to read)")
+
+
+# --- the shells of one partition ------------------------------------------------------------------
+
+
+def test_get_offsets_and_simple_consumer(cluster: Cluster, run: Run) -> None:
+    words = (*server(cluster), "--topic", "clicks", "--partition", "1")
+    assert run("get-offsets", *words, "--time", "-2").out == "get 1 results\n0\n"
+    done = run("get-offsets", *words, "--time", "-1", "--offsets", "9")
+    assert done.out == f"get 2 results\n{5 * ENTRY}\n0\n"
+    assert json.loads(run("get-offsets", *words, "--time", "1000", "--json").out) == []
+    shown = run(
+        "simple-consumer",
+        *words,
+        *("--offset", str(3 * ENTRY), "--print-messages", "--print-offsets", "--no-wait"),
+    ).out.splitlines()
+    assert [line[:20] for line in shown] == [
+        "consumed: clicks|1-1",
+        f"next offset = {4 * ENTRY}",
+        "consumed: clicks|1-1",
+        f"next offset = {5 * ENTRY}",
+    ]
+    done = run(
+        "simple-consumer", *words, "--offset", "-2", "--fetchsize", "10", "--json", "--no-wait"
+    )
+    records = [json.loads(line) for line in done.out.splitlines()]
+    assert [record["next_offset"] for record in records] == [ENTRY * n for n in range(1, 6)]
+
+
+def test_ctrl_c_ends_a_simple_consumer_that_waits(cluster: Cluster) -> None:
+    words = ["simple-consumer", *server(cluster), "--topic", "clicks", "--print-offsets"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "cli", *words],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    for _ in range(5):  # what there is has been flushed: it waits for more
+        assert process.stdout.readline().startswith("next offset")
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert errors == f"kafka2011: 5 messages, next offset {5 * ENTRY}\n"
+
+
+@pytest.mark.parametrize("command", ["simple-consumer", "console-consumer"])
+def test_a_reader_that_leaves_is_no_traceback(cluster: Cluster, command: str) -> None:
+    words = [*server(cluster), "--print-messages"]
+    if command == "console-consumer":
+        words = [*zk(cluster), "--from-beginning"]
+    line = f"{sys.executable} -m cli {command} {' '.join(words)} --topic clicks | head -c 3"
+    done = subprocess.run(
+        ["sh", "-c", line], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert "Traceback" not in done.stderr
+    assert len(done.stdout) == 3
+
+
+# --- replay and performance -----------------------------------------------------------------------
+
+
+def test_replay_log_produces_everything_again(cluster: Cluster, run: Run) -> None:
+    words = ("replay-log", *zk(cluster), "--brokerinfo", f"zk.connect={cluster.zk_connect}")
+    topics = ("--inputtopic", "clicks", "--outputtopic", "again", "--consumer-timeout-ms", "700")
+    done = run(*words, *topics, "--threads", "2", "--batch-size", "3", "--compression-codec", "1")
+    assert done.out == "20 messages replayed from clicks to again\n"
+    copies = [one for found in cluster.read("again").values() for one in found]
+    assert sorted(copies) == sorted(
+        one for found in cluster.read("clicks").values() for one in found
+    )
+    assert not [name for name in cluster.registry.children(paths.CONSUMERS) if "replay" in name]
+    done = run(*words, *topics, "--messages", "7", "--async")
+    assert done.out.startswith("7 messages")
+    done = run(*words, "--inputtopic", "clicks", "--outputtopic", "clicks", status=2)
+    assert "has no end" in done.err
+
+
+DATE = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d:\d{3}"
+TWO, FOUR = r"\d+\.\d{2}", r"\d+\.\d{4}"
+
+
+def test_perf_tools_print_the_originals_columns(cluster: Cluster, run: Run) -> None:
+    produce = ("producer-perf", "--brokerinfo", f"zk.connect={cluster.zk_connect}")
+    produce = (*produce, "--topic", "perf", "--threads", "2", "--batch-size", "50")
+    header, row = run(*produce, "--messages", "1000").out.splitlines()
+    assert header.startswith("start.time, end.time, compression, message.size, batch.size, ")
+    assert re.fullmatch(f"{DATE}, {DATE}, 0, 100, 50, {TWO}, {FOUR}, 1000, {FOUR}", row)
+    detailed = ("--show-detailed-stats", "--reporting-interval", "200", "--hide-header", "--async")
+    rows = run(*produce, "--messages", "1000", *detailed).out.splitlines()
+    assert len(rows) == 4  # two a thread, each time its count passes the interval
+    assert all(
+        re.fullmatch(f"{DATE}, 0, [01], 100, 50, {TWO}, {FOUR}, \\d+, {FOUR}", row) for row in rows
+    )
+    consume = ("consumer-perf", "--topic", "perf", "--consumer-timeout-ms", "700", "--threads", "2")
+    header, row = run(*consume, *zk(cluster)).out.splitlines()
+    assert header == (
+        "start.time, end.time, fetch.size, data.consumed.in.MB, MB.sec, "
+        "data.consumed.in.nMsg, nMsg.sec"
+    )
+    assert re.fullmatch(f"{DATE}, {DATE}, 1048576, {FOUR}, {FOUR}, 2000, {FOUR}", row)
+    rows = run(*consume, *zk(cluster), *detailed[:4]).out.splitlines()
+    assert all(
+        re.fullmatch(f"{DATE}, [01], 1048576, {FOUR}, {FOUR}, \\d+, {FOUR}", row) for row in rows
+    )
+    assert len(rows) >= 8
+    record = json.loads(run(*consume, *server(cluster), "--json").out)
+    assert 0 < record["data.consumed.in.nMsg"] < 2000
+    assert "nothing came" in run(*consume, *zk(cluster), "--from-latest", status=1).err
+    assert not [name for name in cluster.registry.children(paths.CONSUMERS) if "perf" in name]
+
+
+# --- zookeeper ------------------------------------------------------------------------------------
+
+
+def test_zookeeper_ls_and_get_only_look(cluster: Cluster, run: Run) -> None:
+    assert run("zookeeper", "ls", *zk(cluster), "/brokers/ids").out == "1\n2\n"
+    below = run("zookeeper", "ls", *zk(cluster), "-r", "/brokers/topics").out.splitlines()
+    assert {"/brokers/topics/clicks", "/brokers/topics/clicks/1"} <= set(below)
+    assert run("zookeeper", "get", *zk(cluster), "/brokers/topics/clicks/2").out == "2\n"
+    assert run("zookeeper", "get", *zk(cluster), "/brokers/topics").out == "\n"
+    found = json.loads(run("zookeeper", "get", *zk(cluster), "/brokers/ids/1", "--json").out)
+    assert (found["ephemeral"], found["version"]) == (True, 0)
+    assert "no node" in run("zookeeper", "get", *zk(cluster), "/no/such", status=1).err
+    typo = cluster.zk_connect + "typo"
+    assert "operatortypo" in run("topics", "list", "--zookeeper", typo, status=1).err
+    root = cluster.zk_connect.partition("/")[0]
+    assert "operatortypo" not in run("zookeeper", "ls", "-z", root, "/").out.split()
+
+
+# --- what users get wrong -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (1, "groups describe --zookeeper ZK nosuch"),
+        (1, "offsets get --zookeeper ZK --group nosuch"),
+        (1, "offsets export --zookeeper ZK --group nosuch"),
+        (1, "offsets import --zookeeper ZK --input-file /no/such"),
+        (1, "offsets import --zookeeper ZK --input-file README.md"),
+        (1, "offsets import --zookeeper ZK --input-file /dev/null"),
+        (1, "offsets reset --zookeeper ZK --group nosuch --topic clicks --to latest"),
+        (1, "offsets reset --zookeeper ZK --group g --create --topic no --to latest"),
+        (2, "offsets reset --zookeeper ZK --group g --topic clicks --to soon"),
+        (2, "offsets reset --zookeeper ZK --group a/b --topic clicks --to latest"),
+        (2, "offsets reset --zookeeper ZK --group g --create --topic clicks --to 0"),
+        (1, "verify-rebalance --zookeeper ZK --group nosuch"),
+        (1, "get-offsets --server SERVER --topic t --time -1"),
+        (2, "get-offsets --server nowhere --topic t --time -1"),
+        (2, "get-offsets --server SERVER --topic a/b --time -1"),
+        (1, "simple-consumer --server SERVER --topic t"),
+        (1, "consumer-perf --zookeeper ZK --topic nosuch"),
+        (2, "consumer-perf --topic clicks"),
+        (2, "producer-perf --brokerinfo x --topic t --messages 10"),
+        (2, "producer-perf --brokerinfo zk.connect=ZK --topic t --messages 10"),
+        (2, "zookeeper get --zookeeper ZK brokers"),
+        (2, "zookeeper ls --zookeeper /chroot /"),
+        (1, "topics describe --zookeeper ZK nosuch"),
+        (2, "console-producer --topic t"),
+        (2, "console-producer --topic t --broker-list nowhere"),
+        (1, "replay-log --zookeeper ZK --brokerinfo zk.connect=ZK --inputtopic no --outputtopic b"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(
+    cluster: Cluster, run: Run, status: int, words: str
+) -> None:
+    known = words.replace("ZK", cluster.zk_connect).replace("SERVER", "kafka://127.0.0.1:1")
+    done = run(*known.split(), status=status)
+    assert done.err.startswith("kafka2011: ")
+    assert len(done.err.strip().splitlines()) == 1
+
+
+def blocks(page: str, language: str) -> list[str]:
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
+
+
+def test_the_examples_of_the_operations_page_run(cluster: Cluster, run: Run) -> None:
+    [block] = [block for block in blocks("operations.md", "sh") if "offsets export" in block]
+    consume_all(cluster, "online")
+    address = "{}:{}".format(*cluster.address(1))
+    with member(cluster, "online") as made:
+        made.create_message_streams({"clicks": 1})
+        for line in block.splitlines():
+            assert line.startswith("kafka2011 ")
+            words = line.replace("localhost:2181", cluster.zk_connect)
+            words = words.replace("localhost:9092", address)
+            assert run(*words.split()[1:]).out, line
+
+
+def test_the_example_of_the_consumer_page_runs(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [example] = blocks("consumer.md", "python")
+    exec(example.replace("127.0.0.1:2181", cluster.zk_connect), {})
+    assert capsys.readouterr().out == "210\n420\n630\n840\n1050\nlag 0\n"
+    assert cluster.registry.get(paths.offset_path("by-hand", "clicks", PARTITIONS[0])) == (
+        b"210",
+        0,
+        False,
+    )
+
+
+def test_threads_of_the_commands_have_ended() -> None:
+    names = [thread.name for thread in threading.enumerate()]
+    assert not [name for name in names if name.startswith(("perf-", "replay"))]

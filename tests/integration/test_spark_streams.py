@@ -1,0 +1,291 @@
+"""The stream jobs over a real broker, against figures counted here in plain Python; the writer."""
+
+import json
+import random
+import sqlite3
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from consumer.simple import SimpleConsumer
+from coordination import cluster
+from coordination.zookeeper import ZooKeeperRegistry
+from events import codec
+from events.forms import FORMS_2011
+from producer.producer import Producer
+from protocol import message_set
+from services.warehouse.stream_config import StreamConfig
+from services.warehouse.stream_run import StreamError, read_items, start_stream
+from services.warehouse.streams import BY_NAME
+from tests.support.brokers import RunningBroker, start_broker
+from tests.support.waiting import wait_until
+
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(400)]
+
+START = datetime(2026, 5, 17, 10, 0, 20, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+CATEGORIES = {"job-0": "jobs", "job-1": "jobs", "ad-2": "ads"}
+Event = dict[str, Any]
+
+
+class Activity:
+    """Events of a few members over ten minutes, kept as they were made."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.made: dict[str, list[Event]] = defaultdict(list)
+        self.number = 0
+
+    def event(self, topic: str, at: datetime, **fields: Any) -> Event:
+        self.number += 1
+        ms = int(at.timestamp() * 1000)
+        header = {"guid": self.number.to_bytes(16, "big"), "time": ms, "server": "s"}
+        found = {"header": {**header, "service": "web"}, "event_time": ms, **fields}
+        self.made[topic].append({"at": at, **fields})
+        return found
+
+    def some(self, count: int) -> dict[str, list[Event]]:
+        found: dict[str, list[Event]] = {"page-view": [], "search": [], "click": []}
+        for _ in range(count):
+            at = START + timedelta(seconds=self.rng.randrange(600))
+            member = self.rng.randrange(1, 9)
+            kind = self.rng.choice(["page-view", "page-view", "search", "click", "click"])
+            if kind == "page-view":
+                fields: Event = {"path": f"/p/{self.rng.randrange(3)}", "host": "h", "status": 200}
+                fields |= {"referer": None, "bytes": None, "agent": None}
+            elif kind == "search":
+                at -= timedelta(minutes=self.rng.choice([0, 26]))
+                fields = {"query": "kafka", "result_count": 1, "elapsed_ms": 3}
+            else:
+                item = self.rng.choice([*CATEGORIES, "new-3"])
+                fields = {"path": "/p", "item": item, "position": 0, "impression": bytes(16)}
+            found[kind].append(self.event(kind, at, member_id=member, **fields))
+        return found
+
+    def closing_events(self) -> dict[str, list[Event]]:
+        """One event of each topic so late that every window before it is closed."""
+        late = START + timedelta(hours=3)
+        views = {"host": "h", "status": 200, "referer": None, "bytes": None, "agent": None}
+        found = {
+            "page-view": [self.event("page-view", late, member_id=0, path="/late", **views)],
+            "search": [
+                self.event("search", late, member_id=0, query="", result_count=0, elapsed_ms=0)
+            ],
+            "click": [
+                self.event(
+                    "click",
+                    late,
+                    member_id=-1,
+                    path="",
+                    item="late",
+                    position=0,
+                    impression=bytes(16),
+                )
+            ],
+        }
+        for topic in found:
+            self.made[topic].pop()
+        return found
+
+
+@pytest.fixture(scope="module")
+def broker(
+    tmp_path_factory: pytest.TempPathFactory, zookeeper: Any
+) -> Iterator[tuple[RunningBroker, str]]:
+    zk_connect = f"{zookeeper.host}:{zookeeper.port}/streams"
+    with start_broker(
+        tmp_path_factory.mktemp("streams"), 11, zk_connect, num_partitions=2
+    ) as started:
+        yield started, zk_connect
+
+
+@pytest.fixture(scope="module")
+def activity(broker: tuple[RunningBroker, str]) -> Activity:
+    """What stands in the topics, keyed by member; some of it was sent twice."""
+    made = Activity(3)
+    events = made.some(400)
+    closing_events = made.closing_events()
+    with Producer(zk_connect=broker[1]) as producer:
+        for topic, rows in closing_events.items():
+            producer.send(topic, [codec.encode(topic, row) for row in rows])
+        producer.flush()
+    registry = ZooKeeperRegistry(broker[1])
+    registry.start()
+    try:  # a key places messages in all partitions once these are registered
+        wait_until(
+            lambda: all(len(cluster.partitions_of(registry, topic)) == 2 for topic in events),
+            "the topics in ZooKeeper",
+        )
+    finally:
+        registry.close()
+    with Producer(zk_connect=broker[1]) as producer:
+        for topic, rows in events.items():
+            again = made.rng.sample(rows, len(rows) // 10) if topic != "page-view" else []
+            for row in [*rows, *again]:
+                producer.send(topic, codec.encode(topic, row), str(row["member_id"]))
+        producer.flush()
+    return made
+
+
+@pytest.fixture
+def run(
+    spark: Any, broker: tuple[RunningBroker, str], activity: Activity, tmp_path: Path
+) -> Iterator[Any]:
+    """Runs a job over what is there and returns the rows of its files."""
+    shuffles = spark.conf.get("spark.sql.shuffle.partitions")
+    spark.conf.set("spark.sql.shuffle.partitions", "1")
+
+    def once(name: str, **settings: Any) -> list[Any]:
+        config = StreamConfig(
+            zk_connect=broker[1], stream_dir=tmp_path, event_forms=FORMS_2011, **settings
+        )
+        query = start_stream(spark, config, BY_NAME[name], once=True)
+        assert query.awaitTermination(300)
+        if BY_NAME[name].is_ranked:
+            return []
+        rows: list[Any] = spark.read.parquet(str(tmp_path / name)).collect()
+        return rows
+
+    yield once
+    spark.conf.set("spark.sql.shuffle.partitions", shuffles)
+
+
+def utc(moment: datetime) -> datetime:
+    """Spark hands out times of the session's zone, UTC, without one."""
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
+
+
+def windows(at: datetime, length: timedelta, slide: timedelta) -> list[datetime]:
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    start = at - (at - epoch) % slide
+    found = []
+    while start > at - length:
+        found.append(start)
+        start -= slide
+    return found
+
+
+def test_tumbling_and_sliding_windows(run: Any, activity: Activity) -> None:
+    for name, slide in (("views-tumbling", MINUTE), ("views-sliding", MINUTE / 3)):
+        expected: Counter[tuple[datetime, str]] = Counter()
+        for row in activity.made["page-view"]:
+            for start in windows(row["at"], MINUTE, slide):
+                expected[start, row["path"]] += 1
+        found = {(utc(row.window_start), row.path): row.views for row in run(name)}
+        assert found == expected
+
+
+def test_sessions_end_after_a_pause(run: Any, activity: Activity) -> None:
+    times = defaultdict(list)
+    for row in activity.made["page-view"]:
+        times[row["member_id"]].append(row["at"])
+    expected = []
+    for member, stamps in times.items():
+        last = None
+        for at in sorted(stamps):
+            if last is None or at - last >= 2 * MINUTE:
+                expected.append([member, at, 0])
+            expected[-1][2] += 1
+            last = at
+    found = run("member-sessions", session_gap_ms=120_000)
+    assert sorted([row.member_id, utc(row.session_start), row.views] for row in found) == sorted(
+        expected
+    )
+
+
+def test_a_search_is_joined_with_the_clicks_that_follow(run: Any, activity: Activity) -> None:
+    expected = Counter(
+        (search["member_id"], search["at"], click["at"], click["item"])
+        for search in activity.made["search"]
+        for click in activity.made["click"]
+        if search["member_id"] == click["member_id"]
+        and timedelta() <= click["at"] - search["at"] <= 30 * MINUTE
+    )
+    assert len(expected) > 50
+    # Clicks up to 36 minutes behind a search: some are too late.
+    found = run("search-to-click")
+    assert (
+        Counter((r.member_id, utc(r.searched_at), utc(r.clicked_at), r.item) for r in found)
+        == expected
+    )
+
+
+def test_clicks_are_joined_with_a_table_of_another_store(
+    spark: Any, run: Any, activity: Activity, tmp_path: Path
+) -> None:
+    with closing(sqlite3.connect(tmp_path / "items.db")) as store:
+        store.execute("CREATE TABLE items (item TEXT, category TEXT)")
+        store.executemany("INSERT INTO items VALUES (?, ?)", CATEGORIES.items())
+        store.commit()
+    expected: Counter[tuple[datetime, str]] = Counter()
+    for row in activity.made["click"]:
+        (start,) = windows(row["at"], MINUTE, MINUTE)
+        expected[start, CATEGORIES.get(row["item"], "unknown")] += 1
+    found = run("clicks-by-category", items=tmp_path / "items.db")
+    assert {(utc(row.window_start), row.category): row.clicks for row in found} == expected
+    spark.createDataFrame([("a", 1)], "item string, n int").write.parquet(str(tmp_path / "bad"))
+    with pytest.raises(StreamError, match="no column category"):
+        read_items(spark, tmp_path / "bad")
+    with pytest.raises(StreamError, match="there is no"):
+        read_items(spark, tmp_path / "nowhere")
+
+
+def test_each_member_comes_to_one_task(run: Any, activity: Activity) -> None:
+    found = run("views-per-member")
+    expected = Counter(row["member_id"] for row in activity.made["page-view"])
+    expected[0] += 1  # the closing event
+    assert {row.member_id: row.views for row in found} == expected
+    assert len(found) == len(expected)  # one row each: nobody was counted in two tasks
+    assert {row.partition for row in found} == {0, 1}
+
+
+def test_top_items_go_back_to_a_topic_and_a_second_run_adds_nothing(
+    run: Any, activity: Activity, broker: tuple[RunningBroker, str]
+) -> None:
+    for _ in range(2):
+        run("top-items", top=2, topic="top-items")
+    found = []
+    with SimpleConsumer("127.0.0.1", broker[0].port) as client:
+        for partition in range(2):
+            data = client.fetch("top-items", partition, 0, 1_000_000).data
+            found += [json.loads(payload) for payload in message_set.payloads(data)]
+    by_window: dict[datetime, Counter[str]] = defaultdict(Counter)
+    for row in activity.made["click"]:
+        (start,) = windows(row["at"], MINUTE, MINUTE)
+        by_window[start][row["item"]] += 1
+    expected = [
+        (start, rank, item, count)
+        for start, items in by_window.items()
+        for rank, (item, count) in enumerate(
+            sorted(items.items(), key=lambda pair: (-pair[1], pair[0]))[:2], 1
+        )
+    ]
+    assert sorted(
+        (datetime.fromisoformat(row["window_start"]), row["rank"], row["item"], row["clicks"])
+        for row in found
+    ) == sorted(expected)
+
+
+def test_a_data_frame_becomes_messages(
+    spark: Any, broker: tuple[RunningBroker, str], tmp_path: Path
+) -> None:
+    frame = spark.range(1000).selectExpr(
+        "cast(id as string) as value", "cast(id % 7 as string) key"
+    )
+    options = {"zk.connect": broker[1], "topic": "numbers"}
+    frame.write.format("kafka2011").options(**options).mode("append").save()
+    read = spark.read.format("kafka2011").options(**options).load()
+    assert sorted(int(row.payload) for row in read.collect()) == list(range(1000))
+    # And as a stream, from one topic to another.
+    copied = spark.readStream.format("kafka2011").options(**options).load().select("payload")
+    writer = copied.writeStream.format("kafka2011").options(**{**options, "topic": "copied"})
+    writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+    query = writer.trigger(availableNow=True).start()
+    assert query.awaitTermination(200)
+    again = spark.read.format("kafka2011").options(**{**options, "topic": "copied"}).load()
+    assert again.count() == 1000

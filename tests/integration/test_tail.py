@@ -1,0 +1,146 @@
+"""`kafka2011 tail` on real files, rotated and truncated under load, killed: every line arrives."""
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.brokers import ROOT, RunningBroker, start_broker
+from tests.support.stored import stored_payloads
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[RunningBroker]:
+    with start_broker(tmp_path) as running:
+        yield running
+
+
+def words(tmp_path: Path, broker: RunningBroker, *more: str) -> list[str]:
+    return [
+        *(sys.executable, "-m", "cli", "tail", f"{tmp_path}/app.log*", "--topic", "lines"),
+        *("--broker-list", f"0:127.0.0.1:{broker.port}", "--state", str(tmp_path / "state")),
+        *("--set", "tail.gone.wait.ms=200", "--set", "tail.poll.ms=10"),
+        *("--set", "tail.retry.max.ms=200", "--set", "connect.timeout.ms=100", *more),
+    ]
+
+
+def arrived(broker: RunningBroker) -> list[bytes]:
+    return stored_payloads([broker.log_dir]).get("lines", [])
+
+
+class Writer:
+    """Writes numbered lines, half a line at a time, and rotates both ways now and then."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self.count = 0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def _run(self) -> None:
+        log = self._root / "app.log"
+        for turn in range(1, 10_000):
+            with log.open("ab", buffering=0) as output:
+                for _ in range(20):
+                    line = b"%08d \xff\x00 and so on\n" % self.count
+                    output.write(line[:12])
+                    output.write(line[12:])
+                    self.count += 1
+            if turn % 40 == 0:  # renamed, with its writer going on for a moment
+                log.rename(self._root / f"app.log.{turn}")
+            elif turn % 40 == 20:  # copied, and truncated in place
+                (self._root / f"app.log.copy{turn}").write_bytes(log.read_bytes())
+                with log.open("r+b") as output:
+                    output.truncate(0)
+            if self._stop.wait(0.005):
+                return
+
+    def __enter__(self) -> "Writer":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+
+def test_every_line_arrives_through_rotation_truncation_kills_and_a_broker_away(
+    tmp_path: Path, broker: RunningBroker
+) -> None:
+    port = broker.port
+    with Writer(tmp_path) as writer:
+        for turn in range(4):
+            seen = len(arrived(broker))
+            log = tmp_path / f"tail-{turn}.log"
+            with log.open("wb") as output:
+                tail = subprocess.Popen(words(tmp_path, broker), cwd=ROOT, stderr=output)
+            try:
+                # What the one before had under way may arrive late.
+                wait_until(lambda: b"event=following" in log.read_bytes(), "it follows")  # noqa: B023
+                wait_until(lambda: len(arrived(broker)) > seen + 500, "lines to arrive")  # noqa: B023
+                if turn == 1:
+                    broker.kill()
+                    before = writer.count
+                    wait_until(lambda: writer.count > before + 500, "lines meanwhile")  # noqa: B023
+                    broker = start_broker(tmp_path, port=port)
+                    seen = len(arrived(broker))
+                    wait_until(lambda: len(arrived(broker)) > seen + 500, "it goes on")  # noqa: B023
+            finally:
+                tail.kill() if turn % 2 else tail.send_signal(signal.SIGTERM)
+                status = tail.wait(30)
+            assert status == (-signal.SIGKILL if turn % 2 else 0)
+    with broker:
+        done = subprocess.run(
+            words(tmp_path, broker, "--until-end", "--json"),
+            cwd=ROOT,
+            capture_output=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["unsent_lines"] == 0
+        assert broker.stop() == 0
+    expected = {b"%08d \xff\x00 and so on" % number for number in range(writer.count)}
+    missing = expected - set(arrived(broker))
+    assert not missing, f"{len(missing)} of {writer.count}, {sorted(missing)[:3]}"
+
+
+def test_it_says_what_is_wrong_and_gives_up(tmp_path: Path, broker: RunningBroker) -> None:
+    def tail(*more: str) -> tuple[int, str]:
+        done = subprocess.run(
+            words(tmp_path, broker, "--until-end", *more),
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert "Traceback" not in done.stderr
+        return done.returncode, done.stderr
+
+    status, told = tail()
+    assert status == 1
+    assert "no name or pattern leads to a file" in told
+    (tmp_path / "app.log").write_bytes(b"one\ntwo")
+    assert tail("--topic", "a/b")[0] == 2
+    (tmp_path / "state").write_bytes(b"nonsense")
+    status, told = tail()
+    assert status == 2
+    assert "move it away" in told
+    (tmp_path / "state").unlink()
+    broker.kill()
+    status, told = tail("--set", "tail.give.up.ms=100")
+    assert status == 1
+    assert "1 lines that were read" in told
+    with start_broker(tmp_path, port=broker.port) as again:
+        assert tail()[0] == 0
+        assert again.stop() == 0
+    assert arrived(again) == [b"one", b"two"]

@@ -1,0 +1,98 @@
+"""A registry in memory and brokers in memory with real sockets, for unit tests of consumers."""
+
+from typing import Any
+
+from consumer.config import ConsumerConfig
+from consumer.connector import ConsumerConnector
+from consumer.errors import ConsumerTimeout
+from consumer.stream import MessageStream
+from coordination import paths
+from coordination.memory import InMemoryRegistry, InMemoryZooKeeper
+from coordination.paths import BrokerPartition
+from tests.support.memory_broker import MemoryBroker
+
+PATIENCE_MS = 20_000  # a message that must come may take so long on a busy machine
+QUIET_MS = 60  # for so long one looks whether more comes than should
+
+
+class Deployment:
+    """A registry in memory, and brokers in memory that are registered in it."""
+
+    def __init__(self) -> None:
+        self.zookeeper = InMemoryZooKeeper()
+        self.admin = self.zookeeper.client()
+        self.admin.start()
+        self.brokers: dict[int, MemoryBroker] = {}
+        self.connectors: list[ConsumerConnector] = []
+        self.registries: list[InMemoryRegistry] = []
+
+    def broker(self, broker_id: int) -> MemoryBroker:
+        made = self.brokers[broker_id] = MemoryBroker()
+        self.admin.put(
+            paths.broker_id_path(broker_id), paths.encode_broker(made.host, made.port, 1)
+        )
+        return made
+
+    def topic(self, topic: str, counts: dict[int, int]) -> None:
+        for broker_id, count in counts.items():
+            path = paths.topic_broker_path(topic, broker_id)
+            self.admin.put(path, paths.encode_number(count))
+
+    def connector(self, **settings: Any) -> ConsumerConnector:
+        registry = self.zookeeper.client()
+        registry.start()
+        defaults = {
+            "group_id": "g",
+            "consumer_timeout_ms": PATIENCE_MS,
+            "fetcher_backoff_max_ms": 20,
+        }
+        settings = {**defaults, **settings}
+        made = ConsumerConnector(ConsumerConfig(**settings), registry)
+        self.registries.append(registry)
+        self.connectors.append(made)
+        return made
+
+    def registry_of(self, connector: ConsumerConnector) -> InMemoryRegistry:
+        return self.registries[self.connectors.index(connector)]
+
+    def stored(self, topic: str, broker_id: int, partition: int) -> bytes | None:
+        path = paths.offset_path("g", topic, BrokerPartition(broker_id, partition))
+        found = self.admin.get(path)
+        return found.value if found else None
+
+    def owner(self, topic: str, broker_id: int, partition: int) -> bytes | None:
+        path = paths.owner_path("g", topic, BrokerPartition(broker_id, partition))
+        found = self.admin.get(path)
+        return found.value if found else None
+
+    def close(self) -> None:
+        for connector in self.connectors:
+            connector.shutdown()
+        for registry in self.registries:
+            registry.close()
+        for broker in self.brokers.values():
+            broker.close()
+
+
+def drain(stream: MessageStream, count: int) -> list[bytes]:
+    """`count` messages, with patience, and then whatever else comes in a short while."""
+    found = []
+    try:
+        stream._timeout_ms = PATIENCE_MS if count else QUIET_MS
+        for message in stream:
+            found.append(message.payload)
+            if len(found) >= count:
+                stream._timeout_ms = QUIET_MS
+    except ConsumerTimeout:
+        pass
+    finally:
+        stream._timeout_ms = PATIENCE_MS
+    return found
+
+
+def numbered(start: int, end: int) -> list[bytes]:
+    return [b"%d" % number for number in range(start, end)]
+
+
+def one_stream(connector: ConsumerConnector, topic: str = "t") -> MessageStream:
+    return connector.create_message_streams({topic: 1})[topic][0]

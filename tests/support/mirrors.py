@@ -1,0 +1,157 @@
+"""Mirrors between two clusters for tests: started, asked, judged by what stands at the target."""
+
+import contextlib
+import json
+import threading
+import time
+import urllib.request
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from coordination import paths
+from coordination.paths import BrokerPartition
+from services.zookeeper.server import ZooKeeperServer
+from tests.support.clusters import Cluster
+from tests.support.commands import RunningCommand, start_command
+from tests.support.waiting import wait_until
+
+
+class Mirrors:
+    """Starts mirrors between two clusters; each test has a topic and a group of its own."""
+
+    def __init__(self, live: Cluster, offline: Cluster, root: Path) -> None:
+        self.live = live
+        self.offline = offline
+        self.root = root
+        self.topic = f"topic-{uuid.uuid4().hex[:8]}"
+        self.running: list[tuple[RunningCommand, str]] = []
+
+    def start(self, *, failpoints: str = "", **settings: object) -> RunningCommand:
+        named = {
+            "source.zk.connect": self.live.zk_connect,
+            "target.zk.connect": self.offline.zk_connect,
+            "metrics.port": 0,
+            "groupid": self.topic,
+            "topics.whitelist": self.topic,
+            "offset.commit.interval.ms": 50,
+            "mirror.status.interval.ms": 100,
+            "mirror.retry.max.ms": 500,
+            # A killed member's session, and with it its partitions, goes this fast.
+            "zk.sessiontimeout.ms": 1500,
+            **{name.replace("_", "."): value for name, value in settings.items()},
+        }
+        log = self.root / f"mirror-{len(self.running)}.log"
+        command = start_command("mirror", named, log, failpoints=failpoints)
+        metrics = command.wait_for_event("serving")["metrics"]
+        self.running.append((command, metrics))
+        return command
+
+    def status(self, number: int = -1) -> dict[str, Any]:
+        metrics = self.running[number][1]
+        with urllib.request.urlopen(f"http://{metrics}/status", timeout=10) as answer:
+            found: dict[str, Any] = json.load(answer)
+            return found
+
+    def post(self, path: str, **body: str) -> None:
+        request = urllib.request.Request(
+            f"http://{self.running[-1][1]}{path}",
+            json.dumps(body).encode(),
+            {"Content-Type": "application/json"},
+        )
+        urllib.request.urlopen(request, timeout=10).close()
+
+    def wait_drained(self, *numbers: int, timeout_s: float = 60) -> None:
+        """Until these mirrors (the last one) have copied all that is written by now."""
+        begun_ms = time.time_ns() // 1_000_000
+
+        def drained() -> bool:
+            found = [self.status(number) for number in numbers or (-1,)]
+            return any(one["partitions"] for one in found) and all(
+                one["drained"] and one["as_of_ms"] >= begun_ms for one in found
+            )
+
+        wait_until(
+            drained,
+            lambda: f"drained: {json.dumps(self.status(), indent=1)}\n{self.running[-1][0].log()}",
+            timeout_s,
+        )
+
+    def committed(self) -> dict[str, int]:
+        found = {}
+        path = paths.offsets_path(self.topic, self.topic)
+        for name in self.live.registry.children(path):
+            stored = self.live.registry.get(f"{path}/{name}")
+            assert stored is not None
+            found[name] = int(stored.value or b"")
+        return found
+
+    def close(self) -> None:
+        for command, _ in self.running:
+            with command:
+                pass
+
+
+@contextlib.contextmanager
+def two_clusters(zookeeper: ZooKeeperServer, root: Path) -> Iterator[tuple[Cluster, Cluster]]:
+    prefix = f"{zookeeper.host}:{zookeeper.port}/{uuid.uuid4().hex[:8]}"
+    with (
+        Cluster(f"{prefix}-live", root / "live", [1, 2]) as live,
+        Cluster(f"{prefix}-offline", root / "offline", [11, 12]) as offline,
+    ):
+        yield live, offline
+
+
+def check_copies(mirrors: Mirrors, topic: str = "") -> int:
+    """Everything is at the target, each source partition in one target partition, in order.
+
+    A repeat after a failure starts again at an earlier number and goes on without a gap. Returns
+    how many messages are there more than once.
+    """
+    topic = topic or mirrors.topic
+    found = mirrors.offline.read(topic)
+    place: dict[str, BrokerPartition] = {}
+    seen: dict[str, list[int]] = {}
+    for partition, messages in found.items():
+        for source, number in messages:
+            assert place.setdefault(source, partition) == partition, f"{source} is scattered"
+            seen.setdefault(source, []).append(number)
+    repeats = 0
+    for source, count in mirrors.live.written(topic).items():
+        numbers = seen.get(source, [])
+        next_new = 0
+        for before, number in zip([-1, *numbers], numbers, strict=False):
+            assert number == before + 1 or number <= before, f"gap in {source}: {before}, {number}"
+            assert number <= next_new, f"{source} jumps ahead to {number}"
+            repeats += number < next_new
+            next_new = max(next_new, number + 1)
+        assert next_new == count, f"{source}: {next_new} of {count}"
+    return repeats
+
+
+class Writer:
+    """Writes in the background until told to stop."""
+
+    def __init__(self, mirrors: Mirrors, count: int = 50) -> None:
+        self._mirrors = mirrors
+        self._count = count
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def _run(self) -> None:
+        while not self._stop.wait(0.01):
+            self._mirrors.live.write(self._mirrors.topic, self._count)
+
+    def __enter__(self) -> "Writer":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+
+def copied_bytes(mirrors: Mirrors) -> int:
+    """What is durable at the target."""
+    return sum(mirrors.offline.ends(mirrors.topic).values())

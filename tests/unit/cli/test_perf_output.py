@@ -1,0 +1,72 @@
+"""The perf tools' rows and dates are those of 0.7 (reference section 12)."""
+
+import json
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from cli.perf_output import DATE_FORMAT, DateFormat, Rows, per_second
+from cli.producer_perf import DETAILED, SUMMARY, brokerinfo, payloads
+
+
+@pytest.fixture(autouse=True)
+def _utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def test_dates_have_a_colon_before_the_milliseconds() -> None:
+    assert DateFormat(DATE_FORMAT).text(1_307_871_000_042) == "2011-06-12 09:30:00:042"
+    assert DateFormat("dd.MM.yy").text(1_307_871_000_042) == "12.06.11"
+
+
+@pytest.mark.parametrize("pattern", ["YYYY", "yyyy-MMM", "hh:mm a", "yyyyy"])
+def test_letters_that_are_not_known_are_named(
+    pattern: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        DateFormat(pattern)
+    assert ended.value.code == 2
+    assert "--date-format" in capsys.readouterr().err
+
+
+def test_headers_are_the_originals() -> None:
+    assert ", ".join(SUMMARY) == (
+        "start.time, end.time, compression, message.size, batch.size, total.data.sent.in.MB, "
+        "MB.sec, total.data.sent.in.nMsg, nMsg.sec"
+    )
+    assert ", ".join(DETAILED) == (
+        "time, compression, thread.id, message.size, batch.size, total.data.sent.in.MB, "
+        "MB.sec, total.data.sent.in.nMsg, nMsg.sec"
+    )
+
+
+def test_rows_as_text_and_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    for hides, as_json in ((False, False), (True, False), (False, True)):
+        rows = Rows(hides_header=hides, as_json=as_json)
+        rows.header(("a", "b"))
+        rows.row(("1", "2.00"), {"a": 1, "b": 2.0})
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:3] == ["a, b", "1, 2.00", "1, 2.00"]
+    assert json.loads(lines[3]) == {"a": 1, "b": 2.0}
+    assert per_second(10, 2000) == 5
+    assert per_second(10, 0) == 0
+
+
+def test_numbered_payloads_are_padded_with_x_and_unlike_each_other() -> None:
+    payload = payloads("t", 60, False, 100, 10)
+    assert payload(1, 3) == b"Topic:t:ThreadID:1:MessageID:0000000113:".ljust(60, b"x")
+    assert len({payload(thread, number) for thread in range(3) for number in range(10)}) == 30
+    assert {len(payloads("t", 9, True, None, 1)(0, n)) for n in range(300)} <= set(range(1, 10))
+    assert payloads("t", 9, False, None, 1)(0, 0) == bytes(9)
+
+
+@pytest.mark.parametrize("text", ["", "foo", "broker.list=", "zookeeper=x", "zk.connect"])
+def test_a_brokerinfo_that_names_nobody_is_status_2(text: str) -> None:
+    with pytest.raises(SystemExit) as ended:
+        brokerinfo(text)
+    assert ended.value.code == 2

@@ -1,0 +1,118 @@
+import asyncio
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from producer import NotDurable, Part, ProducerClosed
+from producer.aio import AioProducer
+from protocol.errors import MessageSizeTooLarge
+from protocol.message_set import payloads
+from runtime.config import ConfigError
+from tests.support.recording import RecordingServer
+
+
+@pytest.fixture
+def server() -> Iterator[RecordingServer]:
+    with RecordingServer() as running:
+        yield running
+
+
+def new_producer(server: RecordingServer, **settings: Any) -> AioProducer:
+    return AioProducer(broker_list=server.broker_list, connect_timeout_ms=300, **settings)
+
+
+def sent(server: RecordingServer) -> list[bytes]:
+    return [one for part in server.parts() for one in payloads(bytes(part.message_set))]
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_sends_keep_their_order_and_flush_is_behind_them(
+    server: RecordingServer, kind: str
+) -> None:
+    async def work() -> None:
+        async with new_producer(server, producer_type=kind) as producer:
+            for number in range(50):
+                await producer.send("a", b"%d" % number)
+            together = [producer.send("a", b"%d" % number) for number in range(50, 500)]
+            await asyncio.gather(*together)
+            await producer.send_parts([Part("a", [b"500"])])
+            await producer.flush()
+            assert sent(server) == [b"%d" % number for number in range(501)]
+            assert producer.stats.messages == 501
+
+    asyncio.run(work())
+
+
+def test_errors_reach_the_caller_and_the_producer_goes_on(server: RecordingServer) -> None:
+    async def work() -> None:
+        async with new_producer(server, max_message_bytes=10) as producer:
+            with pytest.raises(MessageSizeTooLarge):
+                await producer.send("a", bytes(11))
+            server.close_at_barrier = 1
+            await producer.send("a", b"x")
+            with pytest.raises(NotDurable):
+                await producer.flush()
+            await producer.send("a", b"y")
+        assert sent(server) == [b"x", b"y"]
+        with pytest.raises(ProducerClosed):
+            await producer.send("a", b"z")
+
+    asyncio.run(work())
+
+
+def test_calls_wait_when_the_thread_is_behind_and_a_cancelled_one_gives_its_room_back(
+    server: RecordingServer,
+) -> None:
+    go, waits = threading.Event(), threading.Event()
+
+    def slow(message: bytes) -> bytes:
+        waits.set()
+        go.wait(30)
+        return message
+
+    async def work() -> None:
+        async with new_producer(server, pending_max=3, serializer=slow) as producer:
+            tasks = [asyncio.ensure_future(producer.send("a", b"%d" % n)) for n in range(10)]
+            await asyncio.to_thread(waits.wait, 30)
+            assert producer._room.locked()
+            assert len(producer._jobs) <= 3
+            for task in tasks[2:6]:  # one that was taken, and three that wait for room
+                task.cancel()
+            await asyncio.sleep(0)
+            go.set()
+            results = await asyncio.gather(*tasks, return_exceptions=True)
+            assert sum(isinstance(one, asyncio.CancelledError) for one in results) == 4
+            await producer.flush()
+            assert not producer._room.locked()
+        found = sent(server)
+        assert found == sorted(found)
+        assert {b"0", b"1", b"6", b"7", b"8", b"9"} <= set(found)
+
+    asyncio.run(work())
+
+
+def test_close_says_what_was_not_delivered_and_hides_no_other_error() -> None:
+    with RecordingServer() as gone:
+        broker_list = gone.broker_list
+
+    async def work() -> None:
+        async with AioProducer(
+            broker_list=broker_list, producer_type="async", connect_timeout_ms=10
+        ) as producer:
+            await producer.send("a", b"x")
+            raise ValueError("mine")
+
+    with pytest.raises(ValueError, match="mine") as caught:
+        asyncio.run(work())
+    assert "not known to be durable" in caught.value.__notes__[0]
+
+
+def test_settings_that_cannot_be_used_are_told_at_the_start() -> None:
+    async def work() -> None:
+        async with AioProducer():
+            raise AssertionError
+
+    with pytest.raises(ConfigError):
+        asyncio.run(work())

@@ -1,0 +1,48 @@
+import signal
+import subprocess
+import sys
+
+import pytest
+
+WAITS = """
+import sys, time
+from runtime import signals
+event = signals.stop_event()
+print("ready", flush=True)
+event.wait()
+print("asked", flush=True)
+{stop}
+"""
+SLOW_STOP = "time.sleep(60)"
+QUICK_STOP = "time.sleep(0.2)"
+
+
+def process(stop: str) -> subprocess.Popen[str]:
+    running = subprocess.Popen(
+        [sys.executable, "-c", WAITS.format(stop=stop)], stdout=subprocess.PIPE, text=True
+    )
+    assert running.stdout is not None
+    assert running.stdout.readline() == "ready\n"
+    return running
+
+
+@pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
+def test_signals_that_come_together_ask_once(second: signal.Signals) -> None:
+    with process(QUICK_STOP) as running:
+        running.send_signal(signal.SIGTERM)
+        running.send_signal(second)
+        assert running.wait(30) == 0
+
+
+def test_a_later_signal_ends_a_stop_that_takes_too_long() -> None:
+    with process(SLOW_STOP) as running:
+        running.send_signal(signal.SIGTERM)
+        assert running.stdout is not None
+        assert running.stdout.readline() == "asked\n"
+        for _ in range(100):  # one of them comes late enough, however slow the machine is
+            try:
+                assert running.wait(0.1) == 130
+                return
+            except subprocess.TimeoutExpired:
+                running.send_signal(signal.SIGINT)
+    raise AssertionError("it went on stopping")

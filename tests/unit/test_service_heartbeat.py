@@ -1,0 +1,72 @@
+"""Heartbeats of a process, through a producer into a recording server."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from coordination.errors import CoordinationUnavailable
+from events.monitoring import Heartbeat, decode_report
+from events.topics import AUDIT
+from producer import Producer
+from protocol.message_set import payloads
+from services.heartbeat import HeartbeatSender
+from tests.support.recording import RecordingServer
+from tests.support.waiting import wait_until
+
+
+@pytest.fixture
+def server() -> Iterator[RecordingServer]:
+    with RecordingServer() as running:
+        yield running
+
+
+def beats_in(server: RecordingServer) -> list[Heartbeat]:
+    found = []
+    for part in server.parts():
+        assert part.topic == AUDIT
+        found += [decode_report(payload) for payload in payloads(bytes(part.message_set))]
+    assert all(isinstance(beat, Heartbeat) for beat in found)
+    return found  # type: ignore[return-value]
+
+
+def sender(connect: object, **changed: object) -> HeartbeatSender:
+    settings = {"server": "mirror-1", "service": "mirror", "interval_ms": 20, **changed}
+    return HeartbeatSender(connect, **settings)  # type: ignore[arg-type]
+
+
+def test_it_beats_until_it_says_goodbye(server: RecordingServer) -> None:
+    beating = sender(lambda: Producer(broker_list=server.broker_list))
+    wait_until(lambda: len(beats_in(server)) >= 3, "three heartbeats")
+    beating.close()
+    *before, last = beats_in(server)
+    assert last.is_last
+    assert not any(beat.is_last for beat in before)
+    assert {(beat.header.server, beat.header.service) for beat in before} == {
+        ("mirror-1", "mirror")
+    }
+    assert len({beat.header.guid for beat in before}) == len(
+        {beat.header.time_ms for beat in before}
+    )
+
+
+def test_a_cluster_that_is_away_is_tried_again(server: RecordingServer) -> None:
+    tries = []
+
+    def connect() -> Producer:
+        tries.append(1)
+        if len(tries) < 3:
+            raise CoordinationUnavailable("not yet")
+        return Producer(broker_list=server.broker_list)
+
+    beating = sender(connect)
+    wait_until(lambda: bool(beats_in(server)), "a heartbeat")
+    beating.close()
+    assert len(tries) == 3
+
+
+@pytest.mark.parametrize("changed", [{"server": ""}, {"interval_ms": 0}])
+def test_without_a_name_or_an_interval_nothing_is_done(changed: dict[str, object]) -> None:
+    def connect() -> Producer:
+        raise AssertionError
+
+    sender(connect, **changed).close()

@@ -1,0 +1,34 @@
+#!/bin/sh
+# Brings a Compose project up and returns when all of it serves. What sends messages starts last: started before the
+# brokers serve, it would send some of them twice. Whatever runs already is left alone unless its settings changed.
+#
+#   tools/up.sh PROJECT [COMPOSE OPTIONS...]
+set -eu
+cd "$(dirname "$0")/.."
+PROJECT="$1"; shift
+said=$(mktemp)
+trap 'rm -f "$said"' EXIT
+trap 'exit 1' INT TERM
+
+# Compose tells of every container and volume; that is of interest when something went wrong.
+compose() {
+    tools/compose.sh "$@" > "$said" 2>&1 || {
+        tail -n 20 "$said" >&2
+        exit 1
+    }
+}
+services() {
+    docker ps --all --filter "label=com.docker.compose.project=$PROJECT" --filter label=com.docker.compose.oneoff=False "$@" \
+        --format '{{.Label "com.docker.compose.service"}}' | sort -u
+}
+
+compose "$@" up --no-start --remove-orphans
+last=$(services --filter label=kafka2011.start=last)
+first=$(services | grep -vxF "${last:-none}")
+printf '==> starting %s containers\n' "$(services | wc -l)" >&2
+# shellcheck disable=SC2086 # names of services are single words
+compose "$@" up --detach --no-recreate $first
+tools/await-healthy.sh "$PROJECT" kafka2011.start=last
+printf '==> starting %s\n' "$(printf '%s ' $last)" >&2
+compose "$@" up --detach --no-recreate
+tools/await-healthy.sh "$PROJECT"
