@@ -1,6 +1,6 @@
 // The page: views by the address behind #, the headline, the banner, the detail panel.
 
-import { h, setAttribute, setText, STATES } from "./dom.js";
+import { focusAgain, h, setAttribute, setText, STATES } from "./dom.js";
 import { duration, perSecond, whole } from "./format.js";
 import { Store } from "./store.js";
 import { audit } from "./views/audit.js";
@@ -36,7 +36,7 @@ const page = {
     detail.replaceChildren();
     if (page.onhide) page.onhide();
     page.onhide = null;
-    if (page.before && page.before.isConnected) page.before.focus();
+    if (page.before && page.before !== document.body) focusAgain(main, page.before);
   },
 };
 document.addEventListener("keydown", (event) => { if (event.key === "Escape") page.hide(); });

@@ -27,6 +27,24 @@ export function setAttribute(element, name, value) {
   else if (element.getAttribute(name) !== String(value)) element.setAttribute(name, String(value));
 }
 
+// What an element is, whatever node stands for it: its own name, the place it leads to, or what it is called.
+const identity = (element) => element.dataset.focus || element.getAttribute("href") || element.getAttribute("aria-label");
+
+// Gives the focus to `had`, or to the element of `root` that now stands for the same thing; to `root` where none does.
+export function focusAgain(root, had) {
+  const name = identity(had);
+  const same = had.isConnected ? had : name && [...root.querySelectorAll("[data-focus], [href], [aria-label]")].find((found) => identity(found) === name);
+  if (same) same.focus({ preventScroll: true });
+  if (!same || document.activeElement !== same) root.focus({ preventScroll: true }); // gone, or disabled meanwhile
+}
+
+// Rewrites what is in `root` and leaves the focus where the reader had it: a node that is moved loses it.
+export function keepFocus(root, rewrite) {
+  const had = root.contains(document.activeElement) && root !== document.activeElement ? document.activeElement : null;
+  rewrite();
+  if (had && document.activeElement !== had) focusAgain(root, had);
+}
+
 export const STATES = {
   up: ["●", "good", "up"], slow: ["●", "good", "up"], lagging: ["▲", "warn", "lagging"],
   down: ["✕", "bad", "down"], stopped: ["■", "idle", "stopped"], starting: ["◌", "idle", "starting"],

@@ -1,7 +1,7 @@
 // A real table that sorts and filters, and keeps only the rows that can be seen when there are many.
 // column: {name, label, num, text(row), make(row), sort(row), wide}; text or make gives the content.
 
-import { h, setAttribute, setText } from "./dom.js";
+import { h, keepFocus, setAttribute, setText } from "./dom.js";
 
 const ROW_PX = 34;
 const SHOWN_WHOLE = 200; // up to so many rows all are in the page, for find-in-page and readers
@@ -84,6 +84,11 @@ export class Table {
       first = Math.max(0, Math.floor(this.scroll.scrollTop / ROW_PX) - MARGIN);
       last = Math.min(total, first + Math.ceil((this.scroll.clientHeight || 700) / ROW_PX) + 2 * MARGIN);
     }
+    keepFocus(this.scroll, () => this.write(first, last));
+  }
+
+  write(first, last) {
+    const total = this.shown.length;
     const wanted = last - first;
     while (this.cache.length < wanted) this.cache.push(this.makeRow());
     const elements = this.cache.slice(0, wanted);

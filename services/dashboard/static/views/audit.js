@@ -1,6 +1,6 @@
 // The audit wall: topics by windows; each cell has a stripe per tier. Click for the servers.
 
-import { h, setAttribute, setText, tag } from "../dom.js";
+import { h, keepFocus, setAttribute, setText, tag } from "../dom.js";
 import { bytes, clock, duration, moment, whole } from "../format.js";
 
 const TIERS = ["live", "offline", "warehouse"];
@@ -70,7 +70,7 @@ export function audit(root, page) {
       head.dataset.windows = headings;
       head.replaceChildren(h("th", { scope: "col" }, "Topic"), ...shown.map((window) => h("th", { scope: "col" }, window < 0 ? "no header" : clock(window))));
     }
-    body.replaceChildren(...topics.map((topic) => h("tr", {}, h("th", { scope: "row" }, topic), shown.map((window) => { const row = byKey.get(`${topic}|${window}`); return row ? stripes(row) : h("td", {}); }))));
+    keepFocus(wall, () => body.replaceChildren(...topics.map((topic) => h("tr", {}, h("th", { scope: "row" }, topic), shown.map((window) => { const row = byKey.get(`${topic}|${window}`); return row ? stripes(row) : h("td", {}); })))));
     if (!rows.length) body.replaceChildren(h("tr", {}, h("td", { class: "empty" }, "The audit has not judged anything yet.")));
     for (const key of cells.keys()) if (!byKey.has(key)) cells.delete(key);
   }

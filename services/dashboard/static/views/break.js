@@ -1,7 +1,7 @@
 // Break it, where that is enabled: every button does what it says to a real process. Below, guided
 // exercises: what to do, where to look, what must be seen.
 
-import { h, setText, stateTag, tag } from "../dom.js";
+import { h, keepFocus, setText, stateTag, tag } from "../dom.js";
 import { Table } from "../table.js";
 
 // A proxy on the way to the brokers can lose messages; what it is called differs by deployment.
@@ -77,9 +77,9 @@ export function breakIt(root, page) {
     const key = JSON.stringify(fitting.map((exercise) => [exercise.title, exercise.act]));
     if (exercises.dataset.key === key) return;
     exercises.dataset.key = key;
-    exercises.replaceChildren(...fitting.map((exercise) => h("li", {}, h("strong", {}, exercise.title),
-      h("p", { class: "buttons" }, exercise.act.map(([label, action, name, more]) => h("button", { type: "button", class: action === "kill" || action === "cut" || action === "drop" ? "danger" : "", onclick: () => act(action, name, more) }, label)), h("a", { href: `#/${exercise.look[0]}` }, `Look at ${exercise.look[1]}`)),
-      h("p", { class: "lead" }, h("b", {}, "Must be seen: "), exercise.expect))));
+    keepFocus(exercises, () => exercises.replaceChildren(...fitting.map((exercise) => h("li", {}, h("strong", {}, exercise.title),
+      h("p", { class: "buttons" }, exercise.act.map(([label, action, name, more]) => h("button", { type: "button", "data-focus": `${exercise.title} ${label}`, class: action === "kill" || action === "cut" || action === "drop" ? "danger" : "", onclick: () => act(action, name, more) }, label)), h("a", { href: `#/${exercise.look[0]}` }, `Look at ${exercise.look[1]}`)),
+      h("p", { class: "lead" }, h("b", {}, "Must be seen: "), exercise.expect)))));
   }
   return {
     sections: ["topics"],

@@ -1,7 +1,7 @@
 // Both datacenters as a picture: processes in the order in which a message passes them, and what
 // flows between them. The same is in the table below it, for those who read rather than look.
 
-import { h, s, setAttribute, setText, STATES, stateTag } from "../dom.js";
+import { h, keepFocus, s, setAttribute, setText, STATES, stateTag } from "../dom.js";
 import { bytes, clock, duration, perSecond, rate, whole } from "../format.js";
 import { Table } from "../table.js";
 
@@ -111,7 +111,7 @@ export function topology(root, page) {
     caption: "All processes", sortBy: "state", filter: false,
     columns: [
       { name: "state", label: "State", text: (row) => row.state, sort: (row) => ["down", "lagging", "starting", "stopped", "slow", "up"].indexOf(row.state === "slow" ? "up" : row.state), make: (row) => stateTag(row.state) },
-      { name: "name", label: "Process", text: (row) => row.name, make: (row) => h("button", { type: "button", onclick: () => open(row.key) }, row.name), key: (row) => row.key },
+      { name: "name", label: "Process", text: (row) => row.name, make: (row) => h("button", { type: "button", "data-focus": `row ${row.key}`, onclick: () => open(row.key) }, row.name), key: (row) => row.key },
       { name: "dc", label: "Datacenter", text: (row) => row.dc },
       { name: "kind", label: "Kind", text: (row) => row.kind },
       { name: "in", label: "In", num: true, text: (row) => rate(row.in_s), sort: (row) => row.in_s },
@@ -162,16 +162,16 @@ export function topology(root, page) {
       const left = layout.isWide ? 16 : 10, isChip = at.h === CHIP_H;
       const first = at.y + (isChip ? 16.5 : 20);
       const parts = { name: s("text", { class: "name", x: at.x + left + (layout.isWide ? 16 : 14), y: first }), sub: s("text", { class: "sub", x: at.x + left, y: at.y + 38 }), mark: s("text", { class: "mark", x: at.x + left - 1, y: first, "aria-hidden": "true" }), told: s("title"), isChip };
-      parts.element = s("g", { class: "node", tabindex: 0, role: "button", onclick: () => open(key), onkeydown: (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); open(key); } } },
+      parts.element = s("g", { class: "node", "data-focus": key, tabindex: 0, role: "button", onclick: () => open(key), onkeydown: (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); open(key); } } },
         parts.told, s("rect", { class: "box", x: at.x, y: at.y, width: at.w, height: at.h, rx: isChip ? 12 : 9 }), isChip ? null : s("rect", { class: "bar", x: at.x, y: at.y + 9, width: 4, height: at.h - 18, rx: 2 }), parts.mark, parts.name, isChip ? null : parts.sub);
       nodes[key] = parts;
       upper.append(parts.element);
     }
-    svg.replaceChildren(
+    keepFocus(svg, () => svg.replaceChildren(
       s("defs", {}, s("marker", { id: "arrow", viewBox: "0 0 10 10", refX: 9, refY: 5, markerUnits: "userSpaceOnUse", markerWidth: 11, markerHeight: 11, orient: "auto" }, s("path", { class: "arrow", d: "M0 0L10 5L0 10z" }))),
       ...layout.panels.map((panel) => s("rect", { class: "panel", x: panel.x, y: panel.y, width: panel.w, height: panel.h, rx: 14 })), lower,
       ...layout.panels.map((panel) => s("text", { class: "panel-name", x: panel.x + 14, y: panel.y + (layout.isWide ? 25 : 19) }, panel.title)),
-      ...layout.labels.map((label) => s("text", { class: "stage", x: label.x, y: label.y }, label.text)), upper);
+      ...layout.labels.map((label) => s("text", { class: "stage", x: label.x, y: label.y }, label.text)), upper));
   }
 
   function paint(rows) {
