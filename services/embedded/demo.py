@@ -24,6 +24,8 @@ from services.embedded.story import POLL_S, GaveUp, Moment, follow, print_summar
 from services.embedded.supervisor import StartFailed, Supervisor, base_environment, describe_status
 from services.embedded.topology import command_of, plan, report_command
 
+MARK = ".kafka2011"  # the file in a directory that a deployment made
+KEPT = frozenset({"benchmarks"})  # what was measured (make bench) is of no deployment
 FOREVER_MS = 365 * 24 * 3_600_000  # `up`: the activity ends with Ctrl-C, not by itself
 
 
@@ -43,7 +45,7 @@ class Demo:
 
     def run_until_stopped(self) -> int:
         """Keep everything running on the data that is there, until Ctrl-C; then stop it cleanly."""
-        (self.root / "run").mkdir(parents=True, exist_ok=True)
+        mark(self.root)
         self.config = replace(self.config, duration_ms=FOREVER_MS)
         return self._with_everything(self._stay)
 
@@ -214,7 +216,7 @@ def check_root(root: Path) -> None:
     deployment that still runs."""
     if root.exists() and not root.is_dir():
         raise StartFailed(f"{root} is not a directory")
-    if root.exists() and any(root.iterdir()) and not (root / "run").is_dir():
+    if root.exists() and not is_ours(root):
         raise StartFailed(f"{root} was not made by this command; choose another with --dir")
     try:
         ask(root, "status")
@@ -223,13 +225,30 @@ def check_root(root: Path) -> None:
     raise StartFailed(f"a deployment already runs under {root}; stop it first or choose --dir")
 
 
+def is_ours(root: Path) -> bool:
+    """Whether all of `root` may go: it is empty, or a deployment made it. A directory `run` proves
+    nothing: /var has one."""
+    if not any(entry.name not in KEPT for entry in root.iterdir()):
+        return True
+    # The second: deployments older than the mark.
+    return (root / MARK).is_file() or (root / "run" / "restarts.json").is_file()
+
+
+def mark(root: Path) -> None:
+    """Make `root` ours."""
+    (root / "run").mkdir(parents=True, exist_ok=True)
+    (root / MARK).write_text("Made by `kafka2011 embedded`; its `demo` begins by emptying it.\n")
+
+
 def clean(root: Path) -> None:
     """Remove what an earlier run left. `check_root` has found that it is ours."""
     root.mkdir(parents=True, exist_ok=True)
     end_leftovers(root)
     for entry in root.iterdir():
+        if entry.name in KEPT:
+            continue
         if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry)
         else:
             entry.unlink()
-    (root / "run").mkdir()
+    mark(root)

@@ -284,13 +284,31 @@ def test_a_directory_of_somebody_else_is_refused(tmp_path: Path) -> None:
         check_root(tmp_path)
 
 
-def test_an_old_run_is_cleaned_away(tmp_path: Path) -> None:
-    (tmp_path / "run").mkdir()
+@pytest.mark.parametrize("place", ["/", "/var", "/usr"])
+def test_no_directory_of_the_system_passes_for_ours(place: str) -> None:
+    with pytest.raises(StartFailed, match="was not made by this command"):
+        check_root(Path(place))
+
+
+def test_an_old_run_is_cleaned_away_and_what_was_measured_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "benchmarks" / "history.jsonl").write_text("{}")
+    check_root(tmp_path)  # make bench, and then make demo
+    clean(tmp_path)
     (tmp_path / "broker-1").mkdir()
     (tmp_path / "broker-1" / "segment").write_text("x")
     check_root(tmp_path)
     clean(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+    assert {path.name for path in tmp_path.iterdir()} == {"run", "benchmarks", ".kafka2011"}
+    assert (tmp_path / "benchmarks" / "history.jsonl").read_text() == "{}"
+
+
+def test_a_deployment_from_before_the_mark_is_ours(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    with pytest.raises(StartFailed, match="was not made by this command"):
+        check_root(tmp_path)
+    (tmp_path / "run" / "restarts.json").write_text("[]")
+    check_root(tmp_path)
 
 
 @pytest.mark.parametrize(
