@@ -1,8 +1,12 @@
 # The datacenters in containers (docs/containers.md). Works with Compose v2 and with docker-compose 1.29.
 
 # `make up CHAOS=on` lets the page break links and containers (docker/chaos.yml says what that means).
-COMPOSE_OPTIONS := $(if $(HA),--env-file docker/ha.env) $(if $(filter on,$(CHAOS)),-f docker-compose.yml -f docker/chaos.yml)
-COMPOSE := tools/compose.sh $(COMPOSE_OPTIONS)
+COMPOSE_OPTIONS := $(if $(filter on,$(CHAOS)),-f docker-compose.yml -f docker/chaos.yml)
+# `make up HA=1` starts three ZooKeeper servers in each datacenter. Its settings go into the environment, which both
+# generations of Compose prefer to .env; what else stands in .env holds as ever.
+HA ?=
+HA_SETTINGS := $(if $(HA),env $$(sed -n '/^COMPOSE_/d; /^[A-Z]/p' docker/ha.env))
+COMPOSE := $(HA_SETTINGS) tools/compose.sh $(COMPOSE_OPTIONS)
 # The page's process enters the group that the engine's socket belongs to, nothing more.
 ifeq ($(CHAOS),on)
 ENGINE_SOCKET ?= /var/run/docker.sock
@@ -11,13 +15,14 @@ export ENGINE_SOCKET_GROUP ?= $(shell stat -L -c %g '$(ENGINE_SOCKET)' 2>/dev/nu
 endif
 # docker-compose 1.29 takes down only what belongs to an active profile, so all are named.
 ALL_PROFILES := jobs,tools,observability,ha,load,chaos,two-live,spark
-PROJECT := $(or $(COMPOSE_PROJECT_NAME),$(shell sed -n 's/^COMPOSE_PROJECT_NAME=//p' .env))
+# Exported, so that Make and Compose never mean two projects.
+PROJECT := $(or $(COMPOSE_PROJECT_NAME),$(shell tools/setting.sh COMPOSE_PROJECT_NAME kafka2011))
+export COMPOSE_PROJECT_NAME := $(PROJECT)
 SERVICE ?=
-# `make up HA=1` starts three ZooKeeper servers in each datacenter. What is in the environment hides docker/ha.env.
-HA ?=
 comma := ,
 ifneq ($(HA),)
-export COMPOSE_PROFILES := $(if $(COMPOSE_PROFILES),$(COMPOSE_PROFILES)$(comma))ha
+PROFILES := $(or $(COMPOSE_PROFILES),$(shell tools/setting.sh COMPOSE_PROFILES))
+export COMPOSE_PROFILES := $(if $(PROFILES),$(PROFILES)$(comma))ha
 endif
 # `make down KEEP=1` keeps the volumes: logs, ZooKeeper's data, the warehouse.
 KEEP ?=
@@ -32,8 +37,8 @@ images:
 	@tools/images.sh
 
 up: preflight images
-	@tools/up.sh $(PROJECT) $(COMPOSE_OPTIONS)
-	@echo "dashboard: http://127.0.0.1:$(or $(DASHBOARD_PORT),8088)  (make status, make shell, make down)" >&2
+	@$(HA_SETTINGS) tools/up.sh $(PROJECT) $(COMPOSE_OPTIONS)
+	@echo "dashboard: http://127.0.0.1:$$(tools/setting.sh DASHBOARD_PORT 8088)  (make status, make shell, make down)" >&2
 
 down:
 	@said=$$(COMPOSE_PROFILES=$(ALL_PROFILES) $(COMPOSE) down --remove-orphans $(if $(KEEP),,--volumes) 2>&1) || { printf '%s\n' "$$said" >&2; exit 1; }

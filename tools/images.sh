@@ -10,7 +10,7 @@
 # Works with the classic builder (no BuildKit needed).
 set -eu
 cd "$(dirname "$0")/.."
-VERSION="${KAFKA2011_VERSION:-dev}"
+VERSION=$(tools/setting.sh KAFKA2011_VERSION dev)
 DEBIAN_IMAGE="${DEBIAN_IMAGE:-debian:trixie-slim}"
 SUITE=trixie
 PULL_TIMEOUT_S="${PULL_TIMEOUT_S:-120}"

@@ -44,7 +44,7 @@ fi
 
 config=$(tools/compose.sh config 2>&1) || fail "docker-compose.yml or .env cannot be read: $(printf '%s\n' "$config" | tail -n 1)"
 # A port that this project's own containers hold already is fine.
-project="${COMPOSE_PROJECT_NAME:-$(sed -n 's/^COMPOSE_PROJECT_NAME=//p' .env)}"
+project=$(tools/setting.sh COMPOSE_PROJECT_NAME kafka2011)
 running=$(docker ps --quiet --filter "label=com.docker.compose.project=$project")
 if [ -z "$running" ]; then
     for port in $(printf '%s\n' "$config" | sed -nE 's/^ *- *"?127\.0\.0\.1:([0-9]+):.*/\1/p; s/^ *published: *"?([0-9]+)"?$/\1/p' | sort -u); do

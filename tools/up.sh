@@ -23,9 +23,11 @@ services() {
 }
 
 compose "$@" up --no-start --remove-orphans
+created=$(services)
+[ -n "$created" ] || { printf 'kafka2011: Compose made no container of the project %s; does COMPOSE_PROJECT_NAME name another?\n' "$PROJECT" >&2; exit 1; }
 last=$(services --filter label=kafka2011.start=last)
-first=$(services | grep -vxF "${last:-none}")
-printf '==> starting %s containers\n' "$(services | wc -l)" >&2
+first=$(printf '%s\n' "$created" | grep -vxF "${last:-none}" || true)
+printf '==> starting %s containers\n' "$(printf '%s\n' "$created" | wc -l)" >&2
 # shellcheck disable=SC2086 # names of services are single words
 compose "$@" up --detach --no-recreate $first
 tools/await-healthy.sh "$PROJECT" kafka2011.start=last

@@ -6,6 +6,7 @@ the end of the run and, should that have been cut off, at the start of the next.
 
 import json
 import os
+import subprocess
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -31,7 +32,9 @@ from tests.support import waiting
 ROOT = Path(__file__).resolve().parents[2]
 RUN_LABEL = "kafka2011.test"
 PROJECT_PREFIX = "kafka2011-test-"
-IMAGE_VERSION = os.environ.get("KAFKA2011_VERSION", "dev")
+IMAGE_VERSION = subprocess.check_output(
+    [ROOT / "tools" / "setting.sh", "KAFKA2011_VERSION", "dev"], text=True
+).strip()
 APP_IMAGE = f"kafka2011/app:{IMAGE_VERSION}"
 
 # Two cores may be shared with others; what is slow is not wrong.
