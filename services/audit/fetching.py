@@ -57,6 +57,13 @@ class TopicPartition(NamedTuple):
     partition: int
 
 
+class Watermark(NamedTuple):
+    """The end of a partition's log, at `latest` when it was asked for."""
+
+    asked_ms: int
+    latest: int
+
+
 class BrokerReader:
     """Reads one broker until closed.
 
@@ -93,7 +100,7 @@ class BrokerReader:
         self._fetch_sizes: dict[PartitionKey, int] = {}
         self._measure_from: dict[PartitionKey, int] = {}
         self._paused_until_ms: dict[PartitionKey, int] = {}
-        self._watermarks: dict[PartitionKey, tuple[int, int]] = {}
+        self._watermarks: dict[PartitionKey, Watermark] = {}
         self._retry_s = RETRY_S_MIN
         self._wake = threading.Event()
         self._stop = threading.Event()
@@ -225,22 +232,42 @@ class BrokerReader:
                     moved |= self._paused_until_ms.get(key, 0) <= asked_ms
                     continue
                 end, moved = taken, True
-            if len(fetched.data) < part.size_max:
+            is_full = len(fetched.data) >= part.size_max
+            if not is_full:
                 self._fetch_sizes.pop(key, None)
-                # What comes from now on comes while it is watched: its delay can be measured.
-                self._measure_from.setdefault(key, end)
-                self._state.read_to(key, asked_ms)
+            if fetched.data:
+                self._came_to(client, key, end, is_full=is_full)
             else:
-                self._state.read_to(key, asked_ms, self._lag(client, key, end, asked_ms))
+                self._watermarks[key] = Watermark(asked_ms, end)
+                self._compare(key, end)
         return moved
 
-    def _lag(self, client: BrokerClient, key: PartitionKey, end: int, now_ms: int) -> int:
-        """Bytes that are left to read, by a watermark that is at most half a second old."""
-        asked_ms, latest = self._watermarks.get(key, (0, 0))
-        if now_ms - asked_ms >= WATERMARK_AGE_MS or latest <= end:
+    def _came_to(self, client: BrokerClient, key: PartitionKey, end: int, *, is_full: bool) -> None:
+        """Counted up to `end`. A short answer is no end of the log: it may be a segment's end.
+
+        An empty one is, and follows soon where little comes; only without one is the broker asked,
+        twice a second, and where a full answer goes beyond what it said.
+        """
+        mark = self._watermarks.get(key)
+        if mark is not None:
+            self._compare(key, end)
+        if (
+            mark is None
+            or self._clock() - mark.asked_ms >= WATERMARK_AGE_MS
+            or (is_full and mark.latest <= end)
+        ):
+            asked_ms = self._clock()
             latest = client.latest(key.topic, key.partition)
-            self._watermarks[key] = (now_ms, latest)
-        return max(0, latest - end)
+            self._watermarks[key] = Watermark(asked_ms, latest)
+            self._compare(key, end)
+
+    def _compare(self, key: PartitionKey, end: int) -> None:
+        """Say what is left up to the watermark, or that all is counted that was visible then."""
+        mark = self._watermarks[key]
+        if end >= mark.latest:
+            # What comes from now on comes while it is watched: its delay can be measured.
+            self._measure_from.setdefault(key, end)
+        self._state.read_to(key, mark.asked_ms, max(0, mark.latest - end))
 
     def _take(self, key: PartitionKey, part: FetchRequest, data: memoryview) -> int | None:
         """Count what was fetched; the next offset, or None when the next fetch must differ."""
@@ -309,6 +336,7 @@ class BrokerReader:
             reason = f"the log ends at {latest}: it was lost or replaced, and is read anew"
         else:
             return  # the log moved on meanwhile; the next fetch will tell
+        self._watermarks.pop(key, None)  # perhaps another log's
         log.warning("unread", place=str(key), first=offset, goes_on_at=earliest, reason=reason)
         self._state.passed_over(key, offset, earliest, reason)
 

@@ -90,6 +90,8 @@ class FakeBroker:
     def __init__(self) -> None:
         self.logs: dict[tuple[str, int], bytes] = {}
         self.starts: dict[tuple[str, int], int] = {}
+        self.segment_ends: dict[tuple[str, int], list[int]] = {}
+        self.latest_asked = 0
         self.failure: Exception | None = None
         self.closed = 0
 
@@ -99,6 +101,11 @@ class FakeBroker:
     def append_set(self, topic: str, partition: int, data: bytes) -> None:
         key = (topic, partition)
         self.logs[key] = self.logs.get(key, b"") + data
+
+    def roll(self, topic: str, partition: int) -> None:
+        """Begin a new segment: no fetch reads across its start."""
+        key = (topic, partition)
+        self.segment_ends.setdefault(key, []).append(len(self.logs[key]))
 
     def retire(self, topic: str, partition: int, count: int) -> None:
         """Delete the first `count` bytes."""
@@ -119,13 +126,15 @@ class FakeBroker:
         elif not self.starts.get(key, 0) <= part.offset <= len(log):
             error = OffsetOutOfRange("out of range")
         else:
-            data = log[part.offset : part.offset + part.size_max]
+            ends = [end for end in self.segment_ends.get(key, ()) if end > part.offset]
+            data = log[part.offset : min([part.offset + part.size_max, *ends])]
         return FetchedSet(part.topic, part.partition, part.offset, memoryview(data), error)
 
     def earliest(self, topic: str, partition: int) -> int:
         return self.starts.get((topic, partition), 0)
 
     def latest(self, topic: str, partition: int) -> int:
+        self.latest_asked += 1
         return len(self.logs[topic, partition])
 
     def close(self) -> None:

@@ -119,6 +119,70 @@ def test_a_partition_found_later_is_measured_from_its_start() -> None:
     assert bench.state.delays["live"].summary().count == 1
 
 
+# --- the end of the log -------------------------------------------------------------------------
+
+
+def test_the_end_of_a_segment_is_not_the_end_of_the_log() -> None:
+    bench = Bench()
+    bench.state.discovered("live", T0 + 5000)
+    for number in range(3):
+        bench.broker.append(PAGE_VIEW, 0, event(number))
+        bench.broker.roll(PAGE_VIEW, 0)
+    end = len(bench.broker.logs[PAGE_VIEW, 0])
+    for _ in range(2):
+        bench.round(measure=False)
+        view = bench.state.tier_view("live")
+        assert view.lag_bytes == end - (bench.state.position(KEY) or 0) > 0
+        assert not view.is_caught_up
+        assert view.progress.read_to_ms == 0
+    bench.round(measure=False)
+    assert bench.state.tier_view("live").is_caught_up
+    assert bench.state.tier_view("live").progress.read_to_ms == T0 + 1000
+    # What stood there before the service started says nothing about delays.
+    assert bench.state.delays["live"].summary().count == 0
+
+
+def test_where_empty_answers_follow_the_end_is_not_asked_for() -> None:
+    bench = Bench()
+    bench.state.discovered("live", T0 + 100_000)
+    bench.broker.logs[PAGE_VIEW, 0] = b""
+    bench.round()
+    for number in range(20):
+        bench.broker.append(PAGE_VIEW, 0, event(number))
+        bench.clock.advance(100)
+        bench.round()
+        bench.clock.advance(100)
+        bench.round()
+        assert bench.state.tier_view("live").progress.read_to_ms == bench.clock()
+    assert bench.broker.latest_asked == 0
+
+
+def test_under_traffic_without_a_pause_the_end_is_asked_for_twice_a_second() -> None:
+    bench = Bench()
+    bench.state.discovered("live", T0 + 100_000)
+    for number in range(100):
+        bench.broker.append(PAGE_VIEW, 0, event(number))
+        bench.round()
+        bench.clock.advance(50)
+    assert bench.broker.latest_asked == 10
+    view = bench.state.tier_view("live")
+    assert view.is_caught_up
+    assert view.progress.read_to_ms >= bench.clock() - 600
+
+
+def test_a_reader_that_never_gets_to_the_end_says_up_to_when_it_has_read() -> None:
+    bench = Bench(fetch_bytes=300)
+    bench.state.discovered("live", T0 + 100_000)
+    bench.broker.append(PAGE_VIEW, 0, *(event(n) for n in range(10)))
+    for number in range(60):
+        bench.broker.append(PAGE_VIEW, 0, *(event(10 * number + n) for n in range(3)))
+        bench.round()
+        bench.clock.advance(100)
+    view = bench.state.tier_view("live")
+    assert view.lag_bytes > 0
+    assert view.progress.read_to_ms > T0 + 3000
+
+
 # --- what cannot be read ------------------------------------------------------------------------
 
 
