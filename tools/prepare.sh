@@ -46,12 +46,16 @@ if [ ! -x "$VENV/bin/python" ]; then
 fi
 
 stamp="$VENV/.installed"
-wanted=$(cat requirements.lock pyproject.toml setup.py $(find protocol events -name '*.pyx' -o -name '*_native.*' | sort) | cksum)
+packages=$(for file in */__init__.py; do dirname "$file"; done)
+compiled=$(find $packages -name '*.pyx' -o -name '*.pxd' -o -name '*.h' | sort)
+wanted=$(cat requirements.lock pyproject.toml setup.py $compiled | cksum)
 if [ "$(cat "$stamp" 2>/dev/null || true)" != "$wanted" ]; then
     step "installing the locked dependencies (about 500 MB the first time)"
     "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock \
         || fail "the dependencies could not be installed; see pip's message above"
     step "building kafka2011"
+    # An archive unpacked over an older tree brings sources that are older than what was built there.
+    touch $compiled
     "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . \
         || fail "kafka2011 itself could not be installed; see pip's message above"
     printf '%s\n' "$wanted" > "$stamp"
