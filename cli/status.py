@@ -29,8 +29,16 @@ def status(
     zookeepers: Annotated[list[str], typer.Option("--zookeeper", help=f"{ZOOKEEPER_HELP}; each")],
     address_map: Annotated[str, typer.Option("--address-map", help=ADDRESS_MAP_HELP)] = "",
     as_json: Annotated[bool, typer.Option("--json", help="one JSON document")] = False,
+    forget: Annotated[
+        list[str] | None,
+        typer.Option("--forget", help="first, a process that does not come back; each"),
+    ] = None,
 ) -> None:
-    """Show every process that ever registered, and the lag of every consumer group, in bytes."""
+    """Show every process that ever registered, and the lag of every consumer group, in bytes.
+
+    Who registered is expected until it is forgotten: --forget takes a process out that was removed
+    for good (a profile of the containers that is not used any more). One that lives stays.
+    """
     logs.configure("status", level="WARNING")
     dialled = dialler(address_map)
     expected: list[ProcessRecord] = []
@@ -38,6 +46,9 @@ def status(
     found: list[tuple[str, GroupState]] = []
     for zookeeper in zookeepers:
         with connected(zookeeper) as registry:
+            if forget:
+                known = {record.name for record in processes.expected(registry)}
+                processes.forget_others(registry, known.difference(forget))
             expected += processes.expected(registry)
             alive |= {(p.datacenter, p.name): p for p in processes.alive(registry)}
             found += [

@@ -6,7 +6,7 @@ says that the process lives, and where. `status`, the dashboard and Prometheus d
 
 import json
 import threading
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from coordination import paths
@@ -122,6 +122,20 @@ def register_process(registry: Registry, record: ProcessRecord) -> Registration:
 def expect_process(registry: Registry, datacenter: str, name: str, kind: str) -> None:
     """Say that a process belongs here, before it has ever started (the embedded deployment)."""
     registry.put(paths.process_path(datacenter, name), json.dumps({"kind": kind}).encode())
+
+
+def forget_others(registry: Registry, names: Collection[str]) -> list[str]:
+    """Say that only processes of these names belong here; returns the names that went. One that
+    lives is kept, whatever its name."""
+    living = {(record.datacenter, record.name) for record in alive(registry)}
+    gone = [
+        (record.datacenter, record.name)
+        for record in expected(registry)
+        if record.name not in names and (record.datacenter, record.name) not in living
+    ]
+    for datacenter, name in gone:
+        forget_process(registry, datacenter, name)
+    return [name for _, name in gone]
 
 
 def forget_process(registry: Registry, datacenter: str, name: str) -> None:

@@ -112,11 +112,11 @@ def _metrics(config: DashboardConfig, sampler: Sampler, pages: Pages) -> Metrics
     clients = Gauge("kafka2011_dashboard_clients", "open pages", registry=registry)
     clients.set_function(lambda: float(pages.clients))
     samples = Gauge("kafka2011_dashboard_sample", "number of the last sample", registry=registry)
-    samples.set_function(lambda: float(sampler.log.id))
+    samples.set_function(lambda: float(sampler.log.samples))
     took = Gauge(
         "kafka2011_dashboard_sample_seconds", "how long the last sample took", registry=registry
     )
     took.set_function(lambda: sampler.took_s)
     return MetricsServer(
-        registry, lambda: sampler.log.id > 0, bind=config.metrics_bind, port=config.metrics_port
+        registry, lambda: sampler.is_fresh, bind=config.metrics_bind, port=config.metrics_port
     )

@@ -19,8 +19,10 @@ KEPT = 60
 class DeltaLog:
     """The present sections, and the last `kept` changes by section as ready text."""
 
-    def __init__(self, kept: int = KEPT) -> None:
-        self.id = 0
+    def __init__(self, kept: int = KEPT, first: int = 0) -> None:
+        """`first`: above every number of an earlier run (the time in ms is), so that a browser
+        that comes back with one of those gets everything anew."""
+        self.id = self._first = first
         self._sections: dict[str, Rows] = {}
         self._ring: deque[tuple[int, dict[str, str]]] = deque(maxlen=kept)
 
@@ -35,6 +37,11 @@ class DeltaLog:
         self.id += 1
         self._ring.append((self.id, changed))
         return self.id
+
+    @property
+    def samples(self) -> int:
+        """How many were taken."""
+        return self.id - self._first
 
     def snapshot(self, wanted: Collection[str]) -> str:
         """Everything of the wanted sections, as JSON."""

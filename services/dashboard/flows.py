@@ -192,7 +192,12 @@ class Flows:
         offline_brokers = of.get((OFFLINE, "broker"), [])
         for dc in sorted({dc for dc, _ in of}):
             brokers = of.get((dc, "broker"), [])
-            proxies = [key for key in of.get((dc, "proxy"), []) if rows[key]["role"] != "link"]
+            # What a stopped one was cannot be seen any more, and nothing goes through it.
+            proxies = [
+                key
+                for key in of.get((dc, "proxy"), [])
+                if rows[key]["role"] != "link" and rows[key]["state"] != STOPPED
+            ]
             for frontend in of.get((dc, "frontend"), []):
                 for target in proxies or brokers:
                     edge(frontend, target, rows[frontend]["out_s"] / len(proxies or brokers))

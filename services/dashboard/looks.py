@@ -75,3 +75,4 @@ class Collected:
     loader: Mapping[str, Any] | None
     commits: Rows
     reports: Rows
+    audit_unheard_ms: int = 0  # since when the audit has not answered; 0 while it does

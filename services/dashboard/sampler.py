@@ -13,6 +13,7 @@ from runtime.clock import now_ms
 from runtime.logs import get_logger
 from services.dashboard.clusters import ClusterLook, ClusterWatcher
 from services.dashboard.config import LIVE, OFFLINE, DashboardConfig
+from services.dashboard.core import FAILURES_DOWN
 from services.dashboard.deltas import DeltaLog
 from services.dashboard.exposition import parse
 from services.dashboard.flows import faults_in_words
@@ -26,8 +27,10 @@ from services.dashboard.wall import WINDOWS_SHOWN, cell_rows
 SCRAPE_TIMEOUT_S = 0.8
 SLOW_TIMEOUT_S = 5.0
 AUDIT_EVERY_S = 2.0
+AUDIT_AGE_MS_MAX = 30_000  # a starved audit answers late; an older answer is no verdict on now
 PROXIES_EVERY_S = 2.0
 JOBS_EVERY_S = 3.0
+SAMPLE_AGE_S_MAX = 30.0  # a page whose samples all fail serves an old picture: not healthy
 CELLS_LIMIT = 10_000
 SHARE = 20  # what asks for much takes at most one part in so many of the time
 
@@ -39,8 +42,9 @@ class Sampler:
 
     def __init__(self, config: DashboardConfig) -> None:
         self._config = config
-        self.log = DeltaLog()
+        self.log = DeltaLog(first=now_ms())
         self.took_s = 0.0
+        self._sampled_s: float | None = None
         self.changed = asyncio.Event()
         self.watchers = {
             name: ClusterWatcher(name, address, is_optional=name in config.more_zk_connect)
@@ -56,6 +60,7 @@ class Sampler:
         self.processes: dict[str, ProcessLook] = {}
         self._clients: dict[str, tuple[str, Client]] = {}
         self._audit: dict[str, Any] | None = None
+        self._audit_ms = 0
         self._cells: Rows = {}
         self._loader: dict[str, Any] | None = None
         self._commits: Rows = {}
@@ -115,6 +120,12 @@ class Sampler:
             due = max(due + interval_s, loop.time())
             await asyncio.sleep(due - loop.time())
 
+    @property
+    def is_fresh(self) -> bool:
+        """Whether the picture is one of now. Any thread."""
+        age_s = None if self._sampled_s is None else time.monotonic() - self._sampled_s
+        return age_s is not None and age_s < SAMPLE_AGE_S_MAX + self._config.sample_ms / 1000
+
     async def sample(self) -> None:
         looks = {
             name: watcher.look
@@ -131,8 +142,9 @@ class Sampler:
                 processes=self.processes,
                 clusters=looks,
                 audit=self._audit,
+                audit_unheard_ms=0 if self._is_heard("audit") else self._audit_ms,
                 cells=self._cells,
-                loader=self._loader,
+                loader=self._loader if self._is_heard("loader") else None,
                 commits=self._commits,
                 reports=self._reports,
             )
@@ -143,6 +155,7 @@ class Sampler:
         )
         sections["meta"]["deployment"]["lag_ms"] = self._config.lag_ms
         self.log.advance(sections)
+        self._sampled_s = time.monotonic()
         changed, self.changed = self.changed, asyncio.Event()
         changed.set()
 
@@ -258,11 +271,19 @@ class Sampler:
             now = time.monotonic()
             self._due[name] = now + max(every_s, SHARE * (now - began) if name != "audit" else 0)
 
+    def _is_heard(self, kind: str) -> bool:
+        """Whether what that process said last can still be true."""
+        process = self.first_of(kind)
+        if process is None or process.health.failures >= FAILURES_DOWN:
+            return False
+        return kind != "audit" or now_ms() - self._audit_ms < AUDIT_AGE_MS_MAX
+
     async def _ask_audit(self) -> None:
         process = self.first_of("audit")
         client = self.client_of(process.key) if process else None
         if client is not None and process is not None and not process.health.failures:
             self._audit = await client.get_json("/audit/summary", SLOW_TIMEOUT_S)
+            self._audit_ms = now_ms()
 
     async def _ask_cells(self) -> None:
         process = self.first_of("audit")

@@ -48,7 +48,7 @@ class Deployment:
             "edges": self._flows.edge_rows(seen, processes),
             "partitions": partitions,
             "topics": self._storage.topic_rows(seen, partitions, groups["group_partitions"]),
-            "audit": self._audit.rows(seen.audit, now),
+            "audit": self._audit.rows(seen.audit, now, seen.audit_unheard_ms),
             "cells": seen.cells,
             "latency": self._audit.latency.rows(),
             "flow": self._audit.flow.rows(),

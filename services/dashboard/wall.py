@@ -30,11 +30,16 @@ class AuditMemory:
         self.latency = History(history_ms, SERIES_STEP_MS)
         self.flow = History(history_ms, SERIES_STEP_MS)
 
-    def rows(self, audit: Mapping[str, Any] | None, now_ms: int) -> Rows:
-        """The summary, once an answer: an old answer seen again is no new measurement."""
+    def rows(self, audit: Mapping[str, Any] | None, now_ms: int, unheard_since_ms: int = 0) -> Rows:
+        """The summary, once an answer: an old answer seen again is no new measurement. One that
+        stays alone since `unheard_since_ms` tells how it was, not how it is: it has no rates."""
         if audit is not None and audit is not self._answer:
             self._answer = audit
             self._rows = {"summary": self._summary(audit, now_ms)}
+        if unheard_since_ms and self._rows:
+            rates = dict.fromkeys(self._rows["summary"]["rates"])
+            said = {"rates": rates, "unheard_since_ms": unheard_since_ms}
+            return {"summary": self._rows["summary"] | said}
         return self._rows
 
     def _summary(self, audit: Mapping[str, Any], now_ms: int) -> dict[str, Any]:

@@ -26,8 +26,10 @@ class ControlServer:
 
     def __init__(self, root: Path, answer: Callable[[str, str], str]) -> None:
         path = (root / "run" / "supervisor.sock").resolve()
+        self._private_directory: Path | None = None
         if len(str(path)) > SOCKET_PATH_MAX:
-            path = Path(tempfile.mkdtemp(prefix="kafka2011-")) / "supervisor.sock"
+            self._private_directory = Path(tempfile.mkdtemp(prefix="kafka2011-"))
+            path = self._private_directory / "supervisor.sock"
         path.unlink(missing_ok=True)
 
         class Handler(socketserver.StreamRequestHandler):
@@ -61,6 +63,8 @@ class ControlServer:
         self._server.shutdown()
         self._server.server_close()
         self._path.unlink(missing_ok=True)
+        if self._private_directory is not None:
+            self._private_directory.rmdir()
 
 
 class NotRunning(RuntimeError):

@@ -16,6 +16,10 @@ from pathlib import Path
 
 from rich.console import Console
 
+from coordination.errors import CoordinationError
+from coordination.processes import forget_others
+from coordination.zookeeper import ZooKeeperRegistry
+from runtime.logs import get_logger
 from services.embedded.config import DASHBOARD_PORT, EmbeddedConfig
 from services.embedded.control import ControlServer, NotRunning, ask
 from services.embedded.display import Display, Sample
@@ -25,8 +29,11 @@ from services.embedded.supervisor import StartFailed, Supervisor, base_environme
 from services.embedded.topology import command_of, plan, report_command
 
 MARK = ".kafka2011"  # the file in a directory that a deployment made
+REGISTRY_TIMEOUT_MS = 10_000
 KEPT = frozenset({"benchmarks"})  # what was measured (make bench) is of no deployment
 FOREVER_MS = 365 * 24 * 3_600_000  # `up`: the activity ends with Ctrl-C, not by itself
+
+log = get_logger(__name__)
 
 
 class Demo:
@@ -142,6 +149,7 @@ class Demo:
         return f"http://127.0.0.1:{supervisor.processes['audit'].spec.ports['metrics']}"
 
     def _stay(self, supervisor: Supervisor, display: Display, _began: float) -> int:
+        forget_earlier(supervisor)
         audit_url = self._audit_url(supervisor)
         while not self.is_stop_asked:
             supervisor.poll()
@@ -196,6 +204,22 @@ class Demo:
             f"{time.monotonic() - began:.0f} s in all; delays are from the frontend's event time; "
             f"data, logs and reports are in {self.config.root_dir}/",
         )
+
+
+def forget_earlier(supervisor: Supervisor) -> None:
+    """Take out of the process registries who was part of an earlier run on this data and is none
+    of this one (CHAOS=on starts a link of its own). Whoever does not answer is left as it is."""
+    for process in supervisor.processes.values():
+        if process.spec.kind != "zookeeper":
+            continue
+        registry = ZooKeeperRegistry(f"127.0.0.1:{process.spec.ports['client']}")
+        try:
+            registry.start(REGISTRY_TIMEOUT_MS)
+            forget_others(registry, supervisor.processes)
+        except CoordinationError as error:
+            log.warning("earlier processes are not forgotten", reason=str(error))
+        finally:
+            registry.close()
 
 
 def check_input(input_path: str) -> None:

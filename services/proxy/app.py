@@ -149,7 +149,7 @@ def _metrics(config: ProxyConfig, proxy: Proxy) -> MetricsServer | None:
     registry.register(RouteCollector(proxy))
     return MetricsServer(
         registry,
-        lambda: True,
+        lambda: bool(proxy.status()),  # asks its loop: one that hangs is not healthy
         bind=config.metrics_bind,
         port=config.metrics_port,
         routes={"/faults": lambda: (200, "application/json", _as_json({"routes": proxy.status()}))},

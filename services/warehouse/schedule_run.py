@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -27,6 +28,7 @@ from services.warehouse.schedule_config import ScheduleConfig
 log = get_logger(__name__)
 
 LOOK_EVERY_MS = 500
+STEP_AGE_S_MAX = 30.0  # a step starts processes at most: one that takes longer hangs
 # The schedule's own: a job must not claim its port, nor its name in the process registry.
 NOT_HANDED_DOWN = ("metrics.port", "process.name")
 
@@ -76,6 +78,7 @@ class Scheduler:
     def __init__(self, jobs: Sequence[Job], start: Start, clock: Clock = now_ms) -> None:
         self._start = start
         self._clock = clock
+        self._stepped_s = time.monotonic()
         self._entries = [_Entry(job, job.next_after(clock() - 1)) for job in jobs]
         self.registry = CollectorRegistry()
         self._runs = Counter(
@@ -94,11 +97,17 @@ class Scheduler:
     def step(self) -> None:
         """Note what ended and start what is due."""
         at_ms = self._clock()
+        self._stepped_s = time.monotonic()
         for entry in self._entries:
             if entry.running is not None:
                 self._look(entry, at_ms)
             if entry.running is None and entry.due_ms <= at_ms:
                 self._begin(entry, at_ms)
+
+    @property
+    def is_looking(self) -> bool:
+        """Whether jobs are still started at their times. Any thread."""
+        return time.monotonic() - self._stepped_s < STEP_AGE_S_MAX
 
     def status(self) -> list[dict[str, Any]]:
         """Each job as it stands in the file: times in ms since the epoch, `last` null before its
@@ -183,7 +192,7 @@ def main(config: ScheduleConfig, jobs: Sequence[Job], environment: Mapping[str, 
         try:
             metrics = MetricsServer(
                 scheduler.registry,
-                lambda: True,
+                lambda: scheduler.is_looking,
                 bind=config.metrics_bind,
                 port=config.metrics_port,
                 routes={"/status": status},

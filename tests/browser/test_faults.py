@@ -43,6 +43,18 @@ def test_process_is_red_within_three_seconds_and_right_again(
     assert took_s < RED_WITHIN_S + GRACE_S
 
 
+def test_nothing_is_called_proved_while_the_audit_is_away(
+    open_page: Open, deployment: Deployment
+) -> None:
+    page = open_page("topology")
+    verdict = page.locator(".tile.verdict .big")
+    expect(verdict).not_to_have_text("The audit does not answer", timeout=30_000)
+    os.killpg(deployment.state("audit")["pid"], signal.SIGKILL)
+    expect(verdict).to_have_text("The audit does not answer", timeout=30_000)
+    deployment.kafka2011("embedded", "start", "audit", "--dir", str(deployment.root))
+    expect(verdict).not_to_have_text("The audit does not answer", timeout=60_000)
+
+
 def test_a_cut_link_is_said_and_mended_from_the_page(open_page: Open) -> None:
     page = open_page("break")
     page.get_by_role("button", name="Cut wan-link").first.click()

@@ -122,7 +122,9 @@ def test_the_focus_stays_on_a_cell_while_the_wall_is_written_again(open_page: Op
     assert cell.evaluate("cell => document.activeElement === cell")
 
 
-def test_a_button_that_can_no_longer_be_pressed_leaves_the_focus_in_its_table(open_page: Open) -> None:
+def test_a_button_that_can_no_longer_be_pressed_leaves_the_focus_in_its_table(
+    open_page: Open,
+) -> None:
     page = open_page("break")
     pause = page.get_by_role("button", name="Pause online-1", exact=True)
     pause.focus()

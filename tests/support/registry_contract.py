@@ -303,9 +303,12 @@ class RegistryContract:
         ]
         world.expire(one)
         wait_until(lambda: processes.alive(two) == [record], "registered again")
+        assert processes.forget_others(two, {"loader"}) == []  # who is named, or lives, stays
         handle.close()
         assert processes.alive(two) == []
         assert len(processes.expected(two)) == 2
+        processes.expect_process(two, "live", "wan-link", "proxy")
+        assert processes.forget_others(two, {"loader", "broker-1"}) == ["wan-link"]
         processes.forget_process(two, "live", "broker-1")
         assert [found.name for found in processes.expected(two)] == ["loader"]
 

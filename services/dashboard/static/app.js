@@ -1,7 +1,7 @@
 // The page: views by the address behind #, the headline, the banner, the detail panel.
 
 import { focusAgain, h, setAttribute, setText, STATES } from "./dom.js";
-import { duration, perSecond, whole } from "./format.js";
+import { clock, duration, perSecond, whole } from "./format.js";
 import { Store } from "./store.js";
 import { audit } from "./views/audit.js";
 import { breakIt } from "./views/break.js";
@@ -91,6 +91,7 @@ function verdictOf(audit) {
   const pending = audit.verdicts.pending || 0;
   // A check: one topic, one window of time, one server, one tier.
   const done = Object.values(audit.verdicts).reduce((sum, count) => sum + count, 0) - pending;
+  if (audit.unheard_since_ms && store.meta.state !== "stopped") return ["warn", "The audit does not answer", `What it counted until ${clock(audit.unheard_since_ms)} stays here; nothing since then is proved`];
   const sub = `${whole(audit.verdicts.complete || 0)} of ${whole(done)} checks complete${pending ? `, ${whole(pending)} not due yet` : ""}`;
   if (missing.length) return ["bad", inTiers(missing, "missing", audit), sub];
   if (extra.length) return ["warn", inTiers(extra, "extra", audit), sub];

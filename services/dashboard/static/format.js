@@ -16,10 +16,12 @@ export const perSecond = (value) => (value === null || value === undefined ? "â€
 
 export function duration(ms) {
   if (ms === null || ms === undefined) return "â€“";
-  if (ms < 1000) return `${Math.round(ms)} ms`;
-  if (ms < 60000) return `${(ms / 1000).toFixed(ms < 10000 ? 1 : 0)} s`;
-  if (ms < 3600000) return `${Math.floor(ms / 60000)} min ${Math.round((ms % 60000) / 1000)} s`;
-  return `${Math.floor(ms / 3600000)} h ${Math.round((ms % 3600000) / 60000)} min`;
+  if (ms < 999.5) return `${Math.round(ms)} ms`;
+  if (ms < 59500) return `${(ms / 1000).toFixed(ms < 9950 ? 1 : 0)} s`;
+  const seconds = Math.round(ms / 1000); // rounded first: there is no 1 min 60 s
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
+  const minutes = Math.round(ms / 60000);
+  return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 // How old the first message is that was not read: what came since the last look is younger than that.
 export const behind = (row) => (row.lag_bytes && row.lag_ms === 0 ? "< 5 s" : duration(row.lag_ms));

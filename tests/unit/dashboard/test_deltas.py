@@ -44,6 +44,16 @@ def test_unknown_future_and_forgotten_numbers_need_a_snapshot() -> None:
     assert log.since(5, ["a"]) == []
 
 
+def test_numbers_of_an_earlier_run_need_a_snapshot() -> None:
+    earlier, log = DeltaLog(first=1_000), DeltaLog(first=9_000)
+    for _ in range(30):
+        earlier.advance({"a": {"old": {"v": 1}}})
+        log.advance({"a": {"new": {"v": 1}}})
+    assert log.samples == 30
+    assert log.since(earlier.id, ["a"]) is None
+    assert log.since(log.id - 1, ["a"]) is not None
+
+
 def test_only_wanted_sections_are_sent() -> None:
     log = DeltaLog()
     log.advance({"a": {"x": {"v": 1}}, "b": {"y": {"v": 1}}})

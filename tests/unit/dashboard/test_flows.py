@@ -56,6 +56,16 @@ def test_a_link_is_not_what_frontends_send_through() -> None:
     assert found == {"live/f>live/balancer", "live/balancer>live/broker-1"}
 
 
+def test_a_proxy_that_was_stopped_carries_nothing() -> None:
+    gone = ProcessLook("live/wan-link", "live", "wan-link", "proxy")
+    gone.health.note_node(False, 0)
+    gone.health.note_scrape(False, 0, "not registered")
+    gone.health.note_scrape(False, 1_000, "not registered")
+    balancer = proxy("balancer", "route-0")
+    found = edges(process("frontend", "f"), process("broker", "broker-1"), balancer, gone)
+    assert found == {"live/f>live/balancer", "live/balancer>live/broker-1"}
+
+
 def test_two_live_datacenters_with_the_same_broker_ids_meet_in_the_offline_one_only() -> None:
     def mirror(name: str, dc: str) -> ProcessLook:
         copied = [({"source": "1-0", "target": "11-0"}, 5.0)]

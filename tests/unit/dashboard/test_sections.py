@@ -128,6 +128,21 @@ def test_dead_broker_is_told_once_and_its_partitions_are_away() -> None:
     assert sections["meta"]["deployment"]["state"] == "stopped"
 
 
+def test_an_audit_that_is_not_heard_any_more_gives_no_rates_and_says_since_when() -> None:
+    deployment = Deployment(60_000, 10_000)
+    seen = collected(0, broker(0, 0), 0, 0)
+    seen.audit = {"produced": 5, "tiers": {"live": {"count": 5}}}
+    heard = deployment.sections(seen)["audit"]["summary"]
+    assert "unheard_since_ms" not in heard
+    assert heard["rates"]["live"] is not None
+    seen.audit_unheard_ms = 17
+    summary = deployment.sections(seen)["audit"]["summary"]
+    assert (summary["unheard_since_ms"], summary["rates"]["live"]) == (17, None)
+    assert summary["produced"] == 5, "what was counted stays"
+    seen.audit_unheard_ms = 0
+    assert deployment.sections(seen)["audit"]["summary"] == heard
+
+
 def test_commits_are_read_from_the_tables_log(tmp_path: Path) -> None:
     log = tmp_path / "page_view" / "_delta_log"
     log.mkdir(parents=True)
