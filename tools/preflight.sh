@@ -42,6 +42,20 @@ if [ -d "$4" ]; then
     [ "$free" -ge "$DISK_MB_MIN" ] || fail "$free MB are free below $4; $DISK_MB_MIN MB are needed for images and data"
 fi
 
+input=$(tools/setting.sh FRONTEND_INPUT /dev/null)
+case "$input" in
+    /dev/null)
+        [ "$(tools/setting.sh FRONTEND_SOURCE)" != access-log ] || fail "FRONTEND_SOURCE=access-log needs FRONTEND_INPUT, the file to send" ;;
+    *:*) fail "FRONTEND_INPUT=$input: Compose cannot take a path with a colon" ;;
+    /* | ./*)
+        [ -f "$input" ] || fail "FRONTEND_INPUT=$input: no such file"
+        case $(stat -L -c %A "$input") in
+            ???????r*) ;;
+            *) fail "FRONTEND_INPUT=$input: others may not read it, and containers run as user 10001; chmod o+r it, or give a copy" ;;
+        esac ;;
+    *) fail "FRONTEND_INPUT=$input: Compose takes that for a volume's name; write an absolute path or ./$input" ;;
+esac
+
 config=$(tools/compose.sh config 2>&1) || fail "docker-compose.yml or .env cannot be read: $(printf '%s\n' "$config" | tail -n 1)"
 # A port that this project's own containers hold already is fine.
 project=$(tools/setting.sh COMPOSE_PROJECT_NAME kafka2011)

@@ -19,6 +19,7 @@ from cli.settings import known_names
 from runtime.config import load
 from runtime.process_config import ProcessConfig
 from services.audit.config import AuditConfig
+from services.containers.demo import FRONTENDS
 from services.dashboard.config import DashboardConfig
 from services.embedded.config import EmbeddedConfig
 from services.embedded.topology import ProcessSpec, plan
@@ -408,6 +409,18 @@ def test_what_sends_messages_starts_last() -> None:
     assert last == {n for n, s in SERVICES.items() if (s.get("command") or [""])[0] == "frontend"}
 
 
+def test_one_frontend_alone_sends_the_access_log() -> None:
+    """Two would send every line twice, and where it is not mounted there is nothing to send."""
+    senders = [n for n, s in SERVICES.items() if (s.get("command") or [""])[0] == "frontend"]
+    assert senders[0] == FRONTENDS[0]  # `make demo-docker INPUT=` starts this one
+    for name in senders:
+        is_first = name == FRONTENDS[0]
+        source = SERVICES[name]["environment"]["KAFKA2011_SOURCE"]
+        assert source == ("${FRONTEND_SOURCE:-synthetic}" if is_first else "synthetic"), name
+        assert ("KAFKA2011_INPUT_PATH" in SERVICES[name]["environment"]) == is_first, name
+        assert ("/input" in str(SERVICES[name]["volumes"])) == is_first, name
+
+
 def test_every_broker_has_its_own_port_and_published_name() -> None:
     brokers = {name: s["environment"] for name, s in SERVICES.items() if name.startswith("broker-")}
     assert len({environment["KAFKA2011_PORT"] for environment in brokers.values()}) == len(brokers)
@@ -488,7 +501,7 @@ def test_containers_set_the_variables_of_the_embedded_deployment() -> None:
     synthetic, from_log = embedded(), embedded(input_path="access.log")
     for name, spec in synthetic.items():
         wanted = set(spec.environment)
-        if name.startswith("frontend"):  # one set of variables serves both sources here
+        if name == "frontend-1":  # one set of variables serves both sources here
             wanted |= set(from_log["frontend-1"].environment)
         in_containers = "wan-link" if name == "balancer" else name  # where the proxy stands there
         found = set(SERVICES[in_containers]["environment"]) - {"HOME"}
@@ -538,9 +551,15 @@ def test_every_process_accepts_its_variables(name: str, lines: list[str]) -> Non
 def test_services_of_one_kind_differ_only_by_name_and_place() -> None:
     own = {"PROCESS_NAME", "BROKERID", "HOSTNAME", "PORT", "ZK_CONNECT", "DATACENTER"}
     own |= {"FRONTEND_SERVER", "SEED", "ZK_ENSEMBLE", "ZK_SERVER_ID"}
+    own |= {
+        "SOURCE",
+        "INPUT_PATH",
+        "RATE",
+        "LIVE_ZK_CONNECT",
+    }  # of one frontend, of `load`, of west
     for first, *others in (
         ("broker-1", "broker-2", "broker-3", "broker-11", "broker-12"),
-        ("frontend-1", "frontend-2"),
+        ("frontend-2", "frontend-1", "load", "west-frontend-1"),
         ("online-1", "online-2"),
         ("mirror-1", "mirror-2"),
         ("broker-1", "west-broker-1", "west-broker-2", "west-broker-3"),

@@ -37,6 +37,7 @@ def preflight(
     broken: str = "",
     has_docker: bool = True,
     engine_socket: Path = Path("/nowhere.sock"),
+    **settings: str,
 ) -> subprocess.CompletedProcess[str]:
     """Run it with an engine as described and nothing else of the kind on the PATH."""
     bin_dir.mkdir(exist_ok=True)
@@ -51,10 +52,16 @@ def preflight(
         )
         (bin_dir / "docker").write_text(text)
         (bin_dir / "docker").chmod(0o755)
-    environment = {name: value for name, value in os.environ.items() if name != "DASHBOARD_PORT"}
+    hidden = {"DASHBOARD_PORT", "FRONTEND_INPUT", "FRONTEND_SOURCE"}
+    environment = {name: value for name, value in os.environ.items() if name not in hidden}
     return subprocess.run(
         [ROOT / "tools/preflight.sh", *words],
-        env={**environment, "PATH": str(bin_dir), "ENGINE_SOCKET": str(engine_socket)},
+        env={
+            **environment,
+            "PATH": str(bin_dir),
+            "ENGINE_SOCKET": str(engine_socket),
+            **settings,
+        },
         capture_output=True,
         text=True,
         timeout=60,
@@ -119,6 +126,32 @@ def test_a_port_that_the_deployment_itself_holds_is_fine(tmp_path: Path) -> None
     with socket.create_server(("127.0.0.1", 0)) as taken:
         done = preflight(tmp_path / "bin", port=taken.getsockname()[1], running="yes")
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("named", "mode", "reason"),
+    [
+        ("{}/access.log", 0o644, ""),
+        ("/dev/null", None, "needs FRONTEND_INPUT"),
+        ("access.log", None, "an absolute path or ./access.log"),
+        ("./nowhere.log", None, "no such file"),
+        ("{}", None, "no such file"),
+        ("{}/a:b", None, "colon"),
+        ("{}/access.log", 0o640, "chmod o+r"),
+    ],
+)
+def test_the_access_log_must_be_one_that_a_container_can_read(
+    tmp_path: Path, named: str, mode: int | None, reason: str
+) -> None:
+    if mode is not None:
+        (tmp_path / "access.log").touch(mode)
+        (tmp_path / "access.log").chmod(mode)
+    path = named.format(tmp_path)
+    done = preflight(tmp_path / "bin", FRONTEND_SOURCE="access-log", FRONTEND_INPUT=path, port=0)
+    if reason:
+        assert reason in complaint(done)
+    else:
+        assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize(("mode", "is_fine"), [(0o660, True), (0o640, False), (None, False)])
