@@ -191,7 +191,7 @@ class LoadProcess:
             more = False
             try:
                 outcome = self._load()
-                more = bool(outcome.versions) and not outcome.is_caught_up
+                more = outcome.left_bytes > 0
             except CoordinationError as error:
                 self._news.tell([f"ZooKeeper: {error}"])
             except Exception as error:
@@ -199,7 +199,7 @@ class LoadProcess:
                     log.error("Spark is gone", error=_one_line(error))
                     return 1
                 self._news.tell([f"load: {_one_line(error)}"])
-            if self._config.upkeep_interval_ms and not more and time.monotonic() >= upkeep_at:
+            if self._config.upkeep_interval_ms and time.monotonic() >= upkeep_at:
                 self._upkeep()
                 upkeep_at = time.monotonic() + self._config.upkeep_interval_ms / 1000
             if not more:

@@ -39,6 +39,10 @@ class AnotherLoadWon(WarehouseError):
     """Another instance committed these offsets first. Say so in one line and plan anew."""
 
 
+class CommitUncertain(WarehouseError):
+    """The commit failed in a way that does not tell whether it stands. Its files must stay."""
+
+
 class SchemaConflict(WarehouseError):
     """A column of the events has another type than the table's. The topic cannot be loaded."""
 
@@ -195,10 +199,10 @@ class WarehouseTable:
             if name.startswith(prefix)
         }
 
-    def add_columns(self, schema: pa.Schema) -> list[str]:
-        """Add the columns that the table lacks, as optional ones; returns their names.
+    def lacking_columns(self, schema: pa.Schema) -> list[pa.Field]:
+        """The columns that the table has not.
 
-        Raises SchemaConflict when a column is there with another type; nothing is changed then.
+        Raises SchemaConflict when a column is there with another type.
         """
         present = {column.name: column for column in self.schema()}
         lacking = []
@@ -210,6 +214,14 @@ class WarehouseTable:
                 raise SchemaConflict(
                     f"{self.path.name}.{column.name} is {known.type}, the events have {column.type}"
                 )
+        return lacking
+
+    def add_columns(self, schema: pa.Schema) -> list[str]:
+        """Add the columns that the table lacks, as optional ones; returns their names.
+
+        Raises SchemaConflict when a column is there with another type; nothing is changed then.
+        """
+        lacking = self.lacking_columns(schema)
         if lacking:
             fields = Schema.from_arrow(pa.schema(lacking)).fields
             try:
@@ -225,7 +237,8 @@ class WarehouseTable:
         """Publish the load and return the table's version.
 
         Raises AnotherLoadWon when a partition was loaded by someone else since the plan; then
-        nothing of this load is visible, now or later.
+        nothing of this load is visible, now or later. Nor is it after any other error, but for
+        CommitUncertain.
         """
         self.refresh()
         for loaded in load.ranges:
@@ -250,10 +263,12 @@ class WarehouseTable:
                     ],
                 ),
             )
+            failpoint("after_commit")
+            self.refresh()
         except CommitFailedError as error:
             raise AnotherLoadWon(f"{load.topic}: {error}") from error
-        failpoint("after_commit")
-        self.refresh()
+        except (DeltaError, OSError) as error:
+            raise CommitUncertain(str(error)) from error
         return self.version
 
 

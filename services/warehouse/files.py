@@ -1,15 +1,17 @@
 """Rows to Parquet files in a table's directory, one file per event hour and write.
 
 A file gets a unique name, is written beside its place, flushed to the disk and renamed; nobody
-sees it until a commit names it, and a load that dies leaves only files that `vacuum` removes.
+sees it until a commit names it. A load that fails removes its files, one that dies leaves them to
+`vacuum`.
 Rows are buffered up to a limit over all hours, so that an old log with thousands of hours in it
 costs files, not memory.
 """
 
+import contextlib
 import json
 import os
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -69,6 +71,12 @@ class HourFiles:
         self._write_buffered()
         return self._files
 
+    def discard(self) -> None:
+        """Remove what was written: this write failed, and the next one writes it all again."""
+        self._batches, self._buffered_bytes = [], 0
+        remove_files(self._table_path, self._files)
+        self._files = []
+
     def _write_buffered(self) -> None:
         if not self._batches:
             return
@@ -125,6 +133,13 @@ def write_file(table_path: Path, hour: str, rows: pa.Table, name: str) -> NewFil
         unfinished.unlink(missing_ok=True)
         raise
     return NewFile(path, hour, size_bytes, rows.num_rows, _stats(rows))
+
+
+def remove_files(table_path: Path, files: Iterable[NewFile]) -> None:
+    """Remove files that no commit names and none will. What resists is left to `vacuum`."""
+    for file in files:
+        with contextlib.suppress(OSError):
+            (table_path / file.path).unlink()
 
 
 def _dictionary_columns(schema: pa.Schema) -> list[str]:

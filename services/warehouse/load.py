@@ -5,9 +5,11 @@ starts from what the tables say, so nothing here needs saving. Payloads never co
 return file names, counts and end offsets.
 """
 
+import contextlib
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
@@ -28,8 +30,11 @@ from runtime.logs import get_logger
 from services.warehouse.columns import HEADER_FIELDS, HOUR_FIELD, SOURCE_FIELDS, event_columns
 from services.warehouse.commit import (
     AnotherLoadWon,
+    CommitUncertain,
     Load,
     LoadedRange,
+    NewFile,
+    SchemaConflict,
     WarehouseError,
     WarehouseTable,
 )
@@ -41,6 +46,7 @@ from services.warehouse.core import (
     pack,
     plan_partition,
 )
+from services.warehouse.files import remove_files
 from services.warehouse.tables import quarantine_path, table_path
 from services.warehouse.tasks import (
     QUARANTINE_SCHEMA,
@@ -111,6 +117,8 @@ class LoadOutcome:
     versions: dict[str, int] = field(default_factory=dict)
     quarantined: dict[str, int] = field(default_factory=dict)
     lag_bytes: dict[str, int] = field(default_factory=dict)
+    # Of the partitions of which this load committed something: the next load brings more at once.
+    left_bytes: int = 0
     read_bytes: int = 0
     problems: list[Problem] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
@@ -226,15 +234,28 @@ class Loader:
             topic = self._open(name)
             outcome.lag_bytes[name] = 0
             registered = cluster.partitions_of(self._registry, name)
+            new: list[PlannedRange] = []
             for source in sorted({*registered, *topic.known}):
                 state = self._state(topic, source, brokers.get(source.broker_id))
                 planned, problem = plan_partition(state, self._config.partition_bytes_max)
                 if problem is not None:
                     outcome.problems.append(problem)
                 if planned is not None:
-                    ranges.append(planned)
+                    new.append(planned)
                     outcome.lag_bytes[name] += planned.latest - planned.start
+            if new and self._takes_types(topic, outcome):
+                ranges += new
         return ranges
+
+    def _takes_types(self, topic: _Topic, outcome: LoadOutcome) -> bool:
+        """False when the topic's events cannot go into its table: nothing of it is read then."""
+        try:
+            if topic.table is not None:
+                topic.table.lacking_columns(table_schema(topic.name))
+        except SchemaConflict as conflict:
+            outcome.failures.append(f"{topic.name}: {conflict}")
+            return False
+        return True
 
     def _is_wanted(self, topic: str) -> bool:
         if topic in self._config.topics_excluded:
@@ -311,8 +332,9 @@ class Loader:
             return
         topic = self._topics[name]
         try:
-            self._commit_quarantine(topic, load, results, settings)
-            version = self._commit_rows(topic, load)
+            with _removed_on_failure(table_path(self._warehouse_dir, name), load.files):
+                self._commit_quarantine(topic, load, results, settings)
+                version = self._commit_rows(topic, load)
         except AnotherLoadWon as won:
             outcome.lost_to_another.append(str(won))
             self._topics.pop(name)  # look again at what the other one did
@@ -322,9 +344,11 @@ class Loader:
             self._topics.pop(name)
             return
         committed_ms = self._clock()
+        latest = {part.source: part.latest for part in planned}
         for loaded in load.ranges:
             topic.known[loaded.source] = loaded.end
             outcome.lag_bytes[name] -= loaded.end - loaded.start
+            outcome.left_bytes += latest[loaded.source] - loaded.end
         outcome.versions[name] = version
         outcome.rows[name] = sum(result.rows for result in results)
         outcome.quarantined[name] = sum(load.quarantined.values())
@@ -346,19 +370,23 @@ class Loader:
         files = [file for result in results for file in result.quarantine_files]
         if not files:
             return
-        if topic.quarantine is None:
-            topic.quarantine = WarehouseTable.open_or_create(
-                quarantine_path(self._warehouse_dir, topic.name),
-                QUARANTINE_SCHEMA,
-                f"messages of topic {topic.name} that could not become rows",
-            )
         ranges = []
         for loaded in load.ranges:
             known = settings.quarantined_up_to.get((topic.name, loaded.source))
             if known is None or known < loaded.end:
                 start = loaded.start if known is None else known
                 ranges.append(LoadedRange(loaded.source, known, start, loaded.end))
-        topic.quarantine.commit(Load(topic.name, ranges, files, load.quarantined, load.window_ms))
+        path = quarantine_path(self._warehouse_dir, topic.name)
+        with _removed_on_failure(path, files):
+            if topic.quarantine is None:
+                topic.quarantine = WarehouseTable.open_or_create(
+                    path,
+                    QUARANTINE_SCHEMA,
+                    f"messages of topic {topic.name} that could not become rows",
+                )
+            topic.quarantine.commit(
+                Load(topic.name, ranges, files, load.quarantined, load.window_ms)
+            )
         failpoint("after_quarantine")
 
     def _commit_rows(self, topic: _Topic, load: Load) -> int:
@@ -371,6 +399,18 @@ class Loader:
         if added:
             log.info("columns added", table=topic.table.path.name, columns=",".join(added))
         return topic.table.commit(load)
+
+
+@contextlib.contextmanager
+def _removed_on_failure(path: Path, files: Sequence[NewFile]) -> Iterator[None]:
+    """Removes files that the next try writes again, unless a commit may name them after all."""
+    try:
+        yield
+    except (AnotherLoadWon, CommitUncertain):
+        raise
+    except (WarehouseError, DeltaError, OSError):
+        remove_files(path, files)
+        raise
 
 
 def table_schema(topic: str) -> pa.Schema:

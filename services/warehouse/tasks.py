@@ -143,6 +143,10 @@ class _TopicTask:
         except Exception as error:  # the driver reports it and leaves these ranges uncommitted
             result.errors.append(f"{type(error).__name__}: {error}")
             result.is_usable = False
+            result.files = []
+            for written in (self._files, self._quarantine):
+                if written is not None:  # a full disk must not fill up further at every try
+                    written.discard()
         return result
 
     def _read_range(self, planned: PlannedRange, read: Read) -> None:

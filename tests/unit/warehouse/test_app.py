@@ -1,6 +1,7 @@
 """The load process: once or in a loop, what it says, and how it ends."""
 
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import structlog
 
 from coordination.cluster import BrokerPartition
 from coordination.errors import CoordinationUnavailable
+from services.warehouse import app as app_module
 from services.warehouse.app import LoadProcess, Progress
 from services.warehouse.config import WarehouseConfig
 from services.warehouse.core import BROKER_AWAY, Problem
@@ -47,18 +49,31 @@ def loaded(rows: int, lag_bytes: int = 0, **changed: Any) -> LoadOutcome:
     )
 
 
+@pytest.fixture
+def upkeeps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Each time that the tables are kept."""
+    found: list[int] = []
+    monkeypatch.setattr(app_module, "keep_warehouse", lambda *_: found.append(1))
+    return found
+
+
 Run = Callable[..., tuple[int, ScriptedLoader, Progress, list[str]]]
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
     def run_script(
-        *script: LoadOutcome | Exception, interval_ms: int = 0, alive: bool = True
+        *script: LoadOutcome | Exception,
+        interval_ms: int = 0,
+        upkeep_interval_ms: int = 600_000,
+        alive: bool = True,
     ) -> tuple[int, ScriptedLoader, Progress, list[str]]:
         stop = threading.Event()
         loader = ScriptedLoader(stop, *script)
         progress = Progress()
-        config = WarehouseConfig(warehouse_dir=tmp_path, interval_ms=interval_ms)
+        config = WarehouseConfig(
+            warehouse_dir=tmp_path, interval_ms=interval_ms, upkeep_interval_ms=upkeep_interval_ms
+        )
         process = LoadProcess(config, loader, progress, stop)  # type: ignore[arg-type]
         with structlog.testing.capture_logs() as told:
             loops = interval_ms > 0
@@ -119,6 +134,27 @@ def test_the_loop_outlives_what_goes_wrong_and_says_it_once(run: Run) -> None:
 def test_the_loop_ends_when_spark_is_gone(run: Run) -> None:
     status, loader, _, _ = run(RuntimeError("gone"), loaded(1), interval_ms=1, alive=False)
     assert (status, loader.loads) == (1, 1)
+
+
+def test_the_loop_goes_on_at_once_only_where_the_next_load_brings_more(run: Run) -> None:
+    began = time.monotonic()
+    more = loaded(5, lag_bytes=10, left_bytes=10)
+    run(more, more, loaded(1), interval_ms=60_000)
+    assert time.monotonic() - began < 30
+
+
+def test_a_topic_that_cannot_be_loaded_does_not_take_the_pauses_away(run: Run) -> None:
+    began = time.monotonic()
+    failing = loaded(5, failures=["other: disk full"])
+    failing.lag_bytes["other"] = 100
+    run(failing, failing, loaded(1), interval_ms=100)
+    assert time.monotonic() - began >= 0.2
+
+
+def test_tables_are_kept_also_while_there_is_always_more(run: Run, upkeeps: list[int]) -> None:
+    more = loaded(5, lag_bytes=10, left_bytes=10)
+    run(*[more] * 500, interval_ms=1, upkeep_interval_ms=1)
+    assert upkeeps
 
 
 def test_status_and_metrics_say_the_same() -> None:

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
 from consumer.errors import BrokerUnavailable
 from coordination import paths
@@ -19,7 +21,7 @@ from events.topics import ACCESS_LOG, AUDIT
 from runtime.failpoints import FailpointError
 from services.warehouse import commit as commit_module
 from services.warehouse import load as load_module
-from services.warehouse.commit import WarehouseTable, read_commits
+from services.warehouse.commit import SchemaConflict, WarehouseTable, read_commits
 from services.warehouse.config import WarehouseConfig
 from services.warehouse.core import BROKER_AWAY, GAP, PlannedRange
 from services.warehouse.load import Loader, RunTasks
@@ -380,3 +382,111 @@ def test_a_table_that_was_removed_is_loaded_anew(deployment: Deployment) -> None
     assert len(first.failures) == 1
     assert loader.load().is_caught_up
     assert len(set(deployment.rows())) == 8
+
+
+# --- what fails leaves no files, and stops nothing else -------------------------------------------
+
+
+def parquet_files(deployment: Deployment) -> set[Path]:
+    return set(deployment.warehouse.rglob("*.parquet"))
+
+
+def named_files(deployment: Deployment, *tables: str) -> set[Path]:
+    found = [WarehouseTable.open(deployment.warehouse / table) for table in tables]
+    return {Path(path) for table in found if table is not None for path in table.file_paths()}
+
+
+def test_a_topic_whose_types_do_not_fit_is_not_read_and_the_others_are(
+    deployment: Deployment,
+) -> None:
+    deployment.add_partition("plain-text")
+    deployment.broker.log("plain-text").append([b"one"])
+    append(deployment, range(5))
+    columns = pa.schema([("status", pa.string()), ("hour", pa.string())])
+    WarehouseTable.open_or_create(deployment.warehouse / "access_log", columns, "an old one")
+    loader = deployment.loader()
+    for _ in range(3):
+        outcome = loader.load()
+        assert ["access_log.status is string" in failure for failure in outcome.failures] == [True]
+        assert outcome.lag_bytes[ACCESS_LOG] > 0
+        assert outcome.left_bytes == 0
+    assert deployment.quarantined("plain_text") == [b"one"]
+    assert list((deployment.warehouse / "access_log").rglob("*.parquet")) == []
+
+
+def test_types_that_change_while_a_load_runs_leave_no_files(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(deployment, range(5))
+    deployment.broker.log(ACCESS_LOG).append([b"junk"])
+
+    def conflict(*_: object) -> Any:
+        raise SchemaConflict("another loader was first")
+
+    monkeypatch.setattr(WarehouseTable, "add_columns", conflict)
+    loader = deployment.loader()
+    for _ in range(3):
+        assert loader.load().failures == ["access-log: another loader was first"]
+    monkeypatch.undo()
+    # What the quarantine's commit names is there, and once.
+    assert parquet_files(deployment) == named_files(deployment, "quarantine/access_log")
+    assert loader.load().rows == {ACCESS_LOG: 5}
+    assert deployment.quarantined() == [b"junk"]
+
+
+def test_a_quarantine_that_cannot_be_written_leaves_no_files(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(deployment, range(5))
+    deployment.broker.log(ACCESS_LOG).append([b"junk"])
+
+    def full(*_: object) -> Any:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(WarehouseTable, "open_or_create", full)
+    assert "No space left" in deployment.loader().load().failures[0]
+    assert parquet_files(deployment) == set()
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_commit_that_may_stand_keeps_its_files(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch, is_there: bool
+) -> None:
+    append(deployment, range(5))
+    loader = deployment.loader()
+    loader.load()
+    append(deployment, range(5, 8))
+    commit = DeltaTable.create_write_transaction
+
+    def answer_lost(*args: Any, **named: Any) -> None:
+        if is_there:
+            commit(*args, **named)
+        raise OSError("no answer")
+
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", answer_lost)
+    assert loader.load().failures == ["access-log: no answer"]
+    monkeypatch.undo()
+    assert len(parquet_files(deployment)) == 2
+    loader.load()
+    assert len(deployment.rows()) == len(set(deployment.rows())) == 8
+
+
+def test_more_is_left_only_of_partitions_that_move(deployment: Deployment) -> None:
+    deployment.add_partition(ACCESS_LOG, SECOND)
+    append(deployment, range(5), SECOND)
+    append(deployment, range(50))
+    loader = deployment.loader(partition_bytes_max=3000)
+    whole_read = deployment.broker.read
+
+    def broken(planned: PlannedRange) -> Any:
+        if planned.source == SECOND:
+            raise BrokerUnavailable("away")
+        yield from whole_read(planned)
+
+    loader._read = broken
+    outcome = loader.load()
+    assert outcome.left_bytes > 0
+    while outcome.left_bytes:
+        outcome = loader.load()
+    assert not outcome.is_caught_up
+    assert len(deployment.rows()) == 50

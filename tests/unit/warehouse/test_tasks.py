@@ -6,14 +6,17 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from consumer.chunk import Chunk
 from events.header import UNREADABLE
 from events.topics import ACCESS_LOG
 from protocol import message_set
 from protocol.compression import Codec
+from services.warehouse import files as files_module
 from services.warehouse.commit import NewFile
 from services.warehouse.core import PlannedRange
+from services.warehouse.files import write_file
 from services.warehouse.tasks import count_windows, rounded_ages, run_task
 from tests.unit.warehouse.samples import (
     FIRST,
@@ -162,6 +165,27 @@ def test_a_disk_that_is_full_makes_the_result_unusable(tmp_path: Path) -> None:
     (result,) = run_task([broker.plan(ACCESS_LOG)], task_settings(tmp_path), broker.read)
     assert not result.is_usable
     assert "NotADirectoryError" in result.errors[0]
+
+
+def test_a_task_that_fails_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = FakeBroker()
+    hours = range(0, 7200, 1800)
+    broker.log(ACCESS_LOG).append([access_log_payload(n) for n in hours] + [b"junk"])
+    written: list[Path] = []
+
+    def write_two(path: Path, hour: str, rows: pa.Table, name: str) -> NewFile:
+        if len(written) == 2:
+            raise OSError(28, "No space left on device")
+        file = write_file(path, hour, rows, name)
+        written.append(path / file.path)
+        return file
+
+    monkeypatch.setattr(files_module, "write_file", write_two)
+    (result,) = run_task([broker.plan(ACCESS_LOG)], task_settings(tmp_path), broker.read)
+    assert not result.is_usable
+    assert "No space left" in result.errors[0]
+    assert len(written) == 2
+    assert list(tmp_path.rglob("*.parquet")) == []
 
 
 def test_windows_are_counted_by_server() -> None:
