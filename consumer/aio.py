@@ -5,20 +5,34 @@
         await work(message.payload)
 
 A thread of its own waits for the stream, and hands over what one chunk holds at a time, so that a
-message costs little. A chunk counts as processed when the message behind its last one is asked for:
-after a crash all of its messages come again, and none is lost.
+message costs little. A message counts as handed out and as processed when MessageStream counts it
+so: what waits here behind it is committed by nobody, and dropped when its grant is revoked.
 """
 
 import asyncio
 import queue
 import threading
-from collections.abc import Iterator
-from typing import Any, Self
+from collections import deque
+from typing import Any, NamedTuple, Self
 
 from consumer.chunk import ConsumedMessage
+from consumer.feed import Grant
 from consumer.stream import MessageStream
 
-_Asked = tuple[asyncio.AbstractEventLoop, asyncio.Future[Any]]
+
+class _Batch(NamedTuple):
+    """What waits to be handed out under a grant, the first message first."""
+
+    messages: deque[ConsumedMessage]
+    grant: Grant
+
+
+class _Asked(NamedTuple):
+    """`rest` is what is still to be handed out; the answer is it, or else what follows."""
+
+    loop: asyncio.AbstractEventLoop
+    future: asyncio.Future[Any]
+    rest: _Batch
 
 
 class AioStream:
@@ -32,30 +46,31 @@ class AioStream:
         self._stream = stream
         self._asks: queue.SimpleQueue[_Asked] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._pending: asyncio.Future[list[ConsumedMessage] | None] | None = None
-        self._ready: Iterator[ConsumedMessage] = iter(())
+        self._pending: asyncio.Future[_Batch | None] | None = None
+        self._batch = _Batch(deque(), Grant())
         self._has_ended = False
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> ConsumedMessage:
-        message = next(self._ready, None)
-        if message is not None:
-            return message
-        found = await self._next_batch()
-        if found is None:
-            raise StopAsyncIteration
-        self._ready = iter(found)
-        return next(self._ready)
+        messages, grant = self._batch
+        grant.done = grant.last  # the application is back from it
+        while not (messages and grant.open):
+            found = await self._next_batch()
+            if found is None:
+                raise StopAsyncIteration
+            messages, grant = self._batch = found
+        grant.last = message = messages.popleft()
+        return message
 
-    async def _next_batch(self) -> list[ConsumedMessage] | None:
+    async def _next_batch(self) -> _Batch | None:
         if self._has_ended:
             return None
         if self._pending is None:
             loop = asyncio.get_running_loop()
             self._pending = loop.create_future()
-            self._asks.put((loop, self._pending))
+            self._asks.put(_Asked(loop, self._pending, self._batch))
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="aio-stream", daemon=True)
                 self._thread.start()
@@ -73,25 +88,26 @@ class AioStream:
     # --- the thread ------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        batches = self._stream.batches()
-        found: list[ConsumedMessage] | None = []
-        while found is not None:
-            loop, future = self._asks.get()
+        while True:
+            loop, future, rest = self._asks.get()
+            found: _Batch | None = None
             error: Exception | None = None
             try:
-                found = next(batches, None)
+                if rest.messages and self._stream.await_grant(rest.grant):
+                    found = rest
+                elif (taken := self._stream.take()) is not None:
+                    found = _Batch(deque(taken[0]), taken[1])
             except Exception as raised:
                 error = raised
-                batches = self._stream.batches()  # an iterator that raised has ended
             try:
                 loop.call_soon_threadsafe(_settle, future, found, error)
             except RuntimeError:
                 return  # the loop is closed: nobody waits any more
+            if found is None and error is None:
+                return
 
 
-def _settle(
-    future: asyncio.Future[Any], found: list[ConsumedMessage] | None, error: Exception | None
-) -> None:
+def _settle(future: asyncio.Future[Any], found: _Batch | None, error: Exception | None) -> None:
     if future.cancelled():
         return
     if error is None:

@@ -74,21 +74,18 @@ class MessageStream:
             self._single = None
             raise
 
-    def batches(self) -> Iterator[list[ConsumedMessage]]:
-        """The stream by the messages of whole chunks, never an empty list. The same errors.
+    def take(self) -> _Batch | None:
+        """For AioStream: the messages of the next chunk, maybe none, and the grant that each is
+        handed out under; None at shutdown. The same errors.
 
-        A list counts as processed when the next one is asked for.
+        Whoever calls looks at the grant before each message, and marks it as `__iter__` does.
         """
-        while True:
-            batch, self._batch = self._batch or self._next_batch(), None
-            if batch is None:
-                return
-            messages, grant = list(batch[0]), batch[1]
-            if not messages or (not grant.open and not self._queue.await_grant(grant)):
-                continue
-            grant.last = messages[-1]
-            yield messages
-            grant.done = messages[-1]
+        batch, self._batch = self._batch or self._next_batch(), None
+        return batch
+
+    def await_grant(self, grant: Grant) -> bool:
+        """Wait while the grant is suspended; False when nothing may come under it any more."""
+        return self._queue.await_grant(grant)
 
     def chunks(self) -> Iterator[Chunk]:
         """The stream by whole chunks, as the broker has the bytes; CRCs are not checked.

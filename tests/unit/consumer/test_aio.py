@@ -1,10 +1,15 @@
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
 from consumer.aio import AioStream
+from consumer.chunk import TopicPartition
+from consumer.connector import ConsumerConnector
 from consumer.errors import ConsumerTimeout, PartitionStuck
 from tests.support.memory_deployment import Deployment, one_stream
+from tests.support.waiting import wait_until
 
 
 def test_messages_in_order_until_the_connector_shuts_down(deployment: Deployment) -> None:
@@ -55,28 +60,116 @@ def test_a_cancelled_await_loses_nothing_and_holds_nothing_up(deployment: Deploy
     assert asyncio.run(work()) == [b"one", b"two"]
 
 
-def test_a_chunk_is_processed_when_the_next_is_asked_for(deployment: Deployment) -> None:
+NAME = TopicPartition("t", 0, 0)
+
+
+@contextmanager
+def three_in_a_chunk(
+    deployment: Deployment, **settings: object
+) -> Iterator[tuple[ConsumerConnector, AioStream]]:
+    """A stream whose first chunk is a, b and c, 11 bytes each with their headers."""
     broker = deployment.broker(0)
     deployment.topic("t", {0: 1})
-    end = broker.append("t", 0, [b"a", b"b"])
+    broker.append("t", 0, [b"a", b"b", b"c"])
+    with deployment.connector(**settings) as connector:
+        yield connector, AioStream(one_stream(connector))
 
-    async def work() -> None:
-        connector = await asyncio.to_thread(deployment.connector)
-        stream = AioStream(one_stream(connector))
-        assert [(await anext(stream)).payload for _ in range(2)] == [b"a", b"b"]
+
+def processed(connector: ConsumerConnector) -> list[int | None]:
+    """What the timer would commit."""
+    return [feed.processed_offset() for feed in connector._hub.feeds()]
+
+
+async def payloads(stream: AioStream, count: int) -> list[bytes]:
+    return [(await anext(stream)).payload for _ in range(count)]
+
+
+def test_a_message_is_processed_when_the_next_is_asked_for(deployment: Deployment) -> None:
+    async def work(connector: ConsumerConnector, stream: AioStream) -> None:
+        for count, mark in ((0, 0), (1, 11), (2, 22)):
+            assert await payloads(stream, 1) == [b"abc"[count : count + 1]]
+            assert processed(connector) == [mark]
+            assert connector.positions() == {NAME: mark + 11}
         waiting = asyncio.ensure_future(anext(stream))
         await asyncio.sleep(0)
-        broker.append("t", 0, [b"c"])
-        assert (await waiting).payload == b"c"
-        connector_of.append(connector)
+        assert processed(connector) == [33]
+        waiting.cancel()
 
-    connector_of: list = []
-    asyncio.run(work())
-    (connector,) = connector_of
-    # A crash now: the timer would have stored what was processed, the first chunk.
-    with connector._offsets_lock:
-        marks = [feed.processed_offset() for feed in connector._hub.feeds()]
-    assert marks == [end]
+    with three_in_a_chunk(deployment) as made:
+        asyncio.run(work(*made))
+
+
+def test_stopping_inside_a_chunk_commits_what_was_handed_out(deployment: Deployment) -> None:
+    with three_in_a_chunk(deployment) as (_, stream):
+        assert asyncio.run(payloads(stream, 1)) == [b"a"]
+    assert deployment.stored("t", 0, 0) == b"11"
+
+
+def test_a_commit_inside_a_chunk_stores_what_was_handed_out(deployment: Deployment) -> None:
+    with three_in_a_chunk(deployment, autocommit_enable=False) as (connector, stream):
+        assert asyncio.run(payloads(stream, 2)) == [b"a", b"b"]
+        connector.commit_offsets()
+        assert deployment.stored("t", 0, 0) == b"22"
+
+
+def test_what_came_for_a_cancelled_await_is_not_committed(deployment: Deployment) -> None:
+    async def work(stream: AioStream) -> None:
+        waiting = asyncio.ensure_future(anext(stream))
+        await asyncio.sleep(0)
+        assert stream._pending is not None
+        stream._pending.add_done_callback(lambda _: waiting.cancel())
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+
+    with three_in_a_chunk(deployment) as (_, stream):
+        asyncio.run(work(stream))
+    assert deployment.stored("t", 0, 0) in (None, b"0")
+
+
+def test_a_seek_drops_the_rest_of_the_chunk(deployment: Deployment) -> None:
+    async def work(connector: ConsumerConnector, stream: AioStream) -> None:
+        assert await payloads(stream, 1) == [b"a"]
+        assert connector.seek(NAME, 22)
+        assert await payloads(stream, 1) == [b"c"]
+        assert connector.seek(NAME, 0)
+        assert await payloads(stream, 3) == [b"a", b"b", b"c"]
+
+    with three_in_a_chunk(deployment) as made:
+        asyncio.run(work(*made))
+
+
+def test_the_rest_of_a_chunk_is_dropped_when_the_partition_is_released(
+    deployment: Deployment,
+) -> None:
+    async def work(connector: ConsumerConnector, stream: AioStream) -> list[bytes]:
+        found = await payloads(stream, 1)
+        connector._hub.halt([NAME])
+        waiting = asyncio.ensure_future(anext(stream))
+        await asyncio.sleep(0)
+        connector._hub.start(NAME, f"{connector.consumer_id}-0", 22)
+        return [*found, (await waiting).payload]
+
+    with three_in_a_chunk(deployment) as made:
+        assert asyncio.run(work(*made)) == [b"a", b"c"]
+
+
+def test_the_rest_of_a_chunk_waits_while_the_session_may_be_gone(deployment: Deployment) -> None:
+    async def work(connector: ConsumerConnector, stream: AioStream) -> list[bytes]:
+        found = await payloads(stream, 1)
+        registry = deployment.registry_of(connector)
+        registry.suspend()
+        await asyncio.to_thread(
+            wait_until, lambda: not connector._hub.feeds()[0].grant.open, "the suspension"
+        )
+        waiting = asyncio.ensure_future(anext(stream))
+        await asyncio.sleep(0.05)
+        assert not waiting.done()
+        waiting.cancel()
+        registry.resume()
+        return found + await payloads(stream, 2)
+
+    with three_in_a_chunk(deployment) as made:
+        assert asyncio.run(work(*made)) == [b"a", b"b", b"c"]
 
 
 def test_errors_come_through_and_it_goes_on(deployment: Deployment) -> None:
