@@ -4,7 +4,10 @@ Commands and not a library: what is needed is little, and they are there whereve
 Containers are found by the labels that both generations of Compose put on them; their names differ.
 """
 
+import contextlib
 import json
+import os
+import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +17,8 @@ PROJECT_LABEL = "com.docker.compose.project"
 SERVICE_LABEL = "com.docker.compose.service"
 ONE_OFF_LABEL = "com.docker.compose.oneoff"
 COMMAND_TIMEOUT_S = 60.0
+# Compose 1.29 ends its errors with a line that says nothing; these are in the one that does.
+REASONS = ("ERROR: for", "Cannot", "Error response")
 
 
 class EngineError(RuntimeError):
@@ -47,9 +52,16 @@ class ComposeProject:
         self.name = name
         self._root = root
         self._environment = {**environment, "COMPOSE_PROJECT_NAME": name}
+        self._running: subprocess.Popen[str] | None = None
+
+    def setting(self, name: str) -> str:
+        """What Compose would take for a variable (environment, then .env); empty when unset."""
+        return self._run(
+            [str(self._root / "tools" / "setting.sh"), name], self._environment, COMMAND_TIMEOUT_S
+        ).strip()
 
     def compose(self, *words: str, profiles: str = "", timeout_s: float = 600.0) -> str:
-        """Run Compose; its standard output. Raises EngineError with the last line of its errors."""
+        """Run Compose; its standard output. Raises EngineError with the reason that it gives."""
         return self._run(
             [str(self._root / "tools" / "compose.sh"), *words],
             {**self._environment, "COMPOSE_PROFILES": profiles},
@@ -99,11 +111,26 @@ class ComposeProject:
         """Run a docker command; its standard output. Raises EngineError."""
         return self._run(["docker", *words], self._environment, timeout_s, stdin)
 
+    def logs(self, service: str, line_count: int) -> str:
+        """A service's last lines, of both its streams; empty when it has no container."""
+        state = self.states().get(service)
+        if state is None:
+            return ""
+        script = 'exec docker logs --tail "$1" "$2" 2>&1'
+        words = ["sh", "-c", script, "sh", str(line_count), state.container_id]
+        return self._run(words, self._environment, COMMAND_TIMEOUT_S)
+
     def attached(self, *words: str) -> int:
-        """Run a docker command whose output goes straight to the terminal; its exit status."""
+        """Run a docker command whose output goes straight to the terminal; its exit status. Ctrl-C
+        ends it."""
         return subprocess.run(
             ["docker", *words], env=self._environment, cwd=self._root, check=False
         ).returncode
+
+    def abandon(self) -> None:
+        """Kill the command that runs, with all that it started. For a process that ends now."""
+        if self._running is not None:
+            kill_group(self._running)
 
     def _run(
         self,
@@ -113,26 +140,49 @@ class ComposeProject:
         stdin: str | None = None,
     ) -> str:
         try:
-            done = subprocess.run(
+            process = subprocess.Popen(
                 command,
                 env=environment,
                 cwd=self._root,
-                input=stdin,
-                stdin=None if stdin is not None else subprocess.DEVNULL,
-                capture_output=True,
+                stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
                 text=True,
                 errors="replace",
-                timeout=timeout_s,
-                check=False,
+                # Ctrl-C is for us, who then end what runs in our own way.
+                start_new_session=True,
             )
-        except subprocess.TimeoutExpired:
-            raise EngineError(f"{command[0]} {command[1]}: not done in {timeout_s:.0f} s") from None
         except OSError as error:
             raise EngineError(f"{command[0]}: {error.strerror}") from None
-        if done.returncode:
-            lines = (done.stderr.strip() or done.stdout.strip()).splitlines() or ["no reason given"]
-            raise EngineError(f"{Path(command[0]).name} {command[1]}: {lines[-1]}")
-        return done.stdout
+        with process:
+            self._running = process
+            try:
+                out, err = process.communicate(stdin, timeout_s)
+            except subprocess.TimeoutExpired:
+                told = f"{command[0]} {command[1]}: not done in {timeout_s:.0f} s"
+                kill_group(process)
+                raise EngineError(told) from None
+            except BaseException:  # it must not go on when nobody waits for it
+                kill_group(process)
+                raise
+            finally:
+                self._running = None
+        if process.returncode:
+            raise EngineError(f"{Path(command[0]).name} {command[1]}: {reason_in(err or out)}")
+        return out
+
+
+def kill_group(process: subprocess.Popen[str]) -> None:
+    """Kill a command that has a session of its own, with all that it started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def reason_in(said: str) -> str:
+    """The line that tells what went wrong, of all that a command said."""
+    lines = said.strip().splitlines() or ["no reason given"]
+    telling = [line for line in lines if any(word in line for word in REASONS)]
+    return (telling or lines)[-1].strip()
 
 
 def is_one_off(told: Mapping[str, object]) -> bool:

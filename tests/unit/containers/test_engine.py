@@ -1,5 +1,9 @@
 """What `docker inspect` tells, as states; and commands that fail, as one line."""
 
+import json
+import os
+import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +19,7 @@ from services.containers.engine import (
     is_one_off,
     state_of,
 )
+from tests.support.waiting import wait_until
 
 
 def told(**state: Any) -> dict[str, object]:
@@ -88,6 +93,74 @@ def test_a_command_that_does_not_end_is_given_up(tmp_path: Path) -> None:
     command(tmp_path / "tools", "compose.sh", "exec sleep 60")
     with pytest.raises(EngineError, match="not done in"):
         project(tmp_path).compose("up", timeout_s=0.2)
+
+
+def test_the_reason_is_not_what_compose_says_last(tmp_path: Path) -> None:
+    (tmp_path / "tools").mkdir()
+    reason = "ERROR: for dashboard  Cannot start service dashboard: port is already allocated"
+    last = "Encountered errors while bringing up the project."
+    command(tmp_path / "tools", "compose.sh", f"printf '%s\\n' one '{reason}' '{last}' >&2; exit 1")
+    with pytest.raises(EngineError) as caught:
+        project(tmp_path).compose("up")
+    assert str(caught.value) == f"compose.sh up: {reason}"
+
+
+def test_a_command_has_a_session_of_its_own(tmp_path: Path) -> None:
+    """Ctrl-C, which goes to the terminal's group, must not reach it."""
+    command(tmp_path, "docker", f"exec {sys.executable} -c 'import os; print(os.getsid(0))'")
+    assert int(project(tmp_path).docker("ps")) != os.getsid(0)
+
+
+def test_nothing_of_a_command_that_is_given_up_lives_on(tmp_path: Path) -> None:
+    command(tmp_path, "docker", f"sleep 60 & echo $! > {tmp_path}/child; wait")
+    with pytest.raises(EngineError, match="not done in"):
+        project(tmp_path).docker("ps", timeout_s=1)
+    assert_gone(int((tmp_path / "child").read_text()))
+
+
+def test_what_runs_can_be_abandoned_from_a_signal_handler(tmp_path: Path) -> None:
+    command(tmp_path, "docker", f"sleep 60 & echo $! > {tmp_path}/child; wait")
+    found = project(tmp_path)
+    found.abandon()  # nothing runs
+
+    def call() -> None:
+        with pytest.raises(EngineError):
+            found.docker("ps", timeout_s=30)
+
+    caller = threading.Thread(target=call)
+    caller.start()
+    child = tmp_path / "child"
+    wait_until(lambda: child.exists() and child.read_text().strip(), "the child runs", 10)
+    found.abandon()
+    caller.join(10)
+    assert not caller.is_alive()
+    assert_gone(int(child.read_text()))
+
+
+def assert_gone(pid: int) -> None:
+    def is_gone() -> bool:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            return True
+        return state == "Z"
+
+    wait_until(is_gone, f"process {pid} is gone", 10)
+
+
+def test_the_log_of_a_service_is_both_its_streams(tmp_path: Path) -> None:
+    inspected = json.dumps([told()])
+    command(
+        tmp_path,
+        "docker",
+        f"""case "$1" in
+            ps) echo abc123 ;;
+            inspect) echo '{inspected}' ;;
+            logs) echo "out $*"; echo err >&2 ;;
+        esac""",
+    )
+    assert project(tmp_path).logs("broker-1", 5) == "out logs --tail 5 abc123\nerr\n"
+    assert project(tmp_path).logs("broker-9", 5) == ""
 
 
 def test_no_compose_is_an_engine_error(tmp_path: Path) -> None:
