@@ -22,11 +22,26 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.machine import facts
-from benchmarks.peers import activemq, kafka2011, nats_jetstream, rabbitmq, redis_streams
+from benchmarks.peers import (
+    activemq,
+    kafka2011,
+    kafka_original,
+    nats_jetstream,
+    rabbitmq,
+    redis_streams,
+)
 from benchmarks.peers.common import Missing, Rates
 
 PEERS: dict[str, tuple[str, Callable[[Path], Rates], list[str]]] = {
     "kafka2011": (kafka2011.DURABILITY, kafka2011.measure, []),
+    **{
+        f"Kafka 0.7.2, flush interval {interval:,}": (
+            kafka_original.DURABILITY.format(f"{interval:,}"),
+            partial(kafka_original.measure, flush_interval=interval),
+            [],
+        )
+        for interval in (500, 10_000)
+    },
     "Redis Streams, fsync always": (
         "appendonly, fsync before the answer",
         partial(redis_streams.measure, fsync="always"),
