@@ -252,6 +252,7 @@ class Log:
         self._keep_time(old)
         self._unsynced_directories.append(self.directory)
         self._segments.add(new)
+        self._unpin()
         self._active = new
         self.last_set_offset = new.start
         self._roll_limit = new.start + self.settings.segment_bytes_max
@@ -304,6 +305,8 @@ class Log:
         else:
             self.last_set_offset = segment.end + written - len(buffers[-1])
         if not written:
+            if not self.flush_wanted:
+                self._unpin()  # no flush will come that would
             return
         if self._roll_at_ms == NEVER:  # first append into this segment, or since the start
             self._roll_at_ms = now_ms + self.settings.roll_age_ms
@@ -343,6 +346,9 @@ class Log:
         self.log_end = self._gathered_end
         refused = [*appenders[kept_sets:], *(held[2] for held in self._held)]
         self._held.clear()
+        # Nothing waits for the new segment any more, and no flush may be left that would end the
+        # waiting: whether one is due is decided anew before the next set.
+        self._roll_pending = False
         if not out_of_room:
             self._fail(f"write failed: {error.strerror}")
             failed = StorageFailed(f"{self.name} is read-only: {self.state_reason}")

@@ -554,6 +554,83 @@ def test_no_room_for_a_new_segment_refuses_the_held_sets(
     logs.close()
 
 
+@pytest.mark.parametrize("is_flushing", [False, True])
+def test_full_disk_while_a_roll_waits_refuses_and_goes_on_when_there_is_room(
+    tmp_path: Path, files: FaultyFileLayer, is_flushing: bool
+) -> None:
+    """The flush that the roll waited for may never come: nothing was written."""
+    logs = manager(tmp_path / "logs", files, segment_bytes_max=20)
+    log = logs.get_or_create("t", 0)
+    append(log, E)
+    job = log.begin_flush()
+    assert job is not None
+    if not is_flushing:
+        job.run()
+        log.complete_flush(job)
+    first, held = Recorder(), Recorder()
+    log.append(E, 1, 0, first)
+    log.append(E, 1, 0, held)
+    assert log.is_held
+    files.fault = Fault(1, errno.ENOSPC, ("write_at",))
+    log.write_gathered()
+    assert [len(told.errors) for told in (first, held)] == [1, 1]
+    if is_flushing:
+        job.run()
+        log.complete_flush(job)
+    for _ in range(3):
+        append_and_flush(log, E)
+    assert not log.is_held
+    assert contents(log) == E * 4
+    assert [segment.start for segment in log.segments] == [0, 24]
+    logs.close()
+
+
+def test_a_failed_write_leaves_no_lease_on_the_segment_that_a_roll_retires(
+    tmp_path: Path, files: FaultyFileLayer, clock: ManualClock
+) -> None:
+    """Else the old file stays open for ever, and the new one is closed under a fetch of it: the
+    descriptor's number may then be another file's."""
+    logs = manager(
+        tmp_path / "logs", files, clock=clock, retention=by_age(1000), open_segments_max=2
+    )
+    log = logs.get_or_create("t", 0)
+    append_and_flush(log, E)
+    files.fault = Fault(1, errno.ENOSPC, ("write_at",))
+    append(log, E)
+    old = log.segments[0]
+    assert old.users == 0
+    clock.advance(2000)
+    job = log.retire(clock())
+    assert job is not None
+    job.run()
+    assert old.fd < 0, "the removed file is let go"
+    append_and_flush(log, E)
+    active = log.segments[-1]
+    assert active.users == 0
+    region = log.read(len(E), 100)
+    assert region is not None
+    for partition in range(1, 6):
+        append_and_flush(logs.get_or_create("t", partition), E)
+    assert os.pread(region.fd, region.count, region.position) == E
+    assert files.paths[region.fd] == active.path
+    region.release()
+    logs.close()
+    assert files.paths == {}
+
+
+def test_a_roll_lets_go_of_the_old_segment_whatever_was_pinned(
+    tmp_path: Path, files: FaultyFileLayer
+) -> None:
+    logs = manager(tmp_path / "logs", files, segment_bytes_max=5)
+    log = logs.get_or_create("t", 0)
+    for number in range(6):
+        files.fault = Fault(1, errno.ENOSPC, ("write_at",)) if number % 2 else None
+        append(log, E)
+        log.flush()
+    assert [segment.users for segment in log.segments] == [0] * log.segment_count
+    logs.close()
+
+
 def test_offline_partition_neither_reads_nor_writes(tmp_path: Path) -> None:
     root = tmp_path / "logs"
     (root / "t-0").mkdir(parents=True)
