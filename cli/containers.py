@@ -32,8 +32,16 @@ def demo(
 
     Exits 0 only if the audit balances to the last message. Leaves nothing behind.
     """
-    from services.containers.demo import FRONTENDS, ContainerDemo, project_root
+    from services.containers.demo import (
+        FRONTENDS,
+        ContainerDemo,
+        check_input,
+        dashboard_port,
+        leave,
+        project_root,
+    )
     from services.containers.engine import ComposeProject, EngineError
+    from services.embedded.supervisor import StartFailed
 
     frontends = FRONTENDS[:1] if input_path else FRONTENDS
     settings = {
@@ -44,15 +52,18 @@ def demo(
         "FRONTEND_DURATION_MS": str(duration_s * 1000),
         "AUDIT_REDELIVERY_EXPECTED": "false",  # the demo notices restarts itself
     }
-    if input_path and not Path(input_path).is_file():
-        typer.echo(f"kafka2011: --input {input_path}: no such file", err=True)
-        raise typer.Exit(2)
-    stop = stop_event()
     try:
-        compose = ComposeProject(project, project_root(), {**os.environ, **settings})
-    except EngineError as error:
+        check_input(input_path)
+        root = project_root()
+        port, told = dashboard_port(ComposeProject(project, root, os.environ))
+    except (StartFailed, EngineError) as error:
         typer.echo(f"kafka2011: {error}", err=True)
         raise typer.Exit(2) from None
+    if told:
+        typer.echo(told, err=True)
+    settings["DASHBOARD_PORT"] = str(port)
+    compose = ComposeProject(project, root, {**os.environ, **settings})
+    stop = stop_event(forced=lambda: leave(compose))
     raise typer.Exit(
         ContainerDemo(
             compose,

@@ -73,7 +73,10 @@ report:
 	@COMPOSE_PROFILES=jobs $(COMPOSE) run --rm -T report
 
 # The story of `make demo` on containers: the same summary, the same exit rule.
-demo-docker: prepare preflight images
+# Beside `make up`, as a project of its own.
+demo-docker: prepare
+	@COMPOSE_PROJECT_NAME=kafka2011-demo tools/preflight.sh --demo
+	@tools/images.sh
 	@$(PYTHON_IN) -m cli containers demo $(if $(INPUT),--input "$(INPUT)")
 
 # Builds the images when they are not there; says why and does nothing where no engine answers.

@@ -9,14 +9,18 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 from types import FrameType
 
 FORCED_STATUS = 130
 ONE_ASK_S = 0.5  # nobody presses Ctrl-C twice within it and means two things
 
 
-def stop_event() -> threading.Event:
-    """Install the handlers (main thread only) and return the event that the first signal sets."""
+def stop_event(forced: Callable[[], None] | None = None) -> threading.Event:
+    """Install the handlers (main thread only) and return the event that the first signal sets.
+
+    `forced` is called before a later signal ends the process: what nobody will clean up is told.
+    """
     event = threading.Event()
     first_s = 0.0
 
@@ -27,7 +31,11 @@ def stop_event() -> threading.Event:
             first_s = now_s
             event.set()
         elif now_s - first_s > ONE_ASK_S:
-            os._exit(FORCED_STATUS)
+            try:
+                if forced is not None:
+                    forced()
+            finally:
+                os._exit(FORCED_STATUS)
 
     signal.signal(signal.SIGTERM, handle)
     signal.signal(signal.SIGINT, handle)

@@ -1,8 +1,9 @@
 #!/bin/sh
 # Says in one line what is missing to run the deployment in containers; exits 0 when nothing is.
 #
-#   tools/preflight.sh [--engine-only | --chaos]
+#   tools/preflight.sh [--engine-only | --chaos | --demo]
 #
+# --demo: for `make demo-docker`, which has an input of its own, and takes any free port unless one is asked for.
 # --chaos: also whether the engine's socket (ENGINE_SOCKET) can be given to the dashboard (docker/chaos.yml).
 set -eu
 cd "$(dirname "$0")/.."
@@ -25,7 +26,8 @@ facts=$(timeout 30 docker info --format '{{.MemTotal}} {{.NCPU}} {{.OSType}} {{.
     || fail "no container engine answers (docker info fails); is it started, and may $(id -un) use it?"
 tools/compose.sh version >/dev/null || exit 1
 [ "${1:-}" = --engine-only ] && exit 0
-if [ "${1:-}" = --chaos ]; then
+mode="${1:-}"
+if [ "$mode" = --chaos ]; then
     socket="${ENGINE_SOCKET:-/var/run/docker.sock}"
     [ -S "$socket" ] || fail "CHAOS=on gives the dashboard the engine's socket, and $socket is none (ENGINE_SOCKET names another)"
     case $(stat -L -c %A "$socket") in
@@ -43,7 +45,7 @@ if [ -d "$4" ]; then
 fi
 
 input=$(tools/setting.sh FRONTEND_INPUT /dev/null)
-case "$input" in
+[ "$mode" = --demo ] || case "$input" in
     /dev/null)
         [ "$(tools/setting.sh FRONTEND_SOURCE)" != access-log ] || fail "FRONTEND_SOURCE=access-log needs FRONTEND_INPUT, the file to send" ;;
     *:*) fail "FRONTEND_INPUT=$input: Compose cannot take a path with a colon" ;;
@@ -60,10 +62,12 @@ config=$(tools/compose.sh config 2>&1) || fail "docker-compose.yml or .env canno
 # A port that this project's own containers hold already is fine.
 project=$(tools/setting.sh COMPOSE_PROJECT_NAME kafka2011)
 running=$(docker ps --quiet --filter "label=com.docker.compose.project=$project")
-if [ -z "$running" ]; then
+if [ -z "$running" ] && { [ "$mode" != --demo ] || [ -n "$(tools/setting.sh DASHBOARD_PORT)" ]; }; then
     for port in $(printf '%s\n' "$config" | sed -nE 's/^ *- *"?127\.0\.0\.1:([0-9]+):.*/\1/p; s/^ *published: *"?([0-9]+)"?$/\1/p' | sort -u); do
         code=0
         python3 -c "$TRY" "$port" 2>/dev/null || code=$?
-        [ "$code" != 9 ] || fail "port $port of 127.0.0.1 is taken; free it or choose another in .env (see .env.example)"
+        [ "$code" = 9 ] || continue
+        holder=$(docker ps --filter "publish=$port" --format '{{.Names}}' | sed -n 1p)
+        fail "port $port of 127.0.0.1 is taken${holder:+ by $holder}; free it or choose another in .env (see .env.example)"
     done
 fi

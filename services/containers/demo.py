@@ -6,6 +6,9 @@ then lists extras as redelivered.
 """
 
 import json
+import os
+import socket
+import stat
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -17,6 +20,7 @@ from rich.console import Console
 
 from runtime.clock import Clock, now_ms
 from services.containers.engine import ComposeProject, ContainerState, EngineError
+from services.embedded.demo import check_input as check_content
 from services.embedded.display import Display, Sample
 from services.embedded.story import (
     POLL_S,
@@ -26,6 +30,7 @@ from services.embedded.story import (
     print_summary,
     sample_from,
 )
+from services.embedded.supervisor import StartFailed
 
 AUDIT_URL = "http://127.0.0.1:8080"
 RESTARTS_FILE = "/data/run/restarts.json"
@@ -33,6 +38,8 @@ START_TIMEOUT_S = 240.0
 STALL_TIMEOUT_S = 120.0
 ALL_PROFILES = "jobs,tools,observability,ha,load,chaos,two-live,spark"
 FRONTENDS = ("frontend-1", "frontend-2")
+DASHBOARD_PORT = 8088
+LOG_LINES = 5
 
 # Asked within the audit's own container: nothing is published to the host.
 ASK = (
@@ -111,14 +118,34 @@ class ContainerDemo:
                 self._take_down()
                 self._bring_up(display, began)
                 return self._story(display, began)
-            except (EngineError, GaveUp) as error:
+            except GaveUp as error:
+                display.say(f"error: {error}")
+                if not self.stop_asked():
+                    self._tell_last_lines(display)
+                return 1
+            except EngineError as error:
                 display.say(f"error: {error}")
                 return 1
             finally:
                 try:
                     self._take_down()
                 except EngineError as error:
-                    display.say(f"error: not everything was removed: {error}")
+                    display.say(
+                        f"error: not everything was removed: {error}; {way_out(self.project)}"
+                    )
+
+    def _tell_last_lines(self, display: Display) -> None:
+        """What those said that should serve and do not, while their containers are still there."""
+        try:
+            states = self.project.states()
+            down = moment_of(states, self.expected or set(states), self.frontends).down
+            for service in down:
+                state = states.get(service)
+                told = f"{state.status} {state.health}".strip() if state else "no container"
+                display.say(f"{service} ({told}), its last lines:")
+                display.say(self.project.logs(service, LOG_LINES).rstrip())
+        except EngineError as error:
+            display.say(f"error: {error}")
 
     def _take_down(self) -> None:
         self.project.compose(
@@ -232,6 +259,68 @@ class ContainerDemo:
             self.watch.names,
             f"{time.monotonic() - began:.0f} s in all; delays are from the frontend's event time",
         )
+
+
+def way_out(project: ComposeProject) -> str:
+    """How to remove what the demo could not."""
+    return f"COMPOSE_PROJECT_NAME={project.name} make down removes it"
+
+
+def leave(project: ComposeProject) -> None:
+    """Say what is left behind by a process that ends at once, being asked twice to stop."""
+    project.abandon()
+    told = f"kafka2011: the project {project.name} is still there: {way_out(project)}"
+    os.write(sys.stderr.fileno(), f"\n{told}\n".encode())
+
+
+def check_input(input_path: str) -> None:
+    """Raises StartFailed when the access log cannot be read, here or in a container, or has
+    nothing in it."""
+    check_content(input_path)
+    if not input_path:
+        return
+    mode = Path(input_path).stat().st_mode
+    if not stat.S_ISREG(mode):
+        raise StartFailed(f"input {input_path} is not a file")
+    if not mode & stat.S_IROTH:
+        raise StartFailed(
+            f"input {input_path}: others may not read it, and containers run as user 10001; "
+            "chmod o+r it, or give a copy"
+        )
+
+
+def dashboard_port(project: ComposeProject) -> tuple[int, str]:
+    """The port of the page, and a line to say when it is not the usual one.
+
+    Any free one instead of the default when that is taken, by `make up` for example. Raises
+    EngineError when one was asked for and is taken, or is none.
+    """
+    asked = project.setting("DASHBOARD_PORT")
+    if asked and not asked.isdecimal():
+        raise EngineError(f"DASHBOARD_PORT={asked} is not a port")
+    port = int(asked or DASHBOARD_PORT)
+    if not port:
+        return port, ""
+    holders = project.publishers(port)
+    others = [name for name, owner in holders.items() if owner != project.name]
+    # What an earlier run of the demo left goes before anything starts.
+    if not others and (holders or is_free(port)):
+        return port, ""
+    taken = f"port {port} of 127.0.0.1 is taken by {others[0] if others else 'another process'}"
+    if asked:
+        raise EngineError(f"{taken}; free it or choose another DASHBOARD_PORT")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    return port, f"{taken}; the demo's dashboard: http://127.0.0.1:{port}"
+
+
+def is_free(port: int) -> bool:
+    """Whether one can listen there now. 0 stands for any free port."""
+    try:
+        socket.create_server(("127.0.0.1", port)).close()
+    except (OSError, OverflowError):
+        return False
+    return True
 
 
 def project_root() -> Path:

@@ -120,6 +120,13 @@ class ComposeProject:
         words = ["sh", "-c", script, "sh", str(line_count), state.container_id]
         return self._run(words, self._environment, COMMAND_TIMEOUT_S)
 
+    def publishers(self, port: int) -> dict[str, str]:
+        """The running containers that publish a port of this host, each with its project."""
+        form = f'{{{{.Names}}}} {{{{.Label "{PROJECT_LABEL}"}}}}'
+        listed = self.docker("ps", "--filter", f"publish={port}", "--format", form)
+        found = [line.partition(" ") for line in listed.splitlines()]
+        return {name: project for name, _, project in found}
+
     def attached(self, *words: str) -> int:
         """Run a docker command whose output goes straight to the terminal; its exit status. Ctrl-C
         ends it."""

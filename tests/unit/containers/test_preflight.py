@@ -22,7 +22,8 @@ case "$1 $2" in
     "compose config")
         [ -z "{broken}" ] || {{ echo "{broken}" >&2; exit 15; }}
         echo '        published: "{port}"' ;;
-    "ps "*) [ -z "{running}" ] || echo 0123456789ab ;;
+    "ps --quiet") [ -z "{running}" ] || echo 0123456789ab ;;
+    "ps --filter") echo somebodys_web_1 ;;
 esac
 """
 
@@ -118,8 +119,12 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         line = complaint(preflight(tmp_path / "bin", port=port))
-        assert f"port {port} of 127.0.0.1 is taken" in line
+        assert f"port {port} of 127.0.0.1 is taken by somebodys_web_1;" in line
         assert ".env" in line
+        # The demo chooses another, unless somebody asked for this one.
+        assert preflight(tmp_path / "bin", "--demo", port=port).returncode == 0
+        asked = preflight(tmp_path / "bin", "--demo", port=port, DASHBOARD_PORT=str(port))
+        assert complaint(asked) == line
 
 
 def test_a_port_that_the_deployment_itself_holds_is_fine(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 WAITS = """
 import sys, time
 from runtime import signals
-event = signals.stop_event()
+event = signals.stop_event({forced})
 print("ready", flush=True)
 event.wait()
 print("asked", flush=True)
@@ -17,10 +17,9 @@ SLOW_STOP = "time.sleep(60)"
 QUICK_STOP = "time.sleep(0.2)"
 
 
-def process(stop: str) -> subprocess.Popen[str]:
-    running = subprocess.Popen(
-        [sys.executable, "-c", WAITS.format(stop=stop)], stdout=subprocess.PIPE, text=True
-    )
+def process(stop: str, forced: str = "") -> subprocess.Popen[str]:
+    script = WAITS.format(stop=stop, forced=forced)
+    running = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
     assert running.stdout is not None
     assert running.stdout.readline() == "ready\n"
     return running
@@ -34,14 +33,18 @@ def test_signals_that_come_together_ask_once(second: signal.Signals) -> None:
         assert running.wait(30) == 0
 
 
-def test_a_later_signal_ends_a_stop_that_takes_too_long() -> None:
-    with process(SLOW_STOP) as running:
+@pytest.mark.parametrize(
+    ("forced", "said"), [("", ""), ("lambda: print('left', flush=True)", "left\n"), ("1", "")]
+)
+def test_a_later_signal_ends_a_stop_that_takes_too_long(forced: str, said: str) -> None:
+    with process(SLOW_STOP, forced) as running:
         running.send_signal(signal.SIGTERM)
         assert running.stdout is not None
         assert running.stdout.readline() == "asked\n"
         for _ in range(100):  # one of them comes late enough, however slow the machine is
             try:
                 assert running.wait(0.1) == 130
+                assert running.stdout.read() == said
                 return
             except subprocess.TimeoutExpired:
                 running.send_signal(signal.SIGINT)
