@@ -271,8 +271,8 @@ class Stack:
 
     def lag_bytes(self, audit: str = "audit") -> dict[str, int | None]:
         """By group, as `kafka2011 status` tells it; None where it is not known."""
-        zookeeper = "zookeeper-live" if audit == "audit" else "west-zookeeper"
-        command = f"kafka2011 status --zookeeper {zookeeper}:2181 --json || true"
+        # All servers of its ensemble: with profile `ha` any one of them may be dead.
+        command = 'kafka2011 status --zookeeper "$KAFKA2011_LIVE_ZK_CONNECT" --json || true'
         text = self.project.execute(audit, "sh", "-c", command)
         groups = json.loads(text)["groups"] if text.strip() else []
         return {group["group"]: group["lag_bytes"] for group in groups}
