@@ -35,6 +35,7 @@ _log: Any = get_logger(__name__)
 BACKLOG = 1024
 ACCEPTS_PER_TURN = 64
 ACCEPT_PAUSE_S = 0.2  # after running out of descriptors
+FLUSH_RETRY_S = 0.5  # likewise
 SWEEP_INTERVAL_S = 0.5
 RETENTION_DELAY_S = 60.0  # 0.7's cleaner first runs a minute after the start
 CLOSINGS_LOGGED_PER_SWEEP = 5  # a flood of bad clients must not become a flood of log lines
@@ -89,6 +90,7 @@ class BrokerServer:
         self._connections: set[Connection] = set()
         self._per_address: Counter[str] = Counter()
         self._dirty: dict[Log, None] = {}
+        self._postponed: set[Log] = set()
         self._write_scheduled = False
         self._turn_began_s = 0.0
         self._turn_produced = 0
@@ -284,6 +286,8 @@ class BrokerServer:
 
     def request_flush(self, log: Log) -> None:
         """Start a flush unless one runs; when it ends, another starts if it is still wanted."""
+        if log in self._postponed:
+            return
         job = log.begin_flush()
         if job is not None:
             self._disk.put(job, self._flushed)
@@ -297,11 +301,27 @@ class BrokerServer:
             self.metrics.flush_errors += 1
             _log.error("flush-failed", partition=log.name, reason=str(job.error))
         log.complete_flush(job)
+        if job.is_postponed:
+            self._postpone(log)
         if log.has_gathered:
             self.appended(log)
         elif log.flush_wanted and self._wants_flush(log):
             self.request_flush(log)
         self._check_all_failed()
+
+    def _postpone(self, log: Log) -> None:
+        """There was no descriptor for a directory (fault S14): this log's flush waits a while."""
+        if not self.is_serving:
+            return  # closing the log tries once more
+        _log.warning("flush-postponed", partition=log.name, reason="no descriptor is free")
+        if not self._postponed:
+            self._timers["postponed"] = self.loop.call_later(FLUSH_RETRY_S, self._flush_postponed)
+        self._postponed.add(log)
+
+    def _flush_postponed(self) -> None:
+        logs, self._postponed = self._postponed, set()
+        for log in logs:
+            self.request_flush(log)
 
     def _check_all_failed(self) -> None:
         if self.is_serving and self._logs.all_failed:
@@ -336,16 +356,17 @@ class BrokerServer:
             self._disk.put(job, self._retired)
 
     def _retired(self, job: Retirement) -> None:
+        job.log.complete_retirement(job)
+        self.metrics.retired_segments += len(job.removed)
+        self.metrics.retired_bytes += job.bytes_removed
         if job.error is not None:
             self.metrics.retention_errors += 1
             _log.error("retention-failed", partition=job.log.name, reason=str(job.error))
             return
-        self.metrics.retired_segments += len(job.segments)
-        self.metrics.retired_bytes += job.bytes_removed
         _log.info(
             "segments-retired",
             partition=job.log.name,
-            segments=len(job.segments),
+            segments=len(job.removed),
             bytes=job.bytes_removed,
             start_offset=job.log.start_offset,
         )
@@ -378,6 +399,7 @@ class BrokerServer:
                 if connection.is_waiting or not connection.on_readable():
                     break
         self.write_turn()
+        self._postponed.clear()
         for log in self._logs.logs.values():
             self.request_flush(log)
         deadline_s = self.loop.time() + STOP_GRACE_S

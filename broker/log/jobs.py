@@ -4,6 +4,8 @@ The loop makes a job from a log's present state, a thread runs it, the loop take
 job touches only descriptors and paths that it was given.
 """
 
+import contextlib
+import errno
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,8 +19,17 @@ if TYPE_CHECKING:
     from broker.log.log import Log
 
 
+# No descriptor was to be had, which only the opening of a directory can meet: nothing was asked of
+# the disk, so nothing is known to have failed.
+NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
+
+
 class FlushJob:
-    """The part of a flush that waits for the disk. `run` may be called in any thread."""
+    """The part of a flush that waits for the disk. `run` may be called in any thread.
+
+    `is_postponed` afterwards: there was no descriptor for one of `directories`, which then holds
+    those that are not durable yet; the file was not flushed. Try again later.
+    """
 
     def __init__(
         self, log: "Log", segment: Segment, files: FileLayer, directories: Sequence[Path]
@@ -27,46 +38,64 @@ class FlushJob:
         self.segment = segment
         self.target = log.written_end
         self.error: OSError | None = None
+        self.is_postponed = False
         self.elapsed_s = 0.0
+        self.directories = list(directories)
         self._fd = segment.fd
         self._files = files
-        self._directories = directories
 
     def run(self) -> None:
         began = time.perf_counter()
         try:
-            for directory in self._directories:
-                self._files.sync_directory(directory)
+            while self.directories:
+                try:
+                    self._files.sync_directory(self.directories[0])
+                except OSError as error:
+                    if error.errno not in NO_DESCRIPTOR:
+                        raise
+                    self.is_postponed = True
+                    return
+                del self.directories[0]
             failpoint("before_flush")
             self._files.sync_data(self._fd)
             failpoint("after_flush")
         except OSError as error:
             self.error = error
-        self.elapsed_s = time.perf_counter() - began
+        finally:
+            self.elapsed_s = time.perf_counter() - began
 
 
 class Retirement:
     """Removes the files of retired segments, oldest first, each durably before the next, so that
-    no crash leaves a gap in the middle. `run` may be called in any thread."""
+    no crash leaves a gap in the middle. `run` may be called in any thread.
+
+    `segments` become `removed` one by one; what an error leaves there is for the next round.
+    """
 
     def __init__(
         self, log: "Log", segments: list[Segment], directory: Path, files: FileLayer
     ) -> None:
         self.log = log
         self.segments = segments
-        self.bytes_removed = sum(segment.size for segment in segments)
+        self.removed: list[Segment] = []
         self.error: OSError | None = None
         self._directory = directory
         self._files = files
+
+    @property
+    def bytes_removed(self) -> int:
+        return sum(segment.size for segment in self.removed)
 
     def run(self) -> None:
         try:
             # The new segment must be durable before the old ones go: else a power loss could
             # leave an empty directory, and offsets would start again at 0 (G2).
             self._files.sync_directory(self._directory)
-            for segment in self.segments:
+            while self.segments:
                 failpoint("before_remove_segment")
-                self._files.remove(segment.path)
+                with contextlib.suppress(FileNotFoundError):  # of a round that failed behind it
+                    self._files.remove(self.segments[0].path)
                 self._files.sync_directory(self._directory)
+                self.removed.append(self.segments.pop(0))
         except OSError as error:
             self.error = error

@@ -111,6 +111,9 @@ class Log:
         self._flush_waiters = Waiters()
         self._write_waiters = Waiters()
 
+        self._is_retiring = False
+        self._unremoved: list[Segment] = []  # retired, but a round failed before their files went
+
         self.messages_in = 0
         self.bytes_in = 0
         self.bytes_out = 0
@@ -382,9 +385,13 @@ class Log:
 
     def complete_flush(self, job: FlushJob) -> None:
         """Move the watermark, or freeze it when the flush failed: then nothing is known of the
-        bytes above it, and a second flush that succeeds would prove nothing (S12)."""
+        bytes above it, and a second flush that succeeds would prove nothing (S12). One that was
+        postponed changes nothing: begin another later."""
         self.flushing = False
         self._open_files.release(job.segment)
+        if job.is_postponed:
+            self._unsynced_directories = job.directories + self._unsynced_directories
+            return
         if job.error is not None:
             self._fail(f"flush failed: {job.error.strerror}")
             return
@@ -399,7 +406,8 @@ class Log:
             self._roll_and_take_held()
 
     def flush(self) -> None:
-        """Write and flush everything in this thread: for shutdown and for tests."""
+        """Write and flush everything in this thread: for shutdown and for tests. Afterwards
+        `flush_wanted` is true only when there was no descriptor for it, or the log has failed."""
         while self.state is LogState.ONLINE:
             self.write_gathered()
             job = self.begin_flush()
@@ -407,6 +415,8 @@ class Log:
                 return
             job.run()
             self.complete_flush(job)
+            if job.is_postponed:
+                return
 
     def _unpin(self) -> None:
         if self._pinned:
@@ -536,8 +546,9 @@ class Log:
 
     def retire(self, now_ms: int) -> Retirement | None:
         """Take the segments that the policy lets go out of the log; the files are removed by the
-        returned job, in any thread. None when there is nothing to do."""
-        if self.state is not LogState.ONLINE:
+        returned job, in any thread, which is then handed to `complete_retirement`. None when there
+        is nothing to do, or a job runs already: two could leave a gap."""
+        if self.state is not LogState.ONLINE or self._is_retiring:
             return None
         summaries = [
             SegmentSummary(
@@ -550,12 +561,21 @@ class Log:
         count = self.settings.retention(summaries, now_ms)
         if count >= len(self._segments):
             count = self._make_active_retirable(now_ms)
-        if count <= 0:
+        if count > 0:
+            gone = self._segments.take_oldest(count)
+            for segment in gone:
+                self._open_files.forget(segment)
+            self._unremoved += gone
+        if not self._unremoved:
             return None
-        gone = self._segments.take_oldest(count)
-        for segment in gone:
-            self._open_files.forget(segment)
+        self._is_retiring = True
+        gone, self._unremoved = self._unremoved, []
         return Retirement(self, gone, self.directory, self._files)
+
+    def complete_retirement(self, job: Retirement) -> None:
+        """What an error left on the disk comes first in the next round: the oldest goes first."""
+        self._is_retiring = False
+        self._unremoved = job.segments
 
     def _make_active_retirable(self, now_ms: int) -> int:
         """The active segment may go as well, once an empty one stands behind it."""

@@ -288,7 +288,7 @@ class LogManager:
             log.close()
             if log.state is LogState.ONLINE:
                 ends.add(log)
-            elif log.state is LogState.FAILED:
+            if log.state is LogState.FAILED or log.flush_wanted:
                 clean = False
         if clean:
             try:
