@@ -184,14 +184,24 @@ class StreamQueue:
 
     # --- the fetchers' side ----------------------------------------------------------------------
 
-    def reserve(self, waker: Waker) -> bool:
-        """Room for one chunk; when there is none, `waker` is set as soon as there may be."""
+    def has_room(self) -> bool:
+        return len(self._items) + self._reserved < self._chunks_max
+
+    def reserve(self) -> bool:
+        """Room for one chunk, if there is any."""
         with self.lock:
-            if len(self._items) + self._reserved < self._chunks_max:
-                self._reserved += 1
-                return True
-            self._waiting.add(waker)
-            return False
+            if not self.has_room():
+                return False
+            self._reserved += 1
+            return True
+
+    def wake_when_room(self, waker: Waker) -> None:
+        """`waker` is set as soon as there may be room: at once if there is."""
+        with self.lock:
+            if self.has_room():
+                waker.set()
+            else:
+                self._waiting.add(waker)
 
     def give_back(self) -> None:
         """The reserved room is not needed."""

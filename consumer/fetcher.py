@@ -1,8 +1,9 @@
 """One thread per broker that fetches all the partitions owned there, for ever.
 
-Each round is one multifetch of the partitions whose stream has room. A partition that cannot be
-read is put aside and retried; it never stops the others (fault B11), nor does a broker that is
-away: its address is looked up again and the fetching goes on where it was.
+Each round is one multifetch of the partitions whose stream has room, and the next begins with those
+that had none. A partition that cannot be read is put aside and retried; it never stops the others
+(fault B11), nor does a broker that is away: its address is looked up again and the fetching goes on
+where it was.
 """
 
 import threading
@@ -12,7 +13,7 @@ from collections.abc import Callable, Sequence
 from consumer.chunk import Chunk
 from consumer.config import ConsumerConfig
 from consumer.errors import BrokerUnavailable, ConsumerClosed
-from consumer.feed import DAMAGE_ATTEMPTS, Grant, PartitionFeed
+from consumer.feed import DAMAGE_ATTEMPTS, Grant, PartitionFeed, StreamQueue
 from consumer.simple import EARLIEST, LATEST, FetchedSet, SimpleConsumer
 from consumer.stats import ConsumerStats
 from protocol.errors import (
@@ -52,6 +53,8 @@ class BrokerFetcher:
         self._lock = threading.Lock()
         self._feeds: list[PartitionFeed] = []
         self._turn = 0
+        self._left_out: list[PartitionFeed] = []  # of this round: there was no room for them
+        self._quiet_count = 0  # partitions asked, one after another, of which nothing came
         self._stopping = threading.Event()
         self._woken = threading.Event()
         self._client: SimpleConsumer | None = None
@@ -115,14 +118,21 @@ class BrokerFetcher:
                 self._take_answer(feed, grant, answer)
                 for (feed, grant, _), answer in zip(asked, answers, strict=True)
             ]
-            idle_ms = self._pause_when_idle(idle_ms, any(progress))
+            idle_ms = self._pause_when_idle(idle_ms, any(progress), len(asked))
         if self._client is not None:
             self._client.close()
 
-    def _pause_when_idle(self, idle_ms: int, progress: bool) -> int:
-        """Sleep when nothing came; returns how long, 0 after progress."""
+    def _pause_when_idle(self, idle_ms: int, progress: bool, asked_count: int) -> int:
+        """Sleep when nothing came of any partition; returns how long, 0 after progress."""
         if progress:
+            self._quiet_count = 0
             return 0
+        self._quiet_count += asked_count
+        if self._quiet_count < asked_count + len(self._left_out) and any(
+            feed.queue.has_room() for feed in self._left_out
+        ):
+            return idle_ms  # it is their turn first
+        self._quiet_count = 0
         first = self._config.fetcher_backoff_ms
         idle_ms = min(max(first, 2 * idle_ms), max(first, self._config.fetcher_backoff_max_ms))
         self._woken.wait(idle_ms / 1000)
@@ -134,29 +144,36 @@ class BrokerFetcher:
         asked: list[_Asked] = []
         answer_bytes = 0
         wake_at_s: float | None = None
+        self._left_out = []
+        crowded: set[StreamQueue] = set()
         with self._lock:
-            self._turn += 1
             turn = self._turn % max(1, len(self._feeds))
             feeds = self._feeds[turn:] + self._feeds[:turn]
         for feed in feeds:
             if feed.retry_at_s > now_s:
                 wake_at_s = min(wake_at_s or feed.retry_at_s, feed.retry_at_s)
                 continue
-            if len(asked) == PARTS_MAX or (asked and answer_bytes > ANSWER_BYTES_MAX):
-                break
-            if not feed.queue.reserve(self._woken):
+            is_full = len(asked) == PARTS_MAX or (asked and answer_bytes > ANSWER_BYTES_MAX)
+            if is_full or not feed.queue.reserve():
+                self._left_out.append(feed)
+                if not is_full:
+                    crowded.add(feed.queue)
                 continue
             grant = feed.grant
             offset = feed.fetch_offset
             if offset is None:
                 offset = self._first_offset(feed, grant)
             if offset is None:
-                feed.queue.give_back()
                 wake_at_s = min(wake_at_s or feed.retry_at_s, feed.retry_at_s)
                 continue
             topic, _, partition = feed.name
             asked.append((feed, grant, FetchRequest(topic, partition, offset, feed.fetch_size)))
             answer_bytes += feed.fetch_size
+        # Those left out begin the next round; when none was, another one is the first.
+        self._turn += len(asked) if asked and self._left_out else 1
+        # Where we have room ourselves, giving it back would be what wakes us, time and again.
+        for queue in crowded.difference(feed.queue for feed, _, _ in asked):
+            queue.wake_when_room(self._woken)
         return asked, None if wake_at_s is None else max(0.0, wake_at_s - now_s)
 
     def _fetch(self, requests: Sequence[FetchRequest]) -> list[FetchedSet]:
@@ -197,9 +214,7 @@ class BrokerFetcher:
         try:
             valid = answer.valid_bytes()
         except OffsetOutOfRange as error:
-            feed.queue.give_back()
-            self._reset(feed, grant, answer.offset, error)
-            return False
+            return self._reset(feed, grant, answer.offset, error)
         except MessageLargerThanFetchSize as error:
             return self._grow(feed, grant, answer.offset, error)
         except InvalidMessage as error:
@@ -254,23 +269,24 @@ class BrokerFetcher:
     # --- where to start --------------------------------------------------------------------------
 
     def _first_offset(self, feed: PartitionFeed, grant: Grant) -> int | None:
-        """Ask the broker where to begin when no offset is stored; None when it did not say."""
+        """Ask the broker where to begin when no offset is stored; None when it did not say, and the
+        reserved room is used or given back."""
         try:
             offset = self._offset_of_policy(feed, OffsetOutOfRange("no offset is stored"))
         except OffsetOutOfRange as error:
-            feed.retry_at_s = time.monotonic() + FAILURE_PAUSE_S
-            if feed.queue.reserve(self._woken):
-                self._stick(feed, grant, -1, error)
+            self._stick(feed, grant, -1, error)
             return None
         except KafkaError as error:
+            feed.queue.give_back()
             self._later(feed, error)
             return None
         with feed.queue.lock:
-            if feed.grant is not grant:
-                feed.retry_at_s = 0.0
-                return None
-            feed.base = feed.fetch_offset = offset
-        return offset
+            if feed.grant is grant:
+                feed.base = feed.fetch_offset = offset
+                return offset
+            feed.retry_at_s = 0.0
+        feed.queue.give_back()
+        return None
 
     def _later(self, feed: PartitionFeed, error: KafkaError) -> None:
         pause_s = min(FAILURE_PAUSE_MAX_S, FAILURE_PAUSE_S * 2**feed.failure_count)
@@ -284,7 +300,7 @@ class BrokerFetcher:
 
     def _reset(
         self, feed: PartitionFeed, grant: Grant, offset: int, error: OffsetOutOfRange
-    ) -> None:
+    ) -> bool:
         """Move by `autooffset.reset`; counted and said aloud, for it may skip messages (B12).
 
         `Unlike 0.7:` the new offset is not stored at once, but by the next commit.
@@ -292,16 +308,16 @@ class BrokerFetcher:
         try:
             target = self._offset_of_policy(feed, error)
         except OffsetOutOfRange:
-            if feed.queue.reserve(self._woken):
-                self._stick(feed, grant, offset, error)
-            return
+            return self._stick(feed, grant, offset, error)
         except KafkaError as failure:
+            feed.queue.give_back()
             self._later(feed, failure)
-            return
+            return False
+        feed.queue.give_back()
         if target == offset:
             # The broker's range does not hold its own end: it is starting, or its disk failed.
             self._later(feed, error)
-            return
+            return False
         self._stats.offset_resets += 1
         self._stats.offset_reset_bytes += max(0, target - offset)
         log.warning("offset_reset", partition=str(feed.name), from_offset=offset, to_offset=target)
@@ -309,6 +325,7 @@ class BrokerFetcher:
             if feed.grant is grant:
                 feed.fetch_offset = feed.base = target
                 grant.last = grant.done = None
+        return False
 
     def _offset_of_policy(self, feed: PartitionFeed, error: OffsetOutOfRange) -> int:
         """Earliest or latest. Raises `error` when the policy is neither."""

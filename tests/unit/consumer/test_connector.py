@@ -306,7 +306,7 @@ def test_a_partition_that_the_broker_refuses(deployment: Deployment, code: int) 
     with pytest.raises(PartitionStuck):
         found.extend(message.payload for message in stream)
     del broker.errors["t", 0]
-    found = [message.payload for message, _ in zip(stream, range(1), strict=False)]
+    found = [next(stream).payload]
     assert found in ([b"x"], [b"other"])
 
 

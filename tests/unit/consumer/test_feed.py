@@ -24,32 +24,36 @@ def test_room_counts_what_is_on_its_way() -> None:
     queue = StreamQueue(2)
     feed = feed_at(queue)
     room = threading.Event()
-    assert queue.reserve(room)
-    assert queue.reserve(room)
-    assert not queue.reserve(room)
+    assert queue.reserve()
+    assert queue.reserve()
+    assert not queue.reserve()
     assert queue.put(feed, feed.grant, chunk(0, 10))
-    assert not queue.reserve(room)
+    assert not queue.reserve()
+    queue.wake_when_room(room)
     assert not room.is_set()
     taken = queue.take(0)
     assert taken is not None
     assert taken.item == chunk(0, 10)
     assert room.is_set()
-    assert queue.reserve(room)
+    assert queue.reserve()
     queue.give_back()
     queue.give_back()
-    assert queue.reserve(room)
+    at_once = threading.Event()
+    queue.wake_when_room(at_once)
+    assert at_once.is_set()
+    assert queue.reserve()
 
 
 def test_what_was_asked_for_before_a_seek_is_dropped_and_moves_nothing() -> None:
     queue = StreamQueue(5)
     feed = feed_at(queue)
     old = feed.grant
-    assert queue.reserve(threading.Event())
+    assert queue.reserve()
     feed.move_to(50)
     assert not queue.put(feed, old, chunk(0, 10))
     assert feed.fetch_offset == 50
     assert feed.delivered_offset() == feed.processed_offset() == 50
-    assert queue.reserve(threading.Event())
+    assert queue.reserve()
     assert queue.put(feed, feed.grant, chunk(50, 60))
     assert feed.fetch_offset == 60
     taken = queue.take(0)
@@ -61,7 +65,7 @@ def test_queued_chunks_of_a_revoked_grant_do_not_come_out() -> None:
     queue = StreamQueue(5)
     feed = feed_at(queue)
     for start in (0, 10):
-        queue.reserve(threading.Event())
+        queue.reserve()
         queue.put(feed, feed.grant, chunk(start, start + 10))
     feed.grant.revoke()
     with pytest.raises(ConsumerTimeout):
@@ -83,14 +87,14 @@ def test_rereading_is_nobodys_business_after_the_grant_was_replaced() -> None:
 def test_a_suspended_grant_keeps_everything_where_it_is() -> None:
     queue = StreamQueue(5)
     feed = feed_at(queue)
-    queue.reserve(threading.Event())
+    queue.reserve()
     queue.put(feed, feed.grant, chunk(0, 10))
     feed.grant.suspend()
     with pytest.raises(ConsumerTimeout):
         queue.take(20)
     feed.move_to(50)
     assert not feed.grant.open, "a seek does not end the suspension"
-    queue.reserve(threading.Event())
+    queue.reserve()
     queue.put(feed, feed.grant, chunk(50, 60))
     feed.grant.resume()
     taken = queue.take(0)
@@ -121,7 +125,7 @@ def test_waiting_for_a_grant_ends_with_its_suspension(end: str) -> None:
 def test_a_closed_queue_ends_every_take_and_takes_nothing() -> None:
     queue = StreamQueue(5)
     feed = feed_at(queue)
-    queue.reserve(threading.Event())
+    queue.reserve()
     queue.close()
     assert not queue.put(feed, feed.grant, chunk(0, 10))
     assert queue.take(-1) is None
