@@ -30,7 +30,9 @@ def run(config: ZooKeeperConfig, stop: threading.Event, java_home: str = "") -> 
         return 2
     with server:
         try:
-            server.start()
+            if not server.start(stop):
+                log.info("stopped before it served", java_status=server.status())
+                return 0
         except (NotServing, OSError) as error:
             log.error("cannot start", detail=str(error))
             return 1

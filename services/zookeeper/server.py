@@ -80,10 +80,11 @@ class ZooKeeperServer:
         assert self._process is not None, "start() comes first"
         return self._process.pid
 
-    def start(self) -> None:
-        """Start the JVM and return when it serves.
+    def start(self, stop: threading.Event | None = None) -> bool:
+        """Start the JVM and return True when it serves, False when `stop` was set before.
 
-        Raises NotServing when it ends or stays silent for `zk.start.timeout.ms`; it is gone then.
+        Raises NotServing when it ends or stays silent for `zk.start.timeout.ms`. It is gone then,
+        and when asked to stop.
         """
         deadline = time.monotonic() + self._config.start_timeout_ms / 1000
         attempts = PORT_ATTEMPTS if self._config.client_port == 0 else 1
@@ -93,13 +94,16 @@ class ZooKeeperServer:
                 raise NotServing(f"another ZooKeeper serves at {self.host}:{self.port} already")
             self._process = self._spawn(self.port)
             try:
-                self._wait(deadline)
-                return
+                if self._wait(deadline, stop or threading.Event()):
+                    return True
+                self.stop()
+                return False
             except NotServing:
                 ended_by_itself = self.status() is not None
                 self.stop()
                 if attempt == attempts or not ended_by_itself:
                     raise
+        raise AssertionError("the last attempt returns or raises")
 
     def status(self) -> int | None:
         """The JVM's exit status (negative: the signal that ended it), or None while it runs."""
@@ -165,15 +169,18 @@ class ZooKeeperServer:
             preexec_fn=_die_with_parent,  # noqa: PLW1509
         )
 
-    def _wait(self, deadline: float) -> None:
+    def _wait(self, deadline: float, stop: threading.Event) -> bool:
         while not is_serving(self.host, self.port):
             status = self.wait(POLL_INTERVAL_S)
+            if stop.is_set():
+                return False
             if status is not None:
                 raise NotServing(f"ZooKeeper ended with status {status} before it served")
             if time.monotonic() > deadline:
                 raise NotServing(
                     f"ZooKeeper did not serve within {self._config.start_timeout_ms} ms"
                 )
+        return True
 
 
 _libc = ctypes.CDLL(None, use_errno=True)

@@ -1,0 +1,34 @@
+"""`kafka2011 zookeeper` hears that it should stop before its JVM serves, too."""
+
+import threading
+from pathlib import Path
+
+from services.zookeeper.app import run
+from services.zookeeper.config import ZooKeeperConfig
+from tests.support.waiting import wait_until
+
+
+def test_a_stop_while_it_waits_ends_the_jvm_with_status_0(tmp_path: Path) -> None:
+    """As a server of an ensemble waits, for minutes, when the others are not there."""
+    java = tmp_path / "bin/java"
+    java.parent.mkdir()
+    java.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 60\n", encoding="utf-8")
+    java.chmod(0o755)
+    (tmp_path / "zookeeper-3.9.5.jar").touch()
+    config = ZooKeeperConfig(
+        data_dir=tmp_path / "data", jars_dir=str(tmp_path), start_timeout_ms=50_000
+    )
+    stop = threading.Event()
+    pid = tmp_path / "pid"
+
+    def ask() -> None:
+        wait_until(lambda: pid.exists() and pid.read_text().strip(), "the JVM runs", 30)
+        stop.set()
+
+    asker = threading.Thread(target=ask)
+    asker.start()
+    # In this thread: the kernel kills the child when the thread that started it ends.
+    status = run(config, stop, java_home=str(tmp_path))
+    asker.join()
+    assert status == 0
+    assert not Path(f"/proc/{pid.read_text().strip()}").exists()
