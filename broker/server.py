@@ -305,7 +305,7 @@ class BrokerServer:
             self._postpone(log)
         if log.has_gathered:
             self.appended(log)
-        elif log.flush_wanted and self._wants_flush(log):
+        elif not job.is_postponed and log.flush_wanted and self._wants_flush(log):
             self.request_flush(log)
         self._check_all_failed()
 

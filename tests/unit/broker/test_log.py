@@ -2,6 +2,7 @@
 
 import errno
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from broker.log.barrier import Barrier
 from broker.log.errors import LogError, PartitionOffline, StorageFailed, StorageFull
 from broker.log.log import Log, LogState
 from broker.log.log_manager import LogManager
-from broker.log.retention import by_age, by_size
+from broker.log.retention import SegmentSummary, by_age, by_size
 from protocol.errors import OffsetOutOfRange
 from runtime.clock import ManualClock
 from tests.support.faulty_files import Fault, FaultyFileLayer
@@ -343,8 +344,9 @@ def retire(log: Log, now_ms: int) -> int:
     if job is None:
         return 0
     job.run()
+    log.complete_retirement(job)
     assert job.error is None
-    return len(job.segments)
+    return len(job.removed)
 
 
 def test_everything_expired_leaves_an_empty_segment_at_the_old_end(
@@ -399,6 +401,61 @@ def test_new_segment_is_durable_before_the_old_ones_are_removed(
     files.operations.clear()
     job.run()
     assert files.operations == ["sync_directory", "remove", "sync_directory"]
+    logs.close()
+
+
+def all_but_the_last(segments: Sequence[SegmentSummary], _now_ms: int) -> int:
+    return len(segments) - 1
+
+
+@pytest.mark.parametrize("error", [errno.EMFILE, errno.EIO, errno.EROFS])
+@pytest.mark.parametrize("nth", range(1, 6))
+def test_a_removal_that_failed_is_taken_up_again_before_newer_segments_go(
+    tmp_path: Path, clock: ManualClock, files: FaultyFileLayer, nth: int, error: int
+) -> None:
+    """Else a later round leaves a gap behind it, and the next start takes the partition offline."""
+    logs = manager(tmp_path / "logs", files, segment_bytes_max=5, retention=all_but_the_last)
+    log = logs.get_or_create("t", 0)
+    for _ in range(3):
+        append_and_flush(log, E)
+    job = log.retire(clock())
+    assert job is not None
+    files.fault = Fault(nth, error, ("sync_directory", "remove"))
+    job.run()
+    log.complete_retirement(job)
+    assert job.error is not None
+    assert len(job.removed) + len(job.segments) == 2
+    append_and_flush(log, E)
+    files.fault = Fault(2, error, ("remove",))  # the second round removes the oldest only
+    job = log.retire(clock())
+    assert job is not None
+    job.run()
+    log.complete_retirement(job)
+    abandon(logs)
+    logs = manager(tmp_path / "logs", segment_bytes_max=5, retention=all_but_the_last)
+    log = logs.logs["t", 0]
+    assert log.state is LogState.ONLINE, log.state_reason
+    assert contents(log).endswith(E)
+    assert log.high_watermark == 4 * len(E)
+    retire(log, clock())
+    assert [path.name for path in log.directory.iterdir()] == [f"{36:020d}.kafka"]
+    logs.close()
+
+
+def test_one_round_of_retention_at_a_time(tmp_path: Path, clock: ManualClock) -> None:
+    """The newer of two that overlap could remove first what the older one has still to remove."""
+    logs = manager(tmp_path / "logs", segment_bytes_max=5, retention=all_but_the_last)
+    log = logs.get_or_create("t", 0)
+    for _ in range(3):
+        append_and_flush(log, E)
+    first = log.retire(clock())
+    assert first is not None
+    append_and_flush(log, E)
+    assert log.retire(clock()) is None
+    first.run()
+    log.complete_retirement(first)
+    assert retire(log, clock()) == 1
+    assert [path.name for path in log.directory.iterdir()] == [f"{36:020d}.kafka"]
     logs.close()
 
 
@@ -500,6 +557,44 @@ def test_failed_flush_freezes_the_watermark_for_good(
     assert logs.all_failed
     assert logs.close() is False
     assert not (tmp_path / "logs" / ".kafka_cleanshutdown").exists()
+
+
+@pytest.mark.parametrize("nth", [1, 2])
+def test_no_descriptor_for_a_directory_postpones_the_flush(
+    tmp_path: Path, files: FaultyFileLayer, nth: int
+) -> None:
+    """S14: nothing was asked of the disk yet, so nothing has failed."""
+    logs = manager(tmp_path / "logs", files)
+    log = logs.get_or_create("t", 0)
+    outcome: list[bool] = []
+    barrier = Barrier(outcome.append)
+    log.when_flushed(append(log, E), barrier)
+    barrier.seal()
+    files.fault = Fault(nth, errno.EMFILE, ("sync_directory",))
+    files.operations.clear()
+    log.flush()
+    assert (log.state, log.high_watermark, outcome) == (LogState.ONLINE, 0, [])
+    assert "sync_data" not in files.operations, "nothing is visible before its names are durable"
+    files.operations.clear()
+    log.flush()
+    assert files.operations == ["sync_directory"] * (3 - nth) + ["sync_data"]
+    assert outcome == [True]
+    assert contents(log) == E
+    logs.close()
+
+
+def test_no_descriptor_until_the_end_is_no_clean_stop(
+    tmp_path: Path, files: FaultyFileLayer
+) -> None:
+    logs = manager(tmp_path / "logs", files)
+    log = logs.get_or_create("t", 0)
+    append(log, E)
+    files.fault = Fault(1, errno.EMFILE, ("sync_directory",), persistent=True)
+    assert logs.close() is False
+    assert not (tmp_path / "logs" / ".kafka_cleanshutdown").exists()
+    logs = manager(tmp_path / "logs")
+    assert contents(logs.logs["t", 0]) == E
+    logs.close()
 
 
 def test_a_log_that_fails_does_not_take_the_others_along(

@@ -6,6 +6,7 @@ docs/guarantees.md as invariants: what was visible stays, byte for byte, at its 
 log is whole entries in order, without a gap; nothing that nobody appended ever appears.
 """
 
+import errno
 import os
 import random
 import shutil
@@ -24,7 +25,7 @@ from broker.log.retention import by_age, by_size, each_in_turn
 from protocol import message_set
 from protocol.errors import OffsetOutOfRange
 from runtime.clock import ManualClock
-from tests.support.faulty_files import FaultyFileLayer
+from tests.support.faulty_files import Fault, FaultyFileLayer
 from tests.support.logs import abandon, entry, manager
 from tests.vectors import vector
 
@@ -118,14 +119,17 @@ class LogModel(RuleBasedStateMachine):
     def clock_jumps(self, step_ms: int) -> None:
         self.clock.advance(step_ms)
 
-    @rule(is_removed=st.booleans())
-    def retire(self, is_removed: bool) -> None:
+    @rule(is_removed=st.booleans(), fails_at=st.integers(0, 4))
+    def retire(self, is_removed: bool, fails_at: int) -> None:
         job = self.log.retire(self.clock())
         if job is not None:
             self.start = self.log.start_offset
             if is_removed:  # else the process dies before the files are gone
+                self.files.fault = Fault(fails_at, errno.EIO, ("remove", "sync_directory"))
                 job.run()
-                assert job.error is None
+                self.files.fault = None
+                self.log.complete_retirement(job)
+                assert fails_at or job.error is None
             else:
                 self.crash()
 

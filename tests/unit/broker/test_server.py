@@ -4,6 +4,7 @@ import errno
 import os
 import random
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -263,6 +264,26 @@ def test_failed_disk_operations_close_the_barrier_s_connection(
         assert ends_of(broker, V) == (offsets_answer(30) if works_after else b"")
         other.send(produce(b"other", V) + offsets(b"other", -1, 1))
         assert other.response() == offsets_answer(30), "another connection was disturbed"
+
+
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_no_descriptor_for_a_directory_makes_the_barrier_wait_and_fails_nothing(
+    tmp_path: Path, is_stopped: bool
+) -> None:
+    """S14: tried again now and then, and never in a busy loop; not at a stop either."""
+    files = FaultyFileLayer(tmp_path)
+    with in_process_broker(tmp_path, files=files) as broker, broker.connect() as client:
+        files.fault = Fault(1, errno.EMFILE, ("sync_directory",), persistent=True)
+        for _ in range(20):
+            client.send(produce(b"t", V))
+            time.sleep(0.01)
+        client.send(offsets(b"t", -1, 1))
+        wait_until(lambda: files.fault is not None and files.fault.hits >= 3, "tried again")
+        assert files.fault.hits < 10
+        if not is_stopped:
+            files.fault = None
+            assert client.response() == offsets_answer(20 * len(V))
+    assert (broker.log_dir / ".kafka_cleanshutdown").exists() != is_stopped
 
 
 def test_a_slow_disk_holds_nobody_but_who_waits_for_it(tmp_path: Path) -> None:
