@@ -65,9 +65,8 @@ shell:
 
 # The link between the datacenters: make wan FAULTS='{"delay_ms": 100}' | '{"cut": true}' | '{"clear": true}'
 FAULTS ?= {}
-POST := import sys, urllib.request as r; print(r.urlopen(r.Request("http://127.0.0.1:8080/faults", sys.argv[1].encode(), {"Content-Type": "application/json"})).read().decode())
 wan:
-	@$(COMPOSE) exec -T wan-link python3 -c '$(POST)' '{"faults": $(FAULTS)}'
+	@$(COMPOSE) exec -T wan-link python3 -I - '{"faults": $(FAULTS)}' < docker/faults.py
 
 report:
 	@COMPOSE_PROFILES=jobs $(COMPOSE) run --rm -T report
