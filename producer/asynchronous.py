@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from producer.batching import BatchTrigger, SetPart, frame_pieces, request_frame
+from producer.batching import BatchTrigger, SetPart, frame_pieces
 from producer.callbacks import Event, ProducerCallbacks
 from producer.config import ProducerConfig
 from producer.connection import BrokerConnection
@@ -260,10 +260,10 @@ class BrokerQueue:
             batch = events[start : start + self._batch_size]
             if self._callbacks is not None:
                 batch = self._hooked(self._callbacks.before_sending, batch)
-            made = self._parts_of(batch)
+            framed, made = self._framed(batch)
             if not made:
                 continue
-            pieces += frame_pieces(made, always_multi=True)
+            pieces += framed
             parts += made
             sending += batch
             size += sum(len(part.message_set) for part in made)
@@ -274,13 +274,18 @@ class BrokerQueue:
         if pieces:
             self._write(pieces, parts, sending)
 
-    def _parts_of(self, batch: Sequence[QueuedEvent]) -> Sequence[SetPart]:
-        """The request's parts; a batch that cannot be encoded is lost, and said to be."""
+    def _framed(self, batch: Sequence[QueuedEvent]) -> tuple[list[Buffer], list[SetPart]]:
+        """The requests' pieces and parts; a batch that cannot be encoded is lost and said to be."""
+        pieces: list[Buffer] = []
+        parts: list[SetPart] = []
         try:
-            return self._encoder.parts(batch)
-        except Exception as error:  # a user's event handler may raise anything
+            for made in self._encoder.requests(batch):
+                pieces += frame_pieces(made, always_multi=True)
+                parts += made
+        except Exception as error:  # a user's event handler may raise anything, and return it
             self._failed(batch, f"not encoded: {error!r}")
-            return ()
+            return [], []
+        return pieces, parts
 
     def _write(
         self, pieces: list[Buffer], parts: list[SetPart], events: Sequence[QueuedEvent]
@@ -323,14 +328,14 @@ class BrokerQueue:
             is_own = self._rerouter.is_own(address)
             for start in range(0, len(some), self._batch_size):
                 batch = some[start : start + self._batch_size]
-                made = self._parts_of(batch)
+                pieces, made = self._framed(batch)
                 if not made:
                     continue
-                frame = request_frame(made, always_multi=True)
+                frames = b"".join(pieces)
                 if is_own:
-                    failed = self._handed_over(frame, made)
+                    failed = self._handed_over(frames, made)
                 else:
-                    failed = self._rerouter.send(address, frame, made)
+                    failed = self._rerouter.send(address, frames, made)
                 if failed:
                     last_reason = failed
                     left += some[start:]

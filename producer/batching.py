@@ -1,4 +1,8 @@
-"""How message sets become requests, and when a batch is full. Pure; for both kinds of producer."""
+"""How message sets become requests, and when a batch is full. Pure; for both kinds of producer.
+
+A broker closes the connection on a request above its limits, and all of it is lost: what would be
+above ours is cut into several sets (`encode_sets`) and several requests (`packed`), in order.
+"""
 
 from collections.abc import Sequence
 from struct import Struct
@@ -13,8 +17,10 @@ from protocol.requests import Buffer, MultiProduceRequest, ProduceRequest, reque
 _FRAME_HEADER: Final = Struct(">ihh")  # size, request id 0, topic length
 _TAIL: Final = Struct(">ii")  # partition, set size
 _SIZE_BEYOND_TOPIC_AND_SET: Final = 2 + 2 + 4 + 4
-_WRAPPER_OVERHEAD_BYTES: Final = LENGTH_BYTES + MAGIC1_OVERHEAD_BYTES
+ENTRY_OVERHEAD_BYTES: Final = LENGTH_BYTES + MAGIC1_OVERHEAD_BYTES
 PARTS_MAX: Final = 32767  # the count of a MultiProduce is an i16
+# Of a request with one set all but the set: ids, counts, and 0.7's longest topic in UTF-8.
+REQUEST_HEAD_BYTES_MAX: Final = 1024
 
 
 class SetPart(NamedTuple):
@@ -25,6 +31,22 @@ class SetPart(NamedTuple):
     message_set: bytes
 
 
+class RequestLimits(NamedTuple):
+    """What a broker takes of one request."""
+
+    message_bytes_max: int  # of a payload, and of a compressed set
+    request_bytes_max: int  # without the four bytes that say the size
+    unpacked_bytes_max: int  # of all its compressed sets together
+    parts_max: int
+
+    @property
+    def set_bytes_max(self) -> int:
+        return self.request_bytes_max - REQUEST_HEAD_BYTES_MAX
+
+
+EncodedSet = tuple[bytes, int]  # a message set, and what it unpacks to: 0 for plain messages
+
+
 def encode_set(payloads: Sequence[bytes], codec: Codec, message_bytes_max: int) -> bytes:
     """The message set of some payloads.
 
@@ -33,10 +55,11 @@ def encode_set(payloads: Sequence[bytes], codec: Codec, message_bytes_max: int) 
     """
     if codec:
         encoded = message_set.encode_compressed(payloads, codec)
-        if len(encoded) - _WRAPPER_OVERHEAD_BYTES > message_bytes_max:
+        if len(encoded) - ENTRY_OVERHEAD_BYTES > message_bytes_max:
             raise MessageSizeTooLarge(
-                f"{len(payloads)} messages compress to {len(encoded) - _WRAPPER_OVERHEAD_BYTES} "
-                f"bytes, above max.message.size={message_bytes_max}"
+                f"{len(payloads)} messages compress to {len(encoded) - ENTRY_OVERHEAD_BYTES} "
+                f"bytes, above the largest message, {message_bytes_max} "
+                "(max.message.size, request.bytes.max)"
             )
         return encoded
     encoded = message_set.encode(payloads)
@@ -45,9 +68,70 @@ def encode_set(payloads: Sequence[bytes], codec: Codec, message_bytes_max: int) 
         largest = max(map(len, payloads))
         if largest > message_bytes_max:
             raise MessageSizeTooLarge(
-                f"a payload of {largest} bytes is above max.message.size={message_bytes_max}"
+                f"a payload of {largest} bytes is above the largest, {message_bytes_max} "
+                "(max.message.size, request.bytes.max)"
             )
     return encoded
+
+
+def encode_sets(payloads: Sequence[bytes], codec: Codec, limits: RequestLimits) -> list[EncodedSet]:
+    """The payloads in order, in as many sets as it takes for each to fit a request.
+
+    Raises MessageSizeTooLarge as `encode_set`.
+    """
+    if not codec:
+        encoded = encode_set(payloads, codec, limits.message_bytes_max)
+        return [(piece, 0) for piece in cut_set(encoded, limits.set_bytes_max)]
+    unpacked = sum(map(len, payloads)) + ENTRY_OVERHEAD_BYTES * len(payloads)
+    if unpacked <= limits.unpacked_bytes_max or len(payloads) == 1:
+        return [(encode_set(payloads, codec, limits.message_bytes_max), unpacked)]
+    middle = len(payloads) // 2
+    return [
+        *encode_sets(payloads[:middle], codec, limits),
+        *encode_sets(payloads[middle:], codec, limits),
+    ]
+
+
+def cut_set(encoded: bytes, bytes_max: int) -> list[bytes]:
+    """The set itself, or its entries in several sets. No entry may be above `bytes_max` alone."""
+    if len(encoded) <= bytes_max:
+        return [encoded]
+    pieces = []
+    rest = memoryview(encoded)
+    while rest:
+        end = message_set.split(rest[:bytes_max])
+        pieces.append(bytes(rest[:end]))
+        rest = rest[end:]
+    return pieces
+
+
+def packed(
+    parts: Sequence[SetPart], unpacked_bytes: Sequence[int], limits: RequestLimits
+) -> list[Sequence[SetPart]]:
+    """The parts in order, in as few requests as the limits allow; `unpacked_bytes` is of each.
+
+    A part that is above them alone is a request alone: its maker answers for it.
+    """
+    if len(parts) <= 1:
+        return [parts] if parts else []
+    requests: list[Sequence[SetPart]] = []
+    some: list[SetPart] = []
+    size = unpacked = 0
+    for part, part_unpacked in zip(parts, unpacked_bytes, strict=True):
+        # A character of a topic is at most four bytes.
+        part_size = _SIZE_BEYOND_TOPIC_AND_SET + 4 * len(part.topic) + len(part.message_set)
+        size += part_size
+        unpacked += part_unpacked
+        if some and (
+            size > limits.request_bytes_max
+            or unpacked > limits.unpacked_bytes_max
+            or len(some) >= limits.parts_max
+        ):
+            requests.append(some)
+            some, size, unpacked = [], part_size, part_unpacked
+        some.append(part)
+    requests.append(some)
+    return requests
 
 
 def produce_frame(topic: bytes, partition: int, encoded_set: bytes) -> bytes:

@@ -10,6 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from producer.batching import (
+    ENTRY_OVERHEAD_BYTES,
+    PARTS_MAX,
+    REQUEST_HEAD_BYTES_MAX,
+    RequestLimits,
+)
 from protocol.compression import Codec
 from runtime.config import (
     ConfigError,
@@ -29,6 +35,12 @@ Address = tuple[str, int]
 BrokerList = tuple[tuple[int, Address], ...]
 
 INT_MAX = 2**31 - 1
+MIB = 1024 * 1024
+
+# Below what a broker takes by default: 10 MiB and, unpacked, 16 MiB.
+REQUEST_BYTES = 8 * MIB
+UNPACKED_BYTES = 12 * MIB
+REQUEST_BYTES_MIN = 4096  # explicit limits leave room for a message
 
 log = get_logger(__name__)
 
@@ -185,6 +197,25 @@ class ProducerConfig(ProcessConfig):
     max_message_bytes: int = setting(
         "max.message.size", 1_000_000, whole(1, INT_MAX), "largest payload, bytes"
     )
+    request_bytes_max: int = setting(
+        "request.bytes.max",
+        0,
+        whole(0, INT_MAX),
+        "largest request, bytes; what is more goes in several; "
+        "0: 8 MiB, or one message of max.message.size if that is more",
+    )
+    request_unpacked_bytes_max: int = setting(
+        "request.decompressed.bytes.max",
+        0,
+        whole(0, INT_MAX),
+        "what a request's compressed sets unpack to, bytes; likewise; 0: 12 MiB, or one message",
+    )
+    request_parts_max: int = setting(
+        "request.parts.max",
+        500,
+        whole(1, PARTS_MAX),
+        "message sets in a request; likewise",
+    )
     queue_time_ms: int = setting(
         "queue.time", 5000, whole(0, INT_MAX), "longest stay in the queue, ms (async)"
     )
@@ -231,6 +262,12 @@ class ProducerConfig(ProcessConfig):
     )
 
     def __post_init__(self) -> None:
+        for name, value in (
+            ("request.bytes.max", self.request_bytes_max),
+            ("request.decompressed.bytes.max", self.request_unpacked_bytes_max),
+        ):
+            if 0 < value < REQUEST_BYTES_MIN:
+                raise ValueError(f"{name} must be 0 or at least {REQUEST_BYTES_MIN}")
         if self.zk_connect and self.broker_list:
             raise ValueError("set zk.connect or broker.list, not both")
         if self.host and not self.port:
@@ -246,6 +283,28 @@ class ProducerConfig(ProcessConfig):
                 "partitioner.class has no use with broker.list (the broker picks the partition): "
                 "use zk.connect"
             )
+
+    @property
+    def payload_bytes_max(self) -> int:
+        """The largest payload that is sent: `max.message.size`, or what a request has room for."""
+        limit = self.max_message_bytes
+        if self.request_bytes_max:
+            head = REQUEST_HEAD_BYTES_MAX + ENTRY_OVERHEAD_BYTES
+            limit = min(limit, self.request_bytes_max - head)
+        if self.compression_codec and self.request_unpacked_bytes_max:
+            limit = min(limit, self.request_unpacked_bytes_max - ENTRY_OVERHEAD_BYTES)
+        return limit
+
+    @property
+    def request_limits(self) -> RequestLimits:
+        """What one request may be."""
+        entry = self.payload_bytes_max + ENTRY_OVERHEAD_BYTES
+        return RequestLimits(
+            self.payload_bytes_max,
+            self.request_bytes_max or max(REQUEST_BYTES, REQUEST_HEAD_BYTES_MAX + entry),
+            self.request_unpacked_bytes_max or max(UNPACKED_BYTES, entry),
+            self.request_parts_max,
+        )
 
 
 def configured(config: ProducerConfig, settings: dict[str, Any]) -> ProducerConfig:

@@ -1,11 +1,12 @@
-"""A batch of queued messages to the parts of a request: grouped and compressed, or by a handler.
+"""A batch of queued messages to requests: grouped and compressed, or by a handler.
 
-A compressed set that would be above `max.message.size` is cut in two until it fits.
+A compressed set that would be above `max.message.size` is cut in two until it fits; what would be
+too much for one request goes in several (`producer.batching`).
 """
 
 from collections.abc import Sequence
 
-from producer.batching import SetPart, encode_set
+from producer.batching import SetPart, cut_set, encode_sets, packed
 from producer.callbacks import Event, EventHandler
 from producer.config import ProducerConfig
 from producer.intake import QueuedEvent, group
@@ -19,31 +20,44 @@ class BatchEncoder:
     def __init__(self, config: ProducerConfig, handler: EventHandler | None = None) -> None:
         self._codec = config.compression_codec
         self._topics = frozenset(config.compressed_topics)
-        self._message_bytes_max = config.max_message_bytes
+        self._limits = config.request_limits
         self._handler = handler
 
-    def parts(self, batch: Sequence[QueuedEvent]) -> Sequence[SetPart]:
-        """The parts of one request. Raises whatever a user's handler raises."""
-        if self._handler is not None:
-            return self._handler([Event(*event) for event in batch])
+    def requests(self, batch: Sequence[QueuedEvent]) -> list[Sequence[SetPart]]:
+        """The parts of each request, mostly of one. Raises whatever a user's handler raises."""
         parts: list[SetPart] = []
-        for (topic, partition), payloads in group(batch).items():
-            self._add(parts, topic, partition, payloads)
-        return parts
+        unpacked: list[int] = []
+        if self._handler is not None:
+            for topic, partition, message_set in self._handler([Event(*event) for event in batch]):
+                for piece in cut_set(message_set, self._limits.set_bytes_max):
+                    parts.append(SetPart(topic, partition, piece))
+                    unpacked.append(0)  # only the handler knows
+        else:
+            for (topic, partition), payloads in group(batch).items():
+                self._add(parts, unpacked, topic, partition, payloads)
+        return packed(parts, unpacked, self._limits)
 
     def _codec_of(self, topic: str) -> Codec:
         return self._codec if not self._topics or topic in self._topics else Codec.NONE
 
-    def _add(self, parts: list[SetPart], topic: str, partition: int, payloads: list[bytes]) -> None:
-        limit = self._message_bytes_max
+    def _add(
+        self,
+        parts: list[SetPart],
+        unpacked: list[int],
+        topic: str,
+        partition: int,
+        payloads: list[bytes],
+    ) -> None:
         try:
-            encoded = encode_set(payloads, self._codec_of(topic), limit)
+            sets = encode_sets(payloads, self._codec_of(topic), self._limits)
         except MessageSizeTooLarge:
             if len(payloads) == 1:
-                encoded = encode_set(payloads, Codec.NONE, limit)  # `send` checked it plain
+                sets = encode_sets(payloads, Codec.NONE, self._limits)  # `send` checked it plain
             else:  # too much for one compressed message
                 middle = len(payloads) // 2
-                self._add(parts, topic, partition, payloads[:middle])
-                self._add(parts, topic, partition, payloads[middle:])
+                self._add(parts, unpacked, topic, partition, payloads[:middle])
+                self._add(parts, unpacked, topic, partition, payloads[middle:])
                 return
-        parts.append(SetPart(topic, partition, encoded))
+        for message_set, unpacked_bytes in sets:
+            parts.append(SetPart(topic, partition, message_set))
+            unpacked.append(unpacked_bytes)

@@ -126,7 +126,7 @@ class ShippingHandler(logging.Handler):
             return
         with self._changed:
             has_room = len(self._queue) + self._in_flight < self._queue_records
-            if self._is_closed or not has_room or len(payload) > self._config.max_message_bytes:
+            if self._is_closed or not has_room or len(payload) > self._config.payload_bytes_max:
                 self._drop(1)
                 return
             self._queue.append(payload)
@@ -229,7 +229,7 @@ class ShippingHandler(logging.Handler):
             )
             batch: list[bytes] = []
             # So small that it stays below max.message.size when it is compressed into one message.
-            room = self._config.max_message_bytes // 2
+            room = self._config.payload_bytes_max // 2
             while self._queue and len(batch) < BATCH_RECORDS:
                 room -= len(self._queue[0])
                 if batch and room < 0:

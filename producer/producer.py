@@ -16,7 +16,15 @@ from typing import Any, NamedTuple, Self
 
 from coordination.registry import Registry
 from producer.asynchronous import BrokerQueue
-from producer.batching import SetPart, encode_set, produce_frame, request_frame
+from producer.batching import (
+    EncodedSet,
+    SetPart,
+    encode_set,
+    encode_sets,
+    packed,
+    produce_frame,
+    request_frame,
+)
 from producer.callbacks import EventHandler, ProducerCallbacks, made_callbacks, made_handler
 from producer.config import Address, ProducerConfig, configured
 from producer.connection import BrokerConnection
@@ -114,7 +122,9 @@ class Producer:
         self._connections: dict[Address, BrokerConnection] = {}
         # Looked up at every send.
         self._codec = config.compression_codec
-        self._message_bytes_max = config.max_message_bytes
+        self._message_bytes_max = config.payload_bytes_max
+        self._limits = config.request_limits
+        self._set_bytes_max = self._limits.set_bytes_max
         self._serialize = config.serializer
         self._discovery = self._discover(registry)
         self._is_one_broker = len(config.broker_list) == 1
@@ -148,7 +158,8 @@ class Producer:
         On return the bytes are with the kernel, or in a queue if the producer is asynchronous;
         `flush` says when they are durable. With
         `zk_connect` the key places them, else a random partition gets them. With `broker_list`
-        the broker picks the partition and a key has no effect.
+        the broker picks the partition and a key has no effect. A list above `request.bytes.max`
+        goes in several requests, in order.
 
         Raises:
           MessageSizeTooLarge: a payload is above max.message.size; nothing was sent.
@@ -177,13 +188,16 @@ class Producer:
             self._enqueue(topic, payloads, key)
             return
         with self._lock:
-            encoded = self._encoded(topic, payloads)
+            sets = self._encoded(topic, payloads)
+            handed_over = 0
             retries = self.config.zk_read_num_retries
             avoid: Address | None = None
             while True:
                 target = self._discovery.choose(topic, key, avoid)
                 try:
-                    self._hand_over(target, topic, encoded)
+                    while handed_over < len(sets):
+                        self._hand_over(target, topic, sets[handed_over][0])
+                        handed_over += 1
                     break
                 except BrokerUnreachable:  # choose again, as 0.7 does
                     if not self._discovery.refresh() or retries <= 0:
@@ -205,13 +219,14 @@ class Producer:
                 self._enqueue(topic, plain, key)
             return
         with self._lock:
-            by_broker: dict[Address, list[SetPart]] = {}
+            by_broker: dict[Address, list[tuple[SetPart, int]]] = {}
             for topic, payloads, key in parts:
                 plain = payloads if serialize is None else list(map(serialize, payloads))
-                encoded = self._encoded(topic, plain)
+                sets = self._encoded(topic, plain)
                 target = self._discovery.choose(topic, key)
-                by_broker.setdefault(target.address, []).append(
-                    SetPart(topic, target.partition, encoded)
+                by_broker.setdefault(target.address, []).extend(
+                    (SetPart(topic, target.partition, message_set), unpacked_bytes)
+                    for message_set, unpacked_bytes in sets
                 )
                 self._stats.messages += len(plain)
             self._send_grouped(by_broker)
@@ -241,11 +256,16 @@ class Producer:
             self._hand_over(target, topic, message_set)
 
     def send_sets(self, parts: Sequence[SetPart], *, broker_id: int) -> None:
-        """Send several encoded sets to one broker in one request. Raises as `send` does."""
+        """Send several encoded sets to one broker, in one request or, above the limits, in several.
+
+        The caller answers for the size of each. Raises as `send` does.
+        """
         self._check_sync("send_sets")
         with self._lock:
             self._check_open()
-            self._send_grouped({self._discovery.address_of(broker_id): list(parts)})
+            self._send_grouped(
+                {self._discovery.address_of(broker_id): [(part, 0) for part in parts]}
+            )
 
     def _enqueue(self, topic: str, payloads: Sequence[bytes], key: Any) -> None:
         self._check_open()
@@ -255,8 +275,8 @@ class Producer:
             if len(payload) > self._message_bytes_max:
                 self._stats.refused_too_large += 1
                 raise MessageSizeTooLarge(
-                    f"a payload of {len(payload)} bytes is above "
-                    f"max.message.size={self._message_bytes_max}"
+                    f"a payload of {len(payload)} bytes is above the largest, "
+                    f"{self._message_bytes_max} (max.message.size, request.bytes.max)"
                 )
         _, address, partition = self._discovery.choose(topic, key)
         queue = self._queues.get(address) or self._queue(address)
@@ -280,13 +300,17 @@ class Producer:
                 )
             return self._queues[address]
 
-    def _encoded(self, topic: str, payloads: Sequence[bytes]) -> bytes:
+    def _encoded(self, topic: str, payloads: Sequence[bytes]) -> Sequence[EncodedSet]:
         if self._is_closed:
             raise ProducerClosed("the producer was closed")
         if topic not in self._topic_bytes:
             self._topic_bytes[topic] = check_topic(topic, "0.7").encode()
         try:
-            return encode_set(payloads, self._codec, self._message_bytes_max)
+            if not self._codec:  # mostly, and mostly it fits
+                encoded = encode_set(payloads, self._codec, self._message_bytes_max)
+                if len(encoded) <= self._set_bytes_max:
+                    return ((encoded, 0),)
+            return encode_sets(payloads, self._codec, self._limits)
         except MessageSizeTooLarge:
             self._stats.refused_too_large += 1
             raise
@@ -304,23 +328,28 @@ class Producer:
         if connection.is_reconnect_due():
             self._reconnect(connection)
 
-    def _send_grouped(self, by_broker: dict[Address, list[SetPart]]) -> None:
+    def _send_grouped(self, by_broker: dict[Address, list[tuple[SetPart, int]]]) -> None:
+        """Send each broker its parts, given with what they unpack to."""
         failure: BrokerUnavailable | None = None
-        for address, parts in by_broker.items():
+        for address, found in by_broker.items():
             connection = self._connections.get(address) or self._connection(address)
-            sizes = [(part.topic, len(part.message_set)) for part in parts]
+            sets, unpacked = [part for part, _ in found], [size for _, size in found]
             try:
-                connection.send(request_frame(parts), *sizes[0], sizes[1:])
+                for parts in packed(sets, unpacked, self._limits):
+                    self._send_request(connection, parts)
             except BrokerUnavailable as error:
                 self._discovery.refresh()
                 failure = failure or error
-                continue
-            self._stats.sends += len(parts)
-            self._stats.set_bytes += sum(size for _, size in sizes)
-            if connection.is_reconnect_due():
-                self._reconnect(connection)
         if failure is not None:
             raise failure
+
+    def _send_request(self, connection: BrokerConnection, parts: Sequence[SetPart]) -> None:
+        sizes = [(part.topic, len(part.message_set)) for part in parts]
+        connection.send(request_frame(parts), *sizes[0], sizes[1:])
+        self._stats.sends += len(parts)
+        self._stats.set_bytes += sum(size for _, size in sizes)
+        if connection.is_reconnect_due():
+            self._reconnect(connection)
 
     # --- connections -------------------------------------------------------------------------
 

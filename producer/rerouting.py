@@ -52,15 +52,15 @@ class Rerouter:
     def is_own(self, address: Address) -> bool:
         return address == self._own
 
-    def send(self, address: Address, frame: bytes, parts: Sequence[SetPart]) -> str:
-        """Send this request to another broker and make sure; why that failed, or "".
+    def send(self, address: Address, frames: bytes, parts: Sequence[SetPart]) -> str:
+        """Send these requests to another broker and make sure; why that failed, or "".
 
         A failure may have stored some of it, as any retry may.
         """
         connection = self._connect(address)
         sizes = [(part.topic, len(part.message_set)) for part in parts]
         try:
-            connection.send(frame, *sizes[0], sizes[1:])
+            connection.send(frames, *sizes[0], sizes[1:])
             if connection.barrier(self._barrier_timeout_ms):
                 return ""
             return f"{connection.name}: {connection.lost_reason}"

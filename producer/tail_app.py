@@ -54,7 +54,7 @@ class TailRun:
             self._state.close()
             raise
         # A compressed set is one message for the broker.
-        self._set_bytes = min(SEND_BYTES, config.max_message_bytes // 2)
+        self._set_bytes = min(SEND_BYTES, config.payload_bytes_max // 2)
         self._producer: Producer | None = None
         self.attempts_failed = 0
         self.unsent_lines = 0  # collected and not durable, at the end

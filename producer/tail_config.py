@@ -56,8 +56,8 @@ class TailConfig(ProducerConfig):
         super().__post_init__()
         if not self.zk_connect and not self.broker_list:
             raise ValueError("say where the brokers are: --zookeeper or --broker-list")
-        if self.line_bytes_max > self.max_message_bytes:
-            object.__setattr__(self, "line_bytes_max", self.max_message_bytes)
+        if self.line_bytes_max > self.payload_bytes_max:
+            object.__setattr__(self, "line_bytes_max", self.payload_bytes_max)
         try:
             check_topic(self.topic, "0.7")
         except KafkaError as error:

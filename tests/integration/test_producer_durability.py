@@ -44,6 +44,27 @@ def test_every_codec_and_several_topics_in_one_call(tmp_path: Path, codec: str) 
     assert {topic: len(found) for topic, found in stored.items()} == {"a": 10, "b": 5}
 
 
+@pytest.mark.parametrize(("codec", "message_bytes"), [("0", 60_000), ("1", 91_000)])
+def test_what_is_above_the_broker_s_default_limits_goes_in_several_requests(
+    tmp_path: Path, codec: str, message_bytes: int
+) -> None:
+    """12 MB plain against 10 MiB of a request; 18 MB of repetitive JSON against 16 MiB unpacked."""
+    messages = [b'{"n":%06d,"x":"' % n + b"abcdefg " * (message_bytes // 8) for n in range(200)]
+    with start_broker(tmp_path) as broker:
+        for kind in ("async", "sync"):
+            with connected(
+                broker, producer_type=kind, compression_codec=codec, queue_time_ms=60_000
+            ) as producer:
+                producer.send(kind, messages)
+                producer.flush()
+        with connected(broker) as producer:
+            producer.send_parts([Part(f"part{n % 7}", [b"x"]) for n in range(1400)])
+        assert broker.stop() == 0
+    stored = stored_payloads([broker.log_dir])
+    assert stored["async"] == stored["sync"] == messages
+    assert [len(stored[f"part{number}"]) for number in range(7)] == [200] * 7
+
+
 def test_a_killed_broker_is_named_and_sending_again_is_durable(tmp_path: Path) -> None:
     broker = start_broker(tmp_path)
     port = broker.port

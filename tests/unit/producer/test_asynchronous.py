@@ -329,6 +329,49 @@ def test_a_batch_that_compresses_to_too_much_is_cut(server: RecordingServer) -> 
     assert all(len(part.message_set) <= 1010 for part in server.parts())
 
 
+@pytest.mark.parametrize("codec", ["0", "1"])
+def test_a_batch_above_the_request_s_limits_goes_in_several_requests(
+    server: RecordingServer, codec: str
+) -> None:
+    messages = [b"%04d" % number * 100 for number in range(50)]
+    with new_producer(
+        server,
+        batch_size=50,
+        compression_codec=codec,
+        request_bytes_max=5000,
+        request_unpacked_bytes_max=5000,
+    ) as producer:
+        producer.send("a", messages)
+        producer.flush()
+        assert producer.stats.failed == 0
+    assert sent(server) == messages
+    frames = server.produce_frames(1)
+    assert len(frames) >= 4
+    for frame in frames:
+        request = decode_request(frame[4:])
+        assert isinstance(request, MultiProduceRequest)
+        assert len(frame) - 4 <= 5000
+        found = [p for part in request.parts for p in payloads(bytes(part.message_set))]
+        assert sum(len(p) + 10 for p in found) <= 5000
+
+
+def test_a_batch_of_many_topics_goes_in_several_requests(server: RecordingServer) -> None:
+    with new_producer(server, batch_size=20, request_parts_max=8) as producer:
+        for number in range(20):
+            producer.send(f"t{number}", b"%d" % number)
+    assert sent(server) == [b"%d" % number for number in range(20)]
+    requests = [decode_request(frame[4:]) for frame in server.produce_frames(3)]
+    assert [len(r.parts) for r in requests if isinstance(r, MultiProduceRequest)] == [8, 8, 4]
+
+
+def test_a_payload_that_no_request_has_room_for_is_refused(server: RecordingServer) -> None:
+    with new_producer(server, request_bytes_max=5000) as producer:
+        with pytest.raises(MessageSizeTooLarge, match=r"request\.bytes\.max"):
+            producer.send("a", bytes(5000))
+        producer.send("a", bytes(3000))
+    assert sent(server) == [bytes(3000)]
+
+
 def test_encoded_sets_are_for_the_synchronous_kind(server: RecordingServer) -> None:
     with new_producer(server) as producer, pytest.raises(LocalProtocolError):
         producer.send_set("a", encode([b"x"]))

@@ -2,8 +2,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from producer.batching import BatchTrigger, SetPart, produce_frame, request_frame
+from producer.batching import (
+    REQUEST_HEAD_BYTES_MAX,
+    BatchTrigger,
+    RequestLimits,
+    SetPart,
+    encode_sets,
+    packed,
+    produce_frame,
+    request_frame,
+)
+from producer.config import ProducerConfig
+from protocol.compression import Codec
 from protocol.errors import LocalProtocolError
+from protocol.message_set import DecompressionBudget, payloads, scan
 from protocol.requests import (
     MultiProduceRequest,
     ProduceRequest,
@@ -36,6 +48,46 @@ def test_one_part_alone_is_multi_only_when_asked() -> None:
 def test_more_parts_than_a_count_can_say_are_refused() -> None:
     with pytest.raises(LocalProtocolError):
         request_frame([SetPart("t", 0, b"")] * 32768)
+
+
+@given(
+    lists=st.lists(st.lists(st.binary(max_size=300), min_size=1, max_size=20), max_size=8),
+    codec=st.sampled_from(Codec),
+    parts_max=st.integers(1, 5),
+)
+def test_no_request_is_above_the_limits_and_the_order_is_kept(
+    lists: list[list[bytes]], codec: Codec, parts_max: int
+) -> None:
+    limits = RequestLimits(400, REQUEST_HEAD_BYTES_MAX + 700, 900, parts_max)
+    parts: list[SetPart] = []
+    unpacked: list[int] = []
+    for number, some in enumerate(lists):
+        for message_set, unpacked_bytes in encode_sets(some, codec, limits):
+            parts.append(SetPart("t", number % 2, message_set))
+            unpacked.append(unpacked_bytes)
+    requests = packed(parts, unpacked, limits)
+    assert [part for request in requests for part in request] == parts
+    for request in requests:
+        assert len(request_frame(request, always_multi=True)) - 4 <= limits.request_bytes_max
+        assert 1 <= len(request) <= parts_max
+        budget = DecompressionBudget(limits.unpacked_bytes_max)
+        for part in request:
+            scan(part.message_set, limits.message_bytes_max, budget=budget)
+    found = [one for part in parts for one in payloads(part.message_set)]
+    assert found == [one for some in lists for one in some]
+
+
+def test_a_request_has_room_for_a_message_of_the_largest_size() -> None:
+    """Unset, the limits grow with max.message.size; set, they bound the message."""
+    usual = ProducerConfig(broker_list=((0, ("h", 1)),))
+    assert usual.payload_bytes_max == 1_000_000
+    assert usual.request_limits == RequestLimits(1_000_000, 8 * 2**20, 12 * 2**20, 500)
+    large = ProducerConfig(broker_list=((0, ("h", 1)),), max_message_bytes=20 * 2**20)
+    assert large.request_limits.set_bytes_max == large.payload_bytes_max + 10
+    small = ProducerConfig(broker_list=((0, ("h", 1)),), request_bytes_max=100_000)
+    assert small.payload_bytes_max == small.request_limits.set_bytes_max - 10 < 100_000
+    with pytest.raises(ValueError, match=r"request\.bytes\.max must be 0 or"):
+        ProducerConfig(broker_list=((0, ("h", 1)),), request_bytes_max=100)
 
 
 def test_a_batch_is_due_by_number_or_by_time() -> None:

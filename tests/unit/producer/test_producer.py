@@ -473,6 +473,62 @@ def test_parts_for_a_healthy_broker_are_sent_although_another_is_gone(
     assert sent_payloads(server) == [b"y"]
 
 
+# --- requests above the limits -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("codec", ["0", "1"])
+def test_a_list_above_the_request_s_limits_goes_in_several_requests_to_one_place(
+    server: RecordingServer, registry: InMemoryRegistry, codec: str
+) -> None:
+    register(registry, 2, server)
+    messages = [b"%04d" % number * 100 for number in range(50)]
+    with Producer(
+        registry=registry,
+        compression_codec=codec,
+        request_bytes_max=5000,
+        request_unpacked_bytes_max=5000,
+    ) as producer:
+        producer.send("t", messages)
+        producer.send_parts([Part("t", messages[:10], 0), Part("t", messages[10:], 0)])
+        producer.flush()
+        assert producer.stats.messages == 100
+    assert sent_payloads(server) == messages * 2
+    assert all(len(frame) - 4 <= 5000 for frame in server.produce_frames(8))
+    keyed = [part for part in server.parts() if part.partition == 0]
+    assert sent_payloads(server)[-50:] == messages
+    assert keyed
+
+
+def test_many_parts_go_in_several_requests(server: RecordingServer) -> None:
+    with new_producer(server, request_parts_max=3) as producer:
+        producer.send_parts([Part(f"t{number}", [b"x"]) for number in range(7)])
+        producer.flush()
+    assert [part.topic for part in server.parts()] == [f"t{number}" for number in range(7)]
+    assert len(server.produce_frames(3)) == 3
+
+
+def test_a_list_goes_on_at_another_broker_where_the_first_one_left_off(
+    server: RecordingServer, registry: InMemoryRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    register(registry, 2, server)
+    fails = iter([False, True])
+
+    def send(self: Any, frame: bytes, topic: str, size: int, more: Any = ()) -> None:
+        if next(fails, False):
+            raise BrokerUnreachable("a test says so")
+        real_send(self, frame, topic, size, more)
+
+    from producer.connection import BrokerConnection
+
+    real_send = BrokerConnection.send
+    monkeypatch.setattr(BrokerConnection, "send", send)
+    messages = [b"%04d" % number * 100 for number in range(50)]
+    with Producer(registry=registry, request_bytes_max=5000) as producer:
+        producer.send("t", messages)
+        producer.flush()
+    assert sent_payloads(server) == messages
+
+
 # Reference section 10.2, every name.
 NAMES = """
 zk.connect broker.list zk.sessiontimeout.ms zk.connectiontimeout.ms zk.synctime.ms producer.type
