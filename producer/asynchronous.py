@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from producer.batching import BatchTrigger, SetPart, frame_pieces
+from producer.batching import BatchTrigger, SetPart, frame_pieces, payload_bytes
 from producer.callbacks import Event, ProducerCallbacks
 from producer.config import ProducerConfig
 from producer.connection import BrokerConnection
@@ -112,6 +112,8 @@ class BrokerQueue:
             event = Event(topic, partition, payload, key)
             if self._callbacks is not None:
                 event = self._callbacks.before_enqueue(event)
+                if type(event.payload) is not bytes:
+                    event = event._replace(payload=payload_bytes(event.payload))
             try:
                 if not queue.offer(event):
                     self._wait_for_room(event)
@@ -347,12 +349,17 @@ class BrokerQueue:
     def _failed(self, events: Sequence[QueuedEvent], reason: str) -> None:
         """These are lost: counted, logged, and named by the next flush."""
         self.stats.failed += len(events)
-        log.error("batch_lost", broker=self._connection.name, messages=len(events), reason=reason)
-        with self._flushed:
-            self._lost += [
-                Unconfirmed(self._connection.name, topic, 1, sum(map(len, payloads)))
+        name = self._connection.name
+        log.error("batch_lost", broker=name, messages=len(events), reason=reason)
+        try:
+            lost = [
+                Unconfirmed(name, topic, 1, sum(map(len, payloads)))
                 for (topic, _), payloads in group(events).items()
             ]
+        except Exception:  # a hook returned what is no event
+            lost = [Unconfirmed(name, "(unknown)", 1, 0)]
+        with self._flushed:
+            self._lost += lost
             self._lost_reason = reason
 
     def _keep_lost(self, lost: list[Unconfirmed], minus: Sequence[tuple[str, int]] = ()) -> None:

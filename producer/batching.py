@@ -6,7 +6,7 @@ above ours is cut into several sets (`encode_sets`) and several requests (`packe
 
 from collections.abc import Sequence
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from protocol import message_set
 from protocol.compression import Codec
@@ -45,6 +45,17 @@ class RequestLimits(NamedTuple):
 
 
 EncodedSet = tuple[bytes, int]  # a message set, and what it unpacks to: 0 for plain messages
+
+
+def payload_bytes(payload: Any) -> bytes:
+    """A copy of something like bytes. Raises TypeError for anything else, a text or a number."""
+    try:
+        return bytes(memoryview(payload))
+    except TypeError:
+        raise TypeError(
+            f"a payload must be bytes, not {type(payload).__name__}: encode it, or say how with "
+            "serializer.class"
+        ) from None
 
 
 def encode_set(payloads: Sequence[bytes], codec: Codec, message_bytes_max: int) -> bytes:

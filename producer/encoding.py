@@ -6,7 +6,7 @@ too much for one request goes in several (`producer.batching`).
 
 from collections.abc import Sequence
 
-from producer.batching import SetPart, cut_set, encode_sets, packed
+from producer.batching import SetPart, cut_set, encode_sets, packed, payload_bytes
 from producer.callbacks import Event, EventHandler
 from producer.config import ProducerConfig
 from producer.intake import QueuedEvent, group
@@ -29,7 +29,8 @@ class BatchEncoder:
         unpacked: list[int] = []
         if self._handler is not None:
             for topic, partition, message_set in self._handler([Event(*event) for event in batch]):
-                for piece in cut_set(message_set, self._limits.set_bytes_max):
+                plain = message_set if type(message_set) is bytes else payload_bytes(message_set)
+                for piece in cut_set(plain, self._limits.set_bytes_max):
                     parts.append(SetPart(topic, partition, piece))
                     unpacked.append(0)  # only the handler knows
         else:

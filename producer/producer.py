@@ -22,6 +22,7 @@ from producer.batching import (
     encode_set,
     encode_sets,
     packed,
+    payload_bytes,
     produce_frame,
     request_frame,
 )
@@ -165,6 +166,7 @@ class Producer:
           MessageSizeTooLarge: a payload is above max.message.size; nothing was sent.
           IllegalTopicName, InvalidPartition: nothing was sent.
           BrokerUnavailable: no broker could be reached, or the connection broke during the send.
+          TypeError: a payload is not bytes or like bytes; nothing was sent.
           QueueFull: asynchronous only; the payload and those behind it were dropped.
         """
         # One small message a call: a million of them a second want the shortest way.
@@ -267,10 +269,12 @@ class Producer:
                 {self._discovery.address_of(broker_id): [(part, 0) for part in parts]}
             )
 
-    def _enqueue(self, topic: str, payloads: Sequence[bytes], key: Any) -> None:
+    def _enqueue(self, topic: str, payloads: Sequence[Any], key: Any) -> None:
         self._check_open()
         if topic not in self._topic_bytes:
             self._topic_bytes[topic] = check_topic(topic, "0.7").encode()
+        # Copied now: who sends a bytearray may change it when `send` has returned.
+        payloads = [one if type(one) is bytes else payload_bytes(one) for one in payloads]
         for payload in payloads:
             if len(payload) > self._message_bytes_max:
                 self._stats.refused_too_large += 1

@@ -441,6 +441,81 @@ def test_an_event_handler_that_raises_loses_its_batch_and_says_so(server: Record
     producer.close()
 
 
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [SetPart("a", None, encode([b"x"]))],  # type: ignore[arg-type]
+        [SetPart("a", 0, "text")],  # type: ignore[arg-type]
+        [SetPart("a", 0, None)],  # type: ignore[arg-type]
+        [SetPart("a", 2**31, encode([b"x"]))],
+        [None],
+        None,
+    ],
+)
+def test_parts_of_a_handler_that_make_no_request_lose_their_batch_and_not_the_sender(
+    server: RecordingServer, parts: Any
+) -> None:
+    answers = iter([parts, [SetPart("a", 0, encode([b"good"]))]])
+    producer = new_producer(server, event_handler=lambda _events: next(answers))
+    producer.send("a", [b"1", b"2"])
+    with pytest.raises(NotDurable, match="not encoded"):
+        producer.flush(5000)
+    assert producer.stats.failed == 2
+    producer.send("a", b"3")
+    producer.close()
+    assert sent(server) == [b"good"]
+
+
+def test_a_hook_that_returns_no_events_loses_its_batch_and_not_the_sender(
+    server: RecordingServer,
+) -> None:
+    class Broken(ProducerCallbacks):
+        def before_sending(self, events: Sequence[Event]) -> Any:
+            return [7] if events[0].payload == b"bad" else events
+
+    producer = new_producer(server, callbacks=Broken())
+    producer.send("a", b"bad")
+    with pytest.raises(NotDurable, match="not encoded"):
+        producer.flush(5000)
+    assert producer.stats.failed == 1
+    producer.send("a", b"good")
+    producer.close()
+    assert sent(server) == [b"good"]
+
+
+def test_what_is_no_bytes_is_refused_at_once_and_harms_no_other_message(
+    server: RecordingServer,
+) -> None:
+    with new_producer(server) as producer:
+        producer.send("a", b"1")
+        for bad in ("text", 5, None, ["text"], [b"not sent", "text"]):
+            with pytest.raises(TypeError, match="must be bytes"):
+                producer.send("a", bad)
+        with pytest.raises(TypeError, match="must be bytes"):
+            producer.send_parts([Part("a", ["text"])])
+        producer.send("a", b"2")
+    assert sent(server) == [b"1", b"2"]
+    with new_producer(server, serializer="kafka.serializer.StringEncoder") as producer:
+        producer.send("a", "text")
+        producer.send("a", 5)
+    assert sent(server)[2:] == [b"text", b"5"]
+
+
+def test_something_like_bytes_is_copied_when_it_is_sent(server: RecordingServer) -> None:
+    class Mutable(ProducerCallbacks):
+        def before_enqueue(self, event: Event) -> Event:
+            return event._replace(payload=bytearray(event.payload))  # type: ignore[arg-type]
+
+    with new_producer(server) as producer, new_producer(server, callbacks=Mutable()) as hooked:
+        for one in (producer, hooked):
+            buffer = bytearray(b"before")
+            one.send("a", buffer)
+            one.send("a", [memoryview(buffer)])
+            buffer[:] = b"after!"
+            one.flush()
+    assert sent(server) == [b"before"] * 4
+
+
 def test_keys_and_topics_through_zookeeper_make_one_part_each(server: RecordingServer) -> None:
     """Capture P17; the original puts the parts in the order of its hash map."""
     registry = InMemoryRegistry(InMemoryZooKeeper())
