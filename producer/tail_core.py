@@ -56,6 +56,11 @@ class Cursor:
         self.offset = position.offset
         self._wanted = (position.anchor_bytes, position.anchor_sha256)
 
+    def begin_at(self, offset: int, before: bytes) -> None:
+        """Go on behind `before`, the bytes in front of `offset`, at most ANCHOR_BYTES."""
+        self.offset = offset
+        self._before = before
+
     @property
     def read_offset(self) -> int:
         """Behind the last byte that was read."""

@@ -3,7 +3,6 @@
 Paths that are not valid UTF-8 pass as Python writes them (surrogateescape).
 """
 
-import contextlib
 import fcntl
 import glob
 import os
@@ -63,8 +62,15 @@ class Files:
         return OpenFile(path)
 
     def renamed(self, file: FileId, path: str) -> str | None:
-        """Where `file`, last seen at `path`, is in the same directory now."""
-        with contextlib.suppress(OSError), os.scandir(os.path.dirname(path) or ".") as entries:
+        """Where `file`, last seen at `path`, is in the same directory now; None: it is not there.
+
+        Raises OSError when that cannot be said now.
+        """
+        try:
+            entries = os.scandir(os.path.dirname(path) or ".")
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        with entries:
             for entry in entries:
                 if entry.inode() == file.inode and entry.is_file():
                     about = entry.stat()

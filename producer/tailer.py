@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from producer.tail_core import Cursor, FileId, Position
+from producer.tail_core import ANCHOR_BYTES, Cursor, FileId, Position
 from runtime.logs import get_logger
 
 READ_BYTES = 256 * 1024  # of one file and round, so that one busy file does not starve the others
@@ -100,6 +100,8 @@ class Tailer:
         self._gone_wait_s = gone_wait_s
         self._now_s = now_s
         self._stored = {position.file: position for position in resume}
+        self._to_find = set(self._stored)  # those that were not opened since the start
+        self._to_pass_over: set[FileId] = set()  # to begin at their end when they can be opened
         self._from_end = from_end
         self._files_max = files_max
         self._followed: dict[FileId, _Followed] = {}
@@ -162,17 +164,38 @@ class Tailer:
                 one.path, one.is_gone = seen[key], False
             elif not one.is_gone:
                 one.is_gone, one.quiet_since_s = True, self._now_s()
+        if self._is_first and self._from_end:
+            self._to_pass_over = seen.keys() - self._stored.keys()
+        self._is_first = False
         for key, path in seen.items():
             if key not in self._followed:
                 self._open(path)
-        if self._is_first:
-            # Renamed while nobody looked, out of the patterns' sight: its end is still to be read.
-            for key, position in list(self._stored.items()):
-                path_now = self._files.renamed(key, position.path)
-                if path_now is None or not self._open(path_now):
-                    log.warning("file_is_gone", path=position.path, offset=position.offset)
-                    self._stored.pop(key, None)
-            self._is_first = False
+        self._find_renamed(seen)
+
+    def _find_renamed(self, seen: dict[FileId, str]) -> None:
+        """Renamed while nobody looked, out of the patterns' sight: its end is still to be read.
+
+        A position is dropped only when its file is not there; one that cannot be opened now is
+        looked for again.
+        """
+        gone: list[Position] = []
+        for key in list(self._to_find):
+            position = self._stored.get(key)
+            if position is None:
+                self._to_find.discard(key)
+            elif key not in seen:
+                try:
+                    path_now = self._files.renamed(key, position.path)
+                except OSError as error:
+                    self._trouble(position.path, error)
+                    continue
+                if path_now is not None:
+                    self._open(path_now)
+                else:
+                    self._to_find.discard(key)
+                    gone.append(self._stored.pop(key))
+        if gone:  # mostly finished and then deleted, as by any rotation
+            log.warning("files_are_gone", count=len(gone), path=min(one.path for one in gone))
 
     def _open(self, path: str) -> bool:
         try:
@@ -189,24 +212,35 @@ class Tailer:
         position = self._stored.pop(file.id, None)
         if position is not None:
             cursor.resume(position)
-        elif self._from_end and self._is_first:
+        elif file.id in self._to_pass_over:
             try:
                 self._to_the_end(cursor, file)
             except OSError as error:
                 self._trouble(path, error)
+                file.close()
+                return False
+            self._to_pass_over.discard(file.id)
         self._followed[file.id] = _Followed(file, path, cursor, quiet_since_s=self._now_s())
         self._troubled.discard(path)
         log.info("following", path=path, offset=cursor.offset)
         return True
 
-    @staticmethod
-    def _to_the_end(cursor: Cursor, file: Opened) -> None:
-        """Pass over what is there, but for an unended last line."""
-        while True:
-            offset, size = cursor.window(READ_BYTES)
-            window = file.read(offset, size)
-            if cursor.accept(window) is None or len(window) < size:
-                return
+    def _to_the_end(self, cursor: Cursor, file: Opened) -> None:
+        """Pass over what is there, but for an unended last line that is not too long.
+
+        Read backwards, and never more than a line: files may be large.
+        """
+        end = start = file.size()
+        found = -1
+        while found < 0 and start and end - start < self._line_bytes_max:
+            behind, start = start, max(0, start - READ_BYTES)
+            found = file.read(start, behind - start).rfind(b"\n")
+        if found >= 0:
+            start += found + 1
+        elif start:  # within a long line: the rest of it is what comes
+            start = end
+        anchor_at = max(0, start - ANCHOR_BYTES)
+        cursor.begin_at(start, file.read(anchor_at, start - anchor_at))
 
     def _read_on(self, key: FileId, one: _Followed, found: Collected) -> None:
         offset, size = one.cursor.window(READ_BYTES)
@@ -240,8 +274,9 @@ class Tailer:
             one.file.close()
             del self._followed[key]
             self._stored[key] = one.cursor.position(key, one.path)
-            while len(self._stored) > FINISHED_MAX:
-                del self._stored[next(iter(self._stored))]
+            finished = [file for file in self._stored if file not in self._to_find]
+            for oldest in finished[: max(0, len(finished) - FINISHED_MAX)]:
+                del self._stored[oldest]
             self.stats.finished += 1
 
     def _trouble(self, path: str, error: OSError) -> None:

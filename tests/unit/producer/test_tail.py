@@ -325,6 +325,108 @@ def test_from_end_passes_over_what_is_there_but_not_over_what_comes() -> None:
     assert dict(found.parts) == {"log": [b"half"], "log.new": [b"whole"]}
 
 
+@pytest.mark.parametrize(
+    ("content", "rest"),
+    [
+        (
+            b"x" * 69 + b"\n" + b"y" * 30,
+            b"y" * 30 + b".",
+        ),  # the last line feed is some windows back
+        (b"y" * 30, b"y" * 30 + b"."),
+        (b"", b"."),
+        (b"x\n", b"."),
+        (b"x\n" + b"y" * 5000, b"."),  # within a line that is too long already
+    ],
+)
+def test_from_end_reads_only_the_last_line_of_a_large_file(
+    monkeypatch: pytest.MonkeyPatch, content: bytes, rest: bytes
+) -> None:
+    monkeypatch.setattr("producer.tailer.READ_BYTES", 10)
+    files = MemoryFiles()
+    files.names["log"].content += b"old\n" * 100_000 + content if content else b""
+    reads: list[int] = []
+    real_read = MemoryFile.read
+    monkeypatch.setattr(
+        MemoryFile, "read", lambda *given: reads.append(given[2]) or real_read(*given)
+    )
+    tailer = Tailer(files, line_bytes_max=100, gone_wait_s=1, now_s=lambda: 0.0, from_end=True)
+    assert tailer.collect().parts == []
+    assert sum(reads) < 2000
+    files.names["log"].content += b".\n"
+    arrived: list[bytes] = []
+    for _ in range(20):
+        arrived += [one for _, some in tailer.collect().parts for one in some]
+    assert arrived == [rest]
+    assert tailer.stats.truncations == 0
+
+
+class Unopened(MemoryFiles):
+    """Files of which some cannot be opened, or looked for, now."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.trouble: set[str] = set()
+        self.is_blind = False
+
+    def open(self, path: str) -> MemoryFile:
+        if path in self.trouble:
+            raise OSError(24, "Too many open files")
+        return super().open(path)
+
+    def renamed(self, file: FileId, path: str) -> str | None:
+        if self.is_blind:
+            raise OSError(24, "Too many open files")
+        return super().renamed(file, path)
+
+
+@pytest.mark.parametrize("name", ["log", "old"])
+@pytest.mark.parametrize("is_blind", [False, True])
+def test_a_file_that_cannot_be_opened_at_first_keeps_its_position(
+    name: str, is_blind: bool
+) -> None:
+    files = Unopened()
+    files.names["log"].content += b"one\ntwo\n"
+    kinds: dict[str, Any] = {"line_bytes_max": 100, "gone_wait_s": 1, "now_s": lambda: 0.0}
+    first = Tailer(files, **kinds)
+    first.collect()
+    stored = first.positions()
+    files.names[name] = files.names.pop("log")  # `old` is out of the pattern's sight
+    files.trouble, files.is_blind = {name}, is_blind
+    second = Tailer(files, resume=stored, **kinds)
+    for _ in range(2):
+        assert second.collect().parts == []
+        assert second.positions() == stored
+    files.trouble, files.is_blind = set(), False
+    files.names[name].content += b"three\n"
+    assert [some for _, some in second.collect().parts] == [[b"three"]]
+
+
+def test_from_end_a_file_that_cannot_be_opened_at_first_begins_at_its_end_all_the_same() -> None:
+    files = Unopened()
+    files.names["log"].content += b"old\n"
+    files.trouble = {"log"}
+    tailer = Tailer(files, line_bytes_max=9, gone_wait_s=0, now_s=lambda: 0.0, from_end=True)
+    assert tailer.collect().parts == []
+    files.trouble = set()
+    assert tailer.collect().parts == []
+    files.names["log"].content += b"new\n"
+    assert tailer.collect().parts == [("log", [b"new"])]
+
+
+def test_files_that_were_finished_and_deleted_are_told_in_one_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    gone = [Cursor(9).position(FileId(1, 1000 + n), f"log.{n}") for n in range(30)]
+    files = MemoryFiles()
+    tailer = Tailer(files, line_bytes_max=9, gone_wait_s=0, now_s=lambda: 0.0, resume=gone)
+    for _ in range(3):
+        tailer.collect()
+    told = [line for line in caplog.messages if "gone" in line]
+    assert len(told) == 1
+    assert "count=30" in told[0]
+    assert [one.path for one in tailer.positions()] == ["log"]
+
+
 def test_more_files_than_allowed_wait_for_their_turn() -> None:
     files = MemoryFiles()
     for number in range(5):
@@ -366,6 +468,9 @@ def test_patterns_find_regular_files_once(tmp_path: Path) -> None:
     (file,) = [key for key, path in files.scan().items() if path.endswith("a.log")]
     (tmp_path / "a.log").rename(tmp_path / "a.log.1")
     assert files.renamed(file, f"{tmp_path}/a.log") == f"{tmp_path}/a.log.1"
+    assert files.renamed(file, f"{tmp_path}/none/a.log") is None
+    with pytest.raises(OSError, match="too long"):
+        files.renamed(file, f"{tmp_path}/{'x' * 300}/a.log")
     with pytest.raises(OSError, match="regular"):
         files.open(str(tmp_path / "dir.log"))
 
