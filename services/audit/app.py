@@ -24,8 +24,10 @@ from runtime.metrics import MetricsServer
 from services.audit.answers import AuditAnswers, AuditCollector
 from services.audit.clusters import ClusterReader
 from services.audit.config import AuditConfig
+from services.audit.core import excused_up_to_ms
 from services.audit.fetching import BrokerReader, connect_with
-from services.audit.state import AuditState
+from services.audit.restarts import read_restarts
+from services.audit.state import TIME_MS_MAX, AuditState
 from services.audit.store import AuditStore, StoreMismatch
 from services.registration import ServiceRegistration
 
@@ -67,7 +69,7 @@ def _serve(
     config: AuditConfig, state: AuditState, store: AuditStore, stop: threading.Event, clock: Clock
 ) -> int:
     answers = AuditAnswers(state, config, clock)
-    keeper = _Keeper(config, state, store, clock)
+    keeper = Keeper(config, state, store, clock)
     metrics = None
     if config.metrics_port >= 0:
         collectors = CollectorRegistry()
@@ -174,7 +176,7 @@ class _Reader(Protocol):
     def close(self) -> None: ...
 
 
-class _Keeper:
+class Keeper:
     """Writes the books, folds what is old. Used by the main thread."""
 
     def __init__(
@@ -199,6 +201,8 @@ class _Keeper:
             lateness_ms = max(self._config.lateness_of(tier) for tier in self._config.tiers)
             oldest_ms = self._config.window_ms + lateness_ms + self._config.fold_after_ms
             self._state.fold(now_ms - oldest_ms, now_ms - self._config.instances_keep_ms)
+        if self._state.ledger.is_crowded:
+            self._make_room()
         changes = self._state.snapshot()
         if not changes:
             return True
@@ -213,3 +217,17 @@ class _Keeper:
         self._failures = 0
         failpoint("audit_after_commit")
         return True
+
+    def _make_room(self) -> None:
+        config = self._config
+        try:
+            restarts = read_restarts(config.restarts_file)
+        except ValueError as error:  # folded without its excuse a cell would be wrong for ever
+            self._state.note(str(error))
+            return
+        self._state.make_room(
+            max(config.lateness_of(tier) for tier in config.tiers),
+            TIME_MS_MAX
+            if config.redelivery_expected
+            else excused_up_to_ms(restarts, config.redelivery_grace_ms),
+        )

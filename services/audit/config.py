@@ -115,7 +115,7 @@ class AuditConfig(FormSettings):
         "audit.cells.max",
         200_000,
         whole(100),
-        "above this the oldest cells are folded, balanced or not",
+        "above this judged cells are folded too, above twice this the oldest of any kind",
     )
     instances_keep_ms: int = setting(
         "audit.instances.keep.ms",

@@ -160,9 +160,12 @@ def is_excused(
     window_start_ms: int, restarts: Iterable[Restart], grace_ms: int = REDELIVERY_GRACE_MS
 ) -> bool:
     """True when a restart explains extras in the window: it began before the restart was over."""
-    return window_start_ms > UNREADABLE_WINDOW and any(
-        window_start_ms <= restart.time_ms + grace_ms for restart in restarts
-    )
+    return UNREADABLE_WINDOW < window_start_ms <= excused_up_to_ms(restarts, grace_ms)
+
+
+def excused_up_to_ms(restarts: Iterable[Restart], grace_ms: int = REDELIVERY_GRACE_MS) -> int:
+    """`is_excused` for windows that began then or before, UNREADABLE_WINDOW for none."""
+    return max((restart.time_ms + grace_ms for restart in restarts), default=UNREADABLE_WINDOW)
 
 
 def exit_status(verdicts: Iterable[Verdict]) -> int:

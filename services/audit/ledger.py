@@ -2,21 +2,24 @@
 
 Pure and not thread-safe; `state.AuditState` owns one and locks. Every fact goes in by one of two
 doors, `add_report` (a monitoring event, once each) and `add_counts` (messages read at a tier).
-Nothing grows without bound: windows that balance are folded into totals after a while, and above
-`cells_max` the oldest are folded whatever their verdict.
+Nothing grows without bound: windows that balance are folded into totals after a while. Above
+`cells_max` cells that are judged are folded too, and above twice that number whatever is oldest.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from services.audit.core import expected_of
+from services.audit.core import UNREADABLE_WINDOW, expected_of
 from services.audit.sequences import SequenceRanges
 from services.audit.servers import OWN_TIER, IsOurs
 
 CELLS_MAX = 200_000
 INSTANCES_MAX = 100_000
 RANGES_MAX = 1_000  # of one instance; a producer that makes more gaps than this is not ours
+
+# Which cells are folded before others where there are too many. What balances loses nothing by it.
+_RANK_BALANCED, _RANK_BALANCES_NOW, _RANK_JUDGED, _RANK_PENDING = range(4)
 
 
 class CellKey(NamedTuple):
@@ -77,6 +80,18 @@ class Folded:
     counted: int = 0
     missing: int = 0
     extra: int = 0
+    redelivered: int = 0
+
+
+class Horizon(NamedTuple):
+    """What holds for windows that began at these times (ms) or before.
+
+    `settled_ms`: every tier's reader has read what belongs to them, so that they may be judged.
+    `excused_ms`: a restart explains what they have too much.
+    """
+
+    settled_ms: int = UNREADABLE_WINDOW - 1
+    excused_ms: int = UNREADABLE_WINDOW
 
 
 class Ledger:
@@ -100,6 +115,8 @@ class Ledger:
         self.exempt = exempt
         self._is_ours = is_ours
         self._cells_max = cells_max
+        self._horizon = Horizon()
+        self._crowd: tuple[int, int] | None = None  # when room was last made, and how full it was
         self._index = {tier: index for index, tier in enumerate(self.tiers)}
         self.cells: dict[CellKey, Cell] = {}
         self.seen: dict[Instance, Seen] = {}
@@ -198,11 +215,38 @@ class Ledger:
             self.dirty_seen.add(key)
         return len(gone)
 
+    @property
+    def is_crowded(self) -> bool:
+        """More cells are open than there should be: somebody should make room."""
+        return len(self.cells) > self._cells_max
+
+    def make_room(self, horizon: Horizon) -> None:
+        """Fold what is judged where too many cells are open; what is not judged stays."""
+        self._horizon = horizon
+        if not self.is_crowded:
+            return
+        crowd = (horizon.settled_ms // self.window_ms, 10 * len(self.cells) // self._cells_max)
+        if crowd != self._crowd:  # not at every look, where there is nothing that can be folded
+            self._crowd = crowd
+            self._fold_oldest(self._cells_max * 9 // 10, rank_max=_RANK_JUDGED)
+
+    def _fold_oldest(self, cells_left: int, rank_max: int) -> None:
+        """Fold until `cells_left` are open: those first whose folding hides the least."""
+        ranked = sorted((self._rank(key), key.window_start_ms, key) for key in self.cells)
+        for rank, _, key in ranked[: max(0, len(ranked) - cells_left)]:
+            if rank > rank_max:
+                break
+            self._fold_cell(key)
+
+    def _rank(self, key: CellKey) -> int:
+        is_settled = key.window_start_ms <= self._horizon.settled_ms
+        if self._balances(key.topic, self.cells[key]):
+            return _RANK_BALANCED if is_settled else _RANK_BALANCES_NOW
+        return _RANK_JUDGED if is_settled else _RANK_PENDING
+
     def _keep_bounded(self) -> None:
-        if len(self.cells) > self._cells_max:
-            excess = len(self.cells) - self._cells_max * 9 // 10
-            for key in sorted(self.cells, key=lambda key: key.window_start_ms)[:excess]:
-                self._fold_cell(key)
+        if len(self.cells) > 2 * self._cells_max:
+            self._fold_oldest(2 * self._cells_max * 9 // 10, rank_max=_RANK_PENDING)
         if len(self.seen) > INSTANCES_MAX:
             by_age = sorted(self.seen, key=lambda key: self.seen[key].last_seen_ms)
             for instance in by_age[: INSTANCES_MAX // 10]:
@@ -228,7 +272,11 @@ class Ledger:
             folded.counted += counted
             if (tier, key.topic) not in self.exempt:
                 folded.missing += max(0, expected - counted)
-                folded.extra += max(0, counted - expected)
+                surplus = max(0, counted - expected)
+                if UNREADABLE_WINDOW < key.window_start_ms <= self._horizon.excused_ms:
+                    folded.redelivered += surplus
+                else:
+                    folded.extra += surplus
             self.dirty_folded.add((tier, key.topic))
 
     # --- questions ---------------------------------------------------------------------------

@@ -86,6 +86,7 @@ def changes_of(state: "AuditState") -> Changes:
                 folded.counted,
                 folded.missing,
                 folded.extra,
+                folded.redelivered,
             )
         )
     for sender in state.heartbeats.dirty:

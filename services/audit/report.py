@@ -142,7 +142,7 @@ def topics_json(
         if tier == tiers[0]:
             topic["cells"] += old.cells
         total = topic["tiers"].setdefault(tier, _empty_sum())
-        for field in ("expected", "counted", "missing", "extra"):
+        for field in ("expected", "counted", "missing", "extra", "redelivered"):
             total[field] += getattr(old, field)
     for topic in found.values():
         for total in topic["tiers"].values():

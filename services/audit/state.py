@@ -17,7 +17,7 @@ from events.topics import AUDIT
 from runtime.clock import Clock
 from services.audit.core import Progress
 from services.audit.delays import DelayMeter
-from services.audit.ledger import CELLS_MAX, Cell, CellKey, Ledger
+from services.audit.ledger import CELLS_MAX, Cell, CellKey, Horizon, Ledger
 from services.audit.persistence import changes_of, give_back, take_over
 from services.audit.places import UNREAD_MAX, PartitionKey, Position, UnreadRange
 from services.audit.servers import IsOurs
@@ -71,6 +71,7 @@ class AuditState:
         self._away_brokers: dict[str, set[int]] = {tier: set() for tier in tiers}
         self.dirty_positions: set[PartitionKey] = set()
         self.dirty_versions: set[str] = set()
+        self._settled_ms = Horizon().settled_ms
         self.new_unread: list[tuple[int, UnreadRange]] = []
 
     # --- facts -------------------------------------------------------------------------------
@@ -339,6 +340,20 @@ class AuditState:
             self.ledger.fold(before_ms)
             self.ledger.forget_instances(instances_before_ms)
             self.heartbeats.forget(instances_before_ms)
+
+    def make_room(self, lateness_ms: int, excused_ms: int) -> None:
+        """Fold judged windows where there are too many; see `Ledger.make_room`.
+
+        `lateness_ms`: the longest of any tier. Where somebody is away no more windows count as
+        judged than before, for what it has may still come.
+        """
+        with self.lock:
+            progress = [self.tier_view(tier).progress for tier in self.ledger.tiers]
+            progress.append(self.reports_progress())
+            if not any(each.away for each in progress):
+                read_to_ms = min(self.clock(), *(each.read_to_ms for each in progress))
+                self._settled_ms = read_to_ms - self.ledger.window_ms - lateness_ms
+            self.ledger.make_room(Horizon(self._settled_ms, excused_ms))
 
     def cells(self) -> dict[CellKey, Cell]:
         """A copy of the open cells."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-FORMAT = 1
+FORMAT = 2  # 1: `folded` without `redelivered`
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -29,7 +29,7 @@ CREATE TABLE IF NOT EXISTS sequences (
     PRIMARY KEY (server, instance, first)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS folded (
     tier TEXT, topic TEXT, cells INTEGER, produced INTEGER, expected INTEGER, counted INTEGER,
-    missing INTEGER, extra INTEGER,
+    missing INTEGER, extra INTEGER, redelivered INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (tier, topic)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS heartbeats (
     tier TEXT, server TEXT, time_ms INTEGER NOT NULL, interval_ms INTEGER NOT NULL,
@@ -55,7 +55,7 @@ class Changes:
     gone_cells: list[tuple[str, int, str]] = field(default_factory=list)
     sequences: list[tuple[str, str, int, int, int]] = field(default_factory=list)
     rewritten_instances: list[tuple[str, str]] = field(default_factory=list)
-    folded: list[tuple[str, str, int, int, int, int, int, int]] = field(default_factory=list)
+    folded: list[tuple[str, str, int, int, int, int, int, int, int]] = field(default_factory=list)
     heartbeats: list[tuple[str, str, int, int, bool]] = field(default_factory=list)
     gone_heartbeats: list[tuple[str, str]] = field(default_factory=list)
     delays: list[tuple[str, bytes]] = field(default_factory=list)
@@ -105,6 +105,14 @@ class AuditStore:
         with self._database:
             self._database.execute("BEGIN IMMEDIATE")
             stored = dict(self._database.execute("SELECT name, value FROM meta"))
+            if stored.get("format") == "1":
+                self._database.execute(
+                    "ALTER TABLE folded ADD COLUMN redelivered INTEGER NOT NULL DEFAULT 0"
+                )
+                stored["format"] = str(FORMAT)
+                self._database.execute(
+                    "UPDATE meta SET value=? WHERE name='format'", (str(FORMAT),)
+                )
             for name, value in wanted.items():
                 if stored.setdefault(name, value) != value:
                     raise StoreMismatch(
@@ -136,7 +144,7 @@ class AuditStore:
                 "DELETE FROM sequences WHERE server=? AND instance=?", changes.rewritten_instances
             )
             execute("INSERT OR REPLACE INTO sequences VALUES (?,?,?,?,?)", changes.sequences)
-            execute("INSERT OR REPLACE INTO folded VALUES (?,?,?,?,?,?,?,?)", changes.folded)
+            execute("INSERT OR REPLACE INTO folded VALUES (?,?,?,?,?,?,?,?,?)", changes.folded)
             execute("DELETE FROM heartbeats WHERE tier=? AND server=?", changes.gone_heartbeats)
             execute("INSERT OR REPLACE INTO heartbeats VALUES (?,?,?,?,?)", changes.heartbeats)
             execute("INSERT OR REPLACE INTO delays VALUES (?,?)", changes.delays)

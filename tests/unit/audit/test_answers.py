@@ -9,9 +9,12 @@ from prometheus_client import CollectorRegistry, generate_latest
 from events.topics import AUDIT, PAGE_VIEW
 from runtime.clock import ManualClock
 from services.audit.answers import AuditAnswers, AuditCollector, BadQuestion
+from services.audit.app import Keeper
 from services.audit.config import AuditConfig
 from services.audit.places import PartitionKey
+from services.audit.report import Json
 from services.audit.state import AuditState
+from services.audit.store import AuditStore
 from tests.unit.audit.samples import SERVER, T0, WINDOW_MS, heartbeat, report
 
 LATENESS_MS = 1_000
@@ -31,7 +34,13 @@ class Service:
             restarts_file=tmp_path / "restarts.json",
             **settings,  # type: ignore[arg-type]
         )
-        self.state = AuditState(self.config.tiers, WINDOW_MS, self.clock, exempt=self.config.exempt)
+        self.state = AuditState(
+            self.config.tiers,
+            WINDOW_MS,
+            self.clock,
+            cells_max=self.config.cells_max,
+            exempt=self.config.exempt,
+        )
         self.answers = AuditAnswers(self.state, self.config, self.clock)
         self.keys = [
             PartitionKey(tier, topic, broker, 0)
@@ -264,3 +273,83 @@ def registry_of(service: Service) -> CollectorRegistry:
     registry = CollectorRegistry()
     registry.register(AuditCollector(service.answers))
     return registry
+
+
+# --- too many cells ------------------------------------------------------------------------------
+
+
+class Crowd:
+    """150 windows where 100 may be open, and the keeper of their books."""
+
+    def __init__(self, tmp_path: Path, **settings: object) -> None:
+        self.service = Service(tmp_path, cells_max=100, **settings)
+        self.last = T0 + 149 * WINDOW_MS
+        self.store = AuditStore(
+            tmp_path / "audit.sqlite", window_ms=WINDOW_MS, tiers=self.service.config.tiers
+        )
+        self.keeper = Keeper(
+            self.service.config, self.service.state, self.store, self.service.clock
+        )
+
+    def fill(self, *, offline: int) -> None:
+        for number in range(150):
+            window = T0 + number * WINDOW_MS
+            self.service.produce(number, 2, window)
+            self.service.count(0, 2, window)
+            self.service.count(1, offline, window)
+
+    def settle(self, *, caught_up: bool = True) -> None:
+        self.service.clock.current_ms = self.last + WINDOW_MS + LATENESS_MS
+        if caught_up:
+            self.service.catch_up()
+
+    def keep(self) -> Json:
+        """The summary after the books were kept."""
+        assert self.keeper.keep()
+        self.service.clock.advance(1000)
+        return self.service.answers.summary()
+
+
+def test_redelivered_cells_do_not_turn_into_extra_ones_where_there_are_many(
+    tmp_path: Path,
+) -> None:
+    crowd = Crowd(tmp_path)
+    crowd.fill(offline=3)
+    restarts = [{"name": "mirror", "time_ms": crowd.last}]
+    crowd.service.config.restarts_file.write_text(json.dumps(restarts))  # type: ignore[union-attr]
+    crowd.settle()
+    summary = crowd.keep()
+    assert len(crowd.service.state.ledger.cells) == 90
+    offline = summary["tiers"]["offline"]
+    assert (offline["redelivered"], offline["extra"]) == (150, 0)
+    assert summary["exit_status"] == 0
+
+
+def test_restarts_that_cannot_be_read_keep_all_cells_open(tmp_path: Path) -> None:
+    crowd = Crowd(tmp_path)
+    crowd.fill(offline=3)
+    crowd.service.config.restarts_file.write_text("garbage")  # type: ignore[union-attr]
+    crowd.settle()
+    crowd.keep()
+    assert len(crowd.service.state.ledger.cells) == 150
+
+
+def test_pending_cells_do_not_turn_into_missing_ones_where_there_are_many(
+    tmp_path: Path,
+) -> None:
+    crowd = Crowd(tmp_path)
+    crowd.fill(offline=0)  # the offline reader is behind
+    crowd.settle(caught_up=False)
+    summary = crowd.keep()
+    assert len(crowd.service.state.ledger.cells) == 150
+    assert summary["exit_status"] == 0
+    # A broker that is away may still have them.
+    crowd.service.state.away("offline", "broker 11", "offline broker 11 is away", 11)
+    crowd.settle()
+    crowd.keep()
+    assert len(crowd.service.state.ledger.cells) == 150
+    crowd.service.state.back("offline", "broker 11", 11)
+    summary = crowd.keep()
+    assert len(crowd.service.state.ledger.cells) == 90
+    assert summary["tiers"]["offline"]["missing"] == 300
+    assert summary["exit_status"] == 1

@@ -12,7 +12,7 @@ from events.monitoring import encode_monitoring
 from events.windows import WindowCount
 from runtime.clock import ManualClock
 from services.audit import silence
-from services.audit.ledger import CellKey, Ledger
+from services.audit.ledger import CellKey, Folded, Horizon, Ledger
 from services.audit.places import PartitionKey
 from services.audit.state import AuditState
 from services.audit.store import AuditStore, Changes, StoreMismatch
@@ -145,9 +145,53 @@ def test_the_number_of_cells_is_bounded_and_what_is_folded_keeps_its_fault() -> 
     ledger = Ledger(("live",), WINDOW, cells_max=100)
     for number in range(1000):
         ledger.add_counts("live", "page-view", {(number * WINDOW, "w"): 1})
-        assert len(ledger.cells) <= 100
+        assert len(ledger.cells) <= 200
     assert ledger.totals().counted == [1000]
     assert ledger.folded[("live", "page-view")].extra == 1000 - len(ledger.cells)
+
+
+def fill(ledger: Ledger, windows: range, *, reported: int, counted: int) -> None:
+    counts = [WindowCount("page-view", n * WINDOW, reported, 1) for n in windows]
+    sequence = windows.start
+    ledger.add_report("live", server="w", instance="i", sequence=sequence, counts=counts, now_ms=1)
+    ledger.add_counts("live", "page-view", {(n * WINDOW, "w"): counted for n in windows})
+
+
+def open_windows(ledger: Ledger) -> list[int]:
+    return sorted(key.window_start_ms // WINDOW for key in ledger.cells)
+
+
+def test_room_is_made_from_what_balances_before_what_does_not() -> None:
+    ledger = Ledger(("live",), WINDOW, cells_max=100)
+    fill(ledger, range(50), reported=2, counted=1)
+    fill(ledger, range(50, 90), reported=1, counted=1)
+    fill(ledger, range(90, 120), reported=1, counted=0)
+    assert len(ledger.cells) == 120
+    ledger.make_room(Horizon(settled_ms=70 * WINDOW))
+    assert open_windows(ledger) == [*range(50), *range(80, 120)]
+    assert ledger.folded[("live", "page-view")].missing == 0
+
+
+def test_no_window_is_folded_for_room_before_it_is_judged() -> None:
+    ledger = Ledger(("live",), WINDOW, cells_max=100)
+    fill(ledger, range(150), reported=2, counted=1)
+    ledger.make_room(Horizon(settled_ms=9 * WINDOW))
+    assert open_windows(ledger) == list(range(10, 150))
+    assert ledger.folded[("live", "page-view")].missing == 10
+    # But memory is bounded: above twice as many the oldest go.
+    fill(ledger, range(150, 211), reported=2, counted=1)
+    assert len(ledger.cells) <= 200
+    assert open_windows(ledger)[-1] == 210
+
+
+def test_what_a_restart_excuses_stays_excused_when_it_is_folded() -> None:
+    ledger = Ledger(("live",), WINDOW, cells_max=100)
+    fill(ledger, range(150), reported=1, counted=3)
+    ledger.add_counts("live", "page-view", {(-1, "unreadable-header"): 5})
+    ledger.make_room(Horizon(settled_ms=200 * WINDOW, excused_ms=29 * WINDOW))
+    folded = ledger.folded[("live", "page-view")]
+    assert len(ledger.cells) == 90
+    assert (folded.redelivered, folded.extra) == (30 * 2, 30 * 2 + 5)
 
 
 def test_a_topic_exempt_from_a_tier_folds_without_it() -> None:
@@ -260,6 +304,37 @@ def test_folded_cells_leave_the_database(tmp_path: Path) -> None:
     again.load(store)
     assert again.ledger.totals() == state.ledger.totals()
     store.close()
+
+
+def test_books_without_redelivered_are_taken_over(tmp_path: Path) -> None:
+    open_store(tmp_path).close()
+    old = sqlite3.connect(tmp_path / "audit.sqlite")
+    old.executescript(
+        """
+        ALTER TABLE folded DROP COLUMN redelivered;
+        INSERT INTO folded VALUES ('live', 'page-view', 4, 10, 11, 12, 1, 2);
+        UPDATE meta SET value = '1' WHERE name = 'format';
+        """
+    )
+    old.close()
+    for _ in range(2):
+        store = open_store(tmp_path)
+        state = AuditState(TIERS, WINDOW, ManualClock())
+        state.load(store)
+        store.close()
+        assert state.ledger.folded == {("live", "page-view"): Folded(4, 10, 11, 12, 1, 2, 0)}
+
+
+def test_what_was_folded_as_redelivered_outlives_a_restart(tmp_path: Path) -> None:
+    state, store = AuditState(TIERS, WINDOW, ManualClock(), cells_max=100), open_store(tmp_path)
+    fill(state.ledger, range(150), reported=1, counted=3)
+    state.ledger.make_room(Horizon(settled_ms=200 * WINDOW, excused_ms=200 * WINDOW))
+    store.write(state.snapshot())
+    again = AuditState(TIERS, WINDOW, ManualClock())
+    again.load(store)
+    store.close()
+    assert again.ledger.folded == state.ledger.folded
+    assert again.ledger.folded[("live", "page-view")].redelivered == 60 * 2
 
 
 # --- any order, any crash ------------------------------------------------------------------------
