@@ -1,5 +1,6 @@
 """`kafka2011 load`: the load job; also what `spark-submit spark-jobs/load.py` runs."""
 
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -7,6 +8,7 @@ import typer
 
 from cli import spark_environment
 from cli.settings import load_or_exit
+from coordination.cluster import BrokerPartition
 from services.warehouse.config import WarehouseConfig
 
 app = typer.Typer(add_completion=False)
@@ -21,11 +23,29 @@ def run(
     interval_ms: Annotated[
         int | None, typer.Option("--interval-ms", help="load again and again, this far apart")
     ] = None,
+    reset: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TOPIC/BROKER-PARTITION",
+            help="load nothing; have the next load read a lost or replaced log from its start",
+        ),
+    ] = None,
 ) -> None:
     """Load what is new in the offline brokers' topics into the warehouse."""
     forced: dict[str, Any] = {} if interval_ms is None else {"load_interval_ms": interval_ms}
     config = load_or_exit(WarehouseConfig, file, set_ or [], **forced)
+    if reset is not None:
+        from services.warehouse import resetting
+
+        raise SystemExit(resetting.main(config, *_place(reset)))
     spark_environment.prepare()
     from services.warehouse import app as job
 
     raise SystemExit(job.main(config))
+
+
+def _place(text: str) -> tuple[str, BrokerPartition]:
+    found = re.fullmatch(r"(.+)/(\d+)-(\d+)", text)
+    if found is None:
+        raise typer.BadParameter(f"{text!r} is not TOPIC/BROKER-PARTITION, such as page-view/11-0")
+    return found[1], BrokerPartition(int(found[2]), int(found[3]))

@@ -134,7 +134,7 @@ class SourcePlanner:
             if self._options.ending_time_ms is not None:
                 end = self._until(name, address, latest)
             if start < earliest or end > latest:
-                self._lose(f"{name}: asked for {start} to {end}, has {earliest} to {latest}")
+                self.lose(f"{name}: asked for {start} to {end}, has {earliest} to {latest}")
                 start, end = max(start, earliest), min(end, latest)
             bounds[name] = (start, max(start, end))
         return self._placed(plan_ranges(bounds), places)
@@ -208,7 +208,8 @@ class SourcePlanner:
     def _latest(self, name: TopicPartition, address: Address) -> int:
         return self._client(address).latest(name.topic, name.partition)
 
-    def _lose(self, what: str) -> None:
+    def lose(self, what: str) -> None:
+        """Raises DataLoss, or says so where the options want what is left."""
         if self._options.fail_on_data_loss:
             raise DataLoss(f"{what} (failOnDataLoss=false reads what is left)")
         log.warning("offsets are gone", detail=what)

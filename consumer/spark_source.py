@@ -194,15 +194,24 @@ class Kafka2011StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return ReadAllAvailable()
 
     def latestOffset(self, start: StreamOffsets, limit: ReadLimit) -> StreamOffsets:
-        """How far the next batch goes. A partition whose broker is away stays where it is."""
+        """How far the next batch goes. A partition whose broker is away stays where it is.
+
+        One whose log ends before `start` was cut or replaced: that is data loss, and where the
+        options accept it the batch reads the log from its start, up to an end before `start`.
+        """
         newest = self._newest_offsets()
+        anew = {
+            name: self._start_anew(name, place, newest[name])
+            for name, place in start.items()
+            if newest.get(name, place) < place
+        }
         if self._target is not None:
             newest = {
                 name: min(end, self._target[name])
                 for name, end in newest.items()
                 if name in self._target
             }
-        begin = dict(start)
+        begin = {**start, **anew}
         for name in newest:
             if name not in begin:
                 begin[name] = self._planning().earliest(_name(name))
@@ -228,6 +237,8 @@ class Kafka2011StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             begin = start.get(name)
             if begin is None:
                 begin = self._planning().earliest(_name(name))
+            elif place < begin:
+                begin = self._start_anew(name, begin, place)
             if place > begin:
                 ranges.append(OffsetRange(*_name(name), begin, place))
         if not ranges:
@@ -241,6 +252,11 @@ class Kafka2011StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         if self._planner is not None:
             self._planner.close()
             self._planner = None
+
+    def _start_anew(self, name: str, place: int, end: int) -> int:
+        """Where to read a log that was read up to `place` and has its end before it."""
+        self._planning().lose(f"{name} was read up to {place}, but its log ends at {end}")
+        return self._planning().earliest(_name(name))
 
     def _newest_offsets(self) -> StreamOffsets:
         self._newest = _told(self._planning().latest())

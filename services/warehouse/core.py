@@ -1,6 +1,6 @@
 """Decides what a load reads: ranges per partition, what is in the way, and which task takes what.
 
-Pure: offsets come in, plans go out. `app` asks the brokers and the tables, `tasks` reads.
+Pure: offsets come in, plans go out. `load` asks the brokers and the tables, `tasks` reads.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,7 +17,9 @@ class PartitionState:
     """What is known about one partition when a load is planned.
 
     `committed` is the table's next offset (None: never loaded). `address` is None while its broker
-    is away; `earliest` and `latest` are the broker's answers, None when it gave none.
+    is away; `earliest` and `latest` are the broker's answers, None when it gave none. `beyond_end`
+    is the problem of that kind that an earlier plan found with the same `committed`: a log that was
+    replaced is another one, also when it has grown beyond what was loaded of the old one.
     """
 
     topic: str
@@ -26,6 +28,7 @@ class PartitionState:
     address: BrokerAddress | None = None
     earliest: int | None = None
     latest: int | None = None
+    beyond_end: "Problem | None" = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +75,16 @@ def plan_partition(
     state: PartitionState, bytes_max: int
 ) -> tuple[PlannedRange | None, Problem | None]:
     """What to read of a partition, and what is wrong with it. Both may be None: nothing new."""
+    if state.beyond_end is not None:
+        return None, state.beyond_end
     if state.address is None or state.latest is None:
         detail = f"its broker {state.source.broker_id} is away; loaded up to {state.committed}"
         return None, Problem(state.topic, state.source, BROKER_AWAY, detail)
     if state.committed is not None and state.committed > state.latest:
         detail = (
             f"loaded up to {state.committed}, but the log ends at {state.latest}: "
-            "the broker lost or replaced it; not loaded"
+            "the broker lost or replaced it; not loaded until it is reset "
+            f"(kafka2011 load --reset {state.topic}/{state.source.text})"
         )
         return None, Problem(state.topic, state.source, BEYOND_END, detail)
     earliest = state.earliest or 0

@@ -40,6 +40,7 @@ from services.warehouse.commit import (
 )
 from services.warehouse.config import WarehouseConfig
 from services.warehouse.core import (
+    BEYOND_END,
     PartitionState,
     PlannedRange,
     Problem,
@@ -183,6 +184,8 @@ class Loader:
         )
         self._codec = config.topic_codec(self._warehouse_dir / SCHEMAS_FILE)
         self._topics: dict[str, _Topic] = {}
+        # (topic, partition) -> what was committed when its log was found to end before that.
+        self._beyond_end: dict[tuple[str, BrokerPartition], tuple[int | None, Problem]] = {}
         self._connect = connect or self._simple_consumer
         self._clients: dict[BrokerAddress, Offsets] = {}
 
@@ -240,6 +243,8 @@ class Loader:
                 planned, problem = plan_partition(state, self._config.partition_bytes_max)
                 if problem is not None:
                     outcome.problems.append(problem)
+                    if problem.kind == BEYOND_END:
+                        self._beyond_end[name, source] = state.committed, problem
                 if planned is not None:
                     new.append(planned)
                     outcome.lag_bytes[name] += planned.latest - planned.start
@@ -276,7 +281,10 @@ class Loader:
             except (KafkaError, OSError) as error:
                 log.debug("no offsets", topic=topic.name, source=source.text, error=str(error))
                 latest = None
-        return PartitionState(topic.name, source, committed, address, earliest, latest)
+        found_at, beyond_end = self._beyond_end.get((topic.name, source), (None, None))
+        if found_at != committed:
+            beyond_end = None  # reset meanwhile
+        return PartitionState(topic.name, source, committed, address, earliest, latest, beyond_end)
 
     def _client(self, address: BrokerAddress) -> Offsets:
         client = self._clients.get(address)

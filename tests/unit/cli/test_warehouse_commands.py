@@ -33,6 +33,11 @@ def test_a_schedule_is_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert status_of("schedule", str(tmp_path / "nowhere")) == 2
 
 
+def test_what_load_resets_must_be_a_partition(capsys: pytest.CaptureFixture[str]) -> None:
+    assert status_of("load", "--reset", "page-view") == 2
+    assert "TOPIC/BROKER-PARTITION" in capsys.readouterr().err
+
+
 def test_history_without_event_logs_says_how_to_get_them(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

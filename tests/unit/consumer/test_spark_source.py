@@ -2,6 +2,7 @@
 
 import pickle
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -277,6 +278,36 @@ def test_a_partition_that_is_away_stays_where_it_is(logs: Logs) -> None:
     start = {"t/11-0": 0, "t/12-0": 500}
     end = logs.append(ZERO, [b"x"])
     assert stream().latestOffset(start, ReadAllAvailable()) == {"t/11-0": end, "t/12-0": 500}
+
+
+def test_a_log_that_was_replaced_is_data_loss(logs: Logs) -> None:
+    end = logs.append(ZERO, [b"x"] * 3)
+    start = {"t/11-0": end + 500}
+    with pytest.raises(DataLoss, match=f"read up to {end + 500}, but its log ends at {end}"):
+        stream().latestOffset(start, ReadAllAvailable())
+    with pytest.raises(DataLoss):
+        stream().partitions(start, {"t/11-0": end})
+
+
+@pytest.mark.parametrize("limit", [ReadAllAvailable(), ReadMaxBytes(50), ReadMaxRows(2)])
+def test_a_log_that_was_replaced_is_read_from_its_start_when_told_to(
+    logs: Logs, limit: Any
+) -> None:
+    end = logs.append(ZERO, [b"x"] * 30)
+    logs.first[ZERO] = 11
+    reader = stream(failOnDataLoss="false")
+    offsets = {"t/11-0": end + 500}
+    read: list[tuple[int, int]] = []
+    while offsets["t/11-0"] != end:
+        place = reader.latestOffset(offsets, limit)
+        (split,) = reader.partitions(offsets, place)
+        # Spark may ask for the batch again after a failure, when the log has grown.
+        assert stream(failOnDataLoss="false").partitions(offsets, place)[0].value == split.value
+        read.append((split.value.offsets.start, split.value.offsets.end))
+        offsets = place
+    assert (read[0][0], read[-1][1]) == (11, end)
+    assert all(first[1] == second[0] for first, second in pairwise(read))
+    assert reader.latestOffset(offsets, ReadAllAvailable()) == offsets
 
 
 def test_available_now_stops_at_what_was_there(logs: Logs) -> None:

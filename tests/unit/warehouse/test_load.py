@@ -21,10 +21,11 @@ from events.topics import ACCESS_LOG, AUDIT
 from runtime.failpoints import FailpointError
 from services.warehouse import commit as commit_module
 from services.warehouse import load as load_module
-from services.warehouse.commit import SchemaConflict, WarehouseTable, read_commits
+from services.warehouse.commit import SchemaConflict, WarehouseError, WarehouseTable, read_commits
 from services.warehouse.config import WarehouseConfig
-from services.warehouse.core import BROKER_AWAY, GAP, PlannedRange
+from services.warehouse.core import BEYOND_END, BROKER_AWAY, GAP, PlannedRange, Problem
 from services.warehouse.load import Loader, RunTasks
+from services.warehouse.resetting import start_anew
 from services.warehouse.tasks import TopicResult
 from tests.unit.warehouse.samples import (
     FIRST,
@@ -490,3 +491,64 @@ def test_more_is_left_only_of_partitions_that_move(deployment: Deployment) -> No
         outcome = loader.load()
     assert not outcome.is_caught_up
     assert len(deployment.rows()) == 50
+
+
+# --- a log that was lost or replaced --------------------------------------------------------------
+
+
+def replace_log(deployment: Deployment, numbers: range) -> int:
+    deployment.broker.log(ACCESS_LOG).data = b""
+    return append(deployment, numbers)
+
+
+def test_a_replaced_log_is_not_forgotten_when_it_has_grown(deployment: Deployment) -> None:
+    end = append(deployment, range(10))
+    loader = deployment.loader()
+    loader.load()
+
+    def told() -> Problem:
+        outcome = loader.load()
+        assert outcome.rows == {}
+        (problem,) = [problem for problem in outcome.problems if problem.source == FIRST]
+        return problem
+
+    assert replace_log(deployment, range(100, 105)) < end
+    found = [told()]
+    deployment.silent.add(FIRST.broker_id)
+    found.append(told())
+    deployment.silent.clear()
+    assert append(deployment, range(105, 130)) > end
+    found.append(told())
+    assert found[0].kind == BEYOND_END
+    assert found == [found[0]] * 3  # told once, and never as over
+    assert "load --reset access-log/11-0" in found[0].text
+
+
+def test_after_a_reset_the_new_log_is_loaded_whole(deployment: Deployment) -> None:
+    append(deployment, range(10))
+    end = deployment.broker.log(ACCESS_LOG).append([b"junk 1"])
+    loader = deployment.loader()
+    loader.load()
+    replace_log(deployment, range(100, 103))
+    deployment.broker.log(ACCESS_LOG).append([b"junk 2"])
+    assert loader.load().problems
+    since = read_commits(deployment.warehouse / "access_log")[-1].version
+    assert start_anew(deployment.warehouse, ACCESS_LOG, FIRST, 0, 10_000) == end
+    (info,) = read_commits(deployment.warehouse / "access_log", since)
+    assert (info.gaps, info.offsets, info.rows) == ({FIRST: (end, 0)}, {FIRST: 0}, 0)
+    # The process that knows the problem goes on, and so does a new one.
+    outcome = loader.load()
+    assert (outcome.rows, outcome.problems) == ({ACCESS_LOG: 3}, [])
+    append(deployment, range(103, 105))
+    assert deployment.loader().load().rows == {ACCESS_LOG: 2}
+    assert len({row[0] for row in deployment.rows()}) == 15
+    assert sorted(deployment.quarantined()) == [b"junk 1", b"junk 2"]
+
+
+def test_a_partition_that_was_never_loaded_is_not_reset(deployment: Deployment) -> None:
+    with pytest.raises(WarehouseError, match="access-log/12-1 was never loaded"):
+        start_anew(deployment.warehouse, ACCESS_LOG, SECOND, 0, 10_000)
+    append(deployment, range(2))
+    deployment.loader().load()
+    with pytest.raises(WarehouseError, match="access-log/12-1 was never loaded"):
+        start_anew(deployment.warehouse, ACCESS_LOG, SECOND, 0, 10_000)
