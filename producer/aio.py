@@ -20,8 +20,8 @@ from producer.config import ProducerConfig
 from producer.errors import NotDurable, ProducerClosed
 from producer.producer import FLUSH_TIMEOUT_MS, Part, Producer, ProducerStats
 
-_Job = tuple[Callable[[], Any], asyncio.Future[Any]]
-_Outcome = tuple[asyncio.Future[Any], Any, BaseException | None]
+_Job = tuple[Callable[[], Any], asyncio.Future[Any] | None]  # None: nobody waits for it
+_Outcome = tuple[asyncio.Future[Any] | None, Any, BaseException | None]
 
 
 class AioProducer:
@@ -38,14 +38,25 @@ class AioProducer:
         self._wake = threading.Condition()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_closed = False
+        self._starting = asyncio.Lock()
         self._producer: Producer | None = None
 
     async def start(self) -> None:
-        """Make the producer: connects to ZooKeeper if there is one. Raises as `Producer` does."""
-        if self._loop is not None:
-            return
+        """Make the producer: connects to ZooKeeper if there is one. Raises as `Producer` does.
+
+        After a failed or cancelled start it may be called again.
+        """
+        if self._is_closed:
+            raise ProducerClosed("the producer was closed")
+        async with self._starting:  # whoever comes meanwhile finds it started
+            if self._producer is None:
+                await self._make()
+
+    async def _make(self) -> None:
         self._loop = asyncio.get_running_loop()
-        threading.Thread(target=self._run, name="aio-producer", daemon=True).start()
+        # Its own: the thread of a start that failed may still be busy with what was left to it.
+        jobs = self._jobs = deque()
+        threading.Thread(target=self._run, args=(jobs,), name="aio-producer", daemon=True).start()
         made: list[Producer] = []
         try:
             await self._asked(lambda: made.append(Producer(self._config, **self._settings)))
@@ -55,7 +66,7 @@ class AioProducer:
                 for one in made:
                     one.close(0)
 
-            self._jobs.append((close_what_was_made, self._loop.create_future()))
+            jobs.append((close_what_was_made, None))
             self._end()
             raise
         (self._producer,) = made
@@ -112,19 +123,19 @@ class AioProducer:
     def _end(self) -> None:
         """The thread ends behind the jobs that are there."""
         with self._wake:
-            self._jobs.append((_END, asyncio.Future(loop=self._loop)))
+            self._jobs.append((_END, None))
             self._wake.notify()
 
     # --- the thread ------------------------------------------------------------------------------
 
-    def _run(self) -> None:
+    def _run(self, jobs: deque[_Job]) -> None:
         while True:
             with self._wake:
-                self._wake.wait_for(lambda: self._jobs)
-                jobs = list(self._jobs)
-                self._jobs.clear()
+                self._wake.wait_for(lambda: jobs)
+                taken = list(jobs)
+                jobs.clear()
             outcomes: list[_Outcome] = []
-            for call, future in jobs:
+            for call, future in taken:
                 if call is _END:
                     self._tell(outcomes)
                     return
@@ -143,6 +154,8 @@ class AioProducer:
 
     def _settle(self, outcomes: list[_Outcome]) -> None:
         for future, result, error in outcomes:
+            if future is None:
+                continue
             self._room.release()
             if future.cancelled():
                 continue

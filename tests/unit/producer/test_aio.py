@@ -5,12 +5,14 @@ from typing import Any
 
 import pytest
 
-from producer import NotDurable, Part, ProducerClosed
+from coordination.errors import CoordinationUnavailable
+from producer import NotDurable, Part, Producer, ProducerClosed
 from producer.aio import AioProducer
 from protocol.errors import MessageSizeTooLarge
 from protocol.message_set import payloads
 from runtime.config import ConfigError
 from tests.support.recording import RecordingServer
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -107,6 +109,72 @@ def test_close_says_what_was_not_delivered_and_hides_no_other_error() -> None:
     with pytest.raises(ValueError, match="mine") as caught:
         asyncio.run(work())
     assert "not known to be durable" in caught.value.__notes__[0]
+
+
+def test_a_start_that_failed_can_be_made_again(
+    server: RecordingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries: list[int] = []
+
+    def made(*given: Any, **settings: Any) -> Producer:
+        tries.append(1)
+        if len(tries) <= 2:
+            raise CoordinationUnavailable("a test says so")
+        return Producer(*given, **settings)
+
+    monkeypatch.setattr("producer.aio.Producer", made)
+
+    async def work() -> None:
+        producer = new_producer(server, pending_max=3)
+        for _ in range(2):
+            with pytest.raises(CoordinationUnavailable):
+                await producer.start()
+        await asyncio.gather(producer.start(), producer.start())
+        assert len(tries) == 3
+        await producer.send("a", b"x")
+        await producer.flush()
+        assert producer._room._value == 3
+        await producer.close()
+        with pytest.raises(ProducerClosed):
+            await producer.start()
+
+    asyncio.run(asyncio.wait_for(work(), 30))
+    assert sent(server) == [b"x"]
+
+
+def test_a_cancelled_start_can_be_made_again_while_the_first_one_is_still_busy(
+    server: RecordingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go, waits = threading.Event(), threading.Event()
+    everything: list[Producer] = []
+
+    def made(*given: Any, **settings: Any) -> Producer:
+        if not everything:
+            waits.set()
+            go.wait(30)
+        everything.append(Producer(*given, **settings))
+        return everything[-1]
+
+    monkeypatch.setattr("producer.aio.Producer", made)
+
+    async def work() -> None:
+        producer = new_producer(server)
+        first = asyncio.ensure_future(producer.start())
+        await asyncio.to_thread(waits.wait, 30)
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        second = asyncio.ensure_future(producer.start())
+        await asyncio.sleep(0)
+        go.set()
+        await second
+        await producer.send("a", b"x")
+        await producer.close()
+
+    asyncio.run(asyncio.wait_for(work(), 30))
+    assert sent(server) == [b"x"]
+    wait_until(lambda: all(one._is_closed for one in everything), "both to be closed")
+    assert len(everything) == 2
 
 
 def test_settings_that_cannot_be_used_are_told_at_the_start() -> None:
