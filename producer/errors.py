@@ -22,9 +22,24 @@ class Unconfirmed:
 class NotDurable(KafkaError):
     """Some sends since the last successful flush are not known to be durable.
 
-    They may be stored or lost. Send them again if they matter (their readers then may see some
-    twice). `unconfirmed` says which; everything else that was sent is durable. The producer is
-    usable: it connects anew, and the next flush speaks of later sends only.
+    They may be stored or lost. `unconfirmed` says which; everything else that was sent is durable.
+    The producer is usable: it connects anew, and the next flush speaks of later sends only.
+
+    Send them again if they matter (their readers then may see some twice), some times, with
+    pauses, and not for ever. Most causes pass: a broker that died or is away, a broken connection,
+    a disk that is full, no answer in time. But a refusal looks the same, since a broker can only
+    close the connection, and it comes again:
+
+    - a topic or partition that the broker does not take: `topics.max`, `partitions.max`, a name
+      that its rule refuses, a partition beyond its number
+    - a message or request above the broker's limits, where those are below the producer's
+      (`max.message.size`, `request.bytes.max`, ...), or where the caller answers for the sizes:
+      `send_set`, `send_sets`, an event handler
+    - an invalid set of `send_set` or `send_sets`
+    - `reason` says "not encoded": a hook raised, or returned what makes no request
+
+    The broker's log and its metric `connections_closed_total` name which. Mend that, send the messages
+    one by one to find the one that is refused, or put them aside.
     """
 
     retriable = True
