@@ -1,7 +1,7 @@
 """Counts everything afresh, message by message, as a witness that owes the running service nothing.
 
 Takes its messages from segment files (`DiskSource`), or through the brokers
-(`fetching.ClusterSource`), and its rows from the warehouse's Parquet files; compares guid by guid.
+(`clusters.ClusterSource`), and its rows from the warehouse's Parquet files; compares guid by guid.
 The produced numbers come from the monitoring events in the topic `audit`, as always.
 """
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import pyarrow as pa
 import pytest
 
 from cli.main import main
@@ -24,6 +25,7 @@ from coordination.paths import BrokerPartition
 from events.primitives import long
 from producer import Producer
 from runtime.clock import now_ms
+from services.warehouse.commit import Load, LoadedRange, WarehouseTable, read_commits
 from tests.support.clusters import Cluster
 from tests.support.commands import ROOT
 from tests.support.waiting import wait_until
@@ -107,6 +109,29 @@ def zk(cluster: Cluster) -> tuple[str, str]:
 
 def server(cluster: Cluster) -> tuple[str, str]:
     return "--server", "kafka://{}:{}".format(*cluster.address(1))
+
+
+# --- the warehouse's offsets ----------------------------------------------------------------------
+
+
+def test_a_load_is_reset_to_the_start_of_the_log_that_is_there(
+    cluster: Cluster, run: Run, tmp_path: Path
+) -> None:
+    schema = pa.schema([("n", pa.int64()), ("hour", pa.string())])
+    table = WarehouseTable.open_or_create(tmp_path / "clicks", schema, "clicks")
+    lost, other = PARTITIONS[0], PARTITIONS[1]
+    table.commit(
+        Load(
+            "clicks", [LoadedRange(each, None, 0, 99 * ENTRY) for each in (lost, other)], [], {}, 1
+        )
+    )
+    words = ("--set", f"zk.connect={cluster.zk_connect}", "--set", f"warehouse.dir={tmp_path}")
+    run("load", "--reset", f"clicks/{lost.text}", *words)
+    table.refresh()
+    assert table.known_partitions("clicks") == {lost: 0, other: 99 * ENTRY}
+    assert read_commits(tmp_path / "clicks", 1)[0].gaps == {lost: (99 * ENTRY, 0)}
+    assert "never loaded" in run("load", "--reset", "other/1-0", *words, status=1).err
+    assert "broker 7 is away" in run("load", "--reset", "clicks/7-0", *words, status=1).err
 
 
 # --- offsets --------------------------------------------------------------------------------------
