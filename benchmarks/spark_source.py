@@ -127,7 +127,7 @@ def with_second_compiler(conf_dir: Path, changed: Path) -> Path:
 
 def main() -> None:
     words = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    words.add_argument("--messages", type=int, default=1_000_000)
+    words.add_argument("--messages", type=int, default=10_000_000)
     words.add_argument("--limit-s", type=float, default=300.0)
     words.add_argument("--fast-start", action="store_true")
     words.add_argument("--data-dir", type=Path, default=Path(tempfile.gettempdir()))
