@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from consumer.chunk import Chunk
 from consumer.config import ConsumerConfig
-from consumer.errors import BrokerUnavailable, ConsumerClosed
+from consumer.errors import BrokerUnavailable, ConsumerClosed, PartitionStuck
 from consumer.feed import DAMAGE_ATTEMPTS, Grant, PartitionFeed, StreamQueue
 from consumer.simple import EARLIEST, LATEST, FetchedSet, SimpleConsumer
 from consumer.stats import ConsumerStats
@@ -54,6 +54,7 @@ class BrokerFetcher:
         self._feeds: list[PartitionFeed] = []
         self._turn = 0
         self._left_out: list[PartitionFeed] = []  # of this round: there was no room for them
+        self._held: list[StreamQueue] = []  # rooms reserved in this round and not used yet
         self._quiet_count = 0  # partitions asked, one after another, of which nothing came
         self._stopping = threading.Event()
         self._woken = threading.Event()
@@ -101,23 +102,24 @@ class BrokerFetcher:
             self._woken.clear()
             if self._stopping.is_set():  # looked at after the clearing: `stop` sets both
                 break
-            asked, pause_s = self._choose()
-            if not asked:
-                self._woken.wait(pause_s)
-                continue
             try:
+                asked, pause_s = self._choose()
+                if not asked:
+                    self._woken.wait(pause_s)
+                    continue
                 answers = self._fetch([request for _, _, request in asked])
+                progress = [
+                    self._take_answer(feed, grant, answer)
+                    for (feed, grant, _), answer in zip(asked, answers, strict=True)
+                ]
             except KafkaError as error:
-                for feed, _, _ in asked:
-                    feed.queue.give_back()
-                if not self._stopping.is_set():
-                    self._pause_after_failure(error)
+                self._after_failure(error)
+                continue
+            except Exception as error:  # a bug of ours must not stop a broker's partitions for good
+                log.exception("fetcher_failed", broker_id=self.broker_id)
+                self._after_failure(error)
                 continue
             self._failure_pause_s = 0.0
-            progress = [
-                self._take_answer(feed, grant, answer)
-                for (feed, grant, _), answer in zip(asked, answers, strict=True)
-            ]
             idle_ms = self._pause_when_idle(idle_ms, any(progress), len(asked))
         if self._client is not None:
             self._client.close()
@@ -154,7 +156,7 @@ class BrokerFetcher:
                 wake_at_s = min(wake_at_s or feed.retry_at_s, feed.retry_at_s)
                 continue
             is_full = len(asked) == PARTS_MAX or (asked and answer_bytes > ANSWER_BYTES_MAX)
-            if is_full or not feed.queue.reserve():
+            if is_full or not self._reserve(feed):
                 self._left_out.append(feed)
                 if not is_full:
                     crowded.add(feed.queue)
@@ -195,7 +197,13 @@ class BrokerFetcher:
                 raise ConsumerClosed("the fetcher was stopped")
         return self._client
 
-    def _pause_after_failure(self, error: KafkaError) -> None:
+    def _after_failure(self, error: Exception) -> None:
+        """Hold nothing any more, and pause."""
+        for queue in self._held:
+            queue.give_back()
+        self._held.clear()
+        if self._stopping.is_set():
+            return
         self._stats.broker_failures += 1
         if not self._failure_pause_s:
             log.warning("fetch_failed", broker_id=self.broker_id, reason=str(error))
@@ -206,6 +214,22 @@ class BrokerFetcher:
             FAILURE_PAUSE_MAX_S, max(FAILURE_PAUSE_S, 2 * self._failure_pause_s)
         )
         self._stopping.wait(self._failure_pause_s)
+
+    # --- room in the queues ----------------------------------------------------------------------
+
+    def _reserve(self, feed: PartitionFeed) -> bool:
+        if not feed.queue.reserve():
+            return False
+        self._held.append(feed.queue)
+        return True
+
+    def _give_back(self, feed: PartitionFeed) -> None:
+        self._held.remove(feed.queue)
+        feed.queue.give_back()
+
+    def _put(self, feed: PartitionFeed, grant: Grant, item: Chunk | PartitionStuck) -> bool:
+        self._held.remove(feed.queue)
+        return feed.queue.put(feed, grant, item)
 
     # --- one partition's answer ------------------------------------------------------------------
 
@@ -222,11 +246,11 @@ class BrokerFetcher:
         except KafkaError as error:
             return self._stick(feed, grant, answer.offset, error)
         if not valid:
-            feed.queue.give_back()
+            self._give_back(feed)
             return False
         data = answer.data if valid == len(answer.data) else answer.data[:valid]
         chunk = Chunk(*feed.name, answer.offset, data, answer.offset + valid)
-        if feed.queue.put(feed, grant, chunk):
+        if self._put(feed, grant, chunk):
             self._stats.fetched_chunks += 1
             self._stats.fetched_bytes += valid
             feed.fetch_size = self._config.fetch_size
@@ -239,7 +263,7 @@ class BrokerFetcher:
         limit = self._config.fetch_size_max
         if feed.fetch_size >= limit or error.size_needed > limit:
             return self._stick(feed, grant, offset, error)
-        feed.queue.give_back()
+        self._give_back(feed)
         feed.fetch_size = min(limit, max(2 * feed.fetch_size, error.size_needed))
         self._stats.fetch_size_growths += 1
         return True  # ask again at once
@@ -251,7 +275,7 @@ class BrokerFetcher:
         self._stats.damaged_chunks += 1
         feed.damage_count += 1
         if feed.damage_count < DAMAGE_ATTEMPTS:
-            feed.queue.give_back()
+            self._give_back(feed)
             return True
         return self._stick(feed, grant, offset, error)
 
@@ -260,10 +284,10 @@ class BrokerFetcher:
         news = feed.put_aside()
         log.error("partition_stuck", partition=str(feed.name), offset=offset, reason=str(error))
         if news:
-            feed.queue.put(feed, grant, feed.stuck(offset, error))
+            self._put(feed, grant, feed.stuck(offset, error))
             self._stats.stuck_partitions += 1
         else:
-            feed.queue.give_back()
+            self._give_back(feed)
         return False
 
     # --- where to start --------------------------------------------------------------------------
@@ -277,7 +301,7 @@ class BrokerFetcher:
             self._stick(feed, grant, -1, error)
             return None
         except KafkaError as error:
-            feed.queue.give_back()
+            self._give_back(feed)
             self._later(feed, error)
             return None
         with feed.queue.lock:
@@ -285,7 +309,7 @@ class BrokerFetcher:
                 feed.base = feed.fetch_offset = offset
                 return offset
             feed.retry_at_s = 0.0
-        feed.queue.give_back()
+        self._give_back(feed)
         return None
 
     def _later(self, feed: PartitionFeed, error: KafkaError) -> None:
@@ -310,10 +334,10 @@ class BrokerFetcher:
         except OffsetOutOfRange:
             return self._stick(feed, grant, offset, error)
         except KafkaError as failure:
-            feed.queue.give_back()
+            self._give_back(feed)
             self._later(feed, failure)
             return False
-        feed.queue.give_back()
+        self._give_back(feed)
         if target == offset:
             # The broker's range does not hold its own end: it is starting, or its disk failed.
             self._later(feed, error)

@@ -226,9 +226,11 @@ class SimpleConsumer:
 
     def _connect(self, deadline: float) -> socket.socket:
         failure: OSError | None = None
-        for family, kind, protocol, _, address in socket.getaddrinfo(
-            self.host, self.port, type=socket.SOCK_STREAM
-        ):
+        try:
+            found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
+        except UnicodeError as error:  # an empty label, or one above 63 characters
+            raise OSError(f"{self.host!r} is no host: {error}") from None
+        for family, kind, protocol, _, address in found:
             connection = socket.socket(family, kind, protocol)
             try:
                 if self._buffer_bytes:

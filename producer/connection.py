@@ -120,6 +120,8 @@ class BrokerConnection:
             try:
                 sock = socket.create_connection(self.address, timeout=max(left_s, 0.001))
                 break
+            except UnicodeError as error:  # an empty label, or one above 63 characters
+                raise BrokerUnreachable(f"{self.name}: is no host: {error}") from error
             except OSError as error:
                 left_ms = (deadline_ns - time.monotonic_ns()) / 1e6
                 if wait_ms > left_ms:

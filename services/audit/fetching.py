@@ -150,11 +150,15 @@ class BrokerReader:
             try:
                 client = self._connected(address)
                 moved = self.round(client, partitions)
-            except (KafkaError, OSError) as error:
+            except Exception as error:
                 if self._stop.is_set():
                     return
                 self._disconnect()
-                self._away(f"does not answer: {error}")
+                if isinstance(error, KafkaError | OSError):
+                    self._away(f"does not answer: {error}")
+                else:  # a bug of ours must not stop a broker's partitions for good
+                    log.exception("reader_failed", tier=self._tier, broker_id=self._broker_id)
+                    self._away(f"is not read: an internal error, {error!r}")
                 self._pause(self._retry_s)
                 self._retry_s = min(RETRY_S_MAX, self._retry_s * 2)
                 continue

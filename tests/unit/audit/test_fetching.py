@@ -288,6 +288,23 @@ def test_a_broker_that_is_away_is_told_and_read_on_when_it_is_back() -> None:
     assert bench.broker.closed
 
 
+def test_a_bug_is_told_and_tried_again() -> None:
+    bench = Bench()
+    bench.broker.append(PAGE_VIEW, 0, event(1))
+    bench.broker.failure = ZeroDivisionError("a bug")
+    bench.reader.assign(BrokerAddress("broker", 1), [VIEWS], first=False)
+    bench.reader.start()
+    try:
+        wait_until(
+            lambda: "an internal error" in bench.state.tier_view("live").progress.away, "told"
+        )
+        bench.broker.failure = None
+        wait_until(lambda: bench.counted() == 1, "counted")
+        wait_until(lambda: not bench.state.tier_view("live").progress.away, "told as back")
+    finally:
+        bench.reader.close()
+
+
 def test_a_broker_that_never_registered_is_told() -> None:
     bench = Bench()
     bench.reader.assign(None, [VIEWS], first=True)

@@ -5,11 +5,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from consumer.chunk import TopicPartition
+from consumer.chunk import Chunk, TopicPartition
 from consumer.config import ConsumerConfig
 from consumer.errors import PartitionStuck
 from consumer.feed import PartitionFeed, StreamQueue
 from consumer.fetcher import BrokerFetcher
+from consumer.simple import FetchedSet
 from consumer.stats import ConsumerStats
 from protocol.requests import MultiFetchRequest, decode_request
 from tests.support.memory_broker import MemoryBroker
@@ -142,5 +143,31 @@ def test_a_partition_without_a_place_to_start_is_told_with_room_for_one_chunk(
     told = queue.take(0)
     assert told is not None
     assert isinstance(told.item, PartitionStuck)
+    assert queue.reserve(), "the room is free again"
+    assert not queue.reserve()
+
+
+def test_a_bug_is_tried_again_and_keeps_no_room(
+    monkeypatch: pytest.MonkeyPatch, broker: MemoryBroker
+) -> None:
+    """It must not end the thread, after which the broker's partitions would stand still."""
+    broker.append("t", 0, [b"x"])
+    bugs = [ZeroDivisionError("one"), ZeroDivisionError("two")]
+    valid_bytes = FetchedSet.valid_bytes
+
+    def failing(answer: FetchedSet) -> int:
+        if bugs:
+            raise bugs.pop()
+        return valid_bytes(answer)
+
+    queue = StreamQueue(1)
+    with monkeypatch.context() as patch:
+        patch.setattr(FetchedSet, "valid_bytes", failing)
+        run_to_pause(pytest.MonkeyPatch(), broker, feeds_of(queue, "t", 1), 1)
+    assert bugs == []
+    found = queue.take(0)
+    assert found is not None
+    assert isinstance(found.item, Chunk)
+    assert found.item.payloads() == [b"x"]
     assert queue.reserve(), "the room is free again"
     assert not queue.reserve()

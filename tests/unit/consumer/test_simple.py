@@ -148,6 +148,12 @@ def test_a_broker_that_is_not_there(broker: MemoryBroker, monkeypatch: pytest.Mo
         client.latest("t", 0)
 
 
+@pytest.mark.parametrize("host", ["a..b", "x" * 64, "\udc80"])
+def test_a_host_that_no_name_can_be(host: str) -> None:
+    with SimpleConsumer(host, 1) as client, pytest.raises(BrokerUnavailable, match="is no host"):
+        client.latest("t", 0)
+
+
 def test_silence_ends_after_the_timeout(broker: MemoryBroker) -> None:
     """Unlike the original, whose read timeout has no effect (captures section 8)."""
     broker.silent = True

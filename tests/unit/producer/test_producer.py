@@ -263,6 +263,14 @@ def test_no_broker_at_the_address_is_told_after_the_connect_timeout() -> None:
     assert caught.value.retriable
 
 
+def test_a_host_that_no_name_can_be_is_a_broker_that_is_not_there() -> None:
+    with (
+        Producer(broker_list="1:a..b:9092", connect_timeout_ms=20) as producer,
+        pytest.raises(BrokerUnreachable, match="is no host"),
+    ):
+        producer.send("a", b"x")
+
+
 def test_close_delivers_or_says_what_it_could_not(server: RecordingServer) -> None:
     with new_producer(server) as producer:
         producer.send("a", b"x")
