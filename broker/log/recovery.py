@@ -5,14 +5,15 @@ last whole entry is copied to quarantine, then cut off), *corrupt* (whole entrie
 damage, so it is no torn ending: nothing is touched and the partition goes offline until an
 operator decides). Never opens sockets; never removes a byte that is not in quarantine first.
 
-What tells torn from corrupt: a write that did not finish leaves a piece of an entry, or zeros
-where sectors never reached the disk, and after that nothing but more of the same. Damage in the
-middle has whole entries behind it.
+What tells torn from corrupt: a write that did not finish leaves an entry that the end of the file
+cuts, or a sector of zeros in the damaged entry where power was lost before it was written. Damage
+that is neither has whole entries behind it, or nothing; where that cannot be found out with
+bounded work the verdict is corrupt, which costs no data.
 """
 
 import re
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -32,15 +33,17 @@ from runtime.failpoints import failpoint
 CUT_ENTRY = "cut entry"
 READ_BYTES = 8 * 1024 * 1024
 SECTOR_BYTES = 512
-# How much of what follows the damage is searched for whole entries, and how many bytes of
-# candidates are checksummed in that search: enough to pass one entry of `max.message.size`
-# and bounded for any content.
-SEARCH_BYTES_MAX = 8 * 1024 * 1024
+ZERO_SECTOR = bytes(SECTOR_BYTES)
+HEADER_BYTES_MAX = LENGTH_BYTES + MAGIC1_OVERHEAD_BYTES
+# In the search for whole entries behind the damage so many bytes of what looks like entries are
+# checksummed: text in UTF-16, for instance, looks like the start of an entry at every character.
 SEARCH_CHECKED_BYTES_MAX = 64 * 1024 * 1024
+# How far the end of an entry whose length is damaged is looked for, where its length says less.
+FIT_BYTES = 8 * 1024 * 1024
 # A length above this in a cut entry is taken for damage, not for a large message.
 BELIEVABLE_BYTES_MAX = 128 * 1024 * 1024
-# Looks like the start of an entry: a length of 5 to 256 MiB, magic 0 or 1. Zeros are passed over by
-# the expression itself, so a long tail of them costs nothing.
+# Looks like the start of an entry: a length of 5 bytes to 256 MiB, magic 0 or 1. No run of zeros
+# does, so that a long tail of them has no candidates.
 _ENTRY_START = re.compile(
     rb"(?=(?:[\x01-\x0f][\x00-\xff]{3}"
     rb"|\x00(?:[^\x00][\x00-\xff]{2}|\x00[^\x00][\x00-\xff]|\x00\x00[\x05-\xff]))[\x00\x01])"
@@ -74,11 +77,10 @@ def examine(read: Reader, size_bytes: int, start: int = 0) -> Examination:
     if not fault:
         return Examination(Verdict.CLEAN, valid, size_bytes, entry_count, "")
     where = f"{fault} at position {valid}"
-    if _is_torn(read, valid, size_bytes, fault):
+    why_corrupt = _why_corrupt(read, valid, size_bytes, fault)
+    if not why_corrupt:
         return Examination(Verdict.TORN, valid, size_bytes, entry_count, where)
-    return Examination(
-        Verdict.CORRUPT, valid, size_bytes, entry_count, f"{where}, with whole entries behind it"
-    )
+    return Examination(Verdict.CORRUPT, valid, size_bytes, entry_count, f"{where}, {why_corrupt}")
 
 
 def _walk(read: Reader, size_bytes: int, start: int) -> tuple[int, int, str]:
@@ -94,7 +96,9 @@ def _walk(read: Reader, size_bytes: int, start: int) -> tuple[int, int, str]:
                 return position, entry_count, "the file ends early"
             continue
         if ending.fault != "cut":
-            return position, entry_count, ending.fault
+            # Its position is that of what was read; `examine` says where in the file it is.
+            fault = ending.fault.removesuffix(f" at {ending.valid_bytes}")
+            return position, entry_count, fault
         # Cut by the end of what was read, or by the end of the file?
         rest = data[ending.valid_bytes : ending.valid_bytes + LENGTH_BYTES]
         needed = LENGTH_BYTES + LENGTH.unpack(rest)[0] if len(rest) == LENGTH_BYTES else 0
@@ -104,84 +108,133 @@ def _walk(read: Reader, size_bytes: int, start: int) -> tuple[int, int, str]:
     return position, entry_count, ""
 
 
-def _is_torn(read: Reader, position: int, size_bytes: int, fault: str) -> bool:
-    rest = read(min(SEARCH_BYTES_MAX, size_bytes - position), position)
-    if _lost_a_sector(rest, position):
-        return True
-    if not _whole_entry_behind(rest):
-        return True
-    # An entry whose header can be believed and which the end of the file cuts is the torn one:
-    # entries inside its payload prove nothing. But when its CRC fits the bytes up to something
-    # that looks like an entry, then only its length is damaged.
-    return fault == CUT_ENTRY and _believable(rest) and not _fits_up_to_another(rest)
+def _why_corrupt(read: Reader, position: int, size_bytes: int, fault: str) -> str:
+    """Why the damage at `position` is no torn ending; "" when it is one."""
+    header = read(HEADER_BYTES_MAX, position)
+    if fault == CUT_ENTRY and _believable(header):
+        # Entries that stand inside its payload prove nothing.
+        is_whole = _fits_up_to_another(read, position, size_bytes, header)
+        return "whose CRC fits another length" if is_whole else ""
+    end = position + LENGTH_BYTES + _claimed(header)
+    next_is_whole = _claimed(header) > 0 and _is_whole(read, end, size_bytes)
+    if not next_is_whole and _fits_up_to_another(read, position, size_bytes, header):
+        return "whose CRC fits another length"
+    if _lost_a_sector(read, position, min(end, size_bytes), size_bytes):
+        return ""
+    if next_is_whole:
+        return "with whole entries behind it"
+    return _search_behind(read, position, size_bytes)
 
 
-def _lost_a_sector(rest: bytes, position: int) -> bool:
+def _claimed(header: bytes) -> int:
+    """The length that an entry's first bytes say; 0 when no entry can have it."""
+    if len(header) < LENGTH_BYTES:
+        return 0
+    (length,) = LENGTH.unpack_from(header)
+    return int(length) if 0 < length <= BELIEVABLE_BYTES_MAX else 0
+
+
+def _is_whole(read: Reader, position: int, size_bytes: int, payload_bytes_min: int = 1) -> bool:
+    """Whether a whole entry starts at `position`. Without a payload its CRC is zero, which zeros
+    satisfy: that alone proves nothing."""
+    header = read(HEADER_BYTES_MAX, position) if position < size_bytes else b""
+    length = _claimed(header)
+    if len(header) <= LENGTH_BYTES or length < _overhead(header, 0) + payload_bytes_min:
+        return False
+    if position + LENGTH_BYTES + length > size_bytes:
+        return False
+    return message_set.check_entries(read(LENGTH_BYTES + length, position)).valid_bytes > 0
+
+
+def _lost_a_sector(read: Reader, position: int, end: int, size_bytes: int) -> bool:
     """Whether a sector of the damaged entry is all zeros: it never reached the disk (etcd's test).
 
-    The sector that holds the entry's start counts from there on: what stands before it was
-    flushed earlier. A length's own first bytes are zeros too, so less than a length proves nothing.
+    The entry reaches to `end`. The sector that holds its start counts from there on: what stands
+    before it was flushed earlier. A length's own first bytes are zeros too, so less than a length
+    proves nothing. The sector that the end of the file cuts counts up to there.
     """
-    end = len(rest)
-    if len(rest) >= LENGTH_BYTES:
-        (length,) = LENGTH.unpack_from(rest)
-        if length > 0:
-            end = min(end, LENGTH_BYTES + length)
     first = -position % SECTOR_BYTES
-    if first >= LENGTH_BYTES and len(rest) >= first and not rest[:first].strip(b"\0"):
+    is_long = first >= LENGTH_BYTES and size_bytes - position >= first
+    if is_long and not read(first, position).strip(b"\0"):
         return True
-    zeros = bytes(SECTOR_BYTES)
-    return any(
-        rest[sector : sector + SECTOR_BYTES] == zeros for sector in range(first, end, SECTOR_BYTES)
-    )
-
-
-def _whole_entry_behind(rest: bytes) -> bool:
-    """Whether a whole entry with a payload starts anywhere behind the first byte of `rest`."""
-    checked = 0
-    view = memoryview(rest)
-    for match in _ENTRY_START.finditer(rest, 1):
-        candidate = match.start()
-        (length,) = LENGTH.unpack_from(rest, candidate)
-        end = candidate + LENGTH_BYTES + length
-        # Without a payload the CRC is zero, which zeros satisfy: that proves nothing.
-        if end > len(rest) or length <= _overhead(rest, candidate):
-            continue
-        checked += length
-        if checked > SEARCH_CHECKED_BYTES_MAX:
-            return False
-        if message_set.check_entries(view[candidate:end]).valid_bytes:
-            return True
+    for start in range(position + first, end, READ_BYTES):
+        data = read(min(READ_BYTES, size_bytes - start), start)
+        for at in range(0, min(len(data), end - start), SECTOR_BYTES):
+            sector = data[at : at + SECTOR_BYTES]
+            if sector == ZERO_SECTOR or not sector.strip(b"\0"):
+                return True
     return False
 
 
-def _overhead(rest: bytes, position: int) -> int:
-    magic = rest[position + LENGTH_BYTES]
+def _candidates(read: Reader, start: int, end: int) -> Iterator[tuple[int, bytes, int]]:
+    """What looks like the start of an entry from `start` to `end`: (position, bytes, where in
+    them); and (position behind the bytes, bytes, -1) at the end of each piece that was read."""
+    while start < end:
+        # So much more that a candidate at the edge is seen whole.
+        data = read(READ_BYTES + LENGTH_BYTES, start)
+        piece = min(READ_BYTES, len(data), end - start)
+        for match in _ENTRY_START.finditer(data):
+            if match.start() >= piece:
+                break
+            yield start + match.start(), data, match.start()
+        if not piece:
+            return
+        start += piece
+        yield start, data, -1
+
+
+def _search_behind(read: Reader, position: int, size_bytes: int) -> str:
+    """Why what is behind the first byte at `position` is no mere rest of a write; "" when there is
+    no whole entry with a payload in it."""
+    checked = 0
+    for candidate, data, at in _candidates(read, position + 1, size_bytes):
+        if at < 0:
+            continue
+        (length,) = LENGTH.unpack_from(data, at)
+        end = at + LENGTH_BYTES + length
+        if candidate + LENGTH_BYTES + length > size_bytes or length <= _overhead(data, at):
+            continue
+        checked += length
+        if checked > SEARCH_CHECKED_BYTES_MAX:
+            return "with more behind it than can be searched for whole entries"
+        found = data[at:end] if end <= len(data) else read(LENGTH_BYTES + length, candidate)
+        if message_set.check_entries(found).valid_bytes:
+            return "with whole entries behind it"
+    return ""
+
+
+def _overhead(data: bytes, position: int) -> int:
+    magic = data[position + LENGTH_BYTES]
     return MAGIC1_OVERHEAD_BYTES if magic == 1 else MAGIC0_OVERHEAD_BYTES
 
 
-def _believable(rest: bytes) -> bool:
+def _believable(header: bytes) -> bool:
     """Whether an entry's first bytes are a header that a broker lets in."""
-    if len(rest) < LENGTH_BYTES + 2:
+    if len(header) < LENGTH_BYTES + 2:
         return True
-    (length,) = LENGTH.unpack_from(rest)
-    magic, attributes = rest[LENGTH_BYTES], rest[LENGTH_BYTES + 1]
-    return length <= BELIEVABLE_BYTES_MAX and (magic == 0 or (magic == 1 and attributes <= 2))
+    magic, attributes = header[LENGTH_BYTES], header[LENGTH_BYTES + 1]
+    return _claimed(header) > 0 and (magic == 0 or (magic == 1 and attributes <= 2))
 
 
-def _fits_up_to_another(rest: bytes) -> bool:
-    """Whether the first entry is whole when it ends where something like an entry starts, whatever
-    its length field says."""
-    view = memoryview(rest)
-    if len(rest) < LENGTH_BYTES + MAGIC1_OVERHEAD_BYTES:
+def _fits_up_to_another(read: Reader, position: int, size_bytes: int, header: bytes) -> bool:
+    """Whether the entry at `position` is whole when it ends where another whole one starts,
+    whatever its length field says."""
+    if len(header) < HEADER_BYTES_MAX:
         return False
-    end = LENGTH_BYTES + _overhead(rest, 0)  # so far the payload goes in the loop below
-    (wanted,) = CRC.unpack_from(rest, end - CRC.size)
+    payload = LENGTH_BYTES + _overhead(header, 0)
+    (wanted,) = CRC.unpack_from(header, payload - CRC.size)
+    end = min(size_bytes, position + max(FIT_BYTES, LENGTH_BYTES + _claimed(header)))
+    start = done = position + payload
     crc = 0
-    for match in _ENTRY_START.finditer(rest, end):
-        crc = zlib.crc32(view[end : match.start()], crc)
-        end = match.start()
-        if crc == wanted:
+    for candidate, data, at in _candidates(read, start, end):
+        if at < 0:  # the end of this piece
+            crc = zlib.crc32(memoryview(data)[done - start : candidate - start], crc)
+            start = done = candidate
+            continue
+        crc = zlib.crc32(memoryview(data)[done - start : at], crc)
+        done = candidate
+        is_empty = candidate == position + payload
+        if crc == wanted and _is_whole(read, candidate, size_bytes, int(is_empty)):
             return True
     return False
 

@@ -9,6 +9,8 @@ import struct
 from pathlib import Path
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from broker.log import recovery
 from broker.log.errors import DataDirectoryError
@@ -203,6 +205,112 @@ def test_a_sector_that_never_reached_the_disk_is_torn(lost: int) -> None:
     found = examined(bytes(data))
     assert found.verdict is Verdict.TORN
     assert found.valid_bytes == lost * 512 // 710 * 710
+
+
+# --- content that looks like entries, and entries that are large ---------------------------------
+
+
+def utf_16(number: int, characters: int = 100) -> bytes:
+    text = "".join(chr(65 + (number + at) % 26) for at in range(characters))
+    return entry(text.encode("utf-16-be"))
+
+
+@pytest.mark.parametrize("within", [3, 5, 8, 50], ids=["length", "attributes", "CRC", "payload"])
+def test_one_flipped_byte_in_utf_16_text_cuts_nothing(within: int) -> None:
+    """Text in UTF-16 looks like the start of an entry at every character: whoever searches for the
+    next entry by its looks checksums for ever, and must not give up the rest for that."""
+    sets = [utf_16(number) for number in range(30_000)]
+    data = bytearray(b"".join(sets))
+    damaged = len(sets[0]) * 1000
+    data[damaged + within] ^= 0x10
+    found = examined(bytes(data))
+    if within == 5:  # the attributes: nothing protects them
+        assert found.verdict is Verdict.CLEAN
+        return
+    assert (found.verdict, found.valid_bytes) == (Verdict.CORRUPT, damaged)
+    assert found.reason.count("position") == 1
+    assert f"position {damaged}" in found.reason
+
+
+@pytest.mark.parametrize("within", [1, 3, 4, 8, 1_000_000])
+@pytest.mark.parametrize("size", [3_000_000, 9_000_000])
+def test_one_flipped_byte_in_a_large_entry_cuts_nothing(size: int, within: int) -> None:
+    rng = random.Random(size)
+    large = [entry(rng.randbytes(size)) for _ in range(3)]
+    small = [entry(b"whole, number %d" % number) for number in range(10)]
+    data = bytearray(b"".join([small[0], *large, *small]))
+    damaged = len(small[0]) + len(large[0])
+    data[damaged + within] ^= 0x04
+    found = examined(bytes(data))
+    assert (found.verdict, found.valid_bytes) == (Verdict.CORRUPT, damaged)
+
+
+@pytest.mark.parametrize("kind", ["UTF-16", "random", "carried"])
+@pytest.mark.parametrize("cut", [1, 511, 512, 100_000, 299_990, 299_998])
+def test_a_torn_write_of_any_content_is_torn(kind: str, cut: int) -> None:
+    """SIGKILL in the middle of a write: the end of the file cuts the entry."""
+    if kind == "UTF-16":
+        last = utf_16(1, 150_000)
+    elif kind == "random":
+        last = entry(random.Random(1).randbytes(300_000))
+    else:  # by a mirror
+        last = entry(b"".join(utf_16(number, 1000) for number in range(150)))
+    found = examined(WHOLE + last[: len(last) - cut])
+    assert (found.verdict, found.valid_bytes) == (Verdict.TORN, len(WHOLE))
+
+
+@given(
+    payloads=st.lists(
+        st.one_of(
+            st.binary(max_size=2000),
+            st.integers(0, 3000).map(bytes),
+            st.text(max_size=800).map(lambda text: text.encode("utf-16-be", "surrogatepass")),
+            st.lists(st.binary(max_size=300)).map(lambda them: b"".join(map(entry, them))),
+        ).filter(lambda payload: payload != b""),
+        min_size=1,
+        max_size=12,
+    ),
+    flushed=st.integers(0, 12),
+    rng=st.randoms(use_true_random=False),
+)
+def test_whatever_a_power_loss_leaves_is_torn(
+    payloads: list[bytes], flushed: int, rng: random.Random
+) -> None:
+    """S2: of what was not flushed each sector is there or zeros, up to any size."""
+    sets = [entry(payload, magic=rng.randrange(2)) for payload in payloads]
+    written = b"".join(sets)
+    durable = len(b"".join(sets[:flushed]))
+    data = bytearray(written[: rng.randint(durable, len(written))])
+    start = durable
+    while start < len(data):
+        end = min(len(data), (start // 512 + 1) * 512)
+        if rng.random() < 0.4:
+            data[start:end] = bytes(end - start)
+        start = end
+    found = examined(bytes(data))
+    assert found.verdict is not Verdict.CORRUPT, found.reason
+    assert durable <= found.valid_bytes
+    assert written.startswith(bytes(data[: found.valid_bytes]))
+
+
+@given(
+    payloads=st.lists(st.binary(min_size=1, max_size=1500), min_size=2, max_size=12),
+    where=st.floats(0, 1, exclude_max=True),
+    change=st.integers(1, 255),
+)
+def test_one_changed_byte_before_the_last_entry_is_never_torn(
+    payloads: list[bytes], where: float, change: int
+) -> None:
+    """But where a payload holds a sector of zeros, which a power loss leaves as well."""
+    sets = [entry(payload) for payload in payloads]
+    data = bytearray(b"".join(sets))
+    position = int(where * (len(data) - len(sets[-1])))
+    data[position] ^= change
+    assume(bytes(512) not in data)
+    found = examined(bytes(data))
+    if found.verdict is Verdict.TORN:
+        # What parses differently may be good up to the last entry, no further.
+        assert found.valid_bytes > position, found.reason
 
 
 def test_entries_over_the_edge_of_what_is_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
