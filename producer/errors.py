@@ -38,8 +38,8 @@ class NotDurable(KafkaError):
     - an invalid set of `send_set` or `send_sets`
     - `reason` says "not encoded": a hook raised, or returned what makes no request
 
-    The broker's log and its metric `connections_closed_total` name which. Mend that, send the messages
-    one by one to find the one that is refused, or put them aside.
+    The broker's log and its metric `connections_closed_total` name which. Mend that, send the
+    messages one by one to find the one that is refused, or put them aside.
     """
 
     retriable = True
