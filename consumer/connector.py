@@ -148,17 +148,18 @@ class ConsumerConnector:
         """
         self._check_fresh()
         chosen = {TopicPartition(*name): start for name, start in starts.items()}
-        self._offsets = OffsetStore(self._registry, self.config.group_id, by_hand=True)
+        offsets = OffsetStore(self._registry, self.config.group_id, by_hand=True)
         places: dict[TopicPartition, int | None] = {}
         for name, start in chosen.items():
             check_topic(name.topic, "0.7" if self.config.rule == "0.7" else "strict")
-            stored = self._offsets.read(name)
+            stored = offsets.read(name)
             if start is None:
                 places[name] = stored
             elif start in (EARLIEST, LATEST):
                 places[name] = steering.offset_of_time(self._brokers, name, start)
             else:
                 places[name] = check_offset(start)
+        self._offsets = offsets
         self._is_by_hand = True
         made = self._any_topic[self.consumer_id] = self._new_queue()
         for name, place in places.items():
@@ -313,23 +314,31 @@ class ConsumerConnector:
         return refused
 
     def shutdown(self, *, commit: bool = True) -> None:
-        """Stop delivering, commit (with auto-commit, and unless `commit` is False), leave the group
-        and end the streams. What was handed out counts as done. A second call waits for the first.
+        """Stop delivering, leave the group and end the streams. A second call waits for the first.
+
+        With auto-commit what was handed out is committed, which counts as done; nothing is when
+        `commit` is False. Leaving the `with` by an error is in between: it commits what the
+        application has come back from.
         """
+        self._shut_down_once(commit=commit, delivered=True)
+
+    def _shut_down_once(self, *, commit: bool, delivered: bool) -> None:
         with self._shutdown_lock:
             if not self._closing.is_set():
-                self._shut_down(commit=commit)
+                self._shut_down(commit=commit, delivered=delivered)
 
-    def _shut_down(self, *, commit: bool) -> None:
+    def _shut_down(self, *, commit: bool, delivered: bool) -> None:
         self._closing.set()
-        self._hub.commits_delivered = commit
+        self._hub.commits_delivered = delivered
         for made in self._all_queues:
             made.close()
         if self._membership is not None:
+            if not commit:
+                self._membership.commits_on_release = False
             self._rebalancer.tell(rebalance.Left())
             self._rebalancer.left.wait(LEAVE_TIMEOUT_S)
         elif self._is_by_hand:
-            self._leave_by_hand()
+            self._leave_by_hand(commit=commit)
         self._hub.stop_fetching()
         if self._listener is not None:
             self._listener.cancel()
@@ -339,8 +348,8 @@ class ConsumerConnector:
             if thread is not threading.current_thread():
                 thread.join(LEAVE_TIMEOUT_S)
 
-    def _leave_by_hand(self) -> None:
-        if self.config.autocommit_enable:
+    def _leave_by_hand(self, *, commit: bool) -> None:
+        if commit and self.config.autocommit_enable:
             feeds = self._hub.feeds()
             places = {feed.name: self._hub.position_to_commit(feed) for feed in feeds}
             try:
@@ -358,7 +367,7 @@ class ConsumerConnector:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.shutdown(commit=kind is None)
+        self._shut_down_once(commit=True, delivered=kind is None)
 
     # --- sessions --------------------------------------------------------------------------------
 

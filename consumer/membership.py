@@ -75,7 +75,7 @@ class Membership:
         self._delivery = delivery
         self._offsets = offsets
         self._changed = changed
-        self._commits_on_release = commits_on_release
+        self.commits_on_release = commits_on_release
         self._path = paths.consumer_id_path(group, consumer_id)
         self._session: int | None = None
         self._watches: dict[str, Handle] = {}
@@ -211,10 +211,10 @@ class Membership:
         it when the application fails.
         """
         positions = self._delivery.halt(claims)
-        if self._commits_on_release:
+        if self.commits_on_release:
             self._uncommitted.update(positions)
         for name, thread in sorted(claims.items()):
-            offset = self._uncommitted.get(name)
+            offset = self._uncommitted.get(name) if self.commits_on_release else None
             if offset is not None:
                 yield from self._offsets.commit(name, thread, offset)
                 self._uncommitted.pop(name, None)

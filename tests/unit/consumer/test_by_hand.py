@@ -110,3 +110,14 @@ def test_what_cannot_be_chosen(deployment: Deployment, broker: MemoryBroker) -> 
         connector.create_message_streams({"t": 1})
     with pytest.raises(ConsumerStateError):
         connector.create_stream_of_partitions({FIRST: 0})
+
+
+def test_a_choice_that_failed_leaves_the_connector_as_it_was(
+    deployment: Deployment, broker: MemoryBroker
+) -> None:
+    connector = by_hand(deployment)
+    with pytest.raises(BrokerUnavailable):
+        connector.create_stream_of_partitions({TopicPartition("t", 7, 0): EARLIEST})
+    drain(one_stream(connector), 15)
+    assert connector.commit_offsets() == []
+    assert deployment.stored("t", 0, 0) == b"55"

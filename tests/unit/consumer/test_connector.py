@@ -413,6 +413,22 @@ def test_stopping_after_a_message_does_not_redeliver_it(deployment: Deployment) 
     assert drain(one_stream(deployment.connector()), 2) == numbered(3, 5)
 
 
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_shutdown_without_commit_stores_nothing(deployment: Deployment, by_hand: bool) -> None:
+    broker = deployment.broker(0)
+    deployment.topic("t", {0: 1})
+    broker.append("t", 0, numbered(0, 5))
+    connector = deployment.connector()
+    if by_hand:
+        stream = connector.create_stream_of_partitions({TopicPartition("t", 0, 0): 0})
+    else:
+        stream = one_stream(connector)
+    assert drain(stream, 5) == numbered(0, 5)
+    connector.shutdown(commit=False)
+    assert deployment.stored("t", 0, 0) is None
+    assert deployment.owner("t", 0, 0) is None
+
+
 def test_a_seek_back_is_committed_at_shutdown(deployment: Deployment) -> None:
     broker = deployment.broker(0)
     deployment.topic("t", {0: 1})
