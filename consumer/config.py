@@ -79,7 +79,7 @@ class ConsumerConfig(ProcessConfig):
         "autooffset.reset",
         "smallest",
         text,
-        "where to start without a usable offset: smallest, largest; anything else raises",
+        "where to start without a usable offset: smallest, largest; others (earliest, too) raise",
     )
     consumer_timeout_ms: int = setting(
         "consumer.timeout.ms", -1, whole(-1, INT_MAX), "a stream raises after this; -1 waits"

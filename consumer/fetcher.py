@@ -296,7 +296,7 @@ class BrokerFetcher:
         """Ask the broker where to begin when no offset is stored; None when it did not say, and the
         reserved room is used or given back."""
         try:
-            offset = self._offset_of_policy(feed, OffsetOutOfRange("no offset is stored"))
+            offset = self._offset_of_policy(feed, "no offset is stored")
         except OffsetOutOfRange as error:
             self._stick(feed, grant, -1, error)
             return None
@@ -330,9 +330,9 @@ class BrokerFetcher:
         `Unlike 0.7:` the new offset is not stored at once, but by the next commit.
         """
         try:
-            target = self._offset_of_policy(feed, error)
-        except OffsetOutOfRange:
-            return self._stick(feed, grant, offset, error)
+            target = self._offset_of_policy(feed, str(error))
+        except OffsetOutOfRange as told:
+            return self._stick(feed, grant, offset, told)
         except KafkaError as failure:
             self._give_back(feed)
             self._later(feed, failure)
@@ -351,12 +351,15 @@ class BrokerFetcher:
                 grant.last = grant.done = None
         return False
 
-    def _offset_of_policy(self, feed: PartitionFeed, error: OffsetOutOfRange) -> int:
-        """Earliest or latest. Raises `error` when the policy is neither."""
+    def _offset_of_policy(self, feed: PartitionFeed, reason: str) -> int:
+        """Earliest or latest. Raises OffsetOutOfRange for `reason` when the policy is neither."""
         times = {"smallest": EARLIEST, "largest": LATEST}
-        time_ms = times.get(self._config.autooffset_reset)
+        policy = self._config.autooffset_reset
+        time_ms = times.get(policy)
         if time_ms is None:
-            raise error
+            raise OffsetOutOfRange(
+                f"{reason}; autooffset.reset={policy} is neither smallest nor largest"
+            )
         topic, _, partition = feed.name
         offsets = self._connected().get_offsets_before(topic, partition, time_ms, 1)
         if not offsets:

@@ -139,10 +139,11 @@ def test_a_partition_without_a_place_to_start_is_told_with_room_for_one_chunk(
 ) -> None:
     queue = StreamQueue(1)
     [feed] = feeds_of(queue, "t", 1, stored)
-    run_to_pause(monkeypatch, broker, [feed], 1, autooffset_reset="raise")
+    run_to_pause(monkeypatch, broker, [feed], 1, autooffset_reset="earliest")
     told = queue.take(0)
     assert told is not None
     assert isinstance(told.item, PartitionStuck)
+    assert "autooffset.reset=earliest is neither smallest nor largest" in told.item.cause
     assert queue.reserve(), "the room is free again"
     assert not queue.reserve()
 
