@@ -42,6 +42,10 @@ class FileLayer:
     def read_into(self, fd: int, buffer: memoryview, position: int) -> int:
         return os.preadv(fd, [buffer], position)
 
+    def drop_cached(self, fd: int) -> None:
+        """Make later reads come from the disk, but for what is still to be written to it."""
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+
     def sync_data(self, fd: int) -> None:
         os.fdatasync(fd)
 

@@ -63,11 +63,12 @@ class LogManager:
         Raises DataDirectoryError (one line for the operator) when the directory cannot be used.
         """
         try:
-            self._files.make_directory(self.root, parents=True)
+            self._make_directory(self.root)
             if not self._files.is_directory(self.root):
                 raise DataDirectoryError(f"log.dir {self.root} is not a directory")
             self._check_quarantine()
             self._lock.take()
+            self._make_quarantine()
             ends = clean_stop.read(self._files, self.root)
             self._load_all(ends)
             # Durable before the first append: else a power loss could bring the marker back.
@@ -85,6 +86,22 @@ class LogManager:
         root, quarantine = self.root.resolve(), self._quarantine.resolve()
         if quarantine == root or root in quarantine.parents:
             raise DataDirectoryError(f"quarantine.dir {self._quarantine} must lie outside log.dir")
+
+    def _make_quarantine(self) -> None:
+        """Now, not when a torn ending is to be cut: then it would cost a partition."""
+        try:
+            self._make_directory(self._quarantine)
+        except OSError as error:
+            raise DataDirectoryError(
+                f"quarantine.dir {self._quarantine} cannot be used: {error.strerror}"
+            ) from error
+
+    def _make_directory(self, path: Path) -> None:
+        """Make `path`, its parents too, durably."""
+        missing = [made for made in (path, *path.parents) if not self._files.exists(made)]
+        self._files.make_directory(path, parents=True)
+        for made in missing:
+            self._files.sync_directory(made.parent)
 
     def unlock(self) -> None:
         self._lock.release()
@@ -107,18 +124,27 @@ class LogManager:
         self.recovery_s = time.monotonic() - began
 
     def _load(self, topic: str, partition: int, path: Path, ends: clean_stop.Ends | None) -> Log:
+        """A partition that cannot be read costs nobody else anything: it is offline."""
         settings = self._settings_for(topic)
-        segments, problem = self._segments_of(path)
-        sample = (0, 0)
-        if not problem and segments:
-            problem, sample = self._recover(segments[-1], path.name, ends)
+        try:
+            segments, problem = self._segments_of(path)
+            if not problem and not segments:
+                return self._new_log(topic, partition, path)
+            start, found = 0, None
+            if not problem:
+                start, found, problem = self._recover(segments[-1], path.name, ends)
+        except OSError as error:
+            problem = f"{path} cannot be loaded: {error.strerror}: {error.filename or path}"
+        except DataDirectoryError as error:
+            problem = str(error)
         if problem:
             _log.error("partition-offline", partition=path.name, reason=problem)
             return Log.offline(topic, partition, path, problem, settings, **self._parts())
-        if not segments:
-            return self._new_log(topic, partition, path)
+        assert found is not None
         log = Log(topic, partition, path, segments, settings, **self._parts())
-        log.sample(*sample)
+        log.sample(found.entry_count, found.valid_bytes - start)
+        # From here on it is examined after the next clean stop, unless something is appended.
+        log.last_set_offset = segments[-1].start + (start or found.last_read)
         return log
 
     def _parts(self) -> dict[str, Any]:
@@ -155,36 +181,40 @@ class LogManager:
 
     def _recover(
         self, segment: Segment, name: str, ends: clean_stop.Ends | None
-    ) -> tuple[str, tuple[int, int]]:
-        """Examine the newest segment and cut a torn ending; returns why it must stay untouched
-        ("": it need not), and the messages and bytes that were looked at."""
-        start = 0
-        if ends is not None:
-            last_set = ends.trusted_start(name, segment)
-            if last_set is not None:
-                start = last_set
+    ) -> tuple[int, Examination | None, str]:
+        """Examine the newest segment and cut a torn ending; returns from where it was examined,
+        what was found, and why the segment must stay untouched ("": it need not)."""
+        trusted = ends.trusted_start(name, segment) if ends is not None else None
+        start = trusted or 0
         fd = self._files.open(segment.path)
         try:
+            if trusted is None:
+                # After a write to the disk that failed the kernel keeps the bytes as if they were
+                # there, and the next flush succeeds (S12): what counts is what the disk holds.
+                self._files.drop_cached(fd)
             found = recovery.examine_file(self._files, fd, start)
             self.recovered_bytes += found.size_bytes - start
+            self.verdicts[found.verdict.value] += 1
+            if found.verdict is Verdict.CORRUPT:
+                reason = f"{segment.path} is corrupt: {found.reason}; see kafka2011 dump-log"
+                return start, found, reason
             if found.verdict is Verdict.TORN:
                 copy = recovery.cut_torn_ending(
                     self._files, fd, segment.path, found, self._quarantine
                 )
                 segment.size = found.valid_bytes
                 self._report_torn(segment, found, copy)
-            if found.verdict is not Verdict.CORRUPT and not start:
+            if not start:
                 # What is here may be in the page cache only, of a process that was killed. It is
                 # about to be visible, so it must be durable first (G1).
                 self._files.sync_file(fd)
                 self._files.sync_directory(segment.path.parent)
+        except OSError as error:
+            error.filename = error.filename or str(segment.path)  # descriptors have no names
+            raise
         finally:
             self._files.close(fd)
-        self.verdicts[found.verdict.value] += 1
-        seen = found.entry_count, found.valid_bytes - start
-        if found.verdict is Verdict.CORRUPT:
-            return f"{segment.path} is corrupt: {found.reason}; see kafka2011 dump-log", seen
-        return "", seen
+        return start, found, ""
 
     def _report_torn(self, segment: Segment, found: Examination, copy: Path) -> None:
         _log.warning(

@@ -11,6 +11,7 @@ that is neither has whole entries behind it, or nothing; where that cannot be fo
 bounded work the verdict is corrupt, which costs no data.
 """
 
+import contextlib
 import re
 import zlib
 from collections.abc import Callable, Iterator
@@ -58,13 +59,17 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """What is in a segment: whole entries up to `valid_bytes` of `size_bytes`, and what then."""
+    """What is in a segment: whole entries up to `valid_bytes` of `size_bytes`, and what then.
+
+    `last_read` is where an entry starts, at most about one read before `valid_bytes`.
+    """
 
     verdict: Verdict
     valid_bytes: int
     size_bytes: int
     entry_count: int
     reason: str
+    last_read: int
 
 
 # (count, position) -> at most that many bytes; fewer only at the end of the file.
@@ -73,39 +78,44 @@ Reader = Callable[[int, int], bytes]
 
 def examine(read: Reader, size_bytes: int, start: int = 0) -> Examination:
     """Walk the entries from `start` (the start of an entry) to the end of a segment."""
-    valid, entry_count, fault = _walk(read, size_bytes, start)
+    valid, entry_count, fault, last_read = _walk(read, size_bytes, start)
     if not fault:
-        return Examination(Verdict.CLEAN, valid, size_bytes, entry_count, "")
+        return Examination(Verdict.CLEAN, valid, size_bytes, entry_count, "", last_read)
     where = f"{fault} at position {valid}"
     why_corrupt = _why_corrupt(read, valid, size_bytes, fault)
     if not why_corrupt:
-        return Examination(Verdict.TORN, valid, size_bytes, entry_count, where)
-    return Examination(Verdict.CORRUPT, valid, size_bytes, entry_count, f"{where}, {why_corrupt}")
+        return Examination(Verdict.TORN, valid, size_bytes, entry_count, where, last_read)
+    return Examination(
+        Verdict.CORRUPT, valid, size_bytes, entry_count, f"{where}, {why_corrupt}", last_read
+    )
 
 
-def _walk(read: Reader, size_bytes: int, start: int) -> tuple[int, int, str]:
-    """Position after the last whole entry, their number, and what is wrong there ("": nothing)."""
-    position, entry_count, wanted = start, 0, READ_BYTES
+def _walk(read: Reader, size_bytes: int, start: int) -> tuple[int, int, str, int]:
+    """Position after the last whole entry, their number, what is wrong there ("": nothing), and
+    where the last read that found one began."""
+    position, entry_count, wanted, last_read = start, 0, READ_BYTES, start
     while position < size_bytes:
         data = read(min(wanted, size_bytes - position), position)
         ending = message_set.check_entries(data)
+        if ending.valid_bytes:
+            last_read = position
         position += ending.valid_bytes
         entry_count += ending.entry_count
         if not ending.fault:
             if not data:
-                return position, entry_count, "the file ends early"
+                return position, entry_count, "the file ends early", last_read
             continue
         if ending.fault != "cut":
             # Its position is that of what was read; `examine` says where in the file it is.
             fault = ending.fault.removesuffix(f" at {ending.valid_bytes}")
-            return position, entry_count, fault
+            return position, entry_count, fault, last_read
         # Cut by the end of what was read, or by the end of the file?
         rest = data[ending.valid_bytes : ending.valid_bytes + LENGTH_BYTES]
         needed = LENGTH_BYTES + LENGTH.unpack(rest)[0] if len(rest) == LENGTH_BYTES else 0
         if position + max(needed, LENGTH_BYTES) > size_bytes:
-            return position, entry_count, CUT_ENTRY
+            return position, entry_count, CUT_ENTRY, last_read
         wanted = max(READ_BYTES, needed)
-    return position, entry_count, ""
+    return position, entry_count, "", last_read
 
 
 def _why_corrupt(read: Reader, position: int, size_bytes: int, fault: str) -> str:
@@ -273,6 +283,12 @@ def cut_torn_ending(
                 )
             position += len(data)
         files.sync_file(out)
+    except OSError as error:
+        error.filename = error.filename or str(copy)
+        # No room, perhaps: half a copy is of no use, and each start would leave another.
+        with contextlib.suppress(OSError):
+            files.remove(copy)
+        raise
     finally:
         files.close(out)
     files.sync_directory(quarantine)

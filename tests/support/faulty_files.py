@@ -26,6 +26,7 @@ OPERATIONS = (
     "open",
     "write_at",
     "read_at",
+    "drop_cached",
     "sync_data",
     "sync_file",
     "sync_directory",
@@ -70,18 +71,20 @@ class FaultyFileLayer(FileLayer):
     durable_contents: dict[Path, bytes] = field(default_factory=dict)
     durable_names: set[Path] = field(default_factory=set)
     operations: list[str] = field(default_factory=list)
+    # After a failed writeback: what the disk holds while the kernel's cache says something else.
+    on_disk: dict[Path, bytes] = field(default_factory=dict)
 
-    def _step(self, kind: str) -> None:
+    def _step(self, kind: str, path: Path | None = None) -> None:
         self.operations.append(kind)
         if self.before is not None:
             self.before(kind)
         if self.fault is not None and self.fault.applies(kind):
-            raise OSError(self.fault.error, os.strerror(self.fault.error))
+            raise OSError(self.fault.error, os.strerror(self.fault.error), path and str(path))
 
     # --- the operations ------------------------------------------------------------------------
 
     def open(self, path: Path, *, create: bool = False) -> int:
-        self._step("open")
+        self._step("open", path)
         fd = super().open(path, create=create)
         self.paths[fd] = path
         return fd
@@ -105,6 +108,13 @@ class FaultyFileLayer(FileLayer):
     def read_at(self, fd: int, count: int, position: int) -> bytes:
         self._step("read_at")
         return super().read_at(fd, count, position)
+
+    def drop_cached(self, fd: int) -> None:
+        self._step("drop_cached")
+        held = self.on_disk.pop(self.paths[fd], None)
+        if held is not None:
+            self.paths[fd].write_bytes(held)
+        super().drop_cached(fd)
 
     def sync_data(self, fd: int) -> None:
         self._step("sync_data")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.log import recovery
 from broker.log.clean_stop import ENDS, MARKER, Ends
 from broker.log.errors import DataDirectoryError, LimitReached, LogError
 from broker.log.log import LogState
@@ -171,12 +172,101 @@ def test_quarantine_must_lie_outside(tmp_path: Path) -> None:
 
 def test_unreadable_directory_is_one_line(root: Path) -> None:
     put(root, "t-0")
-    files = FaultyFileLayer(root.parent, fault=Fault(1, errno.EACCES, ("open",)))
+    files = FaultyFileLayer(root.parent, fault=Fault(1, errno.EACCES, ("make_directory",)))
     with pytest.raises(DataDirectoryError, match="Permission denied") as raised:
         manager(root, files)
     assert "\n" not in str(raised.value)
     files.close_all()
     manager(root).close()  # the lock was let go
+
+
+def test_quarantine_is_made_at_the_start_or_the_broker_says_which_it_cannot_make(
+    root: Path,
+) -> None:
+    quarantine = root.parent / "logs-quarantine"
+    files = FaultyFileLayer(root.parent)
+    manager(root, files).close()
+    assert quarantine in files.durable_names
+    quarantine.rmdir()
+    quarantine.write_bytes(b"in the way")
+    with pytest.raises(
+        DataDirectoryError, match=r"quarantine\.dir .*logs-quarantine cannot be used"
+    ):
+        manager(root)
+    quarantine.unlink()
+    manager(root).close()  # the lock was let go
+
+
+def test_a_new_data_directory_is_durable_to_its_last_parent(tmp_path: Path) -> None:
+    files = FaultyFileLayer(tmp_path)
+    manager(tmp_path / "a" / "b" / "logs", files).close()
+    assert {tmp_path / "a", tmp_path / "a" / "b", tmp_path / "a" / "b" / "logs"} <= (
+        files.durable_names
+    )
+
+
+# --- one partition that cannot be read -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.EACCES, errno.ENOSPC, errno.EMFILE])
+@pytest.mark.parametrize(
+    ("kind", "nth", "named"),
+    [
+        ("open", 1, FIRST),
+        ("read_at", 1, FIRST),
+        ("open", 2, "logs-quarantine/t-0-"),
+        ("write_at", 1, "logs-quarantine/t-0-"),
+        ("truncate", 1, FIRST),
+        ("sync_file", 2, FIRST),
+    ],
+)
+def test_a_partition_that_cannot_be_loaded_is_offline_and_costs_no_other(
+    root: Path, kind: str, nth: int, named: str, error: int
+) -> None:
+    put(root, "t-0", data=E + b"torn")
+    put(root, "u-0")
+    files = FaultyFileLayer(root.parent, fault=Fault(nth, error, (kind,)))
+    logs = manager(root, files)
+    files.fault = None
+    log = logs.logs["t", 0]
+    assert log.state is LogState.OFFLINE
+    assert named in log.state_reason
+    assert os.strerror(error) in log.state_reason
+    other = logs.logs["u", 0]
+    other.append(E, 1, 0)
+    other.flush()
+    assert contents(other) == E + E
+    logs.close()
+    assert files.paths == {}
+    logs = manager(root)
+    assert contents(logs.logs["t", 0]) == E
+    copies = [path.read_bytes() for path in (root.parent / "logs-quarantine").iterdir()]
+    assert set(copies) == {b"torn"}, "no half copies"
+    logs.close()
+
+
+# --- what the disk holds -------------------------------------------------------------------------
+
+
+def test_recovery_believes_the_disk_and_not_what_a_failed_flush_left_in_memory(
+    root: Path,
+) -> None:
+    """S12: the kernel keeps such bytes as if they had been written, and the next fsync succeeds."""
+    files = FaultyFileLayer(root.parent)
+    logs = manager(root, files)
+    log = logs.get_or_create("t", 0)
+    log.append(E, 1, 0)
+    log.flush()
+    log.append(E, 1, 0)
+    files.fault = Fault(1, errno.EIO, ("sync_data",))
+    log.flush()
+    files.fault = None
+    assert log.state is LogState.FAILED
+    logs.close()
+    files.on_disk[root / "t-0" / FIRST] = E + bytes(len(E))
+    logs = manager(root, files)
+    assert contents(logs.logs["t", 0]) == E
+    logs.close()
 
 
 # --- the clean stop ------------------------------------------------------------------------------
@@ -216,6 +306,28 @@ def test_after_a_clean_stop_only_the_last_set_is_examined(root: Path) -> None:
     abandon(logs)
     logs = manager(root)
     assert logs.recovered_bytes == 100 * len(E)
+    logs.close()
+
+
+def test_a_partition_that_lies_idle_is_examined_from_its_end_at_each_later_start(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recovery, "READ_BYTES", 4 * len(E))
+    put(root, "t-0", data=E * 101)  # as an unclean stop leaves it
+    logs = manager(root)
+    assert logs.recovered_bytes == 101 * len(E)
+    for _ in range(3):
+        logs.close()
+        logs = manager(root)
+        assert 0 < logs.recovered_bytes <= 4 * len(E)
+    log = logs.logs["t", 0]
+    log.append(E, 1, 0)
+    log.flush()
+    for _ in range(3):
+        logs.close()
+        logs = manager(root)
+        assert logs.recovered_bytes == len(E)
+    assert contents(logs.logs["t", 0]) == E * 102
     logs.close()
 
 
