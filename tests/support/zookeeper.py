@@ -6,11 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException
+from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.connection import _SESSION_EXPIRED
 
 from coordination.zookeeper import ZooKeeperRegistry
 from services.zookeeper.config import ZooKeeperConfig
 from services.zookeeper.server import ZooKeeperServer
+
+TAKE_ATTEMPTS = 10
 
 
 @contextlib.contextmanager
@@ -32,7 +36,17 @@ def expire_in_client(registry: ZooKeeperRegistry) -> None:
 def expire_on_server(registry: ZooKeeperRegistry) -> None:
     """A true expiry: a second client takes the same session id and password and closes it."""
     client = registry._client
-    twin = KazooClient(hosts=registry._connect_text, timeout=5, client_id=client.client_id)
-    twin.start(timeout=20)
-    twin.stop()
-    twin.close()
+    session = client.client_id
+    for _ in range(TAKE_ATTEMPTS):
+        twin = KazooClient(hosts=registry._connect_text, timeout=5, client_id=session)
+        try:
+            twin.start(timeout=20)
+            twin.stop()
+            return
+        except (KazooException, KazooTimeoutError):
+            # The client, thrown out, had taken its session back before the twin closed it.
+            if client.client_id != session:
+                return
+        finally:
+            twin.close()
+    raise AssertionError(f"the session was not to be had {TAKE_ATTEMPTS} times")
