@@ -8,6 +8,7 @@ logs have written them: `Host.turn` counts the writes, and a buffer lent in the 
 the host write first.
 """
 
+import errno
 import functools
 import socket
 import time
@@ -21,7 +22,7 @@ from broker.log.errors import LogError
 from broker.log.log import Log
 from broker.metrics import BrokerMetrics
 from broker.polling import READABLE, WRITABLE, Poller
-from broker.sending import Progress, Sender, WarmUp
+from broker.sending import Progress, SegmentEndsEarly, Sender, WarmUp
 from protocol.framing import FRAME_SIZE, FRAME_SIZE_BYTES
 from protocol.requests import FETCH, MULTI_PRODUCE, OFFSETS, PRODUCE, produce_runs
 from runtime.clock import Clock
@@ -34,6 +35,17 @@ TAIL_BYTES_MAX = 16 * 1024
 # After this many responses in a row another connection gets the loop.
 REPLIES_PER_TURN = 128
 REQUEST_ID_BYTES = 2
+
+
+# Ends of a connection that are the storage's fault.
+BROKEN_READS = frozenset({"cannot-read", "segment-ends-early"})
+
+
+def _end_of_sending(error: OSError) -> str:
+    """The reason to close after a send that failed: the client went away, or the file is broken."""
+    if isinstance(error, SegmentEndsEarly):
+        return "segment-ends-early"
+    return "cannot-read" if error.errno == errno.EIO else "reset"
 
 
 Ready = TypeVar("Ready", bound=Callable[..., Any])
@@ -380,7 +392,7 @@ class Connection:
         try:
             progress = self._sender.send()
         except OSError as error:
-            self.close("reset", str(error))
+            self.close(_end_of_sending(error), str(error))
             return False
         if progress is Progress.ALL_SENT:
             return self._sent()
@@ -419,7 +431,7 @@ class Connection:
         try:
             progress = self._sender.send()
         except OSError as error:
-            self.close("reset", str(error))
+            self.close(_end_of_sending(error), str(error))
             return
         if progress is Progress.ALL_SENT:
             self._is_sending = False

@@ -323,7 +323,7 @@ class RequestHandlers:
         request = self._decode(body)
         match request:
             case FetchRequest():
-                code, region, count = self._read(request, RESPONSE_BYTES_MAX)
+                code, region, count = self._read(request, RESPONSE_BYTES_MAX - ERROR_CODE_BYTES)
                 log = self._logs.get(request.topic, request.partition) if not code else None
                 if log is not None:
                     self._routes[requests.encode_route(request.topic, request.partition)] = log
@@ -336,10 +336,9 @@ class RequestHandlers:
 
     def _multi_fetch(self, parts: Sequence[FetchRequest]) -> Reply:
         self._check_part_count(parts)
-        left = RESPONSE_BYTES_MAX - ERROR_CODE_BYTES
+        left = RESPONSE_BYTES_MAX - ERROR_CODE_BYTES - len(parts) * responses.FETCH_HEADER_BYTES
         answers = []
         for part in parts:
-            left -= responses.FETCH_HEADER_BYTES
             code, region, count = self._read(part, left)
             left -= max(count, 0)
             answers.append((code, region, count))
@@ -405,13 +404,13 @@ class RequestHandlers:
             if waiting:
                 return Pause(flushed=waiting, then=lambda: self._after_barrier(request, session))
             session.unflushed.clear()
-        return self._offsets_reply(request)
+        return self._offsets_reply(request, session)
 
     def _after_barrier(self, request: OffsetsRequest, session: Session) -> Reply:
         session.unflushed.clear()
-        return self._offsets_reply(request)
+        return self._offsets_reply(request, session)
 
-    def _offsets_reply(self, request: OffsetsRequest) -> Reply:
+    def _offsets_reply(self, request: OffsetsRequest, session: Session) -> Reply:
         log = self._logs.get(request.topic, request.partition)
         if log is None:
             offsets = [0] if request.time in (LATEST, requests.EARLIEST) else []
@@ -419,7 +418,11 @@ class RequestHandlers:
             try:
                 offsets = log.offsets_before(request.time, request.count_max)
             except PartitionOffline as error:
-                raise RequestRefused(error.reason, str(error)) from None
+                # A barrier is asked for (topic, 0), whatever was appended to, and has held: there
+                # is no offset to tell, but that is (decision 103).
+                if request.time != LATEST or session.last_log is None:
+                    raise RequestRefused(error.reason, str(error)) from None
+                offsets = []
         return Reply([responses.encode_offsets_response(offsets)])
 
     # --- shared --------------------------------------------------------------------------------

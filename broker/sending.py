@@ -99,7 +99,12 @@ class Sender:
                 raise
             count = self._send_copy(region)
         if count == 0:
-            raise SegmentEndsEarly(errno.EIO, f"{region.segment.path} ends early")
+            segment = region.segment
+            raise SegmentEndsEarly(
+                errno.EIO,
+                f"{segment.path.parent.name} ends early, at offset "
+                f"{segment.start + region.position}: {segment.path}",
+            )
         self.progress_bytes += count
         region.position += count
         region.count -= count

@@ -18,7 +18,7 @@ from typing import Any
 
 from broker.buffers import BufferBudget, BufferPool
 from broker.config import BrokerConfig
-from broker.connection import Connection
+from broker.connection import BROKEN_READS, Connection
 from broker.flushing import DiskThreads
 from broker.handlers import RequestHandlers
 from broker.log.jobs import FlushJob, Retirement
@@ -223,9 +223,8 @@ class BrokerServer:
         self.metrics.count_closed(reason)
         if reason not in _QUIET_ENDS and self._closings_logged < CLOSINGS_LOGGED_PER_SWEEP:
             self._closings_logged += 1
-            _log.warning(
-                "connection-closed", client=connection.address, reason=reason, detail=detail
-            )
+            log = _log.error if reason in BROKEN_READS else _log.warning
+            log("connection-closed", client=connection.address, reason=reason, detail=detail)
 
     # --- the end of a turn ---------------------------------------------------------------------
 
@@ -339,7 +338,9 @@ class BrokerServer:
     # --- schedules -----------------------------------------------------------------------------
 
     def _sweep(self) -> None:
-        """Close who is past a deadline."""
+        """Close who is past a deadline; end when the last log has failed, wherever it did: making a
+        segment or a write may fail without a flush."""
+        self._check_all_failed()
         self._closings_logged = 0
         now_s = self.loop.time()
         late = [

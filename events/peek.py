@@ -4,16 +4,16 @@ Two twins do it, `_peek_compiled` (Cython) and `_peek_pure`; the compiled one is
 built, unless KAFKA2011_PURE=1 asks for the other. `COMPILED` says which.
 """
 
-import os
 from typing import TYPE_CHECKING
 
 from events import _peek_pure
+from runtime.twins import is_pure_wanted
 
 if TYPE_CHECKING:
     from events._peek_pure import count_by_window, peek
 
     COMPILED: bool
-elif os.environ.get("KAFKA2011_PURE") == "1":
+elif is_pure_wanted():
     from events._peek_pure import count_by_window, peek
 
     COMPILED = False

@@ -17,17 +17,17 @@ partition) to payloads in order; its keys in the order of their first message. T
 the message and has no part in this.
 """
 
-import os
 from typing import TYPE_CHECKING
 
 from producer import _intake_pure
 from producer._intake_pure import QueuedEvent
+from runtime.twins import is_pure_wanted
 
 if TYPE_CHECKING:
     from producer._intake_pure import Intake, group
 
     COMPILED: bool
-elif os.environ.get("KAFKA2011_PURE") == "1":
+elif is_pure_wanted():
     Intake, group, COMPILED = _intake_pure.Intake, _intake_pure.group, False
 else:
     try:

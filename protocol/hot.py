@@ -1,13 +1,14 @@
 """Picks the twin of the hot loops at import: compiled where it was built, else pure Python.
 
-`KAFKA2011_PURE=1` in the environment forces the pure one (the tests run both). This is the one
-module outside the entry points that looks at the environment: the choice must be made at import.
+`KAFKA2011_PURE=1` in the environment forces the pure one (the tests run both); the choice must be
+made at import.
 """
 
-import os
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING or os.environ.get("KAFKA2011_PURE"):
+from runtime.twins import is_pure_wanted
+
+if TYPE_CHECKING or is_pure_wanted():
     from protocol import _hot_pure as _twin
     from protocol.message import ConsumedMessage
 else:

@@ -9,6 +9,18 @@ A new segment is created only when the old one is flushed to its end, so a segme
 successor is whole on the disk. Appends that come while a roll waits for that flush are held in
 memory, and their connections read no further until they are written.
 
+What may be at the same time, between two calls, while the log is online:
+
+    state            means                                        holds only while
+    _gathered        sets to write at the end of this turn        not _held, or before them
+    _held            sets of the segment that is to come          _roll_pending
+    _roll_pending    a new segment waits for a flush              _gathered, flushing, flush_wanted
+    flushing         a job is out; it has a lease of its own      flush_wanted
+    _pinned          a lease for the flush to come                flush_wanted
+
+Nothing but a finished flush ends `_roll_pending`, but for a write that found no room: it refuses
+what is held as well. A log that has failed has nothing gathered or held and no roll pending.
+
 Everything here but `FlushJob.run` belongs to one thread.
 """
 
@@ -19,6 +31,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Protocol
 
+from broker.log import distrust
 from broker.log.barrier import Barrier
 from broker.log.errors import LogError, PartitionOffline, StorageFailed, StorageFull
 from broker.log.file_layer import Buffer, FileLayer
@@ -466,6 +479,7 @@ class Log:
         """Freeze this log: reads up to the watermark, no writes, until a restart."""
         self.state = LogState.FAILED
         self.state_reason = reason
+        distrust.leave(self._files, self.directory.parent)
         self.log_end = self._gathered_end = self.written_end
         refused = [*self._appenders, *(held[2] for held in self._held)]
         self._gathered, self._appenders = [], []

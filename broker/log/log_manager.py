@@ -1,8 +1,9 @@
 """All the logs of one data directory: loading, creating, flushing by schedule, retention, closing.
 
 The directory is 0.7's (reference 5.1). Beyond it, state lives only in regular dot-files of the
-root, which the original passes over: `.kafka2011_lock` (one broker a directory) and
-`.kafka2011_ends` (where each log ended at a clean stop, so that a marker that lies is noticed).
+root, which the original passes over: `.kafka2011_lock` (one broker a directory),
+`.kafka2011_ends` (where each log ended at a clean stop, so that a marker that lies is noticed) and
+`.kafka2011_distrust` (a write to the disk failed).
 Quarantine lies outside.
 """
 
@@ -11,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from broker.log import clean_stop, recovery
+from broker.log import clean_stop, distrust, recovery
 from broker.log.directory_lock import DirectoryLock
 from broker.log.errors import DataDirectoryError, LimitReached
 from broker.log.file_layer import FileLayer
@@ -47,6 +48,8 @@ class LogManager:
         self.recovery_s = 0.0
         self.recovered_bytes = 0
         self.verdicts: dict[str, int] = {verdict.value: 0 for verdict in Verdict}
+        self._is_memory_distrusted = False
+        self._has_unreadable = False
         self._quarantine = quarantine
         self._settings_for = settings_for
         self._files = files
@@ -108,6 +111,7 @@ class LogManager:
 
     def _load_all(self, ends: clean_stop.Ends | None) -> None:
         began = time.monotonic()
+        self._is_memory_distrusted = distrust.is_there(self._files, self.root)
         for name in self._files.list_directory(self.root):
             path = self.root / name
             if not self._files.is_directory(path):
@@ -120,6 +124,8 @@ class LogManager:
                 _log.warning("stray-directory", path=str(path))
                 continue
             self._add(self._load(topic, int(number), path, ends))
+        if self._is_memory_distrusted and not self._has_unreadable:
+            distrust.withdraw(self._files, self.root)
         self._files.sync_directory(self.root)
         self.recovery_s = time.monotonic() - began
 
@@ -135,6 +141,8 @@ class LogManager:
                 start, found, problem = self._recover(segments[-1], path.name, ends)
         except OSError as error:
             problem = f"{path} cannot be loaded: {error.strerror}: {error.filename or path}"
+            self._has_unreadable = True
+            distrust.leave(self._files, self.root)
         except DataDirectoryError as error:
             problem = str(error)
         if problem:
@@ -188,9 +196,7 @@ class LogManager:
         start = trusted or 0
         fd = self._files.open(segment.path)
         try:
-            if trusted is None:
-                # After a write to the disk that failed the kernel keeps the bytes as if they were
-                # there, and the next flush succeeds (S12): what counts is what the disk holds.
+            if self._is_memory_distrusted:
                 self._files.drop_cached(fd)
             found = recovery.examine_file(self._files, fd, start)
             self.recovered_bytes += found.size_bytes - start

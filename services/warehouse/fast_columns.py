@@ -5,20 +5,20 @@ those of the shipped topics are. Where it was not built, where KAFKA2011_PURE=1 
 for other schemas, `columns` decodes by itself; the two are held to the same tests.
 """
 
-import os
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from events.schemas import Schema
+from runtime.twins import is_pure_wanted
 
 try:
     from services.warehouse import _columns_compiled as compiled
 except ImportError:  # no compiler where it was installed
     compiled = None  # type: ignore[assignment]
 
-COMPILED = compiled is not None and os.environ.get("KAFKA2011_PURE") != "1"
+COMPILED = compiled is not None and not is_pure_wanted()
 
 _LONG_MIN, _LONG_MAX = -(2**63), 2**63 - 1
 _INT_MIN, _INT_MAX = -(2**31), 2**31 - 1

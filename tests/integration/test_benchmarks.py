@@ -12,7 +12,7 @@ from tests.support.commands import ROOT
 
 pytestmark = pytest.mark.integration
 
-BUILD = "pure" if os.environ.get("KAFKA2011_PURE") else "compiled"
+BUILD = "pure" if os.environ.get("KAFKA2011_PURE") == "1" else "compiled"
 
 
 def command(

@@ -8,6 +8,7 @@ import pytest
 
 from broker.log import recovery
 from broker.log.clean_stop import ENDS, MARKER, Ends
+from broker.log.distrust import NOTE
 from broker.log.errors import DataDirectoryError, LimitReached, LogError
 from broker.log.log import LogState
 from runtime.clock import ManualClock
@@ -264,8 +265,19 @@ def test_recovery_believes_the_disk_and_not_what_a_failed_flush_left_in_memory(
     assert log.state is LogState.FAILED
     logs.close()
     files.on_disk[root / "t-0" / FIRST] = E + bytes(len(E))
+    files.fault = Fault(1, errno.EIO, ("read_at",))
+    logs = manager(root, files)
+    assert logs.logs["t", 0].state is LogState.OFFLINE
+    assert (root / NOTE).exists(), "nobody has examined it yet"
+    files.fault = None
+    logs.close()
     logs = manager(root, files)
     assert contents(logs.logs["t", 0]) == E
+    assert not (root / NOTE).exists()
+    files.operations.clear()
+    abandon(logs)
+    logs = manager(root, files)
+    assert "drop_cached" not in files.operations, "slow, and no write to the disk has failed"
     logs.close()
 
 

@@ -115,6 +115,18 @@ class LogModel(RuleBasedStateMachine):
             job.run()
             self.log.complete_flush(job)
 
+    @rule(error=st.sampled_from([errno.ENOSPC, errno.EMFILE]), payload=st.binary(max_size=100))
+    def no_room(self, error: int, payload: bytes) -> None:
+        """The next write is refused, and all that waits behind it."""
+        self.take(entry(payload), 1)
+        kept = self.log.written_end if self.log.has_gathered else self.log.log_end
+        self.files.fault = Fault(1, error, ("write_at",))
+        self.log.write_gathered()
+        self.files.fault = None
+        assert self.log.log_end == kept
+        self.history = self.history[:kept]
+        self.boundaries = {edge for edge in self.boundaries if edge <= kept}
+
     @rule(step_ms=st.sampled_from([1, 1000, AGE_MS_MAX + 1, -3_600_000, 31_536_000_000]))
     def clock_jumps(self, step_ms: int) -> None:
         self.clock.advance(step_ms)
@@ -241,6 +253,19 @@ class LogModel(RuleBasedStateMachine):
             assert data == self.history[offset : offset + len(data)]
             offset += len(data)
         assert offset == self.durable
+
+    @precondition(lambda self: hasattr(self, "log"))
+    @invariant()
+    def states_are_those_of_the_table(self) -> None:
+        """The table of `broker.log.log`."""
+        log = self.log
+        assert not log.is_held or log.roll_waits
+        assert not log.roll_waits or log.has_gathered or log.flushing or log.flush_wanted
+        assert not log.flushing or log.flush_wanted
+        assert log._pinned <= log.flush_wanted
+        for segment in log.segments[:-1]:
+            assert segment.users == 0
+        assert log.segments[-1].users == log.flushing + log._pinned
 
     @precondition(lambda self: hasattr(self, "log"))
     @invariant()

@@ -1,6 +1,7 @@
 """The server in this process, under asyncio and uvloop, with a socket and a disk that misbehave."""
 
 import errno
+import logging
 import os
 import random
 import threading
@@ -11,8 +12,10 @@ from typing import Any
 
 import pytest
 
-from broker import sending
+from broker import handlers, sending
 from broker.log.region import FileRegion
+from broker.process import STATUS_STORAGE_FAILED
+from producer.connection import BrokerConnection
 from tests.support.faulty_files import Fault, FaultyFileLayer
 from tests.support.in_process_broker import LOOPS, in_process_broker
 from tests.support.raw_requests import (
@@ -110,15 +113,34 @@ def test_responses_are_exact_whatever_sendfile_does(
 
 
 def test_a_file_that_ends_early_closes_and_never_spins(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(os, "sendfile", lambda *_: 0)
     with in_process_broker(tmp_path) as broker, broker.connect() as client:
         client.send(produce(b"t", V) + offsets(b"t", -1, 1))
         assert client.response() == offsets_answer(15)
-        client.send(fetch(b"t"))
+        client.send(fetch(b"t", 5))
         client.receive(6)
         assert client.is_closed_by_broker()
+        wait_until(
+            lambda: broker.metrics.connections_closed.get("segment-ends-early") == 1, "counted"
+        )
+    (line,) = [one.getMessage() for one in caplog.records if one.levelno == logging.ERROR]
+    assert "t-0 ends early, at offset 5: " in line
+
+
+def test_parts_of_a_multi_fetch_never_ask_for_less_than_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A negative size is nonsense that closes the connection: ours must not come to one when the
+    parts before have used up what a response can hold."""
+    monkeypatch.setattr(handlers, "RESPONSE_BYTES_MAX", 40)
+    with in_process_broker(tmp_path) as broker, broker.connect() as client:
+        client.send(produce(b"t", V * 3) + offsets(b"t", -1, 1))
+        assert client.response() == offsets_answer(45)
+        whole = frame(b"\0\0" + answer((V * 3)[:20]) + EMPTY + EMPTY)
+        assert client.ask(multi_fetch(*[(b"t", 0, 0, 100)] * 3)) == whole
+        assert client.ask(offsets(b"t", -1, 1)) == offsets_answer(45), "still open"
 
 
 def test_where_sendfile_cannot_be_used_the_answer_is_the_same_and_counted(
@@ -206,15 +228,15 @@ def test_a_bug_costs_the_connection_it_was_met_on_and_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with in_process_broker(tmp_path) as broker, broker.connect() as other:
-        handlers = broker.broker.server.handlers
-        real = handlers._offsets_reply
+        served = broker.broker.server.handlers
+        real = served._offsets_reply
 
-        def fail(request: Any) -> Any:
+        def fail(request: Any, session: Any) -> Any:
             if request.topic == "unlucky":
                 raise KeyError("a bug")
-            return real(request)
+            return real(request, session)
 
-        monkeypatch.setattr(handlers, "_offsets_reply", fail)
+        monkeypatch.setattr(served, "_offsets_reply", fail)
         for _ in range(3):
             with broker.connect() as client:
                 client.send(offsets(b"unlucky"))
@@ -264,6 +286,48 @@ def test_failed_disk_operations_close_the_barrier_s_connection(
         assert ends_of(broker, V) == (offsets_answer(30) if works_after else b"")
         other.send(produce(b"other", V) + offsets(b"other", -1, 1))
         assert other.response() == offsets_answer(30), "another connection was disturbed"
+
+
+@pytest.mark.parametrize("broken", ["write", "roll"])
+def test_a_broker_whose_only_log_failed_without_a_flush_ends_with_its_status(
+    tmp_path: Path, broken: str
+) -> None:
+    """By 0.7's settings nothing is flushed here that would say so."""
+    files = FaultyFileLayer(tmp_path)
+    with in_process_broker(
+        tmp_path, files=files, log_flush_interval=1000, log_file_size=20
+    ) as broker:
+        for count in (1, 2):
+            assert ends_of(broker, V) == offsets_answer(15 * count)
+        kind = "write_at" if broken == "write" else "open"
+        if broken == "write":
+            assert ends_of(broker, V) == offsets_answer(45)  # into a new segment
+        files.fault = Fault(1, errno.EIO, (kind,))
+        with broker.connect() as client:
+            client.send(produce(b"t", V))
+            assert client.is_closed_by_broker()
+        wait_until(lambda: broker.broker.status == STATUS_STORAGE_FAILED, "ending", 10)
+
+
+def test_a_barrier_holds_whatever_became_of_partition_0(tmp_path: Path) -> None:
+    """Decision 103: it is asked for (topic, 0), and what was appended elsewhere is durable."""
+    directory = tmp_path / "logs" / "t-0"
+    directory.mkdir(parents=True)
+    (directory / "00000000000000000000.kafka").write_bytes(V[:-1] + b"!" + V)
+    with in_process_broker(tmp_path, num_partitions=2) as broker:
+        with broker.connect() as client:
+            client.send(produce(b"t", V, 1))
+            assert client.ask(offsets(b"t", -1, 1)) == offsets_answer()
+            assert client.ask(offsets(b"t", -1, 1, 1)) == offsets_answer(15)
+            client.send(offsets(b"t", -2, 1))
+            assert client.is_closed_by_broker()
+        with broker.connect() as client:
+            client.send(offsets(b"t", -1, 1))
+            assert client.is_closed_by_broker()
+        connection = BrokerConnection(("127.0.0.1", broker.port))
+        connection.send(produce(b"t", V, 1), "t", len(V))
+        assert connection.barrier(10_000)
+        connection.disconnect()
 
 
 @pytest.mark.parametrize("is_stopped", [False, True])

@@ -24,6 +24,18 @@ def test_pure_can_be_forced() -> None:
     assert run(ASK, **environment) == "False protocol._hot_pure"
 
 
+@pytest.mark.parametrize(("asked", "is_pure"), [("1", True), ("0", False), ("no", False)])
+def test_all_pairs_of_twins_go_by_one_rule(compiled: ModuleType, asked: str, is_pure: bool) -> None:
+    import os
+
+    environment = {**os.environ, "KAFKA2011_PURE": asked, "PYTHONPATH": os.pathsep.join(sys.path)}
+    code = (
+        "from protocol import hot\nfrom producer import intake\nfrom events import peek\n"
+        "print(hot.COMPILED, intake.COMPILED, peek.COMPILED)"
+    )
+    assert run(code, **environment) == " ".join([str(not is_pure)] * 3)
+
+
 def test_pure_is_used_where_the_compiled_twin_is_missing() -> None:
     import os
 
