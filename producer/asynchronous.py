@@ -276,12 +276,15 @@ class BrokerQueue:
         if pieces:
             self._write(pieces, parts, sending)
 
-    def _framed(self, batch: Sequence[QueuedEvent]) -> tuple[list[Buffer], list[SetPart]]:
+    def _framed(self, batch: Sequence[QueuedEvent]) -> tuple[list[Buffer], Sequence[SetPart]]:
         """The requests' pieces and parts; a batch that cannot be encoded is lost and said to be."""
         pieces: list[Buffer] = []
         parts: list[SetPart] = []
         try:
-            for made in self._encoder.requests(batch):
+            requests = self._encoder.requests(batch)
+            if len(requests) == 1:  # mostly
+                return frame_pieces(requests[0], always_multi=True), requests[0]
+            for made in requests:
                 pieces += frame_pieces(made, always_multi=True)
                 parts += made
         except Exception as error:  # a user's event handler may raise anything, and return it

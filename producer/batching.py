@@ -5,6 +5,7 @@ above ours is cut into several sets (`encode_sets`) and several requests (`packe
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
@@ -31,17 +32,18 @@ class SetPart(NamedTuple):
     message_set: bytes
 
 
-class RequestLimits(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class RequestLimits:
     """What a broker takes of one request."""
 
     message_bytes_max: int  # of a payload, and of a compressed set
     request_bytes_max: int  # without the four bytes that say the size
     unpacked_bytes_max: int  # of all its compressed sets together
     parts_max: int
+    set_bytes_max: int = field(init=False)  # of a set alone in its request
 
-    @property
-    def set_bytes_max(self) -> int:
-        return self.request_bytes_max - REQUEST_HEAD_BYTES_MAX
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "set_bytes_max", self.request_bytes_max - REQUEST_HEAD_BYTES_MAX)
 
 
 EncodedSet = tuple[bytes, int]  # a message set, and what it unpacks to: 0 for plain messages
@@ -92,6 +94,8 @@ def encode_sets(payloads: Sequence[bytes], codec: Codec, limits: RequestLimits) 
     """
     if not codec:
         encoded = encode_set(payloads, codec, limits.message_bytes_max)
+        if len(encoded) <= limits.set_bytes_max:
+            return [(encoded, 0)]
         return [(piece, 0) for piece in cut_set(encoded, limits.set_bytes_max)]
     unpacked = sum(map(len, payloads)) + ENTRY_OVERHEAD_BYTES * len(payloads)
     if unpacked <= limits.unpacked_bytes_max or len(payloads) == 1:

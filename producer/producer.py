@@ -19,7 +19,6 @@ from producer.asynchronous import BrokerQueue
 from producer.batching import (
     EncodedSet,
     SetPart,
-    encode_set,
     encode_sets,
     packed,
     payload_bytes,
@@ -41,6 +40,7 @@ from producer.errors import (
 from producer.polling import connection_kind
 from producer.rerouting import Rerouter
 from protocol.errors import LocalProtocolError, MessageSizeTooLarge
+from protocol.message_set import encode as encode_plain
 from protocol.names import check_topic
 from protocol.requests import ANY_PARTITION
 from runtime.config import ConfigError
@@ -125,7 +125,6 @@ class Producer:
         self._codec = config.compression_codec
         self._message_bytes_max = config.payload_bytes_max
         self._limits = config.request_limits
-        self._set_bytes_max = self._limits.set_bytes_max
         self._serialize = config.serializer
         self._discovery = self._discover(registry)
         self._is_one_broker = len(config.broker_list) == 1
@@ -311,8 +310,12 @@ class Producer:
             self._topic_bytes[topic] = check_topic(topic, "0.7").encode()
         try:
             if not self._codec:  # mostly, and mostly it fits
-                encoded = encode_set(payloads, self._codec, self._message_bytes_max)
-                if len(encoded) <= self._set_bytes_max:
+                encoded = encode_plain(payloads)
+                size_max = self._message_bytes_max
+                if len(encoded) <= size_max or (
+                    len(encoded) <= self._limits.set_bytes_max
+                    and max(map(len, payloads)) <= size_max
+                ):
                     return ((encoded, 0),)
             return encode_sets(payloads, self._codec, self._limits)
         except MessageSizeTooLarge:
