@@ -1,4 +1,4 @@
-"""Which twin of the compiled loops to take: asked once, by one rule, where each pair is imported."""
+"""Which twin of the compiled loops to take: one rule, asked where each pair is imported."""
 
 import os
 
