@@ -1,14 +1,13 @@
 """Picks the twin of the hot loops at import: compiled where it was built, else pure Python.
 
 `KAFKA2011_PURE=1` in the environment forces the pure one (the tests run both); the choice must be
-made at import.
+made at import. It is the rule of `runtime.twins`, said again: this package imports nothing of ours.
 """
 
+import os
 from typing import TYPE_CHECKING
 
-from runtime.twins import is_pure_wanted
-
-if TYPE_CHECKING or is_pure_wanted():
+if TYPE_CHECKING or os.environ.get("KAFKA2011_PURE") == "1":
     from protocol import _hot_pure as _twin
     from protocol.message import ConsumedMessage
 else:

@@ -1,10 +1,10 @@
 """The note that this machine's memory may hold what its disk does not.
 
 After a write to the disk that failed the kernel keeps the bytes as if they had been written, and
-the next fsync succeeds (fault S12). Whoever saw the failure leaves the note; the next start then drops
-what is in memory before it examines a segment. Without the note it does not, for reading everything
-from the disk takes many times as long. Nothing is flushed here: the note is needed no longer than
-that memory lasts.
+the next fsync succeeds (fault S12). Whoever saw the failure leaves the note; the next start then
+drops what is in memory before it examines a segment. Without the note it does not, for reading
+everything from the disk takes many times as long. Nothing is flushed here: the note is needed no
+longer than that memory lasts.
 """
 
 import contextlib
