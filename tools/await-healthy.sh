@@ -1,7 +1,7 @@
 #!/bin/sh
 # Waits until every container of a Compose project serves; says which do not, and their last lines.
 #
-#   tools/await-healthy.sh PROJECT [LABEL=VALUE of containers that need not have been started yet]
+#   tools/await-healthy.sh PROJECT [LABEL=VALUE of containers that are started later: they may not be, or have ended]
 set -eu
 PROJECT="$1"
 LATER="${2:-}"
@@ -35,7 +35,9 @@ while :; do
     sleep 1
 done
 status=0
-for id in $(containers --filter status=exited); do
+# Those that start later may lie there as an earlier run, or a `docker kill`, left them.
+later=$([ -z "$LATER" ] || containers --filter "label=$LATER")
+for id in $(containers --filter status=exited | grep -vxF "${later:-none}" || true); do
     code=$(docker inspect --format '{{.State.ExitCode}}' "$id")
     [ "$code" = 0 ] && continue
     printf 'kafka2011: %s ended with status %s; its last lines:\n' "$(service_of "$id")" "$code" >&2

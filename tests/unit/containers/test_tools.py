@@ -117,6 +117,28 @@ def test_nothing_created_is_said(tree: Path) -> None:
     assert line.startswith("kafka2011: Compose made no container of the project foo;")
 
 
+# A broker that runs, and a frontend as `docker kill` left it.
+KILLED = """#!/bin/sh
+case "$*" in
+    *--filter\ health=*|*status=created*|*status=restarting*) ;;
+    ps*start=last*) echo killed ;;
+    ps*status=exited*) echo killed ;;
+    ps*) echo runs ;;
+    inspect*ExitCode*) echo 137 ;;
+    inspect*) echo frontend-1 ;;
+esac
+"""
+
+
+def test_what_starts_later_may_lie_there_killed_until_then(tree: Path) -> None:
+    executable(tree / "bin/docker", KILLED)
+    first = run(tree, "tools/await-healthy.sh", "foo", "kafka2011.start=last")
+    assert (first.returncode, first.stderr) == (0, "1 containers serve after 0 s\n")
+    last = run(tree, "tools/await-healthy.sh", "foo")
+    assert last.returncode == 1
+    assert "kafka2011: frontend-1 ended with status 137" in last.stderr
+
+
 def test_the_images_are_those_that_the_settings_name() -> None:
     """The whole script needs an engine; what it starts from does not."""
     text = (ROOT / "tools/images.sh").read_text(encoding="utf-8")
