@@ -33,7 +33,8 @@ class Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(body)
+        if body:  # who asks closes as soon as it has what it wanted
+            self.wfile.write(body)
 
     def do_GET(self) -> None:
         labels = json.loads(parse_qs(urlparse(self.path).query)["filters"][0])["label"]
