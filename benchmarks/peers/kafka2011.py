@@ -1,5 +1,6 @@
 """Ourselves, through the public API: a list of 50 in one call, and one iteration a message."""
 
+import contextlib
 import time
 from pathlib import Path
 
@@ -7,7 +8,9 @@ from benchmarks.peers.common import BATCH, PAYLOAD, SECONDS, Rates
 from benchmarks.running_broker import running_broker
 from consumer.simple import SimpleConsumer
 from producer.producer import Producer
+from protocol.errors import OffsetOutOfRange
 
+VISIBLE_TIMEOUT_S = 60
 MESSAGE_BYTES = 10 + len(PAYLOAD)  # an entry of the log, plain, magic 1
 DURABILITY = "group commit: confirmed and visible after fdatasync"
 
@@ -32,8 +35,7 @@ def ask(host: str, port: int) -> Rates:
         producer.flush()
         produce = (sent - BATCH) / (time.perf_counter() - began_s)
     consumer = SimpleConsumer(host, port)
-    while not consumer.fetch("bench", 0, (sent - 1) * MESSAGE_BYTES, 1 << 20).messages():
-        time.sleep(0.01)  # the original shows the end only after its next flush
+    wait_for(consumer, (sent - 1) * MESSAGE_BYTES)
     offset = seen = 0
     began_s = time.perf_counter()
     while seen < sent:
@@ -43,3 +45,15 @@ def ask(host: str, port: int) -> Rates:
     consume = seen / (time.perf_counter() - began_s)
     consumer.close()
     return Rates(produce, consume)
+
+
+def wait_for(consumer: SimpleConsumer, offset: int) -> None:
+    """Until the message there can be read: the original shows the end only after its next flush,
+    and has not heard of the offset before. Raises RuntimeError when it never does."""
+    deadline_s = time.monotonic() + VISIBLE_TIMEOUT_S
+    while time.monotonic() < deadline_s:
+        with contextlib.suppress(OffsetOutOfRange):
+            if consumer.fetch("bench", 0, offset, 1 << 20).messages():
+                return
+        time.sleep(0.01)
+    raise RuntimeError(f"offset {offset} is not readable after {VISIBLE_TIMEOUT_S} s")
