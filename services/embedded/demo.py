@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -151,12 +152,13 @@ class Demo:
     def _stay(self, supervisor: Supervisor, display: Display, _began: float) -> int:
         forget_earlier(supervisor)
         audit_url = self._audit_url(supervisor)
+        summary: dict[str, Any] | None = None
         while not self.is_stop_asked:
             supervisor.poll()
             down = tuple(process.spec.name for process in supervisor.down())
-            display.show(
-                sample_from(http_json(f"{audit_url}/audit/summary"), down, "running, Ctrl-C stops")
-            )
+            # While the audit is away (it is named as down) its last figures stay, not zeros.
+            summary = http_json(f"{audit_url}/audit/summary") or summary
+            display.show(sample_from(summary, down, "running, Ctrl-C stops"))
             time.sleep(POLL_S)
         return 0
 
