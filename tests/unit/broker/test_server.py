@@ -5,8 +5,8 @@ import logging
 import os
 import random
 import threading
-import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -330,6 +330,10 @@ def test_a_barrier_holds_whatever_became_of_partition_0(tmp_path: Path) -> None:
         connection.disconnect()
 
 
+def has_bytes(path: Path, size: int) -> bool:
+    return path.exists() and path.stat().st_size >= size
+
+
 @pytest.mark.parametrize("is_stopped", [False, True])
 def test_no_descriptor_for_a_directory_makes_the_barrier_wait_and_fails_nothing(
     tmp_path: Path, is_stopped: bool
@@ -338,9 +342,12 @@ def test_no_descriptor_for_a_directory_makes_the_barrier_wait_and_fails_nothing(
     files = FaultyFileLayer(tmp_path)
     with in_process_broker(tmp_path, files=files) as broker, broker.connect() as client:
         files.fault = Fault(1, errno.EMFILE, ("sync_directory",), persistent=True)
-        for _ in range(20):
+        segment = broker.log_dir / "t-0" / "00000000000000000000.kafka"
+        for number in range(1, 21):  # each a turn of its own
             client.send(produce(b"t", V))
-            time.sleep(0.01)
+            wait_until(
+                partial(has_bytes, segment, number * len(V)), f"{number} sets are in the segment"
+            )
         client.send(offsets(b"t", -1, 1))
         wait_until(lambda: files.fault is not None and files.fault.hits >= 3, "tried again")
         assert files.fault.hits < 10
