@@ -31,7 +31,7 @@ help:
 	@echo "make lock                     resolve the dependencies anew"
 
 prepare:
-	@tools/prepare.sh
+	@deploy/tools/prepare.sh
 
 check: prepare
 	$(VENV)/bin/ruff format --check .
@@ -52,7 +52,7 @@ test-unit-pure: prepare
 
 # The built wheel, unpacked away from the tree, must pass the unit tests too.
 test-wheel: prepare
-	tools/test-wheel.sh
+	deploy/tools/test-wheel.sh
 
 test-integration: prepare
 	$(PYTHON_IN) -m pytest -q --no-skips -n 2 tests/integration tests/faults
@@ -66,13 +66,13 @@ test-original: prepare
 
 # The dashboard in Debian's Chromium, over a real deployment; where none can be had each test says so.
 test-browser: prepare
-	@tools/browser.sh
+	@deploy/tools/browser.sh
 	$(PYTHON_IN) -m pytest -q --no-skips tests/browser
 
 # Tabs left open on their streams for SOAK_S seconds must not grow, nor the server behind them.
 SOAK_S ?= 3600
 soak-dashboard: prepare
-	@tools/browser.sh
+	@deploy/tools/browser.sh
 	SOAK_S=$(SOAK_S) $(PYTHON_IN) -m pytest -q -s --timeout 0 tests/browser/test_soak.py -k stream
 
 # A long campaign: SIGKILL under load COUNT times in each mode, SEED=n to repeat one.
@@ -100,13 +100,13 @@ test: prepare
 	$(MAKE) test-docker
 
 demo: prepare
-	$(PYTHON_IN) -m cli embedded demo $(if $(INPUT),--input "$(INPUT)")
+	$(PYTHON_IN) -m kafka2011 embedded demo $(if $(INPUT),--input "$(INPUT)")
 
 # CHAOS=on lets the page kill, pause and cut; PORT chooses the page's port.
 PORT ?= 8088
 CHAOS ?= off
 live: prepare
-	$(PYTHON_IN) -m cli embedded up --port $(PORT) --set embedded.chaos=$(CHAOS)
+	$(PYTHON_IN) -m kafka2011 embedded up --port $(PORT) --set embedded.chaos=$(CHAOS)
 
 # SECONDS of fuzzing for each target; SEED=n repeats a run.
 SECONDS ?= 60
@@ -129,7 +129,7 @@ bench-peers: prepare
 
 # Tables and pictures in var/reports, of what the demo left in var/warehouse.
 reports: prepare
-	$(PYTHON_IN) -m cli reports
+	$(PYTHON_IN) -m kafka2011 reports
 
 lock:
 	uv pip compile pyproject.toml --universal --python-version 3.11 --all-extras \
@@ -138,4 +138,4 @@ lock:
 clean:
 	rm -rf var build dist .pytest_cache .mypy_cache .ruff_cache
 
-include docker/containers.mk
+include deploy/docker/containers.mk

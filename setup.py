@@ -8,11 +8,15 @@ import os
 
 from setuptools import Extension, setup
 
-# Headers that belong to an extension: rebuilt when they change, and part of the source archive.
-DEPENDS = {
-    "protocol._hot_compiled": ["protocol/_crc32.h"],
-    "consumer._rows_compiled": ["protocol/_crc32.h"],
-}
+SOURCES = [
+    "kafka2011/protocol/_hot_compiled.pyx",
+    "kafka2011/producer/_intake_compiled.pyx",
+    "kafka2011/consumer/_rows_compiled.pyx",
+    "kafka2011/events/_peek_compiled.pyx",
+    "kafka2011/services/warehouse/_columns_compiled.pyx",
+]
+# Rebuilt when it changes, and part of the source archive.
+CHECKSUM = "kafka2011/protocol/_crc32.h"
 
 
 def extensions() -> list[Extension]:
@@ -20,25 +24,17 @@ def extensions() -> list[Extension]:
         return []
     from Cython.Build import cythonize
 
-    sources = {
-        "protocol._hot_compiled": "protocol/_hot_compiled.pyx",
-        "producer._intake_compiled": "producer/_intake_compiled.pyx",
-        "consumer._rows_compiled": "consumer/_rows_compiled.pyx",
-        "events._peek_compiled": "events/_peek_compiled.pyx",
-        "services.warehouse._columns_compiled": "services/warehouse/_columns_compiled.pyx",
-    }
-    found = [
+    declared = [
         Extension(
-            name,
-            [path],
-            depends=DEPENDS.get(name, []),
-            include_dirs=["protocol"],
+            source.removesuffix(".pyx").replace("/", "."),
+            [source],
+            depends=[CHECKSUM],
+            include_dirs=[os.path.dirname(CHECKSUM)],
             extra_compile_args=["-O3"],
         )
-        for name, path in sources.items()
-        if os.path.exists(path)
+        for source in SOURCES
     ]
-    made: list[Extension] = cythonize(found, language_level=3)
+    made: list[Extension] = cythonize(declared, language_level=3)
     for extension in made:
         extension.optional = True  # cythonize() loses it when it is given to the constructor
     return made

@@ -44,7 +44,7 @@ def medians(answers: list[dict[str, float]]) -> dict[str, float]:
 
 
 def is_compiled() -> bool:
-    from protocol import hot
+    from kafka2011.protocol import hot
 
     return bool(hot.COMPILED)
 

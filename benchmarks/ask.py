@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchmarks.log_sizes import NotEnoughRoom
 from benchmarks.questions import questions
-from runtime.logs import configure
+from kafka2011.runtime.logs import configure
 
 
 def main() -> int:

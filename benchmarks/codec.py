@@ -12,8 +12,8 @@ from pathlib import Path
 from types import ModuleType
 
 from benchmarks.machine import facts
-from protocol import _hot_pure
-from protocol.compression import DecompressionBudget
+from kafka2011.protocol import _hot_pure
+from kafka2011.protocol.compression import DecompressionBudget
 
 PAYLOAD_BYTES = 200
 MESSAGES = 5_000
@@ -63,7 +63,7 @@ def main() -> None:
     print(", ".join(f"{name} {value}" for name, value in facts(Path()).items()))
     pure = measure(_hot_pure)
     try:
-        compiled = measure(importlib.import_module("protocol._hot_compiled"))
+        compiled = measure(importlib.import_module("kafka2011.protocol._hot_compiled"))
     except ImportError:  # not built
         compiled = {}
     print(f"{'nanoseconds per message':<32}{'pure':>10}{'compiled':>10}")

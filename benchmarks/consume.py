@@ -11,11 +11,11 @@ from pathlib import Path
 from benchmarks.crowd import together
 from benchmarks.produce import ENTRY_BYTES, fill
 from benchmarks.running_broker import RunningBroker, running_broker
-from consumer.config import ConsumerConfig
-from consumer.connector import ConsumerConnector
-from consumer.simple import SimpleConsumer
-from coordination import paths
-from coordination.memory import InMemoryZooKeeper
+from kafka2011.consumer.config import ConsumerConfig
+from kafka2011.consumer.connector import ConsumerConnector
+from kafka2011.consumer.simple import SimpleConsumer
+from kafka2011.coordination import paths
+from kafka2011.coordination.memory import InMemoryZooKeeper
 
 TOPIC = "bench"
 FETCH_BYTES = 1024 * 1024

@@ -28,12 +28,12 @@ import pyarrow.parquet as pq
 
 from benchmarks.machine import facts
 from benchmarks.running_broker import running_broker
-from events import codec
-from events.topics import PAGE_VIEW
-from producer.producer import Producer
-from services.warehouse.commit import WarehouseTable
-from services.zookeeper.config import ZooKeeperConfig
-from services.zookeeper.server import ZooKeeperServer
+from kafka2011.events import codec
+from kafka2011.events.topics import PAGE_VIEW
+from kafka2011.producer.producer import Producer
+from kafka2011.services.warehouse.commit import WarehouseTable
+from kafka2011.services.zookeeper.config import ZooKeeperConfig
+from kafka2011.services.zookeeper.server import ZooKeeperServer
 
 BATCH = 10
 LOOK_EVERY_S = 0.25
@@ -84,7 +84,7 @@ class Watcher:
 @contextlib.contextmanager
 def loading(directory: Path, zk_connect: str, interval_ms: int) -> Iterator[str]:
     """The load job; yields where it tells of itself."""
-    words = [sys.executable, "-m", "cli", "load", "--interval-ms", str(interval_ms)]
+    words = [sys.executable, "-m", "kafka2011", "load", "--interval-ms", str(interval_ms)]
     settings = {"zk.connect": zk_connect, "warehouse.dir": directory / "warehouse"}
     settings |= {"event.forms": "*:2011", "metrics.port": 0, "log.format": "json"}
     for name, value in settings.items():

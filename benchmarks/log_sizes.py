@@ -16,7 +16,7 @@ from pathlib import Path
 from benchmarks.produce import fill
 from benchmarks.raw_fetch import receive_fetch
 from benchmarks.running_broker import RunningBroker, running_broker
-from protocol.requests import FetchRequest, encode_request
+from kafka2011.protocol.requests import FetchRequest, encode_request
 
 TOPIC = "bench"
 GB = 1_000_000_000

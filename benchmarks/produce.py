@@ -13,8 +13,8 @@ from pathlib import Path
 
 from benchmarks.crowd import together
 from benchmarks.running_broker import RunningBroker, running_broker
-from producer.producer import Producer
-from protocol.requests import LATEST, OffsetsRequest, encode_produce, encode_request
+from kafka2011.producer.producer import Producer
+from kafka2011.protocol.requests import LATEST, OffsetsRequest, encode_produce, encode_request
 
 MESSAGE_BYTES = 200
 ENTRY_BYTES = MESSAGE_BYTES + 10

@@ -15,7 +15,7 @@ from pathlib import Path
 from benchmarks.crowd import together
 from benchmarks.produce import fill
 from benchmarks.running_broker import RunningBroker, running_broker
-from protocol.requests import FetchRequest, encode_request
+from kafka2011.protocol.requests import FetchRequest, encode_request
 
 TOPIC = "bench"
 LOG_BYTES = 300_000_000

@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks.produce import fill
 from benchmarks.raw_fetch import receive_fetch
 from benchmarks.running_broker import running_broker
-from protocol.requests import FetchRequest, encode_request
+from kafka2011.protocol.requests import FetchRequest, encode_request
 
 GB = 1_000_000_000
 

@@ -34,7 +34,7 @@ class RunningBroker:
             "quarantine.dir": directory / "quarantine",
             "enable.zookeeper": "false",
         } | {name.replace("_", "."): value for name, value in settings.items()}
-        self._command = [sys.executable, "-m", "cli", "broker"]
+        self._command = [sys.executable, "-m", "kafka2011", "broker"]
         for name, value in words.items():
             self._command += ["--set", f"{name}={value}"]
         self._process: subprocess.Popen[bytes] | None = None

@@ -24,11 +24,11 @@ from typing import Any
 
 from benchmarks.machine import facts
 from benchmarks.running_broker import RunningBroker, running_broker
-from events import codec
-from events.primitives import long, text
-from events.topics import PAGE_VIEW
-from producer.producer import Producer
-from protocol import message_set
+from kafka2011.events import codec
+from kafka2011.events.primitives import long, text
+from kafka2011.events.topics import PAGE_VIEW
+from kafka2011.producer.producer import Producer
+from kafka2011.protocol import message_set
 
 PAYLOAD_BYTES = 200
 SET_MESSAGES = 1000
@@ -132,8 +132,8 @@ def main() -> None:
     words.add_argument("--fast-start", action="store_true")
     words.add_argument("--data-dir", type=Path, default=Path(tempfile.gettempdir()))
     given = words.parse_args()
-    from cli import spark_environment
-    from services.warehouse.session import CONF_DIR, start_session
+    from kafka2011.cli import spark_environment
+    from kafka2011.services.warehouse.session import CONF_DIR, start_session
 
     with tempfile.TemporaryDirectory(dir=given.data_dir) as scratch:
         if not given.fast_start:

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from broker.log.log import LogSettings
-from broker.log.retention import RetentionPolicy, by_age, by_size, each_in_turn
-from runtime.config import (
+from kafka2011.broker.log.log import LogSettings
+from kafka2011.broker.log.retention import RetentionPolicy, by_age, by_size, each_in_turn
+from kafka2011.runtime.config import (
     REQUIRED,
     boolean,
     comma_list,
@@ -21,7 +21,7 @@ from runtime.config import (
     text,
     whole,
 )
-from runtime.process_config import ProcessConfig
+from kafka2011.runtime.process_config import ProcessConfig
 
 MIB = 1024 * 1024
 HOUR_MS = 3_600_000

@@ -15,18 +15,18 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar, cast
 
-from broker.buffers import POOL_BUFFER_BYTES, BufferBudget, BufferPool
-from broker.handlers import RUN_BYTES_MAX, Pause, Reply, RequestHandlers, RequestRefused
-from broker.log.barrier import Barrier
-from broker.log.errors import LogError
-from broker.log.log import Log
-from broker.metrics import BrokerMetrics
-from broker.polling import READABLE, WRITABLE, Poller
-from broker.sending import Progress, SegmentEndsEarly, Sender, WarmUp
-from protocol.framing import FRAME_SIZE, FRAME_SIZE_BYTES
-from protocol.requests import FETCH, MULTI_PRODUCE, OFFSETS, PRODUCE, produce_runs
-from runtime.clock import Clock
-from runtime.logs import get_logger
+from kafka2011.broker.buffers import POOL_BUFFER_BYTES, BufferBudget, BufferPool
+from kafka2011.broker.handlers import RUN_BYTES_MAX, Pause, Reply, RequestHandlers, RequestRefused
+from kafka2011.broker.log.barrier import Barrier
+from kafka2011.broker.log.errors import LogError
+from kafka2011.broker.log.log import Log
+from kafka2011.broker.metrics import BrokerMetrics
+from kafka2011.broker.polling import READABLE, WRITABLE, Poller
+from kafka2011.broker.sending import Progress, SegmentEndsEarly, Sender, WarmUp
+from kafka2011.protocol.framing import FRAME_SIZE, FRAME_SIZE_BYTES
+from kafka2011.protocol.requests import FETCH, MULTI_PRODUCE, OFFSETS, PRODUCE, produce_runs
+from kafka2011.runtime.clock import Clock
+from kafka2011.runtime.logs import get_logger
 
 _log: Any = get_logger(__name__)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, Protocol
 
-from runtime.logs import get_logger
+from kafka2011.runtime.logs import get_logger
 
 _log: Any = get_logger(__name__)
 

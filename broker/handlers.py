@@ -15,16 +15,16 @@ from struct import Struct
 from struct import error as StructError
 from typing import Final, Protocol, TypeAlias
 
-from broker.config import BrokerConfig
-from broker.log.errors import LimitReached, LogError, PartitionOffline
-from broker.log.file_layer import Buffer
-from broker.log.log import Appender, Log, LogState
-from broker.log.region import FileRegion
-from broker.metrics import BrokerMetrics
-from protocol import message_set as message_sets
-from protocol import names, requests, responses
-from protocol.compression import DecompressionBudget
-from protocol.errors import (
+from kafka2011.broker.config import BrokerConfig
+from kafka2011.broker.log.errors import LimitReached, LogError, PartitionOffline
+from kafka2011.broker.log.file_layer import Buffer
+from kafka2011.broker.log.log import Appender, Log, LogState
+from kafka2011.broker.log.region import FileRegion
+from kafka2011.broker.metrics import BrokerMetrics
+from kafka2011.protocol import message_set as message_sets
+from kafka2011.protocol import names, requests, responses
+from kafka2011.protocol.compression import DecompressionBudget
+from kafka2011.protocol.errors import (
     IllegalTopicName,
     InvalidMessage,
     KafkaError,
@@ -33,7 +33,7 @@ from protocol.errors import (
     UnknownBrokerError,
     WrongPartition,
 )
-from protocol.requests import (
+from kafka2011.protocol.requests import (
     ANY_PARTITION,
     LATEST,
     FetchRequest,

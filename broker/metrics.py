@@ -16,11 +16,11 @@ from prometheus_client.core import (
     Metric,
 )
 
-from broker.log.log import LogState
-from protocol import hot
+from kafka2011.broker.log.log import LogState
+from kafka2011.protocol import hot
 
 if TYPE_CHECKING:
-    from broker.log.log_manager import LogManager
+    from kafka2011.broker.log.log_manager import LogManager
 
 REQUEST_BOUNDS_S = (
     0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05,

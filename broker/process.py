@@ -15,24 +15,24 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from broker.config import BrokerConfig
-from broker.log.errors import DataDirectoryError
-from broker.log.file_layer import FileLayer
-from broker.log.log_manager import LogManager
-from broker.log.steady_clock import SteadyClock
-from broker.metrics import BrokerCollector, BrokerMetrics
-from broker.registration import BrokerRegistration, DuplicateBrokerId, StoppedWhileWaiting
-from broker.server import BrokerServer, raise_descriptor_limit
-from coordination.cluster import BrokerAddress
-from coordination.errors import CoordinationError, CoordinationUnavailable
-from coordination.processes import ProcessRecord, register_process
-from coordination.registry import Registry
-from coordination.zookeeper import ZooKeeperRegistry
-from protocol import names
-from protocol.errors import IllegalTopicName
-from runtime.clock import now_ms
-from runtime.logs import get_logger
-from runtime.metrics import MetricsServer
+from kafka2011.broker.config import BrokerConfig
+from kafka2011.broker.log.errors import DataDirectoryError
+from kafka2011.broker.log.file_layer import FileLayer
+from kafka2011.broker.log.log_manager import LogManager
+from kafka2011.broker.log.steady_clock import SteadyClock
+from kafka2011.broker.metrics import BrokerCollector, BrokerMetrics
+from kafka2011.broker.registration import BrokerRegistration, DuplicateBrokerId, StoppedWhileWaiting
+from kafka2011.broker.server import BrokerServer, raise_descriptor_limit
+from kafka2011.coordination.cluster import BrokerAddress
+from kafka2011.coordination.errors import CoordinationError, CoordinationUnavailable
+from kafka2011.coordination.processes import ProcessRecord, register_process
+from kafka2011.coordination.registry import Registry
+from kafka2011.coordination.zookeeper import ZooKeeperRegistry
+from kafka2011.protocol import names
+from kafka2011.protocol.errors import IllegalTopicName
+from kafka2011.runtime.clock import now_ms
+from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.metrics import MetricsServer
 
 _log: Any = get_logger(__name__)
 

@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterable
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from coordination import paths
-from coordination.cluster import BrokerAddress
-from coordination.errors import BadZnode, CoordinationError, NodeConflict
-from coordination.registry import Registry, SessionEvent
-from runtime.clock import Clock
-from runtime.logs import get_logger
+from kafka2011.coordination import paths
+from kafka2011.coordination.cluster import BrokerAddress
+from kafka2011.coordination.errors import BadZnode, CoordinationError, NodeConflict
+from kafka2011.coordination.registry import Registry, SessionEvent
+from kafka2011.runtime.clock import Clock
+from kafka2011.runtime.logs import get_logger
 
 _log: Any = get_logger(__name__)
 

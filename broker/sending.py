@@ -15,9 +15,9 @@ from collections import deque
 from enum import Enum
 from itertools import islice
 
-from broker.handlers import Piece, Reply
-from broker.log.region import FileRegion
-from broker.metrics import BrokerMetrics
+from kafka2011.broker.handlers import Piece, Reply
+from kafka2011.broker.log.region import FileRegion
+from kafka2011.broker.metrics import BrokerMetrics
 
 # One connection may not keep the loop for itself: after this much it waits for its next turn.
 SEND_BYTES_PER_TURN = 4 * 1024 * 1024

@@ -16,19 +16,19 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from broker.buffers import BufferBudget, BufferPool
-from broker.config import BrokerConfig
-from broker.connection import BROKEN_READS, Connection
-from broker.flushing import DiskThreads
-from broker.handlers import RequestHandlers
-from broker.log.jobs import FlushJob, Retirement
-from broker.log.log import Log, LogState
-from broker.log.log_manager import LogManager
-from broker.metrics import BrokerMetrics
-from broker.polling import READABLE, Poller
-from broker.sending import WarmUp
-from runtime.clock import Clock
-from runtime.logs import get_logger
+from kafka2011.broker.buffers import BufferBudget, BufferPool
+from kafka2011.broker.config import BrokerConfig
+from kafka2011.broker.connection import BROKEN_READS, Connection
+from kafka2011.broker.flushing import DiskThreads
+from kafka2011.broker.handlers import RequestHandlers
+from kafka2011.broker.log.jobs import FlushJob, Retirement
+from kafka2011.broker.log.log import Log, LogState
+from kafka2011.broker.log.log_manager import LogManager
+from kafka2011.broker.metrics import BrokerMetrics
+from kafka2011.broker.polling import READABLE, Poller
+from kafka2011.broker.sending import WarmUp
+from kafka2011.runtime.clock import Clock
+from kafka2011.runtime.logs import get_logger
 
 _log: Any = get_logger(__name__)
 

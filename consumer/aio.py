@@ -15,9 +15,9 @@ import threading
 from collections import deque
 from typing import Any, NamedTuple, Self
 
-from consumer.chunk import ConsumedMessage
-from consumer.feed import Grant
-from consumer.stream import MessageStream
+from kafka2011.consumer.chunk import ConsumedMessage
+from kafka2011.consumer.feed import Grant
+from kafka2011.consumer.stream import MessageStream
 
 
 class _Batch(NamedTuple):

@@ -9,8 +9,8 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 
-from consumer.chunk import TopicPartition
-from coordination.paths import BrokerPartition
+from kafka2011.consumer.chunk import TopicPartition
+from kafka2011.coordination.paths import BrokerPartition
 
 # Consumer id -> topic -> number of streams.
 Members = Mapping[str, Mapping[str, int]]

@@ -1,12 +1,12 @@
 """Where brokers are, for a consumer: looked up in the registry, remembered while that is silent."""
 
-from consumer.config import Address, ConsumerConfig
-from consumer.errors import BrokerUnavailable
-from consumer.simple import SimpleConsumer
-from coordination import paths
-from coordination.errors import BadZnode, CoordinationError
-from coordination.registry import Registry
-from runtime.logs import get_logger
+from kafka2011.consumer.config import Address, ConsumerConfig
+from kafka2011.consumer.errors import BrokerUnavailable
+from kafka2011.consumer.simple import SimpleConsumer
+from kafka2011.coordination import paths
+from kafka2011.coordination.errors import BadZnode, CoordinationError
+from kafka2011.coordination.registry import Registry
+from kafka2011.runtime.logs import get_logger
 
 log = get_logger(__name__)
 

@@ -7,10 +7,10 @@ are checked when messages are made of them.
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from protocol import message, message_set
-from protocol.compression import Codec
-from protocol.errors import InvalidMessage
-from protocol.hot import ConsumedMessage
+from kafka2011.protocol import message, message_set
+from kafka2011.protocol.compression import Codec
+from kafka2011.protocol.errors import InvalidMessage
+from kafka2011.protocol.hot import ConsumedMessage
 
 __all__ = ["Chunk", "ConsumedMessage", "ShallowMessage", "TopicPartition"]
 

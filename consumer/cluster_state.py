@@ -7,14 +7,14 @@ the answer, with the reason, and never an exception.
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from consumer.chunk import TopicPartition
-from consumer.errors import BrokerUnavailable
-from consumer.simple import SimpleConsumer
-from coordination import cluster, paths
-from coordination.errors import BadZnode
-from coordination.paths import BrokerAddress, BrokerPartition
-from coordination.registry import Registry
-from protocol.errors import KafkaError
+from kafka2011.consumer.chunk import TopicPartition
+from kafka2011.consumer.errors import BrokerUnavailable
+from kafka2011.consumer.simple import SimpleConsumer
+from kafka2011.coordination import cluster, paths
+from kafka2011.coordination.errors import BadZnode
+from kafka2011.coordination.paths import BrokerAddress, BrokerPartition
+from kafka2011.coordination.registry import Registry
+from kafka2011.protocol.errors import KafkaError
 
 Dialled = Callable[[tuple[str, int]], tuple[str, int]]
 

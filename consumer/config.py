@@ -6,10 +6,10 @@ stands.
 
 from dataclasses import dataclass
 
-from protocol.errors import KafkaError
-from protocol.names import check_group
-from runtime.config import REQUIRED, address_map, boolean, one_of, setting, text, whole
-from runtime.process_config import ProcessConfig
+from kafka2011.protocol.errors import KafkaError
+from kafka2011.protocol.names import check_group
+from kafka2011.runtime.config import REQUIRED, address_map, boolean, one_of, setting, text, whole
+from kafka2011.runtime.process_config import ProcessConfig
 
 __all__ = ["ConsumerConfig"]
 

@@ -17,27 +17,27 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Self
 
-from consumer import rebalance, steering
-from consumer.assignment import make_consumer_id, thread_id
-from consumer.brokers import BrokerDirectory
-from consumer.chunk import TopicPartition
-from consumer.config import ConsumerConfig
-from consumer.delivery import DeliveryHub
-from consumer.errors import ConsumerStateError
-from consumer.feed import StreamQueue
-from consumer.filters import TopicFilter
-from consumer.membership import Membership
-from consumer.offsets import OffsetStore, check_offset, run
-from consumer.rebalancer import Rebalancer
-from consumer.simple import EARLIEST, LATEST
-from consumer.stats import ConsumerStats
-from consumer.stream import MessageStream
-from coordination.errors import CoordinationError
-from coordination.paths import StaticSubscription, Subscription
-from coordination.registry import Handle, Registry, SessionEvent
-from coordination.zookeeper import ZooKeeperRegistry
-from protocol.names import check_topic
-from runtime.logs import get_logger
+from kafka2011.consumer import rebalance, steering
+from kafka2011.consumer.assignment import make_consumer_id, thread_id
+from kafka2011.consumer.brokers import BrokerDirectory
+from kafka2011.consumer.chunk import TopicPartition
+from kafka2011.consumer.config import ConsumerConfig
+from kafka2011.consumer.delivery import DeliveryHub
+from kafka2011.consumer.errors import ConsumerStateError
+from kafka2011.consumer.feed import StreamQueue
+from kafka2011.consumer.filters import TopicFilter
+from kafka2011.consumer.membership import Membership
+from kafka2011.consumer.offsets import OffsetStore, check_offset, run
+from kafka2011.consumer.rebalancer import Rebalancer
+from kafka2011.consumer.simple import EARLIEST, LATEST
+from kafka2011.consumer.stats import ConsumerStats
+from kafka2011.consumer.stream import MessageStream
+from kafka2011.coordination.errors import CoordinationError
+from kafka2011.coordination.paths import StaticSubscription, Subscription
+from kafka2011.coordination.registry import Handle, Registry, SessionEvent
+from kafka2011.coordination.zookeeper import ZooKeeperRegistry
+from kafka2011.protocol.names import check_topic
+from kafka2011.runtime.logs import get_logger
 
 log = get_logger(__name__)
 

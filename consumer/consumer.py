@@ -9,10 +9,10 @@ with Consumer(group_id="g", zk_connect="127.0.0.1:2181") as consumer:
 from collections.abc import Mapping
 from typing import Any, overload
 
-from consumer.config import ConsumerConfig
-from consumer.connector import ConsumerConnector
-from consumer.stream import MessageStream
-from coordination.registry import Registry
+from kafka2011.consumer.config import ConsumerConfig
+from kafka2011.consumer.connector import ConsumerConnector
+from kafka2011.consumer.stream import MessageStream
+from kafka2011.coordination.registry import Registry
 
 
 class Consumer(ConsumerConnector):

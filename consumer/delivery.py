@@ -7,11 +7,11 @@ The `Delivery` of `consumer.membership`: `start` and `halt` come from the rebala
 import threading
 from collections.abc import Callable, Iterable
 
-from consumer.chunk import TopicPartition
-from consumer.config import ConsumerConfig
-from consumer.feed import PartitionFeed, StreamQueue
-from consumer.fetcher import Address, BrokerFetcher
-from consumer.stats import ConsumerStats
+from kafka2011.consumer.chunk import TopicPartition
+from kafka2011.consumer.config import ConsumerConfig
+from kafka2011.consumer.feed import PartitionFeed, StreamQueue
+from kafka2011.consumer.fetcher import Address, BrokerFetcher
+from kafka2011.consumer.stats import ConsumerStats
 
 JOIN_TIMEOUT_S = 5.0
 

@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from protocol.errors import KafkaError
+from kafka2011.protocol.errors import KafkaError
 
 
 class BrokerUnavailable(KafkaError):

@@ -12,8 +12,8 @@ from collections import deque
 from enum import Enum, auto
 from typing import NamedTuple, Protocol
 
-from consumer.chunk import Chunk, TopicPartition
-from consumer.errors import ConsumerTimeout, PartitionStuck
+from kafka2011.consumer.chunk import Chunk, TopicPartition
+from kafka2011.consumer.errors import ConsumerTimeout, PartitionStuck
 
 STUCK_PAUSE_S = 1.0  # of a partition that cannot be read, doubling
 STUCK_PAUSE_MAX_S = 60.0

@@ -10,20 +10,20 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from consumer.chunk import Chunk
-from consumer.config import ConsumerConfig
-from consumer.errors import BrokerUnavailable, ConsumerClosed, PartitionStuck
-from consumer.feed import DAMAGE_ATTEMPTS, Grant, PartitionFeed, StreamQueue
-from consumer.simple import EARLIEST, LATEST, FetchedSet, SimpleConsumer
-from consumer.stats import ConsumerStats
-from protocol.errors import (
+from kafka2011.consumer.chunk import Chunk
+from kafka2011.consumer.config import ConsumerConfig
+from kafka2011.consumer.errors import BrokerUnavailable, ConsumerClosed, PartitionStuck
+from kafka2011.consumer.feed import DAMAGE_ATTEMPTS, Grant, PartitionFeed, StreamQueue
+from kafka2011.consumer.simple import EARLIEST, LATEST, FetchedSet, SimpleConsumer
+from kafka2011.consumer.stats import ConsumerStats
+from kafka2011.protocol.errors import (
     InvalidMessage,
     KafkaError,
     MessageLargerThanFetchSize,
     OffsetOutOfRange,
 )
-from protocol.requests import FetchRequest
-from runtime.logs import get_logger
+from kafka2011.protocol.requests import FetchRequest
+from kafka2011.runtime.logs import get_logger
 
 log = get_logger(__name__)
 

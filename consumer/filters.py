@@ -11,9 +11,9 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
-from coordination.paths import WildcardSubscription
-from protocol.errors import IllegalTopicFilter
-from protocol.names import FILTER_CHARACTERS_MAX
+from kafka2011.coordination.paths import WildcardSubscription
+from kafka2011.protocol.errors import IllegalTopicFilter
+from kafka2011.protocol.names import FILTER_CHARACTERS_MAX
 
 from re import _constants, _parser  # type: ignore[attr-defined]  # isort: skip
 

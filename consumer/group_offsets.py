@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from consumer.chunk import TopicPartition
-from consumer.cluster_state import PartitionEnds
-from coordination import paths
-from coordination.errors import BadZnode, VersionConflict
-from coordination.paths import OFFSET_MAX, BrokerPartition
-from coordination.registry import ABSENT, Registry
-from protocol.errors import IllegalTopicName
-from protocol.names import check_topic
+from kafka2011.consumer.chunk import TopicPartition
+from kafka2011.consumer.cluster_state import PartitionEnds
+from kafka2011.coordination import paths
+from kafka2011.coordination.errors import BadZnode, VersionConflict
+from kafka2011.coordination.paths import OFFSET_MAX, BrokerPartition
+from kafka2011.coordination.registry import ABSENT, Registry
+from kafka2011.protocol.errors import IllegalTopicName
+from kafka2011.protocol.names import check_topic
 
 EARLIEST, LATEST = "earliest", "latest"
 

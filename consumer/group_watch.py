@@ -8,21 +8,21 @@ written). What needs commits to be compared is UNKNOWN until enough looks have s
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from consumer.chunk import TopicPartition
-from consumer.cluster_state import (
+from kafka2011.consumer.chunk import TopicPartition
+from kafka2011.consumer.cluster_state import (
     ASK_TIMEOUT_MS,
     Dialled,
     GroupPartition,
     GroupState,
     group_state,
 )
-from consumer.lag_rules import PartitionHistory, Verdict, judge, worst
-from consumer.lag_time import LagTime, lag_time
-from consumer.simple import SimpleConsumer
-from coordination import cluster, paths
-from coordination.paths import BrokerPartition
-from coordination.registry import Registry
-from runtime.clock import Clock, now_ms
+from kafka2011.consumer.lag_rules import PartitionHistory, Verdict, judge, worst
+from kafka2011.consumer.lag_time import LagTime, lag_time
+from kafka2011.consumer.simple import SimpleConsumer
+from kafka2011.coordination import cluster, paths
+from kafka2011.coordination.paths import BrokerPartition
+from kafka2011.coordination.registry import Registry
+from kafka2011.runtime.clock import Clock, now_ms
 
 COMMITS_MIN = 2
 

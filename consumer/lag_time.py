@@ -11,12 +11,12 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from consumer.chunk import TopicPartition
-from consumer.simple import LATEST, SimpleConsumer
-from events.errors import HeaderUnreadable
-from events.peek import peek
-from protocol import message_set
-from protocol.errors import KafkaError, MessageLargerThanFetchSize, OffsetOutOfRange
+from kafka2011.consumer.chunk import TopicPartition
+from kafka2011.consumer.simple import LATEST, SimpleConsumer
+from kafka2011.events.errors import HeaderUnreadable
+from kafka2011.events.peek import peek
+from kafka2011.protocol import message_set
+from kafka2011.protocol.errors import KafkaError, MessageLargerThanFetchSize, OffsetOutOfRange
 
 FETCH_BYTES = 65536
 FETCH_BYTES_MAX = 1 << 24

@@ -7,21 +7,21 @@ about deliveries goes to a `Delivery`, which the connector implements with fetch
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, Protocol
 
-from consumer.chunk import TopicPartition
-from consumer.filters import TopicFilter
-from consumer.offsets import OffsetStore, Steps
-from consumer.rebalance import Claims
-from coordination import cluster, paths
-from coordination.errors import (
+from kafka2011.consumer.chunk import TopicPartition
+from kafka2011.consumer.filters import TopicFilter
+from kafka2011.consumer.offsets import OffsetStore, Steps
+from kafka2011.consumer.rebalance import Claims
+from kafka2011.coordination import cluster, paths
+from kafka2011.coordination.errors import (
     BadZnode,
     CoordinationError,
     CoordinationUnavailable,
     NodeConflict,
 )
-from coordination.paths import BrokerPartition, StaticSubscription, Subscription
-from coordination.registry import Handle, Registry
-from protocol.errors import IllegalTopicFilter
-from runtime.logs import get_logger
+from kafka2011.coordination.paths import BrokerPartition, StaticSubscription, Subscription
+from kafka2011.coordination.registry import Handle, Registry
+from kafka2011.protocol.errors import IllegalTopicFilter
+from kafka2011.runtime.logs import get_logger
 
 log = get_logger(__name__)
 

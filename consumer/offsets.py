@@ -11,12 +11,12 @@ real exhausts them (`run`), and the simulation of the group protocol interleaves
 from collections.abc import Generator
 from typing import TypeVar
 
-from consumer.chunk import TopicPartition
-from coordination import paths
-from coordination.errors import BadZnode, VersionConflict
-from coordination.paths import BrokerPartition
-from coordination.registry import ABSENT, Registry
-from runtime.logs import get_logger
+from kafka2011.consumer.chunk import TopicPartition
+from kafka2011.coordination import paths
+from kafka2011.coordination.errors import BadZnode, VersionConflict
+from kafka2011.coordination.paths import BrokerPartition
+from kafka2011.coordination.registry import ABSENT, Registry
+from kafka2011.runtime.logs import get_logger
 
 log = get_logger(__name__)
 

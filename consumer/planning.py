@@ -8,7 +8,7 @@ inner boundaries from the chunks it read (`split_at` makes the pieces).
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from consumer.chunk import TopicPartition
+from kafka2011.consumer.chunk import TopicPartition
 
 
 class OffsetRange(NamedTuple):

@@ -5,12 +5,12 @@ No group, no ZooKeeper, no threads. What is yielded is exactly [start, end) in o
 
 from collections.abc import Iterator
 
-from consumer.chunk import Chunk
-from consumer.errors import BrokerUnavailable
-from consumer.simple import SimpleConsumer
-from protocol import message_set
-from protocol.errors import KafkaError, MessageLargerThanFetchSize
-from protocol.message import LENGTH, LENGTH_BYTES
+from kafka2011.consumer.chunk import Chunk
+from kafka2011.consumer.errors import BrokerUnavailable
+from kafka2011.consumer.simple import SimpleConsumer
+from kafka2011.protocol import message_set
+from kafka2011.protocol.errors import KafkaError, MessageLargerThanFetchSize
+from kafka2011.protocol.message import LENGTH, LENGTH_BYTES
 
 FETCH_SIZE = 1_048_576
 FETCH_SIZE_MAX = 67_108_864

@@ -19,9 +19,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
-from consumer.assignment import Members, assignment_of
-from consumer.chunk import TopicPartition
-from coordination.paths import BrokerPartition
+from kafka2011.consumer.assignment import Members, assignment_of
+from kafka2011.consumer.chunk import TopicPartition
+from kafka2011.coordination.paths import BrokerPartition
 
 Claims = Mapping[TopicPartition, str]  # partition -> thread id
 Partitions = Mapping[str, tuple[BrokerPartition, ...]]

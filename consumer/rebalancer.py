@@ -9,15 +9,15 @@ import random
 import threading
 from collections.abc import Callable
 
-from consumer import rebalance
-from consumer.chunk import TopicPartition
-from consumer.config import ConsumerConfig
-from consumer.membership import Membership
-from consumer.offsets import run
-from consumer.rebalance import Phase, State
-from consumer.stats import ConsumerStats
-from coordination.errors import CoordinationError
-from runtime.logs import get_logger
+from kafka2011.consumer import rebalance
+from kafka2011.consumer.chunk import TopicPartition
+from kafka2011.consumer.config import ConsumerConfig
+from kafka2011.consumer.membership import Membership
+from kafka2011.consumer.offsets import run
+from kafka2011.consumer.rebalance import Phase, State
+from kafka2011.consumer.stats import ConsumerStats
+from kafka2011.coordination.errors import CoordinationError
+from kafka2011.runtime.logs import get_logger
 
 log = get_logger(__name__)
 

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from consumer.errors import BrokerUnavailable, ConsumerClosed
-from protocol import message_set
-from protocol.errors import KafkaError, RemoteProtocolError, error_for_code
-from protocol.framing import FRAME_SIZE, FRAME_SIZE_BYTES, check_frame_size
-from protocol.requests import (
+from kafka2011.consumer.errors import BrokerUnavailable, ConsumerClosed
+from kafka2011.protocol import message_set
+from kafka2011.protocol.errors import KafkaError, RemoteProtocolError, error_for_code
+from kafka2011.protocol.framing import FRAME_SIZE, FRAME_SIZE_BYTES, check_frame_size
+from kafka2011.protocol.requests import (
     EARLIEST,
     LATEST,
     FetchRequest,
@@ -24,7 +24,7 @@ from protocol.requests import (
     OffsetsRequest,
     encode_request,
 )
-from protocol.responses import (
+from kafka2011.protocol.responses import (
     FETCH_HEADER_BYTES,
     decode_fetch_response,
     decode_multifetch_response,

@@ -26,11 +26,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from consumer.planning import OffsetRange
-from consumer.reading import FETCH_SIZE
-from events.codec_source import CodecSource
-from events.forms import FORMS_DEFAULT, parse_forms
-from runtime.config import address, address_map, boolean, comma_list, path, whole
+from kafka2011.consumer.planning import OffsetRange
+from kafka2011.consumer.reading import FETCH_SIZE
+from kafka2011.events.codec_source import CodecSource
+from kafka2011.events.forms import FORMS_DEFAULT, parse_forms
+from kafka2011.runtime.config import address, address_map, boolean, comma_list, path, whole
 
 Address = tuple[str, int]
 

@@ -6,18 +6,18 @@ Nothing of Spark's in here; `spark_source` turns ranges into its partitions.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from consumer.chunk import TopicPartition
-from consumer.planning import OffsetRange, plan_ranges, split_at
-from consumer.reading import read_range
-from consumer.simple import SimpleConsumer
-from consumer.spark_options import EARLIEST, LATEST, Address, Places, SourceOptions
-from consumer.spark_rows import entry_next_offsets
-from coordination import cluster
-from coordination.zookeeper import ZooKeeperRegistry
-from protocol import message_set
-from protocol.errors import KafkaError
-from protocol.requests import LATEST as LATEST_TIME
-from runtime.logs import get_logger
+from kafka2011.consumer.chunk import TopicPartition
+from kafka2011.consumer.planning import OffsetRange, plan_ranges, split_at
+from kafka2011.consumer.reading import read_range
+from kafka2011.consumer.simple import SimpleConsumer
+from kafka2011.consumer.spark_options import EARLIEST, LATEST, Address, Places, SourceOptions
+from kafka2011.consumer.spark_rows import entry_next_offsets
+from kafka2011.coordination import cluster
+from kafka2011.coordination.zookeeper import ZooKeeperRegistry
+from kafka2011.protocol import message_set
+from kafka2011.protocol.errors import KafkaError
+from kafka2011.protocol.requests import LATEST as LATEST_TIME
+from kafka2011.runtime.logs import get_logger
 
 log = get_logger(__name__)
 

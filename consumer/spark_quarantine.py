@@ -13,8 +13,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from consumer.planning import OffsetRange
-from consumer.spark_rows import TIMESTAMP, Unreadable
+from kafka2011.consumer.planning import OffsetRange
+from kafka2011.consumer.spark_rows import TIMESTAMP, Unreadable
 
 # What is held before it is written; a range may be damaged from end to end.
 BUFFER_BYTES_MAX = 32 * 1024 * 1024

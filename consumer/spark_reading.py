@@ -7,10 +7,10 @@ through the JVM. Imports neither Spark nor ZooKeeper.
 import time
 from collections.abc import Callable, Iterator
 
-from consumer.chunk import Chunk
-from consumer.errors import BrokerUnavailable
-from consumer.planning import OffsetRange
-from consumer.reading import FETCH_SIZE, read_range
+from kafka2011.consumer.chunk import Chunk
+from kafka2011.consumer.errors import BrokerUnavailable
+from kafka2011.consumer.planning import OffsetRange
+from kafka2011.consumer.reading import FETCH_SIZE, read_range
 
 PATIENCE_S = 15.0  # a broker that is started again serves well within this
 PAUSE_S = 0.25

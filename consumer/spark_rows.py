@@ -12,16 +12,16 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from consumer.chunk import Chunk
-from events.errors import HeaderUnreadable
-from events.forms import FORMS_2011, Forms
-from events.header import FORM_BYTE, PREFIX_BYTES_ID
-from events.peek import peek
-from protocol import hot, message_set
-from protocol.errors import InvalidMessage
+from kafka2011.consumer.chunk import Chunk
+from kafka2011.events.errors import HeaderUnreadable
+from kafka2011.events.forms import FORMS_2011, Forms
+from kafka2011.events.header import FORM_BYTE, PREFIX_BYTES_ID
+from kafka2011.events.peek import peek
+from kafka2011.protocol import hot, message_set
+from kafka2011.protocol.errors import InvalidMessage
 
 try:
-    from consumer import _rows_compiled as compiled
+    from kafka2011.consumer import _rows_compiled as compiled
 except ImportError:  # no compiler where it was installed
     compiled = None  # type: ignore[assignment]
 

@@ -31,17 +31,17 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from consumer.chunk import Chunk, TopicPartition
-from consumer.planning import OffsetRange
-from consumer.simple import SimpleConsumer
-from consumer.spark_options import OptionError, SourceOptions, parse_options
-from consumer.spark_planning import PlacedRange, SourcePlanner
-from consumer.spark_quarantine import QuarantineFile
-from consumer.spark_reading import read_patiently
-from consumer.spark_rows import MESSAGE_SCHEMA, MessageRows, Quarantine
-from events.forms import FORMS_DEFAULT, Forms
-from protocol.errors import OffsetOutOfRange
-from runtime.logs import get_logger
+from kafka2011.consumer.chunk import Chunk, TopicPartition
+from kafka2011.consumer.planning import OffsetRange
+from kafka2011.consumer.simple import SimpleConsumer
+from kafka2011.consumer.spark_options import OptionError, SourceOptions, parse_options
+from kafka2011.consumer.spark_planning import PlacedRange, SourcePlanner
+from kafka2011.consumer.spark_quarantine import QuarantineFile
+from kafka2011.consumer.spark_reading import read_patiently
+from kafka2011.consumer.spark_rows import MESSAGE_SCHEMA, MessageRows, Quarantine
+from kafka2011.events.forms import FORMS_DEFAULT, Forms
+from kafka2011.protocol.errors import OffsetOutOfRange
+from kafka2011.runtime.logs import get_logger
 
 log = get_logger(__name__)
 

@@ -5,11 +5,11 @@ Each call opens connections of its own, beside the fetchers', and closes them.
 
 from collections.abc import Mapping
 
-from consumer.brokers import BrokerDirectory
-from consumer.chunk import TopicPartition
-from consumer.errors import BrokerUnavailable, ConsumerStateError
-from consumer.simple import SimpleConsumer
-from protocol.message import LENGTH, LENGTH_BYTES
+from kafka2011.consumer.brokers import BrokerDirectory
+from kafka2011.consumer.chunk import TopicPartition
+from kafka2011.consumer.errors import BrokerUnavailable, ConsumerStateError
+from kafka2011.consumer.simple import SimpleConsumer
+from kafka2011.protocol.message import LENGTH, LENGTH_BYTES
 
 
 def lag(

@@ -20,11 +20,11 @@ One stream is for one thread. After ConsumerTimeout or PartitionStuck it is iter
 
 from collections.abc import Iterator, Sequence
 
-from consumer.chunk import Chunk, ConsumedMessage
-from consumer.errors import ConsumerStateError, PartitionStuck
-from consumer.feed import DAMAGE_ATTEMPTS, Grant, PartitionFeed, StreamQueue
-from consumer.stats import ConsumerStats
-from protocol.errors import InvalidMessage
+from kafka2011.consumer.chunk import Chunk, ConsumedMessage
+from kafka2011.consumer.errors import ConsumerStateError, PartitionStuck
+from kafka2011.consumer.feed import DAMAGE_ATTEMPTS, Grant, PartitionFeed, StreamQueue
+from kafka2011.consumer.stats import ConsumerStats
+from kafka2011.protocol.errors import InvalidMessage
 
 _Batch = tuple[Iterator[ConsumedMessage], Grant]
 

@@ -8,14 +8,14 @@ section 9.3): a group where everybody owns something else would never settle.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from consumer.assignment import assign, thread_id
-from consumer.chunk import TopicPartition
-from consumer.filters import TopicFilter
-from coordination import cluster, paths
-from coordination.errors import BadZnode
-from coordination.paths import BrokerPartition, StaticSubscription
-from coordination.registry import Registry
-from protocol.errors import IllegalTopicFilter
+from kafka2011.consumer.assignment import assign, thread_id
+from kafka2011.consumer.chunk import TopicPartition
+from kafka2011.consumer.filters import TopicFilter
+from kafka2011.coordination import cluster, paths
+from kafka2011.coordination.errors import BadZnode
+from kafka2011.coordination.paths import BrokerPartition, StaticSubscription
+from kafka2011.coordination.registry import Registry
+from kafka2011.protocol.errors import IllegalTopicFilter
 
 
 @dataclass(frozen=True, slots=True)

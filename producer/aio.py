@@ -16,9 +16,9 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from producer.config import ProducerConfig
-from producer.errors import NotDurable, ProducerClosed
-from producer.producer import FLUSH_TIMEOUT_MS, Part, Producer, ProducerStats
+from kafka2011.producer.config import ProducerConfig
+from kafka2011.producer.errors import NotDurable, ProducerClosed
+from kafka2011.producer.producer import FLUSH_TIMEOUT_MS, Part, Producer, ProducerStats
 
 _Job = tuple[Callable[[], Any], asyncio.Future[Any] | None]  # None: nobody waits for it
 _Outcome = tuple[asyncio.Future[Any] | None, Any, BaseException | None]

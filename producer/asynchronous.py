@@ -16,22 +16,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from producer.batching import BatchTrigger, SetPart, frame_pieces, payload_bytes
-from producer.callbacks import Event, ProducerCallbacks
-from producer.config import ProducerConfig
-from producer.connection import BrokerConnection
-from producer.encoding import BatchEncoder
-from producer.errors import (
+from kafka2011.producer.batching import BatchTrigger, SetPart, frame_pieces, payload_bytes
+from kafka2011.producer.callbacks import Event, ProducerCallbacks
+from kafka2011.producer.config import ProducerConfig
+from kafka2011.producer.connection import BrokerConnection
+from kafka2011.producer.encoding import BatchEncoder
+from kafka2011.producer.errors import (
     BrokerUnavailable,
     BrokerUnreachable,
     ProducerClosed,
     QueueFull,
     Unconfirmed,
 )
-from producer.intake import Intake, QueuedEvent, group
-from producer.rerouting import Rerouter
-from protocol.requests import Buffer
-from runtime.logs import get_logger
+from kafka2011.producer.intake import Intake, QueuedEvent, group
+from kafka2011.producer.rerouting import Rerouter
+from kafka2011.protocol.requests import Buffer
+from kafka2011.runtime.logs import get_logger
 
 # Several requests go to the kernel in one call: a thread that waits for the interpreter lock after
 # every small write gets it back only some milliseconds later.

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
-from protocol import message_set
-from protocol.compression import Codec
-from protocol.errors import LocalProtocolError, MessageSizeTooLarge
-from protocol.message import LENGTH_BYTES, MAGIC1_OVERHEAD_BYTES
-from protocol.requests import Buffer, MultiProduceRequest, ProduceRequest, request_pieces
+from kafka2011.protocol import message_set
+from kafka2011.protocol.compression import Codec
+from kafka2011.protocol.errors import LocalProtocolError, MessageSizeTooLarge
+from kafka2011.protocol.message import LENGTH_BYTES, MAGIC1_OVERHEAD_BYTES
+from kafka2011.protocol.requests import Buffer, MultiProduceRequest, ProduceRequest, request_pieces
 
 _FRAME_HEADER: Final = Struct(">ihh")  # size, request id 0, topic length
 _TAIL: Final = Struct(">ii")  # partition, set size

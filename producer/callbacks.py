@@ -7,7 +7,7 @@ Both are given to `Producer(callbacks=..., event_handler=...)`, or named in the 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from producer.batching import SetPart
+from kafka2011.producer.batching import SetPart
 
 
 class Event(NamedTuple):

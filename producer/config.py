@@ -10,14 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from producer.batching import (
+from kafka2011.producer.batching import (
     ENTRY_OVERHEAD_BYTES,
     PARTS_MAX,
     REQUEST_HEAD_BYTES_MAX,
     RequestLimits,
 )
-from protocol.compression import Codec
-from runtime.config import (
+from kafka2011.protocol.compression import Codec
+from kafka2011.runtime.config import (
     ConfigError,
     address,
     address_map,
@@ -28,8 +28,8 @@ from runtime.config import (
     text,
     whole,
 )
-from runtime.logs import get_logger
-from runtime.process_config import ProcessConfig
+from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.process_config import ProcessConfig
 
 Address = tuple[str, int]
 BrokerList = tuple[tuple[int, Address], ...]

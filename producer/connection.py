@@ -15,10 +15,10 @@ import struct
 import time
 from collections.abc import Callable, Sequence
 
-from producer.errors import BrokerUnavailable, BrokerUnreachable, Unconfirmed
-from protocol.errors import RemoteProtocolError
-from protocol.requests import LATEST, OffsetsRequest, encode_request
-from protocol.responses import decode_offsets_response
+from kafka2011.producer.errors import BrokerUnavailable, BrokerUnreachable, Unconfirmed
+from kafka2011.protocol.errors import RemoteProtocolError
+from kafka2011.protocol.requests import LATEST, OffsetsRequest, encode_request
+from kafka2011.protocol.responses import decode_offsets_response
 
 # After this long without a send the next one first looks whether the peer has closed: the kernel
 # takes a write into a connection that the other side closed, and the bytes are gone.

@@ -10,15 +10,15 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
-from coordination import cluster, paths
-from coordination.errors import CoordinationError
-from coordination.paths import BrokerPartition
-from coordination.registry import Handle, Registry, SessionEvent
-from producer.config import Address, BrokerList
-from producer.errors import BrokerUnavailable, InvalidPartition
-from producer.partitioner import default_partitioner
-from protocol.requests import ANY_PARTITION
-from runtime.logs import get_logger
+from kafka2011.coordination import cluster, paths
+from kafka2011.coordination.errors import CoordinationError
+from kafka2011.coordination.paths import BrokerPartition
+from kafka2011.coordination.registry import Handle, Registry, SessionEvent
+from kafka2011.producer.config import Address, BrokerList
+from kafka2011.producer.errors import BrokerUnavailable, InvalidPartition
+from kafka2011.producer.partitioner import default_partitioner
+from kafka2011.protocol.requests import ANY_PARTITION
+from kafka2011.runtime.logs import get_logger
 
 log = get_logger(__name__)
 

@@ -6,12 +6,12 @@ too much for one request goes in several (`producer.batching`).
 
 from collections.abc import Sequence
 
-from producer.batching import SetPart, cut_set, encode_sets, packed, payload_bytes
-from producer.callbacks import Event, EventHandler
-from producer.config import ProducerConfig
-from producer.intake import QueuedEvent, group
-from protocol.compression import Codec
-from protocol.errors import MessageSizeTooLarge
+from kafka2011.producer.batching import SetPart, cut_set, encode_sets, packed, payload_bytes
+from kafka2011.producer.callbacks import Event, EventHandler
+from kafka2011.producer.config import ProducerConfig
+from kafka2011.producer.intake import QueuedEvent, group
+from kafka2011.protocol.compression import Codec
+from kafka2011.protocol.errors import MessageSizeTooLarge
 
 
 class BatchEncoder:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from protocol.errors import KafkaError
+from kafka2011.protocol.errors import KafkaError
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,19 +19,19 @@ the message and has no part in this.
 
 from typing import TYPE_CHECKING
 
-from producer import _intake_pure
-from producer._intake_pure import QueuedEvent
-from runtime.twins import is_pure_wanted
+from kafka2011.producer import _intake_pure
+from kafka2011.producer._intake_pure import QueuedEvent
+from kafka2011.runtime.twins import is_pure_wanted
 
 if TYPE_CHECKING:
-    from producer._intake_pure import Intake, group
+    from kafka2011.producer._intake_pure import Intake, group
 
     COMPILED: bool
 elif is_pure_wanted():
     Intake, group, COMPILED = _intake_pure.Intake, _intake_pure.group, False
 else:
     try:
-        from producer._intake_compiled import Intake, group
+        from kafka2011.producer._intake_compiled import Intake, group
 
         COMPILED = True
     except ImportError:  # no C compiler when this was installed

@@ -21,13 +21,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from coordination.errors import CoordinationError
-from producer.config import ProducerConfig, configured
-from producer.errors import NotDurable
-from producer.producer import Producer
-from protocol.errors import KafkaError
-from protocol.names import check_topic
-from runtime.config import ConfigError
+from kafka2011.coordination.errors import CoordinationError
+from kafka2011.producer.config import ProducerConfig, configured
+from kafka2011.producer.errors import NotDurable
+from kafka2011.producer.producer import Producer
+from kafka2011.protocol.errors import KafkaError
+from kafka2011.protocol.names import check_topic
+from kafka2011.runtime.config import ConfigError
 
 Encoder = Callable[[logging.LogRecord], bytes]
 
@@ -36,7 +36,7 @@ LINGER_S = 0.05  # records of so long go out together
 RETRY_FIRST_S = 0.1
 RETRY_LONGEST_S = 5.0
 # Loggers of the clients' own code and of the ZooKeeper client.
-OWN_LOGGERS = ("producer", "coordination", "kazoo")
+OWN_LOGGERS = ("kafka2011", "kazoo")
 
 
 def json_record(record: logging.LogRecord) -> bytes:

@@ -14,10 +14,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from producer.connection import IDLE_CHECK_NS, BrokerConnection, read_answer
-from producer.errors import BrokerUnavailable, BrokerUnreachable, Unconfirmed
-from protocol.errors import RemoteProtocolError
-from protocol.requests import (
+from kafka2011.producer.connection import IDLE_CHECK_NS, BrokerConnection, read_answer
+from kafka2011.producer.errors import BrokerUnavailable, BrokerUnreachable, Unconfirmed
+from kafka2011.protocol.errors import RemoteProtocolError
+from kafka2011.protocol.requests import (
     ANY_PARTITION,
     LATEST,
     MultiProduceRequest,

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from coordination.registry import Registry
-from producer.asynchronous import BrokerQueue
-from producer.batching import (
+from kafka2011.coordination.registry import Registry
+from kafka2011.producer.asynchronous import BrokerQueue
+from kafka2011.producer.batching import (
     EncodedSet,
     SetPart,
     encode_sets,
@@ -25,26 +25,31 @@ from producer.batching import (
     produce_frame,
     request_frame,
 )
-from producer.callbacks import EventHandler, ProducerCallbacks, made_callbacks, made_handler
-from producer.config import Address, ProducerConfig, configured
-from producer.connection import BrokerConnection
-from producer.discovery import Discovery, StaticBrokers, Target, ZooKeeperBrokers
-from producer.encoding import BatchEncoder
-from producer.errors import (
+from kafka2011.producer.callbacks import (
+    EventHandler,
+    ProducerCallbacks,
+    made_callbacks,
+    made_handler,
+)
+from kafka2011.producer.config import Address, ProducerConfig, configured
+from kafka2011.producer.connection import BrokerConnection
+from kafka2011.producer.discovery import Discovery, StaticBrokers, Target, ZooKeeperBrokers
+from kafka2011.producer.encoding import BatchEncoder
+from kafka2011.producer.errors import (
     BrokerUnavailable,
     BrokerUnreachable,
     NotDurable,
     ProducerClosed,
     Unconfirmed,
 )
-from producer.polling import connection_kind
-from producer.rerouting import Rerouter
-from protocol.errors import LocalProtocolError, MessageSizeTooLarge
-from protocol.message_set import encode as encode_plain
-from protocol.names import check_topic
-from protocol.requests import ANY_PARTITION
-from runtime.config import ConfigError
-from runtime.logs import get_logger
+from kafka2011.producer.polling import connection_kind
+from kafka2011.producer.rerouting import Rerouter
+from kafka2011.protocol.errors import LocalProtocolError, MessageSizeTooLarge
+from kafka2011.protocol.message_set import encode as encode_plain
+from kafka2011.protocol.names import check_topic
+from kafka2011.protocol.requests import ANY_PARTITION
+from kafka2011.runtime.config import ConfigError
+from kafka2011.runtime.logs import get_logger
 
 log = get_logger(__name__)
 
@@ -139,7 +144,7 @@ class Producer:
         if config.broker_list:
             return StaticBrokers(config.broker_list, self._rng)
         if registry is None:
-            from coordination.zookeeper import ZooKeeperRegistry
+            from kafka2011.coordination.zookeeper import ZooKeeperRegistry
 
             registry = ZooKeeperRegistry(config.zk_connect, config.zk_session_timeout_ms)
             try:

@@ -7,13 +7,13 @@ other.
 
 from collections.abc import Callable, Sequence
 
-from producer.batching import SetPart
-from producer.config import Address
-from producer.connection import BrokerConnection
-from producer.discovery import Discovery
-from producer.errors import BrokerUnavailable
-from producer.intake import QueuedEvent
-from protocol.errors import KafkaError
+from kafka2011.producer.batching import SetPart
+from kafka2011.producer.config import Address
+from kafka2011.producer.connection import BrokerConnection
+from kafka2011.producer.discovery import Discovery
+from kafka2011.producer.errors import BrokerUnavailable
+from kafka2011.producer.intake import QueuedEvent
+from kafka2011.protocol.errors import KafkaError
 
 
 class Rerouter:

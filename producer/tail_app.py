@@ -13,16 +13,16 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from coordination.errors import CoordinationError
-from producer.errors import NotDurable
-from producer.producer import Producer
-from producer.tail_config import TailConfig
-from producer.tail_core import BadState
-from producer.tail_files import Files, StateFile
-from producer.tailer import Collected, Tailer
-from protocol.errors import KafkaError
-from runtime.logs import get_logger
-from runtime.metrics import MetricsServer
+from kafka2011.coordination.errors import CoordinationError
+from kafka2011.producer.errors import NotDurable
+from kafka2011.producer.producer import Producer
+from kafka2011.producer.tail_config import TailConfig
+from kafka2011.producer.tail_core import BadState
+from kafka2011.producer.tail_files import Files, StateFile
+from kafka2011.producer.tailer import Collected, Tailer
+from kafka2011.protocol.errors import KafkaError
+from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.metrics import MetricsServer
 
 RETRY_FIRST_S = 0.1
 SEND_MESSAGES = 500  # in one message set

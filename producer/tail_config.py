@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from producer.config import INT_MAX, ProducerConfig
-from protocol.errors import KafkaError
-from protocol.names import check_topic
-from runtime.config import REQUIRED, one_of, path, setting, text, whole
+from kafka2011.producer.config import INT_MAX, ProducerConfig
+from kafka2011.protocol.errors import KafkaError
+from kafka2011.protocol.names import check_topic
+from kafka2011.runtime.config import REQUIRED, one_of, path, setting, text, whole
 
 
 @dataclass(frozen=True, kw_only=True)

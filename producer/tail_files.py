@@ -10,7 +10,13 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
-from producer.tail_core import BadState, FileId, Position, decode_positions, encode_positions
+from kafka2011.producer.tail_core import (
+    BadState,
+    FileId,
+    Position,
+    decode_positions,
+    encode_positions,
+)
 
 
 class OpenFile:

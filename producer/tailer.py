@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from producer.tail_core import ANCHOR_BYTES, Cursor, FileId, Position
-from runtime.logs import get_logger
+from kafka2011.producer.tail_core import ANCHOR_BYTES, Cursor, FileId, Position
+from kafka2011.runtime.logs import get_logger
 
 READ_BYTES = 256 * 1024  # of one file and round, so that one busy file does not starve the others
 ROUND_BYTES = 4 * 1024 * 1024

@@ -9,13 +9,13 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
-from coordination.errors import CoordinationError
-from events.monitoring import encode_heartbeat
-from events.topics import AUDIT
-from producer import NotDurable, Producer
-from protocol.errors import KafkaError
-from runtime.clock import Clock, now_ms
-from runtime.logs import get_logger
+from kafka2011.coordination.errors import CoordinationError
+from kafka2011.events.monitoring import encode_heartbeat
+from kafka2011.events.topics import AUDIT
+from kafka2011.producer import NotDurable, Producer
+from kafka2011.protocol.errors import KafkaError
+from kafka2011.runtime.clock import Clock, now_ms
+from kafka2011.runtime.logs import get_logger
 
 FLUSH_TIMEOUT_MS = 1_000  # a stop never waits longer for a cluster that hangs
 

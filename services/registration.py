@@ -8,12 +8,12 @@ import os
 import socket
 import threading
 
-from coordination.errors import CoordinationUnavailable
-from coordination.processes import ProcessRecord, Registration, register_process
-from coordination.zookeeper import ZooKeeperRegistry
-from runtime.logs import get_logger
-from runtime.metrics import WILDCARDS, MetricsServer
-from runtime.process_config import ProcessConfig
+from kafka2011.coordination.errors import CoordinationUnavailable
+from kafka2011.coordination.processes import ProcessRecord, Registration, register_process
+from kafka2011.coordination.zookeeper import ZooKeeperRegistry
+from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.metrics import WILDCARDS, MetricsServer
+from kafka2011.runtime.process_config import ProcessConfig
 
 RETRY_S = 1.0
 

@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[1]
 if str(ROOT) not in sys.path:  # a checkout that is not installed
     sys.path.insert(0, str(ROOT))
 
-from cli.report import app  # noqa: E402
+from kafka2011.cli.report import app  # noqa: E402
 
 if __name__ == "__main__":
     app(prog_name="report.py")

@@ -12,7 +12,7 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
-from runtime import logs
+from kafka2011.runtime import logs
 
 # No test asserts on a duration, not even Hypothesis's own 200 ms an example.
 settings.register_profile("kafka2011", deadline=None, suppress_health_check=[HealthCheck.too_slow])

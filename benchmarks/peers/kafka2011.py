@@ -6,9 +6,9 @@ from pathlib import Path
 
 from benchmarks.peers.common import BATCH, PAYLOAD, SECONDS, Rates
 from benchmarks.running_broker import running_broker
-from consumer.simple import SimpleConsumer
-from producer.producer import Producer
-from protocol.errors import OffsetOutOfRange
+from kafka2011.consumer.simple import SimpleConsumer
+from kafka2011.producer.producer import Producer
+from kafka2011.protocol.errors import OffsetOutOfRange
 
 VISIBLE_TIMEOUT_S = 60
 MESSAGE_BYTES = 10 + len(PAYLOAD)  # an entry of the log, plain, magic 1

@@ -12,12 +12,12 @@ in decimal, ended by the line `complete`.
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from broker.log.file_layer import FileLayer
-from broker.log.segment import Segment
-from runtime.failpoints import failpoint
+from kafka2011.broker.log.file_layer import FileLayer
+from kafka2011.broker.log.segment import Segment
+from kafka2011.runtime.failpoints import failpoint
 
 if TYPE_CHECKING:
-    from broker.log.log import Log
+    from kafka2011.broker.log.log import Log
 
 MARKER = ".kafka_cleanshutdown"
 ENDS = ".kafka2011_ends"

@@ -4,7 +4,7 @@ import fcntl
 import os
 from pathlib import Path
 
-from broker.log.errors import DataDirectoryError
+from kafka2011.broker.log.errors import DataDirectoryError
 
 LOCK_FILE = ".kafka2011_lock"
 

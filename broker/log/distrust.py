@@ -10,7 +10,7 @@ longer than that memory lasts.
 import contextlib
 from pathlib import Path
 
-from broker.log.file_layer import FileLayer
+from kafka2011.broker.log.file_layer import FileLayer
 
 NOTE = ".kafka2011_distrust"
 

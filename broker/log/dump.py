@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from broker.log import recovery
-from broker.log.directory_lock import DirectoryLock
-from broker.log.errors import DataDirectoryError
-from broker.log.file_layer import FileLayer
-from broker.log.segment import SUFFIX, start_of_name
-from protocol import message_set
-from protocol.errors import InvalidMessage
-from protocol.message import LENGTH, LENGTH_BYTES, Entry
+from kafka2011.broker.log import recovery
+from kafka2011.broker.log.directory_lock import DirectoryLock
+from kafka2011.broker.log.errors import DataDirectoryError
+from kafka2011.broker.log.file_layer import FileLayer
+from kafka2011.broker.log.segment import SUFFIX, start_of_name
+from kafka2011.protocol import message_set
+from kafka2011.protocol.errors import InvalidMessage
+from kafka2011.protocol.message import LENGTH, LENGTH_BYTES, Entry
 
 # The names of 0.7's codec objects, as its own dump tool prints them.
 CODEC_NAMES = {

@@ -31,20 +31,20 @@ from enum import Enum
 from pathlib import Path
 from typing import Protocol
 
-from broker.log import distrust
-from broker.log.barrier import Barrier
-from broker.log.errors import LogError, PartitionOffline, StorageFailed, StorageFull
-from broker.log.file_layer import Buffer, FileLayer
-from broker.log.jobs import FlushJob, Retirement
-from broker.log.region import FileRegion
-from broker.log.retention import RetentionPolicy, SegmentSummary
-from broker.log.segment import OpenFiles, Segment, segment_name
-from broker.log.segment_list import SegmentList
-from broker.log.waiters import Waiters
-from broker.log.writing import write_all
-from protocol.errors import OffsetOutOfRange
-from runtime.clock import Clock
-from runtime.failpoints import failpoint
+from kafka2011.broker.log import distrust
+from kafka2011.broker.log.barrier import Barrier
+from kafka2011.broker.log.errors import LogError, PartitionOffline, StorageFailed, StorageFull
+from kafka2011.broker.log.file_layer import Buffer, FileLayer
+from kafka2011.broker.log.jobs import FlushJob, Retirement
+from kafka2011.broker.log.region import FileRegion
+from kafka2011.broker.log.retention import RetentionPolicy, SegmentSummary
+from kafka2011.broker.log.segment import OpenFiles, Segment, segment_name
+from kafka2011.broker.log.segment_list import SegmentList
+from kafka2011.broker.log.waiters import Waiters
+from kafka2011.broker.log.writing import write_all
+from kafka2011.protocol.errors import OffsetOutOfRange
+from kafka2011.runtime.clock import Clock
+from kafka2011.runtime.failpoints import failpoint
 
 # The disk says that there is no room: refuse the bytes, keep the log.
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})

@@ -12,16 +12,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from broker.log import clean_stop, distrust, recovery
-from broker.log.directory_lock import DirectoryLock
-from broker.log.errors import DataDirectoryError, LimitReached
-from broker.log.file_layer import FileLayer
-from broker.log.jobs import Retirement
-from broker.log.log import Log, LogSettings, LogState
-from broker.log.recovery import Examination, Verdict
-from broker.log.segment import SUFFIX, OpenFiles, Segment, segment_name, start_of_name
-from runtime.clock import Clock
-from runtime.logs import get_logger
+from kafka2011.broker.log import clean_stop, distrust, recovery
+from kafka2011.broker.log.directory_lock import DirectoryLock
+from kafka2011.broker.log.errors import DataDirectoryError, LimitReached
+from kafka2011.broker.log.file_layer import FileLayer
+from kafka2011.broker.log.jobs import Retirement
+from kafka2011.broker.log.log import Log, LogSettings, LogState
+from kafka2011.broker.log.recovery import Examination, Verdict
+from kafka2011.broker.log.segment import SUFFIX, OpenFiles, Segment, segment_name, start_of_name
+from kafka2011.runtime.clock import Clock
+from kafka2011.runtime.logs import get_logger
 
 _log: Any = get_logger(__name__)
 

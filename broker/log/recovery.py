@@ -19,17 +19,17 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from broker.log.errors import DataDirectoryError
-from broker.log.file_layer import FileLayer
-from protocol import message_set
-from protocol.message import (
+from kafka2011.broker.log.errors import DataDirectoryError
+from kafka2011.broker.log.file_layer import FileLayer
+from kafka2011.protocol import message_set
+from kafka2011.protocol.message import (
     CRC,
     LENGTH,
     LENGTH_BYTES,
     MAGIC0_OVERHEAD_BYTES,
     MAGIC1_OVERHEAD_BYTES,
 )
-from runtime.failpoints import failpoint
+from kafka2011.runtime.failpoints import failpoint
 
 CUT_ENTRY = "cut entry"
 READ_BYTES = 8 * 1024 * 1024

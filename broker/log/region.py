@@ -1,6 +1,6 @@
 """A piece of a segment file that a response may send: bytes handed out without reading them."""
 
-from broker.log.segment import OpenFiles, Segment
+from kafka2011.broker.log.segment import OpenFiles, Segment
 
 
 class FileRegion:

@@ -10,7 +10,7 @@ import re
 from collections import OrderedDict
 from pathlib import Path
 
-from broker.log.file_layer import FileLayer
+from kafka2011.broker.log.file_layer import FileLayer
 
 SUFFIX = ".kafka"
 _NAME = re.compile(r"[0-9]{20}\.kafka", re.ASCII)

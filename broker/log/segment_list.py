@@ -3,8 +3,8 @@
 import bisect
 from collections.abc import Sequence
 
-from broker.log.segment import Segment
-from protocol.requests import EARLIEST, LATEST
+from kafka2011.broker.log.segment import Segment
+from kafka2011.protocol.requests import EARLIEST, LATEST
 
 
 class SegmentList:

@@ -9,7 +9,7 @@ the wall clock: across a restart there is nothing else to go by.
 import time
 from collections.abc import Callable
 
-from runtime.clock import Clock, now_ms
+from kafka2011.runtime.clock import Clock, now_ms
 
 SLEW_DIVISOR = 10
 

@@ -1,6 +1,6 @@
 """Who waits for a log to be written or flushed up to an offset."""
 
-from broker.log.barrier import Barrier
+from kafka2011.broker.log.barrier import Barrier
 
 
 class Waiters:

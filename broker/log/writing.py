@@ -3,7 +3,7 @@
 import errno
 from collections.abc import Sequence
 
-from broker.log.file_layer import Buffer, FileLayer
+from kafka2011.broker.log.file_layer import Buffer, FileLayer
 
 # One pwritev takes at most this many buffers on Linux (IOV_MAX).
 BUFFERS_PER_WRITE = 1024

@@ -13,13 +13,13 @@ from typing import NamedTuple
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from runtime.clock import Clock
-from runtime.metrics import Answer
-from services.audit.config import AuditConfig
-from services.audit.core import Restart, Verdict, is_excused, judge, settles_at_ms
-from services.audit.delays import DelaySummary
-from services.audit.ledger import CellKey
-from services.audit.report import (
+from kafka2011.runtime.clock import Clock
+from kafka2011.runtime.metrics import Answer
+from kafka2011.services.audit.config import AuditConfig
+from kafka2011.services.audit.core import Restart, Verdict, is_excused, judge, settles_at_ms
+from kafka2011.services.audit.delays import DelaySummary
+from kafka2011.services.audit.ledger import CellKey
+from kafka2011.services.audit.report import (
     Json,
     Line,
     judge_cells,
@@ -29,8 +29,8 @@ from services.audit.report import (
     totals_json,
     verdict_counts,
 )
-from services.audit.restarts import read_restarts
-from services.audit.state import AuditState
+from kafka2011.services.audit.restarts import read_restarts
+from kafka2011.services.audit.state import AuditState
 
 KEPT_MS = 200
 CELLS_DEFAULT = 1_000

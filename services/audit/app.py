@@ -13,23 +13,23 @@ from typing import Protocol
 
 from prometheus_client import CollectorRegistry
 
-from coordination.errors import CoordinationError
-from coordination.registry import Registry
-from coordination.zookeeper import ZooKeeperRegistry
-from events.topics import AUDIT
-from runtime.clock import Clock, now_ms
-from runtime.failpoints import failpoint
-from runtime.logs import get_logger
-from runtime.metrics import MetricsServer
-from services.audit.answers import AuditAnswers, AuditCollector
-from services.audit.clusters import ClusterReader
-from services.audit.config import AuditConfig
-from services.audit.core import excused_up_to_ms
-from services.audit.fetching import BrokerReader, connect_with
-from services.audit.restarts import read_restarts
-from services.audit.state import TIME_MS_MAX, AuditState
-from services.audit.store import AuditStore, StoreMismatch
-from services.registration import ServiceRegistration
+from kafka2011.coordination.errors import CoordinationError
+from kafka2011.coordination.registry import Registry
+from kafka2011.coordination.zookeeper import ZooKeeperRegistry
+from kafka2011.events.topics import AUDIT
+from kafka2011.runtime.clock import Clock, now_ms
+from kafka2011.runtime.failpoints import failpoint
+from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.metrics import MetricsServer
+from kafka2011.services.audit.answers import AuditAnswers, AuditCollector
+from kafka2011.services.audit.clusters import ClusterReader
+from kafka2011.services.audit.config import AuditConfig
+from kafka2011.services.audit.core import excused_up_to_ms
+from kafka2011.services.audit.fetching import BrokerReader, connect_with
+from kafka2011.services.audit.restarts import read_restarts
+from kafka2011.services.audit.state import TIME_MS_MAX, AuditState
+from kafka2011.services.audit.store import AuditStore, StoreMismatch
+from kafka2011.services.registration import ServiceRegistration
 
 FOLD_INTERVAL_MS = 10_000
 STORE_FAILURES_UNHEALTHY = 3
@@ -147,7 +147,7 @@ def _readers(config: AuditConfig, state: AuditState, clock: Clock) -> "list[_Rea
                 )
             )
     if config.warehouse_dir is not None:
-        from services.audit.following import WarehouseFollower
+        from kafka2011.services.audit.following import WarehouseFollower
 
         readers.append(
             WarehouseFollower(

@@ -8,18 +8,18 @@ ZooKeeper tells of a change, and every second besides, and keeps the ones it kno
 import threading
 from collections.abc import Callable, Container, Iterator, Mapping
 
-from consumer.reading import read_range
-from consumer.simple import SimpleConsumer
-from coordination import paths
-from coordination.cluster import live_brokers, partitions_of, topics
-from coordination.errors import CoordinationError
-from coordination.registry import Registry
-from protocol.errors import KafkaError
-from runtime.clock import Clock
-from runtime.logs import get_logger
-from services.audit.fetching import BrokerReader, TopicPartition
-from services.audit.segments import noting, payloads_of
-from services.audit.state import AuditState
+from kafka2011.consumer.reading import read_range
+from kafka2011.consumer.simple import SimpleConsumer
+from kafka2011.coordination import paths
+from kafka2011.coordination.cluster import live_brokers, partitions_of, topics
+from kafka2011.coordination.errors import CoordinationError
+from kafka2011.coordination.registry import Registry
+from kafka2011.protocol.errors import KafkaError
+from kafka2011.runtime.clock import Clock
+from kafka2011.runtime.logs import get_logger
+from kafka2011.services.audit.fetching import BrokerReader, TopicPartition
+from kafka2011.services.audit.segments import noting, payloads_of
+from kafka2011.services.audit.state import AuditState
 
 ZOOKEEPER = "ZooKeeper"
 MERGE_S = 0.02  # changes come in groups: a topic, then its brokers

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from events.settings import FormSettings
-from runtime.config import address_map, comma_list, path, setting, text, whole
-from services.audit.servers import IsOurs, server_filter
+from kafka2011.events.settings import FormSettings
+from kafka2011.runtime.config import address_map, comma_list, path, setting, text, whole
+from kafka2011.services.audit.servers import IsOurs, server_filter
 
 TIERS = ("live", "offline", "warehouse")  # in the order in which messages pass them
 LATENESS_MS_MAX_DEFAULT = 60_000

@@ -10,24 +10,24 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
-from consumer.simple import FetchedSet, SimpleConsumer
-from coordination.cluster import BrokerAddress
-from events.forms import FORMS_2011, Forms
-from events.peek import count_by_window
-from events.topics import AUDIT
-from protocol import message_set
-from protocol.errors import (
+from kafka2011.consumer.simple import FetchedSet, SimpleConsumer
+from kafka2011.coordination.cluster import BrokerAddress
+from kafka2011.events.forms import FORMS_2011, Forms
+from kafka2011.events.peek import count_by_window
+from kafka2011.events.topics import AUDIT
+from kafka2011.protocol import message_set
+from kafka2011.protocol.errors import (
     InvalidMessage,
     KafkaError,
     MessageLargerThanFetchSize,
     OffsetOutOfRange,
 )
-from protocol.requests import FetchRequest
-from runtime.clock import Clock
-from runtime.logs import get_logger
-from services.audit.places import PartitionKey
-from services.audit.segments import payloads_of
-from services.audit.state import AuditState
+from kafka2011.protocol.requests import FetchRequest
+from kafka2011.runtime.clock import Clock
+from kafka2011.runtime.logs import get_logger
+from kafka2011.services.audit.places import PartitionKey
+from kafka2011.services.audit.segments import payloads_of
+from kafka2011.services.audit.state import AuditState
 
 ROUND_BYTES_MAX = 8 * 1024 * 1024  # asked for in one multifetch; memory is bounded by it
 ENTRY_BYTES_MAX = 64 * 1024 * 1024

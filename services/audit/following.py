@@ -15,11 +15,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from runtime.clock import Clock
-from runtime.logs import get_logger
-from services.audit.state import AuditState
-from services.warehouse import delta_log
-from services.warehouse.commit import CommitInfo, read_commits
+from kafka2011.runtime.clock import Clock
+from kafka2011.runtime.logs import get_logger
+from kafka2011.services.audit.state import AuditState
+from kafka2011.services.warehouse import delta_log
+from kafka2011.services.warehouse.commit import CommitInfo, read_commits
 
 WAREHOUSE = "warehouse"
 GAP_LOOK_MS = 10_000  # listing a log directory is dear when it holds a month of loads

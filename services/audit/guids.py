@@ -11,13 +11,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from types import TracebackType
 
-from events.errors import HeaderUnreadable
-from events.forms import FORMS_2011, Forms
-from events.header import UNREADABLE
-from events.peek import peek
-from services.audit.core import GuidCounts
-from services.audit.ledger import CellKey
-from services.audit.servers import IsOurs
+from kafka2011.events.errors import HeaderUnreadable
+from kafka2011.events.forms import FORMS_2011, Forms
+from kafka2011.events.header import UNREADABLE
+from kafka2011.events.peek import peek
+from kafka2011.services.audit.core import GuidCounts
+from kafka2011.services.audit.ledger import CellKey
+from kafka2011.services.audit.servers import IsOurs
 
 BUCKETS = 256
 CELL_BYTES = 4

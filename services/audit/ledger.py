@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from services.audit.core import UNREADABLE_WINDOW, expected_of
-from services.audit.sequences import SequenceRanges
-from services.audit.servers import OWN_TIER, IsOurs
+from kafka2011.services.audit.core import UNREADABLE_WINDOW, expected_of
+from kafka2011.services.audit.sequences import SequenceRanges
+from kafka2011.services.audit.servers import OWN_TIER, IsOurs
 
 CELLS_MAX = 200_000
 INSTANCES_MAX = 100_000

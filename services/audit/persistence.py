@@ -5,15 +5,15 @@ Friends of `state.AuditState`, called under its lock (`take_over` before anybody
 
 from typing import TYPE_CHECKING
 
-from services.audit.delays import DelayMeter
-from services.audit.ledger import Cell, CellKey, Folded, Instance, Seen
-from services.audit.places import UNREAD_MAX, PartitionKey, Position, UnreadRange
-from services.audit.sequences import SequenceRanges
-from services.audit.silence import Beat, Sender
-from services.audit.store import AuditStore, Changes
+from kafka2011.services.audit.delays import DelayMeter
+from kafka2011.services.audit.ledger import Cell, CellKey, Folded, Instance, Seen
+from kafka2011.services.audit.places import UNREAD_MAX, PartitionKey, Position, UnreadRange
+from kafka2011.services.audit.sequences import SequenceRanges
+from kafka2011.services.audit.silence import Beat, Sender
+from kafka2011.services.audit.store import AuditStore, Changes
 
 if TYPE_CHECKING:
-    from services.audit.state import AuditState
+    from kafka2011.services.audit.state import AuditState
 
 
 def take_over(state: "AuditState", store: AuditStore) -> None:

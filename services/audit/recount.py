@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from events.errors import EventError
-from events.forms import FORMS_2011, Forms
-from events.monitoring import Heartbeat, MonitoringEvent, decode_report
-from events.topics import AUDIT
-from services.audit.core import (
+from kafka2011.events.errors import EventError
+from kafka2011.events.forms import FORMS_2011, Forms
+from kafka2011.events.monitoring import Heartbeat, MonitoringEvent, decode_report
+from kafka2011.events.topics import AUDIT
+from kafka2011.services.audit.core import (
     GuidCounts,
     Restart,
     Verdict,
@@ -22,16 +22,16 @@ from services.audit.core import (
     judge_guids,
     settles_at_ms,
 )
-from services.audit.guids import GuidTally
-from services.audit.ledger import CellKey, Ledger
-from services.audit.report import Json, judge_cells, report_json
-from services.audit.segments import (
+from kafka2011.services.audit.guids import GuidTally
+from kafka2011.services.audit.ledger import CellKey, Ledger
+from kafka2011.services.audit.report import Json, judge_cells, report_json
+from kafka2011.services.audit.segments import (
     LogDirectory,
     PartitionFiles,
     partition_directories,
     read_partition,
 )
-from services.audit.servers import OWN_TIER, IsOurs
+from kafka2011.services.audit.servers import OWN_TIER, IsOurs
 
 WAREHOUSE = "warehouse"
 QUARANTINE = "quarantine"  # directory of the quarantine tables below the warehouse's
@@ -181,7 +181,7 @@ class _Recount:
                     self.counted(f"{source.tier} {topic}", count)
 
     def _read_tables(self, tally: GuidTally, warehouse_dir: Path) -> None:
-        from services.audit import tables
+        from kafka2011.services.audit import tables
 
         tier = list(self.plan.tiers).index(WAREHOUSE)
         for topic, path in tables.topic_tables(warehouse_dir):

@@ -7,7 +7,7 @@ rewrites it whole. A missing file means that nothing was restarted.
 import json
 from pathlib import Path
 
-from services.audit.core import Restart
+from kafka2011.services.audit.core import Restart
 
 
 def read_restarts(path: Path | None) -> list[Restart]:

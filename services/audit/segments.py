@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from protocol import message_set
-from protocol.errors import InvalidMessage, MessageLargerThanFetchSize
+from kafka2011.protocol import message_set
+from kafka2011.protocol.errors import InvalidMessage, MessageLargerThanFetchSize
 
 CHUNK_BYTES = 4 * 1024 * 1024
 _SEGMENT = re.compile(r"([0-9]{20})\.kafka")

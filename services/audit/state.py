@@ -11,18 +11,18 @@ from collections.abc import Container, Iterable, Mapping, Sequence, Set
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from events.errors import EventError
-from events.monitoring import Heartbeat, MonitoringEvent, decode_report
-from events.topics import AUDIT
-from runtime.clock import Clock
-from services.audit.core import Progress
-from services.audit.delays import DelayMeter
-from services.audit.ledger import CELLS_MAX, Cell, CellKey, Horizon, Ledger
-from services.audit.persistence import changes_of, give_back, take_over
-from services.audit.places import UNREAD_MAX, PartitionKey, Position, UnreadRange
-from services.audit.servers import IsOurs
-from services.audit.silence import Beat, Heartbeats, Sender
-from services.audit.store import AuditStore, Changes
+from kafka2011.events.errors import EventError
+from kafka2011.events.monitoring import Heartbeat, MonitoringEvent, decode_report
+from kafka2011.events.topics import AUDIT
+from kafka2011.runtime.clock import Clock
+from kafka2011.services.audit.core import Progress
+from kafka2011.services.audit.delays import DelayMeter
+from kafka2011.services.audit.ledger import CELLS_MAX, Cell, CellKey, Horizon, Ledger
+from kafka2011.services.audit.persistence import changes_of, give_back, take_over
+from kafka2011.services.audit.places import UNREAD_MAX, PartitionKey, Position, UnreadRange
+from kafka2011.services.audit.servers import IsOurs
+from kafka2011.services.audit.silence import Beat, Heartbeats, Sender
+from kafka2011.services.audit.store import AuditStore, Changes
 
 NOTES_MAX = 100
 NAME_LENGTH_MAX = 255

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from services.warehouse import delta_log
-from services.warehouse.commit import WarehouseTable
+from kafka2011.services.warehouse import delta_log
+from kafka2011.services.warehouse.commit import WarehouseTable
 
 ROWS_MAX = 65_536
 APP_PREFIX = "load/"

@@ -18,11 +18,12 @@ from typing import Any
 
 from rich.console import Console
 
-from runtime.clock import Clock, now_ms
-from services.containers.engine import ComposeProject, ContainerState, EngineError
-from services.embedded.demo import check_input as check_content
-from services.embedded.display import Display, Sample
-from services.embedded.story import (
+import kafka2011
+from kafka2011.runtime.clock import Clock, now_ms
+from kafka2011.services.containers.engine import ComposeProject, ContainerState, EngineError
+from kafka2011.services.embedded.demo import check_input as check_content
+from kafka2011.services.embedded.display import Display, Sample
+from kafka2011.services.embedded.story import (
     POLL_S,
     GaveUp,
     Moment,
@@ -30,7 +31,7 @@ from services.embedded.story import (
     print_summary,
     sample_from,
 )
-from services.embedded.supervisor import StartFailed
+from kafka2011.services.embedded.supervisor import StartFailed
 
 AUDIT_URL = "http://127.0.0.1:8080"
 RESTARTS_FILE = "/data/run/restarts.json"
@@ -325,7 +326,7 @@ def is_free(port: int) -> bool:
 
 def project_root() -> Path:
     """Where docker-compose.yml is; raises EngineError when this is not a checkout."""
-    root = Path(__file__).resolve().parents[2]
+    root = Path(kafka2011.__file__).resolve().parents[1]
     if not (root / "docker-compose.yml").is_file():
         raise EngineError(f"no docker-compose.yml in {root}: run it from a checkout")
     return root

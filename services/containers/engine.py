@@ -51,19 +51,22 @@ class ComposeProject:
     def __init__(self, name: str, root: Path, environment: Mapping[str, str]) -> None:
         self.name = name
         self._root = root
+        self._tools = root / "deploy" / "tools"
         self._environment = {**environment, "COMPOSE_PROJECT_NAME": name}
         self._running: subprocess.Popen[str] | None = None
 
     def setting(self, name: str) -> str:
         """What Compose would take for a variable (environment, then .env); empty when unset."""
         return self._run(
-            [str(self._root / "tools" / "setting.sh"), name], self._environment, COMMAND_TIMEOUT_S
+            [str(self._tools / "setting.sh"), name],
+            self._environment,
+            COMMAND_TIMEOUT_S,
         ).strip()
 
     def compose(self, *words: str, profiles: str = "", timeout_s: float = 600.0) -> str:
         """Run Compose; its standard output. Raises EngineError with the reason that it gives."""
         return self._run(
-            [str(self._root / "tools" / "compose.sh"), *words],
+            [str(self._tools / "compose.sh"), *words],
             {**self._environment, "COMPOSE_PROFILES": profiles},
             timeout_s,
         )
@@ -71,7 +74,7 @@ class ComposeProject:
     def bring_up(self, profiles: str = "", timeout_s: float = 1200.0) -> None:
         """As `make up`: what sends messages last; returns when all serves. Raises EngineError."""
         self._run(
-            [str(self._root / "tools" / "up.sh"), self.name],
+            [str(self._tools / "up.sh"), self.name],
             {**self._environment, "COMPOSE_PROFILES": profiles},
             timeout_s,
         )

@@ -13,13 +13,13 @@ from collections.abc import AsyncIterator
 
 from prometheus_client import CollectorRegistry, Gauge
 
-from runtime.logs import get_logger
-from runtime.metrics import MetricsServer
-from services.dashboard.config import PORT_DEFAULT, DashboardConfig
-from services.dashboard.pages import Pages
-from services.dashboard.sampler import Sampler
-from services.registration import ServiceRegistration
-from services.web import serve_until
+from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.metrics import MetricsServer
+from kafka2011.services.dashboard.config import PORT_DEFAULT, DashboardConfig
+from kafka2011.services.dashboard.pages import Pages
+from kafka2011.services.dashboard.sampler import Sampler
+from kafka2011.services.registration import ServiceRegistration
+from kafka2011.services.web import serve_until
 
 KIND = "dashboard"
 M_TRIM_THRESHOLD, M_ARENA_MAX = -1, -8  # names of glibc's malloc.h

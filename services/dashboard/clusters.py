@@ -9,15 +9,15 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from coordination import cluster, paths, processes
-from coordination.errors import BadZnode, CoordinationError
-from coordination.paths import BrokerAddress, BrokerPartition
-from coordination.processes import ProcessRecord
-from coordination.registry import Registry
-from coordination.zookeeper import ZooKeeperRegistry
-from runtime.clock import now_ms
-from runtime.logs import get_logger
-from services.dashboard.config import LIVE, OFFLINE
+from kafka2011.coordination import cluster, paths, processes
+from kafka2011.coordination.errors import BadZnode, CoordinationError
+from kafka2011.coordination.paths import BrokerAddress, BrokerPartition
+from kafka2011.coordination.processes import ProcessRecord
+from kafka2011.coordination.registry import Registry
+from kafka2011.coordination.zookeeper import ZooKeeperRegistry
+from kafka2011.runtime.clock import now_ms
+from kafka2011.runtime.logs import get_logger
+from kafka2011.services.dashboard.config import LIVE, OFFLINE
 
 LOOK_S = 1.5
 KINDS_LOOKS = 20  # the kinds of processes are read again after so many looks: they stay

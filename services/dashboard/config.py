@@ -4,8 +4,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from events.settings import SchemaSettings
-from runtime.config import address_map, one_of, path, setting, text, whole
+from kafka2011.events.settings import SchemaSettings
+from kafka2011.runtime.config import address_map, one_of, path, setting, text, whole
 
 PORT_DEFAULT = 8088
 LIVE, OFFLINE = "live", "offline"

@@ -11,7 +11,7 @@ import socket
 from pathlib import Path
 from urllib.parse import quote
 
-from services.dashboard.chaos import ChaosRefused
+from kafka2011.services.dashboard.chaos import ChaosRefused
 
 TIMEOUT_S = 30.0
 ANSWER_BYTES_MAX = 4 * 1024 * 1024

@@ -7,10 +7,10 @@ edges. A process that is gone flows nothing.
 from collections.abc import Mapping
 from typing import Any
 
-from services.dashboard.config import LIVE, OFFLINE
-from services.dashboard.core import DOWN, STARTING, STOPPED, Rates, behind_ms, rounded
-from services.dashboard.exposition import by_label, total
-from services.dashboard.looks import Collected, ProcessLook, Rows
+from kafka2011.services.dashboard.config import LIVE, OFFLINE
+from kafka2011.services.dashboard.core import DOWN, STARTING, STOPPED, Rates, behind_ms, rounded
+from kafka2011.services.dashboard.exposition import by_label, total
+from kafka2011.services.dashboard.looks import Collected, ProcessLook, Rows
 
 
 class Flows:

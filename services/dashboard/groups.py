@@ -7,10 +7,10 @@ rebalances its partitions have no owner for some seconds, and that is nobody's a
 from collections import deque
 from collections.abc import Callable, Mapping
 
-from consumer.lag_rules import ERRORS, SEVERITY, PartitionHistory, judge, worst
-from services.dashboard.clusters import ClusterLook, GroupLook
-from services.dashboard.core import History
-from services.dashboard.looks import Row, Rows
+from kafka2011.consumer.lag_rules import ERRORS, SEVERITY, PartitionHistory, judge, worst
+from kafka2011.services.dashboard.clusters import ClusterLook, GroupLook
+from kafka2011.services.dashboard.core import History
+from kafka2011.services.dashboard.looks import Row, Rows
 
 STEP_MS = 2_000
 MOVES_KEPT = 100  # of one group; the time line shows them

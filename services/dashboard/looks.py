@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from services.dashboard.clusters import ClusterLook
-from services.dashboard.core import Health
-from services.dashboard.exposition import Samples
+from kafka2011.services.dashboard.clusters import ClusterLook
+from kafka2011.services.dashboard.core import Health
+from kafka2011.services.dashboard.exposition import Samples
 
 Row = dict[str, Any]
 Rows = dict[str, Row]

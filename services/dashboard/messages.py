@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from consumer.simple import SimpleConsumer
-from events.errors import EventError
-from events.peek import peek
-from events.registry_client import RegistryError
-from events.topic_codec import TopicCodec
-from protocol.checksum import crc32
-from protocol.errors import KafkaError, MessageLargerThanFetchSize
-from protocol.message import LENGTH_BYTES, MAGIC1_OVERHEAD_BYTES
+from kafka2011.consumer.simple import SimpleConsumer
+from kafka2011.events.errors import EventError
+from kafka2011.events.peek import peek
+from kafka2011.events.registry_client import RegistryError
+from kafka2011.events.topic_codec import TopicCodec
+from kafka2011.protocol.checksum import crc32
+from kafka2011.protocol.errors import KafkaError, MessageLargerThanFetchSize
+from kafka2011.protocol.message import LENGTH_BYTES, MAGIC1_OVERHEAD_BYTES
 
 FETCH_BYTES = 256 * 1024
 RESYNC_BYTES = 1_100_000  # more than the largest message that a broker takes

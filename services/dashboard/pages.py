@@ -19,13 +19,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from protocol.errors import KafkaError
-from runtime.logs import get_logger
-from services.dashboard import chaos
-from services.dashboard.config import DashboardConfig
-from services.dashboard.engine import EngineChaos
-from services.dashboard.sampler import SLOW_TIMEOUT_S, Sampler
-from services.dashboard.scraping import ScrapeFailed
+from kafka2011.protocol.errors import KafkaError
+from kafka2011.runtime.logs import get_logger
+from kafka2011.services.dashboard import chaos
+from kafka2011.services.dashboard.config import DashboardConfig
+from kafka2011.services.dashboard.engine import EngineChaos
+from kafka2011.services.dashboard.sampler import SLOW_TIMEOUT_S, Sampler
+from kafka2011.services.dashboard.scraping import ScrapeFailed
 
 STATIC = Path(__file__).with_name("static")
 TYPES = {
@@ -170,7 +170,7 @@ class Pages:
     async def messages(self, request: Request) -> Response:
         """Messages of one partition; see `messages.browse`."""
         # Codecs and a consumer: some 5 MB that a dashboard nobody asks for messages does without.
-        from services.dashboard.messages import browse, question_from
+        from kafka2011.services.dashboard.messages import browse, question_from
 
         query = dict(request.query_params)
         try:

@@ -9,19 +9,19 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from runtime.clock import now_ms
-from runtime.logs import get_logger
-from services.dashboard.clusters import ClusterLook, ClusterWatcher
-from services.dashboard.config import LIVE, OFFLINE, DashboardConfig
-from services.dashboard.core import FAILURES_DOWN
-from services.dashboard.deltas import DeltaLog
-from services.dashboard.exposition import parse
-from services.dashboard.flows import faults_in_words
-from services.dashboard.jobs import JobReader, Rows
-from services.dashboard.looks import WANTED, Collected, ProcessLook
-from services.dashboard.scraping import Client, ScrapeFailed
-from services.dashboard.sections import Deployment
-from services.dashboard.wall import WINDOWS_SHOWN, cell_rows
+from kafka2011.runtime.clock import now_ms
+from kafka2011.runtime.logs import get_logger
+from kafka2011.services.dashboard.clusters import ClusterLook, ClusterWatcher
+from kafka2011.services.dashboard.config import LIVE, OFFLINE, DashboardConfig
+from kafka2011.services.dashboard.core import FAILURES_DOWN
+from kafka2011.services.dashboard.deltas import DeltaLog
+from kafka2011.services.dashboard.exposition import parse
+from kafka2011.services.dashboard.flows import faults_in_words
+from kafka2011.services.dashboard.jobs import JobReader, Rows
+from kafka2011.services.dashboard.looks import WANTED, Collected, ProcessLook
+from kafka2011.services.dashboard.scraping import Client, ScrapeFailed
+from kafka2011.services.dashboard.sections import Deployment
+from kafka2011.services.dashboard.wall import WINDOWS_SHOWN, cell_rows
 
 # Two failures a second apart and both at their deadline are still seen within 3 s.
 SCRAPE_TIMEOUT_S = 0.8

@@ -7,12 +7,12 @@ storage.py, groups.py and wall.py.
 
 from collections import deque
 
-from services.dashboard.core import DOWN, STARTING, STOPPED, Rates
-from services.dashboard.flows import Flows
-from services.dashboard.groups import Groups
-from services.dashboard.looks import Collected, ProcessLook, Row, Rows
-from services.dashboard.storage import Storage
-from services.dashboard.wall import AuditMemory
+from kafka2011.services.dashboard.core import DOWN, STARTING, STOPPED, Rates
+from kafka2011.services.dashboard.flows import Flows
+from kafka2011.services.dashboard.groups import Groups
+from kafka2011.services.dashboard.looks import Collected, ProcessLook, Row, Rows
+from kafka2011.services.dashboard.storage import Storage
+from kafka2011.services.dashboard.wall import AuditMemory
 
 EVENTS_KEPT = 200
 

@@ -1,8 +1,8 @@
 """Partitions and topics as rows: offsets, sizes, segments, retention, rates, readers. Pure."""
 
-from services.dashboard.core import DOWN, STOPPED, Rates, rounded
-from services.dashboard.exposition import by_label
-from services.dashboard.looks import Collected, Row, Rows
+from kafka2011.services.dashboard.core import DOWN, STOPPED, Rates, rounded
+from kafka2011.services.dashboard.exposition import by_label
+from kafka2011.services.dashboard.looks import Collected, Row, Rows
 
 PARTITIONS_MAX = 10_000  # of one topic on one broker, as ZooKeeper says: anybody can write there
 

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from services.dashboard.core import History, Rates, rounded
-from services.dashboard.groups import Tell
-from services.dashboard.looks import Rows
+from kafka2011.services.dashboard.core import History, Rates, rounded
+from kafka2011.services.dashboard.groups import Tell
+from kafka2011.services.dashboard.looks import Rows
 
 SERIES_STEP_MS = 2_000
 SHOWN = (

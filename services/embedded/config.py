@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from events.settings import FormSettings
-from runtime.config import one_of, path, setting, text, whole
+from kafka2011.events.settings import FormSettings
+from kafka2011.runtime.config import one_of, path, setting, text, whole
 
 DASHBOARD_PORT = 8088
 

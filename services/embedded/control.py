@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from services.embedded.processes import write_json
+from kafka2011.services.embedded.processes import write_json
 
 SOCKET_PATH_MAX = 100
 REQUEST_BYTES_MAX = 4096

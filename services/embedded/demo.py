@@ -17,17 +17,34 @@ from typing import Any
 
 from rich.console import Console
 
-from coordination.errors import CoordinationError
-from coordination.processes import forget_others
-from coordination.zookeeper import ZooKeeperRegistry
-from runtime.logs import get_logger
-from services.embedded.config import DASHBOARD_PORT, EmbeddedConfig
-from services.embedded.control import ControlServer, NotRunning, ask
-from services.embedded.display import Display, Sample
-from services.embedded.processes import end_leftovers, free_port_source, http_json, is_port_free
-from services.embedded.story import POLL_S, GaveUp, Moment, follow, print_summary, sample_from
-from services.embedded.supervisor import StartFailed, Supervisor, base_environment, describe_status
-from services.embedded.topology import command_of, plan, report_command
+from kafka2011.coordination.errors import CoordinationError
+from kafka2011.coordination.processes import forget_others
+from kafka2011.coordination.zookeeper import ZooKeeperRegistry
+from kafka2011.runtime.logs import get_logger
+from kafka2011.services.embedded.config import DASHBOARD_PORT, EmbeddedConfig
+from kafka2011.services.embedded.control import ControlServer, NotRunning, ask
+from kafka2011.services.embedded.display import Display, Sample
+from kafka2011.services.embedded.processes import (
+    end_leftovers,
+    free_port_source,
+    http_json,
+    is_port_free,
+)
+from kafka2011.services.embedded.story import (
+    POLL_S,
+    GaveUp,
+    Moment,
+    follow,
+    print_summary,
+    sample_from,
+)
+from kafka2011.services.embedded.supervisor import (
+    StartFailed,
+    Supervisor,
+    base_environment,
+    describe_status,
+)
+from kafka2011.services.embedded.topology import command_of, plan, report_command
 
 MARK = ".kafka2011"  # the file in a directory that a deployment made
 REGISTRY_TIMEOUT_MS = 10_000

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from services.embedded.topology import ProcessSpec
+from kafka2011.services.embedded.topology import ProcessSpec
 
 PR_SET_PDEATHSIG = 1
 PROBE_TIMEOUT_S = 2.0

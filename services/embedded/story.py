@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 from rich.console import Console
 from rich.table import Table
 
-from services.embedded.display import Sample, format_delay
+from kafka2011.services.embedded.display import Sample, format_delay
 
 POLL_S = 0.25
 # Once the frontends are done and everything runs, a cell that has not moved for this long will not.

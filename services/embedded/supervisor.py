@@ -13,9 +13,16 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from runtime.clock import Clock, now_ms
-from services.embedded.processes import ManagedProcess, end_leftovers, wait_for, write_json
-from services.embedded.topology import ProcessSpec
+import kafka2011
+from kafka2011.runtime.clock import Clock, now_ms
+from kafka2011.services.embedded.processes import (
+    ManagedProcess,
+    end_leftovers,
+    wait_for,
+    write_json,
+)
+from kafka2011.services.embedded.topology import ProcessSpec
+from kafka2011.services.warehouse.session import CONF_DIR
 
 STOP_GRACE_S = 15.0
 SERVING_POLL_S = 0.05
@@ -222,12 +229,12 @@ def describe_status(status: int) -> str:
 def base_environment() -> dict[str, str]:
     """What every process inherits: this process's environment, with this tree importable."""
     environment = dict(os.environ)
-    root = str(Path(__file__).resolve().parents[2])
+    root = str(Path(kafka2011.__file__).resolve().parents[1])
     existing = environment.get("PYTHONPATH")
     environment["PYTHONPATH"] = f"{root}{os.pathsep}{existing}" if existing else root
     # Spark's workers run this very interpreter, from PySpark's own jars, on loopback.
     environment.pop("SPARK_HOME", None)
     environment["PYSPARK_PYTHON"] = environment["PYSPARK_DRIVER_PYTHON"] = sys.executable
     environment["SPARK_LOCAL_IP"] = "127.0.0.1"
-    environment["SPARK_CONF_DIR"] = str(Path(root, "services", "warehouse", "spark_conf"))
+    environment["SPARK_CONF_DIR"] = str(CONF_DIR)
     return environment

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from services.embedded.config import EmbeddedConfig
+import kafka2011
+from kafka2011.services.embedded.config import EmbeddedConfig
 
 LOOPBACK = "127.0.0.1"
 LIVE_BROKER_ID_FIRST = 1
@@ -51,7 +52,7 @@ def environment_of(settings: Mapping[str, object]) -> dict[str, str]:
 
 def command_of(*words: str) -> tuple[str, ...]:
     """A subcommand of kafka2011 run by this interpreter."""
-    return (sys.executable, "-m", "cli", *words)
+    return (sys.executable, "-m", "kafka2011", *words)
 
 
 @dataclass
@@ -291,7 +292,7 @@ def source_settings(config: EmbeddedConfig, number: int) -> dict[str, object]:
 
 def spark_jobs_dir() -> Path:
     """Where the scripts given to spark-submit are."""
-    return Path(__file__).resolve().parents[2] / "spark-jobs"
+    return Path(kafka2011.__file__).resolve().parents[1] / "spark-jobs"
 
 
 def spark_submit(script: str, *arguments: str) -> tuple[str, ...]:

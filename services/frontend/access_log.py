@@ -18,10 +18,10 @@ from datetime import date
 from itertools import islice
 from typing import NamedTuple
 
-from events.codec import encoder_behind, prefix_of
-from events.primitives import NULL, PRESENT, long, optional_text, text
-from events.topics import ACCESS_LOG, unreadable_topic
-from services.frontend.lines import HEAD_BYTES, Line, LongLine
+from kafka2011.events.codec import encoder_behind, prefix_of
+from kafka2011.events.primitives import NULL, PRESENT, long, optional_text, text
+from kafka2011.events.topics import ACCESS_LOG, unreadable_topic
+from kafka2011.services.frontend.lines import HEAD_BYTES, Line, LongLine
 
 UNREADABLE = unreadable_topic(ACCESS_LOG)
 # A field's text is cut here, so that a line of megabytes still fits a message (1,000,000 bytes).

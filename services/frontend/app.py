@@ -13,20 +13,20 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
-from coordination.errors import CoordinationError
-from events.registry_client import RegistryRefused
-from producer import NotDurable, Producer
-from runtime.clock import Clock, now_ms
-from runtime.logs import get_logger
-from runtime.metrics import MetricsServer
-from services.frontend.config import FrontendConfig
-from services.frontend.core import Start, must_adopt, start_of
-from services.frontend.delivery import Delivery, DeliveryPolicy, NotDelivered
-from services.frontend.journal import Journal, JournalCorrupt, JournalInUse
-from services.frontend.progress import DeliveryCollector, Progress
-from services.frontend.schemas import prefixes, topics_of
-from services.frontend.sources import AccessLogSource, Source, SyntheticSource
-from services.registration import ServiceRegistration
+from kafka2011.coordination.errors import CoordinationError
+from kafka2011.events.registry_client import RegistryRefused
+from kafka2011.producer import NotDurable, Producer
+from kafka2011.runtime.clock import Clock, now_ms
+from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.metrics import MetricsServer
+from kafka2011.services.frontend.config import FrontendConfig
+from kafka2011.services.frontend.core import Start, must_adopt, start_of
+from kafka2011.services.frontend.delivery import Delivery, DeliveryPolicy, NotDelivered
+from kafka2011.services.frontend.journal import Journal, JournalCorrupt, JournalInUse
+from kafka2011.services.frontend.progress import DeliveryCollector, Progress
+from kafka2011.services.frontend.schemas import prefixes, topics_of
+from kafka2011.services.frontend.sources import AccessLogSource, Source, SyntheticSource
+from kafka2011.services.registration import ServiceRegistration
 
 CONNECT_RETRY_S = 1.0
 SCHEMAS_FILE = "schemas.json"  # in data.dir

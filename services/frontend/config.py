@@ -4,12 +4,12 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
-from events.forms import Form
-from events.header import NAME_BYTES_MAX
-from events.settings import SchemaSettings
-from producer.config import INT_MAX, ProducerConfig
-from runtime.config import boolean, one_of, path, setting, text, whole
-from services.frontend.schemas import topics_of
+from kafka2011.events.forms import Form
+from kafka2011.events.header import NAME_BYTES_MAX
+from kafka2011.events.settings import SchemaSettings
+from kafka2011.producer.config import INT_MAX, ProducerConfig
+from kafka2011.runtime.config import boolean, one_of, path, setting, text, whole
+from kafka2011.services.frontend.schemas import topics_of
 
 
 @dataclass(frozen=True, kw_only=True)

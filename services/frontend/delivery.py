@@ -13,16 +13,16 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from events.monitoring import encode_heartbeat, encode_monitoring
-from events.topics import AUDIT
-from events.windows import WindowCounts
-from producer import NotDurable, Producer
-from producer.batching import encode_set
-from producer.errors import BrokerUnavailable
-from protocol.errors import KafkaError, MessageSizeTooLarge
-from runtime.clock import Clock
-from runtime.logs import get_logger
-from services.frontend.journal import Journal, JournalledEvent, Position
+from kafka2011.events.monitoring import encode_heartbeat, encode_monitoring
+from kafka2011.events.topics import AUDIT
+from kafka2011.events.windows import WindowCounts
+from kafka2011.producer import NotDurable, Producer
+from kafka2011.producer.batching import encode_set
+from kafka2011.producer.errors import BrokerUnavailable
+from kafka2011.protocol.errors import KafkaError, MessageSizeTooLarge
+from kafka2011.runtime.clock import Clock
+from kafka2011.runtime.logs import get_logger
+from kafka2011.services.frontend.journal import Journal, JournalledEvent, Position
 
 Event = tuple[str, int, bytes]  # topic, header.time, payload
 

@@ -29,8 +29,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from events.windows import WindowCount, WindowCounts
-from runtime.failpoints import failpoint
+from kafka2011.events.windows import WindowCount, WindowCounts
+from kafka2011.runtime.failpoints import failpoint
 
 Position = Any  # JSON: what the source wants back
 

@@ -15,10 +15,10 @@ from typing import Any
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from events.topics import UNREADABLE_SUFFIX
-from runtime.clock import Clock
-from services.frontend.delivery import Delivery
-from services.frontend.journal import Journal
+from kafka2011.events.topics import UNREADABLE_SUFFIX
+from kafka2011.runtime.clock import Clock
+from kafka2011.services.frontend.delivery import Delivery
+from kafka2011.services.frontend.journal import Journal
 
 WRITE_INTERVAL_S = 0.5
 

@@ -8,10 +8,10 @@ send could not be read.
 import threading
 from collections.abc import Sequence
 
-from events.registry_client import RegistryUnavailable
-from events.topic_codec import TopicCodec
-from events.topics import ACCESS_LOG, ACTIVITY_TOPICS, unreadable_topic
-from runtime.logs import get_logger
+from kafka2011.events.registry_client import RegistryUnavailable
+from kafka2011.events.topic_codec import TopicCodec
+from kafka2011.events.topics import ACCESS_LOG, ACTIVITY_TOPICS, unreadable_topic
+from kafka2011.runtime.logs import get_logger
 
 RETRY_S = 0.5
 

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from events.codec import prefix_of
-from runtime.clock import Clock
-from services.frontend.access_log import LineEncoder
-from services.frontend.delivery import Event
-from services.frontend.journal import Position
-from services.frontend.lines import Line, LineReader, LongLine
-from services.frontend.synthetic import ActivityEncoder, due_count, schedule_ms
+from kafka2011.events.codec import prefix_of
+from kafka2011.runtime.clock import Clock
+from kafka2011.services.frontend.access_log import LineEncoder
+from kafka2011.services.frontend.delivery import Event
+from kafka2011.services.frontend.journal import Position
+from kafka2011.services.frontend.lines import Line, LineReader, LongLine
+from kafka2011.services.frontend.synthetic import ActivityEncoder, due_count, schedule_ms
 
 BATCH_EVENTS_MAX = 500
 FOLLOW_POLL_MS = 100

@@ -15,10 +15,10 @@ import struct
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from events import topics
-from events.codec import prefix_of
-from events.primitives import NULL, PRESENT, long, optional_text, text
-from events.windows import WindowCounts
+from kafka2011.events import topics
+from kafka2011.events.codec import prefix_of
+from kafka2011.events.primitives import NULL, PRESENT, long, optional_text, text
+from kafka2011.events.windows import WindowCounts
 
 BLOCK_EVENTS: Final = 500
 MEMBERS: Final = 50_000

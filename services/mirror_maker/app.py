@@ -17,20 +17,20 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from coordination.errors import CoordinationError, CoordinationUnavailable
-from coordination.paths import decode_broker_partition
-from coordination.zookeeper import ZooKeeperRegistry
-from protocol.errors import KafkaError
-from protocol.names import check_topic
-from runtime.logs import get_logger
-from runtime.metrics import Answer, MetricsServer
-from services.heartbeat import HeartbeatSender, into
-from services.mirror_maker.config import MirrorConfig
-from services.mirror_maker.loops import MirrorLoop, refuse_loops
-from services.mirror_maker.member import GroupMember, topic_filter
-from services.mirror_maker.metrics import MirrorCollector
-from services.mirror_maker.mirror import Mirror
-from services.registration import ServiceRegistration
+from kafka2011.coordination.errors import CoordinationError, CoordinationUnavailable
+from kafka2011.coordination.paths import decode_broker_partition
+from kafka2011.coordination.zookeeper import ZooKeeperRegistry
+from kafka2011.protocol.errors import KafkaError
+from kafka2011.protocol.names import check_topic
+from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.metrics import Answer, MetricsServer
+from kafka2011.services.heartbeat import HeartbeatSender, into
+from kafka2011.services.mirror_maker.config import MirrorConfig
+from kafka2011.services.mirror_maker.loops import MirrorLoop, refuse_loops
+from kafka2011.services.mirror_maker.member import GroupMember, topic_filter
+from kafka2011.services.mirror_maker.metrics import MirrorCollector
+from kafka2011.services.mirror_maker.mirror import Mirror
+from kafka2011.services.registration import ServiceRegistration
 
 WATCH_INTERVAL_S = 0.5
 CONNECT_ATTEMPT_MS = 1000

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from events.settings import FormSettings
-from protocol.errors import KafkaError
-from protocol.names import check_group
-from runtime.config import REQUIRED, address_map, boolean, one_of, setting, text, whole
+from kafka2011.events.settings import FormSettings
+from kafka2011.protocol.errors import KafkaError
+from kafka2011.protocol.names import check_group
+from kafka2011.runtime.config import REQUIRED, address_map, boolean, one_of, setting, text, whole
 
 INT_MAX = 2**31 - 1
 

@@ -19,9 +19,9 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from consumer.chunk import Chunk, TopicPartition
-from coordination.paths import BrokerPartition
-from services.mirror_maker.offset_map import OffsetMap
+from kafka2011.consumer.chunk import Chunk, TopicPartition
+from kafka2011.coordination.paths import BrokerPartition
+from kafka2011.services.mirror_maker.offset_map import OffsetMap
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,14 +6,14 @@ The fetchers know an end only when they have reached it; lag needs it when they 
 import threading
 from collections.abc import Callable
 
-from consumer.errors import BrokerUnavailable, ConsumerClosed
-from consumer.simple import SimpleConsumer
-from coordination.errors import CoordinationError
-from producer.errors import BrokerUnavailable as BrokerUnregistered
-from protocol.errors import RemoteProtocolError
-from runtime.clock import now_ms
-from services.mirror_maker.config import Address, MirrorConfig
-from services.mirror_maker.core import PartitionCopy
+from kafka2011.consumer.errors import BrokerUnavailable, ConsumerClosed
+from kafka2011.consumer.simple import SimpleConsumer
+from kafka2011.coordination.errors import CoordinationError
+from kafka2011.producer.errors import BrokerUnavailable as BrokerUnregistered
+from kafka2011.protocol.errors import RemoteProtocolError
+from kafka2011.runtime.clock import now_ms
+from kafka2011.services.mirror_maker.config import Address, MirrorConfig
+from kafka2011.services.mirror_maker.core import PartitionCopy
 
 TIMEOUT_MS = 5000
 

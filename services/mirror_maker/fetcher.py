@@ -12,24 +12,24 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from consumer.chunk import Chunk
-from consumer.errors import BrokerUnavailable, ConsumerClosed
-from consumer.simple import FetchedSet, SimpleConsumer
-from coordination.errors import CoordinationError
-from producer.errors import BrokerUnavailable as BrokerUnregistered
-from protocol.errors import (
+from kafka2011.consumer.chunk import Chunk
+from kafka2011.consumer.errors import BrokerUnavailable, ConsumerClosed
+from kafka2011.consumer.simple import FetchedSet, SimpleConsumer
+from kafka2011.coordination.errors import CoordinationError
+from kafka2011.producer.errors import BrokerUnavailable as BrokerUnregistered
+from kafka2011.protocol.errors import (
     KafkaError,
     MessageLargerThanFetchSize,
     OffsetOutOfRange,
     RemoteProtocolError,
 )
-from protocol.message import MAGIC1_HEADER
-from protocol.message_set import check_entries, entries
-from protocol.requests import FetchRequest
-from runtime.clock import now_ms
-from runtime.logs import get_logger
-from services.mirror_maker.config import Address, MirrorConfig
-from services.mirror_maker.core import Backoff, PartitionCopy
+from kafka2011.protocol.message import MAGIC1_HEADER
+from kafka2011.protocol.message_set import check_entries, entries
+from kafka2011.protocol.requests import FetchRequest
+from kafka2011.runtime.clock import now_ms
+from kafka2011.runtime.logs import get_logger
+from kafka2011.services.mirror_maker.config import Address, MirrorConfig
+from kafka2011.services.mirror_maker.core import Backoff, PartitionCopy
 
 # Of one multifetch: partitions take turns above it, so memory does not grow with their number.
 FETCH_BYTES_MAX = 8_000_000

@@ -10,16 +10,16 @@ import threading
 import time
 from collections.abc import Callable
 
-from coordination.errors import CoordinationError
-from producer.connection import BrokerConnection
-from producer.errors import BrokerUnavailable, BrokerUnreachable
-from producer.polling import connection_kind
-from protocol.requests import ProduceRequest, encode_request
-from runtime.failpoints import failpoint
-from runtime.logs import get_logger
-from services.mirror_maker.config import Address, MirrorConfig
-from services.mirror_maker.core import Backoff, PartitionCopy, choose_batch
-from services.mirror_maker.sampling import LatencySampler
+from kafka2011.coordination.errors import CoordinationError
+from kafka2011.producer.connection import BrokerConnection
+from kafka2011.producer.errors import BrokerUnavailable, BrokerUnreachable
+from kafka2011.producer.polling import connection_kind
+from kafka2011.protocol.requests import ProduceRequest, encode_request
+from kafka2011.runtime.failpoints import failpoint
+from kafka2011.runtime.logs import get_logger
+from kafka2011.services.mirror_maker.config import Address, MirrorConfig
+from kafka2011.services.mirror_maker.core import Backoff, PartitionCopy, choose_batch
+from kafka2011.services.mirror_maker.sampling import LatencySampler
 
 CONNECT_TIMEOUT_MS = 1000
 IDLE_WAIT_S = 1.0

@@ -8,9 +8,9 @@ is refused.
 
 import uuid
 
-from coordination import paths
-from coordination.errors import NodeExists
-from coordination.registry import Registry
+from kafka2011.coordination import paths
+from kafka2011.coordination.errors import NodeExists
+from kafka2011.coordination.registry import Registry
 
 
 class MirrorLoop(ValueError):

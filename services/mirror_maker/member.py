@@ -8,20 +8,20 @@ import random
 import socket
 import threading
 
-from consumer.assignment import make_consumer_id
-from consumer.config import ConsumerConfig
-from consumer.filters import TopicFilter, blacklist, whitelist
-from consumer.membership import Membership
-from consumer.offsets import OffsetStore, run
-from consumer.rebalance import Disowned, Joined, Left, SessionLost
-from consumer.rebalancer import Rebalancer
-from consumer.stats import ConsumerStats
-from coordination.errors import CoordinationError
-from coordination.registry import Registry, SessionEvent
-from runtime.failpoints import failpoint
-from runtime.logs import get_logger
-from services.mirror_maker.config import NEVER_COPIED, MirrorConfig
-from services.mirror_maker.mirror import Mirror
+from kafka2011.consumer.assignment import make_consumer_id
+from kafka2011.consumer.config import ConsumerConfig
+from kafka2011.consumer.filters import TopicFilter, blacklist, whitelist
+from kafka2011.consumer.membership import Membership
+from kafka2011.consumer.offsets import OffsetStore, run
+from kafka2011.consumer.rebalance import Disowned, Joined, Left, SessionLost
+from kafka2011.consumer.rebalancer import Rebalancer
+from kafka2011.consumer.stats import ConsumerStats
+from kafka2011.coordination.errors import CoordinationError
+from kafka2011.coordination.registry import Registry, SessionEvent
+from kafka2011.runtime.failpoints import failpoint
+from kafka2011.runtime.logs import get_logger
+from kafka2011.services.mirror_maker.config import NEVER_COPIED, MirrorConfig
+from kafka2011.services.mirror_maker.mirror import Mirror
 
 LEAVE_TIMEOUT_S = 20.0
 

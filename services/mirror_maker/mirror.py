@@ -17,19 +17,19 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from consumer.chunk import TopicPartition
-from coordination.errors import CoordinationError
-from coordination.registry import Registry
-from producer.discovery import ZooKeeperBrokers
-from runtime.clock import now_ms
-from runtime.logs import get_logger
-from services.mirror_maker.config import NEVER_COPIED, MirrorConfig
-from services.mirror_maker.core import Backoff, PartitionCopy
-from services.mirror_maker.ends import SourceEnds
-from services.mirror_maker.fetcher import SourceFetcher
-from services.mirror_maker.lane import TargetLane
-from services.mirror_maker.notes import Pauses, StoredMaps
-from services.mirror_maker.placement import NotPlaced, Placement, make_topic
+from kafka2011.consumer.chunk import TopicPartition
+from kafka2011.coordination.errors import CoordinationError
+from kafka2011.coordination.registry import Registry
+from kafka2011.producer.discovery import ZooKeeperBrokers
+from kafka2011.runtime.clock import now_ms
+from kafka2011.runtime.logs import get_logger
+from kafka2011.services.mirror_maker.config import NEVER_COPIED, MirrorConfig
+from kafka2011.services.mirror_maker.core import Backoff, PartitionCopy
+from kafka2011.services.mirror_maker.ends import SourceEnds
+from kafka2011.services.mirror_maker.fetcher import SourceFetcher
+from kafka2011.services.mirror_maker.lane import TargetLane
+from kafka2011.services.mirror_maker.notes import Pauses, StoredMaps
+from kafka2011.services.mirror_maker.placement import NotPlaced, Placement, make_topic
 
 PLACE_RETRY_S = 0.1
 IDLE_WAIT_S = 1.0

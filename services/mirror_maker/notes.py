@@ -8,14 +8,14 @@ import threading
 from collections.abc import Callable
 from typing import NamedTuple
 
-from consumer.chunk import TopicPartition
-from coordination import paths
-from coordination.errors import BadZnode, CoordinationError, NodeExists
-from coordination.paths import BrokerPartition
-from coordination.registry import Registry
-from runtime.logs import get_logger
-from services.mirror_maker.loops import cluster_id
-from services.mirror_maker.offset_map import OffsetMap, decode_map, encode_map
+from kafka2011.consumer.chunk import TopicPartition
+from kafka2011.coordination import paths
+from kafka2011.coordination.errors import BadZnode, CoordinationError, NodeExists
+from kafka2011.coordination.paths import BrokerPartition
+from kafka2011.coordination.registry import Registry
+from kafka2011.runtime.logs import get_logger
+from kafka2011.services.mirror_maker.loops import cluster_id
+from kafka2011.services.mirror_maker.offset_map import OffsetMap, decode_map, encode_map
 
 ALL = "all"
 

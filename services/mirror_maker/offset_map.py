@@ -12,7 +12,7 @@ import json
 from bisect import bisect_right
 from typing import Any, NamedTuple
 
-from coordination.errors import BadZnode
+from kafka2011.coordination.errors import BadZnode
 
 SEGMENTS_MAX = 200  # older ones go: what they speak of has mostly been retired
 

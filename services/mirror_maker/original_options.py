@@ -6,8 +6,8 @@ properties become those of `MirrorConfig`; what has no counterpart is said once.
 
 from collections.abc import Mapping
 
-from runtime.config import ConfigError, settings_of
-from services.mirror_maker.config import MirrorConfig
+from kafka2011.runtime.config import ConfigError, settings_of
+from kafka2011.services.mirror_maker.config import MirrorConfig
 
 # Name in the file -> name here; all that MirrorConfig knows keeps its name.
 CONSUMER_NAMES = {

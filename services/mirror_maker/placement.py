@@ -13,17 +13,17 @@ import random
 import time
 from collections.abc import Callable
 
-from consumer.chunk import TopicPartition
-from coordination import cluster, paths
-from coordination.errors import BadZnode, NodeExists
-from coordination.paths import BrokerPartition
-from coordination.registry import Registry
-from producer.connection import BrokerConnection
-from producer.errors import BrokerUnavailable
-from protocol.requests import ANY_PARTITION, ProduceRequest, encode_request
-from runtime.logs import get_logger
-from services.mirror_maker.config import Address
-from services.mirror_maker.core import choose_target
+from kafka2011.consumer.chunk import TopicPartition
+from kafka2011.coordination import cluster, paths
+from kafka2011.coordination.errors import BadZnode, NodeExists
+from kafka2011.coordination.paths import BrokerPartition
+from kafka2011.coordination.registry import Registry
+from kafka2011.producer.connection import BrokerConnection
+from kafka2011.producer.errors import BrokerUnavailable
+from kafka2011.protocol.requests import ANY_PARTITION, ProduceRequest, encode_request
+from kafka2011.runtime.logs import get_logger
+from kafka2011.services.mirror_maker.config import Address
+from kafka2011.services.mirror_maker.core import choose_target
 
 TOPIC_PATIENCE_S = 5.0  # wait this long for every live target broker to announce a new topic
 ASK_TIMEOUT_MS = 2000

@@ -6,14 +6,14 @@ wrapper, or no event of ours, gives no sample.
 
 import time
 
-from consumer.chunk import Chunk
-from events.errors import EventError
-from events.forms import FORMS_2011, Forms
-from events.peek import peek
-from protocol.compression import Codec
-from protocol.errors import KafkaError
-from protocol.message_set import entries
-from services.mirror_maker.core import PartitionCopy
+from kafka2011.consumer.chunk import Chunk
+from kafka2011.events.errors import EventError
+from kafka2011.events.forms import FORMS_2011, Forms
+from kafka2011.events.peek import peek
+from kafka2011.protocol.compression import Codec
+from kafka2011.protocol.errors import KafkaError
+from kafka2011.protocol.message_set import entries
+from kafka2011.services.mirror_maker.core import PartitionCopy
 
 SAMPLE_INTERVAL_S = 0.1  # per partition
 

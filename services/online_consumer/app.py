@@ -15,18 +15,18 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from consumer.chunk import TopicPartition
-from consumer.connector import ConsumerConnector
-from consumer.filters import TopicFilter, blacklist, whitelist
-from coordination.errors import CoordinationError
-from protocol.errors import KafkaError
-from runtime.clock import now_ms
-from runtime.logs import get_logger
-from runtime.metrics import Answer, MetricsServer
-from services.online_consumer.config import NEVER_READ, OnlineConsumerConfig
-from services.online_consumer.core import Counter
-from services.online_consumer.reader import StreamReader
-from services.registration import ServiceRegistration
+from kafka2011.consumer.chunk import TopicPartition
+from kafka2011.consumer.connector import ConsumerConnector
+from kafka2011.consumer.filters import TopicFilter, blacklist, whitelist
+from kafka2011.coordination.errors import CoordinationError
+from kafka2011.protocol.errors import KafkaError
+from kafka2011.runtime.clock import now_ms
+from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.metrics import Answer, MetricsServer
+from kafka2011.services.online_consumer.config import NEVER_READ, OnlineConsumerConfig
+from kafka2011.services.online_consumer.core import Counter
+from kafka2011.services.online_consumer.reader import StreamReader
+from kafka2011.services.registration import ServiceRegistration
 
 log = get_logger(__name__)
 

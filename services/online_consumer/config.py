@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from consumer.config import ConsumerConfig
-from events.settings import FormSettings
-from runtime.config import setting, text, whole
+from kafka2011.consumer.config import ConsumerConfig
+from kafka2011.events.settings import FormSettings
+from kafka2011.runtime.config import setting, text, whole
 
 # Monitoring events are the audit's, not a product's.
 NEVER_READ = frozenset({"audit"})

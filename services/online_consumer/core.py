@@ -10,9 +10,9 @@ from typing import Any
 
 from hdrh.histogram import HdrHistogram
 
-from events.forms import FORMS_2011, Forms
-from events.header import UNREADABLE
-from events.peek import count_by_window
+from kafka2011.events.forms import FORMS_2011, Forms
+from kafka2011.events.header import UNREADABLE
+from kafka2011.events.peek import count_by_window
 
 QUANTILES = (0.5, 0.9, 0.99, 0.999)
 LATENCY_MAX_MS = 7 * 86_400_000  # older events count as this old

@@ -6,14 +6,19 @@ read since the last commit and loses nothing.
 
 from collections import Counter as Tally
 
-from consumer.chunk import Chunk, TopicPartition
-from consumer.connector import ConsumerConnector
-from consumer.errors import BrokerUnavailable, ConsumerStateError, ConsumerTimeout, PartitionStuck
-from consumer.stream import MessageStream
-from protocol.errors import InvalidMessage
-from runtime.clock import Clock, now_ms
-from runtime.logs import get_logger
-from services.online_consumer.core import Counter
+from kafka2011.consumer.chunk import Chunk, TopicPartition
+from kafka2011.consumer.connector import ConsumerConnector
+from kafka2011.consumer.errors import (
+    BrokerUnavailable,
+    ConsumerStateError,
+    ConsumerTimeout,
+    PartitionStuck,
+)
+from kafka2011.consumer.stream import MessageStream
+from kafka2011.protocol.errors import InvalidMessage
+from kafka2011.runtime.clock import Clock, now_ms
+from kafka2011.runtime.logs import get_logger
+from kafka2011.services.online_consumer.core import Counter
 
 READ_ATTEMPTS = 3  # of a chunk with a wrong CRC: damage on the way is healed by fetching again
 

@@ -20,12 +20,12 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from runtime.logs import get_logger
-from runtime.metrics import Answer, MetricsServer
-from services.proxy.config import ProxyConfig
-from services.proxy.faults import DIRECTIONS
-from services.proxy.proxy import Proxy
-from services.registration import ServiceRegistration
+from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.metrics import Answer, MetricsServer
+from kafka2011.services.proxy.config import ProxyConfig
+from kafka2011.services.proxy.faults import DIRECTIONS
+from kafka2011.services.proxy.proxy import Proxy
+from kafka2011.services.registration import ServiceRegistration
 
 log = get_logger(__name__)
 

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from runtime.config import REQUIRED, address, boolean, setting, text, whole
-from runtime.process_config import ProcessConfig
-from services.proxy.faults import Faults, parse_faults
+from kafka2011.runtime.config import REQUIRED, address, boolean, setting, text, whole
+from kafka2011.runtime.process_config import ProcessConfig
+from kafka2011.services.proxy.faults import Faults, parse_faults
 
 Address = tuple[str, int]
 

@@ -12,12 +12,12 @@ No sockets, no clock.
 
 from struct import Struct
 
-from protocol.checksum import crc32
-from protocol.compression import DECOMPRESSED_BYTES_MAX, Codec, compress, decompress
-from protocol.errors import KafkaError
-from protocol.message import MAGIC1_HEADER, MAGIC1_OVERHEAD_BYTES, Entry
-from protocol.message_set import entries
-from protocol.requests import (
+from kafka2011.protocol.checksum import crc32
+from kafka2011.protocol.compression import DECOMPRESSED_BYTES_MAX, Codec, compress, decompress
+from kafka2011.protocol.errors import KafkaError
+from kafka2011.protocol.message import MAGIC1_HEADER, MAGIC1_OVERHEAD_BYTES, Entry
+from kafka2011.protocol.message_set import entries
+from kafka2011.protocol.requests import (
     MultiProduceRequest,
     ProduceRequest,
     decode_request,

@@ -15,9 +15,9 @@ from typing import Any, Self, TypeVar
 
 import uvloop
 
-from services.proxy.config import ProxyConfig
-from services.proxy.faults import changed
-from services.proxy.route import Route
+from kafka2011.services.proxy.config import ProxyConfig
+from kafka2011.services.proxy.faults import changed
+from kafka2011.services.proxy.route import Route
 
 CALL_TIMEOUT_S = 10.0
 

@@ -16,9 +16,9 @@ import time
 from collections import deque
 from typing import Protocol, cast
 
-from services.proxy.faults import TO_CLIENT, TO_SERVER
-from services.proxy.frames import FrameFilter
-from services.proxy.shaping import Link
+from kafka2011.services.proxy.faults import TO_CLIENT, TO_SERVER
+from kafka2011.services.proxy.frames import FrameFilter
+from kafka2011.services.proxy.shaping import Link
 
 # Why a side is not read at the moment (bits).
 _TARGET_FULL = 1

@@ -9,13 +9,13 @@ import random
 import socket
 from typing import Any
 
-from runtime.logs import get_logger
-from services.proxy.balancing import Target, TargetRing
-from services.proxy.config import ProxyConfig, RouteConfig
-from services.proxy.faults import DIRECTIONS, TO_CLIENT, TO_SERVER, Faults
-from services.proxy.frames import DropPlan, FrameFilter
-from services.proxy.relay import Connection, Direction, Side
-from services.proxy.shaping import Link
+from kafka2011.runtime.logs import get_logger
+from kafka2011.services.proxy.balancing import Target, TargetRing
+from kafka2011.services.proxy.config import ProxyConfig, RouteConfig
+from kafka2011.services.proxy.faults import DIRECTIONS, TO_CLIENT, TO_SERVER, Faults
+from kafka2011.services.proxy.frames import DropPlan, FrameFilter
+from kafka2011.services.proxy.relay import Connection, Direction, Side
+from kafka2011.services.proxy.shaping import Link
 
 BACKLOG = 1024
 STOP_TIMEOUT_S = 2.0  # for what was passed on and stands unsent

@@ -17,14 +17,20 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
-from services.schema_registry.core import RegistryCore
-from services.schema_registry.errors import (
+from kafka2011.services.schema_registry.core import RegistryCore
+from kafka2011.services.schema_registry.errors import (
     RegistryError,
     SchemaInvalid,
     not_understood,
     schema_not_found,
 )
-from services.schema_registry.views import EVERYTHING, Reference, Submitted, View, version_number
+from kafka2011.services.schema_registry.views import (
+    EVERYTHING,
+    Reference,
+    Submitted,
+    View,
+    version_number,
+)
 
 NAME_CHARACTERS_MAX = 1000
 REFERENCES_MAX = 1000

@@ -22,17 +22,17 @@ from starlette.requests import Request as WebRequest
 from starlette.responses import Response
 from starlette.routing import Route
 
-from runtime.logs import get_logger
-from runtime.metrics import MetricsServer
-from services.registration import ServiceRegistration
-from services.schema_registry.api import answer_bytes, endpoint, request_of
-from services.schema_registry.avro import Limits
-from services.schema_registry.config import SchemaRegistryConfig
-from services.schema_registry.core import RegistryCore
-from services.schema_registry.errors import RegistryError
-from services.schema_registry.store import RegistryStore
-from services.schema_registry.views import View
-from services.web import serve_until
+from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.metrics import MetricsServer
+from kafka2011.services.registration import ServiceRegistration
+from kafka2011.services.schema_registry.api import answer_bytes, endpoint, request_of
+from kafka2011.services.schema_registry.avro import Limits
+from kafka2011.services.schema_registry.config import SchemaRegistryConfig
+from kafka2011.services.schema_registry.core import RegistryCore
+from kafka2011.services.schema_registry.errors import RegistryError
+from kafka2011.services.schema_registry.store import RegistryStore
+from kafka2011.services.schema_registry.views import View
+from kafka2011.services.web import serve_until
 
 KIND = "registry"
 CONNECTIONS_MAX = 200

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from services.schema_registry.errors import SchemaInvalid
+from kafka2011.services.schema_registry.errors import SchemaInvalid
 
 PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")

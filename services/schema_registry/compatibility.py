@@ -10,8 +10,8 @@ is no special case, and neither deep nor wide schemas cost more than their numbe
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from services.schema_registry.avro import Type
-from services.schema_registry.errors import SchemaInvalid
+from kafka2011.services.schema_registry.avro import Type
+from kafka2011.services.schema_registry.errors import SchemaInvalid
 
 LEVELS = (
     "NONE",

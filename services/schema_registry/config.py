@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from runtime.config import one_of, path, setting, text, whole
-from runtime.process_config import ProcessConfig
-from services.schema_registry.compatibility import LEVELS
+from kafka2011.runtime.config import one_of, path, setting, text, whole
+from kafka2011.runtime.process_config import ProcessConfig
+from kafka2011.services.schema_registry.compatibility import LEVELS
 
 PORT_DEFAULT = 8081
 

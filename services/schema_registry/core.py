@@ -12,12 +12,12 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-from services.schema_registry import errors
-from services.schema_registry.avro import Limits
-from services.schema_registry.compatibility import LEVELS, check
-from services.schema_registry.errors import RegistryError
-from services.schema_registry.store import RegistryStore, StoredVersion
-from services.schema_registry.views import (
+from kafka2011.services.schema_registry import errors
+from kafka2011.services.schema_registry.avro import Limits
+from kafka2011.services.schema_registry.compatibility import LEVELS, check
+from kafka2011.services.schema_registry.errors import RegistryError
+from kafka2011.services.schema_registry.store import RegistryStore, StoredVersion
+from kafka2011.services.schema_registry.views import (
     EVERYTHING,
     Candidate,
     Json,

@@ -9,11 +9,11 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from services.schema_registry import errors
-from services.schema_registry.avro import Limits, ParsedSchema, parse
-from services.schema_registry.compatibility import check
-from services.schema_registry.errors import RegistryError, SchemaInvalid
-from services.schema_registry.store import Queries, StoredSchema, StoredVersion
+from kafka2011.services.schema_registry import errors
+from kafka2011.services.schema_registry.avro import Limits, ParsedSchema, parse
+from kafka2011.services.schema_registry.compatibility import check
+from kafka2011.services.schema_registry.errors import RegistryError, SchemaInvalid
+from kafka2011.services.schema_registry.store import Queries, StoredSchema, StoredVersion
 
 EVERYTHING = ""  # the subject of settings that hold for the whole registry
 NUMBER_MAX = 2**31 - 1

@@ -15,14 +15,14 @@ from typing import Any
 
 from rich.console import Console
 
-from runtime.logs import get_logger
-from services.warehouse.activity import BY_NAME, PARAMETERS, REPORTS, ActivityReport
-from services.warehouse.commit import WarehouseError, WarehouseTable
-from services.warehouse.config import WarehouseConfig
-from services.warehouse.outputs import replace_text
-from services.warehouse.pictures import rows_svg, rows_table, rows_text
-from services.warehouse.report import read_table
-from services.warehouse.session import start_session
+from kafka2011.runtime.logs import get_logger
+from kafka2011.services.warehouse.activity import BY_NAME, PARAMETERS, REPORTS, ActivityReport
+from kafka2011.services.warehouse.commit import WarehouseError, WarehouseTable
+from kafka2011.services.warehouse.config import WarehouseConfig
+from kafka2011.services.warehouse.outputs import replace_text
+from kafka2011.services.warehouse.pictures import rows_svg, rows_table, rows_text
+from kafka2011.services.warehouse.report import read_table
+from kafka2011.services.warehouse.session import start_session
 
 log = get_logger(__name__)
 

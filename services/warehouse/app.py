@@ -15,16 +15,16 @@ from deltalake.exceptions import DeltaError
 from hdrh.histogram import HdrHistogram
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from coordination.errors import CoordinationError, CoordinationUnavailable
-from coordination.zookeeper import ZooKeeperRegistry
-from runtime.logs import get_logger
-from runtime.metrics import MetricsServer
-from runtime.signals import stop_event
-from services.registration import ServiceRegistration
-from services.warehouse.config import WarehouseConfig
-from services.warehouse.load import Loader, LoadOutcome, spark_runner
-from services.warehouse.session import parallelism, start_session
-from services.warehouse.upkeep import UpkeepPolicy, keep_warehouse
+from kafka2011.coordination.errors import CoordinationError, CoordinationUnavailable
+from kafka2011.coordination.zookeeper import ZooKeeperRegistry
+from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.metrics import MetricsServer
+from kafka2011.runtime.signals import stop_event
+from kafka2011.services.registration import ServiceRegistration
+from kafka2011.services.warehouse.config import WarehouseConfig
+from kafka2011.services.warehouse.load import Loader, LoadOutcome, spark_runner
+from kafka2011.services.warehouse.session import parallelism, start_session
+from kafka2011.services.warehouse.upkeep import UpkeepPolicy, keep_warehouse
 
 log = get_logger(__name__)
 

@@ -20,13 +20,13 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from events.codec import Record
-from events.errors import EventCorrupt, EventError, UnknownSchema
-from events.forms import FORMS_2011
-from events.schemas import Schema, physical_schema, schema_for
-from events.topic_codec import TopicCodec
-from events.topics import schema_name
-from services.warehouse.fast_columns import FastDecoder, Times, fast_decoder
+from kafka2011.events.codec import Record
+from kafka2011.events.errors import EventCorrupt, EventError, UnknownSchema
+from kafka2011.events.forms import FORMS_2011
+from kafka2011.events.schemas import Schema, physical_schema, schema_for
+from kafka2011.events.topic_codec import TopicCodec
+from kafka2011.events.topics import schema_name
+from kafka2011.services.warehouse.fast_columns import FastDecoder, Times, fast_decoder
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 HEADER_FIELDS = (

@@ -21,9 +21,9 @@ from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction
 
-from coordination.cluster import BrokerPartition
-from runtime.failpoints import failpoint
-from services.warehouse import delta_log
+from kafka2011.coordination.cluster import BrokerPartition
+from kafka2011.runtime.failpoints import failpoint
+from kafka2011.services.warehouse import delta_log
 
 METADATA_KEY = "kafka2011"
 HOUR_COLUMN = "hour"

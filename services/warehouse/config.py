@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from events.settings import SchemaSettings
-from events.topics import AUDIT
-from events.windows import WINDOW_MS_DEFAULT
-from runtime.config import address_map, comma_list, path, setting, text, whole
+from kafka2011.events.settings import SchemaSettings
+from kafka2011.events.topics import AUDIT
+from kafka2011.events.windows import WINDOW_MS_DEFAULT
+from kafka2011.runtime.config import address_map, comma_list, path, setting, text, whole
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ Pure: offsets come in, plans go out. `load` asks the brokers and the tables, `ta
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from coordination.cluster import BrokerAddress, BrokerPartition
+from kafka2011.coordination.cluster import BrokerAddress, BrokerPartition
 
 # Below this a task costs more than the second core gains.
 TASK_BYTES_MIN = 4 * 1024 * 1024

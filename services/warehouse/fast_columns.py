@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from events.schemas import Schema
-from runtime.twins import is_pure_wanted
+from kafka2011.events.schemas import Schema
+from kafka2011.runtime.twins import is_pure_wanted
 
 try:
-    from services.warehouse import _columns_compiled as compiled
+    from kafka2011.services.warehouse import _columns_compiled as compiled
 except ImportError:  # no compiler where it was installed
     compiled = None  # type: ignore[assignment]
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from services.warehouse.commit import HOUR_COLUMN, NewFile
+from kafka2011.services.warehouse.commit import HOUR_COLUMN, NewFile
 
 BUFFER_BYTES_MAX = 64 * 1024 * 1024
 US_PER_HOUR = 3_600_000_000

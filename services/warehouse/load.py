@@ -15,20 +15,25 @@ from typing import Protocol
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
-from consumer.chunk import Chunk
-from consumer.planning import OffsetRange
-from consumer.simple import SimpleConsumer
-from consumer.spark_reading import read_patiently
-from coordination import cluster
-from coordination.cluster import BrokerAddress, BrokerPartition
-from coordination.registry import Registry
-from events.codec_source import CodecSource
-from protocol.errors import KafkaError
-from runtime.clock import Clock, now_ms
-from runtime.failpoints import failpoint
-from runtime.logs import get_logger
-from services.warehouse.columns import HEADER_FIELDS, HOUR_FIELD, SOURCE_FIELDS, event_columns
-from services.warehouse.commit import (
+from kafka2011.consumer.chunk import Chunk
+from kafka2011.consumer.planning import OffsetRange
+from kafka2011.consumer.simple import SimpleConsumer
+from kafka2011.consumer.spark_reading import read_patiently
+from kafka2011.coordination import cluster
+from kafka2011.coordination.cluster import BrokerAddress, BrokerPartition
+from kafka2011.coordination.registry import Registry
+from kafka2011.events.codec_source import CodecSource
+from kafka2011.protocol.errors import KafkaError
+from kafka2011.runtime.clock import Clock, now_ms
+from kafka2011.runtime.failpoints import failpoint
+from kafka2011.runtime.logs import get_logger
+from kafka2011.services.warehouse.columns import (
+    HEADER_FIELDS,
+    HOUR_FIELD,
+    SOURCE_FIELDS,
+    event_columns,
+)
+from kafka2011.services.warehouse.commit import (
     AnotherLoadWon,
     CommitUncertain,
     Load,
@@ -38,8 +43,8 @@ from services.warehouse.commit import (
     WarehouseError,
     WarehouseTable,
 )
-from services.warehouse.config import WarehouseConfig
-from services.warehouse.core import (
+from kafka2011.services.warehouse.config import WarehouseConfig
+from kafka2011.services.warehouse.core import (
     BEYOND_END,
     PartitionState,
     PlannedRange,
@@ -47,9 +52,9 @@ from services.warehouse.core import (
     pack,
     plan_partition,
 )
-from services.warehouse.files import remove_files
-from services.warehouse.tables import quarantine_path, table_path
-from services.warehouse.tasks import (
+from kafka2011.services.warehouse.files import remove_files
+from kafka2011.services.warehouse.tables import quarantine_path, table_path
+from kafka2011.services.warehouse.tasks import (
     QUARANTINE_SCHEMA,
     Read,
     TaskSettings,

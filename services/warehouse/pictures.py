@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from services.warehouse.show import visible
+from kafka2011.services.warehouse.show import visible
 
 Row = Mapping[str, Any]
 

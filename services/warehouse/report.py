@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from services.warehouse.commit import WarehouseError, WarehouseTable
+from kafka2011.services.warehouse.commit import WarehouseError, WarehouseTable
 
 TOP_PATHS = 20
 TABLES = ("access_log", "page_view")  # the first that is there, when none is named

@@ -5,13 +5,13 @@ from pathlib import Path
 
 from rich.console import Console
 
-from runtime.logs import get_logger
-from services.warehouse.commit import WarehouseError
-from services.warehouse.config import WarehouseConfig
-from services.warehouse.outputs import replace_text
-from services.warehouse.report import Report, choose_table, make_report
-from services.warehouse.session import start_session
-from services.warehouse.show import as_svg, as_text, tables
+from kafka2011.runtime.logs import get_logger
+from kafka2011.services.warehouse.commit import WarehouseError
+from kafka2011.services.warehouse.config import WarehouseConfig
+from kafka2011.services.warehouse.outputs import replace_text
+from kafka2011.services.warehouse.report import Report, choose_table, make_report
+from kafka2011.services.warehouse.session import start_session
+from kafka2011.services.warehouse.show import as_svg, as_text, tables
 
 log = get_logger(__name__)
 

@@ -8,16 +8,16 @@ from pathlib import Path
 
 from deltalake.exceptions import DeltaError
 
-from consumer.simple import SimpleConsumer
-from coordination import cluster
-from coordination.cluster import BrokerPartition
-from coordination.errors import CoordinationError
-from coordination.zookeeper import ZooKeeperRegistry
-from protocol.errors import KafkaError
-from runtime.logs import get_logger
-from services.warehouse.commit import Load, LoadedRange, WarehouseError, WarehouseTable
-from services.warehouse.config import WarehouseConfig
-from services.warehouse.tables import quarantine_path, table_path
+from kafka2011.consumer.simple import SimpleConsumer
+from kafka2011.coordination import cluster
+from kafka2011.coordination.cluster import BrokerPartition
+from kafka2011.coordination.errors import CoordinationError
+from kafka2011.coordination.zookeeper import ZooKeeperRegistry
+from kafka2011.protocol.errors import KafkaError
+from kafka2011.runtime.logs import get_logger
+from kafka2011.services.warehouse.commit import Load, LoadedRange, WarehouseError, WarehouseTable
+from kafka2011.services.warehouse.config import WarehouseConfig
+from kafka2011.services.warehouse.tables import quarantine_path, table_path
 
 log = get_logger(__name__)
 

@@ -3,7 +3,7 @@ environment."""
 
 from dataclasses import dataclass
 
-from runtime.process_config import ProcessConfig
+from kafka2011.runtime.process_config import ProcessConfig
 
 
 @dataclass(frozen=True, kw_only=True)

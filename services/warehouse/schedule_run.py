@@ -17,13 +17,13 @@ from typing import Any, Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from runtime.clock import Clock, now_ms
-from runtime.config import environment_name
-from runtime.logs import get_logger
-from runtime.metrics import Answer, MetricsServer
-from runtime.signals import stop_event
-from services.warehouse.schedule import Job
-from services.warehouse.schedule_config import ScheduleConfig
+from kafka2011.runtime.clock import Clock, now_ms
+from kafka2011.runtime.config import environment_name
+from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.metrics import Answer, MetricsServer
+from kafka2011.runtime.signals import stop_event
+from kafka2011.services.warehouse.schedule import Job
+from kafka2011.services.warehouse.schedule_config import ScheduleConfig
 
 log = get_logger(__name__)
 
@@ -53,7 +53,7 @@ def starter(environment: Mapping[str, str]) -> Start:
     given = {name: value for name, value in environment.items() if name not in own}
 
     def start(command: Sequence[str]) -> Process:
-        return subprocess.Popen([sys.executable, "-m", "cli", *command], env=given)
+        return subprocess.Popen([sys.executable, "-m", "kafka2011", *command], env=given)
 
     return start
 

@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-import services
+import kafka2011
 
 # Set by spark-submit for the Python that it starts.
 UNDER_SPARK_SUBMIT = "PYSPARK_GATEWAY_PORT"
@@ -82,7 +82,7 @@ def start_session(
         defaults["spark.eventLog.enabled"] = "true"
         defaults["spark.eventLog.dir"] = event_log_dir.resolve().as_uri()
     # The workers import what the driver imports, installed or not.
-    defaults["spark.executorEnv.PYTHONPATH"] = str(Path(services.__file__).resolve().parents[1])
+    defaults["spark.executorEnv.PYTHONPATH"] = str(Path(kafka2011.__file__).resolve().parents[1])
     for name, value in defaults.items():
         conf.setIfMissing(name, value)
     return SparkSession.builder.config(conf=conf).getOrCreate()

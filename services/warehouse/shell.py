@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from services.warehouse.commit import WarehouseTable
-from services.warehouse.report import read_table
-from services.warehouse.tables import tables_in
+from kafka2011.services.warehouse.commit import WarehouseTable
+from kafka2011.services.warehouse.report import read_table
+from kafka2011.services.warehouse.tables import tables_in
 
 BANNER = """Spark {version}: `spark`, and `topic(NAME, ...)` for a topic's messages ({zookeeper}).
 Views of {warehouse}: {views}"""

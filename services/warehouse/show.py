@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from services.warehouse.report import Report, Traffic
+from kafka2011.services.warehouse.report import Report, Traffic
 
 HOURS_SHOWN_MAX = 100
 PATH_SHOWN_MAX = 80

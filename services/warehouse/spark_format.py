@@ -11,18 +11,22 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
-from consumer.chunk import Chunk
-from consumer.spark_options import OptionError, SourceOptions
-from consumer.spark_rows import (
+from kafka2011.consumer.chunk import Chunk
+from kafka2011.consumer.spark_options import OptionError, SourceOptions
+from kafka2011.consumer.spark_rows import (
     MESSAGE_SCHEMA,
     MessageRows,
     Quarantine,
     Unreadable,
 )
-from consumer.spark_source import Kafka2011DataSource, MessagesFactory, Rows
-from events.codec_source import CodecSource
-from services.warehouse.columns import event_columns
-from services.warehouse.spark_writing import StreamTopicWriter, TopicWriter, parse_write_options
+from kafka2011.consumer.spark_source import Kafka2011DataSource, MessagesFactory, Rows
+from kafka2011.events.codec_source import CodecSource
+from kafka2011.services.warehouse.columns import event_columns
+from kafka2011.services.warehouse.spark_writing import (
+    StreamTopicWriter,
+    TopicWriter,
+    parse_write_options,
+)
 
 # In front of the event's own columns, and behind them.
 _PLACE = ("topic", "broker", "partition", "offset", "next_offset")

@@ -27,11 +27,11 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from consumer.spark_options import OptionError
-from producer.producer import FLUSH_TIMEOUT_MS, Producer
-from protocol.names import check_topic
-from runtime.config import ConfigError, whole
-from runtime.logs import get_logger
+from kafka2011.consumer.spark_options import OptionError
+from kafka2011.producer.producer import FLUSH_TIMEOUT_MS, Producer
+from kafka2011.protocol.names import check_topic
+from kafka2011.runtime.config import ConfigError, whole
+from kafka2011.runtime.logs import get_logger
 
 log = get_logger(__name__)
 

@@ -20,12 +20,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from consumer.spark_rows import MESSAGE_SCHEMA
-from services.warehouse.commit import WarehouseError, WarehouseTable
-from services.warehouse.config import WarehouseConfig
-from services.warehouse.report import read_table
-from services.warehouse.show import visible
-from services.warehouse.tables import tables_in
+from kafka2011.consumer.spark_rows import MESSAGE_SCHEMA
+from kafka2011.services.warehouse.commit import WarehouseError, WarehouseTable
+from kafka2011.services.warehouse.config import WarehouseConfig
+from kafka2011.services.warehouse.report import read_table
+from kafka2011.services.warehouse.show import visible
+from kafka2011.services.warehouse.tables import tables_in
 
 RAW = "raw_"
 CELL_SHOWN_MAX = 200

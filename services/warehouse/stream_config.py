@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from events.settings import SchemaSettings
-from runtime.config import one_of, path, setting, text, whole
+from kafka2011.events.settings import SchemaSettings
+from kafka2011.runtime.config import one_of, path, setting, text, whole
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,11 +15,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from runtime.logs import get_logger
-from runtime.signals import stop_event
-from services.warehouse.session import start_session
-from services.warehouse.stream_config import StreamConfig
-from services.warehouse.streams import StreamJob, StreamSettings, ranked
+from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.signals import stop_event
+from kafka2011.services.warehouse.session import start_session
+from kafka2011.services.warehouse.stream_config import StreamConfig
+from kafka2011.services.warehouse.streams import StreamJob, StreamSettings, ranked
 
 log = get_logger(__name__)
 

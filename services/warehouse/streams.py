@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from events.topics import CLICK, PAGE_VIEW, SEARCH
+from kafka2011.events.topics import CLICK, PAGE_VIEW, SEARCH
 
 # topic -> its decoded events, as a stream
 Streams = Mapping[str, Any]

@@ -7,7 +7,7 @@
 import re
 from pathlib import Path
 
-from events.topics import table_name
+from kafka2011.events.topics import table_name
 
 QUARANTINE = "quarantine"
 QUARANTINED = f"{QUARANTINE}_"  # in front of the name of a quarantine table's view

@@ -13,19 +13,19 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from consumer.chunk import Chunk
-from consumer.spark_rows import entry_next_offsets
-from coordination.cluster import BrokerPartition
-from events.codec_source import CodecSource
-from events.errors import HeaderUnreadable
-from events.header import UNREADABLE
-from events.peek import peek
-from events.schema_cache import RegisteredSchema
-from protocol import message_set
-from protocol.errors import InvalidMessage, KafkaError
-from runtime.clock import now_ms
-from runtime.failpoints import failpoint
-from services.warehouse.columns import (
+from kafka2011.consumer.chunk import Chunk
+from kafka2011.consumer.spark_rows import entry_next_offsets
+from kafka2011.coordination.cluster import BrokerPartition
+from kafka2011.events.codec_source import CodecSource
+from kafka2011.events.errors import HeaderUnreadable
+from kafka2011.events.header import UNREADABLE
+from kafka2011.events.peek import peek
+from kafka2011.events.schema_cache import RegisteredSchema
+from kafka2011.protocol import message_set
+from kafka2011.protocol.errors import InvalidMessage, KafkaError
+from kafka2011.runtime.clock import now_ms
+from kafka2011.runtime.failpoints import failpoint
+from kafka2011.services.warehouse.columns import (
     HEADER_FIELDS,
     HOUR_FIELD,
     TIMESTAMP,
@@ -35,10 +35,10 @@ from services.warehouse.columns import (
     event_columns,
     with_source,
 )
-from services.warehouse.commit import Counts, NewFile
-from services.warehouse.core import PlannedRange
-from services.warehouse.files import HourFiles
-from services.warehouse.tables import quarantine_path, table_path
+from kafka2011.services.warehouse.commit import Counts, NewFile
+from kafka2011.services.warehouse.core import PlannedRange
+from kafka2011.services.warehouse.files import HourFiles
+from kafka2011.services.warehouse.tables import quarantine_path, table_path
 
 # Event hours come from the event's own time where it has one, else from when it was made.
 EVENT_TIME = "event_time"

@@ -14,11 +14,11 @@ from pathlib import Path
 from deltalake import DeltaTable, WriterProperties
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
-from runtime.clock import Clock, now_ms
-from runtime.logs import get_logger
-from services.warehouse.commit import HOUR_COLUMN
-from services.warehouse.files import COMPRESSION_LEVEL
-from services.warehouse.tables import tables_in
+from kafka2011.runtime.clock import Clock, now_ms
+from kafka2011.runtime.logs import get_logger
+from kafka2011.services.warehouse.commit import HOUR_COLUMN
+from kafka2011.services.warehouse.files import COMPRESSION_LEVEL
+from kafka2011.services.warehouse.tables import tables_in
 
 log = get_logger(__name__)
 

@@ -9,12 +9,12 @@ import threading
 
 from prometheus_client import CollectorRegistry, Gauge
 
-from runtime.logs import get_logger
-from runtime.metrics import MetricsServer
-from services.registration import ServiceRegistration
-from services.zookeeper import core
-from services.zookeeper.config import ZooKeeperConfig
-from services.zookeeper.server import NotServing, ZooKeeperServer, is_serving
+from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.metrics import MetricsServer
+from kafka2011.services.registration import ServiceRegistration
+from kafka2011.services.zookeeper import core
+from kafka2011.services.zookeeper.config import ZooKeeperConfig
+from kafka2011.services.zookeeper.server import NotServing, ZooKeeperServer, is_serving
 
 WATCH_INTERVAL_S = 0.2
 

@@ -4,8 +4,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from runtime.config import comma_list, path, setting, text, whole
-from runtime.process_config import ProcessConfig
+from kafka2011.runtime.config import comma_list, path, setting, text, whole
+from kafka2011.runtime.process_config import ProcessConfig
 
 
 def parse_ensemble(value: str) -> dict[int, str]:

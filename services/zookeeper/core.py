@@ -8,7 +8,7 @@ import os
 import shutil
 from pathlib import Path
 
-from services.zookeeper.config import ZooKeeperConfig
+from kafka2011.services.zookeeper.config import ZooKeeperConfig
 
 MAIN_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 

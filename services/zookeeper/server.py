@@ -20,8 +20,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from services.zookeeper import core
-from services.zookeeper.config import ZooKeeperConfig
+from kafka2011.services.zookeeper import core
+from kafka2011.services.zookeeper.config import ZooKeeperConfig
 
 PORT_ATTEMPTS = 5  # another process may take the free port between our look and ZooKeeper's bind
 POLL_INTERVAL_S = 0.05

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from services.embedded.processes import http_json
+from kafka2011.services.embedded.processes import http_json
 from tests.support.waiting import wait_until
 
 CHROMIUM = next(
@@ -64,7 +64,7 @@ class Deployment:
 
     def kafka2011(self, *words: str) -> str:
         """Standard output of a command, whatever its status."""
-        command = [sys.executable, "-m", "cli", *words]
+        command = [sys.executable, "-m", "kafka2011", *words]
         return subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True).stdout
 
     def stop(self) -> None:
@@ -86,7 +86,7 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]
     log = root.parent / "up.log"
     with open(log, "wb") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "cli", *words], stdout=output, stderr=subprocess.STDOUT
+            [sys.executable, "-m", "kafka2011", *words], stdout=output, stderr=subprocess.STDOUT
         )
     started = Deployment("", root, process)
     try:

@@ -3,14 +3,14 @@
 import time
 import uuid
 
-from coordination import paths
-from coordination.processes import expect_process, forget_process
-from coordination.zookeeper import ZooKeeperRegistry
-from events.forms import FORMS_DEFAULT
-from events.registry_client import RegistryClient
-from events.topic_codec import TopicCodec
-from producer.producer import Producer
-from services.embedded.processes import http_json
+from kafka2011.coordination import paths
+from kafka2011.coordination.processes import expect_process, forget_process
+from kafka2011.coordination.zookeeper import ZooKeeperRegistry
+from kafka2011.events.forms import FORMS_DEFAULT
+from kafka2011.events.registry_client import RegistryClient
+from kafka2011.events.topic_codec import TopicCodec
+from kafka2011.producer.producer import Producer
+from kafka2011.services.embedded.processes import http_json
 from tests.browser.conftest import Deployment, Open
 from tests.browser.test_page import expect
 from tests.support.waiting import wait_until

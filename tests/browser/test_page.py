@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from coordination.processes import expect_process, forget_process
-from coordination.zookeeper import ZooKeeperRegistry
+from kafka2011.coordination.processes import expect_process, forget_process
+from kafka2011.coordination.zookeeper import ZooKeeperRegistry
 from tests.browser.conftest import Deployment, Open
 from tests.support.waiting import wait_until
 

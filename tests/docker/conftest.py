@@ -5,9 +5,9 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import docker
 import pytest
 
-import docker
 from tests.docker.stack import ROOT, SETTINGS, Stack, leftovers, project_name, sweep_dead_runs
 
 IMAGES_TIMEOUT_S = 3000
@@ -20,7 +20,7 @@ def engine() -> Iterator[docker.DockerClient]:
     """The container engine; tests skip where none answers."""
     # Asked by its own command: the library leaves sockets behind when nobody answers.
     asked = subprocess.run(
-        [ROOT / "tools" / "preflight.sh", "--engine-only"],
+        [ROOT / "deploy" / "tools" / "preflight.sh", "--engine-only"],
         capture_output=True,
         text=True,
         timeout=2 * ANSWER_TIMEOUT_S,
@@ -33,7 +33,7 @@ def engine() -> Iterator[docker.DockerClient]:
     from testcontainers.core.config import testcontainers_config
 
     testcontainers_config.ryuk_disabled = True
-    # As Ctrl-C: fixtures take down what they made (tools/test-containers.sh).
+    # As Ctrl-C: fixtures take down what they made (deploy/tools/test-containers.sh).
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     sweep_dead_runs(client)
     yield client
@@ -44,7 +44,7 @@ def engine() -> Iterator[docker.DockerClient]:
 def images(engine: docker.DockerClient) -> None:
     """The images of this tree."""
     done = subprocess.run(
-        [ROOT / "tools" / "images.sh"],
+        [ROOT / "deploy" / "tools" / "images.sh"],
         capture_output=True,
         text=True,
         timeout=IMAGES_TIMEOUT_S,
@@ -74,8 +74,8 @@ def stack(engine: docker.DockerClient, images: None) -> Iterator[Stack]:
 
 @pytest.fixture(scope="module")
 def three_zookeepers(engine: docker.DockerClient, images: None) -> Iterator[Stack]:
-    """A deployment of its own with docker/ha.env."""
-    told = (ROOT / "docker/ha.env").read_text(encoding="utf-8").splitlines()
+    """A deployment of its own with deploy/docker/ha.env."""
+    told = (ROOT / "deploy/docker/ha.env").read_text(encoding="utf-8").splitlines()
     settings = dict(line.split("=", 1) for line in told if not line.startswith("#"))
     profiles = settings.pop("COMPOSE_PROFILES")
     with brought_up(Stack(engine, project_name("ha"), {**settings, **SETTINGS}, profiles)) as found:

@@ -14,13 +14,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import docker
 from docker.errors import APIError, NotFound
 from docker.models.containers import Container
 
-import docker
-from runtime.clock import now_ms
-from services.containers.demo import ALL_PROFILES, AUDIT_URL, RESTARTS_FILE, WRITE
-from services.containers.engine import (
+from kafka2011.runtime.clock import now_ms
+from kafka2011.services.containers.demo import ALL_PROFILES, AUDIT_URL, RESTARTS_FILE, WRITE
+from kafka2011.services.containers.engine import (
     PROJECT_LABEL,
     SERVICE_LABEL,
     ComposeProject,
@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parents[2]
 RUN_LABEL = "kafka2011.test"
 PROJECT_PREFIX = "kafka2011-test-"
 IMAGE_VERSION = subprocess.check_output(
-    [ROOT / "tools" / "setting.sh", "KAFKA2011_VERSION", "dev"], text=True
+    [ROOT / "deploy" / "tools" / "setting.sh", "KAFKA2011_VERSION", "dev"], text=True
 ).strip()
 APP_IMAGE = f"kafka2011/app:{IMAGE_VERSION}"
 

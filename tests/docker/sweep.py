@@ -1,15 +1,15 @@
 """Removes what test runs left on the engine: `python -m tests.docker.sweep`.
 
-Run by tools/test-containers.sh after pytest, however that ended. Everything of a run whose process
+Run by deploy/tools/test-containers.sh after pytest, however that ended. All of a run whose process
 is gone goes: containers, networks, volumes. Exit status 1 when something could not be removed.
 """
 
 import sys
 
+import docker
 from docker.errors import DockerException
 from requests.exceptions import RequestException
 
-import docker
 from tests.docker.stack import sweep_dead_runs
 
 

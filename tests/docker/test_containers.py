@@ -3,15 +3,15 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import docker
 import pytest
 from testcontainers.core.container import DockerContainer
 from testcontainers.core.wait_strategies import LogMessageWaitStrategy
 
-import docker
-from consumer.simple import SimpleConsumer
-from producer.errors import NotDurable
-from producer.producer import Producer
-from protocol.errors import KafkaError
+from kafka2011.consumer.simple import SimpleConsumer
+from kafka2011.producer.errors import NotDurable
+from kafka2011.producer.producer import Producer
+from kafka2011.protocol.errors import KafkaError
 from tests.docker.stack import APP_IMAGE, HARDENED, RUN_LABEL, project_name
 from tests.support.waiting import wait_until
 

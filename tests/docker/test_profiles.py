@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from services.containers.engine import EngineError
+from kafka2011.services.containers.engine import EngineError
 from tests.docker.stack import (
     DURATION_MS,
     EACH_SENDS,

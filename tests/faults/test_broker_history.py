@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from protocol import message_set
+from kafka2011.protocol import message_set
 from tests.faults.checker import check, read_history
 from tests.support.brokers import RawClient, RunningBroker, start_broker
 from tests.support.raw_requests import entry, fetch, multi_produce, offsets, produce

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from broker.log import recovery
-from protocol import _hot_pure
-from protocol.compression import DecompressionBudget, decompress
-from protocol.errors import KafkaError, RemoteProtocolError
-from protocol.framing import NEED_DATA, FrameReader
-from protocol.requests import decode_request
+from kafka2011.broker.log import recovery
+from kafka2011.protocol import _hot_pure
+from kafka2011.protocol.compression import DecompressionBudget, decompress
+from kafka2011.protocol.errors import KafkaError, RemoteProtocolError
+from kafka2011.protocol.framing import NEED_DATA, FrameReader
+from kafka2011.protocol.requests import decode_request
 from tests.fuzz import mutation
 
 Target = Callable[[random.Random], None]
@@ -28,7 +28,7 @@ REQUESTS = mutation.requests()
 
 def _twins() -> list[ModuleType]:
     try:
-        return [_hot_pure, importlib.import_module("protocol._hot_compiled")]
+        return [_hot_pure, importlib.import_module("kafka2011.protocol._hot_compiled")]
     except ImportError:  # not built: the pure twin is held to the other rules all the same
         return [_hot_pure]
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from protocol import message_set
+from kafka2011.protocol import message_set
 from tests.support.brokers import RawClient, RunningBroker, start_broker
 from tests.support.raw_requests import OUT_OF_RANGE, entry, fetch, offsets, produce
 from tests.support.waiting import wait_until

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from services.zookeeper.server import ZooKeeperServer
+from kafka2011.services.zookeeper.server import ZooKeeperServer
 from tests.support.zookeeper import start_zookeeper
 
 
@@ -33,8 +33,8 @@ def zk_connect(zookeeper: ZooKeeperServer) -> str:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     """A SparkSession with two cores, in UTC. Tests take away the views that they make."""
-    from cli import spark_environment
-    from services.warehouse.session import start_session
+    from kafka2011.cli import spark_environment
+    from kafka2011.services.warehouse.session import start_session
 
     os.environ["TZ"] = "UTC"
     time.tzset()

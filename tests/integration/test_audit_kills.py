@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from events.monitoring import MonitoringEvent, decode_report
-from events.topics import ACTIVITY_TOPICS, AUDIT
-from services.embedded.processes import free_port_source
+from kafka2011.events.monitoring import MonitoringEvent, decode_report
+from kafka2011.events.topics import ACTIVITY_TOPICS, AUDIT
+from kafka2011.services.embedded.processes import free_port_source
 from tests.integration.test_audit_service import ask
 from tests.support.brokers import RunningBroker, start_broker
 from tests.support.commands import RunningCommand, start_command

@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from coordination.zookeeper import ZooKeeperRegistry
-from events.forms import FORMS_2011
-from events.topics import AUDIT, PAGE_VIEW
-from producer import Producer
-from services.warehouse.config import WarehouseConfig
-from services.warehouse.load import Loader
+from kafka2011.coordination.zookeeper import ZooKeeperRegistry
+from kafka2011.events.forms import FORMS_2011
+from kafka2011.events.topics import AUDIT, PAGE_VIEW
+from kafka2011.producer import Producer
+from kafka2011.services.warehouse.config import WarehouseConfig
+from kafka2011.services.warehouse.load import Loader
 from tests.support.brokers import RunningBroker, start_broker
 from tests.support.commands import ROOT, RunningCommand, start_command
 from tests.support.waiting import wait_until
@@ -151,7 +151,16 @@ def ask(service: RunningCommand, page: str) -> dict[str, Any]:
 def command(*words: object) -> tuple[int, dict[str, Any]]:
     """`kafka2011 audit --json ...`: status and report."""
     done = subprocess.run(
-        [sys.executable, "-m", "cli", "audit", "--json", "--forms", "*:2011", *map(str, words)],
+        [
+            sys.executable,
+            "-m",
+            "kafka2011",
+            "audit",
+            "--json",
+            "--forms",
+            "*:2011",
+            *map(str, words),
+        ],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -276,8 +285,8 @@ def test_one_entry_removed_by_hand_changes_exactly_one_cell(deployment: Deployme
 
 
 def _cell_of(entry: bytes) -> tuple[int, str]:
-    from events.peek import peek
-    from protocol import message_set
+    from kafka2011.events.peek import peek
+    from kafka2011.protocol import message_set
 
     header = peek(message_set.payloads(entry)[0])
     return (header.time_ms - T0) // WINDOW_MS, header.server

@@ -19,7 +19,7 @@ V = entry(b"hello")
 
 def command(*words: str, environment: dict[str, str] | None = None) -> tuple[int, list[str]]:
     done = subprocess.run(
-        [sys.executable, "-m", "cli", "broker", *words],
+        [sys.executable, "-m", "kafka2011", "broker", *words],
         cwd=ROOT,
         env={"PATH": "/usr/bin:/bin", **(environment or {})},
         capture_output=True,
@@ -62,7 +62,7 @@ def test_properties_file_environment_and_set_in_that_order(tmp_path: Path) -> No
     output = tmp_path / "out.log"
     with output.open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "cli", "broker", str(file), "--set", "port=0"],
+            [sys.executable, "-m", "kafka2011", "broker", str(file), "--set", "port=0"],
             cwd=ROOT,
             env={"PATH": "/usr/bin:/bin", "KAFKA2011_PORT": "2", "KAFKA2011_BROKERID": "9"},
             stdout=log,

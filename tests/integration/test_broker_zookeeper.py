@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from coordination import paths
-from coordination.cluster import BrokerAddress, live_brokers, partitions_of, topics
-from coordination.processes import ProcessRecord, alive
-from coordination.zookeeper import ZooKeeperRegistry
+from kafka2011.coordination import paths
+from kafka2011.coordination.cluster import BrokerAddress, live_brokers, partitions_of, topics
+from kafka2011.coordination.processes import ProcessRecord, alive
+from kafka2011.coordination.zookeeper import ZooKeeperRegistry
 from tests.support.brokers import RunningBroker, start_broker
 from tests.support.raw_requests import entry, fetch, multi_fetch, offsets, offsets_answer, produce
 from tests.support.waiting import wait_until

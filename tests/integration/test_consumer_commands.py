@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from coordination import paths
+from kafka2011.coordination import paths
 from tests.support.clusters import Cluster
 from tests.support.commands import ROOT
 from tests.support.waiting import wait_until
@@ -27,7 +27,11 @@ def brokers(zookeeper: object, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 def run(*words: str, status: int = 0) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
-        [sys.executable, "-m", "cli", *words], cwd=ROOT, capture_output=True, text=True, timeout=60
+        [sys.executable, "-m", "kafka2011", *words],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert done.returncode == status, (words, done.stdout[-2000:], done.stderr[-2000:])
     return done

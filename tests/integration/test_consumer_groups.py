@@ -16,13 +16,13 @@ from pathlib import Path
 
 import pytest
 
-from consumer.chunk import TopicPartition
-from consumer.config import ConsumerConfig
-from consumer.connector import ConsumerConnector
-from consumer.errors import ConsumerTimeout
-from coordination import paths
-from coordination.paths import BrokerPartition
-from coordination.zookeeper import ZooKeeperRegistry
+from kafka2011.consumer.chunk import TopicPartition
+from kafka2011.consumer.config import ConsumerConfig
+from kafka2011.consumer.connector import ConsumerConnector
+from kafka2011.consumer.errors import ConsumerTimeout
+from kafka2011.coordination import paths
+from kafka2011.coordination.paths import BrokerPartition
+from kafka2011.coordination.zookeeper import ZooKeeperRegistry
 from tests.support.clusters import Cluster
 from tests.support.members import MemberProcess
 from tests.support.original_member import OriginalMember

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from coordination.errors import CoordinationUnavailable
-from coordination.registry import Registry, SessionEvent
-from coordination.zookeeper import ZooKeeperRegistry
+from kafka2011.coordination.errors import CoordinationUnavailable
+from kafka2011.coordination.registry import Registry, SessionEvent
+from kafka2011.coordination.zookeeper import ZooKeeperRegistry
 from tests.support.registry_contract import RegistryContract
 from tests.support.waiting import wait_until
 from tests.support.zookeeper import expire_in_client, expire_on_server, start_zookeeper

@@ -39,7 +39,16 @@ class RunningDemo:
         self.output_path = directory / "output.txt"
         self._output = open(self.output_path, "wb")  # noqa: SIM115  (closed in close)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "cli", "embedded", "demo", "--dir", str(self.root), *words],
+            [
+                sys.executable,
+                "-m",
+                "kafka2011",
+                "embedded",
+                "demo",
+                "--dir",
+                str(self.root),
+                *words,
+            ],
             cwd=ROOT,
             stdout=self._output,
             stderr=subprocess.STDOUT,
@@ -63,7 +72,7 @@ class RunningDemo:
 
     def command(self, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "cli", *words],
+            [sys.executable, "-m", "kafka2011", *words],
             cwd=ROOT,
             capture_output=True,
             text=True,

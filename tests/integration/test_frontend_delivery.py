@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from events import topics
-from events.codec import decode
-from services.frontend.synthetic import expected_counts
-from services.zookeeper.server import ZooKeeperServer
+from kafka2011.events import topics
+from kafka2011.events.codec import decode
+from kafka2011.services.frontend.synthetic import expected_counts
+from kafka2011.services.zookeeper.server import ZooKeeperServer
 from tests.support.brokers import RunningBroker, start_broker
 from tests.support.commands import RunningCommand, start_command
 from tests.support.recording import RecordingServer

@@ -6,12 +6,12 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from events.forms import FORMS_DEFAULT
-from events.registry_client import RegistryClient
-from events.schemas import schema_text
-from events.topic_codec import TopicCodec
-from events.topics import ACTIVITY_TOPICS, AUDIT
-from services.embedded.processes import free_port_source
+from kafka2011.events.forms import FORMS_DEFAULT
+from kafka2011.events.registry_client import RegistryClient
+from kafka2011.events.schemas import schema_text
+from kafka2011.events.topic_codec import TopicCodec
+from kafka2011.events.topics import ACTIVITY_TOPICS, AUDIT
+from kafka2011.services.embedded.processes import free_port_source
 from tests.support.brokers import RunningBroker, start_broker
 from tests.support.commands import RunningCommand, start_command
 from tests.support.stored import stored_payloads

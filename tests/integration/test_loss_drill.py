@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from events.topics import AUDIT, PAGE_VIEW
-from producer import Producer
+from kafka2011.events.topics import AUDIT, PAGE_VIEW
+from kafka2011.producer import Producer
 from tests.integration.test_audit_service import ask, command
 from tests.support.brokers import start_broker
 from tests.support.commands import RunningCommand, start_command

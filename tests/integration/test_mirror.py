@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from consumer.simple import SimpleConsumer
-from coordination.paths import BrokerPartition
-from services.proxy.config import ProxyConfig, parse_routes
-from services.proxy.proxy import Proxy
-from services.zookeeper.server import ZooKeeperServer
+from kafka2011.consumer.simple import SimpleConsumer
+from kafka2011.coordination.paths import BrokerPartition
+from kafka2011.services.proxy.config import ProxyConfig, parse_routes
+from kafka2011.services.proxy.proxy import Proxy
+from kafka2011.services.zookeeper.server import ZooKeeperServer
 from tests.support.brokers import ROOT
 from tests.support.clusters import Cluster
 from tests.support.commands import start_command
@@ -370,7 +370,7 @@ def test_a_pause_lasts_and_the_map_says_where_a_consumer_goes_on(mirrors: Mirror
         words += ["--topic", mirrors.topic, "--group", mirrors.topic]
         words += ["--partition", "1-0", "--source-offset", str(offset)]
         done = subprocess.run(
-            [sys.executable, "-m", "cli", *words], capture_output=True, cwd=ROOT, check=False
+            [sys.executable, "-m", "kafka2011", *words], capture_output=True, cwd=ROOT, check=False
         )
         return done.returncode, json.loads(done.stdout)
 

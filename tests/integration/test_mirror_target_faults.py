@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from services.zookeeper.server import ZooKeeperServer
+from kafka2011.services.zookeeper.server import ZooKeeperServer
 from tests.support.mirrors import Mirrors, check_copies, two_clusters
 from tests.support.waiting import wait_until
 

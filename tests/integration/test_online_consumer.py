@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from coordination import paths
-from events.topics import PAGE_VIEW
-from producer.connection import BrokerConnection
-from protocol.message_set import encode
-from protocol.requests import ProduceRequest, encode_request
+from kafka2011.coordination import paths
+from kafka2011.events.topics import PAGE_VIEW
+from kafka2011.producer.connection import BrokerConnection
+from kafka2011.protocol.message_set import encode
+from kafka2011.protocol.requests import ProduceRequest, encode_request
 from tests.support.clusters import Cluster
 from tests.support.commands import RunningCommand, start_command
 from tests.support.waiting import wait_until

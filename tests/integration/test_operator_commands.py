@@ -16,16 +16,16 @@ from typing import NamedTuple
 import pyarrow as pa
 import pytest
 
-from cli.main import main
-from consumer.config import ConsumerConfig
-from consumer.connector import ConsumerConnector
-from consumer.errors import ConsumerTimeout
-from coordination import paths
-from coordination.paths import BrokerPartition
-from events.primitives import long
-from producer import Producer
-from runtime.clock import now_ms
-from services.warehouse.commit import Load, LoadedRange, WarehouseTable, read_commits
+from kafka2011.cli.main import main
+from kafka2011.consumer.config import ConsumerConfig
+from kafka2011.consumer.connector import ConsumerConnector
+from kafka2011.consumer.errors import ConsumerTimeout
+from kafka2011.coordination import paths
+from kafka2011.coordination.paths import BrokerPartition
+from kafka2011.events.primitives import long
+from kafka2011.producer import Producer
+from kafka2011.runtime.clock import now_ms
+from kafka2011.services.warehouse.commit import Load, LoadedRange, WarehouseTable, read_commits
 from tests.support.clusters import Cluster
 from tests.support.commands import ROOT
 from tests.support.waiting import wait_until
@@ -264,7 +264,7 @@ def test_get_offsets_and_simple_consumer(cluster: Cluster, run: Run) -> None:
 def test_ctrl_c_ends_a_simple_consumer_that_waits(cluster: Cluster) -> None:
     words = ["simple-consumer", *server(cluster), "--topic", "clicks", "--print-offsets"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "cli", *words],
+        [sys.executable, "-m", "kafka2011", *words],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -284,7 +284,7 @@ def test_a_reader_that_leaves_is_no_traceback(cluster: Cluster, command: str) ->
     words = [*server(cluster), "--print-messages"]
     if command == "console-consumer":
         words = [*zk(cluster), "--from-beginning"]
-    line = f"{sys.executable} -m cli {command} {' '.join(words)} --topic clicks | head -c 3"
+    line = f"{sys.executable} -m kafka2011 {command} {' '.join(words)} --topic clicks | head -c 3"
     done = subprocess.run(
         ["sh", "-c", line], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from protocol.message_set import payloads
+from kafka2011.protocol.message_set import payloads
 from tests.support.recording import RecordingServer
 
 pytestmark = pytest.mark.integration
@@ -26,7 +26,7 @@ def console(
 ) -> subprocess.CompletedProcess[bytes]:
     words = ["--topic", "cons", "--broker-list", server.broker_list, *options]
     return subprocess.run(
-        [sys.executable, "-m", "cli", "console-producer", *words],
+        [sys.executable, "-m", "kafka2011", "console-producer", *words],
         input=text,
         cwd=ROOT,
         capture_output=True,
@@ -92,7 +92,7 @@ def test_no_broker_is_one_line_and_status_1() -> None:
 )
 def test_wrong_options_are_status_2(options: list[str]) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "cli", "console-producer", "--topic", "t", *options],
+        [sys.executable, "-m", "kafka2011", "console-producer", "--topic", "t", *options],
         cwd=ROOT,
         input=b"",
         capture_output=True,

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from coordination.zookeeper import ZooKeeperRegistry
-from producer import BrokerUnavailable, NotDurable, Part, Producer
-from producer.batching import SetPart
-from protocol.message_set import encode
-from services.zookeeper.server import ZooKeeperServer
+from kafka2011.coordination.zookeeper import ZooKeeperRegistry
+from kafka2011.producer import BrokerUnavailable, NotDurable, Part, Producer
+from kafka2011.producer.batching import SetPart
+from kafka2011.protocol.message_set import encode
+from kafka2011.services.zookeeper.server import ZooKeeperServer
 from tests.support.brokers import RunningBroker, start_broker
 from tests.support.stored import stored_payloads
 from tests.support.waiting import wait_until

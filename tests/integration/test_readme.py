@@ -46,7 +46,7 @@ def test_the_example_prints_what_it_sent(tmp_path: Path) -> None:
     (example,) = blocks("python")
     assert example.count("9092") == 2
     with subprocess.Popen(
-        [sys.executable, "-m", "cli", *settings], cwd=ROOT, stderr=subprocess.DEVNULL
+        [sys.executable, "-m", "kafka2011", *settings], cwd=ROOT, stderr=subprocess.DEVNULL
     ) as broker:
         try:
             wait_until(lambda: answers(port), "the README's broker to answer")

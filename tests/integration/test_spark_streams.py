@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
-from consumer.simple import SimpleConsumer
-from coordination import cluster
-from coordination.zookeeper import ZooKeeperRegistry
-from events import codec
-from events.forms import FORMS_2011
-from producer.producer import Producer
-from protocol import message_set
-from services.warehouse.stream_config import StreamConfig
-from services.warehouse.stream_run import StreamError, read_items, start_stream
-from services.warehouse.streams import BY_NAME
+from kafka2011.consumer.simple import SimpleConsumer
+from kafka2011.coordination import cluster
+from kafka2011.coordination.zookeeper import ZooKeeperRegistry
+from kafka2011.events import codec
+from kafka2011.events.forms import FORMS_2011
+from kafka2011.producer.producer import Producer
+from kafka2011.protocol import message_set
+from kafka2011.services.warehouse.stream_config import StreamConfig
+from kafka2011.services.warehouse.stream_run import StreamError, read_items, start_stream
+from kafka2011.services.warehouse.streams import BY_NAME
 from tests.support.brokers import RunningBroker, start_broker
 from tests.support.waiting import wait_until
 

@@ -25,7 +25,7 @@ def broker(tmp_path: Path) -> Iterator[RunningBroker]:
 
 def words(tmp_path: Path, broker: RunningBroker, *more: str) -> list[str]:
     return [
-        *(sys.executable, "-m", "cli", "tail", f"{tmp_path}/app.log*", "--topic", "lines"),
+        *(sys.executable, "-m", "kafka2011", "tail", f"{tmp_path}/app.log*", "--topic", "lines"),
         *("--broker-list", f"0:127.0.0.1:{broker.port}", "--state", str(tmp_path / "state")),
         *("--set", "tail.gone.wait.ms=200", "--set", "tail.poll.ms=10"),
         *("--set", "tail.retry.max.ms=200", "--set", "connect.timeout.ms=100", *more),

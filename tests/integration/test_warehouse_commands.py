@@ -17,12 +17,12 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
-from consumer.simple import SimpleConsumer
-from events import codec
-from events.topics import CLICK
-from producer.producer import Producer
-from protocol import message_set
-from services.warehouse.commit import WarehouseTable, read_commits
+from kafka2011.consumer.simple import SimpleConsumer
+from kafka2011.events import codec
+from kafka2011.events.topics import CLICK
+from kafka2011.producer.producer import Producer
+from kafka2011.protocol import message_set
+from kafka2011.services.warehouse.commit import WarehouseTable, read_commits
 from tests.support.brokers import RunningBroker, start_broker
 from tests.support.commands import RunningCommand, start_command
 from tests.support.waiting import wait_until

@@ -21,11 +21,11 @@ from typing import Any
 import duckdb
 import pytest
 
-from producer.producer import Producer
-from services.frontend.access_log import LineEncoder
-from services.frontend.lines import Line
-from services.warehouse.commit import WarehouseTable, read_commits
-from services.warehouse.session import CONF_DIR
+from kafka2011.producer.producer import Producer
+from kafka2011.services.frontend.access_log import LineEncoder
+from kafka2011.services.frontend.lines import Line
+from kafka2011.services.warehouse.commit import WarehouseTable, read_commits
+from kafka2011.services.warehouse.session import CONF_DIR
 from tests.support.brokers import RunningBroker, start_broker
 from tests.support.waiting import wait_until
 

@@ -18,10 +18,10 @@ import fastavro
 import pyarrow.parquet as pq
 import pytest
 
-from events import schemas
-from events.topics import ACCESS_LOG
-from protocol import message_set
-from protocol.compression import Codec
+from kafka2011.events import schemas
+from kafka2011.events.topics import ACCESS_LOG
+from kafka2011.protocol import message_set
+from kafka2011.protocol.compression import Codec
 from tests.integration.test_warehouse_load import Jobs, Source, known_lines
 from tests.support.brokers import start_broker
 from tests.unit.warehouse.samples import access_log_payload

@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from coordination import cluster
-from coordination.zookeeper import ZooKeeperRegistry
-from events.forms import FORMS_2011
-from events.topics import ACCESS_LOG
-from producer.producer import Producer
-from protocol import message_set
-from services.warehouse.commit import WarehouseTable, read_commits
-from services.warehouse.config import WarehouseConfig
-from services.warehouse.load import Loader, spark_runner, table_schema
-from services.warehouse.report import make_report
-from services.warehouse.shell import run_shell
-from services.warehouse.sql import SqlError, run_sql, write_result
-from services.warehouse.tables import tables_in
+from kafka2011.coordination import cluster
+from kafka2011.coordination.zookeeper import ZooKeeperRegistry
+from kafka2011.events.forms import FORMS_2011
+from kafka2011.events.topics import ACCESS_LOG
+from kafka2011.producer.producer import Producer
+from kafka2011.protocol import message_set
+from kafka2011.services.warehouse.commit import WarehouseTable, read_commits
+from kafka2011.services.warehouse.config import WarehouseConfig
+from kafka2011.services.warehouse.load import Loader, spark_runner, table_schema
+from kafka2011.services.warehouse.report import make_report
+from kafka2011.services.warehouse.shell import run_shell
+from kafka2011.services.warehouse.sql import SqlError, run_sql, write_result
+from kafka2011.services.warehouse.tables import tables_in
 from tests.support.brokers import RunningBroker, start_broker
 from tests.support.waiting import wait_until
 from tests.unit.warehouse.samples import access_log_payload

@@ -11,7 +11,12 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 
-from services.zookeeper.server import NotServing, four_letter_word, is_serving, wait_until_serving
+from kafka2011.services.zookeeper.server import (
+    NotServing,
+    four_letter_word,
+    is_serving,
+    wait_until_serving,
+)
 from tests.support.commands import start_command
 from tests.support.waiting import wait_until
 

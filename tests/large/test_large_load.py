@@ -13,12 +13,12 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from events import codec
-from events.topics import ACCESS_LOG
-from producer.producer import Producer
-from protocol import message_set
-from services.warehouse.commit import WarehouseTable, read_commits
-from services.warehouse.session import CONF_DIR
+from kafka2011.events import codec
+from kafka2011.events.topics import ACCESS_LOG
+from kafka2011.producer.producer import Producer
+from kafka2011.protocol import message_set
+from kafka2011.services.warehouse.commit import WarehouseTable, read_commits
+from kafka2011.services.warehouse.session import CONF_DIR
 from tests.support.brokers import start_broker
 from tests.support.waiting import wait_until
 from tests.unit.warehouse.samples import access_log_event

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from producer import Producer
+from kafka2011.producer import Producer
 from tests.original.jvm import Jvm, RunningProgram, free_port
 from tests.support.brokers import ROOT, RunningBroker, start_broker
 from tests.support.waiting import wait_until
@@ -67,7 +67,7 @@ class Cluster:
         with output.open("wb") as wrote, errors.open("wb") as wrong:
             words = ["console-consumer", "--zookeeper", self.zk, "--topic", topic, *options]
             process = subprocess.Popen(
-                [sys.executable, "-m", "cli", *words], cwd=ROOT, stdout=wrote, stderr=wrong
+                [sys.executable, "-m", "kafka2011", *words], cwd=ROOT, stdout=wrote, stderr=wrong
             )
         return RunningProgram(process, output, errors)
 

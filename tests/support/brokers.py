@@ -1,6 +1,6 @@
 """Starts real broker processes for tests, and talks to them in raw bytes.
 
-`start_broker` runs `python -m cli broker` on a free port of loopback and returns when it answers.
+`start_broker` runs `kafka2011 broker` on a free port of loopback and returns when it answers.
 `RawClient` is a plain socket with whole requests in hexadecimal or bytes: no client of ours
 stands between a test and the broker.
 """
@@ -125,7 +125,7 @@ def broker_command(
     if zk_connect:
         settings["zk.connect"] = zk_connect
     settings.update({name.replace("_", "."): value for name, value in properties.items()})
-    words = [sys.executable, "-m", "cli", "broker"]
+    words = [sys.executable, "-m", "kafka2011", "broker"]
     for name, value in settings.items():
         words += ["--set", f"{name}={value}"]
     return words

@@ -10,14 +10,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from consumer.reading import read_range
-from consumer.simple import SimpleConsumer
-from coordination import cluster
-from coordination.paths import BrokerPartition
-from coordination.zookeeper import ZooKeeperRegistry
-from producer.connection import BrokerConnection
-from protocol.message_set import encode, encode_compressed
-from protocol.requests import ProduceRequest, encode_request
+from kafka2011.consumer.reading import read_range
+from kafka2011.consumer.simple import SimpleConsumer
+from kafka2011.coordination import cluster
+from kafka2011.coordination.paths import BrokerPartition
+from kafka2011.coordination.zookeeper import ZooKeeperRegistry
+from kafka2011.producer.connection import BrokerConnection
+from kafka2011.protocol.message_set import encode, encode_compressed
+from kafka2011.protocol.requests import ProduceRequest, encode_request
 from tests.support.brokers import RunningBroker, start_broker
 from tests.support.waiting import wait_until
 

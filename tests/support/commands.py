@@ -1,4 +1,4 @@
-"""Real processes of ours for the integration tests: `python -m cli COMMAND` with its log.
+"""Real processes of ours for the integration tests: `python -m kafka2011 COMMAND` with its log.
 
     with start_command("proxy", {"proxy.listen": "127.0.0.1:0"}, log=tmp_path / "proxy.log") as run:
         serving = run.wait_for_event("serving")       # the fields of that log line
@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from runtime.config import environment_name
+from kafka2011.runtime.config import environment_name
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,7 +49,7 @@ class RunningCommand:
         with log.open("ab") as output:
             self._log_start = output.tell()
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "cli", *command.split()],
+                [sys.executable, "-m", "kafka2011", *command.split()],
                 cwd=ROOT,
                 env=environment,
                 stdin=subprocess.DEVNULL,

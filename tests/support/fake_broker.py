@@ -12,16 +12,16 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from protocol.errors import KafkaError
-from protocol.framing import FrameReader
-from protocol.requests import (
+from kafka2011.protocol.errors import KafkaError
+from kafka2011.protocol.framing import FrameReader
+from kafka2011.protocol.requests import (
     FetchRequest,
     MultiProduceRequest,
     OffsetsRequest,
     ProduceRequest,
     decode_request,
 )
-from protocol.responses import (
+from kafka2011.protocol.responses import (
     encode_fetch_header,
     encode_multifetch_header,
     encode_offsets_response,

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from broker.log.file_layer import Buffer, FileLayer
+from kafka2011.broker.log.file_layer import Buffer, FileLayer
 
 SECTOR_BYTES = 512
 

@@ -13,17 +13,17 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from consumer import rebalance
-from consumer.assignment import assignment_of
-from consumer.chunk import TopicPartition
-from consumer.membership import Membership
-from consumer.offsets import OffsetStore, Steps
-from consumer.rebalance import Phase, State
-from coordination import paths
-from coordination.errors import CoordinationError, CoordinationUnavailable, NodeExists
-from coordination.memory import InMemoryRegistry, InMemoryZooKeeper
-from coordination.paths import BrokerPartition, StaticSubscription, Subscription
-from coordination.registry import SessionEvent
+from kafka2011.consumer import rebalance
+from kafka2011.consumer.assignment import assignment_of
+from kafka2011.consumer.chunk import TopicPartition
+from kafka2011.consumer.membership import Membership
+from kafka2011.consumer.offsets import OffsetStore, Steps
+from kafka2011.consumer.rebalance import Phase, State
+from kafka2011.coordination import paths
+from kafka2011.coordination.errors import CoordinationError, CoordinationUnavailable, NodeExists
+from kafka2011.coordination.memory import InMemoryRegistry, InMemoryZooKeeper
+from kafka2011.coordination.paths import BrokerPartition, StaticSubscription, Subscription
+from kafka2011.coordination.registry import SessionEvent
 
 GROUP = "g"
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import uvloop
 
-from broker.config import BrokerConfig
-from broker.log.file_layer import FileLayer
-from broker.process import Broker
-from runtime import config
+from kafka2011.broker.config import BrokerConfig
+from kafka2011.broker.log.file_layer import FileLayer
+from kafka2011.broker.process import Broker
+from kafka2011.runtime import config
 from tests.support.brokers import RawClient
 
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}

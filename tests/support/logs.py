@@ -4,11 +4,11 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from broker.log.file_layer import FileLayer
-from broker.log.log import Log, LogSettings
-from broker.log.log_manager import LogManager
-from broker.log.retention import RetentionPolicy, keep_everything
-from runtime.clock import Clock, ManualClock
+from kafka2011.broker.log.file_layer import FileLayer
+from kafka2011.broker.log.log import Log, LogSettings
+from kafka2011.broker.log.log_manager import LogManager
+from kafka2011.broker.log.retention import RetentionPolicy, keep_everything
+from kafka2011.runtime.clock import Clock, ManualClock
 
 
 def entry(payload: bytes, magic: int = 1) -> bytes:

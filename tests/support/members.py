@@ -26,7 +26,7 @@ class MemberProcess:
     ) -> None:
         self.output = directory / f"{name}.out"
         self.log = directory / f"{name}.log"
-        words = [sys.executable, "-m", "cli", "console-consumer", "--zookeeper", zk_connect]
+        words = [sys.executable, "-m", "kafka2011", "console-consumer", "--zookeeper", zk_connect]
         words += ["--json", *options]
         settings = {
             "consumerid": name,

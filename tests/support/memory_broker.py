@@ -13,8 +13,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from protocol import message_set
-from protocol.requests import (
+from kafka2011.protocol import message_set
+from kafka2011.protocol.requests import (
     EARLIEST,
     LATEST,
     FetchRequest,
@@ -22,7 +22,7 @@ from protocol.requests import (
     OffsetsRequest,
     decode_request,
 )
-from protocol.responses import (
+from kafka2011.protocol.responses import (
     encode_fetch_header,
     encode_multifetch_header,
     encode_offsets_response,

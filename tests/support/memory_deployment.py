@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from consumer.config import ConsumerConfig
-from consumer.connector import ConsumerConnector
-from consumer.errors import ConsumerTimeout
-from consumer.stream import MessageStream
-from coordination import paths
-from coordination.memory import InMemoryRegistry, InMemoryZooKeeper
-from coordination.paths import BrokerPartition
+from kafka2011.consumer.config import ConsumerConfig
+from kafka2011.consumer.connector import ConsumerConnector
+from kafka2011.consumer.errors import ConsumerTimeout
+from kafka2011.consumer.stream import MessageStream
+from kafka2011.coordination import paths
+from kafka2011.coordination.memory import InMemoryRegistry, InMemoryZooKeeper
+from kafka2011.coordination.paths import BrokerPartition
 from tests.support.memory_broker import MemoryBroker
 
 PATIENCE_MS = 20_000  # a message that must come may take so long on a busy machine

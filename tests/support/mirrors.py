@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from coordination import paths
-from coordination.paths import BrokerPartition
-from services.zookeeper.server import ZooKeeperServer
+from kafka2011.coordination import paths
+from kafka2011.coordination.paths import BrokerPartition
+from kafka2011.services.zookeeper.server import ZooKeeperServer
 from tests.support.clusters import Cluster
 from tests.support.commands import RunningCommand, start_command
 from tests.support.waiting import wait_until

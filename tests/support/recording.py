@@ -9,7 +9,7 @@ import threading
 from types import TracebackType
 from typing import Self
 
-from protocol.requests import (
+from kafka2011.protocol.requests import (
     MultiProduceRequest,
     OffsetsRequest,
     ProduceRequest,

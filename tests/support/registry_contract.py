@@ -9,8 +9,8 @@ from typing import Protocol
 
 import pytest
 
-from coordination import cluster, paths, processes
-from coordination.errors import (
+from kafka2011.coordination import cluster, paths, processes
+from kafka2011.coordination.errors import (
     CoordinationUnavailable,
     NodeConflict,
     NodeExists,
@@ -18,7 +18,7 @@ from coordination.errors import (
     SessionLost,
     VersionConflict,
 )
-from coordination.registry import ABSENT, Registry, SessionEvent
+from kafka2011.coordination.registry import ABSENT, Registry, SessionEvent
 from tests.support.waiting import wait_until
 
 

@@ -8,12 +8,12 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-from events.header import Header
-from events.monitoring import MonitoringEvent, decode_report
-from events.peek import peek
-from events.topics import AUDIT
-from events.windows import window_start
-from protocol.message_set import payloads, split
+from kafka2011.events.header import Header
+from kafka2011.events.monitoring import MonitoringEvent, decode_report
+from kafka2011.events.peek import peek
+from kafka2011.events.topics import AUDIT
+from kafka2011.events.windows import window_start
+from kafka2011.protocol.message_set import payloads, split
 
 
 def stored_payloads(log_dirs: Iterable[Path]) -> dict[str, list[bytes]]:

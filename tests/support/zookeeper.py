@@ -10,9 +10,9 @@ from kazoo.exceptions import KazooException
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.connection import _SESSION_EXPIRED
 
-from coordination.zookeeper import ZooKeeperRegistry
-from services.zookeeper.config import ZooKeeperConfig
-from services.zookeeper.server import ZooKeeperServer
+from kafka2011.coordination.zookeeper import ZooKeeperRegistry
+from kafka2011.services.zookeeper.config import ZooKeeperConfig
+from kafka2011.services.zookeeper.server import ZooKeeperServer
 
 TAKE_ATTEMPTS = 10
 

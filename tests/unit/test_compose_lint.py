@@ -13,35 +13,35 @@ from typing import Any
 import pytest
 import yaml
 
-from broker.config import BrokerConfig
-from cli.schedule import SCHEDULABLE
-from cli.settings import known_names
-from runtime.config import load
-from runtime.process_config import ProcessConfig
-from services.audit.config import AuditConfig
-from services.containers.demo import FRONTENDS
-from services.dashboard.config import DashboardConfig
-from services.embedded.config import EmbeddedConfig
-from services.embedded.topology import ProcessSpec, plan
-from services.frontend.config import FrontendConfig
-from services.mirror_maker.config import MirrorConfig
-from services.online_consumer.config import OnlineConsumerConfig
-from services.proxy.config import ProxyConfig
-from services.schema_registry.config import SchemaRegistryConfig
-from services.warehouse.config import WarehouseConfig
-from services.warehouse.schedule import parse_schedule
-from services.warehouse.schedule_config import ScheduleConfig
-from services.zookeeper.config import ZooKeeperConfig
+from kafka2011.broker.config import BrokerConfig
+from kafka2011.cli.schedule import SCHEDULABLE
+from kafka2011.cli.settings import known_names
+from kafka2011.runtime.config import load
+from kafka2011.runtime.process_config import ProcessConfig
+from kafka2011.services.audit.config import AuditConfig
+from kafka2011.services.containers.demo import FRONTENDS
+from kafka2011.services.dashboard.config import DashboardConfig
+from kafka2011.services.embedded.config import EmbeddedConfig
+from kafka2011.services.embedded.topology import ProcessSpec, plan
+from kafka2011.services.frontend.config import FrontendConfig
+from kafka2011.services.mirror_maker.config import MirrorConfig
+from kafka2011.services.online_consumer.config import OnlineConsumerConfig
+from kafka2011.services.proxy.config import ProxyConfig
+from kafka2011.services.schema_registry.config import SchemaRegistryConfig
+from kafka2011.services.warehouse.config import WarehouseConfig
+from kafka2011.services.warehouse.schedule import parse_schedule
+from kafka2011.services.warehouse.schedule_config import ScheduleConfig
+from kafka2011.services.zookeeper.config import ZooKeeperConfig
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
 COMPOSE: dict[str, Any] = yaml.safe_load(TEXT)
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 DEFAULT = {name: service for name, service in SERVICES.items() if "profiles" not in service}
-# make up CHAOS=on: docker/chaos.yml over docker-compose.yml.
-CHAOS_TEXT = (ROOT / "docker/chaos.yml").read_text(encoding="utf-8")
+# make up CHAOS=on: deploy/docker/chaos.yml over docker-compose.yml.
+CHAOS_TEXT = (ROOT / "deploy/docker/chaos.yml").read_text(encoding="utf-8")
 CHAOS: dict[str, dict[str, Any]] = yaml.safe_load(CHAOS_TEXT)["services"]
-DOCKERFILES = sorted((ROOT / "docker").glob("*.Dockerfile"))
+DOCKERFILES = sorted((ROOT / "deploy/docker").glob("*.Dockerfile"))
 
 MEMORY_MB_MAX = 6 * 1024
 # Variables that only a container needs: it listens on all interfaces, and Spark is a cluster.
@@ -52,7 +52,7 @@ CONTAINERS_ONLY = {
     "KAFKA2011_SPARK_MASTER",
     "KAFKA2011_DASHBOARD_BIND",
     "KAFKA2011_REGISTRY_BIND",
-    # What the page may break: local processes by their directory, containers by docker/chaos.yml.
+    # What the page may break: local processes by their directory, containers by chaos.yml.
     "KAFKA2011_DASHBOARD_CHAOS_DIR",
     # Who may ask for a page; there is more than loopback in a container.
     "KAFKA2011_DASHBOARD_HOSTS",
@@ -92,7 +92,7 @@ def merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
 
 CHAOS_SERVICES = {name: merged(SERVICES.get(name, {}), over) for name, over in CHAOS.items()}
 each_service = pytest.mark.parametrize("name", SERVICES)
-# Also as docker/chaos.yml makes them.
+# Also as deploy/docker/chaos.yml makes them.
 each_variant = pytest.mark.parametrize(
     ("name", "service"),
     [
@@ -124,7 +124,7 @@ def test_service_runs_without_rights(name: str, service: dict[str, Any]) -> None
     forbidden = {"privileged", "cap_add", "devices", "pid", "ipc", "network_mode", "userns_mode"}
     assert not forbidden & set(service)
     sockets = [volume for volume in service.get("volumes", []) if "sock" in str(volume)]
-    # docker/chaos.yml alone gives the engine's socket away: to one process, by the socket's group.
+    # chaos.yml alone gives the engine's socket away: to one process, by the socket's group.
     is_given = name == "dashboard" and service is not SERVICES["dashboard"]
     assert sockets == (["${ENGINE_SOCKET:-/var/run/docker.sock}:/engine.sock"] if is_given else [])
     groups = service.get("group_add", [])
@@ -176,7 +176,7 @@ def test_image_is_one_that_is_built_here(name: str, service: dict[str, Any]) -> 
     assert found, image
     assert service["pull_policy"] == "never"
     assert re.search(
-        rf"^image {found[1]} ", (ROOT / "tools/images.sh").read_text(encoding="utf-8"), re.M
+        rf"^image {found[1]} ", (ROOT / "deploy/tools/images.sh").read_text(encoding="utf-8"), re.M
     )
 
 
@@ -186,7 +186,7 @@ def test_the_default_profile_fits_its_memory() -> None:
 
 
 def test_nothing_is_called_latest() -> None:
-    for path in [ROOT / "docker-compose.yml", *DOCKERFILES, ROOT / "tools/images.sh"]:
+    for path in [ROOT / "docker-compose.yml", *DOCKERFILES, ROOT / "deploy/tools/images.sh"]:
         assert "latest" not in path.read_text(encoding="utf-8"), path
 
 
@@ -237,7 +237,7 @@ def test_dockerfile_needs_no_buildkit(path: Path) -> None:
 
 @pytest.mark.parametrize("image", ["app", "haproxy", "prometheus"])
 def test_image_that_runs_names_its_user(image: str) -> None:
-    text = (ROOT / "docker" / f"{image}.Dockerfile").read_text(encoding="utf-8")
+    text = (ROOT / "deploy/docker" / f"{image}.Dockerfile").read_text(encoding="utf-8")
     assert "USER kafka2011" in text.rpartition("\nFROM ")[2]
 
 
@@ -304,7 +304,7 @@ def test_the_wan_link_answers_under_the_names_of_the_live_datacenter() -> None:
 
 
 def test_three_zookeepers_are_the_ones_that_everybody_is_told() -> None:
-    lines = (ROOT / "docker/ha.env").read_text(encoding="utf-8").splitlines()
+    lines = (ROOT / "deploy/docker/ha.env").read_text(encoding="utf-8").splitlines()
     told = dict(line.split("=", 1) for line in lines if not line.startswith("#"))
     assert told.pop("COMPOSE_PROFILES") == "ha"
     used = set(re.findall(r"\$\{([A-Z0-9_]+):-", TEXT))
@@ -375,7 +375,7 @@ def test_with_chaos_messages_can_be_lost_before_the_balancer() -> None:
 
 def test_a_second_job_finds_room_on_the_spark_cluster() -> None:
     """Beside the load job, which never ends: else `make report` would wait for it for ever."""
-    text = (ROOT / "docker/spark/spark-defaults.conf").read_text(encoding="utf-8")
+    text = (ROOT / "deploy/docker/spark/spark-defaults.conf").read_text(encoding="utf-8")
     conf = dict(line.split(maxsplit=1) for line in text.splitlines() if line[:1] not in "#")
     workers = [name for name in DEFAULT if name.startswith("spark-worker-")]
     executors = int(conf["spark.cores.max"]) // int(conf["spark.executor.cores"])
@@ -389,7 +389,7 @@ def test_a_second_job_finds_room_on_the_spark_cluster() -> None:
 
 
 def test_what_is_scheduled_can_be_read_and_leaves_its_logs_where_the_history_looks() -> None:
-    text = (ROOT / "docker/schedule").read_text(encoding="utf-8")
+    text = (ROOT / "deploy/docker/schedule").read_text(encoding="utf-8")
     assert {job.command[0] for job in parse_schedule(text, SCHEDULABLE)} == {"report", "reports"}
     for name in ("report", "schedule", "spark-history"):
         assert "spark-events:/data" in SERVICES[name]["volumes"], name
@@ -440,7 +440,7 @@ def test_service_knows_its_own_name(name: str) -> None:
 
 
 def test_the_balancer_has_every_live_broker_and_closes_no_idle_connection() -> None:
-    text = (ROOT / "docker/haproxy.cfg").read_text(encoding="utf-8")
+    text = (ROOT / "deploy/docker/haproxy.cfg").read_text(encoding="utf-8")
     for name in ("broker-1", "broker-2", "broker-3"):
         port = SERVICES[name]["environment"]["KAFKA2011_PORT"]
         assert re.search(rf"^ +server {name} live-{name}:{port}$", text, re.M)
@@ -449,7 +449,7 @@ def test_the_balancer_has_every_live_broker_and_closes_no_idle_connection() -> N
 
 
 def test_prometheus_scrapes_every_process() -> None:
-    config = yaml.safe_load((ROOT / "docker/prometheus.yml").read_text(encoding="utf-8"))
+    config = yaml.safe_load((ROOT / "deploy/docker/prometheus.yml").read_text(encoding="utf-8"))
     targets = {
         target
         for job in config["scrape_configs"]
@@ -480,9 +480,9 @@ def embedded(**settings: object) -> dict[str, ProcessSpec]:
 
 
 def words_after_the_interpreter(command: tuple[str, ...]) -> list[str]:
-    """`python -m cli broker` -> broker; `bin/spark-submit dir/load.py` -> spark-submit load.py."""
+    """`-m kafka2011 broker` -> broker; `bin/spark-submit dir/load.py` -> spark-submit load.py."""
     words = list(command)
-    if words[1:3] == ["-m", "cli"]:
+    if words[1:3] == ["-m", "kafka2011"]:
         return words[3:]
     return [Path(words[0]).name, Path(words[1]).name, *words[2:]]
 
@@ -527,7 +527,7 @@ NOT_OURS |= {"spark-master", "spark-worker-1", "spark-worker-2", "spark-history"
 
 
 EVERY = SERVICES | CHAOS_SERVICES
-HA = (ROOT / "docker/ha.env").read_text(encoding="utf-8").splitlines()
+HA = (ROOT / "deploy/docker/ha.env").read_text(encoding="utf-8").splitlines()
 
 
 @pytest.mark.parametrize("lines", [pytest.param([], id="default"), pytest.param(HA, id="ha")])

@@ -1,4 +1,4 @@
-"""The architecture as a test: who may import whom, and that each package is the one of this tree.
+"""The architecture as a test: who may import whom, and that the package is the one of this tree.
 
 The arrows are those of ARCHITECTURE.md. They are read from the source with `ast`, so that an
 import inside a function counts as well.
@@ -6,13 +6,15 @@ import inside a function counts as well.
 
 import ast
 import importlib
+import os
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "kafka2011"
 
-# package -> the packages of ours that it may import
+# room -> the rooms that it may import
 ARROWS = {
     "protocol": set(),
     "runtime": set(),
@@ -22,7 +24,6 @@ ARROWS = {
     "broker": {"broker.log", "protocol", "coordination", "runtime"},
     "producer": {"protocol", "coordination", "events", "runtime"},
     "consumer": {"protocol", "coordination", "events", "runtime"},
-    "pyspark_kafka2011": {"services"},
     "services": {"protocol", "coordination", "events", "runtime", "producer", "consumer"},
     "cli": {
         "protocol",
@@ -42,8 +43,9 @@ ONLY_IN = {"kazoo": {"coordination"}}
 
 
 def room_of(module: str) -> str | None:
-    """The longest key of ARROWS that holds `module`, or None for somebody else's."""
-    parts = module.split(".")
+    """The longest key of ARROWS that holds `module`, or None for a module that is in no room."""
+    package, _, rest = module.partition(".")
+    parts = rest.split(".") if package == "kafka2011" else []
     for length in range(len(parts), 0, -1):
         name = ".".join(parts[:length])
         if name in ARROWS:
@@ -64,17 +66,23 @@ def imports_of(path: Path) -> set[str]:
 
 
 def sources() -> list[Path]:
-    found: list[Path] = []
-    for top in sorted({name.split(".")[0] for name in ARROWS}):
-        module = ROOT / f"{top}.py"
-        found += [module] if module.exists() else sorted((ROOT / top).rglob("*.py"))
-    return found
+    """The modules of every room, by their paths in the package."""
+    found = [
+        Path(folder, name)
+        for folder, _, names in os.walk(PACKAGE, followlinks=True)
+        for name in names
+        if name.endswith(".py")
+    ]
+    return sorted(path for path in found if path.parent != PACKAGE)
+
+
+def module_name(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts)
 
 
 @pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(ROOT)))
 def test_imports_follow_the_arrows(path: Path) -> None:
-    module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-    here = room_of(module)
+    here = room_of(module_name(path))
     assert here is not None
     for imported in imports_of(path):
         there = room_of(imported)
@@ -87,35 +95,50 @@ def test_imports_follow_the_arrows(path: Path) -> None:
 
 def test_no_service_imports_another() -> None:
     # Services meet in ZooKeeper, in topics and in tables. The audit follows the warehouse's
-    # commits, whose form the warehouse owns; registration is shared by all.
-    allowed = {("containers", "embedded"), ("audit", "warehouse")}
-    packages = {path.name for path in (ROOT / "services").iterdir() if path.is_dir()}
-    for path in (ROOT / "services").rglob("*.py"):
-        here = path.relative_to(ROOT / "services").parts[0]
+    # commits, whose form the warehouse owns; the embedded deployment says where Spark's
+    # configuration is; registration is shared by all.
+    allowed = {("containers", "embedded"), ("audit", "warehouse"), ("embedded", "warehouse")}
+    services = PACKAGE / "services"
+    packages = {path.name for path in services.iterdir() if path.is_dir()}
+    for path in sources():
+        if not path.is_relative_to(services):
+            continue
+        here = path.relative_to(services).parts[0]
         for imported in imports_of(path):
             parts = imported.split(".")
-            if parts[0] == "services" and len(parts) > 1 and parts[1] in packages - {here}:
-                assert (here, parts[1]) in allowed, f"{path} imports {imported}"
+            if parts[:2] == ["kafka2011", "services"] and len(parts) > 2:
+                there = parts[2]
+                if there in packages - {here}:
+                    assert (here, there) in allowed, f"{path} imports {imported}"
 
 
-@pytest.mark.parametrize("name", sorted({name.split(".")[0] for name in ARROWS}))
-def test_package_is_loaded_from_this_tree(name: str) -> None:
-    if name == "pyspark_kafka2011":
-        pytest.importorskip("pyspark")
-    module = importlib.import_module(name)
-    assert module.__file__ is not None
-    assert Path(module.__file__).resolve().is_relative_to(ROOT)
+def test_the_package_is_loaded_from_this_tree() -> None:
+    for name in ("kafka2011", *(f"kafka2011.{room}" for room in ARROWS)):
+        module = importlib.import_module(name)
+        assert module.__file__ is not None
+        assert Path(module.__file__).resolve().is_relative_to(ROOT)
+
+
+def test_nothing_imports_the_given_folders_by_their_bare_names() -> None:
+    # They are importable from the root of a clone, and would be second copies of the modules.
+    bare = {path.name for path in PACKAGE.iterdir() if path.is_symlink()}
+    assert bare == {"broker", "consumer", "producer", "services"}
+    outside = [*ROOT.glob("*.py"), *(ROOT / "spark-jobs").glob("*.py")]
+    outside += [*(ROOT / "tests").rglob("*.py"), *(ROOT / "benchmarks").rglob("*.py")]
+    for path in [*sources(), *outside]:
+        found = {name.split(".")[0] for name in imports_of(path)} & bare
+        assert not found, f"{path} imports {found}; write kafka2011.{min(found)}"
 
 
 def test_only_declared_places_read_the_environment() -> None:
     # Settings come through runtime.config; what else looks at the environment is named here.
     allowed = (
-        "cli/",  # the edge: loads settings, prepares what Spark must find
-        "runtime/failpoints.py",
-        "protocol/hot.py",  # which twin: decided at import
-        "runtime/twins.py",
-        "services/warehouse/session.py",  # whether spark-submit started it
-        "services/embedded",  # passes the environment on to the processes
+        "kafka2011/cli/",  # the edge: loads settings, prepares what Spark must find
+        "kafka2011/runtime/failpoints.py",
+        "kafka2011/protocol/hot.py",  # which twin: decided at import
+        "kafka2011/runtime/twins.py",
+        "kafka2011/services/warehouse/session.py",  # whether spark-submit started it
+        "kafka2011/services/embedded",  # passes the environment on to the processes
     )
     for path in sources():
         name = str(path.relative_to(ROOT))

@@ -1,4 +1,4 @@
-"""tools/prepare.sh builds anew what is compiled whenever a source of it has changed."""
+"""deploy/tools/prepare.sh builds anew what is compiled whenever a source of it has changed."""
 
 import os
 import shutil
@@ -9,22 +9,21 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 COMPILED = sorted(
-    path.relative_to(ROOT)
-    for kind in ("pyx", "pxd", "h")
-    for path in ROOT.glob(f"*/**/*.{kind}")
-    if (ROOT / path.relative_to(ROOT).parts[0] / "__init__.py").exists()
+    Path(folder, name).relative_to(ROOT)
+    for folder, _, names in os.walk(ROOT / "kafka2011", followlinks=True)
+    for name in names
+    if name.endswith((".pyx", ".pxd", ".h"))
 )
 
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
     """A checkout without git, with a virtual environment that only notes its calls."""
-    (tmp_path / "tools").mkdir()
-    for name in ("tools/prepare.sh", "requirements.lock", "pyproject.toml", "setup.py"):
+    (tmp_path / "deploy/tools").mkdir(parents=True)
+    for name in ("deploy/tools/prepare.sh", "requirements.lock", "pyproject.toml", "setup.py"):
         shutil.copy(ROOT / name, tmp_path / name)
     for path in COMPILED:
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path.parts[0] / "__init__.py").touch()
         shutil.copy(ROOT / path, tmp_path / path)
     (tmp_path / ".venv/bin").mkdir(parents=True)
     for name in ("python", "java"):
@@ -38,7 +37,7 @@ def builds(tree: Path) -> int:
     """How often the project has been built after one more `make prepare`."""
     inherited = {k: v for k, v in os.environ.items() if k not in ("VENV", "JAVA_HOME", "PYTHON")}
     subprocess.run(
-        [tree / "tools/prepare.sh"],
+        [tree / "deploy/tools/prepare.sh"],
         env={**inherited, "PATH": f"{tree}/.venv/bin:{os.environ['PATH']}"},
         check=True,
         capture_output=True,

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from coordination.errors import CoordinationUnavailable
-from events.monitoring import Heartbeat, decode_report
-from events.topics import AUDIT
-from producer import Producer
-from protocol.message_set import payloads
-from services.heartbeat import HeartbeatSender
+from kafka2011.coordination.errors import CoordinationUnavailable
+from kafka2011.events.monitoring import Heartbeat, decode_report
+from kafka2011.events.topics import AUDIT
+from kafka2011.producer import Producer
+from kafka2011.protocol.message_set import payloads
+from kafka2011.services.heartbeat import HeartbeatSender
 from tests.support.recording import RecordingServer
 from tests.support.waiting import wait_until
 

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from services.registration import dialled_by_others
+from kafka2011.services.registration import dialled_by_others
 
 
 @pytest.mark.parametrize(

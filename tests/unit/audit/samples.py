@@ -4,14 +4,14 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from consumer.simple import FetchedSet
-from events import codec
-from events.monitoring import encode_heartbeat, encode_monitoring
-from events.topics import PAGE_VIEW
-from events.windows import WindowCount
-from protocol import message_set
-from protocol.errors import OffsetOutOfRange, WrongPartition
-from protocol.requests import FetchRequest
+from kafka2011.consumer.simple import FetchedSet
+from kafka2011.events import codec
+from kafka2011.events.monitoring import encode_heartbeat, encode_monitoring
+from kafka2011.events.topics import PAGE_VIEW
+from kafka2011.events.windows import WindowCount
+from kafka2011.protocol import message_set
+from kafka2011.protocol.errors import OffsetOutOfRange, WrongPartition
+from kafka2011.protocol.requests import FetchRequest
 
 WINDOW_MS = 10_000
 SERVER = "frontend-1"

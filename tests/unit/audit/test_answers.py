@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from events.topics import AUDIT, PAGE_VIEW
-from runtime.clock import ManualClock
-from services.audit.answers import AuditAnswers, AuditCollector, BadQuestion
-from services.audit.app import Keeper
-from services.audit.config import AuditConfig
-from services.audit.places import PartitionKey
-from services.audit.report import Json
-from services.audit.state import AuditState
-from services.audit.store import AuditStore
+from kafka2011.events.topics import AUDIT, PAGE_VIEW
+from kafka2011.runtime.clock import ManualClock
+from kafka2011.services.audit.answers import AuditAnswers, AuditCollector, BadQuestion
+from kafka2011.services.audit.app import Keeper
+from kafka2011.services.audit.config import AuditConfig
+from kafka2011.services.audit.places import PartitionKey
+from kafka2011.services.audit.report import Json
+from kafka2011.services.audit.state import AuditState
+from kafka2011.services.audit.store import AuditStore
 from tests.unit.audit.samples import SERVER, T0, WINDOW_MS, heartbeat, report
 
 LATENESS_MS = 1_000

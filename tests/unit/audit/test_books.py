@@ -8,14 +8,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from events.monitoring import encode_monitoring
-from events.windows import WindowCount
-from runtime.clock import ManualClock
-from services.audit import silence
-from services.audit.ledger import CellKey, Folded, Horizon, Ledger
-from services.audit.places import PartitionKey
-from services.audit.state import AuditState
-from services.audit.store import AuditStore, Changes, StoreMismatch
+from kafka2011.events.monitoring import encode_monitoring
+from kafka2011.events.windows import WindowCount
+from kafka2011.runtime.clock import ManualClock
+from kafka2011.services.audit import silence
+from kafka2011.services.audit.ledger import CellKey, Folded, Horizon, Ledger
+from kafka2011.services.audit.places import PartitionKey
+from kafka2011.services.audit.state import AuditState
+from kafka2011.services.audit.store import AuditStore, Changes, StoreMismatch
 from tests.unit.audit.samples import heartbeat
 
 WINDOW = 1000

@@ -3,17 +3,17 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from coordination import paths
-from coordination.errors import CoordinationUnavailable
-from coordination.memory import InMemoryZooKeeper
-from coordination.registry import Registry
-from events.topics import AUDIT, PAGE_VIEW
-from runtime.clock import ManualClock
-from services.audit.clusters import ClusterReader
-from services.audit.fetching import BrokerReader
-from services.audit.ledger import CellKey
-from services.audit.places import PartitionKey
-from services.audit.state import AuditState
+from kafka2011.coordination import paths
+from kafka2011.coordination.errors import CoordinationUnavailable
+from kafka2011.coordination.memory import InMemoryZooKeeper
+from kafka2011.coordination.registry import Registry
+from kafka2011.events.topics import AUDIT, PAGE_VIEW
+from kafka2011.runtime.clock import ManualClock
+from kafka2011.services.audit.clusters import ClusterReader
+from kafka2011.services.audit.fetching import BrokerReader
+from kafka2011.services.audit.ledger import CellKey
+from kafka2011.services.audit.places import PartitionKey
+from kafka2011.services.audit.state import AuditState
 from tests.support.waiting import wait_until
 from tests.unit.audit.samples import SERVER, T0, WINDOW_MS, FakeBroker, event, report
 

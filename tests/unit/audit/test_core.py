@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from services.audit.core import (
+from kafka2011.services.audit.core import (
     REDELIVERY_GRACE_MS,
     GuidCounts,
     Progress,

@@ -2,15 +2,15 @@
 
 import pytest
 
-from coordination.cluster import BrokerAddress
-from events.topics import AUDIT, PAGE_VIEW
-from protocol import message_set
-from protocol.message_set import Codec
-from runtime.clock import ManualClock
-from services.audit.fetching import BrokerReader, TopicPartition
-from services.audit.ledger import CellKey
-from services.audit.places import PartitionKey
-from services.audit.state import AuditState
+from kafka2011.coordination.cluster import BrokerAddress
+from kafka2011.events.topics import AUDIT, PAGE_VIEW
+from kafka2011.protocol import message_set
+from kafka2011.protocol.message_set import Codec
+from kafka2011.runtime.clock import ManualClock
+from kafka2011.services.audit.fetching import BrokerReader, TopicPartition
+from kafka2011.services.audit.ledger import CellKey
+from kafka2011.services.audit.places import PartitionKey
+from kafka2011.services.audit.state import AuditState
 from tests.support.waiting import wait_until
 from tests.unit.audit.samples import SERVER, T0, WINDOW_MS, FakeBroker, event, report
 

@@ -5,17 +5,17 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from coordination.cluster import BrokerPartition
-from events.topics import PAGE_VIEW
-from protocol import message_set
-from runtime.clock import ManualClock
-from services.audit import tables
-from services.audit.following import WarehouseFollower
-from services.audit.ledger import CellKey
-from services.audit.state import AuditState
-from services.warehouse.columns import EventColumns, with_source
-from services.warehouse.commit import Load, LoadedRange, WarehouseTable
-from services.warehouse.files import HourFiles
+from kafka2011.coordination.cluster import BrokerPartition
+from kafka2011.events.topics import PAGE_VIEW
+from kafka2011.protocol import message_set
+from kafka2011.runtime.clock import ManualClock
+from kafka2011.services.audit import tables
+from kafka2011.services.audit.following import WarehouseFollower
+from kafka2011.services.audit.ledger import CellKey
+from kafka2011.services.audit.state import AuditState
+from kafka2011.services.warehouse.columns import EventColumns, with_source
+from kafka2011.services.warehouse.commit import Load, LoadedRange, WarehouseTable
+from kafka2011.services.warehouse.files import HourFiles
 from tests.unit.audit.samples import SERVER, T0, WINDOW_MS, event
 
 SOURCE = BrokerPartition(11, 0)

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from events.topics import AUDIT, PAGE_VIEW
-from protocol import message_set
-from protocol.message_set import Codec
-from services.audit.core import Restart
-from services.audit.guids import GuidTally
-from services.audit.ledger import CellKey
-from services.audit.recount import DiskSource, RecountPlan, recount
-from services.audit.report import Json
-from services.audit.segments import (
+from kafka2011.events.topics import AUDIT, PAGE_VIEW
+from kafka2011.protocol import message_set
+from kafka2011.protocol.message_set import Codec
+from kafka2011.services.audit.core import Restart
+from kafka2011.services.audit.guids import GuidTally
+from kafka2011.services.audit.ledger import CellKey
+from kafka2011.services.audit.recount import DiskSource, RecountPlan, recount
+from kafka2011.services.audit.report import Json
+from kafka2011.services.audit.segments import (
     LogDirectory,
     log_roots,
     partition_directories,

@@ -3,7 +3,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.audit.sequences import SequenceRanges
+from kafka2011.services.audit.sequences import SequenceRanges
 
 
 @given(st.lists(st.integers(0, 30)))

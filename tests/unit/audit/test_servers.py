@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from events.topics import AUDIT, PAGE_VIEW
-from protocol import message_set
-from services.audit.config import AuditConfig
-from services.audit.ledger import CellKey, Ledger
-from services.audit.recount import DiskSource, RecountPlan, recount
-from services.audit.report import Json
-from services.audit.segments import LogDirectory
-from services.audit.servers import server_filter
-from services.audit.store import AuditStore, StoreMismatch
+from kafka2011.events.topics import AUDIT, PAGE_VIEW
+from kafka2011.protocol import message_set
+from kafka2011.services.audit.config import AuditConfig
+from kafka2011.services.audit.ledger import CellKey, Ledger
+from kafka2011.services.audit.recount import DiskSource, RecountPlan, recount
+from kafka2011.services.audit.report import Json
+from kafka2011.services.audit.segments import LogDirectory
+from kafka2011.services.audit.servers import server_filter
+from kafka2011.services.audit.store import AuditStore, StoreMismatch
 from tests.unit.audit.samples import T0, WINDOW_MS, event, report, write_log
 
 TIERS = ("live", "offline")

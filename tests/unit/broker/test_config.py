@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import HOUR_MS, BrokerConfig
-from broker.log.retention import SegmentSummary
-from runtime.config import ConfigError, documented, load
+from kafka2011.broker.config import HOUR_MS, BrokerConfig
+from kafka2011.broker.log.retention import SegmentSummary
+from kafka2011.runtime.config import ConfigError, documented, load
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.log import dump
-from broker.log.errors import DataDirectoryError
-from cli.main import run
+from kafka2011.broker.log import dump
+from kafka2011.broker.log.errors import DataDirectoryError
+from kafka2011.cli.main import run
 from tests.fuzz.mutation import mutated
 from tests.support.logs import entry, manager
 from tests.vectors import vector

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import BrokerConfig
-from broker.handlers import Reply, RequestHandlers
-from broker.log.region import FileRegion
-from broker.metrics import BrokerMetrics
-from protocol.requests import FetchRequest, encode_request
-from runtime import config
+from kafka2011.broker.config import BrokerConfig
+from kafka2011.broker.handlers import Reply, RequestHandlers
+from kafka2011.broker.log.region import FileRegion
+from kafka2011.broker.metrics import BrokerMetrics
+from kafka2011.protocol.requests import FetchRequest, encode_request
+from kafka2011.runtime import config
 from tests.support.logs import ManualClock, manager
 from tests.support.raw_requests import entry, short
 

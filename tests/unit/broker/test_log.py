@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from broker.log.barrier import Barrier
-from broker.log.errors import LogError, PartitionOffline, StorageFailed, StorageFull
-from broker.log.log import Log, LogState
-from broker.log.log_manager import LogManager
-from broker.log.retention import SegmentSummary, by_age, by_size
-from protocol.errors import OffsetOutOfRange
-from runtime.clock import ManualClock
+from kafka2011.broker.log.barrier import Barrier
+from kafka2011.broker.log.errors import LogError, PartitionOffline, StorageFailed, StorageFull
+from kafka2011.broker.log.log import Log, LogState
+from kafka2011.broker.log.log_manager import LogManager
+from kafka2011.broker.log.retention import SegmentSummary, by_age, by_size
+from kafka2011.protocol.errors import OffsetOutOfRange
+from kafka2011.runtime.clock import ManualClock
 from tests.support.faulty_files import Fault, FaultyFileLayer
 from tests.support.logs import abandon, contents, entry, manager
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from broker.log import recovery
-from broker.log.clean_stop import ENDS, MARKER, Ends
-from broker.log.distrust import NOTE
-from broker.log.errors import DataDirectoryError, LimitReached, LogError
-from broker.log.log import LogState
-from runtime.clock import ManualClock
+from kafka2011.broker.log import recovery
+from kafka2011.broker.log.clean_stop import ENDS, MARKER, Ends
+from kafka2011.broker.log.distrust import NOTE
+from kafka2011.broker.log.errors import DataDirectoryError, LimitReached, LogError
+from kafka2011.broker.log.log import LogState
+from kafka2011.runtime.clock import ManualClock
 from tests.support.faulty_files import Fault, FaultyFileLayer
 from tests.support.logs import abandon, contents, entry, manager
 
@@ -151,8 +151,8 @@ def test_directory_in_use_is_refused(root: Path) -> None:
 
 
 def test_quarantine_must_lie_outside(tmp_path: Path) -> None:
-    from broker.log.file_layer import FileLayer
-    from broker.log.log_manager import LogManager
+    from kafka2011.broker.log.file_layer import FileLayer
+    from kafka2011.broker.log.log_manager import LogManager
     from tests.support.logs import settings
 
     root = tmp_path / "logs"

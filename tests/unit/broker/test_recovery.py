@@ -12,11 +12,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from broker.log import recovery
-from broker.log.errors import DataDirectoryError
-from broker.log.file_layer import FileLayer
-from broker.log.log import Log, LogState
-from broker.log.recovery import Examination, Verdict
+from kafka2011.broker.log import recovery
+from kafka2011.broker.log.errors import DataDirectoryError
+from kafka2011.broker.log.file_layer import FileLayer
+from kafka2011.broker.log.log import Log, LogState
+from kafka2011.broker.log.recovery import Examination, Verdict
 from tests.support.faulty_files import Fault, FaultyFileLayer
 from tests.support.logs import contents, entry, manager
 from tests.vectors import vector

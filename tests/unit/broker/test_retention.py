@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.log.retention import (
+from kafka2011.broker.log.retention import (
     SegmentSummary,
     by_age,
     by_size,

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from broker import handlers, sending
-from broker.log.region import FileRegion
-from broker.process import STATUS_STORAGE_FAILED
-from producer.connection import BrokerConnection
+from kafka2011.broker import handlers, sending
+from kafka2011.broker.log.region import FileRegion
+from kafka2011.broker.process import STATUS_STORAGE_FAILED
+from kafka2011.producer.connection import BrokerConnection
 from tests.support.faulty_files import Fault, FaultyFileLayer
 from tests.support.in_process_broker import LOOPS, in_process_broker
 from tests.support.raw_requests import (

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.log.retention import by_age
-from broker.log.steady_clock import SteadyClock
-from runtime.clock import ManualClock
+from kafka2011.broker.log.retention import by_age
+from kafka2011.broker.log.steady_clock import SteadyClock
+from kafka2011.runtime.clock import ManualClock
 from tests.support.logs import entry, manager
 
 HOUR_MS = 3_600_000

@@ -4,7 +4,7 @@ import threading
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.console_producer import lines
+from kafka2011.cli.console_producer import lines
 
 
 @given(text=st.binary(max_size=200).map(lambda b: b.replace(b"\r", b"\n")))

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from cli.event_json import event_formatter
-from consumer.chunk import ConsumedMessage
+from kafka2011.cli.event_json import event_formatter
+from kafka2011.consumer.chunk import ConsumedMessage
 from tests.unit.events.samples import page_view
 
 

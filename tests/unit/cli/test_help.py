@@ -7,7 +7,7 @@ import shlex
 import pytest
 from typer.main import get_command
 
-from cli.main import COMMANDS
+from kafka2011.cli.main import COMMANDS
 
 TOOLS = (
     "console-consumer",

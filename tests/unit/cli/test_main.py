@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.main import COMMANDS, help_text, run
+from kafka2011.cli.main import COMMANDS, help_text, run
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -43,7 +43,7 @@ def test_every_command_has_help(name: str, capsys: pytest.CaptureFixture[str]) -
 
 def test_bad_setting_is_one_line_and_status_2() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "cli", "broker", "--set", "brokerid=zero"],
+        [sys.executable, "-m", "kafka2011", "broker", "--set", "brokerid=zero"],
         capture_output=True,
         text=True,
         cwd=ROOT,
@@ -56,8 +56,8 @@ def test_bad_setting_is_one_line_and_status_2() -> None:
 
 def test_processes_do_not_load_what_only_developers_look_at() -> None:
     code = (
-        "import sys; from cli.main import import_logging_alone; import_logging_alone(); "
-        "import runtime.logs; assert 'rich' not in sys.modules; "
+        "import sys; from kafka2011.cli.main import import_logging_alone; import_logging_alone(); "
+        "import kafka2011.runtime.logs; assert 'rich' not in sys.modules; "
         "import structlog.dev, rich; assert structlog.dev.rich is None"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

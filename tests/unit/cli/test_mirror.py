@@ -9,7 +9,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 def mirror(*words: str) -> tuple[int, str]:
     done = subprocess.run(
-        [sys.executable, "-m", "cli", "mirror", *words],
+        [sys.executable, "-m", "kafka2011", "mirror", *words],
         cwd=ROOT,
         capture_output=True,
         text=True,

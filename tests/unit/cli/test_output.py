@@ -6,9 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.offsets import parse_target
-from cli.output import complain, duration, parse_time, print_lines, print_table, printable, utc
-from consumer.group_offsets import Target
+from kafka2011.cli.offsets import parse_target
+from kafka2011.cli.output import (
+    complain,
+    duration,
+    parse_time,
+    print_lines,
+    print_table,
+    printable,
+    utc,
+)
+from kafka2011.consumer.group_offsets import Target
 
 
 @given(st.binary(max_size=100))

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from cli.perf_output import DATE_FORMAT, DateFormat, Rows, per_second
-from cli.producer_perf import DETAILED, SUMMARY, brokerinfo, payloads
+from kafka2011.cli.perf_output import DATE_FORMAT, DateFormat, Rows, per_second
+from kafka2011.cli.producer_perf import DETAILED, SUMMARY, brokerinfo, payloads
 
 
 @pytest.fixture(autouse=True)

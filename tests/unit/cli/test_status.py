@@ -1,9 +1,9 @@
 """`kafka2011 status`: what it makes of the process registry and of the groups."""
 
-from cli.status import as_document, lag_bytes, unowned
-from consumer.chunk import TopicPartition
-from consumer.cluster_state import GroupPartition, GroupState
-from coordination.processes import ProcessRecord
+from kafka2011.cli.status import as_document, lag_bytes, unowned
+from kafka2011.consumer.chunk import TopicPartition
+from kafka2011.consumer.cluster_state import GroupPartition, GroupState
+from kafka2011.coordination.processes import ProcessRecord
 
 BROKER = ProcessRecord("live", "broker-1", "broker")
 GONE = ProcessRecord("live", "mirror-1", "mirror")

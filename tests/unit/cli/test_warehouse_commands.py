@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.main import run
+from kafka2011.cli.main import run
 
 
 def status_of(*words: str) -> object:

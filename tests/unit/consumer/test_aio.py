@@ -4,10 +4,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from consumer.aio import AioStream
-from consumer.chunk import TopicPartition
-from consumer.connector import ConsumerConnector
-from consumer.errors import ConsumerTimeout, PartitionStuck
+from kafka2011.consumer.aio import AioStream
+from kafka2011.consumer.chunk import TopicPartition
+from kafka2011.consumer.connector import ConsumerConnector
+from kafka2011.consumer.errors import ConsumerTimeout, PartitionStuck
 from tests.support.memory_deployment import Deployment, one_stream
 from tests.support.waiting import wait_until
 

@@ -2,9 +2,9 @@
 
 import uuid
 
-from consumer.assignment import assign, assignment_of, make_consumer_id, thread_id
-from consumer.chunk import TopicPartition
-from coordination.paths import BrokerPartition
+from kafka2011.consumer.assignment import assign, assignment_of, make_consumer_id, thread_id
+from kafka2011.consumer.chunk import TopicPartition
+from kafka2011.coordination.paths import BrokerPartition
 
 
 def partitions(*texts: str) -> list[BrokerPartition]:

@@ -2,13 +2,13 @@
 
 import pytest
 
-from consumer.chunk import TopicPartition
-from consumer.connector import ConsumerConnector
-from consumer.errors import BrokerUnavailable, ConsumerStateError
-from consumer.simple import EARLIEST, LATEST
-from coordination import paths
-from coordination.paths import BrokerPartition
-from protocol.errors import IllegalTopicName
+from kafka2011.consumer.chunk import TopicPartition
+from kafka2011.consumer.connector import ConsumerConnector
+from kafka2011.consumer.errors import BrokerUnavailable, ConsumerStateError
+from kafka2011.consumer.simple import EARLIEST, LATEST
+from kafka2011.coordination import paths
+from kafka2011.coordination.paths import BrokerPartition
+from kafka2011.protocol.errors import IllegalTopicName
 from tests.support.memory_broker import MemoryBroker
 from tests.support.memory_deployment import Deployment, drain, numbered, one_stream
 

@@ -6,16 +6,16 @@ from collections.abc import Callable
 
 import pytest
 
-from consumer.chunk import ShallowMessage, TopicPartition
-from consumer.connector import ConsumerConnector
-from consumer.errors import ConsumerStateError, ConsumerTimeout, PartitionStuck
-from consumer.filters import blacklist, whitelist
-from coordination import paths
-from coordination.errors import CoordinationUnavailable
-from coordination.paths import BrokerPartition
-from protocol.compression import Codec
-from protocol.errors import IllegalTopicName
-from protocol.message_set import payloads
+from kafka2011.consumer.chunk import ShallowMessage, TopicPartition
+from kafka2011.consumer.connector import ConsumerConnector
+from kafka2011.consumer.errors import ConsumerStateError, ConsumerTimeout, PartitionStuck
+from kafka2011.consumer.filters import blacklist, whitelist
+from kafka2011.coordination import paths
+from kafka2011.coordination.errors import CoordinationUnavailable
+from kafka2011.coordination.paths import BrokerPartition
+from kafka2011.protocol.compression import Codec
+from kafka2011.protocol.errors import IllegalTopicName
+from kafka2011.protocol.message_set import payloads
 from tests.support.memory_deployment import (
     Deployment,
     drain,

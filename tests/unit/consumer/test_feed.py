@@ -4,9 +4,9 @@ import threading
 
 import pytest
 
-from consumer.chunk import Chunk, TopicPartition
-from consumer.errors import ConsumerTimeout
-from consumer.feed import PartitionFeed, StreamQueue
+from kafka2011.consumer.chunk import Chunk, TopicPartition
+from kafka2011.consumer.errors import ConsumerTimeout
+from kafka2011.consumer.feed import PartitionFeed, StreamQueue
 from tests.support.waiting import wait_until
 
 NAME = TopicPartition("t", 1, 0)

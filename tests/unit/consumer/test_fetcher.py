@@ -5,14 +5,14 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from consumer.chunk import Chunk, TopicPartition
-from consumer.config import ConsumerConfig
-from consumer.errors import PartitionStuck
-from consumer.feed import PartitionFeed, StreamQueue
-from consumer.fetcher import BrokerFetcher
-from consumer.simple import FetchedSet
-from consumer.stats import ConsumerStats
-from protocol.requests import MultiFetchRequest, decode_request
+from kafka2011.consumer.chunk import Chunk, TopicPartition
+from kafka2011.consumer.config import ConsumerConfig
+from kafka2011.consumer.errors import PartitionStuck
+from kafka2011.consumer.feed import PartitionFeed, StreamQueue
+from kafka2011.consumer.fetcher import BrokerFetcher
+from kafka2011.consumer.simple import FetchedSet
+from kafka2011.consumer.stats import ConsumerStats
+from kafka2011.protocol.requests import MultiFetchRequest, decode_request
 from tests.support.memory_broker import MemoryBroker
 
 CHUNKS_MAX = 10

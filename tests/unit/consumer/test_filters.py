@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer.filters import STATES_MAX, TopicFilter, blacklist, normalise, whitelist
-from coordination.paths import WildcardSubscription
-from protocol.errors import IllegalTopicFilter
+from kafka2011.consumer.filters import STATES_MAX, TopicFilter, blacklist, normalise, whitelist
+from kafka2011.coordination.paths import WildcardSubscription
+from kafka2011.protocol.errors import IllegalTopicFilter
 
 
 def test_the_whole_name_must_match() -> None:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer.chunk import TopicPartition
-from consumer.cluster_state import PartitionEnds
-from consumer.group_offsets import (
+from kafka2011.consumer.chunk import TopicPartition
+from kafka2011.consumer.cluster_state import PartitionEnds
+from kafka2011.consumer.group_offsets import (
     EARLIEST,
     LATEST,
     BadExport,
@@ -22,9 +22,9 @@ from consumer.group_offsets import (
     read_offset,
     stored_offsets,
 )
-from coordination import paths
-from coordination.memory import InMemoryRegistry, InMemoryZooKeeper
-from coordination.paths import BrokerAddress, BrokerPartition
+from kafka2011.coordination import paths
+from kafka2011.coordination.memory import InMemoryRegistry, InMemoryZooKeeper
+from kafka2011.coordination.paths import BrokerAddress, BrokerPartition
 
 NAME = TopicPartition("t", 0, 0)
 HOME = BrokerAddress("127.0.0.1", 9092)

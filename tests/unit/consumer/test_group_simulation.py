@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from coordination.paths import StaticSubscription, Subscription, WildcardSubscription
+from kafka2011.coordination.paths import StaticSubscription, Subscription, WildcardSubscription
 from tests.support.group_simulation import Member, OriginalMember, run_simulation
 
 

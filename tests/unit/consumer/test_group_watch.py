@@ -2,12 +2,12 @@
 
 import pytest
 
-from consumer.cluster_state import GroupPartition
-from consumer.group_watch import GroupReport, GroupWatch
-from coordination import paths
-from coordination.memory import InMemoryZooKeeper
-from coordination.paths import BrokerPartition
-from runtime.clock import ManualClock
+from kafka2011.consumer.cluster_state import GroupPartition
+from kafka2011.consumer.group_watch import GroupReport, GroupWatch
+from kafka2011.coordination import paths
+from kafka2011.coordination.memory import InMemoryZooKeeper
+from kafka2011.coordination.paths import BrokerPartition
+from kafka2011.runtime.clock import ManualClock
 from tests.support.memory_broker import MemoryBroker
 from tests.support.memory_deployment import Deployment, numbered
 

@@ -1,6 +1,6 @@
 """Burrow's rules, one claim each."""
 
-from consumer.lag_rules import Commit, PartitionHistory, judge, worst
+from kafka2011.consumer.lag_rules import Commit, PartitionHistory, judge, worst
 
 
 def commits(*pairs: tuple[int, int], every_ms: int = 10_000) -> list[Commit]:

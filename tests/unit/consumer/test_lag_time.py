@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer.chunk import TopicPartition
-from consumer.lag_time import NOTHING_LEFT, LagTime, lag_time, last_write
-from consumer.simple import SimpleConsumer
-from events.primitives import long
+from kafka2011.consumer.chunk import TopicPartition
+from kafka2011.consumer.lag_time import NOTHING_LEFT, LagTime, lag_time, last_write
+from kafka2011.consumer.simple import SimpleConsumer
+from kafka2011.events.primitives import long
 from tests.support.memory_broker import MemoryBroker
 
 NOW = 1_800_000_000_000

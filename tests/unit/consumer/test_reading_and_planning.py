@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer.chunk import TopicPartition
-from consumer.planning import OffsetRange, plan_ranges, split_at
-from consumer.reading import RangeUnreadable, read_range
-from protocol.errors import MessageLargerThanFetchSize, OffsetOutOfRange
+from kafka2011.consumer.chunk import TopicPartition
+from kafka2011.consumer.planning import OffsetRange, plan_ranges, split_at
+from kafka2011.consumer.reading import RangeUnreadable, read_range
+from kafka2011.protocol.errors import MessageLargerThanFetchSize, OffsetOutOfRange
 from tests.support.memory_broker import MemoryBroker
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from consumer.errors import BrokerUnavailable, ConsumerClosed
-from consumer.simple import EARLIEST, LATEST, SimpleConsumer
-from protocol.errors import (
+from kafka2011.consumer.errors import BrokerUnavailable, ConsumerClosed
+from kafka2011.consumer.simple import EARLIEST, LATEST, SimpleConsumer
+from kafka2011.protocol.errors import (
     FrameTooLarge,
     MessageLargerThanFetchSize,
     OffsetOutOfRange,
@@ -17,7 +17,7 @@ from protocol.errors import (
     UnknownBrokerError,
     WrongPartition,
 )
-from protocol.requests import FetchRequest
+from kafka2011.protocol.requests import FetchRequest
 from tests.support.memory_broker import MemoryBroker
 
 

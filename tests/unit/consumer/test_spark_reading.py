@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from consumer import spark_reading
-from consumer.chunk import Chunk
-from consumer.errors import BrokerUnavailable
-from consumer.planning import OffsetRange
-from consumer.spark_reading import PATIENCE_S, read_patiently
+from kafka2011.consumer import spark_reading
+from kafka2011.consumer.chunk import Chunk
+from kafka2011.consumer.errors import BrokerUnavailable
+from kafka2011.consumer.planning import OffsetRange
+from kafka2011.consumer.spark_reading import PATIENCE_S, read_patiently
 
 ADDRESS = ("127.0.0.1", 9092)
 RANGE = OffsetRange("t", 11, 0, 0, 100)

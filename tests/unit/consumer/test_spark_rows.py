@@ -7,22 +7,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer import spark_rows
-from consumer.chunk import Chunk
-from consumer.spark_rows import (
+from kafka2011.consumer import spark_rows
+from kafka2011.consumer.chunk import Chunk
+from kafka2011.consumer.spark_rows import (
     MESSAGE_SCHEMA,
     MessageRows,
     Unreadable,
     entry_next_offsets,
     entry_offsets,
 )
-from events import codec
-from events.forms import Form, Forms
-from events.schemas import fingerprint, schema_for
-from events.topics import ACCESS_LOG
-from protocol import message_set
-from protocol.compression import Codec
-from protocol.errors import InvalidMessage
+from kafka2011.events import codec
+from kafka2011.events.forms import Form, Forms
+from kafka2011.events.schemas import fingerprint, schema_for
+from kafka2011.events.topics import ACCESS_LOG
+from kafka2011.protocol import message_set
+from kafka2011.protocol.compression import Codec
+from kafka2011.protocol.errors import InvalidMessage
 from tests.unit.warehouse.samples import HEADER_TIME_MS, access_log_event
 
 

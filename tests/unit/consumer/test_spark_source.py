@@ -10,20 +10,20 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
 import pyspark_kafka2011
-from consumer import spark_planning
-from consumer.chunk import Chunk, TopicPartition
-from consumer.planning import OffsetRange
-from consumer.spark_options import OptionError, SourceOptions, parse_options
-from consumer.spark_planning import DataLoss, PartitionAway, PlacedRange, SourcePlanner
-from consumer.spark_source import (
+from kafka2011.consumer import spark_planning
+from kafka2011.consumer.chunk import Chunk, TopicPartition
+from kafka2011.consumer.planning import OffsetRange
+from kafka2011.consumer.spark_options import OptionError, SourceOptions, parse_options
+from kafka2011.consumer.spark_planning import DataLoss, PartitionAway, PlacedRange, SourcePlanner
+from kafka2011.consumer.spark_source import (
     SPARK_SCHEMA,
     Kafka2011Reader,
     Kafka2011StreamReader,
     RangeSplit,
 )
-from protocol import message_set
-from protocol.compression import Codec
-from protocol.errors import MessageLargerThanFetchSize
+from kafka2011.protocol import message_set
+from kafka2011.protocol.compression import Codec
+from kafka2011.protocol.errors import MessageLargerThanFetchSize
 
 ADDRESS = ("127.0.0.1", 9092)
 ZERO = TopicPartition("t", 11, 0)
@@ -386,6 +386,6 @@ def test_readers_go_to_executors_without_their_connections(logs: Logs) -> None:
 def test_spark_finds_the_source_by_its_name() -> None:
     assert pyspark_kafka2011.DefaultSource.name() == "kafka2011"
     assert Path(pyspark_kafka2011.__file__).name == "pyspark_kafka2011.py"
-    from consumer.spark_rows import MESSAGE_SCHEMA
+    from kafka2011.consumer.spark_rows import MESSAGE_SCHEMA
 
     assert [part.split()[0] for part in SPARK_SCHEMA.split(", ")] == MESSAGE_SCHEMA.names

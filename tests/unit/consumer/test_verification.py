@@ -2,12 +2,12 @@
 
 import pytest
 
-from consumer.assignment import assignment_of
-from consumer.chunk import TopicPartition
-from consumer.filters import whitelist
-from consumer.verification import GroupPicture, look, problems
-from coordination import paths
-from coordination.paths import BrokerPartition
+from kafka2011.consumer.assignment import assignment_of
+from kafka2011.consumer.chunk import TopicPartition
+from kafka2011.consumer.filters import whitelist
+from kafka2011.consumer.verification import GroupPicture, look, problems
+from kafka2011.coordination import paths
+from kafka2011.coordination.paths import BrokerPartition
 from tests.support.memory_deployment import Deployment, one_stream
 from tests.support.waiting import wait_until
 

@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 from rich.console import Console
 
-from services.containers.demo import (
+from kafka2011.services.containers.demo import (
     ContainerDemo,
     RestartWatch,
     check_input,
@@ -16,8 +16,8 @@ from services.containers.demo import (
     leave,
     moment_of,
 )
-from services.containers.engine import ComposeProject, ContainerState, EngineError
-from services.embedded.supervisor import StartFailed
+from kafka2011.services.containers.engine import ComposeProject, ContainerState, EngineError
+from kafka2011.services.embedded.supervisor import StartFailed
 
 FRONTENDS = {"frontend-1"}
 EXPECTED = {"broker-1", "frontend-1"}
@@ -177,7 +177,7 @@ def demo(project: Project, out: io.StringIO, stop_asked: bool) -> ContainerDemo:
 
 
 def test_who_does_not_serve_has_the_last_word(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.containers.demo.START_TIMEOUT_S", -1.0)
+    monkeypatch.setattr("kafka2011.services.containers.demo.START_TIMEOUT_S", -1.0)
     project, out = Project(), io.StringIO()
     assert demo(project, out, stop_asked=False).run() == 1
     assert project.calls == ["down", "up", "logs broker-1", "down"]

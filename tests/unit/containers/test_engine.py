@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from services.containers.engine import (
+from kafka2011.services.containers.engine import (
     ONE_OFF_LABEL,
     PROJECT_LABEL,
     SERVICE_LABEL,
@@ -68,38 +68,44 @@ def command(directory: Path, name: str, script: str) -> None:
     path.chmod(0o755)
 
 
+def compose(root: Path, script: str) -> None:
+    """The checkout's script that calls Compose."""
+    (root / "deploy/tools").mkdir(parents=True)
+    command(root / "deploy/tools", "compose.sh", script)
+
+
 def project(directory: Path) -> ComposeProject:
     return ComposeProject("kafka2011-x", directory, {"PATH": f"{directory}:/bin:/usr/bin"})
 
 
 def test_compose_gets_the_project_and_the_profiles(tmp_path: Path) -> None:
-    (tmp_path / "tools").mkdir()
-    command(tmp_path / "tools", "compose.sh", 'echo "$COMPOSE_PROJECT_NAME $COMPOSE_PROFILES $*"')
+    compose(tmp_path, 'echo "$COMPOSE_PROJECT_NAME $COMPOSE_PROFILES $*"')
     said = project(tmp_path).compose("up", "--detach", profiles="jobs,tools")
     assert said == "kafka2011-x jobs,tools up --detach\n"
 
 
 def test_a_command_that_fails_is_one_line(tmp_path: Path) -> None:
-    (tmp_path / "tools").mkdir()
-    command(
-        tmp_path / "tools", "compose.sh", "echo first >&2; echo 'no such service: x' >&2; exit 1"
+    compose(
+        tmp_path,
+        "echo first >&2; echo 'no such service: x' >&2; exit 1",
     )
     with pytest.raises(EngineError, match=r"^compose\.sh up: no such service: x$"):
         project(tmp_path).compose("up", "x")
 
 
 def test_a_command_that_does_not_end_is_given_up(tmp_path: Path) -> None:
-    (tmp_path / "tools").mkdir()
-    command(tmp_path / "tools", "compose.sh", "exec sleep 60")
+    compose(tmp_path, "exec sleep 60")
     with pytest.raises(EngineError, match="not done in"):
         project(tmp_path).compose("up", timeout_s=0.2)
 
 
 def test_the_reason_is_not_what_compose_says_last(tmp_path: Path) -> None:
-    (tmp_path / "tools").mkdir()
     reason = "ERROR: for dashboard  Cannot start service dashboard: port is already allocated"
     last = "Encountered errors while bringing up the project."
-    command(tmp_path / "tools", "compose.sh", f"printf '%s\\n' one '{reason}' '{last}' >&2; exit 1")
+    compose(
+        tmp_path,
+        f"printf '%s\\n' one '{reason}' '{last}' >&2; exit 1",
+    )
     with pytest.raises(EngineError) as caught:
         project(tmp_path).compose("up")
     assert str(caught.value) == f"compose.sh up: {reason}"

@@ -1,4 +1,4 @@
-"""docker/faults.py, which `make wan` runs in the link's container, against the link's own page."""
+"""deploy/docker/faults.py, which `make wan` runs in the link's container, against its own page."""
 
 import json
 import subprocess
@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from services.proxy.app import change_from
-from services.proxy.config import ProxyConfig, parse_routes
-from services.proxy.proxy import Proxy
+from kafka2011.services.proxy.app import change_from
+from kafka2011.services.proxy.config import ProxyConfig, parse_routes
+from kafka2011.services.proxy.proxy import Proxy
 
-SCRIPT = Path(__file__).resolve().parents[3] / "docker/faults.py"
+SCRIPT = Path(__file__).resolve().parents[3] / "deploy/docker/faults.py"
 
 
 @pytest.fixture

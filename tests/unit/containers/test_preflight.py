@@ -1,4 +1,4 @@
-"""tools/preflight.sh says in one line what is missing, before anything is started."""
+"""deploy/tools/preflight.sh says in one line what is missing, before anything is started."""
 
 import os
 import shutil
@@ -56,7 +56,7 @@ def preflight(
     hidden = {"DASHBOARD_PORT", "FRONTEND_INPUT", "FRONTEND_SOURCE"}
     environment = {name: value for name, value in os.environ.items() if name not in hidden}
     return subprocess.run(
-        [ROOT / "tools/preflight.sh", *words],
+        [ROOT / "deploy/tools/preflight.sh", *words],
         env={
             **environment,
             "PATH": str(bin_dir),

@@ -27,14 +27,13 @@ esac
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
     """A checkout of what the targets need, without images to build."""
-    for name in ("tools", "docker"):
-        shutil.copytree(ROOT / name, tmp_path / name)
+    shutil.copytree(ROOT / "deploy", tmp_path / "deploy")
     for name in ("Makefile", "docker-compose.yml", ".env"):
         shutil.copy(ROOT / name, tmp_path / name)
     (tmp_path / "bin").mkdir()
     executable(tmp_path / "bin/docker", DOCKER)
     for name in ("images.sh", "preflight.sh"):
-        executable(tmp_path / "tools" / name, "#!/bin/sh\n")
+        executable(tmp_path / "deploy/tools" / name, "#!/bin/sh\n")
     return tmp_path
 
 
@@ -79,13 +78,13 @@ def calls(tree: Path) -> list[list[str]]:
 )
 def test_a_setting_is_read_as_compose_reads_it(tree: Path, line: str, value: str) -> None:
     (tree / ".env").write_text(f"A=1\n{line}\nB=2\n", encoding="utf-8", newline="")
-    assert run(tree, "tools/setting.sh", "PORT", "8088").stdout == f"{value}\n"
-    assert run(tree, "tools/setting.sh", "PORT", "8088", PORT="9").stdout == "9\n"
+    assert run(tree, "deploy/tools/setting.sh", "PORT", "8088").stdout == f"{value}\n"
+    assert run(tree, "deploy/tools/setting.sh", "PORT", "8088", PORT="9").stdout == "9\n"
 
 
 def test_a_setting_without_env_file_is_its_default(tree: Path) -> None:
     (tree / ".env").unlink()
-    assert run(tree, "tools/setting.sh", "PORT", "8088").stdout == "8088\n"
+    assert run(tree, "deploy/tools/setting.sh", "PORT", "8088").stdout == "8088\n"
 
 
 @pytest.mark.parametrize("words", [(), ("HA=1",)])
@@ -111,7 +110,7 @@ def test_what_is_in_env_holds_with_three_zookeepers_too(tree: Path, words: tuple
 
 
 def test_nothing_created_is_said(tree: Path) -> None:
-    done = run(tree, "tools/up.sh", "foo", CREATED="bar")
+    done = run(tree, "deploy/tools/up.sh", "foo", CREATED="bar")
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert line.startswith("kafka2011: Compose made no container of the project foo;")
@@ -132,17 +131,17 @@ esac
 
 def test_what_starts_later_may_lie_there_killed_until_then(tree: Path) -> None:
     executable(tree / "bin/docker", KILLED)
-    first = run(tree, "tools/await-healthy.sh", "foo", "kafka2011.start=last")
+    first = run(tree, "deploy/tools/await-healthy.sh", "foo", "kafka2011.start=last")
     assert (first.returncode, first.stderr) == (0, "1 containers serve after 0 s\n")
-    last = run(tree, "tools/await-healthy.sh", "foo")
+    last = run(tree, "deploy/tools/await-healthy.sh", "foo")
     assert last.returncode == 1
     assert "kafka2011: frontend-1 ended with status 137" in last.stderr
 
 
 def test_the_images_are_those_that_the_settings_name() -> None:
     """The whole script needs an engine; what it starts from does not."""
-    text = (ROOT / "tools/images.sh").read_text(encoding="utf-8")
-    assert "VERSION=$(tools/setting.sh KAFKA2011_VERSION dev)" in text
+    text = (ROOT / "deploy/tools/images.sh").read_text(encoding="utf-8")
+    assert "VERSION=$(deploy/tools/setting.sh KAFKA2011_VERSION dev)" in text
 
 
 def test_the_demos_project_can_be_taken_down_by_its_name(tree: Path) -> None:

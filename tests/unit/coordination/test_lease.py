@@ -2,8 +2,8 @@
 
 import pytest
 
-from coordination import lease
-from coordination.lease import Lease
+from kafka2011.coordination import lease
+from kafka2011.coordination.lease import Lease
 
 
 @pytest.fixture

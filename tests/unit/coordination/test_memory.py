@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from coordination.errors import CoordinationUnavailable
-from coordination.memory import InMemoryRegistry, InMemoryZooKeeper
-from coordination.registry import Registry, SessionEvent
+from kafka2011.coordination.errors import CoordinationUnavailable
+from kafka2011.coordination.memory import InMemoryRegistry, InMemoryZooKeeper
+from kafka2011.coordination.registry import Registry, SessionEvent
 from tests.support.registry_contract import RegistryContract
 
 

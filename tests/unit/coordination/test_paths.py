@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from coordination import paths
-from coordination.errors import BadZnode
-from coordination.paths import BrokerPartition, StaticSubscription, WildcardSubscription
+from kafka2011.coordination import paths
+from kafka2011.coordination.errors import BadZnode
+from kafka2011.coordination.paths import BrokerPartition, StaticSubscription, WildcardSubscription
 
 
 def test_paths_of_the_reference() -> None:

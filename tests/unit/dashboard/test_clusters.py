@@ -2,11 +2,11 @@
 
 import pytest
 
-from coordination import paths
-from coordination.memory import InMemoryZooKeeper
-from coordination.processes import ProcessRecord, expect_process, register_process
-from services.dashboard.clusters import look_at_partitions, look_at_processes
-from services.dashboard.config import more_datacenters
+from kafka2011.coordination import paths
+from kafka2011.coordination.memory import InMemoryZooKeeper
+from kafka2011.coordination.processes import ProcessRecord, expect_process, register_process
+from kafka2011.services.dashboard.clusters import look_at_partitions, look_at_processes
+from kafka2011.services.dashboard.config import more_datacenters
 
 
 def test_partitions_are_those_registered_and_counts_are_read_once() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.dashboard.core import Health, History, Rates, behind_ms
+from kafka2011.services.dashboard.core import Health, History, Rates, behind_ms
 
 LAG = 10_000
 

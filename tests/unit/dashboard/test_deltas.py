@@ -4,7 +4,7 @@ import json
 import random
 from typing import Any
 
-from services.dashboard.deltas import DeltaLog, diff
+from kafka2011.services.dashboard.deltas import DeltaLog, diff
 
 
 def apply(sections: dict[str, Any], text: str) -> None:

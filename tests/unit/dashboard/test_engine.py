@@ -10,8 +10,8 @@ from urllib.parse import parse_qs, urlparse
 
 import pytest
 
-from services.dashboard.chaos import ChaosRefused
-from services.dashboard.engine import EngineChaos
+from kafka2011.services.dashboard.chaos import ChaosRefused
+from kafka2011.services.dashboard.engine import EngineChaos
 
 
 class Engine(socketserver.ThreadingUnixStreamServer):

@@ -2,7 +2,7 @@
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 
-from services.dashboard.exposition import by_label, parse, total
+from kafka2011.services.dashboard.exposition import by_label, parse, total
 
 
 def test_reads_what_prometheus_client_writes() -> None:

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from services.dashboard.core import Rates
-from services.dashboard.flows import Flows, faults_in_words, is_link
-from services.dashboard.looks import Collected, ProcessLook
+from kafka2011.services.dashboard.core import Rates
+from kafka2011.services.dashboard.flows import Flows, faults_in_words, is_link
+from kafka2011.services.dashboard.looks import Collected, ProcessLook
 
 
 def process(kind: str, name: str, dc: str = "live", **samples: Any) -> ProcessLook:

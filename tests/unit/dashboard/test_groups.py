@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from services.dashboard.clusters import ClusterLook, GroupLook
-from services.dashboard.groups import Groups, owned_by_member
+from kafka2011.services.dashboard.clusters import ClusterLook, GroupLook
+from kafka2011.services.dashboard.groups import Groups, owned_by_member
 
 TWO = {("x", "7-0"): "g_a-1-0", ("x", "7-1"): "g_b-2-0"}
 ONE = {("x", "7-0"): "g_a-1-0", ("x", "7-1"): "g_a-1-1"}

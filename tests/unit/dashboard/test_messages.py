@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from events import codec
-from events.forms import FORMS_2011
-from events.topic_codec import TopicCodec
-from protocol import message_set
-from services.dashboard import messages
-from services.dashboard.messages import Question, browse, describe, question_from
+from kafka2011.events import codec
+from kafka2011.events.forms import FORMS_2011
+from kafka2011.events.topic_codec import TopicCodec
+from kafka2011.protocol import message_set
+from kafka2011.services.dashboard import messages
+from kafka2011.services.dashboard.messages import Question, browse, describe, question_from
 
 CODEC = TopicCodec(FORMS_2011)
 
@@ -54,7 +54,7 @@ class FakeClient:
         return self.base + len(self.data)
 
     def fetch(self, topic: str, partition: int, offset: int, size: int) -> Any:
-        from consumer.simple import FetchedSet
+        from kafka2011.consumer.simple import FetchedSet
 
         start = offset - self.base
         return FetchedSet(topic, partition, offset, memoryview(self.data[start : start + size]))

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from services.dashboard.looks import METRICS
+from kafka2011.services.dashboard.looks import METRICS
 
 ROOT = Path(__file__).resolve().parents[3]
-OPS = ROOT / "ops"
+OPS = ROOT / "deploy/ops"
 SUFFIXES = ("_total", "_bucket", "_sum", "_count", "_created")
 NAME = re.compile(r"\bkafka2011_[a-z0-9_]+\b")
 # Families whose names are put together from a prefix and these words, by file.
@@ -26,7 +26,7 @@ PREFIXED = {
 @functools.cache
 def names_in_code() -> set[str]:
     found: set[str] = set()
-    for room in ("broker", "services", "producer", "consumer", "runtime"):
+    for room in ("broker", "services", "producer", "consumer", "kafka2011/runtime"):
         for path in (ROOT / room).rglob("*.py"):
             if "services/dashboard/" in path.as_posix() and path.name != "app.py":
                 continue

@@ -11,9 +11,9 @@ from typing import Any
 import httpx
 import pytest
 
-from services.dashboard.config import DashboardConfig
-from services.dashboard.deltas import DeltaLog
-from services.dashboard.pages import STATIC, Pages, load_static, wanted_sections
+from kafka2011.services.dashboard.config import DashboardConfig
+from kafka2011.services.dashboard.deltas import DeltaLog
+from kafka2011.services.dashboard.pages import STATIC, Pages, load_static, wanted_sections
 
 
 class FakeSampler:

@@ -4,13 +4,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-from coordination.paths import BrokerAddress
-from services.dashboard.chaos import ChaosRefused, action_from, faults_of
-from services.dashboard.clusters import ClusterLook, GroupLook
-from services.dashboard.jobs import JobReader
-from services.dashboard.looks import Collected, ProcessLook
-from services.dashboard.sections import Deployment
-from services.dashboard.wall import cell_rows
+from kafka2011.coordination.paths import BrokerAddress
+from kafka2011.services.dashboard.chaos import ChaosRefused, action_from, faults_of
+from kafka2011.services.dashboard.clusters import ClusterLook, GroupLook
+from kafka2011.services.dashboard.jobs import JobReader
+from kafka2011.services.dashboard.looks import Collected, ProcessLook
+from kafka2011.services.dashboard.sections import Deployment
+from kafka2011.services.dashboard.wall import cell_rows
 
 
 def cell(window: int, server: str, **states: tuple[str, int]) -> dict[str, Any]:

@@ -5,8 +5,15 @@ from typing import Any
 
 import pytest
 
-from services.embedded.display import Sample
-from services.embedded.story import SETTLE_S, GaveUp, Moment, ProgressWatch, follow, sample_from
+from kafka2011.services.embedded.display import Sample
+from kafka2011.services.embedded.story import (
+    SETTLE_S,
+    GaveUp,
+    Moment,
+    ProgressWatch,
+    follow,
+    sample_from,
+)
 
 STALL_S = 120.0
 

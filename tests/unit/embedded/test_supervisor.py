@@ -10,21 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from services.embedded.control import ControlServer, NotRunning, ask
-from services.embedded.demo import check_root, clean
-from services.embedded.processes import (
+from kafka2011.services.embedded.control import ControlServer, NotRunning, ask
+from kafka2011.services.embedded.demo import check_root, clean
+from kafka2011.services.embedded.processes import (
     end_leftovers,
     free_port_source,
     is_alive,
     python_descendants,
 )
-from services.embedded.supervisor import (
+from kafka2011.services.embedded.supervisor import (
     StartFailed,
     Supervisor,
     base_environment,
     describe_status,
 )
-from services.embedded.topology import ProcessSpec
+from kafka2011.services.embedded.topology import ProcessSpec
 from tests.support.waiting import wait_until
 
 SERVES = """

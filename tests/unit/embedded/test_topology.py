@@ -3,11 +3,11 @@
 from itertools import count
 from pathlib import Path
 
-from cli.settings import known_names
-from events.forms import parse_forms
-from runtime.config import environment_name
-from services.embedded.config import EmbeddedConfig
-from services.embedded.topology import ProcessSpec, plan
+from kafka2011.cli.settings import known_names
+from kafka2011.events.forms import parse_forms
+from kafka2011.runtime.config import environment_name
+from kafka2011.services.embedded.config import EmbeddedConfig
+from kafka2011.services.embedded.topology import ProcessSpec, plan
 
 
 def planned(**settings: object) -> dict[str, ProcessSpec]:

@@ -4,9 +4,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from events.codec import encode
-from events.schemas import Schema
-from events.topics import PAGE_VIEW
+from kafka2011.events.codec import encode
+from kafka2011.events.schemas import Schema
+from kafka2011.events.topics import PAGE_VIEW
 
 NAMES = st.text(st.characters(codec="utf-8"), max_size=80).filter(lambda t: len(t.encode()) <= 255)
 TIMES = st.integers(0, 2**63 - 1)

@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from events import codec, schemas
-from events.errors import EventCorrupt, EventError, HeaderUnreadable, UnknownSchema
-from events.topics import AUDIT, PAGE_VIEW, SHARE
+from kafka2011.events import codec, schemas
+from kafka2011.events.errors import EventCorrupt, EventError, HeaderUnreadable, UnknownSchema
+from kafka2011.events.topics import AUDIT, PAGE_VIEW, SHARE
 from tests.unit.events.samples import page_view, records
 
 TOPIC_OF_NAME = {

@@ -1,6 +1,6 @@
 import pytest
 
-from events.forms import FORMS_2011, FORMS_DEFAULT, Form, Forms, parse_forms
+from kafka2011.events.forms import FORMS_2011, FORMS_DEFAULT, Form, Forms, parse_forms
 
 
 def test_ids_are_the_default_and_single_topics_may_differ() -> None:

@@ -4,16 +4,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from events import _peek_pure
-from events import peek as chosen
-from events.codec import decode
-from events.errors import HeaderUnreadable
-from events.header import UNREADABLE, Header
+from kafka2011.events import _peek_pure
+from kafka2011.events import peek as chosen
+from kafka2011.events.codec import decode
+from kafka2011.events.errors import HeaderUnreadable
+from kafka2011.events.header import UNREADABLE, Header
 from tests.unit.events.samples import NAMES, TIMES, page_view
 
 TWINS: list[ModuleType] = [_peek_pure]
 try:
-    from events import _peek_compiled
+    from kafka2011.events import _peek_compiled
 
     TWINS.append(_peek_compiled)
 except ImportError:  # a build without a C compiler

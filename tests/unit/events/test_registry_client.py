@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from events.registry_client import (
+from kafka2011.events.registry_client import (
     RegistryClient,
     RegistryRefused,
     RegistryUnavailable,
     http_ask,
 )
-from events.schema_cache import RegisteredSchema, SchemaCache
+from kafka2011.events.schema_cache import RegisteredSchema, SchemaCache
 from tests.support.registries import URL, DirectRegistry
 
 INT = json.dumps("int")

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from events import schemas, topics
-from events.errors import UnknownSchema
+from kafka2011.events import schemas, topics
+from kafka2011.events.errors import UnknownSchema
 
 ALL_TOPICS = [
     *topics.ACTIVITY_TOPICS,

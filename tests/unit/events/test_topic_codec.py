@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from events import codec, schemas
-from events.codec_source import CodecSource
-from events.errors import EventCorrupt, HeaderUnreadable, UnknownSchema
-from events.forms import FORMS_2011, FORMS_DEFAULT, parse_forms
-from events.peek import peek
-from events.registry_client import RegistryUnavailable
-from events.topic_codec import RegistryMissing, TopicCodec, id_prefix
-from services.schema_registry.views import View
+from kafka2011.events import codec, schemas
+from kafka2011.events.codec_source import CodecSource
+from kafka2011.events.errors import EventCorrupt, HeaderUnreadable, UnknownSchema
+from kafka2011.events.forms import FORMS_2011, FORMS_DEFAULT, parse_forms
+from kafka2011.events.peek import peek
+from kafka2011.events.registry_client import RegistryUnavailable
+from kafka2011.events.topic_codec import RegistryMissing, TopicCodec, id_prefix
+from kafka2011.services.schema_registry.views import View
 from tests.support.registries import DirectRegistry
 from tests.unit.events.samples import page_view, records
 from tests.unit.events.test_codec import TOPIC_OF_NAME

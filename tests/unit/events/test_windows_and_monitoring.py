@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from events import monitoring
-from events.errors import EventError
-from events.windows import WindowCount, WindowCounts, window_start
+from kafka2011.events import monitoring
+from kafka2011.events.errors import EventError
+from kafka2011.events.windows import WindowCount, WindowCounts, window_start
 from tests.unit.events.samples import page_view
 
 

@@ -12,11 +12,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from events.codec import decode, encode
-from events.peek import peek
-from events.topics import ACCESS_LOG
-from services.frontend.access_log import FIELD_BYTES_MAX, UNREADABLE, LineEncoder, LineParser
-from services.frontend.lines import Line, LongLine
+from kafka2011.events.codec import decode, encode
+from kafka2011.events.peek import peek
+from kafka2011.events.topics import ACCESS_LOG
+from kafka2011.services.frontend.access_log import (
+    FIELD_BYTES_MAX,
+    UNREADABLE,
+    LineEncoder,
+    LineParser,
+)
+from kafka2011.services.frontend.lines import Line, LongLine
 
 T = b"[17/May/2015:10:05:03 +0000]"
 T_MS = 1431857103000

@@ -5,13 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from events.monitoring import Heartbeat, decode_monitoring, decode_report
-from events.topics import AUDIT
-from producer import Producer
-from protocol.message_set import payloads
-from runtime.clock import ManualClock
-from services.frontend.delivery import SET_BYTES_MAX, Delivery, DeliveryPolicy, NotDelivered
-from services.frontend.journal import Journal
+from kafka2011.events.monitoring import Heartbeat, decode_monitoring, decode_report
+from kafka2011.events.topics import AUDIT
+from kafka2011.producer import Producer
+from kafka2011.protocol.message_set import payloads
+from kafka2011.runtime.clock import ManualClock
+from kafka2011.services.frontend.delivery import (
+    SET_BYTES_MAX,
+    Delivery,
+    DeliveryPolicy,
+    NotDelivered,
+)
+from kafka2011.services.frontend.journal import Journal
 from tests.support.recording import RecordingServer
 
 WINDOW_MS = 1000

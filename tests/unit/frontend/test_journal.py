@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from events.windows import WindowCount
-from services.frontend.journal import Journal, JournalCorrupt, JournalInUse, JournalState
+from kafka2011.events.windows import WindowCount
+from kafka2011.services.frontend.journal import Journal, JournalCorrupt, JournalInUse, JournalState
 
 SOURCE = {"kind": "synthetic", "seed": 1}
 CELL = WindowCount("page-view", 10_000, 3, 300)
@@ -85,7 +85,7 @@ def test_adopting_a_name_is_a_new_instance(tmp_path: Path) -> None:
 
 
 def test_events_of_many_cells_are_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.frontend.journal.CELLS_PER_EVENT_MAX", 4)
+    monkeypatch.setattr("kafka2011.services.frontend.journal.CELLS_PER_EVENT_MAX", 4)
     cells = [WindowCount("t", n * 1000, 1, 1) for n in range(10)]
     with opened(tmp_path) as journal:
         journal.begin_run(SOURCE, 0)
@@ -196,8 +196,8 @@ def test_a_file_that_is_no_journal_is_refused_and_kept(tmp_path: Path) -> None:
 SCRIPT = """
 import sys
 from pathlib import Path
-from events.windows import WindowCount
-from services.frontend.journal import Journal
+from kafka2011.events.windows import WindowCount
+from kafka2011.services.frontend.journal import Journal
 
 with Journal(Path(sys.argv[1]), "frontend-1", 1000) as journal:
     if not journal.state.run:

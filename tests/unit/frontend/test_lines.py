@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.frontend.lines import HEAD_BYTES, Line, LineReader, LongLine
+from kafka2011.services.frontend.lines import HEAD_BYTES, Line, LineReader, LongLine
 
 
 def read_all(reader: LineReader) -> list[Line | LongLine]:

@@ -1,11 +1,16 @@
 import os
 from pathlib import Path
 
-from events.codec import decode
-from runtime.clock import ManualClock
-from services.frontend.core import Start, must_adopt, start_of
-from services.frontend.journal import Journal
-from services.frontend.sources import BATCH_EVENTS_MAX, AccessLogSource, Source, SyntheticSource
+from kafka2011.events.codec import decode
+from kafka2011.runtime.clock import ManualClock
+from kafka2011.services.frontend.core import Start, must_adopt, start_of
+from kafka2011.services.frontend.journal import Journal
+from kafka2011.services.frontend.sources import (
+    BATCH_EVENTS_MAX,
+    AccessLogSource,
+    Source,
+    SyntheticSource,
+)
 
 RUN = bytes(8)
 LINE = b'h - - [17/May/2015:10:05:03 +0000] "GET /%d HTTP/1.1" 200 5\n'

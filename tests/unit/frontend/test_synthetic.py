@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from events import topics
-from events.codec import decode, encode
-from services.frontend.synthetic import (
+from kafka2011.events import topics
+from kafka2011.events.codec import decode, encode
+from kafka2011.services.frontend.synthetic import (
     BLOCK_EVENTS,
     Activity,
     ActivityEncoder,

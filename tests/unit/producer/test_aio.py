@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from coordination.errors import CoordinationUnavailable
-from producer import NotDurable, Part, Producer, ProducerClosed
-from producer.aio import AioProducer
-from protocol.errors import MessageSizeTooLarge
-from protocol.message_set import payloads
-from runtime.config import ConfigError
+from kafka2011.coordination.errors import CoordinationUnavailable
+from kafka2011.producer import NotDurable, Part, Producer, ProducerClosed
+from kafka2011.producer.aio import AioProducer
+from kafka2011.protocol.errors import MessageSizeTooLarge
+from kafka2011.protocol.message_set import payloads
+from kafka2011.runtime.config import ConfigError
 from tests.support.recording import RecordingServer
 from tests.support.waiting import wait_until
 
@@ -122,7 +122,7 @@ def test_a_start_that_failed_can_be_made_again(
             raise CoordinationUnavailable("a test says so")
         return Producer(*given, **settings)
 
-    monkeypatch.setattr("producer.aio.Producer", made)
+    monkeypatch.setattr("kafka2011.producer.aio.Producer", made)
 
     async def work() -> None:
         producer = new_producer(server, pending_max=3)
@@ -155,7 +155,7 @@ def test_a_cancelled_start_can_be_made_again_while_the_first_one_is_still_busy(
         everything.append(Producer(*given, **settings))
         return everything[-1]
 
-    monkeypatch.setattr("producer.aio.Producer", made)
+    monkeypatch.setattr("kafka2011.producer.aio.Producer", made)
 
     async def work() -> None:
         producer = new_producer(server)

@@ -4,15 +4,15 @@ from typing import Any, ClassVar
 
 import pytest
 
-from coordination import paths
-from coordination.memory import InMemoryRegistry, InMemoryZooKeeper
-from producer import NotDurable, Part, Producer, ProducerClosed, QueueFull
-from producer.batching import SetPart
-from producer.callbacks import Event, ProducerCallbacks
-from protocol.errors import LocalProtocolError, MessageSizeTooLarge
-from protocol.message_set import encode, messages, payloads
-from protocol.requests import MultiProduceRequest, decode_request
-from runtime.config import ConfigError
+from kafka2011.coordination import paths
+from kafka2011.coordination.memory import InMemoryRegistry, InMemoryZooKeeper
+from kafka2011.producer import NotDurable, Part, Producer, ProducerClosed, QueueFull
+from kafka2011.producer.batching import SetPart
+from kafka2011.producer.callbacks import Event, ProducerCallbacks
+from kafka2011.protocol.errors import LocalProtocolError, MessageSizeTooLarge
+from kafka2011.protocol.message_set import encode, messages, payloads
+from kafka2011.protocol.requests import MultiProduceRequest, decode_request
+from kafka2011.runtime.config import ConfigError
 from tests.support.recording import RecordingServer
 from tests.support.waiting import wait_until
 
@@ -265,18 +265,18 @@ def test_a_broken_barrier_is_told_by_flush(server: RecordingServer) -> None:
 def test_num_retries_sends_the_same_bytes_again(
     server: RecordingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("producer.asynchronous.RETRY_PAUSE_S", 0)
+    monkeypatch.setattr("kafka2011.producer.asynchronous.RETRY_PAUSE_S", 0)
     fails = iter([True, True, False])
 
     def send(self: Any, frame: bytes, topic: str, size: int, more: Any = ()) -> None:
         real_send(self, frame, topic, size, more)
         if next(fails, False):
             self._break("a test says so")
-            from producer import BrokerUnavailable
+            from kafka2011.producer import BrokerUnavailable
 
             raise BrokerUnavailable("a test says so")
 
-    from producer.connection import BrokerConnection
+    from kafka2011.producer.connection import BrokerConnection
 
     real_send = BrokerConnection.send
     monkeypatch.setattr(BrokerConnection, "send", send)
@@ -551,7 +551,7 @@ def dead_and_alive(server: RecordingServer) -> str:
 def test_a_batch_that_its_broker_does_not_take_goes_to_another(
     server: RecordingServer, dead_and_alive: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("producer.asynchronous.RETRY_PAUSE_S", 0)
+    monkeypatch.setattr("kafka2011.producer.asynchronous.RETRY_PAUSE_S", 0)
     with new_producer(
         server,
         broker_list=dead_and_alive,
@@ -582,7 +582,7 @@ def test_without_retries_a_dead_brokers_share_is_counted_and_named(
 def test_a_key_is_placed_anew_when_its_broker_left_the_registry(
     server: RecordingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("producer.asynchronous.RETRY_PAUSE_S", 0)
+    monkeypatch.setattr("kafka2011.producer.asynchronous.RETRY_PAUSE_S", 0)
     with RecordingServer() as gone:
         dead = gone.address
     registry = InMemoryRegistry(InMemoryZooKeeper())

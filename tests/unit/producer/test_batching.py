@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from producer.batching import (
+from kafka2011.producer.batching import (
     REQUEST_HEAD_BYTES_MAX,
     BatchTrigger,
     RequestLimits,
@@ -12,11 +12,11 @@ from producer.batching import (
     produce_frame,
     request_frame,
 )
-from producer.config import ProducerConfig
-from protocol.compression import Codec
-from protocol.errors import LocalProtocolError
-from protocol.message_set import DecompressionBudget, payloads, scan
-from protocol.requests import (
+from kafka2011.producer.config import ProducerConfig
+from kafka2011.protocol.compression import Codec
+from kafka2011.protocol.errors import LocalProtocolError
+from kafka2011.protocol.message_set import DecompressionBudget, payloads, scan
+from kafka2011.protocol.requests import (
     MultiProduceRequest,
     ProduceRequest,
     decode_request,

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from coordination import paths
-from coordination.memory import InMemoryRegistry, InMemoryZooKeeper
-from producer import Part, Producer
-from producer.batching import SetPart
-from protocol.compression import Codec
-from protocol.message_set import encode, encode_compressed, messages
-from protocol.requests import ProduceRequest, decode_request
+from kafka2011.coordination import paths
+from kafka2011.coordination.memory import InMemoryRegistry, InMemoryZooKeeper
+from kafka2011.producer import Part, Producer
+from kafka2011.producer.batching import SetPart
+from kafka2011.protocol.compression import Codec
+from kafka2011.protocol.message_set import encode, encode_compressed, messages
+from kafka2011.protocol.requests import ProduceRequest, decode_request
 from tests.support.recording import RecordingServer
 
 # The recorded client's gzip header names another operating system (and so another CRC) than the

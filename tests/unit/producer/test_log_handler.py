@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from producer.log_handler import ShippingHandler, json_record
-from protocol.message_set import payloads
-from runtime.config import ConfigError
+from kafka2011.producer.log_handler import ShippingHandler, json_record
+from kafka2011.protocol.message_set import payloads
+from kafka2011.runtime.config import ConfigError
 from tests.support.fake_broker import FakeBroker
 from tests.support.waiting import wait_until
 
@@ -93,7 +93,7 @@ def test_a_broker_that_is_away_costs_the_application_nothing_but_counted_records
 def test_records_wait_for_a_broker_that_comes_back(
     broker: FakeBroker, log: logging.Logger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("producer.log_handler.RETRY_FIRST_S", 0.01)
+    monkeypatch.setattr("kafka2011.producer.log_handler.RETRY_FIRST_S", 0.01)
     broker.refused.add("app")
     handler = attach(log, broker)
     log.warning("one")
@@ -106,7 +106,11 @@ def test_records_wait_for_a_broker_that_comes_back(
 
 def test_what_the_clients_log_is_not_shipped(broker: FakeBroker) -> None:
     handler = ShippingHandler("app", broker_list=brokers(broker))
-    for name in ("producer.connection", "kazoo.client", "coordination.zookeeper"):
+    for name in (
+        "kafka2011.producer.connection",
+        "kazoo.client",
+        "kafka2011.coordination.zookeeper",
+    ):
         handler.handle(logging.LogRecord(name, 30, "", 1, "x", None, None))
     handler.handle(logging.LogRecord("producers", 30, "", 1, "mine", None, None))
     handler.close()
@@ -168,10 +172,10 @@ def test_it_can_be_named_in_a_logging_configuration(broker: FakeBroker) -> None:
             "disable_existing_loggers": False,
             "handlers": {
                 "ship": {
-                    "class": "producer.log_handler.ShippingHandler",
+                    "class": "kafka2011.producer.log_handler.ShippingHandler",
                     "topic": "app",
                     "broker_list": brokers(broker),
-                    "encoder": "ext://producer.log_handler.json_record",
+                    "encoder": "ext://kafka2011.producer.log_handler.json_record",
                 }
             },
             "loggers": {"configured": {"handlers": ["ship"], "level": "INFO"}},

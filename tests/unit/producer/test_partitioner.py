@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from producer.partitioner import default_partitioner, jvm_hash
+from kafka2011.producer.partitioner import default_partitioner, jvm_hash
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from producer import BrokerUnavailable, NotDurable, Producer
-from producer.batching import SetPart
-from producer.polling import is_visible
-from protocol.message_set import encode
+from kafka2011.producer import BrokerUnavailable, NotDurable, Producer
+from kafka2011.producer.batching import SetPart
+from kafka2011.producer.polling import is_visible
+from kafka2011.protocol.message_set import encode
 from tests.support.fake_broker import FakeBroker
 
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from coordination import paths
-from coordination.memory import InMemoryRegistry, InMemoryZooKeeper
-from producer import (
+from kafka2011.coordination import paths
+from kafka2011.coordination.memory import InMemoryRegistry, InMemoryZooKeeper
+from kafka2011.producer import (
     BrokerUnavailable,
     BrokerUnreachable,
     InvalidPartition,
@@ -17,10 +17,10 @@ from producer import (
     ProducerClosed,
     ProducerConfig,
 )
-from protocol.errors import IllegalTopicName, MessageSizeTooLarge
-from protocol.message_set import encode, payloads
-from protocol.requests import OffsetsRequest, ProduceRequest
-from runtime.config import ConfigError, settings_of
+from kafka2011.protocol.errors import IllegalTopicName, MessageSizeTooLarge
+from kafka2011.protocol.message_set import encode, payloads
+from kafka2011.protocol.requests import OffsetsRequest, ProduceRequest
+from kafka2011.runtime.config import ConfigError, settings_of
 from tests.support.recording import RecordingServer
 from tests.support.waiting import wait_until
 
@@ -155,7 +155,7 @@ def test_what_an_earlier_connection_left_unknown_is_still_told(server: Recording
 def test_an_idle_connection_that_the_broker_closed_is_replaced_before_the_send(
     server: RecordingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("producer.connection.IDLE_CHECK_NS", 0)
+    monkeypatch.setattr("kafka2011.producer.connection.IDLE_CHECK_NS", 0)
     with new_producer(server) as producer:
         producer.send("a", b"x")
         producer.flush()
@@ -204,7 +204,7 @@ def test_flush_uses_its_own_barrier_for_a_due_reconnect(
     server: RecordingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = itertools.count(10**15, 10**9)  # each look at the clock is a second later
-    monkeypatch.setattr("producer.connection.time.monotonic_ns", lambda: next(clock))
+    monkeypatch.setattr("kafka2011.producer.connection.time.monotonic_ns", lambda: next(clock))
     with new_producer(
         server, reconnect_time_interval_ms=20_000, rng=random.Random(0), connect_timeout_ms=60_000
     ) as producer:
@@ -526,7 +526,7 @@ def test_a_list_goes_on_at_another_broker_where_the_first_one_left_off(
             raise BrokerUnreachable("a test says so")
         real_send(self, frame, topic, size, more)
 
-    from producer.connection import BrokerConnection
+    from kafka2011.producer.connection import BrokerConnection
 
     real_send = BrokerConnection.send
     monkeypatch.setattr(BrokerConnection, "send", send)

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from producer.tail_app import TailRun, batches
-from producer.tail_config import TailConfig
-from producer.tail_core import (
+from kafka2011.producer.tail_app import TailRun, batches
+from kafka2011.producer.tail_config import TailConfig
+from kafka2011.producer.tail_core import (
     BadState,
     Cursor,
     FileId,
@@ -20,9 +20,9 @@ from producer.tail_core import (
     decode_positions,
     encode_positions,
 )
-from producer.tail_files import Files, StateFile
-from producer.tailer import Collected, Tailer
-from protocol.message_set import payloads
+from kafka2011.producer.tail_files import Files, StateFile
+from kafka2011.producer.tailer import Collected, Tailer
+from kafka2011.protocol.message_set import payloads
 from tests.support.fake_broker import FakeBroker
 from tests.support.waiting import wait_until
 
@@ -341,7 +341,7 @@ def test_from_end_passes_over_what_is_there_but_not_over_what_comes() -> None:
 def test_from_end_reads_only_the_last_line_of_a_large_file(
     monkeypatch: pytest.MonkeyPatch, content: bytes, rest: bytes
 ) -> None:
-    monkeypatch.setattr("producer.tailer.READ_BYTES", 10)
+    monkeypatch.setattr("kafka2011.producer.tailer.READ_BYTES", 10)
     files = MemoryFiles()
     files.names["log"].content += b"old\n" * 100_000 + content if content else b""
     reads: list[int] = []
@@ -440,8 +440,8 @@ def test_more_files_than_allowed_wait_for_their_turn() -> None:
 
 
 def test_a_round_is_bounded_and_files_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("producer.tailer.READ_BYTES", 1000)
-    monkeypatch.setattr("producer.tailer.ROUND_BYTES", 1500)
+    monkeypatch.setattr("kafka2011.producer.tailer.READ_BYTES", 1000)
+    monkeypatch.setattr("kafka2011.producer.tailer.ROUND_BYTES", 1500)
     files = MemoryFiles()
     for number in range(4):
         files.create(f"log.{number}", b"x" * 9 + b"\n" * 1000)

@@ -5,14 +5,14 @@ from types import ModuleType
 import pytest
 from hypothesis import HealthCheck, settings
 
-from protocol import _hot_pure
+from kafka2011.protocol import _hot_pure
 
 # Two busy cores: how long one example takes says nothing.
 settings.register_profile("protocol", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("protocol")
 
 try:
-    from protocol import _hot_compiled
+    from kafka2011.protocol import _hot_compiled
 except ImportError:
     _hot_compiled = None
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 import cramjam
 import pytest
 
-from protocol.compression import Codec, DecompressionBudget, compress, decompress
-from protocol.errors import DecompressedSizeTooLarge, InvalidMessage, LocalProtocolError
+from kafka2011.protocol.compression import Codec, DecompressionBudget, compress, decompress
+from kafka2011.protocol.errors import DecompressedSizeTooLarge, InvalidMessage, LocalProtocolError
 
 BOTH = [Codec.GZIP, Codec.SNAPPY]
 MIB = 1024 * 1024

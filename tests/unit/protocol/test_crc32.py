@@ -4,7 +4,7 @@ import random
 import zlib
 from types import ModuleType
 
-from protocol import checksum
+from kafka2011.protocol import checksum
 
 BYTES = random.Random(2011).randbytes(2100)
 

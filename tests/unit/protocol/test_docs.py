@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from protocol import message_set
-from protocol.requests import ProduceRequest, decode_request
+from kafka2011.protocol import message_set
+from kafka2011.protocol.requests import ProduceRequest, decode_request
 from tests.vectors import vector
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from protocol import errors
+from kafka2011.protocol import errors
 
 
 @pytest.mark.parametrize(

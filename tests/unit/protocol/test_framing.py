@@ -6,8 +6,8 @@ import tracemalloc
 
 import pytest
 
-from protocol.errors import FrameTooLarge, RemoteProtocolError
-from protocol.framing import NEED_DATA, FrameReader
+from kafka2011.protocol.errors import FrameTooLarge, RemoteProtocolError
+from kafka2011.protocol.framing import NEED_DATA, FrameReader
 
 
 def frame(body: bytes) -> bytes:

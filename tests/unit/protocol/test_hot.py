@@ -6,9 +6,9 @@ from types import ModuleType
 
 import pytest
 
-from protocol import _hot_pure, hot
+from kafka2011.protocol import _hot_pure, hot
 
-ASK = "from protocol import hot; print(hot.COMPILED, hot.scan.__module__)"
+ASK = "from kafka2011.protocol import hot; print(hot.COMPILED, hot.scan.__module__)"
 
 
 def run(code: str, **environment: str) -> str:
@@ -21,7 +21,7 @@ def test_pure_can_be_forced() -> None:
     import os
 
     environment = {**os.environ, "KAFKA2011_PURE": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-    assert run(ASK, **environment) == "False protocol._hot_pure"
+    assert run(ASK, **environment) == "False kafka2011.protocol._hot_pure"
 
 
 @pytest.mark.parametrize(("asked", "is_pure"), [("1", True), ("0", False), ("no", False)])
@@ -30,7 +30,8 @@ def test_all_pairs_of_twins_go_by_one_rule(compiled: ModuleType, asked: str, is_
 
     environment = {**os.environ, "KAFKA2011_PURE": asked, "PYTHONPATH": os.pathsep.join(sys.path)}
     code = (
-        "from protocol import hot\nfrom producer import intake\nfrom events import peek\n"
+        "from kafka2011.protocol import hot\nfrom kafka2011.producer import intake\n"
+        "from kafka2011.events import peek\n"
         "print(hot.COMPILED, intake.COMPILED, peek.COMPILED)"
     )
     assert run(code, **environment) == " ".join([str(not is_pure)] * 3)
@@ -41,8 +42,8 @@ def test_pure_is_used_where_the_compiled_twin_is_missing() -> None:
 
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     environment.pop("KAFKA2011_PURE", None)
-    missing = "import sys; sys.modules['protocol._hot_compiled'] = None\n"
-    assert run(missing + ASK, **environment) == "False protocol._hot_pure"
+    missing = "import sys; sys.modules['kafka2011.protocol._hot_compiled'] = None\n"
+    assert run(missing + ASK, **environment) == "False kafka2011.protocol._hot_pure"
 
 
 def test_both_twins_offer_what_hot_offers(twin: ModuleType) -> None:
@@ -65,7 +66,7 @@ def test_crc_falls_back_to_zlib_without_isal() -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     code = (
         "import sys; sys.modules['isal'] = None; sys.modules['isal.isal_zlib'] = None\n"
-        "from protocol import checksum, _hot_pure; import zlib\n"
+        "from kafka2011.protocol import checksum, _hot_pure; import zlib\n"
         "print(checksum.crc32 is zlib.crc32, _hot_pure.payloads(_hot_pure.encode([b'x'])))"
     )
     assert run(code, **environment) == "True [b'x']"
@@ -73,5 +74,7 @@ def test_crc_falls_back_to_zlib_without_isal() -> None:
 
 @pytest.mark.parametrize("name", ["scan", "messages", "encode"])
 def test_the_callers_functions_are_those_of_the_chosen_twin(name: str) -> None:
-    expected = "protocol._hot_compiled" if hot.COMPILED else "protocol._hot_pure"
+    expected = (
+        "kafka2011.protocol._hot_compiled" if hot.COMPILED else "kafka2011.protocol._hot_pure"
+    )
     assert getattr(hot, name).__module__ == expected

@@ -6,9 +6,9 @@ from types import ModuleType
 
 import pytest
 
-from protocol import message_set
-from protocol.compression import Codec, DecompressionBudget, compress
-from protocol.errors import (
+from kafka2011.protocol import message_set
+from kafka2011.protocol.compression import Codec, DecompressionBudget, compress
+from kafka2011.protocol.errors import (
     DecompressedSizeTooLarge,
     InvalidMessage,
     LocalProtocolError,

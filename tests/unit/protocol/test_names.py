@@ -2,12 +2,12 @@
 
 import pytest
 
-from protocol.errors import (
+from kafka2011.protocol.errors import (
     IllegalGroupName,
     IllegalTopicName,
     LocalProtocolError,
 )
-from protocol.names import check_group, check_topic
+from kafka2011.protocol.names import check_group, check_topic
 
 
 @pytest.mark.parametrize("name", ["a", "page-view", "X_1.y", "a" * 249, "-", "..a"[2:], "0"])

@@ -5,9 +5,9 @@ from types import ModuleType
 
 import pytest
 
-from protocol import message_set
-from protocol.compression import Codec
-from protocol.requests import (
+from kafka2011.protocol import message_set
+from kafka2011.protocol.compression import Codec
+from kafka2011.protocol.requests import (
     FetchRequest,
     MultiProduceRequest,
     ProduceRequest,

@@ -10,11 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol import _hot_pure, message_set
-from protocol.compression import Codec, DecompressionBudget, compress, decompress
-from protocol.errors import InvalidMessage, MessageLargerThanFetchSize, RemoteProtocolError
-from protocol.framing import NEED_DATA, FrameReader
-from protocol.requests import (
+from kafka2011.protocol import _hot_pure, message_set
+from kafka2011.protocol.compression import Codec, DecompressionBudget, compress, decompress
+from kafka2011.protocol.errors import (
+    InvalidMessage,
+    MessageLargerThanFetchSize,
+    RemoteProtocolError,
+)
+from kafka2011.protocol.framing import NEED_DATA, FrameReader
+from kafka2011.protocol.requests import (
     FetchRequest,
     MultiFetchRequest,
     MultiProduceRequest,
@@ -24,7 +28,7 @@ from protocol.requests import (
     decode_request,
     encode_request,
 )
-from protocol.responses import (
+from kafka2011.protocol.responses import (
     decode_fetch_response,
     decode_multifetch_response,
     decode_offsets_response,

@@ -4,10 +4,10 @@ import struct
 
 import pytest
 
-from protocol import message_set
-from protocol.errors import LocalProtocolError, RemoteProtocolError
-from protocol.framing import NEED_DATA, FrameReader
-from protocol.requests import (
+from kafka2011.protocol import message_set
+from kafka2011.protocol.errors import LocalProtocolError, RemoteProtocolError
+from kafka2011.protocol.framing import NEED_DATA, FrameReader
+from kafka2011.protocol.requests import (
     EARLIEST,
     LATEST,
     FetchRequest,

@@ -2,10 +2,10 @@
 
 import pytest
 
-from protocol import message_set
-from protocol.errors import LocalProtocolError, RemoteProtocolError
-from protocol.framing import NEED_DATA, FrameReader
-from protocol.responses import (
+from kafka2011.protocol import message_set
+from kafka2011.protocol.errors import LocalProtocolError, RemoteProtocolError
+from kafka2011.protocol.framing import NEED_DATA, FrameReader
+from kafka2011.protocol.responses import (
     decode_fetch_response,
     decode_multifetch_response,
     decode_offsets_response,

@@ -5,9 +5,9 @@ from types import ModuleType
 
 import pytest
 
-from protocol import message_set
-from protocol.compression import Codec, DecompressionBudget, decompress
-from protocol.errors import InvalidMessage, MessageLargerThanFetchSize
+from kafka2011.protocol import message_set
+from kafka2011.protocol.compression import Codec, DecompressionBudget, decompress
+from kafka2011.protocol.errors import InvalidMessage, MessageLargerThanFetchSize
 from tests.vectors import names, vector, wrapped, wrapper
 
 TEN = [b"message number %d of the capture" % number for number in range(10)]

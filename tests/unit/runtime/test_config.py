@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime import config
-from runtime.config import ConfigError, setting
+from kafka2011.runtime import config
+from kafka2011.runtime.config import ConfigError, setting
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
-from runtime.metrics import CONNECTIONS_MAX, MetricsServer
+from kafka2011.runtime.metrics import CONNECTIONS_MAX, MetricsServer
 from tests.support.waiting import wait_until
 
 

@@ -6,7 +6,7 @@ import pytest
 
 WAITS = """
 import sys, time
-from runtime import signals
+from kafka2011.runtime import signals
 event = signals.stop_event({forced})
 print("ready", flush=True)
 event.wait()

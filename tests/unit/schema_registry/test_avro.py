@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from events.schemas import names, schema_text
-from services.schema_registry.avro import Limits, parse
-from services.schema_registry.errors import SchemaInvalid
+from kafka2011.events.schemas import names, schema_text
+from kafka2011.services.schema_registry.avro import Limits, parse
+from kafka2011.services.schema_registry.errors import SchemaInvalid
 
 
 def record(*fields: Any, name: str = "R", **more: Any) -> dict[str, Any]:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.schema_registry.avro import parse
-from services.schema_registry.compatibility import LEVELS, can_read, check
+from kafka2011.services.schema_registry.avro import parse
+from kafka2011.services.schema_registry.compatibility import LEVELS, can_read, check
 
 Json = Any
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from services.schema_registry.avro import Limits
-from services.schema_registry.core import RegistryCore
-from services.schema_registry.errors import RegistryError
-from services.schema_registry.store import RegistryStore
-from services.schema_registry.views import Reference, Submitted
+from kafka2011.services.schema_registry.avro import Limits
+from kafka2011.services.schema_registry.core import RegistryCore
+from kafka2011.services.schema_registry.errors import RegistryError
+from kafka2011.services.schema_registry.store import RegistryStore
+from kafka2011.services.schema_registry.views import Reference, Submitted
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from typing import Any
 import fastavro
 import pytest
 
-from events.schemas import schema_text
-from services.schema_registry.avro import parse
-from services.schema_registry.compatibility import check
+from kafka2011.events.schemas import schema_text
+from kafka2011.services.schema_registry.avro import parse
+from kafka2011.services.schema_registry.compatibility import check
 
 Json = Any
 ADDRESS = {

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from consumer.chunk import TopicPartition
-from coordination import paths
-from coordination.memory import InMemoryRegistry, InMemoryZooKeeper
-from coordination.paths import BrokerPartition
-from protocol.message_set import encode
-from services.mirror_maker.config import MirrorConfig
-from services.mirror_maker.member import GroupMember
-from services.mirror_maker.mirror import Mirror
-from services.mirror_maker.notes import read_maps
-from services.mirror_maker.placement import NotPlaced, Placement
+from kafka2011.consumer.chunk import TopicPartition
+from kafka2011.coordination import paths
+from kafka2011.coordination.memory import InMemoryRegistry, InMemoryZooKeeper
+from kafka2011.coordination.paths import BrokerPartition
+from kafka2011.protocol.message_set import encode
+from kafka2011.services.mirror_maker.config import MirrorConfig
+from kafka2011.services.mirror_maker.member import GroupMember
+from kafka2011.services.mirror_maker.mirror import Mirror
+from kafka2011.services.mirror_maker.notes import read_maps
+from kafka2011.services.mirror_maker.placement import NotPlaced, Placement
 from tests.support.fake_broker import FakeBroker
 from tests.support.waiting import wait_until
 

@@ -4,11 +4,11 @@ import random
 
 import pytest
 
-from consumer.chunk import Chunk, TopicPartition
-from coordination.memory import InMemoryZooKeeper
-from coordination.paths import BrokerPartition
-from services.mirror_maker.core import Backoff, PartitionCopy, choose_batch, choose_target
-from services.mirror_maker.loops import MirrorLoop, refuse_loops
+from kafka2011.consumer.chunk import Chunk, TopicPartition
+from kafka2011.coordination.memory import InMemoryZooKeeper
+from kafka2011.coordination.paths import BrokerPartition
+from kafka2011.services.mirror_maker.core import Backoff, PartitionCopy, choose_batch, choose_target
+from kafka2011.services.mirror_maker.loops import MirrorLoop, refuse_loops
 
 NAME = TopicPartition("t", 1, 0)
 

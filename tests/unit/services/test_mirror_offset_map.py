@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordination.errors import BadZnode
-from services.mirror_maker.offset_map import (
+from kafka2011.coordination.errors import BadZnode
+from kafka2011.services.mirror_maker.offset_map import (
     SEGMENTS_MAX,
     OffsetMap,
     Segment,

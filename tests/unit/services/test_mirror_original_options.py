@@ -1,9 +1,9 @@
 import pytest
 
-from runtime import config
-from runtime.config import ConfigError
-from services.mirror_maker.config import MirrorConfig
-from services.mirror_maker.original_options import translated
+from kafka2011.runtime import config
+from kafka2011.runtime.config import ConfigError
+from kafka2011.services.mirror_maker.config import MirrorConfig
+from kafka2011.services.mirror_maker.original_options import translated
 
 
 def test_the_originals_files_make_a_mirrors_settings() -> None:

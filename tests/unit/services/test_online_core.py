@@ -1,7 +1,7 @@
 """What the online consumer counts, with a clock in the test's hand."""
 
-from events.topics import PAGE_VIEW
-from services.online_consumer.core import WINDOW_MS, Counter
+from kafka2011.events.topics import PAGE_VIEW
+from kafka2011.services.online_consumer.core import WINDOW_MS, Counter
 from tests.unit.events.samples import page_view
 
 NOW_MS = 1_300_000_000_000

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from typing import Any
 
-from consumer.chunk import Chunk, TopicPartition
-from consumer.errors import ConsumerTimeout, PartitionStuck
-from protocol.message_set import encode
-from services.online_consumer.core import Counter
-from services.online_consumer.reader import READ_ATTEMPTS, StreamReader
+from kafka2011.consumer.chunk import Chunk, TopicPartition
+from kafka2011.consumer.errors import ConsumerTimeout, PartitionStuck
+from kafka2011.protocol.message_set import encode
+from kafka2011.services.online_consumer.core import Counter
+from kafka2011.services.online_consumer.reader import READ_ATTEMPTS, StreamReader
 
 NAME = TopicPartition("t", 1, 0)
 GOOD = encode([b"a", b"b"])

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from services.proxy.balancing import TargetRing
-from services.proxy.config import parse_routes
-from services.proxy.faults import AfterBytes, DropMessages, Faults, changed, parse_faults
-from services.proxy.shaping import Link
+from kafka2011.services.proxy.balancing import TargetRing
+from kafka2011.services.proxy.config import parse_routes
+from kafka2011.services.proxy.faults import AfterBytes, DropMessages, Faults, changed, parse_faults
+from kafka2011.services.proxy.shaping import Link
 
 TARGETS = (("a", 1), ("b", 2), ("c", 3))
 

@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from protocol.compression import Codec
-from protocol.message_set import encode, encode_compressed, payloads
-from protocol.requests import (
+from kafka2011.protocol.compression import Codec
+from kafka2011.protocol.message_set import encode, encode_compressed, payloads
+from kafka2011.protocol.requests import (
     LATEST,
     FetchRequest,
     MultiProduceRequest,
@@ -16,7 +16,7 @@ from protocol.requests import (
     decode_request,
     encode_request,
 )
-from services.proxy.frames import DropPlan, FrameFilter, without_messages
+from kafka2011.services.proxy.frames import DropPlan, FrameFilter, without_messages
 
 
 def produce(topic: str, *texts: str, codec: Codec = Codec.NONE) -> ProduceRequest:
@@ -181,9 +181,9 @@ def test_magic_0_and_nested_wrappers_keep_their_form() -> None:
     nested = encode_compressed([b"never used"], Codec.NONE)[:0]
     # A wrapper whose content is: a plain entry, a wrapper of x and y, a magic-0 entry.
     content = encode([b"w"]) + inner + encode([b"z"], magic=0)
-    from protocol.checksum import crc32
-    from protocol.compression import compress
-    from protocol.message import MAGIC1_HEADER
+    from kafka2011.protocol.checksum import crc32
+    from kafka2011.protocol.compression import compress
+    from kafka2011.protocol.message import MAGIC1_HEADER
 
     packed = compress(Codec.SNAPPY, content)
     outer = MAGIC1_HEADER.pack(len(packed) + 6, 1, Codec.SNAPPY, crc32(packed)) + packed

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from protocol.message_set import encode, payloads
-from protocol.requests import ProduceRequest, decode_request, encode_request
-from runtime.metrics import MetricsServer
-from services.proxy.app import RouteCollector, change_from
-from services.proxy.config import ProxyConfig, parse_routes
-from services.proxy.proxy import Proxy, UnknownRoute
+from kafka2011.protocol.message_set import encode, payloads
+from kafka2011.protocol.requests import ProduceRequest, decode_request, encode_request
+from kafka2011.runtime.metrics import MetricsServer
+from kafka2011.services.proxy.app import RouteCollector, change_from
+from kafka2011.services.proxy.config import ProxyConfig, parse_routes
+from kafka2011.services.proxy.proxy import Proxy, UnknownRoute
 from tests.support.tcp import TcpTarget, receive_all, receive_exactly
 from tests.support.waiting import wait_until
 

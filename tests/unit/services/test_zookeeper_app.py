@@ -3,8 +3,8 @@
 import threading
 from pathlib import Path
 
-from services.zookeeper.app import run
-from services.zookeeper.config import ZooKeeperConfig
+from kafka2011.services.zookeeper.app import run
+from kafka2011.services.zookeeper.config import ZooKeeperConfig
 from tests.support.waiting import wait_until
 
 

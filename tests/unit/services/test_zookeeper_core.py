@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from runtime.config import ConfigError, load, parse_properties
-from services.zookeeper import core
-from services.zookeeper.config import ZooKeeperConfig
+from kafka2011.runtime.config import ConfigError, load, parse_properties
+from kafka2011.services.zookeeper import core
+from kafka2011.services.zookeeper.config import ZooKeeperConfig
 
 
 def test_missing_java_is_one_line_that_says_what_to_install(

@@ -7,14 +7,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from consumer.chunk import Chunk
-from coordination.cluster import BrokerAddress, BrokerPartition
-from events import codec
-from events.topics import ACCESS_LOG
-from protocol import message_set
-from protocol.errors import MessageLargerThanFetchSize
-from services.warehouse.core import PlannedRange
-from services.warehouse.tasks import TaskSettings
+from kafka2011.consumer.chunk import Chunk
+from kafka2011.coordination.cluster import BrokerAddress, BrokerPartition
+from kafka2011.events import codec
+from kafka2011.events.topics import ACCESS_LOG
+from kafka2011.protocol import message_set
+from kafka2011.protocol.errors import MessageLargerThanFetchSize
+from kafka2011.services.warehouse.core import PlannedRange
+from kafka2011.services.warehouse.tasks import TaskSettings
 
 WINDOW_MS = 10_000
 # 2015-05-17 10:05:03 UTC

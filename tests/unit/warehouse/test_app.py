@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import structlog
 
-from coordination.cluster import BrokerPartition
-from coordination.errors import CoordinationUnavailable
-from services.warehouse import app as app_module
-from services.warehouse.app import LoadProcess, Progress
-from services.warehouse.config import WarehouseConfig
-from services.warehouse.core import BROKER_AWAY, Problem
-from services.warehouse.load import LoadOutcome
+from kafka2011.coordination.cluster import BrokerPartition
+from kafka2011.coordination.errors import CoordinationUnavailable
+from kafka2011.services.warehouse import app as app_module
+from kafka2011.services.warehouse.app import LoadProcess, Progress
+from kafka2011.services.warehouse.config import WarehouseConfig
+from kafka2011.services.warehouse.core import BROKER_AWAY, Problem
+from kafka2011.services.warehouse.load import LoadOutcome
 
 AWAY = Problem("t", BrokerPartition(11, 0), BROKER_AWAY, "its broker 11 is away")
 

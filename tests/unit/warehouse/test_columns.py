@@ -5,9 +5,9 @@ import datetime
 import pyarrow as pa
 import pytest
 
-from events import codec
-from events.topics import ACCESS_LOG, PAGE_VIEW, unreadable_topic
-from services.warehouse.columns import (
+from kafka2011.events import codec
+from kafka2011.events.topics import ACCESS_LOG, PAGE_VIEW, unreadable_topic
+from kafka2011.services.warehouse.columns import (
     _as_json,
     _columns_of,
     event_columns,

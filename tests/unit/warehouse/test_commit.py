@@ -6,9 +6,9 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from coordination.cluster import BrokerPartition
-from services.warehouse import commit as commit_module
-from services.warehouse.commit import (
+from kafka2011.coordination.cluster import BrokerPartition
+from kafka2011.services.warehouse import commit as commit_module
+from kafka2011.services.warehouse.commit import (
     AnotherLoadWon,
     Load,
     LoadedRange,
@@ -16,7 +16,7 @@ from services.warehouse.commit import (
     WarehouseTable,
     read_commits,
 )
-from services.warehouse.files import write_file
+from kafka2011.services.warehouse.files import write_file
 from tests.unit.warehouse.samples import small_schema
 
 TOPIC = "page-view"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from coordination.cluster import BrokerAddress, BrokerPartition
-from services.warehouse.core import (
+from kafka2011.coordination.cluster import BrokerAddress, BrokerPartition
+from kafka2011.services.warehouse.core import (
     BEYOND_END,
     BROKER_AWAY,
     GAP,

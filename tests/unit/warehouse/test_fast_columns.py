@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from events import codec, schemas
-from events.topics import ACCESS_LOG, ACTIVITY_TOPICS, unreadable_topic
-from services.warehouse import fast_columns
-from services.warehouse.columns import EventColumns
-from services.warehouse.fast_columns import Times, fast_decoder
+from kafka2011.events import codec, schemas
+from kafka2011.events.topics import ACCESS_LOG, ACTIVITY_TOPICS, unreadable_topic
+from kafka2011.services.warehouse import fast_columns
+from kafka2011.services.warehouse.columns import EventColumns
+from kafka2011.services.warehouse.fast_columns import Times, fast_decoder
 from tests.unit.warehouse.samples import access_log_event, access_log_payload
 
 pytestmark = pytest.mark.skipif(fast_columns.compiled is None, reason="no compiled twin was built")

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from services.warehouse import files as files_module
-from services.warehouse.files import HourFiles, hour_name, split_by_hour
+from kafka2011.services.warehouse import files as files_module
+from kafka2011.services.warehouse.files import HourFiles, hour_name, split_by_hour
 
 TIME = pa.timestamp("us", tz="UTC")
 SCHEMA = pa.schema([("event_time", TIME), ("header_time", TIME), ("source_offset", pa.int64())])

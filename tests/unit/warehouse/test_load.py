@@ -11,22 +11,27 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from consumer.errors import BrokerUnavailable
-from coordination import paths
-from coordination.cluster import BrokerAddress, BrokerPartition
-from coordination.memory import InMemoryRegistry, InMemoryZooKeeper
-from events.forms import FORMS_2011
-from events.header import UNREADABLE
-from events.topics import ACCESS_LOG, AUDIT
-from runtime.failpoints import FailpointError
-from services.warehouse import commit as commit_module
-from services.warehouse import load as load_module
-from services.warehouse.commit import SchemaConflict, WarehouseError, WarehouseTable, read_commits
-from services.warehouse.config import WarehouseConfig
-from services.warehouse.core import BEYOND_END, BROKER_AWAY, GAP, PlannedRange, Problem
-from services.warehouse.load import Loader, RunTasks
-from services.warehouse.resetting import start_anew
-from services.warehouse.tasks import TopicResult
+from kafka2011.consumer.errors import BrokerUnavailable
+from kafka2011.coordination import paths
+from kafka2011.coordination.cluster import BrokerAddress, BrokerPartition
+from kafka2011.coordination.memory import InMemoryRegistry, InMemoryZooKeeper
+from kafka2011.events.forms import FORMS_2011
+from kafka2011.events.header import UNREADABLE
+from kafka2011.events.topics import ACCESS_LOG, AUDIT
+from kafka2011.runtime.failpoints import FailpointError
+from kafka2011.services.warehouse import commit as commit_module
+from kafka2011.services.warehouse import load as load_module
+from kafka2011.services.warehouse.commit import (
+    SchemaConflict,
+    WarehouseError,
+    WarehouseTable,
+    read_commits,
+)
+from kafka2011.services.warehouse.config import WarehouseConfig
+from kafka2011.services.warehouse.core import BEYOND_END, BROKER_AWAY, GAP, PlannedRange, Problem
+from kafka2011.services.warehouse.load import Loader, RunTasks
+from kafka2011.services.warehouse.resetting import start_anew
+from kafka2011.services.warehouse.tasks import TopicResult
 from tests.unit.warehouse.samples import (
     FIRST,
     HEADER_TIME_MS,
@@ -359,8 +364,8 @@ def test_a_reading_error_is_reported_and_the_next_load_goes_on(deployment: Deplo
 
 
 def test_messages_of_one_wrapper_are_all_rows(deployment: Deployment) -> None:
-    from protocol import message_set
-    from protocol.compression import Codec
+    from kafka2011.protocol import message_set
+    from kafka2011.protocol.compression import Codec
 
     log = deployment.broker.log(ACCESS_LOG)
     for start in range(0, 30, 10):

@@ -10,10 +10,10 @@ from deltalake import write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.warehouse import activity_run
-from services.warehouse.activity import BY_NAME, REPORTS
-from services.warehouse.config import WarehouseConfig
-from services.warehouse.pictures import figure, rows_svg, rows_text
+from kafka2011.services.warehouse import activity_run
+from kafka2011.services.warehouse.activity import BY_NAME, REPORTS
+from kafka2011.services.warehouse.config import WarehouseConfig
+from kafka2011.services.warehouse.pictures import figure, rows_svg, rows_text
 
 
 @given(st.lists(st.tuples(st.text(max_size=90), st.integers(0, 10**12)), max_size=30))

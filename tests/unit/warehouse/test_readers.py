@@ -7,12 +7,12 @@ import duckdb
 import pytest
 from deltalake import DeltaTable
 
-from events.topics import ACCESS_LOG
-from services.warehouse.commit import Load, LoadedRange, WarehouseTable
-from services.warehouse.load import table_schema
-from services.warehouse.tables import table_path
-from services.warehouse.tasks import run_task
-from services.warehouse.upkeep import UpkeepPolicy, keep_table
+from kafka2011.events.topics import ACCESS_LOG
+from kafka2011.services.warehouse.commit import Load, LoadedRange, WarehouseTable
+from kafka2011.services.warehouse.load import table_schema
+from kafka2011.services.warehouse.tables import table_path
+from kafka2011.services.warehouse.tasks import run_task
+from kafka2011.services.warehouse.upkeep import UpkeepPolicy, keep_table
 from tests.unit.warehouse.samples import (
     FIRST,
     WINDOW_MS,

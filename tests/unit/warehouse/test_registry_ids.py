@@ -8,15 +8,15 @@ from pathlib import Path
 import fastavro
 import pytest
 
-from events import schemas
-from events.codec_source import CodecSource
-from events.forms import FORMS_DEFAULT
-from events.registry_client import RegistryUnavailable
-from events.topic_codec import TopicCodec, id_prefix
-from events.topics import ACCESS_LOG
-from services.warehouse import tasks
-from services.warehouse.columns import EventColumns
-from services.warehouse.tasks import TaskSettings, run_task
+from kafka2011.events import schemas
+from kafka2011.events.codec_source import CodecSource
+from kafka2011.events.forms import FORMS_DEFAULT
+from kafka2011.events.registry_client import RegistryUnavailable
+from kafka2011.events.topic_codec import TopicCodec, id_prefix
+from kafka2011.events.topics import ACCESS_LOG
+from kafka2011.services.warehouse import tasks
+from kafka2011.services.warehouse.columns import EventColumns
+from kafka2011.services.warehouse.tasks import TaskSettings, run_task
 from tests.support.registries import DirectRegistry
 from tests.unit.warehouse.samples import (
     WINDOW_MS,

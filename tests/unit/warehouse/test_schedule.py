@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.warehouse.schedule import Job, ScheduleError, parse_schedule
-from services.warehouse.schedule_run import Scheduler, starter
+from kafka2011.services.warehouse.schedule import Job, ScheduleError, parse_schedule
+from kafka2011.services.warehouse.schedule_run import Scheduler, starter
 
 HOUR_MS = 3_600_000
 
@@ -136,7 +136,7 @@ def test_a_job_gets_the_settings_but_neither_the_port_nor_the_name(
     given = {"KAFKA2011_ZK_CONNECT": "z:2181", "KAFKA2011_METRICS_PORT": "8080", "PATH": "/bin"}
     starter({**given, "KAFKA2011_PROCESS_NAME": "schedule"})(("load", "--set", "a=b"))
     ((words, environment),) = started
-    assert words[1:] == ["-m", "cli", "load", "--set", "a=b"]
+    assert words[1:] == ["-m", "kafka2011", "load", "--set", "a=b"]
     assert environment == {"KAFKA2011_ZK_CONNECT": "z:2181", "PATH": "/bin"}
 
 

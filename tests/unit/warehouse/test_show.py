@@ -12,14 +12,20 @@ from xml.etree import ElementTree
 
 import pytest
 
-from consumer.spark_rows import MESSAGE_SCHEMA
-from services.dashboard.jobs import JobReader
-from services.warehouse.commit import WarehouseError
-from services.warehouse.report import HourTraffic, PathViews, Report, Traffic, choose_table
-from services.warehouse.report_app import write_files
-from services.warehouse.show import as_svg, as_text, tables, visible
-from services.warehouse.sql import columns_named, write_result
-from services.warehouse.tables import tables_in
+from kafka2011.consumer.spark_rows import MESSAGE_SCHEMA
+from kafka2011.services.dashboard.jobs import JobReader
+from kafka2011.services.warehouse.commit import WarehouseError
+from kafka2011.services.warehouse.report import (
+    HourTraffic,
+    PathViews,
+    Report,
+    Traffic,
+    choose_table,
+)
+from kafka2011.services.warehouse.report_app import write_files
+from kafka2011.services.warehouse.show import as_svg, as_text, tables, visible
+from kafka2011.services.warehouse.sql import columns_named, write_result
+from kafka2011.services.warehouse.tables import tables_in
 
 
 def report(hours: int = 3, rows: int = 60) -> Report:

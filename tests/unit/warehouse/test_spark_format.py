@@ -13,17 +13,17 @@ import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, StructType
 
-from consumer.simple import SimpleConsumer
-from consumer.spark_options import OptionError
-from consumer.spark_rows import MESSAGE_SCHEMA
-from events.registry_client import RegistryClient, RegistryUnavailable
-from events.schemas import schema_text
-from events.topic_codec import id_prefix
-from events.topics import ACCESS_LOG
-from protocol import message_set
-from protocol.errors import MessageSizeTooLarge, OffsetOutOfRange
+from kafka2011.consumer.simple import SimpleConsumer
+from kafka2011.consumer.spark_options import OptionError
+from kafka2011.consumer.spark_rows import MESSAGE_SCHEMA
+from kafka2011.events.registry_client import RegistryClient, RegistryUnavailable
+from kafka2011.events.schemas import schema_text
+from kafka2011.events.topic_codec import id_prefix
+from kafka2011.events.topics import ACCESS_LOG
+from kafka2011.protocol import message_set
+from kafka2011.protocol.errors import MessageSizeTooLarge, OffsetOutOfRange
+from kafka2011.services.warehouse.spark_writing import parse_write_options, write_batches
 from pyspark_kafka2011 import DefaultSource
-from services.warehouse.spark_writing import parse_write_options, write_batches
 from tests.support.in_process_broker import InProcessBroker, in_process_broker
 from tests.support.memory_broker import MemoryBroker
 from tests.support.registries import DirectRegistry

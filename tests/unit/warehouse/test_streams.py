@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.errors import PySparkException
 
-from services.warehouse.stream_config import StreamConfig
-from services.warehouse.stream_run import (
+from kafka2011.services.warehouse.stream_config import StreamConfig
+from kafka2011.services.warehouse.stream_run import (
     STARTS_MAX,
     StreamError,
     main,
@@ -21,7 +21,7 @@ from services.warehouse.stream_run import (
     run_stream,
     settings_of,
 )
-from services.warehouse.streams import BY_NAME, JOBS, _count_members
+from kafka2011.services.warehouse.streams import BY_NAME, JOBS, _count_members
 
 _ROWS = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 9)), max_size=30)
 

@@ -8,16 +8,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from consumer.chunk import Chunk
-from events.header import UNREADABLE
-from events.topics import ACCESS_LOG
-from protocol import message_set
-from protocol.compression import Codec
-from services.warehouse import files as files_module
-from services.warehouse.commit import NewFile
-from services.warehouse.core import PlannedRange
-from services.warehouse.files import write_file
-from services.warehouse.tasks import count_windows, rounded_ages, run_task
+from kafka2011.consumer.chunk import Chunk
+from kafka2011.events.header import UNREADABLE
+from kafka2011.events.topics import ACCESS_LOG
+from kafka2011.protocol import message_set
+from kafka2011.protocol.compression import Codec
+from kafka2011.services.warehouse import files as files_module
+from kafka2011.services.warehouse.commit import NewFile
+from kafka2011.services.warehouse.core import PlannedRange
+from kafka2011.services.warehouse.files import write_file
+from kafka2011.services.warehouse.tasks import count_windows, rounded_ages, run_task
 from tests.unit.warehouse.samples import (
     FIRST,
     HEADER_TIME_MS,

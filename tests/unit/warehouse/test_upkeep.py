@@ -6,9 +6,9 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from coordination.cluster import BrokerPartition
-from services.warehouse.commit import WarehouseTable, read_commits
-from services.warehouse.upkeep import UpkeepOutcome, UpkeepPolicy, keep_table, oldest_hour
+from kafka2011.coordination.cluster import BrokerPartition
+from kafka2011.services.warehouse.commit import WarehouseTable, read_commits
+from kafka2011.services.warehouse.upkeep import UpkeepOutcome, UpkeepPolicy, keep_table, oldest_hour
 from tests.unit.warehouse.test_commit import TOPIC, load, small_schema
 
 ONE = BrokerPartition(11, 0)

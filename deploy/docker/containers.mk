@@ -1,0 +1,94 @@
+# The datacenters in containers (docs/containers.md). Works with Compose v2 and with docker-compose 1.29.
+
+# `make up CHAOS=on` lets the page break links and containers (deploy/docker/chaos.yml says what that means).
+COMPOSE_OPTIONS := $(if $(filter on,$(CHAOS)),-f docker-compose.yml -f deploy/docker/chaos.yml)
+# `make up HA=1` starts three ZooKeeper servers in each datacenter. Its settings go into the environment, which both
+# generations of Compose prefer to .env; what else stands in .env holds as ever.
+HA ?=
+HA_SETTINGS := $(if $(HA),env $$(sed -n '/^COMPOSE_/d; /^[A-Z]/p' deploy/docker/ha.env))
+COMPOSE := $(HA_SETTINGS) deploy/tools/compose.sh $(COMPOSE_OPTIONS)
+# The page's process enters the group that the engine's socket belongs to, nothing more.
+ifeq ($(CHAOS),on)
+ENGINE_SOCKET ?= /var/run/docker.sock
+export ENGINE_SOCKET
+export ENGINE_SOCKET_GROUP ?= $(shell stat -L -c %g '$(ENGINE_SOCKET)' 2>/dev/null)
+endif
+# docker-compose 1.29 takes down only what belongs to an active profile, so all are named.
+ALL_PROFILES := jobs,tools,observability,ha,load,chaos,two-live,spark
+# Exported, so that Make and Compose never mean two projects.
+PROJECT := $(or $(COMPOSE_PROJECT_NAME),$(shell deploy/tools/setting.sh COMPOSE_PROJECT_NAME kafka2011))
+export COMPOSE_PROJECT_NAME := $(PROJECT)
+SERVICE ?=
+comma := ,
+ifneq ($(HA),)
+PROFILES := $(or $(COMPOSE_PROFILES),$(shell deploy/tools/setting.sh COMPOSE_PROFILES))
+export COMPOSE_PROFILES := $(if $(PROFILES),$(PROFILES)$(comma))ha
+endif
+# `make down KEEP=1` keeps the volumes: logs, ZooKeeper's data, the warehouse.
+KEEP ?=
+
+.PHONY: preflight images up down status logs shell wan report demo-docker test-docker test-chaos lock-images
+
+preflight:
+	@deploy/tools/preflight.sh $(if $(filter on,$(CHAOS)),--chaos)
+
+images:
+	@deploy/tools/preflight.sh --engine-only
+	@deploy/tools/images.sh
+
+up: preflight images
+	@$(HA_SETTINGS) deploy/tools/up.sh $(PROJECT) $(COMPOSE_OPTIONS)
+	@echo "dashboard: http://127.0.0.1:$$(deploy/tools/setting.sh DASHBOARD_PORT 8088)  (make status, make shell, make down)" >&2
+
+down:
+	@said=$$(COMPOSE_PROFILES=$(ALL_PROFILES) $(COMPOSE) down --remove-orphans $(if $(KEEP),,--volumes) 2>&1) || { printf '%s\n' "$$said" >&2; exit 1; }
+	@echo "removed: containers, networks$(if $(KEEP),; the volumes are kept,$(comma) volumes)" >&2
+
+# Exits with the audit's status. Profile `two-live`: the second datacenter has an audit of its own.
+ASK := $(COMPOSE) exec -T -e COLUMNS=120
+status:
+	@$(COMPOSE) ps
+	@status=0; \
+	$(ASK) audit kafka2011 status --zookeeper zookeeper-live:2181 --zookeeper zookeeper-offline:2181 || status=$$?; \
+	$(ASK) audit kafka2011 audit --url http://127.0.0.1:8080 || status=$$?; \
+	if [ -n "$$(docker ps --quiet --filter label=com.docker.compose.project=$(PROJECT) --filter label=com.docker.compose.service=west-audit)" ]; then \
+	    $(ASK) west-audit kafka2011 status --zookeeper west-zookeeper:2181 || status=$$?; \
+	    $(ASK) west-audit kafka2011 audit --url http://127.0.0.1:8080 || status=$$?; \
+	fi; \
+	exit $$status
+
+logs:
+	@$(COMPOSE) logs --tail 50 --follow $(SERVICE)
+
+shell:
+	@COMPOSE_PROFILES=tools $(COMPOSE) run --rm shell
+
+# The link between the datacenters: make wan FAULTS='{"delay_ms": 100}' | '{"cut": true}' | '{"clear": true}'
+FAULTS ?= {}
+wan:
+	@$(COMPOSE) exec -T wan-link python3 -I - '{"faults": $(FAULTS)}' < deploy/docker/faults.py
+
+report:
+	@COMPOSE_PROFILES=jobs $(COMPOSE) run --rm -T report
+
+# The story of `make demo` on containers: the same summary, the same exit rule.
+# Beside `make up`, as a project of its own.
+demo-docker: prepare
+	@COMPOSE_PROJECT_NAME=kafka2011-demo deploy/tools/preflight.sh --demo
+	@deploy/tools/images.sh
+	@$(PYTHON_IN) -m kafka2011 containers demo $(if $(INPUT),--input "$(INPUT)")
+
+# Builds the images when they are not there; says why and does nothing where no engine answers.
+test-docker: prepare
+	@deploy/tools/test-containers.sh $(PYTHON_IN) -q --no-skips --durations 0 --durations-min 5 -m "docker and not chaos" tests/docker
+
+# Every service of the deployment, times every fault.
+test-chaos: prepare
+	@deploy/tools/test-containers.sh $(PYTHON_IN) -q --no-skips --durations 0 --durations-min 5 -m docker tests/docker
+
+# The dependencies of the images: the versions of requirements.lock, without tests, with and without Spark.
+lock-images:
+	uv pip compile pyproject.toml --universal --python-version 3.11 -c requirements.lock --extra web \
+	    --generate-hashes --no-header --no-annotate -q -o requirements-app.lock
+	uv pip compile pyproject.toml --universal --python-version 3.11 -c requirements.lock --extra web --extra spark \
+	    --generate-hashes --no-header --no-annotate -q -o requirements-runtime.lock

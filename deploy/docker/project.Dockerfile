@@ -1,0 +1,16 @@
+# The project's wheel with its compiled loops, laid out in /build/out as it will stand in the images.
+ARG VERSION
+FROM kafka2011/build:${VERSION}
+COPY requirements.lock /build/requirements.lock
+RUN python3 -m venv /opt/kafka2011 \
+ && awk '/^[^ ]/ { keep = /^(cython|setuptools)==/ } keep' /build/requirements.lock > /build/tools.lock \
+ && /opt/kafka2011/bin/python -m pip install --quiet --require-hashes -r /build/tools.lock
+COPY . /build/source
+RUN cd /build/source \
+ && /opt/kafka2011/bin/python -m pip wheel --quiet --no-deps --no-build-isolation -w /build/wheels . \
+ && /opt/kafka2011/bin/python -m pip install --quiet --no-deps --root /build/out /build/wheels/*.whl \
+ && mkdir -p /build/out/opt/kafka2011/bin \
+ && cp -r spark-jobs deploy/docker/probe.py deploy/docker/disturb.py deploy/docker/spark-submit /build/out/opt/kafka2011/ \
+ && cp -r deploy/docker/spark /build/out/opt/kafka2011/spark-conf \
+ && cp services/warehouse/spark_conf/log4j2.properties /build/out/opt/kafka2011/spark-conf/ \
+ && ls /build/out/opt/kafka2011/lib/python3*/site-packages/kafka2011/protocol/_hot_compiled*.so

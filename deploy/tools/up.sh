@@ -1,0 +1,36 @@
+#!/bin/sh
+# Brings a Compose project up and returns when all of it serves. What sends messages starts last: started before the
+# brokers serve, it would send some of them twice. Whatever runs already is left alone unless its settings changed.
+#
+#   deploy/tools/up.sh PROJECT [COMPOSE OPTIONS...]
+set -eu
+cd "$(dirname "$0")/../.."
+PROJECT="$1"; shift
+said=$(mktemp)
+trap 'rm -f "$said"' EXIT
+trap 'exit 1' INT TERM
+
+# Compose tells of every container and volume; that is of interest when something went wrong.
+compose() {
+    deploy/tools/compose.sh "$@" > "$said" 2>&1 || {
+        tail -n 20 "$said" >&2
+        exit 1
+    }
+}
+services() {
+    docker ps --all --filter "label=com.docker.compose.project=$PROJECT" --filter label=com.docker.compose.oneoff=False "$@" \
+        --format '{{.Label "com.docker.compose.service"}}' | sort -u
+}
+
+compose "$@" up --no-start --remove-orphans
+created=$(services)
+[ -n "$created" ] || { printf 'kafka2011: Compose made no container of the project %s; does COMPOSE_PROJECT_NAME name another?\n' "$PROJECT" >&2; exit 1; }
+last=$(services --filter label=kafka2011.start=last)
+first=$(printf '%s\n' "$created" | grep -vxF "${last:-none}" || true)
+printf '==> starting %s containers\n' "$(printf '%s\n' "$created" | wc -l)" >&2
+# shellcheck disable=SC2086 # names of services are single words
+compose "$@" up --detach --no-recreate $first
+deploy/tools/await-healthy.sh "$PROJECT" kafka2011.start=last
+printf '==> starting %s\n' "$(printf '%s ' $last)" >&2
+compose "$@" up --detach --no-recreate
+deploy/tools/await-healthy.sh "$PROJECT"

@@ -1,0 +1,365 @@
+"""`kafka2011 console-consumer`: print the messages of topics on standard output.
+
+The options are the original's (reference section 11). Statuses: 0 after --max-messages, a timeout,
+SIGTERM or SIGINT; 1 when a partition cannot be read or a formatter fails (--skip-message-on-error
+goes on), or ZooKeeper fails; 2 for wrong options.
+"""
+
+import base64
+import json
+import os
+import random
+import sys
+import threading
+import zlib
+from collections.abc import Callable, Iterable
+from typing import Annotated, BinaryIO
+
+import typer
+
+from kafka2011.cli.output import complain, fail, printable, reader_has_gone
+from kafka2011.cli.settings import load_or_exit
+from kafka2011.consumer.chunk import ConsumedMessage, TopicPartition
+from kafka2011.consumer.config import ConsumerConfig
+from kafka2011.consumer.connector import ConsumerConnector
+from kafka2011.consumer.errors import ConsumerStateError, ConsumerTimeout, PartitionStuck
+from kafka2011.consumer.filters import TopicFilter, blacklist, whitelist
+from kafka2011.consumer.stream import MessageStream
+from kafka2011.coordination import cluster, paths
+from kafka2011.coordination.errors import CoordinationError
+from kafka2011.coordination.zookeeper import ZooKeeperRegistry
+from kafka2011.producer.config import python_object
+from kafka2011.protocol.errors import KafkaError
+from kafka2011.runtime.signals import stop_event
+
+app = typer.Typer(add_completion=False)
+
+FLUSH_INTERVAL_S = 0.1
+# Our names, and the original's classes.
+FORMATTERS = {
+    "newline": "newline",
+    "checksum": "checksum",
+    "event": "event",
+    "kafka.consumer.ConsoleConsumer$NewlineMessageFormatter": "newline",
+    "kafka.consumer.ConsoleConsumer$ChecksumMessageFormatter": "checksum",
+}
+
+
+class FormatFailed(Exception):
+    """A formatter of the user's could not make anything of a message."""
+
+
+Format = Callable[[ConsumedMessage], bytes]
+
+
+@app.command()
+def run(  # noqa: PLR0917 (the original's options)
+    zookeeper: Annotated[str, typer.Option("--zookeeper", help="host:port,host:port/chroot")],
+    topic: Annotated[str | None, typer.Option("--topic", help="this topic")] = None,
+    whitelist_: Annotated[
+        str | None, typer.Option("--whitelist", help="topics whose whole name matches")
+    ] = None,
+    blacklist_: Annotated[
+        str | None, typer.Option("--blacklist", help="topics whose name does not match")
+    ] = None,
+    group: Annotated[
+        str | None, typer.Option("--group", help="group to join; without it, one made up and gone")
+    ] = None,
+    from_beginning: Annotated[
+        bool,
+        typer.Option("--from-beginning", help="forget the group's offsets, start at the smallest"),
+    ] = False,
+    max_messages: Annotated[
+        int | None, typer.Option("--max-messages", min=1, help="stop after so many")
+    ] = None,
+    consumer_timeout_ms: Annotated[
+        int, typer.Option("--consumer-timeout-ms", help="stop when nothing came for so long")
+    ] = -1,
+    fetch_size: Annotated[int | None, typer.Option("--fetch-size", help="bytes a fetch")] = None,
+    socket_buffer_size: Annotated[
+        int | None, typer.Option("--socket-buffer-size", help="SO_RCVBUF")
+    ] = None,
+    autocommit_interval_ms: Annotated[
+        int | None, typer.Option("--autocommit-interval-ms", "--autocommit.interval.ms")
+    ] = None,
+    formatter: Annotated[
+        str,
+        typer.Option(
+            "--formatter",
+            help="newline, checksum ([topic-]checksum:crc), event (decoded, as JSON), or "
+            "module:function from a message to the bytes to print",
+        ),
+    ] = "newline",
+    property_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--property",
+            metavar="NAME=VALUE",
+            help="print.topic, print.partition, print.offset (true), line.separator; "
+            "of --formatter event: event.forms, schema.registry.url",
+        ),
+    ] = None,
+    skip_message_on_error: Annotated[
+        bool, typer.Option("--skip-message-on-error", help="leave out what cannot be read")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON object a message")] = False,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="payloads byte for byte, even into a terminal")
+    ] = False,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="a consumer's setting")
+    ] = None,
+) -> None:
+    """Print messages as they come, starting with the newest unless --from-beginning.
+
+    For example: kafka2011 console-consumer --zookeeper localhost:2181 --topic clicks
+    --from-beginning
+
+    Into a terminal, what it might obey is shown as escapes; into a pipe or a file payloads go byte
+    for byte.
+    """
+    chosen = _chosen_filter(topic, whitelist_, blacklist_)
+    shown: Callable[[bytes], bytes] = bytes
+    if sys.stdout.isatty() and not raw:
+        shown = _for_terminal
+    formatted = _formatter(formatter, property_ or [], as_json, shown)
+    config = load_or_exit(
+        ConsumerConfig,
+        None,
+        set_ or [],
+        log_level="WARNING",
+        zk_connect=zookeeper,
+        groupid=group or f"console-consumer-{random.randrange(100_000)}",
+        autooffset_reset="smallest" if from_beginning else "largest",
+        consumer_timeout_ms=consumer_timeout_ms,
+        fetch_size=fetch_size,
+        socket_buffersize=socket_buffer_size,
+        autocommit_interval_ms=autocommit_interval_ms,
+    )
+    stop = stop_event()
+    try:
+        status = _consume(
+            config,
+            chosen,
+            _Output(sys.stdout.buffer, formatted, stop),
+            stop,
+            forget_first=from_beginning,
+            forget_after=group is None,
+            count_max=max_messages,
+            skips=skip_message_on_error,
+        )
+    except CoordinationError as error:
+        complain(str(error))
+        status = 1
+    except BrokenPipeError:
+        # Whoever read our output has gone; Python must not complain about it at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = 0
+    raise SystemExit(status)
+
+
+def _chosen_filter(
+    topic: str | None, whitelist_text: str | None, blacklist_text: str | None
+) -> TopicFilter:
+    """The original subscribes by whitelist even for one plain topic."""
+    given = [text for text in (topic, whitelist_text, blacklist_text) if text is not None]
+    if len(given) != 1:
+        fail("give exactly one of --topic, --whitelist, --blacklist", 2)
+    try:
+        return blacklist(given[0]) if blacklist_text is not None else whitelist(given[0])
+    except KafkaError as error:
+        fail(str(error), 2)
+
+
+def _for_terminal(payload: bytes) -> bytes:
+    return printable(payload).encode()
+
+
+def _formatter(
+    name: str, properties: Iterable[str], as_json: bool, shown: Callable[[bytes], bytes]
+) -> Format:
+    known = {"print.topic": "", "print.partition": "", "print.offset": "", "line.separator": "\n"}
+    of_events = {"event.forms": "", "schema.registry.url": ""}
+    for text in properties:
+        key, equals, value = text.partition("=")
+        if not equals or key not in {**known, **of_events}:
+            names = ", ".join([*known, *of_events])
+            fail(f"--property {text!r}: one of {names}, as NAME=VALUE", 2)
+        (known if key in known else of_events)[key] = value
+    kind = FORMATTERS.get(name)
+    if kind is None:
+        return _own_formatter(name)
+    end = known["line.separator"].encode()
+    if kind == "event":
+        from kafka2011.cli.event_json import event_formatter
+
+        return event_formatter(of_events, end)
+    if as_json:
+        return lambda message: json.dumps(as_record(message)).encode() + end
+    if kind == "checksum":
+        return lambda message: (
+            (
+                (f"{message.topic}-" if known["print.topic"] == "true" else "")
+                + f"checksum:{zlib.crc32(message.payload)}"
+            ).encode()
+            + end
+        )
+    return lambda message: _prefix(message, known) + shown(message.payload) + end
+
+
+def _own_formatter(name: str) -> Format:
+    try:
+        found = python_object(name)
+    except ValueError as error:
+        fail(f"--formatter {name!r}: newline, checksum or module:function ({error})", 2)
+    if not callable(found):
+        fail(f"--formatter {name!r} is not a function", 2)
+
+    def formatted(message: ConsumedMessage) -> bytes:
+        try:
+            text = found(message)
+        except Exception as error:  # the user's own code
+            raise FormatFailed(f"{name}: {type(error).__name__}: {error}") from error
+        if not isinstance(text, bytes):
+            raise FormatFailed(f"{name} returned {type(text).__name__}, not bytes")
+        return text
+
+    return formatted
+
+
+def _prefix(message: ConsumedMessage, wanted: dict[str, str]) -> bytes:
+    """What --property asks for before the payload, tab-separated."""
+    fields = []
+    if wanted["print.topic"] == "true":
+        fields.append(message.topic)
+    if wanted["print.partition"] == "true":
+        fields.append(f"{message.broker_id}-{message.partition}")
+    if wanted["print.offset"] == "true":
+        fields.append(str(message.next_offset))
+    return "".join(f"{field}\t" for field in fields).encode()
+
+
+def as_record(message: ConsumedMessage) -> dict[str, object]:
+    fields: dict[str, object] = {
+        "topic": message.topic,
+        "broker": message.broker_id,
+        "partition": message.partition,
+        "next_offset": message.next_offset,
+    }
+    try:
+        fields["payload"] = message.payload.decode()
+    except UnicodeDecodeError:
+        fields["payload_base64"] = base64.b64encode(message.payload).decode()
+    return fields
+
+
+class _Output:
+    """Standard output, flushed by a thread so that neither single messages nor a flood of them
+    wait for long. Sets `stop` when nobody reads it any more."""
+
+    def __init__(self, out: BinaryIO, formatted: Format, stop: threading.Event) -> None:
+        self._out = out
+        self._formatted = formatted
+        self._stop = stop
+        self._ended = threading.Event()
+        self.count = 0
+        self._flusher = threading.Thread(target=self._flush_often, name="flush", daemon=True)
+        self._flusher.start()
+
+    def write(self, message: ConsumedMessage) -> None:
+        """Raises BrokenPipeError when nobody reads any more."""
+        self._out.write(self._formatted(message))
+        self.count += 1
+        if self._ended.is_set():
+            raise BrokenPipeError
+
+    def close(self) -> None:
+        self._ended.set()
+        self._flusher.join()
+        self._out.flush()
+
+    def _flush_often(self) -> None:
+        while not self._ended.wait(FLUSH_INTERVAL_S):
+            try:
+                self._out.flush()
+                if reader_has_gone(self._out.fileno()):
+                    raise BrokenPipeError
+            except BrokenPipeError:
+                self._ended.set()
+                self._stop.set()
+
+
+def _consume(
+    config: ConsumerConfig,
+    chosen: TopicFilter,
+    output: _Output,
+    stop: threading.Event,
+    *,
+    forget_first: bool,
+    forget_after: bool,
+    count_max: int | None,
+    skips: bool,
+) -> int:
+    registry = ZooKeeperRegistry(
+        config.zk_connect, config.zk_session_timeout_ms, makes_chroot=False
+    )
+    try:
+        registry.start(config.zk_connection_timeout_ms)
+        if forget_first:
+            if registry.children(paths.consumer_ids_path(config.group_id)):
+                fail(f"group {config.group_id!r} has members: stop them first", 2)
+            registry.delete_recursive(paths.group_path(config.group_id))
+        if not chosen.select(cluster.topics(registry)):
+            complain("no such topic yet: waiting for it")
+        with ConsumerConnector(config, registry) as connector:
+            [stream] = connector.create_message_streams_by_filter(chosen)
+            stopper = threading.Thread(target=end_on, args=(stop, connector), daemon=True)
+            stopper.start()
+            try:
+                return _print_messages(connector, stream, output, count_max, skips=skips)
+            finally:
+                output.close()
+    finally:
+        if forget_after and registry.session_id() is not None:
+            registry.delete_recursive(paths.group_path(config.group_id))
+        registry.close()
+
+
+def end_on(stop: threading.Event, connector: ConsumerConnector) -> None:
+    stop.wait()
+    connector.shutdown()
+
+
+def _print_messages(
+    connector: ConsumerConnector,
+    stream: MessageStream,
+    output: _Output,
+    count_max: int | None,
+    *,
+    skips: bool,
+) -> int:
+    while True:
+        try:
+            for message in stream:
+                try:
+                    output.write(message)
+                except FormatFailed as error:
+                    complain(f"{message.topic} before {message.next_offset}: {error}")
+                    if not skips:
+                        return 1
+                if output.count == count_max:
+                    return 0
+            return 0
+        except ConsumerTimeout as error:
+            complain(f"{error}; {output.count} messages printed")
+            return 0
+        except PartitionStuck as error:
+            complain(str(error))
+            if not skips:
+                return 1
+            try:
+                name = TopicPartition(error.topic, error.broker_id, error.partition)
+                connector.skip_entry(name, error.offset)
+            except (KafkaError, ConsumerStateError) as failure:
+                complain(f"cannot skip it: {failure}")
+                return 1

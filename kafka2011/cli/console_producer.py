@@ -1,0 +1,235 @@
+"""`kafka2011 console-producer`: send each line of standard input as one message.
+
+The options are the original's (reference section 11), and `--broker-list`. At the end of the input,
+or at SIGTERM or SIGINT, everything is flushed. Statuses: 0 all lines are on the brokers' disks;
+1 some are not known to be, and standard error says which; 2 for wrong options.
+
+Unlike 0.7: it compresses only with --compress (the original always does), ends by itself at the end
+of the input, and waits when its queue is full instead of dropping lines.
+"""
+
+import contextlib
+import os
+import select
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, BinaryIO
+
+import typer
+
+from kafka2011.cli.output import complain, fail
+from kafka2011.cli.registry import connected
+from kafka2011.coordination.errors import CoordinationError
+from kafka2011.producer import NotDurable, Producer
+from kafka2011.producer.config import python_object
+from kafka2011.producer.errors import BrokerUnavailable
+from kafka2011.protocol.errors import IllegalTopicName, KafkaError, MessageSizeTooLarge
+from kafka2011.protocol.names import check_topic
+from kafka2011.runtime import logs
+from kafka2011.runtime.config import ConfigError
+from kafka2011.runtime.signals import stop_event
+
+app = typer.Typer(add_completion=False)
+
+READ_BYTES = 65536
+POLL_MS = 100
+
+
+@dataclass
+class _Tally:
+    sent: int = 0
+    refused: int = 0
+
+
+@app.command()
+def run(  # noqa: PLR0917 (the original's options)
+    topic: Annotated[str, typer.Option("--topic", help="topic to send to")],
+    zookeeper: Annotated[
+        str, typer.Option("--zookeeper", help="host:port,host:port/chroot of the brokers")
+    ] = "",
+    broker_list: Annotated[
+        str, typer.Option("--broker-list", help="id:host:port,... instead of ZooKeeper")
+    ] = "",
+    sync: Annotated[bool, typer.Option("--sync", help="one request a line, at once")] = False,
+    compress: Annotated[bool, typer.Option("--compress", help="compress with gzip")] = False,
+    batch_size: Annotated[
+        int, typer.Option("--batch-size", min=1, help="messages that are sent together")
+    ] = 200,
+    timeout: Annotated[
+        int, typer.Option("--timeout", min=0, help="longest wait for a batch to fill, ms")
+    ] = 1000,
+    message_encoder: Annotated[
+        str, typer.Option("--message-encoder", help="module:function from line to payload")
+    ] = "",
+    line_reader: Annotated[
+        str,
+        typer.Option("--line-reader", help="module:function from (input, properties) to payloads"),
+    ] = "",
+    property_: Annotated[
+        list[str] | None,
+        typer.Option("--property", metavar="NAME=VALUE", help="handed to the line reader"),
+    ] = None,
+    max_message_size: Annotated[
+        int, typer.Option("--max-message-size", min=1, help="longer lines are refused")
+    ] = 1_000_000,
+) -> None:
+    """Send lines from standard input to a topic.
+
+    For example: kafka2011 console-producer --zookeeper localhost:2181 --topic clicks < access.log
+    """
+    logs.configure("console-producer", level="WARNING")
+    if bool(zookeeper) == bool(broker_list):
+        fail("give exactly one of --zookeeper and --broker-list", 2)
+    try:
+        check_topic(topic, "0.7")
+    except IllegalTopicName as error:
+        fail(str(error), 2)
+    reader = _reader(line_reader, property_ or [])
+    stop = stop_event()
+    with contextlib.ExitStack() as stack:
+        registry = stack.enter_context(connected(zookeeper)) if zookeeper else None
+        try:
+            producer = Producer(
+                registry=registry,
+                broker_list=broker_list if broker_list else (),
+                producer_type="sync" if sync else "async",
+                compression_codec="1" if compress else "0",
+                batch_size=batch_size,
+                queue_size=max(10_000, batch_size),
+                queue_time_ms=timeout,
+                enqueue_timeout_ms=-1,
+                serializer=_encoder(message_encoder),
+                max_message_bytes=max_message_size,
+            )
+        except ConfigError:
+            raise
+        except (CoordinationError, KafkaError) as error:
+            fail(f"cannot reach the brokers: {error}")
+        _send_all(producer, topic, reader, stop)
+
+
+def _send_all(
+    producer: Producer, topic: str, reader: "Reader | None", stop: threading.Event
+) -> None:
+    tally = _Tally()
+    payloads = reader(sys.stdin.buffer) if reader else lines(sys.stdin.fileno(), stop)
+    try:
+        with producer:
+            for payload in payloads:
+                _send(producer, topic, payload, tally)
+                if stop.is_set():
+                    break
+    except NotDurable as error:
+        fail(f"after {tally.sent} lines: {error}{_hint(topic)}")
+    except (KafkaError, CoordinationError) as error:
+        fail(f"line {tally.sent + tally.refused + 1} was not sent: {error}")
+    if tally.refused:
+        fail(f"{tally.refused} lines were refused, {tally.sent} were sent")
+
+
+def _hint(topic: str) -> str:
+    """Why a broker of ours hangs up on names that 0.7's takes."""
+    try:
+        check_topic(topic)
+    except IllegalTopicName:
+        return f"; the broker may not take the name {topic!r} (topic.name.rule)"
+    return ""
+
+
+def _encoder(name: str) -> Callable[[bytes], bytes] | None:
+    """The user's encoder; None for the original's classes, which pass a line on as it is."""
+    if not name or name.startswith("kafka."):
+        return None
+    try:
+        made: Callable[[bytes], object] = python_object(name)
+    except ValueError as error:
+        fail(f"--message-encoder {name!r}: {error}", 2)
+
+    def encode(line: bytes) -> bytes:
+        try:
+            payload = made(line)
+        except Exception as error:  # the user's own code
+            raise KafkaError(
+                f"--message-encoder {name}: {type(error).__name__}: {error}"
+            ) from error
+        if not isinstance(payload, bytes):
+            raise KafkaError(f"--message-encoder {name} returned {type(payload).__name__}")
+        return payload
+
+    return encode
+
+
+Reader = Callable[[BinaryIO], Iterable[bytes]]
+
+
+def _reader(name: str, properties: Iterable[str]) -> Reader | None:
+    """The user's line reader, or None for plain lines. Exits with status 2 for what is none."""
+    known: dict[str, str] = {}
+    for text in properties:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            fail(f"--property {text!r} must be NAME=VALUE", 2)
+        known[key] = value
+    if not name or name == "kafka.producer.ConsoleProducer$LineMessageReader":
+        if known:
+            fail("--property is for a --line-reader; plain lines have none", 2)
+        return None
+    try:
+        made = python_object(name)
+    except ValueError as error:
+        fail(f"--line-reader {name!r}: {error}", 2)
+    return lambda source: _read_by(made, name, source, known)
+
+
+def _read_by(
+    made: Callable[[BinaryIO, Mapping[str, str]], Iterable[bytes]],
+    name: str,
+    source: BinaryIO,
+    properties: Mapping[str, str],
+) -> Iterator[bytes]:
+    try:
+        yield from made(source, properties)
+    except (KafkaError, CoordinationError):
+        raise
+    except Exception as error:  # the user's own code
+        raise KafkaError(f"--line-reader {name}: {type(error).__name__}: {error}") from error
+
+
+def _send(producer: Producer, topic: str, line: bytes, tally: _Tally) -> None:
+    try:
+        producer.send(topic, line)
+    except MessageSizeTooLarge as error:
+        tally.refused += 1
+        complain(f"line {tally.sent + tally.refused}: {error}")
+        return
+    except BrokerUnavailable as error:
+        # The close tells of earlier lines that may be lost with it.
+        error.add_note(f"{tally.sent} lines were sent before")
+        raise
+    tally.sent += 1
+
+
+def lines(descriptor: int, stop: threading.Event) -> Iterator[bytes]:
+    """The lines that arrive at `descriptor`, without their ends, until its end or `stop`.
+
+    A last line without an end counts, unless `stop` cut it.
+    """
+    poller = select.poll()
+    poller.register(descriptor, select.POLLIN | select.POLLHUP)
+    pieces: list[bytes] = []
+    while not stop.is_set():
+        if not poller.poll(POLL_MS):
+            continue
+        chunk = os.read(descriptor, READ_BYTES)
+        if not chunk:
+            if pieces:
+                yield b"".join(pieces).removesuffix(b"\r")
+            return
+        *whole, rest = chunk.split(b"\n")
+        for piece in whole:
+            yield (b"".join(pieces) + piece).removesuffix(b"\r")
+            pieces = []
+        if rest:
+            pieces.append(rest)

@@ -1,0 +1,294 @@
+"""`kafka2011 consumer-perf`: how fast this machine consumes (0.7's ConsumerPerformance).
+
+Options, columns and defaults are the original's (reference section 12.2); with --server instead of
+--zookeeper it is SimpleConsumerPerformance (12.3): single fetches of one partition. `Unlike 0.7:`
+the time of the summary ends with the last message (the original takes the 5 s of its timeout off),
+and --socket-buffer-size is applied. Threads share one interpreter.
+"""
+
+import random
+import threading
+from collections.abc import Iterator
+from typing import Annotated
+
+import typer
+
+from kafka2011.cli.console_consumer import end_on
+from kafka2011.cli.output import complain, fail
+from kafka2011.cli.perf_output import (
+    DATE_FORMAT,
+    MB,
+    MESSAGES_MAX,
+    DateFormat,
+    DatePattern,
+    HidesHeader,
+    PrintsJson,
+    ReportingInterval,
+    Rows,
+    ShowsDetailedStats,
+    per_second,
+)
+from kafka2011.cli.registry import SERVER_HELP, ZOOKEEPER_HELP, connected, server_address
+from kafka2011.cli.settings import load_or_exit
+from kafka2011.consumer.config import ConsumerConfig
+from kafka2011.consumer.connector import ConsumerConnector
+from kafka2011.consumer.errors import ConsumerTimeout
+from kafka2011.consumer.simple import EARLIEST, LATEST, SimpleConsumer
+from kafka2011.consumer.stream import MessageStream
+from kafka2011.coordination import paths
+from kafka2011.coordination.errors import CoordinationError
+from kafka2011.coordination.registry import Registry
+from kafka2011.protocol.errors import IllegalTopicName, KafkaError
+from kafka2011.protocol.names import check_topic
+from kafka2011.runtime import logs
+from kafka2011.runtime.clock import now_ms
+from kafka2011.runtime.signals import stop_event
+
+app = typer.Typer(add_completion=False)
+
+SHARED = ("fetch.size", "data.consumed.in.MB", "MB.sec", "data.consumed.in.nMsg", "nMsg.sec")
+
+
+@app.command()
+def run(  # noqa: PLR0917 (the original's options)
+    topic: Annotated[str, typer.Option("--topic", help="the topic")],
+    zookeeper: Annotated[str, typer.Option("--zookeeper", help=ZOOKEEPER_HELP)] = "",
+    server: Annotated[
+        str, typer.Option("--server", help=f"{SERVER_HELP}: one partition, without a group")
+    ] = "",
+    partition: Annotated[int, typer.Option("--partition", min=0, help="with --server")] = 0,
+    group: Annotated[
+        str, typer.Option("--group", help="its nodes are deleted first; else one made up")
+    ] = "",
+    messages: Annotated[
+        int, typer.Option("--messages", min=1, help="each thread stops after so many")
+    ] = MESSAGES_MAX,
+    fetch_size: Annotated[int, typer.Option("--fetch-size", min=1, help="bytes")] = 1_048_576,
+    from_latest: Annotated[
+        bool, typer.Option("--from-latest", help="only what comes from now on")
+    ] = False,
+    socket_buffer_size: Annotated[
+        int, typer.Option("--socket-buffer-size", min=0, help="SO_RCVBUF; 0: the system's choice")
+    ] = 2_097_152,
+    threads: Annotated[int, typer.Option("--threads", min=1, help="streams, with a thread")] = 10,
+    consumer_timeout_ms: Annotated[
+        int, typer.Option("--consumer-timeout-ms", min=1, help="ends when nothing came for so long")
+    ] = 5000,
+    reporting_interval: ReportingInterval = 5000,
+    date_format: DatePattern = DATE_FORMAT,
+    show_detailed_stats: ShowsDetailedStats = False,
+    hide_header: HidesHeader = False,
+    as_json: PrintsJson = False,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="a consumer's setting")
+    ] = None,
+) -> None:
+    """Consume a topic as fast as possible until nothing more comes, and print how fast that was.
+
+    For example: kafka2011 consumer-perf --zookeeper localhost:2181 --topic perf --threads 1
+
+    Status 1 when nothing came, or something could not be read.
+    """
+    logs.configure("consumer-perf", level="WARNING")
+    if bool(zookeeper) == bool(server):
+        fail("give exactly one of --zookeeper and --server", 2)
+    try:
+        check_topic(topic, "0.7")
+    except IllegalTopicName as error:
+        fail(str(error), 2)
+    printer = _Printer(
+        Rows(hides_header=hide_header, as_json=as_json),
+        DateFormat(date_format),
+        fetch_size,
+        reporting_interval if show_detailed_stats else None,
+    )
+    stop = stop_event()
+    if server:
+        workers = [
+            _Worker(
+                0,
+                _fetched(server_address(server), topic, partition, fetch_size, latest=from_latest),
+                messages,
+                stop,
+                printer,
+            )
+        ]
+        printer.header(has_thread=False)
+        _run_all(workers, printer)
+        return
+    config = load_or_exit(
+        ConsumerConfig,
+        None,
+        set_ or [],
+        log_level="WARNING",
+        zk_connect=zookeeper,
+        groupid=group or f"perf-consumer-{random.randrange(100_000)}",
+        autooffset_reset="largest" if from_latest else "smallest",
+        consumer_timeout_ms=consumer_timeout_ms,
+        fetch_size=fetch_size,
+        socket_buffersize=socket_buffer_size,
+    )
+    with connected(zookeeper) as registry:
+        if not registry.children(paths.topic_path(topic)):
+            fail(f"no topic {topic!r} on a live broker")
+        _forget(registry, config.group_id)
+        try:
+            with ConsumerConnector(config, registry) as connector:
+                streams = connector.create_message_streams({topic: threads})[topic]
+                workers = [
+                    _Worker(number, _sizes(stream), messages, stop, printer, consumer_timeout_ms)
+                    for number, stream in enumerate(streams)
+                ]
+                threading.Thread(target=end_on, args=(stop, connector), daemon=True).start()
+                printer.header(has_thread=True)
+                _run_all(workers, printer)
+        finally:
+            if not group:
+                _forget_quietly(registry, config.group_id)
+
+
+def _forget(registry: Registry, group: str) -> None:
+    if registry.children(paths.consumer_ids_path(group)):
+        fail(f"group {group!r} has members: stop them first, or take another --group")
+    registry.delete_recursive(paths.group_path(group))
+
+
+def _forget_quietly(registry: Registry, group: str) -> None:
+    try:
+        registry.delete_recursive(paths.group_path(group))
+    except CoordinationError:
+        pass  # it is only in the way of nobody
+
+
+class _Printer:
+    def __init__(
+        self, rows: Rows, dates: DateFormat, fetch_size: int, interval: int | None
+    ) -> None:
+        self._rows = rows
+        self._dates = dates
+        self._fetch_size = fetch_size
+        self._has_thread = False
+        self.interval = interval
+
+    def header(self, *, has_thread: bool) -> None:
+        self._has_thread = has_thread
+        moments = ("start.time", "end.time") if self.interval is None else ("time",)
+        self._rows.header((*moments, *SHARED))
+
+    def detailed(self, worker: "_Worker", messages: int, data_bytes: int, since_ms: int) -> None:
+        """The group consumer's rows have the thread's number, which the header does not name, where
+        the simple consumer's have the fetch size alone."""
+        time_ms = now_ms()
+        rates = (data_bytes, messages, time_ms - since_ms)
+        fields, record = self._values(worker.data_bytes, worker.count, *rates)
+        thread = (str(worker.number),) if self._has_thread else ()
+        self._rows.row(
+            (self._dates.text(time_ms), *thread, *fields),
+            {"time": time_ms, "thread.id": worker.number, **record},
+        )
+
+    def summary(self, start_ms: int, end_ms: int, messages: int, data_bytes: int) -> None:
+        fields, record = self._values(data_bytes, messages, data_bytes, messages, end_ms - start_ms)
+        self._rows.row(
+            (self._dates.text(start_ms), self._dates.text(end_ms), *fields),
+            {"start.time": start_ms, "end.time": end_ms, **record},
+        )
+
+    def _values(
+        self, data_bytes: int, messages: int, some_bytes: int, some: int, elapsed_ms: int
+    ) -> tuple[tuple[str, ...], dict[str, object]]:
+        megabytes = data_bytes / MB
+        mb_s, messages_s = per_second(some_bytes / MB, elapsed_ms), per_second(some, elapsed_ms)
+        values = (self._fetch_size, megabytes, mb_s, messages, messages_s)
+        texts = tuple(f"{v:.4f}" if isinstance(v, float) else str(v) for v in values)
+        return texts, dict(zip(SHARED, values, strict=True))
+
+
+class _Worker:
+    """One thread that counts what comes: (messages, bytes) at a time. `timeout_ms`: for how long it
+    has waited for nothing when a ConsumerTimeout comes."""
+
+    def __init__(  # noqa: PLR0917
+        self,
+        number: int,
+        pieces: Iterator[tuple[int, int]],
+        limit: int,
+        stop: threading.Event,
+        printer: _Printer,
+        timeout_ms: int = 0,
+    ) -> None:
+        self.number = number
+        self.count = self.data_bytes = 0
+        self.end_ms = 0
+        self.failure = ""
+        self._pieces = pieces
+        self._limit = limit
+        self._stop = stop
+        self._printer = printer
+        self._timeout_ms = timeout_ms
+        self.thread = threading.Thread(target=self._run, name=f"perf-{number}")
+
+    def _run(self) -> None:
+        quiet_ms = 0
+        try:
+            self._consume()
+        except ConsumerTimeout:
+            quiet_ms = self._timeout_ms
+        except KafkaError as error:
+            self.failure = str(error)
+        self.end_ms = now_ms() - quiet_ms
+
+    def _consume(self) -> None:
+        interval = self._printer.interval
+        since_ms, before, before_bytes = now_ms(), 0, 0
+        for messages, data_bytes in self._pieces:
+            self.count += messages
+            self.data_bytes += data_bytes
+            if interval and self.count // interval > before // interval:
+                self._printer.detailed(
+                    self, self.count - before, self.data_bytes - before_bytes, since_ms
+                )
+                since_ms, before, before_bytes = now_ms(), self.count, self.data_bytes
+            if self.count >= self._limit or self._stop.is_set():
+                break
+
+
+def _sizes(stream: MessageStream) -> Iterator[tuple[int, int]]:
+    for message in stream:
+        yield 1, len(message.payload)
+
+
+def _fetched(
+    address: tuple[str, int], topic: str, partition: int, fetch_size: int, *, latest: bool
+) -> Iterator[tuple[int, int]]:
+    """Single fetches until an empty answer."""
+    with SimpleConsumer(*address) as client:
+        ask = LATEST if latest else EARLIEST
+        [offset] = client.get_offsets_before(topic, partition, ask, 1)
+        while True:
+            found = client.fetch(topic, partition, offset, fetch_size)
+            valid = found.valid_bytes()
+            if not valid:
+                return
+            payloads = found.messages()
+            yield len(payloads), sum(len(payload) for payload, _ in payloads)
+            offset += valid
+
+
+def _run_all(workers: list[_Worker], printer: _Printer) -> None:
+    start_ms = now_ms()
+    for worker in workers:
+        worker.thread.start()
+    for worker in workers:
+        worker.thread.join()
+    count = sum(worker.count for worker in workers)
+    end_ms = max([start_ms, *(worker.end_ms for worker in workers)])
+    if printer.interval is None:
+        printer.summary(start_ms, end_ms, count, sum(worker.data_bytes for worker in workers))
+    failures = [worker for worker in workers if worker.failure]
+    for worker in failures:
+        complain(f"thread {worker.number}, after {worker.count} messages: {worker.failure}")
+    if failures:
+        raise SystemExit(1)
+    if not count:
+        fail("nothing came")

@@ -1,0 +1,75 @@
+"""`kafka2011 containers`: the demo's story on the containers of docker-compose.yml."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from kafka2011.runtime.signals import stop_event
+
+app = typer.Typer(no_args_is_help=True, help="Run the deployment in containers, from a checkout.")
+
+
+@app.callback()
+def containers() -> None:
+    """Run the deployment in containers, from a checkout (make up, make down do the rest)."""
+
+
+@app.command()
+def demo(
+    input_path: Annotated[
+        str, typer.Option("--input", help="An access log (common or combined format) to send.")
+    ] = "",
+    project: Annotated[
+        str, typer.Option("--project", help="Compose project; its volumes are removed.")
+    ] = "kafka2011-demo",
+    rate: Annotated[int, typer.Option("--rate", help="Synthetic events a second, in all.")] = 2000,
+    duration_s: Annotated[int, typer.Option("--seconds", help="Length of the activity.")] = 30,
+) -> None:
+    """Run all containers once from clean: send, mirror, load, report, prove that nothing was lost.
+
+    Exits 0 only if the audit balances to the last message. Leaves nothing behind.
+    """
+    from kafka2011.services.containers.demo import (
+        FRONTENDS,
+        ContainerDemo,
+        check_input,
+        dashboard_port,
+        leave,
+        project_root,
+    )
+    from kafka2011.services.containers.engine import ComposeProject, EngineError
+    from kafka2011.services.embedded.supervisor import StartFailed
+
+    frontends = FRONTENDS[:1] if input_path else FRONTENDS
+    settings = {
+        "FRONTEND_SOURCE": "access-log" if input_path else "synthetic",
+        "FRONTEND_INPUT": str(Path(input_path).resolve()) if input_path else "/dev/null",
+        # An access log goes as fast as it can.
+        "FRONTEND_RATE": "0" if input_path else str(max(1, rate // len(frontends))),
+        "FRONTEND_DURATION_MS": str(duration_s * 1000),
+        "AUDIT_REDELIVERY_EXPECTED": "false",  # the demo notices restarts itself
+    }
+    try:
+        check_input(input_path)
+        root = project_root()
+        port, told = dashboard_port(ComposeProject(project, root, os.environ))
+    except (StartFailed, EngineError) as error:
+        typer.echo(f"kafka2011: {error}", err=True)
+        raise typer.Exit(2) from None
+    if told:
+        typer.echo(told, err=True)
+    settings["DASHBOARD_PORT"] = str(port)
+    compose = ComposeProject(project, root, {**os.environ, **settings})
+    stop = stop_event(forced=lambda: leave(compose))
+    raise typer.Exit(
+        ContainerDemo(
+            compose,
+            Console(),
+            frontends=frontends,
+            report_table="access_log" if input_path else "page_view",
+            stop_asked=stop.is_set,
+        ).run()
+    )

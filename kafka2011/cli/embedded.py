@@ -1,0 +1,174 @@
+"""`kafka2011 embedded`: the whole deployment as local processes; start, kill and look beside it."""
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from kafka2011.services.embedded.demo import Demo
+
+app = typer.Typer(no_args_is_help=True, help="Run and steer the deployment as local processes.")
+
+PortOption = Annotated[
+    int | None, typer.Option("--port", help="Port of the live page (8088 unless taken; -1: none).")
+]
+RootOption = Annotated[Path, typer.Option("--dir", help="Where data, logs and state are kept.")]
+
+
+# For the commands that start a deployment, where --set embedded.dir may say it, too.
+NewRootOption = Annotated[
+    Path | None, typer.Option("--dir", help="Where data, logs and state are kept (var).")
+]
+
+
+@app.command()
+def demo(
+    root: NewRootOption = None,
+    input_path: Annotated[
+        str, typer.Option("--input", help="An access log (common or combined format) to send.")
+    ] = "",
+    port: PortOption = None,
+    overrides: Annotated[
+        list[str] | None, typer.Option("--set", help="name=value, a setting of the deployment.")
+    ] = None,
+) -> None:
+    """Run everything once from clean: send, mirror, load, report, and prove that nothing was lost.
+
+    Exits 0 only if the audit balances to the last message.
+    """
+    raise typer.Exit(_deployment(root, input_path, overrides, port).run())
+
+
+@app.command()
+def up(
+    root: NewRootOption = None,
+    port: PortOption = None,
+    overrides: Annotated[
+        list[str] | None, typer.Option("--set", help="name=value, a setting of the deployment.")
+    ] = None,
+) -> None:
+    """Run everything on the data that is there (synthetic activity) until Ctrl-C."""
+    raise typer.Exit(_deployment(root, "", overrides, port).run_until_stopped())
+
+
+def _deployment(
+    root: Path | None, input_path: str, overrides: list[str] | None, port: int | None
+) -> "Demo":
+    from kafka2011.cli.settings import load_or_exit
+    from kafka2011.services.embedded.config import EmbeddedConfig
+    from kafka2011.services.embedded.demo import Demo, check_input, check_root
+    from kafka2011.services.embedded.supervisor import StartFailed
+
+    config = load_or_exit(
+        EmbeddedConfig,
+        None,
+        overrides or (),
+        log_level="WARNING",
+        embedded_dir=root,
+        embedded_input=input_path or None,
+        embedded_dashboard_port=port,
+    )
+    try:
+        check_input(config.input_path)
+        check_root(config.root_dir)
+    except StartFailed as error:
+        typer.echo(f"kafka2011: {error}", err=True)
+        raise typer.Exit(2) from None
+    return Demo(config, Console())
+
+
+@app.command()
+def status(
+    root: RootOption = Path("var"),
+    as_json: Annotated[bool, typer.Option("--json", help="For scripts.")] = False,
+) -> None:
+    """Show every process: state, pid, ports, log. Exits 1 when one that should run does not."""
+    from kafka2011.services.embedded.processes import is_ours
+
+    states = _states(root)
+    if not states:
+        typer.echo(f"kafka2011: no embedded deployment under {root}", err=True)
+        raise typer.Exit(1)
+    for state in states:
+        state["running"] = is_ours(state["pid"], state["name"])
+    if as_json:
+        typer.echo(json.dumps(states, indent=1))
+    else:
+        table = Table(header_style="bold")
+        for heading in ("name", "datacenter", "state", "pid", "ports", "log"):
+            table.add_column(heading)
+        for state in states:
+            ports = ", ".join(f"{name} {port}" for name, port in state["ports"].items())
+            text = "running" if state["running"] else f"ended ({state['status']})"
+            style = None if state["running"] or state["status"] == 0 else "red"
+            table.add_row(
+                state["name"],
+                state["datacenter"],
+                text,
+                str(state["pid"]),
+                ports,
+                state["log"],
+                style=style,
+            )
+        Console().print(table)
+    if any(not state["running"] and state["status"] != 0 for state in states):
+        raise typer.Exit(1)
+
+
+@app.command()
+def start(name: str, root: RootOption = Path("var")) -> None:
+    """Start a process again that was killed or has ended."""
+    from kafka2011.services.embedded.control import NotRunning, ask
+
+    try:
+        answer = ask(root, "start", name)
+    except NotRunning as error:
+        typer.echo(f"kafka2011: {error}", err=True)
+        raise typer.Exit(1) from None
+    typer.echo(answer, err=answer.startswith("error"))
+    raise typer.Exit(1 if answer.startswith("error") else 0)
+
+
+@app.command()
+def kill(
+    name: str,
+    signal_name: Annotated[str, typer.Argument(help="KILL, TERM, STOP, CONT ...")] = "KILL",
+    root: RootOption = Path("var"),
+) -> None:
+    """Send a signal to a process and all that it started (SIGKILL unless another is named)."""
+    try:
+        number = signal.Signals[f"SIG{signal_name.upper().removeprefix('SIG')}"]
+    except KeyError:
+        typer.echo(f"kafka2011: no signal {signal_name!r}", err=True)
+        raise typer.Exit(2) from None
+    from kafka2011.services.embedded.processes import is_ours
+
+    for state in _states(root):
+        if state["name"] == name:
+            if not is_ours(state["pid"], name):
+                typer.echo(f"kafka2011: {name} does not run", err=True)
+                raise typer.Exit(1)
+            os.killpg(state["pid"], number)
+            typer.echo(f"{number.name} sent to {name} (pid {state['pid']})")
+            return
+    known = ", ".join(state["name"] for state in _states(root)) or "none"
+    typer.echo(f"kafka2011: no process {name!r} under {root}; there are: {known}", err=True)
+    raise typer.Exit(2)
+
+
+def _states(root: Path) -> list[dict]:  # type: ignore[type-arg]
+    states = []
+    for path in sorted((root / "run").glob("*.json")):
+        try:
+            state = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError:
+            continue
+        if isinstance(state, dict) and "command" in state:
+            states.append(state)
+    return states

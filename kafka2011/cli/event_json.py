@@ -1,0 +1,46 @@
+"""Events as JSON for the console consumer: `--formatter event`.
+
+    {"topic": "share", "next_offset": 734, "schema": "kafka2011.Share", "event": {...}}
+
+What is no event has `error` and `payload_base64` instead. Bytes are shown in hexadecimal.
+"""
+
+import base64
+import json
+import os
+from collections.abc import Callable
+
+from kafka2011.cli.output import fail
+from kafka2011.cli.settings import known_names
+from kafka2011.consumer.chunk import ConsumedMessage
+from kafka2011.events.errors import EventError
+from kafka2011.events.registry_client import RegistryError
+from kafka2011.events.settings import SchemaSettings
+from kafka2011.runtime import config
+
+
+def event_formatter(properties: dict[str, str], end: bytes) -> Callable[[ConsumedMessage], bytes]:
+    """`properties` with values are settings (event.forms, schema.registry.url); the environment's
+    hold where one is empty. Exits with status 2 when one cannot be used."""
+    try:
+        settings, _ = config.load(
+            SchemaSettings,
+            overrides=[f"{name}={value}" for name, value in properties.items() if value],
+            environment=os.environ,
+            known_elsewhere=known_names(),
+        )
+    except config.ConfigError as error:
+        fail(str(error), 2)
+    codec = settings.topic_codec()
+
+    def formatted(message: ConsumedMessage) -> bytes:
+        told: dict[str, object] = {"topic": message.topic, "next_offset": message.next_offset}
+        try:
+            schema, told["event"] = codec.decode(message.topic, message.payload)
+            told["schema"] = schema["name"]
+        except (EventError, RegistryError) as error:
+            told["error"] = str(error)
+            told["payload_base64"] = base64.b64encode(message.payload).decode()
+        return json.dumps(told, default=bytes.hex).encode() + end
+
+    return formatted

@@ -1,0 +1,62 @@
+"""`kafka2011 get-offsets`: ask one broker for a partition's offsets (0.7's GetOffsetShell)."""
+
+from typing import Annotated
+
+import typer
+
+from kafka2011.cli.output import fail, print_json
+from kafka2011.cli.registry import SERVER_HELP, server_address
+from kafka2011.consumer.errors import BrokerUnavailable
+from kafka2011.consumer.simple import SimpleConsumer
+from kafka2011.protocol.errors import IllegalTopicName, KafkaError
+from kafka2011.protocol.names import check_topic
+from kafka2011.runtime import logs
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def run(
+    server: Annotated[str, typer.Option("--server", help=SERVER_HELP)],
+    topic: Annotated[str, typer.Option("--topic", help="the topic")],
+    time: Annotated[
+        int,
+        typer.Option(
+            "--time", min=-2, help="ms since the epoch; -1: the log's end first, -2: its start"
+        ),
+    ],
+    *,
+    partition: Annotated[int, typer.Option("--partition", min=0, help="its number there")] = 0,
+    offsets: Annotated[int, typer.Option("--offsets", min=1, help="at most so many")] = 1,
+    socket_timeout_ms: Annotated[
+        int, typer.Option("--socket-timeout-ms", min=1, help="longest wait for the broker")
+    ] = 10_000,
+    as_json: Annotated[bool, typer.Option("--json", help="a JSON list instead")] = False,
+) -> None:
+    """Print `get N results` and the offsets, newest first: segment starts last written at or before
+    that time.
+
+    For example: kafka2011 get-offsets --server kafka://localhost:9092 --topic clicks --time -1
+
+    A broker that has no such topic answers 0 to -1 and -2, as 0.7's does. Status 1 when it does not
+    answer, or hangs up on a partition that it can never have.
+    """
+    logs.configure("get-offsets", level="WARNING")
+    address = server_address(server)
+    try:
+        check_topic(topic, "0.7")
+        with SimpleConsumer(*address, socket_timeout_ms) as client:
+            found = client.get_offsets_before(topic, partition, time, offsets)
+    except IllegalTopicName as error:
+        fail(str(error), 2)
+    except BrokerUnavailable as error:
+        hung_up = isinstance(error.__cause__, ConnectionResetError)
+        fail(f"{error}{' (can it have such a partition?)' if hung_up else ''}")
+    except KafkaError as error:
+        fail(str(error))
+    if as_json:
+        print_json(found)
+        return
+    print(f"get {len(found)} results")
+    for offset in found:
+        print(offset)

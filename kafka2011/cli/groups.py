@@ -1,0 +1,197 @@
+"""`kafka2011 groups`: the consumer groups, their members, owners, offsets, lag and state.
+
+The state follows Burrow's rules (`consumer/lag_rules.py`), with its reason. One look decides what
+needs no history; `--watch SECONDS` looks once a second and then says what the commits tell.
+0.7's ConsumerOffsetChecker is `groups describe` here.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+from kafka2011.cli.output import duration, fail, print_json, print_lines, print_table, utc
+from kafka2011.cli.registry import ADDRESS_MAP_HELP, ZOOKEEPER_HELP, connected, dialler
+from kafka2011.cli.settings import load_or_exit
+from kafka2011.consumer.cluster_state import groups
+from kafka2011.consumer.group_watch import GroupReport, GroupWatch, PartitionReport
+from kafka2011.consumer.lag_rules import OK
+from kafka2011.consumer.lag_time import LagTime
+from kafka2011.events.errors import UnknownSchema
+from kafka2011.events.forms import Forms
+from kafka2011.events.schemas import schema_text
+from kafka2011.events.settings import FormSettings
+from kafka2011.events.topics import schema_name
+from kafka2011.runtime import logs
+from kafka2011.runtime.signals import stop_event
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    help="List and describe consumer groups. For example: "
+    "kafka2011 groups describe --zookeeper localhost:2181 online --watch 30",
+)
+
+LOOK_S = 1.0
+
+ZooKeeper = Annotated[str, typer.Option("--zookeeper", help=ZOOKEEPER_HELP)]
+AsJson = Annotated[bool, typer.Option("--json", help="one JSON document instead of a table")]
+
+
+@app.command("list")
+def list_groups(zookeeper: ZooKeeper, as_json: AsJson = False) -> None:
+    """Print the names of all groups, one a line."""
+    logs.configure("groups", level="WARNING")
+    with connected(zookeeper) as registry:
+        names = groups(registry)
+    if as_json:
+        print_json(names)
+    else:
+        print_lines(names)
+
+
+@app.command()
+def describe(  # noqa: PLR0917 (its options)
+    zookeeper: ZooKeeper,
+    group: Annotated[str, typer.Argument(help="the group")],
+    watch: Annotated[
+        float, typer.Option("--watch", min=0, metavar="SECONDS", help="look for so long first")
+    ] = 0,
+    check: Annotated[bool, typer.Option("--check", help="status 1 unless the state is OK")] = False,
+    event_forms: Annotated[
+        str | None,
+        typer.Option(
+            "--event-forms",
+            help="topics whose messages are events, topic:id or topic:2011,...: their lag in time "
+            "is that of the message (as the setting event.forms)",
+        ),
+    ] = None,
+    address_map: Annotated[str, typer.Option("--address-map", help=ADDRESS_MAP_HELP)] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Show a group's state and members and, per partition, owner, offset, end, lag and its reason.
+
+    Lag is in bytes, and in time where that can be known: by the header of the first unread message
+    (events), else by when the log was seen to grow (--watch) or its segments were written. STALL
+    and WARN need ten commits to be seen, which takes --watch of ten commit intervals; a group that
+    commits less often than every 30 s is shown as STOP in between unless it is watched.
+    Status 1 when there is no such group.
+    """
+    config = load_or_exit(FormSettings, log_level="WARNING", event_forms=event_forms)
+    logs.configure("groups", level="WARNING")
+    dialled = dialler(address_map)
+    stop = stop_event() if watch else threading.Event()
+    with connected(zookeeper) as registry:
+        if group not in groups(registry):
+            fail(f"no group {group!r}")
+        looking = GroupWatch(registry, group, dialled, prefix_bytes=_prefixes(config.event_forms))
+        deadline_s = time.monotonic() + watch
+        looking.look()
+        while (left_s := deadline_s - time.monotonic()) > 0 and not stop.is_set():
+            stop.wait(min(LOOK_S, left_s))
+            looking.look()
+        report = looking.report()
+    if as_json:
+        print_json(_json(report))
+    else:
+        _print(report)
+    raise SystemExit(1 if check and report.verdict.state != OK else 0)
+
+
+def _prefixes(forms: Forms) -> Callable[[str], int | None]:
+    """Bytes before the header of a topic's events: of topics that are named, or that we ship a
+    schema for. Of any other topic it is not known that it carries events."""
+
+    def prefix_bytes(topic: str) -> int | None:
+        if topic not in forms.by_topic:
+            try:
+                schema_text(schema_name(topic))
+            except UnknownSchema:
+                return None
+        return forms.prefix_bytes(topic)
+
+    return prefix_bytes
+
+
+def _print(report: GroupReport) -> None:
+    state = report.state
+    verdict = report.verdict
+    print(f"{state.group}: {verdict.state} ({verdict.reason})")
+    print_table(("member", "subscription"), state.members.items())
+    print_table(
+        (
+            "topic",
+            "partition",
+            "owner",
+            "offset",
+            "end",
+            "lag",
+            "lag time",
+            "committed",
+            "state",
+            "because",
+        ),
+        (
+            (
+                one.partition.name.topic,
+                f"{one.partition.name.broker_id}-{one.partition.name.partition}",
+                one.partition.owner or "nobody",
+                one.partition.offset,
+                one.partition.end,
+                one.partition.lag_bytes,
+                lag_text(one.lag_time),
+                None if one.committed_ms is None else utc(one.committed_ms),
+                one.verdict.state,
+                one.verdict.reason,
+            )
+            for one in report.partitions
+        ),
+        numbers=("offset", "end", "lag"),
+    )
+
+
+def lag_text(found: LagTime) -> str:
+    """For people: an age, or its bounds."""
+    least, most = found.at_least_ms, found.at_most_ms
+    if least is None and most is None:
+        return "?"
+    if least is None:
+        return f"up to {duration(most or 0)}"
+    if most is None:
+        return f"{duration(least)} or more"
+    if duration(least) == duration(most):
+        return duration(least)
+    return f"{duration(least)} to {duration(most)}"
+
+
+def _json(report: GroupReport) -> dict[str, object]:
+    return {
+        "group": report.state.group,
+        "state": report.verdict.state,
+        "reason": report.verdict.reason,
+        "members": report.state.members,
+        "partitions": [_partition_json(one) for one in report.partitions],
+    }
+
+
+def _partition_json(one: PartitionReport) -> dict[str, object]:
+    found, age = one.partition, one.lag_time
+    return {
+        "topic": found.name.topic,
+        "broker": found.name.broker_id,
+        "partition": found.name.partition,
+        "owner": found.owner or None,
+        "offset": found.offset,
+        "end": found.end,
+        "lag": found.lag_bytes,
+        "lag_seconds": None if age.at_least_ms is None else age.at_least_ms / 1000,
+        "lag_seconds_max": None if age.at_most_ms is None else age.at_most_ms / 1000,
+        "lag_seconds_by": age.source or None,
+        "lag_seconds_reason": age.reason or None,
+        "committed": None if one.committed_ms is None else utc(one.committed_ms),
+        "state": one.verdict.state,
+        "reason": one.verdict.reason,
+        "window": one.verdict.complete,
+    }

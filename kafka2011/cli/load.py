@@ -1,0 +1,51 @@
+"""`kafka2011 load`: the load job; also what `spark-submit spark-jobs/load.py` runs."""
+
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from kafka2011.cli import spark_environment
+from kafka2011.cli.settings import load_or_exit
+from kafka2011.coordination.cluster import BrokerPartition
+from kafka2011.services.warehouse.config import WarehouseConfig
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def run(
+    file: Annotated[Path | None, typer.Argument(help="properties file")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="one setting")
+    ] = None,
+    interval_ms: Annotated[
+        int | None, typer.Option("--interval-ms", help="load again and again, this far apart")
+    ] = None,
+    reset: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TOPIC/BROKER-PARTITION",
+            help="load nothing; have the next load read a lost or replaced log from its start",
+        ),
+    ] = None,
+) -> None:
+    """Load what is new in the offline brokers' topics into the warehouse."""
+    forced: dict[str, Any] = {} if interval_ms is None else {"load_interval_ms": interval_ms}
+    config = load_or_exit(WarehouseConfig, file, set_ or [], **forced)
+    if reset is not None:
+        from kafka2011.services.warehouse import resetting
+
+        raise SystemExit(resetting.main(config, *_place(reset)))
+    spark_environment.prepare()
+    from kafka2011.services.warehouse import app as job
+
+    raise SystemExit(job.main(config))
+
+
+def _place(text: str) -> tuple[str, BrokerPartition]:
+    found = re.fullmatch(r"(.+)/(\d+)-(\d+)", text)
+    if found is None:
+        raise typer.BadParameter(f"{text!r} is not TOPIC/BROKER-PARTITION, such as page-view/11-0")
+    return found[1], BrokerPartition(int(found[2]), int(found[3]))

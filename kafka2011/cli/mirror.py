@@ -1,0 +1,133 @@
+"""`kafka2011 mirror`: copy topics from one cluster to another until SIGTERM.
+
+`kafka2011 mirror offsets` says where a consumer of the source goes on at the target.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from kafka2011.cli.settings import load_or_exit
+from kafka2011.runtime.config import ConfigError, read_properties
+from kafka2011.runtime.signals import stop_event
+from kafka2011.services.mirror_maker.config import MirrorConfig
+
+
+class _RunByDefault(TyperGroup):
+    """`kafka2011 mirror [OPTIONS]` is `kafka2011 mirror run [OPTIONS]`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        named = bool(args) and args[0] in self.commands
+        return super().parse_args(ctx, args if named else ["run", *args])
+
+
+app = typer.Typer(add_completion=False, cls=_RunByDefault)
+
+
+@app.command()
+def run(  # noqa: PLR0917 (the original's options)
+    file: Annotated[Path | None, typer.Argument(help="properties file")] = None,
+    consumer_config: Annotated[
+        list[Path] | None,
+        typer.Option("--consumer.config", help="0.7 consumer properties: a source; repeatable"),
+    ] = None,
+    producer_config: Annotated[
+        Path | None, typer.Option("--producer.config", help="0.7 producer properties: the target")
+    ] = None,
+    num_streams: Annotated[
+        int | None, typer.Option("--num.streams", help="no effect: a thread per source broker")
+    ] = None,
+    num_producers: Annotated[
+        int | None, typer.Option("--num.producers", help="no effect: a thread per target broker")
+    ] = None,
+    whitelist: Annotated[
+        str | None, typer.Option("--whitelist", help="copy only topics that match")
+    ] = None,
+    blacklist: Annotated[
+        str | None, typer.Option("--blacklist", help="copy no topics that match")
+    ] = None,
+    scatter: Annotated[
+        bool, typer.Option("--scatter", help="to any partition, as the original; keeps no order")
+    ] = False,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="one setting")
+    ] = None,
+) -> None:
+    """Run one member of a mirror: source.zk.connect, target.zk.connect, groupid, ...
+
+    Or with the original's files: --consumer.config, --producer.config. See also: kafka2011 mirror
+    offsets --help.
+    """
+    if bool(consumer_config) != (producer_config is not None):
+        raise ConfigError("--consumer.config and --producer.config go together")
+    if file is not None and consumer_config:
+        raise ConfigError("give one properties file, or --consumer.config with --producer.config")
+    forced: dict[str, Any] = {"topics_whitelist": whitelist, "topics_blacklist": blacklist}
+    words = [*(set_ or []), *(["mirror.scatter=true"] if scatter else [])]
+    configs = []
+    without_effect: list[str] = []
+    sources: list[Path | None] = [*consumer_config] if consumer_config else [None]
+    for source in sources:
+        translated_words = []
+        if source is not None and producer_config is not None:
+            from kafka2011.services.mirror_maker.original_options import translated
+
+            found, unused = translated(read_properties(source), read_properties(producer_config))
+            translated_words = [f"{name}={text}" for name, text in found.items()]
+            without_effect += [name for name in unused if name not in without_effect]
+        configs.append(load_or_exit(MirrorConfig, file, [*translated_words, *words], **forced))
+    without_effect += ["num.streams"] * (num_streams is not None)
+    without_effect += ["num.producers"] * (num_producers is not None)
+    if without_effect:
+        from kafka2011.runtime.logs import get_logger
+
+        get_logger(__name__).warning("settings_without_effect", names=",".join(without_effect))
+    stop = stop_event()
+    from kafka2011.services.mirror_maker.app import run as mirror
+
+    raise SystemExit(mirror(configs, stop))
+
+
+@app.command()
+def offsets(  # noqa: PLR0917 (options)
+    zookeeper: Annotated[str, typer.Option("--zookeeper", help="of the target cluster")],
+    topic: Annotated[str, typer.Option("--topic", help="the topic")],
+    group: Annotated[str, typer.Option("--group", help="group of the mirror")] = "mirror",
+    partition: Annotated[
+        str | None, typer.Option("--partition", help="source partition, as 1-0; unset: all")
+    ] = None,
+    source_offset: Annotated[
+        int | None, typer.Option("--source-offset", min=0, help="say where this one stands")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="for scripts")] = False,
+) -> None:
+    """Say which target offset a source offset has become, or how far the map reaches.
+
+    Exit status 1 when the map knows nothing of it.
+    """
+    if source_offset is not None and partition is None:
+        raise ConfigError("--source-offset needs --partition: offsets are a partition's own")
+    from kafka2011.cli.registry import connected
+    from kafka2011.services.mirror_maker.notes import read_maps
+
+    with connected(zookeeper) as registry:
+        rows = read_maps(registry, group, topic, partition, source_offset)
+    if as_json:
+        print(json.dumps([row._asdict() for row in rows], indent=1))
+    else:
+        print(f"{'CLUSTER':<34} {'SOURCE':>7} {'OFFSET':>15}    {'TARGET':>7} {'OFFSET':>15}")
+        for row in rows:
+            exact = "" if row.is_exact else "  (some come again)"
+            print(
+                f"{row.cluster:<34} {row.source:>7} {row.source_offset:>15} -> "
+                f"{row.target:>7} {row.target_offset:>15}{exact}"
+            )
+    if not rows:
+        what = f"{topic} {partition or ''}".strip()
+        at = f" at {source_offset}" if source_offset is not None else ""
+        print(f"kafka2011: the map of group {group} knows nothing of {what}{at}", file=sys.stderr)
+        raise SystemExit(1)

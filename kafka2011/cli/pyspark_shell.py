@@ -1,0 +1,44 @@
+"""`kafka2011 pyspark`: a Python prompt with a Spark session, the warehouse and the topics in it."""
+
+import os
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kafka2011.cli import spark_environment
+from kafka2011.cli.settings import load_or_exit
+from kafka2011.services.warehouse.config import WarehouseConfig
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def run(
+    warehouse: Annotated[
+        Path, typer.Option("--warehouse", help="the warehouse's directory")
+    ] = Path("var/warehouse"),
+    zk: Annotated[
+        str, typer.Option("--zk", help="ZooKeeper of the brokers, for topic(NAME)")
+    ] = "127.0.0.1:2181",
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="one setting, such as spark.master"),
+    ] = None,
+) -> None:
+    """Ask Spark questions in Python: `spark`, a view for each table of the warehouse, and
+    `topic("page-view", decode="true")` for a topic as a DataFrame."""
+    config = load_or_exit(WarehouseConfig, None, set_ or [], log_level="WARNING")
+    os.environ["TZ"] = "UTC"  # PySpark hands out timestamps in the machine's own time zone
+    time.tzset()
+    spark_environment.prepare()
+    from kafka2011.services.warehouse.session import start_session
+    from kafka2011.services.warehouse.shell import run_shell
+    from kafka2011.services.warehouse.sql import source_options
+
+    session = start_session("pyspark", config.spark_master)
+    try:
+        run_shell(session, warehouse, source_options(config, zk))
+    finally:
+        session.stop()

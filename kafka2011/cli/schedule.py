@@ -1,0 +1,44 @@
+"""`kafka2011 schedule FILE`: run load jobs, reports and streams at their times."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kafka2011.cli.settings import load_or_exit
+from kafka2011.services.warehouse.schedule_config import ScheduleConfig
+
+app = typer.Typer(add_completion=False)
+
+# What ends by itself and is meant to be run again and again.
+SCHEDULABLE = ("load", "report", "reports", "sql", "stream", "audit")
+
+
+@app.command()
+def run(
+    file: Annotated[Path, typer.Argument(help="the schedule")],
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="one setting")
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="only say whether the schedule can be read")
+    ] = False,
+) -> None:
+    """Run commands of kafka2011 at their times until SIGTERM. A line of the schedule is
+    `every 10m COMMAND...`, `hourly :05 COMMAND...` or `daily 02:30 COMMAND...` (UTC). A job has the
+    settings of this environment, but for the process's name and its metrics port."""
+    from kafka2011.services.warehouse.schedule import ScheduleError, parse_schedule
+
+    try:
+        jobs = parse_schedule(file.read_text(encoding="utf-8"), SCHEDULABLE)
+    except (ScheduleError, OSError, UnicodeDecodeError) as error:
+        typer.echo(f"kafka2011 schedule: {file}: {error}", err=True)
+        raise SystemExit(2) from None
+    if check:
+        print(f"{len(jobs)} jobs")
+        return
+    config = load_or_exit(ScheduleConfig, overrides=set_ or [])
+    from kafka2011.services.warehouse import schedule_run
+
+    raise SystemExit(schedule_run.main(config, jobs, os.environ))

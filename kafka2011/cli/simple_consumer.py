@@ -1,0 +1,144 @@
+"""`kafka2011 simple-consumer`: read one partition of one broker (0.7's SimpleConsumerShell).
+
+No group and no ZooKeeper; it knows only what it is told. `Unlike 0.7:` it pauses when nothing
+came (the original asks thousands of times a second), the fetch size grows for a larger message, and
+--no-wait ends it at the log's end.
+"""
+
+import json
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Annotated
+
+import typer
+
+from kafka2011.cli.console_consumer import as_record
+from kafka2011.cli.output import complain, fail, payload_bytes, reader_has_gone
+from kafka2011.cli.registry import SERVER_HELP, server_address
+from kafka2011.consumer.chunk import Chunk
+from kafka2011.consumer.errors import ConsumerClosed
+from kafka2011.consumer.simple import SimpleConsumer
+from kafka2011.protocol.errors import (
+    IllegalTopicName,
+    KafkaError,
+    MessageLargerThanFetchSize,
+    OffsetOutOfRange,
+)
+from kafka2011.protocol.names import check_topic
+from kafka2011.protocol.requests import FetchRequest
+from kafka2011.runtime import logs
+from kafka2011.runtime.signals import stop_event
+
+app = typer.Typer(add_completion=False)
+
+FETCH_SIZE_MAX = 1 << 28
+PAUSE_S = 0.1
+
+
+@app.command()
+def run(  # noqa: PLR0917 (the original's options)
+    server: Annotated[str, typer.Option("--server", help=SERVER_HELP)],
+    topic: Annotated[str, typer.Option("--topic", help="the topic")],
+    partition: Annotated[int, typer.Option("--partition", min=0, help="its number there")] = 0,
+    offset: Annotated[
+        int, typer.Option("--offset", min=-2, help="where to begin; -2: log's start, -1: its end")
+    ] = 0,
+    fetchsize: Annotated[
+        int, typer.Option("--fetchsize", min=1, max=FETCH_SIZE_MAX, help="bytes a fetch")
+    ] = 1_000_000,
+    print_offsets: Annotated[
+        bool, typer.Option("--print-offsets", help="`next offset = N` after each message")
+    ] = False,
+    print_messages: Annotated[
+        bool, typer.Option("--print-messages", help="the payloads, `consumed: ` before each")
+    ] = False,
+    no_wait: Annotated[bool, typer.Option("--no-wait", help="stop at the log's end")] = False,
+    max_messages: Annotated[
+        int | None, typer.Option("--max-messages", min=1, help="stop after so many")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON object a message")] = False,
+    socket_timeout_ms: Annotated[
+        int, typer.Option("--socket-timeout-ms", min=1, help="longest wait for the broker")
+    ] = 30_000,
+) -> None:
+    """Read one partition from an offset on, until Ctrl-C; then say on standard error how much.
+
+    For example: kafka2011 simple-consumer --server kafka://localhost:9092 --topic clicks
+    --offset -2 --print-messages --no-wait
+
+    Status 1 when the broker does not answer or the offset cannot be read.
+    """
+    logs.configure("simple-consumer", level="WARNING")
+    address = server_address(server)
+    stop = stop_event()
+    count = 0
+    out = sys.stdout.buffer
+    try:
+        check_topic(topic, "0.7")
+        with SimpleConsumer(*address, socket_timeout_ms) as client:
+            threading.Thread(target=_close_on, args=(stop, client), daemon=True).start()
+            if offset < 0:
+                [offset] = client.get_offsets_before(topic, partition, offset, 1)
+            chunks = _chunks(client, topic, partition, offset, fetchsize, stop, ends=no_wait)
+            for message in (one for chunk in chunks for one in chunk.messages()):
+                count += 1
+                if as_json:
+                    record = as_record(message)
+                    del record["broker"]  # its id is not known here
+                    out.write(json.dumps(record).encode() + b"\n")
+                if print_messages and not as_json:
+                    out.write(b"consumed: " + payload_bytes(message.payload, out) + b"\n")
+                if print_offsets and not as_json:
+                    out.write(b"next offset = %d\n" % message.next_offset)
+                offset = message.next_offset
+                if count == max_messages or stop.is_set():
+                    break
+    except IllegalTopicName as error:
+        fail(str(error), 2)
+    except ConsumerClosed:
+        pass  # by the signal
+    except KafkaError as error:
+        out.flush()
+        gone = isinstance(error, OffsetOutOfRange)
+        reason = "the offset is not in the log (see get-offsets)" if gone else str(error)
+        fail(f"{topic}-{partition} at {offset}, after {count} messages: {reason}")
+    out.flush()
+    complain(f"{count} messages, next offset {offset}")
+
+
+def _close_on(stop: threading.Event, client: SimpleConsumer) -> None:
+    """A broker that is silent must not keep Ctrl-C waiting."""
+    stop.wait()
+    client.close()
+
+
+def _chunks(  # noqa: PLR0917 (a place in a log is four words)
+    client: SimpleConsumer,
+    topic: str,
+    partition: int,
+    offset: int,
+    size: int,
+    stop: threading.Event,
+    *,
+    ends: bool,
+) -> Iterator[Chunk]:
+    asked = size
+    while not stop.is_set():
+        [found] = client.multifetch([FetchRequest(topic, partition, offset, asked)])
+        try:
+            valid = found.valid_bytes()
+        except MessageLargerThanFetchSize as error:
+            if asked >= FETCH_SIZE_MAX or error.size_needed > FETCH_SIZE_MAX:
+                raise
+            asked = min(FETCH_SIZE_MAX, max(2 * asked, error.size_needed))
+            continue
+        if not valid:
+            sys.stdout.buffer.flush()
+            if ends or reader_has_gone(sys.stdout.fileno()):
+                return
+            stop.wait(PAUSE_S)
+            continue
+        asked = size
+        yield Chunk(topic, -1, partition, offset, found.data[:valid], offset + valid)
+        offset += valid

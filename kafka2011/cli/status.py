@@ -1,0 +1,145 @@
+"""`kafka2011 status`: which processes belong to the deployment, which serve, how far groups lag.
+
+Reads the process registry of each ZooKeeper named (contracts section 7), so it tells the same of
+containers and of local processes. Exit status 1 when a process that should live does not.
+"""
+
+import json
+import sys
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from kafka2011.cli.registry import ADDRESS_MAP_HELP, ZOOKEEPER_HELP, connected, dialler
+from kafka2011.consumer.cluster_state import GroupState, group_state, groups
+from kafka2011.coordination import processes
+from kafka2011.coordination.processes import ProcessRecord
+from kafka2011.runtime import logs
+
+app = typer.Typer(add_completion=False)
+
+# A frontend that has sent what it was to send is gone, and nothing is wrong.
+FINITE_KINDS = frozenset({"frontend"})
+
+
+@app.command()
+def status(
+    zookeepers: Annotated[list[str], typer.Option("--zookeeper", help=f"{ZOOKEEPER_HELP}; each")],
+    address_map: Annotated[str, typer.Option("--address-map", help=ADDRESS_MAP_HELP)] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON document")] = False,
+    forget: Annotated[
+        list[str] | None,
+        typer.Option("--forget", help="first, a process that does not come back; each"),
+    ] = None,
+) -> None:
+    """Show every process that ever registered, and the lag of every consumer group, in bytes.
+
+    Who registered is expected until it is forgotten: --forget takes a process out that was removed
+    for good (a profile of the containers that is not used any more). One that lives stays.
+    """
+    logs.configure("status", level="WARNING")
+    dialled = dialler(address_map)
+    expected: list[ProcessRecord] = []
+    alive: dict[tuple[str, str], ProcessRecord] = {}
+    found: list[tuple[str, GroupState]] = []
+    for zookeeper in zookeepers:
+        with connected(zookeeper) as registry:
+            if forget:
+                known = {record.name for record in processes.expected(registry)}
+                processes.forget_others(registry, known.difference(forget))
+            expected += processes.expected(registry)
+            alive |= {(p.datacenter, p.name): p for p in processes.alive(registry)}
+            found += [
+                (zookeeper, group_state(registry, name, dialled)) for name in groups(registry)
+            ]
+    down = [
+        process.name
+        for process in expected
+        if (process.datacenter, process.name) not in alive and process.kind not in FINITE_KINDS
+    ]
+    if as_json:
+        print(json.dumps(as_document(expected, alive, found), indent=1))
+    else:
+        console = Console(soft_wrap=not sys.stdout.isatty())
+        console.print(process_table(expected, alive))
+        console.print(group_table(found))
+    raise SystemExit(1 if down else 0)
+
+
+def as_document(
+    expected: list[ProcessRecord],
+    alive: dict[tuple[str, str], ProcessRecord],
+    found: list[tuple[str, GroupState]],
+) -> dict[str, object]:
+    return {
+        "processes": [
+            {
+                "datacenter": process.datacenter,
+                "name": process.name,
+                "kind": process.kind,
+                "alive": (record := alive.get((process.datacenter, process.name))) is not None,
+                "address": record.address if record else None,
+                "metrics": record.metrics_address if record else None,
+            }
+            for process in expected
+        ],
+        "groups": [
+            {
+                "zookeeper": zookeeper,
+                "group": state.group,
+                "members": len(state.members),
+                "partitions": len(state.partitions),
+                "unowned": unowned(state),
+                "lag_bytes": lag_bytes(state),
+            }
+            for zookeeper, state in found
+        ],
+    }
+
+
+def lag_bytes(state: GroupState) -> int | None:
+    """The group's lag over all partitions; None while it is not known of one of them."""
+    lags = [partition.lag_bytes for partition in state.partitions]
+    return None if None in lags else sum(lag for lag in lags if lag is not None)
+
+
+def unowned(state: GroupState) -> int:
+    return sum(1 for partition in state.partitions if not partition.owner)
+
+
+def process_table(
+    expected: list[ProcessRecord], alive: dict[tuple[str, str], ProcessRecord]
+) -> Table:
+    table = Table("datacenter", "process", "kind", "state", "address", "metrics")
+    for process in expected:
+        record = alive.get((process.datacenter, process.name))
+        gone = "gone" if process.kind in FINITE_KINDS else "down"
+        table.add_row(
+            process.datacenter,
+            process.name,
+            process.kind,
+            "serves" if record else gone,
+            record.address if record else "",
+            record.metrics_address if record else "",
+            style="red" if record is None and gone == "down" else None,
+        )
+    return table
+
+
+def group_table(found: list[tuple[str, GroupState]]) -> Table:
+    table = Table("group", "at")
+    for heading in ("members", "partitions", "without owner", "lag, bytes"):
+        table.add_column(heading, justify="right")
+    for zookeeper, state in found:
+        lag = lag_bytes(state)
+        table.add_row(
+            state.group,
+            zookeeper,
+            str(len(state.members)),
+            str(len(state.partitions)),
+            str(unowned(state)),
+            "not known" if lag is None else f"{lag:,}",
+        )
+    return table

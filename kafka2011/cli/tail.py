@@ -1,0 +1,81 @@
+"""`kafka2011 tail`: follow log files and send each line as a message, until SIGTERM."""
+
+import dataclasses
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kafka2011.cli.settings import load_or_exit
+from kafka2011.producer.tail_config import TailConfig
+from kafka2011.producer.tail_core import BadState
+from kafka2011.runtime.signals import stop_event
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def run(  # noqa: PLR0917 (options)
+    files: Annotated[
+        list[str], typer.Argument(help="files, or patterns in quotes: new files are picked up")
+    ],
+    topic: Annotated[str | None, typer.Option("--topic", help="topic to send to")] = None,
+    zookeeper: Annotated[
+        str | None, typer.Option("--zookeeper", help="host:port,host:port/chroot of the brokers")
+    ] = None,
+    broker_list: Annotated[
+        str | None, typer.Option("--broker-list", help="id:host:port,... instead of ZooKeeper")
+    ] = None,
+    state: Annotated[
+        str | None, typer.Option("--state", help="file that keeps the positions")
+    ] = None,
+    from_: Annotated[
+        str | None, typer.Option("--from", help="start or end: of files never seen before")
+    ] = None,
+    until_end: Annotated[
+        bool, typer.Option("--until-end", "--once", help="stop when all files are sent")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print the counts at the end")] = False,
+    config_file: Annotated[
+        Path | None, typer.Option("--config", help="properties file: producer's and tail.*")
+    ] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="one setting")
+    ] = None,
+) -> None:
+    """Send the lines of FILES, each at least once, following rotation and truncation."""
+    given = {
+        "tail.topic": topic,
+        "zk.connect": zookeeper,
+        "broker.list": broker_list,
+        "tail.state": state,
+        "tail.from": from_,
+    }
+    words = [f"{name}={value}" for name, value in given.items() if value is not None]
+    config = load_or_exit(
+        TailConfig,
+        config_file,
+        [*(set_ or []), *words],
+        log_level="WARNING" if until_end else "INFO",
+    )
+    stop = stop_event()
+    from kafka2011.producer.tail_app import TailRun
+
+    try:
+        tail = TailRun(config, files, stop)
+    except (BadState, OSError) as error:
+        print(f"kafka2011: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+    status = tail.run(until_end=until_end)
+    if as_json:
+        counts = dataclasses.asdict(tail.tailer.stats)
+        print(json.dumps({**counts, "unsent_lines": tail.unsent_lines}))
+    if tail.unsent_lines:
+        print(
+            f"kafka2011: {tail.unsent_lines} lines that were read are not known to be at the "
+            "brokers; the next run begins with them",
+            file=sys.stderr,
+        )
+    raise SystemExit(status)

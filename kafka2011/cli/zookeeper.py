@@ -1,0 +1,132 @@
+"""`kafka2011 zookeeper`: run one ZooKeeper server from PySpark's jars; look at any ZooKeeper.
+
+    kafka2011 zookeeper zookeeper.properties                        a server until SIGTERM
+    kafka2011 zookeeper ls -z localhost:2181 /brokers --recursive   names below a node
+    kafka2011 zookeeper get -z localhost:2181 /brokers/ids/0        a node's value
+
+`ls` and `get` only read.
+"""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from kafka2011.cli.output import fail, payload_bytes, print_json, print_lines, utc
+from kafka2011.cli.registry import ZOOKEEPER_HELP, connected
+from kafka2011.cli.settings import load_or_exit
+from kafka2011.coordination.registry import Registry
+from kafka2011.runtime import logs
+from kafka2011.runtime.signals import stop_event
+from kafka2011.services.zookeeper.config import ZooKeeperConfig
+
+SERVE = "serve"
+
+
+class _ServesByDefault(TyperGroup):
+    """`kafka2011 zookeeper [FILE] [--set ...]` runs a server, as it did before there were more."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if not args or (args[0] not in self.commands and args[0] not in ("--help", "-h")):
+            args = [SERVE, *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(
+    add_completion=False,
+    cls=_ServesByDefault,
+    help="Run a ZooKeeper server (serve, also without its name), or look at one (ls, get). "
+    "For example: kafka2011 zookeeper ls --zookeeper localhost:2181 /brokers",
+)
+
+ZooKeeper = Annotated[str, typer.Option("--zookeeper", "-z", help=ZOOKEEPER_HELP)]
+NodePath = Annotated[str, typer.Argument(help="the node, under the chroot")]
+AsJson = Annotated[bool, typer.Option("--json", help="one JSON document")]
+
+
+@app.command(SERVE)
+def run(
+    file: Annotated[Path | None, typer.Argument(help="properties file")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="one setting")
+    ] = None,
+) -> None:
+    """Run one ZooKeeper server. Needs Java 17 or newer; the jars come with PySpark."""
+    config = load_or_exit(ZooKeeperConfig, file, set_ or [])
+    stop = stop_event()
+    from kafka2011.services.zookeeper.app import run as serve
+
+    raise SystemExit(serve(config, stop, java_home=os.environ.get("JAVA_HOME", "")))
+
+
+@app.command("ls")
+def list_children(
+    zookeeper: ZooKeeper,
+    path: NodePath = "/",
+    *,
+    recursive: Annotated[
+        bool, typer.Option("--recursive", "-r", help="everything below, as whole paths")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Print the names of a node's children, one a line. Status 1 when there is no such node."""
+    logs.configure("zookeeper", level="WARNING")
+    path = _checked(path)
+    with connected(zookeeper) as registry:
+        if not registry.exists(path):
+            fail(f"no node {path!r}")
+        found = _below(registry, path) if recursive else registry.children(path)
+    if as_json:
+        print_json(found)
+    else:
+        print_lines(found)
+
+
+@app.command("get")
+def get_value(zookeeper: ZooKeeper, path: NodePath, as_json: AsJson = False) -> None:
+    """Print a node's value and a new line; --json adds what ZooKeeper knows of the node.
+
+    Status 1 when there is no such node. A node without data prints an empty line.
+    """
+    logs.configure("zookeeper", level="WARNING")
+    path = _checked(path)
+    with connected(zookeeper) as registry:
+        stored, stat = registry.get(path), registry.stat(path)
+    if stored is None or stat is None:
+        fail(f"no node {path!r}")
+    if as_json:
+        value = stored.value
+        print_json(
+            {
+                "path": path,
+                "value": None if value is None else value.decode("utf-8", "backslashreplace"),
+                "version": stat.version,
+                "created": utc(stat.created_ms),
+                "modified": utc(stat.modified_ms),
+                "ephemeral": stat.is_ephemeral,
+                "children": stat.child_count,
+            }
+        )
+        return
+    out = sys.stdout.buffer
+    out.write(payload_bytes(stored.value or b"", out) + b"\n")
+
+
+def _checked(path: str) -> str:
+    """A path that ZooKeeper takes. Exits with status 2 for another."""
+    words = path.split("/")
+    if not path.startswith("/") or any(word in (".", "..") for word in words) or "\0" in path:
+        fail(f"{path!r} is not a path: /brokers/ids, for example", 2)
+    return "/" + "/".join(word for word in words if word)
+
+
+def _below(registry: Registry, path: str) -> list[str]:
+    """All paths under `path`, a node before its children."""
+    found = []
+    for name in registry.children(path):
+        child = f"{path.rstrip('/')}/{name}"
+        found += [child, *_below(registry, child)]
+    return found

@@ -1,0 +1,61 @@
+"""Reads the broker registry: which brokers live, which topics there are, who has their partitions.
+
+A node with garbage in it is passed over and logged; it never stops a reader (fault Z9).
+"""
+
+from kafka2011.coordination import paths
+from kafka2011.coordination.errors import BadZnode
+from kafka2011.coordination.paths import BrokerAddress, BrokerPartition
+from kafka2011.coordination.registry import Registry
+from kafka2011.runtime.logs import get_logger
+
+__all__ = [
+    "BrokerAddress",
+    "BrokerPartition",
+    "live_brokers",
+    "partitions_of",
+    "topics",
+]
+
+log = get_logger(__name__)
+
+
+def live_brokers(registry: Registry) -> dict[int, BrokerAddress]:
+    """Broker id -> published address, of the brokers registered at present, in order of id."""
+    found = {}
+    for name in registry.children(paths.BROKER_IDS):
+        path = f"{paths.BROKER_IDS}/{name}"
+        stored = registry.get(path)
+        if stored is None:  # it left between the two reads
+            continue
+        try:
+            if not name.isdecimal():
+                raise BadZnode(f"not a broker id: {name!r}")
+            found[int(name)] = paths.decode_broker(stored.value)
+        except BadZnode as error:
+            log.warning("znode_ignored", path=path, reason=str(error))
+    return dict(sorted(found.items()))
+
+
+def topics(registry: Registry) -> list[str]:
+    """All topics that were ever registered, sorted; some may have no live broker."""
+    return registry.children(paths.BROKER_TOPICS)
+
+
+def partitions_of(registry: Registry, topic: str) -> list[BrokerPartition]:
+    """The topic's partitions on live brokers, sorted by number (consumers sort them as text)."""
+    found = []
+    for name in registry.children(paths.topic_path(topic)):
+        path = f"{paths.topic_path(topic)}/{name}"
+        stored = registry.get(path)
+        if stored is None:
+            continue
+        try:
+            if not name.isdecimal():
+                raise BadZnode(f"not a broker id: {name!r}")
+            count = paths.decode_partition_count(stored.value)
+        except BadZnode as error:
+            log.warning("znode_ignored", path=path, reason=str(error))
+            continue
+        found += [BrokerPartition(int(name), number) for number in range(count)]
+    return sorted(found)

@@ -1,0 +1,264 @@
+"""The registry of znode paths, with the exact form of every value; pure text, no ZooKeeper.
+
+Broker registry
+  /brokers/ids/<broker id>                           ephemeral   <host>-<ms>:<host>:<port>
+  /brokers/topics                                    persistent  null
+  /brokers/topics/<topic>                            persistent  null, never deleted
+  /brokers/topics/<topic>/<broker id>                ephemeral   number of partitions, decimal
+Consumer registry
+  /consumers/<group>/ids/<consumer id>               ephemeral   subscription, see below
+Owner registry
+  /consumers/<group>/owners/<topic>/<id>-<partition> ephemeral   consumer thread id
+Offset registry
+  /consumers/<group>/offsets/<topic>/<id>-<partition> persistent byte offset, decimal
+Process registry (ours, contracts section 7)
+  /kafka2011/processes/<datacenter>/<name>           persistent  JSON: kind
+  /kafka2011/processes/<datacenter>/<name>/alive     ephemeral   JSON: address, metrics address, pid
+Mirrors (ours, contracts section 5)
+  /kafka2011/cluster-id                              persistent  random text that names the cluster
+  /kafka2011/upstream/<cluster id>                   persistent  group: a mirror copies from there
+  /kafka2011/mirrors/<group>/map/<topic>/<id>-<partition> persistent  target <id>-<partition>
+  /kafka2011/mirrors/<group>/paused/<id>-<partition>:<topic>  persistent  null
+  /kafka2011/mirrors/<group>/paused/all:<topic>      persistent  null
+  and in the target's ZooKeeper, for consumers that fail over (docs/mirror.md):
+  /kafka2011/mirrors/<group>/offsets/<cluster id>/<topic>/<id>-<partition>  persistent  JSON
+
+Subscription: `{ "a": 1,"b": 4 }` (topic: streams), or `*<streams>*<whitelist regex>`, or
+`!<streams>!<blacklist regex>`. Values are UTF-8 without terminator (reference section 7).
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from kafka2011.coordination.errors import BadZnode
+
+BROKER_IDS = "/brokers/ids"
+BROKER_TOPICS = "/brokers/topics"
+CONSUMERS = "/consumers"
+PROCESSES = "/kafka2011/processes"
+CLUSTER_ID = "/kafka2011/cluster-id"
+UPSTREAM = "/kafka2011/upstream"
+MIRRORS = "/kafka2011/mirrors"
+
+VALUE_BYTES_MAX = 65536  # a value above this is garbage: ours are below 1 KiB
+
+OFFSET_MAX = 2**63 - 1
+
+
+class BrokerAddress(NamedTuple):
+    """Where a broker says that it listens."""
+
+    host: str
+    port: int
+
+
+class BrokerPartition(NamedTuple):
+    """Identity of a partition of a topic: the broker that has it, and its number there."""
+
+    broker_id: int
+    partition: int
+
+    @property
+    def text(self) -> str:
+        """`<broker id>-<partition>`, the form of node names; consumers sort by it as text."""
+        return f"{self.broker_id}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class StaticSubscription:
+    """Named topics with a number of streams each."""
+
+    streams: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class WildcardSubscription:
+    """All topics that `pattern` allows (a Java regular expression that must match the whole name).
+
+    `kind` "whitelist": topics that match; "blacklist": topics that do not.
+    """
+
+    kind: Literal["whitelist", "blacklist"]
+    stream_count: int
+    pattern: str
+
+
+Subscription = StaticSubscription | WildcardSubscription
+
+
+# --- paths ---------------------------------------------------------------------------------------
+
+
+def broker_id_path(broker_id: int) -> str:
+    return f"{BROKER_IDS}/{broker_id}"
+
+
+def topic_path(topic: str) -> str:
+    return f"{BROKER_TOPICS}/{topic}"
+
+
+def topic_broker_path(topic: str, broker_id: int) -> str:
+    return f"{BROKER_TOPICS}/{topic}/{broker_id}"
+
+
+def group_path(group: str) -> str:
+    return f"{CONSUMERS}/{group}"
+
+
+def consumer_ids_path(group: str) -> str:
+    return f"{CONSUMERS}/{group}/ids"
+
+
+def consumer_id_path(group: str, consumer_id: str) -> str:
+    return f"{CONSUMERS}/{group}/ids/{consumer_id}"
+
+
+def owners_path(group: str, topic: str) -> str:
+    return f"{CONSUMERS}/{group}/owners/{topic}"
+
+
+def owner_path(group: str, topic: str, partition: BrokerPartition) -> str:
+    return f"{CONSUMERS}/{group}/owners/{topic}/{partition.text}"
+
+
+def offsets_path(group: str, topic: str) -> str:
+    return f"{CONSUMERS}/{group}/offsets/{topic}"
+
+
+def offset_path(group: str, topic: str, partition: BrokerPartition) -> str:
+    return f"{CONSUMERS}/{group}/offsets/{topic}/{partition.text}"
+
+
+def datacenter_path(datacenter: str) -> str:
+    return f"{PROCESSES}/{datacenter}"
+
+
+def process_path(datacenter: str, name: str) -> str:
+    return f"{PROCESSES}/{datacenter}/{name}"
+
+
+def process_alive_path(datacenter: str, name: str) -> str:
+    return f"{PROCESSES}/{datacenter}/{name}/alive"
+
+
+def upstream_path(cluster_id: str) -> str:
+    return f"{UPSTREAM}/{cluster_id}"
+
+
+def mirror_topic_map_path(group: str, topic: str) -> str:
+    return f"{MIRRORS}/{group}/map/{topic}"
+
+
+def mirror_map_path(group: str, topic: str, source: BrokerPartition) -> str:
+    return f"{MIRRORS}/{group}/map/{topic}/{source.text}"
+
+
+def mirror_paused_path(group: str) -> str:
+    return f"{MIRRORS}/{group}/paused"
+
+
+def mirror_offsets_root(group: str) -> str:
+    """In the target's ZooKeeper; its children are ids of source clusters."""
+    return f"{MIRRORS}/{group}/offsets"
+
+
+def mirror_offsets_path(group: str, cluster_id: str, topic: str, source: BrokerPartition) -> str:
+    """In the target's ZooKeeper; `source` is a partition of the cluster `cluster_id`."""
+    return f"{mirror_offsets_root(group)}/{cluster_id}/{topic}/{source.text}"
+
+
+def parents(path: str) -> list[str]:
+    """The nodes above `path`, topmost first, without the root."""
+    words = path.strip("/").split("/")
+    return ["/" + "/".join(words[:count]) for count in range(1, len(words))]
+
+
+# --- values --------------------------------------------------------------------------------------
+
+
+def encode_broker(host: str, port: int, now_ms: int) -> bytes:
+    """The broker's value; `now_ms` makes each registration's text unique."""
+    return f"{host}-{now_ms}:{host}:{port}".encode()
+
+
+def decode_broker(value: bytes | None) -> BrokerAddress:
+    """Fields 1 and 2 of three, as the original's clients do. Raises BadZnode."""
+    fields = _text(value).split(":")
+    if len(fields) < 3 or not fields[1] or not _is_number(fields[2], 65535):
+        raise BadZnode(f"not a broker's value: {value!r}")
+    return BrokerAddress(fields[1], int(fields[2]))
+
+
+def encode_number(number: int) -> bytes:
+    return str(number).encode()
+
+
+def decode_partition_count(value: bytes | None) -> int:
+    """The value of a topic's broker node. Raises BadZnode."""
+    text = _text(value)
+    if not _is_number(text, 100_000):
+        raise BadZnode(f"not a number of partitions: {value!r}")
+    return int(text)
+
+
+def decode_offset(value: bytes | None) -> int:
+    """A stored offset. Raises BadZnode for text and negative numbers, which no consumer wrote."""
+    text = _text(value)
+    if not _is_number(text, OFFSET_MAX):
+        raise BadZnode(f"not an offset: {value!r}")
+    return int(text)
+
+
+def decode_broker_partition(name: str) -> BrokerPartition:
+    """The node name `<broker id>-<partition>`. Raises BadZnode."""
+    match = re.fullmatch(r"([0-9]{1,10})-([0-9]{1,10})", name)
+    if not match:
+        raise BadZnode(f"not a broker-partition name: {name!r}")
+    return BrokerPartition(int(match[1]), int(match[2]))
+
+
+def encode_subscription(subscription: Subscription) -> bytes:
+    if isinstance(subscription, WildcardSubscription):
+        mark = "*" if subscription.kind == "whitelist" else "!"
+        return f"{mark}{subscription.stream_count}{mark}{subscription.pattern}".encode()
+    entries = ",".join(f'"{topic}": {count}' for topic, count in subscription.streams.items())
+    return f"{{ {entries} }}".encode()
+
+
+def decode_subscription(value: bytes | None) -> Subscription:
+    """Any member's subscription, of whatever client. Raises BadZnode."""
+    text = _text(value)
+    wildcard = re.fullmatch(r"(?P<mark>[*!])(?P<count>[0-9]{1,6})(?P=mark)(?P<pattern>.*)", text)
+    if wildcard:
+        return WildcardSubscription(
+            "whitelist" if wildcard["mark"] == "*" else "blacklist",
+            int(wildcard["count"]),
+            wildcard["pattern"],
+        )
+    try:
+        streams = json.loads(text)
+    except (ValueError, RecursionError):
+        raise BadZnode(f"not a subscription: {value!r}") from None
+    if not isinstance(streams, dict) or not all(
+        type(count) is int and 0 <= count < 1_000_000 for count in streams.values()
+    ):
+        raise BadZnode(f"not a subscription: {value!r}")
+    return StaticSubscription(streams)
+
+
+def _text(value: bytes | None) -> str:
+    if value is None:
+        raise BadZnode("the value is null")
+    if len(value) > VALUE_BYTES_MAX:
+        raise BadZnode(f"a value of {len(value)} bytes")
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise BadZnode(f"not UTF-8: {value[:64]!r}") from None
+
+
+def _is_number(text: str, maximum: int) -> bool:
+    return bool(re.fullmatch(r"[0-9]{1,19}", text)) and int(text) <= maximum

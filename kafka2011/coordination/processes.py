@@ -1,0 +1,211 @@
+"""The process registry: which processes a datacenter expects, and which are alive (contracts 7).
+
+The persistent node says what is expected and stays when the process dies; its ephemeral child
+says that the process lives, and where. `status`, the dashboard and Prometheus discovery read it.
+"""
+
+import json
+import threading
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from kafka2011.coordination import paths
+from kafka2011.coordination.errors import BadZnode, CoordinationError, NodeConflict
+from kafka2011.coordination.registry import Handle, Registry, SessionEvent
+from kafka2011.runtime.logs import get_logger
+
+log = get_logger(__name__)
+
+RETRY_S = 0.5  # between attempts while the last run's node waits for its session to expire
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessRecord:
+    """One process. Addresses are `host:port`, empty when it has none; `pid` is 0 when not known."""
+
+    datacenter: str
+    name: str
+    kind: str
+    address: str = ""
+    metrics_address: str = ""
+    pid: int = 0
+
+
+class Registration:
+    """Keeps one process's nodes; made by `register_process`."""
+
+    def __init__(self, registry: Registry, record: ProcessRecord) -> None:
+        self._registry = registry
+        self._record = record
+        self._closed = threading.Event()
+        self._wanted = threading.Event()
+        self._registered = threading.Event()
+        self._wanted.set()
+        self._listener: Handle = registry.add_session_listener(self._on_session)
+        self._thread = threading.Thread(
+            target=self._run, name=f"register-{record.name}", daemon=True
+        )
+        self._thread.start()
+
+    def wait(self, timeout_s: float) -> bool:
+        """True once the process stands in the registry."""
+        return self._registered.wait(timeout_s)
+
+    def close(self) -> None:
+        """Take the `alive` node away; the persistent one stays. Idempotent."""
+        if self._closed.is_set():
+            return
+        self._closed.set()
+        self._wanted.set()
+        self._listener.cancel()
+        self._thread.join()
+        try:
+            self._registry.delete_own(self._alive_path, self._alive_value)
+        except CoordinationError as error:
+            log.info("process_node_left", name=self._record.name, reason=str(error))
+
+    @property
+    def _alive_path(self) -> str:
+        return paths.process_alive_path(self._record.datacenter, self._record.name)
+
+    @property
+    def _alive_value(self) -> bytes:
+        return json.dumps(
+            {
+                "address": self._record.address,
+                "metrics": self._record.metrics_address,
+                "pid": self._record.pid,
+            }
+        ).encode()
+
+    def _on_session(self, event: SessionEvent) -> None:
+        if event is SessionEvent.EXPIRED:
+            self._registered.clear()
+        elif event is SessionEvent.RECREATED:
+            self._wanted.set()
+
+    def _run(self) -> None:
+        while True:
+            self._wanted.wait()
+            self._wanted.clear()
+            while not self._closed.is_set() and not self._register():
+                self._closed.wait(RETRY_S)
+            if self._closed.is_set():
+                return
+
+    def _register(self) -> bool:
+        record = self._record
+        try:
+            self._registry.put(
+                paths.process_path(record.datacenter, record.name),
+                json.dumps({"kind": record.kind}).encode(),
+            )
+            self._registry.create_ephemeral(self._alive_path, self._alive_value)
+        except NodeConflict:
+            return False  # the last run's session; it expires within the session timeout
+        except CoordinationError as error:
+            log.warning("process_not_registered", name=record.name, reason=str(error))
+            return False
+        self._registered.set()
+        return True
+
+
+def register_process(registry: Registry, record: ProcessRecord) -> Registration:
+    """Enter a process into the registry, now and after every lost session, from a thread.
+
+    Returns at once: a killed process's node stays until its session expires, and its successor
+    must not wait for that before it serves.
+    """
+    return Registration(registry, record)
+
+
+def expect_process(registry: Registry, datacenter: str, name: str, kind: str) -> None:
+    """Say that a process belongs here, before it has ever started (the embedded deployment)."""
+    registry.put(paths.process_path(datacenter, name), json.dumps({"kind": kind}).encode())
+
+
+def forget_others(registry: Registry, names: Collection[str]) -> list[str]:
+    """Say that only processes of these names belong here; returns the names that went. One that
+    lives is kept, whatever its name."""
+    living = {(record.datacenter, record.name) for record in alive(registry)}
+    gone = [
+        (record.datacenter, record.name)
+        for record in expected(registry)
+        if record.name not in names and (record.datacenter, record.name) not in living
+    ]
+    for datacenter, name in gone:
+        forget_process(registry, datacenter, name)
+    return [name for _, name in gone]
+
+
+def forget_process(registry: Registry, datacenter: str, name: str) -> None:
+    """Say that a process does not belong here any more."""
+    registry.delete_recursive(paths.process_path(datacenter, name))
+
+
+def expected(registry: Registry, known: Iterable[ProcessRecord] = ()) -> list[ProcessRecord]:
+    """Every process that belongs here, alive or not, without addresses; sorted.
+
+    The kinds of those in `known` are not read again.
+    """
+    records = {(record.datacenter, record.name): record for record in known}
+    return [
+        records.get((datacenter, name)) or _record(registry, datacenter, name)
+        for datacenter, name in _names(registry)
+    ]
+
+
+def alive(registry: Registry, known: Iterable[ProcessRecord] | None = None) -> list[ProcessRecord]:
+    """The processes that live at present, with addresses; sorted.
+
+    `known` is what `expected` answered a moment ago: who looks often asks for that only once.
+    """
+    found = []
+    for process in expected(registry) if known is None else known:
+        path = paths.process_alive_path(process.datacenter, process.name)
+        stored = registry.get(path)
+        if stored is None:
+            continue
+        try:
+            values = _json_object(stored.value)
+            pid = values.get("pid", 0)
+            found.append(
+                ProcessRecord(
+                    process.datacenter,
+                    process.name,
+                    process.kind,
+                    str(values.get("address", "")),
+                    str(values.get("metrics", "")),
+                    pid if isinstance(pid, int) else 0,
+                )
+            )
+        except BadZnode as error:
+            log.warning("znode_ignored", path=path, reason=str(error))
+    return found
+
+
+def _names(registry: Registry) -> list[tuple[str, str]]:
+    return [
+        (datacenter, name)
+        for datacenter in registry.children(paths.PROCESSES)
+        for name in registry.children(paths.datacenter_path(datacenter))
+    ]
+
+
+def _record(registry: Registry, datacenter: str, name: str) -> ProcessRecord:
+    stored = registry.get(paths.process_path(datacenter, name))
+    try:
+        kind = str(_json_object(stored.value).get("kind", "")) if stored else ""
+    except BadZnode:
+        kind = ""
+    return ProcessRecord(datacenter, name, kind)
+
+
+def _json_object(value: bytes | None) -> dict[str, object]:
+    try:
+        found = json.loads(value or b"")
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise BadZnode(f"not a JSON object: {value!r}")
+    return found

@@ -1,0 +1,111 @@
+"""Monitoring events: a producer's own word on how much it handed to its cluster; and heartbeats.
+
+A monitoring event carries the counts since the one before (deltas) and is identified by (server,
+instance, sequence): whoever reads one a second time, after a crash or a resend, recognises and
+drops it. Encoding is a function of its arguments alone, so a repeat has the same bytes.
+
+A heartbeat only says that its sender is there, so that silence can be told from having nothing to
+send. It counts nothing and may be repeated or lost.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from kafka2011.events.codec import Record, decode_as, encoder, schema_name_of
+from kafka2011.events.header import Header
+from kafka2011.events.topics import AUDIT, HEARTBEAT
+from kafka2011.events.windows import WindowCount
+
+
+@dataclass(frozen=True, slots=True)
+class MonitoringEvent:
+    """`counts` are of messages whose header.server is `header.server`."""
+
+    header: Header
+    instance: str
+    sequence: int
+    window_ms: int
+    counts: tuple[WindowCount, ...]
+
+    @property
+    def identity(self) -> tuple[str, str, int]:
+        return self.header.server, self.instance, self.sequence
+
+
+def encode_monitoring(
+    *,
+    server: str,
+    service: str,
+    instance: str,
+    sequence: int,
+    time_ms: int,
+    window_ms: int,
+    counts: Sequence[WindowCount],
+) -> bytes:
+    """The payload for topic `audit`. Raises EventError when a value does not fit the schema."""
+    identity = "\0".join((server, instance, str(sequence)))
+    guid = hashlib.md5(identity.encode(), usedforsecurity=False).digest()
+    return encoder(AUDIT)(
+        {
+            "header": {"guid": guid, "time": time_ms, "server": server, "service": service},
+            "instance": instance,
+            "sequence": sequence,
+            "window_ms": window_ms,
+            "counts": [asdict(count) for count in counts],
+        }
+    )
+
+
+def decode_monitoring(payload: bytes) -> MonitoringEvent:
+    """Raises EventError for anything that is not a monitoring event: park it and go on."""
+    record = decode_as(AUDIT, payload)
+    return MonitoringEvent(
+        header=_header(record),
+        instance=record["instance"],
+        sequence=record["sequence"],
+        window_ms=record["window_ms"],
+        counts=tuple(WindowCount(**count) for count in record["counts"]),
+    )
+
+
+# --- heartbeats --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """`interval_ms` until the next one; `is_last`: the sender stops in good order."""
+
+    header: Header
+    instance: str
+    interval_ms: int
+    is_last: bool
+
+
+def encode_heartbeat(
+    *, server: str, service: str, instance: str, time_ms: int, interval_ms: int, is_last: bool
+) -> bytes:
+    """The payload for topic `audit`. Raises EventError when a value does not fit the schema."""
+    identity = "\0".join((server, instance, "heartbeat", str(time_ms)))
+    guid = hashlib.md5(identity.encode(), usedforsecurity=False).digest()
+    return encoder(HEARTBEAT)(
+        {
+            "header": {"guid": guid, "time": time_ms, "server": server, "service": service},
+            "instance": instance,
+            "interval_ms": interval_ms,
+            "is_last": is_last,
+        }
+    )
+
+
+def decode_report(payload: bytes) -> MonitoringEvent | Heartbeat:
+    """A message of topic `audit`. Raises EventError for anything else: park it and go on."""
+    if schema_name_of(payload) != HEARTBEAT:
+        return decode_monitoring(payload)
+    record = decode_as(HEARTBEAT, payload)
+    return Heartbeat(_header(record), record["instance"], record["interval_ms"], record["is_last"])
+
+
+def _header(record: Record) -> Header:
+    header = record["header"]
+    return Header(header["guid"], header["time"], header["server"], header["service"])

@@ -1,0 +1,268 @@
+"""Asks a schema registry for the id of a schema and for the schema of an id, and remembers.
+
+Ids never change their meaning, so each is asked for once; with a `cache` what was learned outlives
+the process, and a process whose registry is down goes on with what it knows. What comes from the
+file is confirmed when the registry answers, since somebody may have replaced the registry by an
+empty one. After a failure the registry is left alone for a while (0.1 s, doubling up to 5 s);
+questions meanwhile fail at once, so that nobody waits for a time-out again and again.
+"""
+
+import http.client
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from kafka2011.events.schema_cache import RegisteredSchema, SchemaCache
+from kafka2011.runtime.logs import get_logger
+
+TIMEOUT_S = 2.0
+PAUSE_S_MIN = 0.1
+PAUSE_S_MAX = 5.0
+UNKNOWN_KEPT_S = 5.0  # an id that the registry does not know is not asked for again so soon
+UNKNOWN_MAX = 1_000
+ANSWER_BYTES_MAX = 4 * 1024 * 1024
+REFERENCES_MAX = 100
+CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
+
+log = get_logger(__name__)
+
+# (method, path, body or None) -> (status, body). Raises OSError or HTTPException.
+Ask = Callable[[str, str, bytes | None], tuple[int, bytes]]
+
+
+class RegistryError(Exception):
+    """The registry gave no usable answer. `retriable`: a later try may succeed."""
+
+    retriable = False
+
+
+class RegistryUnavailable(RegistryError):
+    """It does not answer, or says that it cannot now: try again later."""
+
+    retriable = True
+
+
+class RegistryRefused(RegistryError):
+    """It answered no: a second try gives the same. `status` of HTTP, `code` of the registry."""
+
+    def __init__(self, message: str, status: int, code: int) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+
+
+class RegistryClient:
+    """May be called from any thread; one question at a time.
+
+    `url` is http://host:port or https://host:port, with a path before the registry's own if it has
+    one. Raises ValueError for anything else.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        cache: SchemaCache | None = None,
+        timeout_s: float = TIMEOUT_S,
+        ask: Ask | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.url = url.rstrip("/")
+        self._ask = ask or http_ask(self.url, timeout_s)
+        self._cache = cache
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        stored = cache.read() if cache is not None else None
+        self._stored_schemas = stored.schemas if stored else {}  # not confirmed yet
+        self._stored_ids = stored.ids if stored else {}
+        self._schemas: dict[int, RegisteredSchema] = {}
+        self._ids: dict[tuple[str, str], int] = {}
+        self._unknown: dict[int, float] = {}  # id -> when to ask again
+        self._not_before_s = 0.0
+        self._pause_s = PAUSE_S_MIN
+        self._why_away = ""
+
+    # --- questions ---------------------------------------------------------------------------
+
+    def id_of(self, subject: str, text: str) -> int:
+        """The id of a schema, registered under `subject` if it was not yet.
+
+        Raises RegistryUnavailable; RegistryRefused (409: it may not follow the subject's versions).
+        """
+        key = (subject, text)
+        with self._lock:
+            if key in self._ids:
+                return self._ids[key]
+            try:
+                path = f"/subjects/{quote(subject, safe='')}/versions"
+                answer = self._asked("POST", path, {"schema": text})
+            except RegistryUnavailable as error:
+                if key not in self._stored_ids:
+                    raise
+                log.warning("registry away, id from the cache", subject=subject, detail=str(error))
+                return self._stored_ids[key]
+            schema_id = answer.get("id")
+            if type(schema_id) is not int or not 0 <= schema_id < 2**32:
+                raise RegistryRefused(f"{self.url} gave no id for {subject}", 200, 0)
+            self._ids[key] = schema_id
+            self._schemas.setdefault(schema_id, RegisteredSchema(text))
+            self._keep()
+            return schema_id
+
+    def schema(self, schema_id: int) -> RegisteredSchema:
+        """What an id means. Raises RegistryUnavailable; RegistryRefused (404: there is none)."""
+        found = self._schemas.get(schema_id)
+        if found is not None:
+            return found
+        with self._lock:
+            if self._unknown.get(schema_id, 0.0) > self._monotonic():
+                raise _not_found(schema_id)
+            stored = self._stored_schemas.get(schema_id)
+            try:
+                answer = self._asked("GET", f"/schemas/ids/{schema_id}", None)
+                found = RegisteredSchema(_text_of(answer), tuple(self._referenced(answer)))
+            except RegistryUnavailable:
+                if stored is None:
+                    raise
+                return stored
+            except RegistryRefused as error:
+                if error.status != 404:
+                    raise
+                if len(self._unknown) >= UNKNOWN_MAX:
+                    self._unknown.clear()
+                self._unknown[schema_id] = self._monotonic() + UNKNOWN_KEPT_S
+                raise _not_found(schema_id) from None
+            if stored is not None and stored != found:
+                log.warning(
+                    "the cache had another schema for an id: was the registry replaced?",
+                    id=schema_id,
+                    registry=self.url,
+                )
+            self._schemas[schema_id] = found
+            self._keep()
+            return found
+
+    @property
+    def retry_in_s(self) -> float:
+        """After a RegistryUnavailable: how long to wait before asking again."""
+        return max(0.0, self._not_before_s - self._monotonic())
+
+    # --- what is known -----------------------------------------------------------------------
+
+    def known(self) -> dict[int, RegisteredSchema]:
+        """All schemas by id, those of the file included: for handing on to other processes."""
+        with self._lock:
+            return {**self._stored_schemas, **self._schemas}
+
+    def learn(self, schemas: Mapping[int, RegisteredSchema]) -> None:
+        """Take over what another client was told: as good as what stood in the file."""
+        with self._lock:
+            if any(n not in self._schemas and n not in self._stored_schemas for n in schemas):
+                self._stored_schemas = {**schemas, **self._stored_schemas}
+                self._keep()
+
+    def _keep(self) -> None:
+        if self._cache is not None:
+            self._cache.write(
+                {**self._stored_schemas, **self._schemas}, {**self._stored_ids, **self._ids}
+            )
+
+    # --- asking ------------------------------------------------------------------------------
+
+    def _referenced(self, answer: Mapping[str, Any]) -> list[str]:
+        """The texts that a schema needs, each once, what they need before them."""
+        texts: list[str] = []
+        seen: set[tuple[str, int]] = set()
+
+        def visit(references: Any) -> None:
+            for reference in references or ():
+                place = (str(reference["subject"]), int(reference["version"]))
+                if place in seen:
+                    continue
+                seen.add(place)
+                if len(seen) > REFERENCES_MAX:
+                    raise RegistryRefused(f"more than {REFERENCES_MAX} references", 200, 0)
+                path = f"/subjects/{quote(place[0], safe='')}/versions/{place[1]}?deleted=true"
+                found = self._asked("GET", path, None)
+                visit(found.get("references"))
+                texts.append(_text_of(found))
+
+        try:
+            visit(answer.get("references"))
+        except (KeyError, TypeError, ValueError) as error:
+            raise RegistryRefused(f"references that cannot be read: {error!r}", 200, 0) from None
+        return texts
+
+    def _asked(self, method: str, path: str, body: Mapping[str, Any] | None) -> dict[str, Any]:
+        """The answer's object. Raises RegistryUnavailable, RegistryRefused."""
+        wait_s = self.retry_in_s
+        if wait_s > 0:
+            raise RegistryUnavailable(f"{self._why_away} (asked again in {wait_s:.1f} s)")
+        encoded = None if body is None else json.dumps(body).encode()
+        try:
+            status, content = self._ask(method, path, encoded)
+            found = json.loads(content)
+            if not isinstance(found, dict):
+                raise ValueError("not a JSON object")
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise self._away(f"{error}" or type(error).__name__) from None
+        if status >= 500 or status in (408, 429):
+            raise self._away(f"it answers {status}: {found.get('message', '')}")
+        self._pause_s = PAUSE_S_MIN
+        if status >= 400:
+            code = found.get("error_code")
+            raise RegistryRefused(
+                f"{self.url} refuses {method} {path}: {found.get('message', status)}",
+                status,
+                code if isinstance(code, int) else status,
+            )
+        return found
+
+    def _away(self, why: str) -> RegistryUnavailable:
+        self._not_before_s = self._monotonic() + self._pause_s
+        self._pause_s = min(PAUSE_S_MAX, 2 * self._pause_s)
+        self._why_away = f"the schema registry at {self.url} does not answer: {why}"
+        return RegistryUnavailable(self._why_away)
+
+
+def _text_of(answer: Mapping[str, Any]) -> str:
+    text = answer.get("schema")
+    if not isinstance(text, str):
+        raise RegistryRefused("an answer without a schema", 200, 0)
+    return text
+
+
+def _not_found(schema_id: int) -> RegistryRefused:
+    return RegistryRefused(f"the registry knows no schema with id {schema_id}", 404, 40403)
+
+
+def http_ask(url: str, timeout_s: float) -> Ask:
+    """Asks over HTTP, one connection a question, for questions are rare.
+
+    Raises ValueError when `url` is no such address.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
+        raise ValueError(f"{url!r} must be http://host:port")
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    host, port, base = parts.hostname, parts.port, parts.path.rstrip("/")
+
+    def ask(method: str, path: str, body: bytes | None) -> tuple[int, bytes]:
+        connection = kind(host, port, timeout=timeout_s)
+        try:
+            headers = {"Accept": CONTENT_TYPE}
+            if body is not None:
+                headers["Content-Type"] = CONTENT_TYPE
+            connection.request(method, base + path, body, headers)
+            answer = connection.getresponse()
+            content = answer.read(ANSWER_BYTES_MAX + 1)
+            if len(content) > ANSWER_BYTES_MAX:
+                raise ValueError(f"an answer of more than {ANSWER_BYTES_MAX} bytes")
+            return answer.status, content
+        finally:
+            connection.close()
+
+    return ask

@@ -1,0 +1,107 @@
+"""What a registry said, kept in one file, so that a process can start while the registry is down.
+
+The file is replaced whole (written beside it, flushed, renamed), so a crash leaves the old one or
+the new one. It names the registry that it speaks of: ids of another one mean other schemas. One
+process a file. It is a convenience: what cannot be read is passed over with a line in the log, and
+a full disk costs no more than the next start without a registry.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kafka2011.runtime.logs import get_logger
+
+FORMAT = 1
+SCHEMAS_MAX = 10_000
+
+log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredSchema:
+    """`text` as it was registered. `referenced`: the texts of all that it refers to, in order of
+    need."""
+
+    text: str
+    referenced: tuple[str, ...] = ()
+
+
+@dataclass
+class KnownSchemas:
+    """`schemas` by id; `ids` by (subject, text)."""
+
+    schemas: dict[int, RegisteredSchema] = field(default_factory=dict)
+    ids: dict[tuple[str, str], int] = field(default_factory=dict)
+
+
+class SchemaCache:
+    """The file at `path` for the registry at `registry` (its URL)."""
+
+    def __init__(self, path: Path, registry: str) -> None:
+        self._path = path
+        self._registry = registry
+        self._is_failing = False
+
+    def read(self) -> KnownSchemas:
+        """What the file holds; nothing when there is none, or it speaks of another registry."""
+        try:
+            stored = json.loads(self._path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return KnownSchemas()
+        except (OSError, ValueError) as error:
+            log.warning("schema cache cannot be read", path=str(self._path), detail=str(error))
+            return KnownSchemas()
+        try:
+            if stored["format"] != FORMAT or stored["registry"] != self._registry:
+                log.info("schema cache is of another registry", path=str(self._path))
+                return KnownSchemas()
+            return _known(stored)
+        except (KeyError, TypeError, ValueError) as error:
+            log.warning("schema cache cannot be used", path=str(self._path), detail=repr(error))
+            return KnownSchemas()
+
+    def write(self, schemas: Mapping[int, RegisteredSchema], ids: Mapping[Any, int]) -> None:
+        """Replace the file. Never raises; above SCHEMAS_MAX the oldest are left out."""
+        kept = dict(list(schemas.items())[-SCHEMAS_MAX:])
+        stored = {
+            "format": FORMAT,
+            "registry": self._registry,
+            "schemas": {
+                str(number): {"schema": found.text, "referenced": list(found.referenced)}
+                for number, found in kept.items()
+            },
+            "ids": [[*key, number] for key, number in list(ids.items())[-SCHEMAS_MAX:]],
+        }
+        new = self._path.with_name(self._path.name + ".new")
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with new.open("w", encoding="utf-8") as file:
+                json.dump(stored, file)
+                file.flush()
+                os.fsync(file.fileno())
+            new.replace(self._path)
+        except OSError as error:
+            if not self._is_failing:
+                log.warning("schema cache not written", path=str(self._path), detail=str(error))
+            self._is_failing = True
+        else:
+            self._is_failing = False
+
+
+def _known(stored: Any) -> KnownSchemas:
+    """Raises KeyError, TypeError or ValueError for what `write` does not write."""
+    found = KnownSchemas()
+    for number, entry in stored["schemas"].items():
+        texts = (entry["schema"], *entry["referenced"])
+        if not all(isinstance(text, str) for text in texts):
+            raise TypeError("a schema is no text")
+        found.schemas[int(number)] = RegisteredSchema(texts[0], texts[1:])
+    for subject, text, number in stored["ids"]:
+        if not isinstance(number, int):
+            raise TypeError("an id is no number")
+        found.ids[(str(subject), str(text))] = number
+    return found

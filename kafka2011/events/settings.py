@@ -1,0 +1,60 @@
+"""The settings of every process that writes or reads events: the topics' forms, the registry."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from kafka2011.events.forms import FORMS_DEFAULT, Forms, parse_forms
+from kafka2011.events.registry_client import RegistryClient, http_ask
+from kafka2011.events.schema_cache import SchemaCache
+from kafka2011.events.topic_codec import TopicCodec
+from kafka2011.runtime.config import path, setting, whole
+from kafka2011.runtime.process_config import ProcessConfig
+
+
+def _url(value: str) -> str:
+    if value:
+        http_ask(value, 1.0)  # raises ValueError for what is no address
+    return value
+
+
+@dataclass(frozen=True, kw_only=True)
+class FormSettings(ProcessConfig):
+    """For what reads headers only."""
+
+    event_forms: Forms = setting(
+        "event.forms",
+        FORMS_DEFAULT,
+        parse_forms,
+        "form of the events, topic:id or topic:2011, * for all others; the same for all processes",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SchemaSettings(FormSettings):
+    """For what encodes or decodes whole events."""
+
+    schema_registry_url: str = setting(
+        "schema.registry.url", "", _url, "http://host:port; empty: only the 2011 form can be used"
+    )
+    schema_registry_timeout_ms: int = setting(
+        "schema.registry.timeout.ms", 2_000, whole(1, 600_000), "longest wait for its answer, ms"
+    )
+    schema_cache_file: Path | None = setting(
+        "schema.cache.file", None, path, "keeps what the registry said; unset: only in memory"
+    )
+
+    def topic_codec(self, cache_file: Path | None = None) -> TopicCodec:
+        """A codec by these settings; `cache_file` is used where none is set."""
+        return TopicCodec(self.event_forms, self.registry_client(cache_file))
+
+    def registry_client(self, cache_file: Path | None = None) -> RegistryClient | None:
+        """A client by these settings, None where no registry is set."""
+        url = self.schema_registry_url
+        if not url:
+            return None
+        file = self.schema_cache_file or cache_file
+        return RegistryClient(
+            url,
+            cache=SchemaCache(file, url.rstrip("/")) if file is not None else None,
+            timeout_s=self.schema_registry_timeout_ms / 1000,
+        )

@@ -1,0 +1,46 @@
+"""Names of the topics, of the tables they are loaded into, and of the schemas they carry."""
+
+PAGE_VIEW = "page-view"
+IMPRESSION = "impression"
+CLICK = "click"
+SEARCH = "search"
+LOGIN = "login"
+SHARE = "share"
+PROFILE_UPDATE = "profile-update"
+SERVICE_METRIC = "service-metric"
+ACCESS_LOG = "access-log"
+AUDIT = "audit"
+HEARTBEAT = "heartbeat"  # no topic of its own: heartbeats stand in `audit`
+
+# What the synthetic members do.
+ACTIVITY_TOPICS = (
+    PAGE_VIEW,
+    IMPRESSION,
+    CLICK,
+    SEARCH,
+    LOGIN,
+    SHARE,
+    PROFILE_UPDATE,
+    SERVICE_METRIC,
+)
+
+UNREADABLE_SUFFIX = "-unreadable"
+
+
+def unreadable_topic(topic: str) -> str:
+    """Where a source of `topic` puts the lines that it could not read."""
+    return topic + UNREADABLE_SUFFIX
+
+
+def table_name(topic: str) -> str:
+    """The warehouse table of a topic."""
+    return topic.replace("-", "_")
+
+
+def schema_name(topic: str) -> str:
+    """The file in `schemas/`, without its ending, that describes the topic's events."""
+    if topic.endswith(UNREADABLE_SUFFIX):
+        return "unreadable-line"
+    if topic == AUDIT:
+        return "monitoring-event"
+    return topic

@@ -1,0 +1,644 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, binding=True
+"""The loops over message sets, compiled: the twin of `_hot_pure`, held to the same tests.
+
+Each function takes any contiguous buffer without copying it and does the CRC itself (`_crc32.h`).
+Good bytes never leave this file; what is wrong with bad ones is described by the pure twin, so that
+both say the same.
+"""
+
+cimport cython
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize
+from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t
+from libc.string cimport memcmp, memcpy, memmove
+
+from kafka2011.protocol import _hot_pure
+from kafka2011.protocol.compression import DECOMPRESSED_BYTES_MAX, DecompressionBudget
+from kafka2011.protocol.errors import (
+    InvalidMessage,
+    LocalProtocolError,
+    MessageLargerThanFetchSize,
+    MessageSizeTooLarge,
+)
+from kafka2011.protocol.message import PAYLOAD_BYTES_MAX, Ending, Scan
+
+cdef extern from "_crc32.h" nogil:
+    void kafka2011_crc32_start()
+    uint32_t kafka2011_crc32(const unsigned char *data, size_t size)
+    uint32_t kafka2011_crc32_tables_only(const unsigned char *data, size_t size)
+    int kafka2011_crc32_folds
+
+kafka2011_crc32_start()
+
+COMPILED = True
+CRC_FOLDS = bool(kafka2011_crc32_folds)
+
+# The layout; `protocol.message` has it in words, and the tests hold both to the same vectors.
+cdef enum:
+    LENGTH_BYTES = 4
+    MAGIC0_OVERHEAD_BYTES = 5
+    MAGIC1_OVERHEAD_BYTES = 6
+    CODEC_MASK = 3
+    # size, request id, topic length; after the topic: partition, set size
+    PRODUCE_HEAD_BYTES = 8
+    PRODUCE_TAIL_BYTES = 8
+    TOPIC_BYTES_MAX = 32767
+    MERGED_SET_BYTES_MAX = 32768
+
+cdef enum Fault:
+    GOOD
+    CUT
+    BAD
+
+cdef struct Look:
+    Py_ssize_t payload_start
+    Py_ssize_t end
+    int attributes
+
+cdef int64_t SIZE_MAX_I32 = 2147483647
+cdef Py_ssize_t PAYLOAD_MAX = PAYLOAD_BYTES_MAX
+
+
+cdef inline int32_t read_i32(const unsigned char *at) noexcept nogil:
+    return <int32_t>(
+        (<uint32_t>at[0] << 24) | (<uint32_t>at[1] << 16) | (<uint32_t>at[2] << 8) | at[3]
+    )
+
+
+cdef inline void write_i32(unsigned char *at, uint32_t value) noexcept nogil:
+    at[0] = <unsigned char>(value >> 24)
+    at[1] = <unsigned char>(value >> 16)
+    at[2] = <unsigned char>(value >> 8)
+    at[3] = <unsigned char>value
+
+
+cdef inline void write_i16(unsigned char *at, uint16_t value) noexcept nogil:
+    at[0] = <unsigned char>(value >> 8)
+    at[1] = <unsigned char>value
+
+
+cdef inline Fault look(
+    const unsigned char *data, Py_ssize_t position, Py_ssize_t total, Look *found
+) noexcept nogil:
+    """The entry at `position`, where at least 4 bytes are. BAD: ask the pure twin for words."""
+    cdef const unsigned char *entry = data + position
+    cdef Py_ssize_t length = read_i32(entry)
+    cdef Py_ssize_t start
+    if length < 0:
+        return BAD
+    if length > total - position - LENGTH_BYTES:
+        return CUT
+    if length < MAGIC0_OVERHEAD_BYTES:
+        return BAD
+    if entry[4] == 1:
+        if length < MAGIC1_OVERHEAD_BYTES:
+            return BAD
+        found.attributes = entry[5]
+        start = LENGTH_BYTES + MAGIC1_OVERHEAD_BYTES
+    elif entry[4] == 0:
+        found.attributes = 0
+        start = LENGTH_BYTES + MAGIC0_OVERHEAD_BYTES
+    else:
+        return BAD
+    found.payload_start = position + start
+    found.end = position + LENGTH_BYTES + length
+    if kafka2011_crc32(entry + start, length + LENGTH_BYTES - start) != <uint32_t>read_i32(
+        entry + start - 4
+    ):
+        return BAD
+    return GOOD
+
+
+cdef bytes copied(const unsigned char *data, const Look *entry):
+    return PyBytes_FromStringAndSize(
+        <const char *>(data + entry.payload_start), entry.end - entry.payload_start
+    )
+
+
+cdef object fault_at(object buffer, Py_ssize_t position):
+    return InvalidMessage(_hot_pure.fault_text(buffer, position), position)
+
+
+# Produce ---------------------------------------------------------------------------------------
+
+
+def scan(object buffer, Py_ssize_t message_bytes_max, object budget):
+    """Validate a produced set (see `message_set.scan`)."""
+    cdef Py_buffer view
+    cdef Look entry
+    cdef Fault fault
+    cdef Py_ssize_t position = 0, total, entry_count = 0, largest = 0, size
+    cdef Py_ssize_t message_count
+    cdef const unsigned char *data
+    cdef list wrappers = None
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    try:
+        data = <const unsigned char *>view.buf
+        total = view.len
+        while total - position >= LENGTH_BYTES:
+            fault = look(data, position, total, &entry)
+            if fault != GOOD:
+                if fault == CUT and entry_count:
+                    break
+                raise fault_at(buffer, position)
+            size = entry.end - entry.payload_start
+            if size > largest:
+                largest = size
+                if largest > message_bytes_max:
+                    raise MessageSizeTooLarge(
+                        f"payload of {largest} bytes is above the limit of {message_bytes_max}"
+                    )
+            if entry.attributes & CODEC_MASK:
+                if wrappers is None:
+                    wrappers = []
+                wrappers.append((position, entry.attributes & CODEC_MASK, copied(data, &entry)))
+            entry_count += 1
+            position = entry.end
+    finally:
+        PyBuffer_Release(&view)
+    message_count = entry_count
+    if wrappers is not None:
+        for wrapper_position, codec, payload in wrappers:
+            try:
+                message_count += count_inner(codec, payload, budget, 1) - 1
+            except InvalidMessage as error:
+                error.position = wrapper_position
+                raise
+    # Past the class's own Python-level __new__, which would double the cost of a small set.
+    return tuple.__new__(Scan, (position, message_count, entry_count, largest))
+
+
+cdef Py_ssize_t count_inner(object codec, bytes payload, object budget, int depth) except -1:
+    cdef bytes unpacked = budget.decompress(codec, payload, depth)
+    cdef const unsigned char *data = <const unsigned char *>PyBytes_AS_STRING(unpacked)
+    cdef Py_ssize_t position = 0, total = len(unpacked), message_count = 0
+    cdef Look entry
+    cdef Fault fault
+    # First the whole level, then what is nested in it, as the pure twin does.
+    cdef list wrappers = None
+    while total - position >= LENGTH_BYTES:
+        fault = look(data, position, total, &entry)
+        if fault != GOOD:
+            if fault == CUT and position:
+                break
+            raise fault_at(unpacked, position)
+        if entry.attributes & CODEC_MASK:
+            if wrappers is None:
+                wrappers = []
+            wrappers.append((entry.attributes & CODEC_MASK, copied(data, &entry)))
+        else:
+            message_count += 1
+        position = entry.end
+    if wrappers is not None:
+        for inner_codec, inner_payload in wrappers:
+            message_count += count_inner(inner_codec, inner_payload, budget, depth + 1)
+    return message_count
+
+
+def produce_runs(
+    object buffer,
+    Py_ssize_t start,
+    Py_ssize_t end,
+    Py_ssize_t frame_bytes_max,
+    Py_ssize_t message_bytes_max,
+):
+    """Take the plain Produce frames at the start of a buffer (see `requests.produce_runs`)."""
+    cdef Py_buffer view
+    cdef Look entry
+    cdef unsigned char *data
+    cdef const unsigned char *route_start = NULL
+    cdef Py_ssize_t position = start, frame_end, set_start, set_size, at, route_size = 0
+    cdef Py_ssize_t size, message_count
+    # The run that is being gathered; none while frame_count is 0.
+    cdef Py_ssize_t run_start = 0, run_end = 0, run_messages = 0, frame_count = 0
+    cdef list runs = []
+    PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE)
+    try:
+        data = <unsigned char *>view.buf
+        if not 0 <= start <= end <= view.len:
+            raise ValueError("produce_runs: start and end must lie in the buffer")
+        while end - position >= PRODUCE_HEAD_BYTES:
+            size = read_i32(data + position)
+            frame_end = position + LENGTH_BYTES + size
+            if size <= 0 or size > frame_bytes_max or frame_end > end:
+                break
+            # The route: topic length, topic, partition, as they stand in the frame.
+            size = 2 + ((data[position + 6] << 8) | data[position + 7]) + 4
+            set_start = position + 6 + size + 4
+            if (
+                data[position + 4] | data[position + 5] | (data[position + 6] & 0x80)
+                or set_start > frame_end
+            ):
+                break
+            set_size = read_i32(data + set_start - 4)
+            if set_size < 0 or set_size > frame_end - set_start:
+                break
+            message_count = 0
+            at = set_start
+            while set_start + set_size - at >= LENGTH_BYTES:
+                if (
+                    look(data, at, set_start + set_size, &entry) != GOOD
+                    or entry.attributes & CODEC_MASK
+                    or entry.end - entry.payload_start > message_bytes_max
+                ):
+                    break
+                message_count += 1
+                at = entry.end
+            if at != set_start + set_size:
+                break
+            if (
+                frame_count
+                and size == route_size
+                and set_size <= MERGED_SET_BYTES_MAX
+                and not memcmp(data + position + 6, route_start, size)
+                and not data[set_start - 8] & 0x80  # -1: the broker draws for every request anew
+            ):
+                memmove(data + run_end, data + set_start, set_size)
+                run_end += set_size
+                run_messages += message_count
+                frame_count += 1
+            else:
+                if frame_count:
+                    runs.append(
+                        (
+                            PyBytes_FromStringAndSize(<const char *>route_start, route_size),
+                            run_start,
+                            run_end,
+                            run_messages,
+                            frame_count,
+                        )
+                    )
+                route_start = data + position + 6
+                route_size = size
+                run_start = set_start
+                run_end = set_start + set_size
+                run_messages = message_count
+                frame_count = 1
+            position = frame_end
+        if frame_count:
+            runs.append(
+                (
+                    PyBytes_FromStringAndSize(<const char *>route_start, route_size),
+                    run_start,
+                    run_end,
+                    run_messages,
+                    frame_count,
+                )
+            )
+    finally:
+        PyBuffer_Release(&view)
+    return position, runs
+
+
+def check_entries(object buffer):
+    """Find how far the top-level entries are good (see `message_set.check_entries`)."""
+    cdef Py_buffer view
+    cdef Look entry
+    cdef Fault fault = GOOD
+    cdef Py_ssize_t position = 0, total, entry_count = 0
+    cdef const unsigned char *data
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    try:
+        data = <const unsigned char *>view.buf
+        total = view.len
+        # Recovery reads gigabytes from a thread; nothing here needs the interpreter.
+        with nogil:
+            while total - position >= LENGTH_BYTES:
+                fault = look(data, position, total, &entry)
+                if fault != GOOD:
+                    break
+                entry_count += 1
+                position = entry.end
+    finally:
+        PyBuffer_Release(&view)
+    if fault == BAD:
+        return Ending(position, entry_count, _hot_pure.fault_text(buffer, position))
+    return Ending(position, entry_count, "cut" if position < total else "")
+
+
+# Consume ---------------------------------------------------------------------------------------
+
+
+def split(object buffer):
+    """Length of the complete entries (see `message_set.split`)."""
+    cdef Py_buffer view
+    cdef Py_ssize_t position = 0, total, length
+    cdef const unsigned char *data
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    try:
+        data = <const unsigned char *>view.buf
+        total = view.len
+        while total - position >= LENGTH_BYTES:
+            length = read_i32(data + position)
+            if length < MAGIC0_OVERHEAD_BYTES:
+                if position:
+                    return position
+                raise InvalidMessage(f"length {length} of entry at 0", 0)
+            if length > total - position - LENGTH_BYTES:
+                break
+            position += LENGTH_BYTES + length
+    finally:
+        PyBuffer_Release(&view)
+    if total and not position:
+        raise _hot_pure.cut_first(buffer)
+    return position
+
+
+cdef inline int next_entry(
+    object buffer, const unsigned char *data, Py_ssize_t position, Py_ssize_t total, Look *entry
+) except -1:
+    """1: `entry` is the one at `position`. 0: the set ends here. Raises the rest."""
+    cdef Fault fault
+    if total - position < LENGTH_BYTES:
+        if total and not position:
+            raise _hot_pure.cut_first(buffer)
+        return 0
+    fault = look(data, position, total, entry)
+    if fault == GOOD:
+        return 1
+    if fault == CUT:
+        if not position:
+            raise _hot_pure.cut_first(buffer)
+        return 0
+    raise fault_at(buffer, position)
+
+
+cdef list opened(const unsigned char *data, Py_ssize_t position, const Look *entry, object limit):
+    """The payloads in the wrapper `entry`, however deep."""
+    cdef list found = []
+    try:
+        collect(
+            entry.attributes & CODEC_MASK, copied(data, entry), DecompressionBudget(limit), 1, found
+        )
+    except InvalidMessage as error:
+        error.position = position
+        raise
+    return found
+
+
+cdef int collect(object codec, bytes payload, object budget, int depth, list found) except -1:
+    cdef bytes unpacked = budget.decompress(codec, payload, depth)
+    cdef const unsigned char *data = <const unsigned char *>PyBytes_AS_STRING(unpacked)
+    cdef Py_ssize_t position = 0, total = len(unpacked)
+    cdef Look entry
+    cdef Fault fault
+    while total - position >= LENGTH_BYTES:
+        fault = look(data, position, total, &entry)
+        if fault != GOOD:
+            if fault == CUT and position:
+                break
+            raise fault_at(unpacked, position)
+        if entry.attributes & CODEC_MASK:
+            collect(entry.attributes & CODEC_MASK, copied(data, &entry), budget, depth + 1, found)
+        else:
+            found.append(copied(data, &entry))
+        position = entry.end
+    return 0
+
+
+def messages(
+    object buffer, int64_t offset, object wrapper_bytes_max=DECOMPRESSED_BYTES_MAX
+):
+    """Deep (payload, next offset) pairs (see `message_set.messages`)."""
+    cdef Py_buffer view
+    cdef Look entry
+    cdef Py_ssize_t position = 0
+    cdef const unsigned char *data
+    cdef list found = []
+    cdef list inner
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    try:
+        data = <const unsigned char *>view.buf
+        while next_entry(buffer, data, position, view.len, &entry):
+            if entry.attributes & CODEC_MASK:
+                inner = opened(data, position, &entry, wrapper_bytes_max)
+                if inner:
+                    last = inner.pop()
+                    start = offset + position
+                    found.extend([(payload, start) for payload in inner])
+                    found.append((last, offset + entry.end))
+            else:
+                found.append((copied(data, &entry), offset + entry.end))
+            position = entry.end
+    finally:
+        PyBuffer_Release(&view)
+    return found
+
+
+def payloads(object buffer, object wrapper_bytes_max=DECOMPRESSED_BYTES_MAX):
+    """Deep payloads only (see `message_set.payloads`)."""
+    cdef Py_buffer view
+    cdef Look entry
+    cdef Py_ssize_t position = 0
+    cdef const unsigned char *data
+    cdef list found = []
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    try:
+        data = <const unsigned char *>view.buf
+        while next_entry(buffer, data, position, view.len, &entry):
+            if entry.attributes & CODEC_MASK:
+                found.extend(opened(data, position, &entry, wrapper_bytes_max))
+            else:
+                found.append(copied(data, &entry))
+            position = entry.end
+    finally:
+        PyBuffer_Release(&view)
+    return found
+
+
+@cython.final
+@cython.freelist(4096)
+cdef class ConsumedMessage:
+    """A message as handed to the application (see `_hot_pure.ConsumedMessage`)."""
+
+    __match_args__ = ("payload", "topic", "broker_id", "partition", "next_offset")
+
+    cdef readonly bytes payload
+    cdef readonly str topic
+    cdef readonly int broker_id
+    cdef readonly int partition
+    cdef readonly int64_t next_offset
+
+    def __init__(
+        self, bytes payload, str topic, int broker_id, int partition, int64_t next_offset
+    ):
+        self.payload = payload
+        self.topic = topic
+        self.broker_id = broker_id
+        self.partition = partition
+        self.next_offset = next_offset
+
+    cdef tuple fields(self):
+        return self.payload, self.topic, self.broker_id, self.partition, self.next_offset
+
+    def __eq__(self, other):
+        if not isinstance(other, ConsumedMessage):
+            return NotImplemented
+        return self.fields() == (<ConsumedMessage>other).fields()
+
+    def __hash__(self):
+        return hash(self.fields())
+
+    def __repr__(self):
+        return _hot_pure.consumed_text(self)
+
+    def __reduce__(self):
+        return _hot_pure.make_consumed, self.fields()
+
+
+cdef inline ConsumedMessage consumed_message(
+    bytes payload, str topic, int broker_id, int partition, int64_t next_offset
+):
+    cdef ConsumedMessage message = ConsumedMessage.__new__(ConsumedMessage)
+    message.payload = payload
+    message.topic = topic
+    message.broker_id = broker_id
+    message.partition = partition
+    message.next_offset = next_offset
+    return message
+
+
+def consumed(
+    object buffer,
+    int64_t offset,
+    str topic,
+    int broker_id,
+    int partition,
+    *,
+    object wrapper_bytes_max=DECOMPRESSED_BYTES_MAX,
+):
+    """`messages` as objects (see `message_set.consumed`)."""
+    cdef Py_buffer view
+    cdef Look entry
+    cdef Py_ssize_t position = 0, index, count
+    cdef int64_t next_offset
+    cdef const unsigned char *data
+    cdef list found = []
+    cdef list inner
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    try:
+        data = <const unsigned char *>view.buf
+        while next_entry(buffer, data, position, view.len, &entry):
+            if entry.attributes & CODEC_MASK:
+                inner = opened(data, position, &entry, wrapper_bytes_max)
+                count = len(inner)
+                for index in range(count):
+                    next_offset = offset + (entry.end if index == count - 1 else position)
+                    found.append(
+                        consumed_message(inner[index], topic, broker_id, partition, next_offset)
+                    )
+            else:
+                found.append(
+                    consumed_message(
+                        copied(data, &entry), topic, broker_id, partition, offset + entry.end
+                    )
+                )
+            position = entry.end
+    finally:
+        PyBuffer_Release(&view)
+    return found
+
+
+# Make ------------------------------------------------------------------------------------------
+
+
+cdef object only_bytes(object payloads):
+    """`payloads` as a list or tuple of bytes objects, itself where it already is one."""
+    cdef object given = payloads if isinstance(payloads, (list, tuple)) else list(payloads)
+    for payload in given:
+        if not PyBytes_CheckExact(payload):
+            return [bytes(memoryview(payload)) for payload in given]
+    return given
+
+
+cdef Py_ssize_t entries_size(object given, int overhead) except -1:
+    cdef Py_ssize_t total = 0, size
+    cdef bytes payload
+    for payload in given:
+        size = len(payload)
+        if size > PAYLOAD_MAX:
+            raise MessageSizeTooLarge(f"payload of {size} bytes does not fit an entry")
+        total += LENGTH_BYTES + overhead + size
+    return total
+
+
+cdef int write_entries(unsigned char *at, object given, int magic) except -1:
+    cdef bytes payload
+    cdef const unsigned char *source
+    cdef Py_ssize_t size
+    for payload in given:
+        size = len(payload)
+        source = <const unsigned char *>PyBytes_AS_STRING(payload)
+        at[4] = magic
+        if magic:
+            write_i32(at, <uint32_t>(size + MAGIC1_OVERHEAD_BYTES))
+            at[5] = 0
+            at += LENGTH_BYTES + MAGIC1_OVERHEAD_BYTES
+        else:
+            write_i32(at, <uint32_t>(size + MAGIC0_OVERHEAD_BYTES))
+            at += LENGTH_BYTES + MAGIC0_OVERHEAD_BYTES
+        write_i32(at - 4, kafka2011_crc32(source, size))
+        memcpy(at, source, size)
+        at += size
+    return 0
+
+
+def encode(object payloads, int magic=1):
+    """Plain entries (see `message_set.encode`)."""
+    if magic != 0 and magic != 1:
+        raise LocalProtocolError(f"no message format has the magic {magic}")
+    cdef object given = only_bytes(payloads)
+    cdef Py_ssize_t size = entries_size(
+        given, MAGIC1_OVERHEAD_BYTES if magic else MAGIC0_OVERHEAD_BYTES
+    )
+    cdef bytes made = PyBytes_FromStringAndSize(NULL, size)
+    write_entries(<unsigned char *>PyBytes_AS_STRING(made), given, magic)
+    return made
+
+
+def encode_produce(bytes topic, object partition, object payloads):
+    """A whole Produce frame (see `requests.encode_produce`)."""
+    cdef object given = only_bytes(payloads)
+    cdef Py_ssize_t set_size = entries_size(given, MAGIC1_OVERHEAD_BYTES)
+    cdef Py_ssize_t topic_size = len(topic)
+    cdef Py_ssize_t size = PRODUCE_HEAD_BYTES + topic_size + PRODUCE_TAIL_BYTES + set_size
+    cdef bytes made
+    cdef unsigned char *at
+    if topic_size > TOPIC_BYTES_MAX or size > SIZE_MAX_I32 or not -(2**31) <= partition < 2**31:
+        raise LocalProtocolError("a field of the produce request does not fit")
+    made = PyBytes_FromStringAndSize(NULL, size)
+    at = <unsigned char *>PyBytes_AS_STRING(made)
+    write_i32(at, <uint32_t>(size - LENGTH_BYTES))
+    write_i16(at + 4, 0)
+    write_i16(at + 6, <uint16_t>topic_size)
+    memcpy(at + 8, PyBytes_AS_STRING(topic), topic_size)
+    at += PRODUCE_HEAD_BYTES + topic_size
+    write_i32(at, <uint32_t><int32_t>partition)
+    write_i32(at + 4, <uint32_t>set_size)
+    write_entries(at + PRODUCE_TAIL_BYTES, given, 1)
+    return made
+
+
+# For the tests ---------------------------------------------------------------------------------
+
+
+def crc32(object data, Py_ssize_t start=0):
+    """The CRC of `data[start:]` as the loops compute it."""
+    cdef Py_buffer view
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        return kafka2011_crc32(<const unsigned char *>view.buf + start, view.len - start)
+    finally:
+        PyBuffer_Release(&view)
+
+
+def crc32_by_tables(object data, Py_ssize_t start=0):
+    """The same by the tables alone, as on machines that cannot fold."""
+    cdef Py_buffer view
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        return kafka2011_crc32_tables_only(
+            <const unsigned char *>view.buf + start, view.len - start
+        )
+    finally:
+        PyBuffer_Release(&view)
