@@ -11,9 +11,9 @@ from setuptools import Extension, setup
 SOURCES = [
     "kafka2011/protocol/_hot_compiled.pyx",
     "kafka2011/producer/_intake_compiled.pyx",
-    "kafka2011/consumer/_rows_compiled.pyx",
+    "kafka2011/consumer/spark/_rows_compiled.pyx",
     "kafka2011/events/_peek_compiled.pyx",
-    "kafka2011/services/warehouse/_columns_compiled.pyx",
+    "kafka2011/services/warehouse/load/_columns_compiled.pyx",
 ]
 # Rebuilt when it changes, and part of the source archive.
 CHECKSUM = "kafka2011/protocol/_crc32.h"

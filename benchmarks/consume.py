@@ -12,7 +12,7 @@ from benchmarks.crowd import together
 from benchmarks.produce import ENTRY_BYTES, fill
 from benchmarks.running_broker import RunningBroker, running_broker
 from kafka2011.consumer.config import ConsumerConfig
-from kafka2011.consumer.connector import ConsumerConnector
+from kafka2011.consumer.groups.connector import ConsumerConnector
 from kafka2011.consumer.simple import SimpleConsumer
 from kafka2011.coordination import paths
 from kafka2011.coordination.memory import InMemoryZooKeeper

@@ -22,7 +22,12 @@ from collections.abc import Iterator, Sequence
 
 from kafka2011.consumer.chunk import Chunk, ConsumedMessage
 from kafka2011.consumer.errors import ConsumerStateError, PartitionStuck
-from kafka2011.consumer.feed import DAMAGE_ATTEMPTS, Grant, PartitionFeed, StreamQueue
+from kafka2011.consumer.groups.chunk_queues import (
+    DAMAGE_ATTEMPTS,
+    Grant,
+    PartitionFeed,
+    StreamQueue,
+)
 from kafka2011.consumer.stats import ConsumerStats
 from kafka2011.protocol.errors import InvalidMessage
 

@@ -42,7 +42,7 @@ from kafka2011.producer.errors import (
     ProducerClosed,
     Unconfirmed,
 )
-from kafka2011.producer.polling import connection_kind
+from kafka2011.producer.offset_polling import connection_kind
 from kafka2011.producer.rerouting import Rerouter
 from kafka2011.protocol.errors import LocalProtocolError, MessageSizeTooLarge
 from kafka2011.protocol.message_set import encode as encode_plain

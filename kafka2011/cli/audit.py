@@ -19,7 +19,7 @@ import typer
 
 if TYPE_CHECKING:
     from kafka2011.events.forms import Forms
-    from kafka2011.services.audit.recount import RecountPlan, Source
+    from kafka2011.services.audit.recount.counting import RecountPlan, Source
 
 app = typer.Typer(add_completion=False, help=(__doc__ or "").partition("\n\n")[0])
 
@@ -249,8 +249,8 @@ class _Directories:
         self._warehouse = warehouse
 
     def sources(self) -> "list[Source]":
-        from kafka2011.services.audit.recount import DiskSource
-        from kafka2011.services.audit.segments import LogDirectory, log_roots
+        from kafka2011.services.audit.recount.counting import DiskSource
+        from kafka2011.services.audit.recount.segment_files import LogDirectory, log_roots
 
         found: list[Source] = []
         if self.given:
@@ -304,8 +304,8 @@ def _recounted(
     show_progress: bool,
 ) -> Json:
     """Count everything afresh: through the brokers while they run, else from their files."""
-    from kafka2011.services.audit.recount import recount
-    from kafka2011.services.audit.restarts import read_restarts
+    from kafka2011.services.audit.books.restarts import read_restarts
+    from kafka2011.services.audit.recount.counting import recount
 
     now_ms = time.time_ns() // 1_000_000
     try:
@@ -338,7 +338,7 @@ def _recounted(
 
 
 def _disk_plan(dirs: _Directories, topics: Sequence[str], restarts: Sequence[Any]) -> "RecountPlan":
-    from kafka2011.services.audit.recount import RecountPlan
+    from kafka2011.services.audit.recount.counting import RecountPlan
 
     sources = dirs.sources()
     warehouse = dirs.warehouse()
@@ -372,9 +372,9 @@ def _brokers_plan(
     from kafka2011.coordination.zookeeper import ZooKeeperRegistry
     from kafka2011.events.forms import parse_forms
     from kafka2011.runtime.config import address_map
-    from kafka2011.services.audit.clusters import ClusterSource
-    from kafka2011.services.audit.recount import RecountPlan
-    from kafka2011.services.audit.servers import server_filter
+    from kafka2011.services.audit.readers.cluster_readers import ClusterSource
+    from kafka2011.services.audit.recount.counting import RecountPlan
+    from kafka2011.services.audit.server_filter import server_filter
 
     places = summary["places"]
     sources: list[Source] = []

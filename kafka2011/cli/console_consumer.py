@@ -21,9 +21,9 @@ from kafka2011.cli.output import complain, fail, printable, reader_has_gone
 from kafka2011.cli.settings import load_or_exit
 from kafka2011.consumer.chunk import ConsumedMessage, TopicPartition
 from kafka2011.consumer.config import ConsumerConfig
-from kafka2011.consumer.connector import ConsumerConnector
 from kafka2011.consumer.errors import ConsumerStateError, ConsumerTimeout, PartitionStuck
-from kafka2011.consumer.filters import TopicFilter, blacklist, whitelist
+from kafka2011.consumer.groups.connector import ConsumerConnector
+from kafka2011.consumer.groups.topic_filters import TopicFilter, blacklist, whitelist
 from kafka2011.consumer.stream import MessageStream
 from kafka2011.coordination import cluster, paths
 from kafka2011.coordination.errors import CoordinationError

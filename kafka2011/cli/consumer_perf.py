@@ -31,8 +31,8 @@ from kafka2011.cli.perf_output import (
 from kafka2011.cli.registry import SERVER_HELP, ZOOKEEPER_HELP, connected, server_address
 from kafka2011.cli.settings import load_or_exit
 from kafka2011.consumer.config import ConsumerConfig
-from kafka2011.consumer.connector import ConsumerConnector
 from kafka2011.consumer.errors import ConsumerTimeout
+from kafka2011.consumer.groups.connector import ConsumerConnector
 from kafka2011.consumer.simple import EARLIEST, LATEST, SimpleConsumer
 from kafka2011.consumer.stream import MessageStream
 from kafka2011.coordination import paths

@@ -1,7 +1,8 @@
 """`kafka2011 groups`: the consumer groups, their members, owners, offsets, lag and state.
 
-The state follows Burrow's rules (`consumer/lag_rules.py`), with its reason. One look decides what
-needs no history; `--watch SECONDS` looks once a second and then says what the commits tell.
+The state follows the rules of Burrow (`consumer/tools/lag_rules.py`) and comes with its reason.
+One look decides what needs no history; `--watch SECONDS` looks once a second and then says what the
+commits tell.
 0.7's ConsumerOffsetChecker is `groups describe` here.
 """
 
@@ -15,10 +16,10 @@ import typer
 from kafka2011.cli.output import duration, fail, print_json, print_lines, print_table, utc
 from kafka2011.cli.registry import ADDRESS_MAP_HELP, ZOOKEEPER_HELP, connected, dialler
 from kafka2011.cli.settings import load_or_exit
-from kafka2011.consumer.cluster_state import groups
-from kafka2011.consumer.group_watch import GroupReport, GroupWatch, PartitionReport
-from kafka2011.consumer.lag_rules import OK
-from kafka2011.consumer.lag_time import LagTime
+from kafka2011.consumer.tools.cluster_state import groups
+from kafka2011.consumer.tools.group_watch import GroupReport, GroupWatch, PartitionReport
+from kafka2011.consumer.tools.lag_rules import OK
+from kafka2011.consumer.tools.lag_time import LagTime
 from kafka2011.events.errors import UnknownSchema
 from kafka2011.events.forms import Forms
 from kafka2011.events.schemas import schema_text

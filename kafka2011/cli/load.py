@@ -35,11 +35,11 @@ def run(
     forced: dict[str, Any] = {} if interval_ms is None else {"load_interval_ms": interval_ms}
     config = load_or_exit(WarehouseConfig, file, set_ or [], **forced)
     if reset is not None:
-        from kafka2011.services.warehouse import resetting
+        from kafka2011.services.warehouse.load import reset as resetting
 
         raise SystemExit(resetting.main(config, *_place(reset)))
     spark_environment.prepare()
-    from kafka2011.services.warehouse import app as job
+    from kafka2011.services.warehouse.load import app as job
 
     raise SystemExit(job.main(config))
 

@@ -112,7 +112,7 @@ def offsets(  # noqa: PLR0917 (options)
     if source_offset is not None and partition is None:
         raise ConfigError("--source-offset needs --partition: offsets are a partition's own")
     from kafka2011.cli.registry import connected
-    from kafka2011.services.mirror_maker.notes import read_maps
+    from kafka2011.services.mirror_maker.mirror_registry import read_maps
 
     with connected(zookeeper) as registry:
         rows = read_maps(registry, group, topic, partition, source_offset)

@@ -18,17 +18,17 @@ import typer
 
 from kafka2011.cli.output import complain, fail, parse_time, print_json, print_table
 from kafka2011.cli.registry import ADDRESS_MAP_HELP, ZOOKEEPER_HELP, connected, dialler
-from kafka2011.consumer import group_offsets
 from kafka2011.consumer.chunk import TopicPartition
-from kafka2011.consumer.cluster_state import (
+from kafka2011.consumer.simple import SimpleConsumer
+from kafka2011.consumer.tools import group_offsets
+from kafka2011.consumer.tools.cluster_state import (
     ASK_TIMEOUT_MS,
     Dialled,
     PartitionEnds,
     groups,
     partition_ends,
 )
-from kafka2011.consumer.group_offsets import BadExport, Change, GroupOffset, Target
-from kafka2011.consumer.simple import SimpleConsumer
+from kafka2011.consumer.tools.group_offsets import BadExport, Change, GroupOffset, Target
 from kafka2011.coordination import cluster, paths
 from kafka2011.coordination.errors import BadZnode
 from kafka2011.coordination.registry import Registry

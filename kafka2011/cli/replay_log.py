@@ -19,8 +19,8 @@ from kafka2011.cli.producer_perf import BROKERINFO_HELP, brokerinfo
 from kafka2011.cli.registry import ZOOKEEPER_HELP, connected
 from kafka2011.cli.settings import load_or_exit
 from kafka2011.consumer.config import ConsumerConfig
-from kafka2011.consumer.connector import ConsumerConnector
 from kafka2011.consumer.errors import ConsumerTimeout
+from kafka2011.consumer.groups.connector import ConsumerConnector
 from kafka2011.consumer.stream import MessageStream
 from kafka2011.coordination import paths
 from kafka2011.coordination.errors import CoordinationError

@@ -33,6 +33,6 @@ def run(
     forced: dict[str, Any] = {} if table is None else {"report_table": table}
     config = load_or_exit(WarehouseConfig, file, set_ or [], log_level="WARNING", **forced)
     spark_environment.prepare()
-    from kafka2011.services.warehouse import report_app
+    from kafka2011.services.warehouse.reports import traffic_job as report_app
 
     raise SystemExit(report_app.main(config, json_))

@@ -30,6 +30,6 @@ def run(
     forced: dict[str, Any] = {} if warehouse is None else {"warehouse_dir": str(warehouse)}
     config = load_or_exit(WarehouseConfig, file, set_ or [], log_level="WARNING", **forced)
     spark_environment.prepare()
-    from kafka2011.services.warehouse import activity_run
+    from kafka2011.services.warehouse.reports import activity_job as activity_run
 
     raise SystemExit(activity_run.main(config, names or ()))

@@ -18,7 +18,7 @@ from kafka2011.runtime.process_config import ProcessConfig
 CONFIG_CLASSES = [
     "kafka2011.broker.config:BrokerConfig",
     "kafka2011.producer.config:ProducerConfig",
-    "kafka2011.producer.tail_config:TailConfig",
+    "kafka2011.producer.tail.config:TailConfig",
     "kafka2011.consumer.config:ConsumerConfig",
     "kafka2011.services.audit.config:AuditConfig",
     "kafka2011.services.dashboard.config:DashboardConfig",
@@ -28,8 +28,8 @@ CONFIG_CLASSES = [
     "kafka2011.services.proxy.config:ProxyConfig",
     "kafka2011.services.schema_registry.config:SchemaRegistryConfig",
     "kafka2011.services.warehouse.config:WarehouseConfig",
-    "kafka2011.services.warehouse.schedule_config:ScheduleConfig",
-    "kafka2011.services.warehouse.stream_config:StreamConfig",
+    "kafka2011.services.warehouse.upkeep.schedule_config:ScheduleConfig",
+    "kafka2011.services.warehouse.streams.config:StreamConfig",
     "kafka2011.services.zookeeper.config:ZooKeeperConfig",
     "kafka2011.services.embedded.config:EmbeddedConfig",
 ]

@@ -41,7 +41,12 @@ def run(
     time.tzset()
     spark_environment.prepare()
     from kafka2011.services.warehouse.session import start_session
-    from kafka2011.services.warehouse.sql import SqlError, run_sql, source_options, write_result
+    from kafka2011.services.warehouse.shell.sql import (
+        SqlError,
+        run_sql,
+        source_options,
+        write_result,
+    )
 
     session = start_session("sql", config.spark_master)
     try:

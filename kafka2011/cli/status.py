@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from kafka2011.cli.registry import ADDRESS_MAP_HELP, ZOOKEEPER_HELP, connected, dialler
-from kafka2011.consumer.cluster_state import GroupState, group_state, groups
+from kafka2011.consumer.tools.cluster_state import GroupState, group_state, groups
 from kafka2011.coordination import processes
 from kafka2011.coordination.processes import ProcessRecord
 from kafka2011.runtime import logs

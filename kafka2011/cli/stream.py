@@ -7,7 +7,7 @@ import typer
 
 from kafka2011.cli import spark_environment
 from kafka2011.cli.settings import load_or_exit
-from kafka2011.services.warehouse.stream_config import StreamConfig
+from kafka2011.services.warehouse.streams.config import StreamConfig
 
 app = typer.Typer(add_completion=False)
 
@@ -25,7 +25,7 @@ def run(
 
     Results go to Parquet files in stream.dir, those of top-items to a topic. Started again, a job
     goes on behind what it has done."""
-    from kafka2011.services.warehouse.streams import BY_NAME, JOBS
+    from kafka2011.services.warehouse.streams.jobs import BY_NAME, JOBS
 
     if name == "list":
         width = max(map(len, BY_NAME)) + 2
@@ -37,6 +37,6 @@ def run(
         raise SystemExit(2)
     config = load_or_exit(StreamConfig, file, set_ or [])
     spark_environment.prepare()
-    from kafka2011.services.warehouse import stream_run
+    from kafka2011.services.warehouse.streams import runner as stream_run
 
     raise SystemExit(stream_run.main(config, BY_NAME[name], once=once))

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from kafka2011.cli.settings import load_or_exit
-from kafka2011.producer.tail_config import TailConfig
-from kafka2011.producer.tail_core import BadState
+from kafka2011.producer.tail.config import TailConfig
+from kafka2011.producer.tail.messages import BadState
 from kafka2011.runtime.signals import stop_event
 
 app = typer.Typer(add_completion=False)
@@ -61,7 +61,7 @@ def run(  # noqa: PLR0917 (options)
         log_level="WARNING" if until_end else "INFO",
     )
     stop = stop_event()
-    from kafka2011.producer.tail_app import TailRun
+    from kafka2011.producer.tail.app import TailRun
 
     try:
         tail = TailRun(config, files, stop)

@@ -6,7 +6,7 @@ import typer
 
 from kafka2011.cli.output import complain, print_json, print_lines, print_table
 from kafka2011.cli.registry import ADDRESS_MAP_HELP, ZOOKEEPER_HELP, connected, dialler
-from kafka2011.consumer.cluster_state import PartitionEnds, partition_ends
+from kafka2011.consumer.tools.cluster_state import PartitionEnds, partition_ends
 from kafka2011.coordination import cluster
 from kafka2011.runtime import logs
 

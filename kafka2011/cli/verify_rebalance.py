@@ -9,8 +9,8 @@ import typer
 
 from kafka2011.cli.output import complain, fail, print_json
 from kafka2011.cli.registry import ZOOKEEPER_HELP, connected
-from kafka2011.consumer import verification
-from kafka2011.consumer.cluster_state import groups
+from kafka2011.consumer.tools import rebalance_check as verification
+from kafka2011.consumer.tools.cluster_state import groups
 from kafka2011.runtime import logs
 
 app = typer.Typer(add_completion=False)

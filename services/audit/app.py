@@ -21,14 +21,14 @@ from kafka2011.runtime.clock import Clock, now_ms
 from kafka2011.runtime.failpoints import failpoint
 from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.metrics import MetricsServer
-from kafka2011.services.audit.answers import AuditAnswers, AuditCollector
-from kafka2011.services.audit.clusters import ClusterReader
+from kafka2011.services.audit.books.restarts import read_restarts
+from kafka2011.services.audit.books.state import TIME_MS_MAX, AuditState
+from kafka2011.services.audit.books.store import AuditStore, StoreMismatch
 from kafka2011.services.audit.config import AuditConfig
-from kafka2011.services.audit.core import excused_up_to_ms
-from kafka2011.services.audit.fetching import BrokerReader, connect_with
-from kafka2011.services.audit.restarts import read_restarts
-from kafka2011.services.audit.state import TIME_MS_MAX, AuditState
-from kafka2011.services.audit.store import AuditStore, StoreMismatch
+from kafka2011.services.audit.readers.broker_reader import BrokerReader, connect_with
+from kafka2011.services.audit.readers.cluster_readers import ClusterReader
+from kafka2011.services.audit.summary import AuditAnswers, AuditCollector
+from kafka2011.services.audit.verdicts import excused_up_to_ms
 from kafka2011.services.registration import ServiceRegistration
 
 FOLD_INTERVAL_MS = 10_000
@@ -147,7 +147,7 @@ def _readers(config: AuditConfig, state: AuditState, clock: Clock) -> "list[_Rea
                 )
             )
     if config.warehouse_dir is not None:
-        from kafka2011.services.audit.following import WarehouseFollower
+        from kafka2011.services.audit.readers.warehouse_follower import WarehouseFollower
 
         readers.append(
             WarehouseFollower(

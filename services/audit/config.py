@@ -5,7 +5,7 @@ from pathlib import Path
 
 from kafka2011.events.settings import FormSettings
 from kafka2011.runtime.config import address_map, comma_list, path, setting, text, whole
-from kafka2011.services.audit.servers import IsOurs, server_filter
+from kafka2011.services.audit.server_filter import IsOurs, server_filter
 
 TIERS = ("live", "offline", "warehouse")  # in the order in which messages pass them
 LATENESS_MS_MAX_DEFAULT = 60_000

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from kafka2011.services.audit.core import STATES, GuidCounts, Verdict
-from kafka2011.services.audit.ledger import Cell, CellKey, Folded
+from kafka2011.services.audit.books.ledger import Cell, CellKey, Folded
+from kafka2011.services.audit.verdicts import STATES, GuidCounts, Verdict
 
 Json = dict[str, Any]
 

@@ -16,8 +16,8 @@ from prometheus_client import CollectorRegistry, Gauge
 from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.metrics import MetricsServer
 from kafka2011.services.dashboard.config import PORT_DEFAULT, DashboardConfig
-from kafka2011.services.dashboard.pages import Pages
-from kafka2011.services.dashboard.sampler import Sampler
+from kafka2011.services.dashboard.routes import Pages
+from kafka2011.services.dashboard.sampling.sampler import Sampler
 from kafka2011.services.registration import ServiceRegistration
 from kafka2011.services.web import serve_until
 

@@ -26,8 +26,8 @@ from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.metrics import Answer, MetricsServer
 from kafka2011.services.heartbeat import HeartbeatSender, into
 from kafka2011.services.mirror_maker.config import MirrorConfig
-from kafka2011.services.mirror_maker.loops import MirrorLoop, refuse_loops
-from kafka2011.services.mirror_maker.member import GroupMember, topic_filter
+from kafka2011.services.mirror_maker.cycle_check import MirrorLoop, refuse_loops
+from kafka2011.services.mirror_maker.group_member import GroupMember, topic_filter
 from kafka2011.services.mirror_maker.metrics import MirrorCollector
 from kafka2011.services.mirror_maker.mirror import Mirror
 from kafka2011.services.registration import ServiceRegistration

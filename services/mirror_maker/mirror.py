@@ -24,12 +24,12 @@ from kafka2011.producer.discovery import ZooKeeperBrokers
 from kafka2011.runtime.clock import now_ms
 from kafka2011.runtime.logs import get_logger
 from kafka2011.services.mirror_maker.config import NEVER_COPIED, MirrorConfig
-from kafka2011.services.mirror_maker.core import Backoff, PartitionCopy
-from kafka2011.services.mirror_maker.ends import SourceEnds
-from kafka2011.services.mirror_maker.fetcher import SourceFetcher
-from kafka2011.services.mirror_maker.lane import TargetLane
-from kafka2011.services.mirror_maker.notes import Pauses, StoredMaps
+from kafka2011.services.mirror_maker.copy_progress import Backoff, PartitionCopy
+from kafka2011.services.mirror_maker.end_offsets import SourceEnds
+from kafka2011.services.mirror_maker.mirror_registry import Pauses, StoredMaps
 from kafka2011.services.mirror_maker.placement import NotPlaced, Placement, make_topic
+from kafka2011.services.mirror_maker.source_reader import SourceFetcher
+from kafka2011.services.mirror_maker.target_writer import TargetLane
 
 PLACE_RETRY_S = 0.1
 IDLE_WAIT_S = 1.0

@@ -16,8 +16,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from kafka2011.consumer.chunk import TopicPartition
-from kafka2011.consumer.connector import ConsumerConnector
-from kafka2011.consumer.filters import TopicFilter, blacklist, whitelist
+from kafka2011.consumer.groups.connector import ConsumerConnector
+from kafka2011.consumer.groups.topic_filters import TopicFilter, blacklist, whitelist
 from kafka2011.coordination.errors import CoordinationError
 from kafka2011.protocol.errors import KafkaError
 from kafka2011.runtime.clock import now_ms

@@ -7,13 +7,13 @@ read since the last commit and loses nothing.
 from collections import Counter as Tally
 
 from kafka2011.consumer.chunk import Chunk, TopicPartition
-from kafka2011.consumer.connector import ConsumerConnector
 from kafka2011.consumer.errors import (
     BrokerUnavailable,
     ConsumerStateError,
     ConsumerTimeout,
     PartitionStuck,
 )
+from kafka2011.consumer.groups.connector import ConsumerConnector
 from kafka2011.consumer.stream import MessageStream
 from kafka2011.protocol.errors import InvalidMessage
 from kafka2011.runtime.clock import Clock, now_ms

@@ -27,9 +27,9 @@ from kafka2011.services.containers.engine import (
     ContainerState,
     EngineError,
 )
+from tests import ROOT
 from tests.support import waiting
 
-ROOT = Path(__file__).resolve().parents[2]
 RUN_LABEL = "kafka2011.test"
 PROJECT_PREFIX = "kafka2011-test-"
 IMAGE_VERSION = subprocess.check_output(

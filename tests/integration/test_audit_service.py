@@ -20,11 +20,11 @@ from kafka2011.events.forms import FORMS_2011
 from kafka2011.events.topics import AUDIT, PAGE_VIEW
 from kafka2011.producer import Producer
 from kafka2011.services.warehouse.config import WarehouseConfig
-from kafka2011.services.warehouse.load import Loader
+from kafka2011.services.warehouse.load.job import Loader
 from tests.support.brokers import RunningBroker, start_broker
 from tests.support.commands import ROOT, RunningCommand, start_command
 from tests.support.waiting import wait_until
-from tests.unit.audit.samples import T0, WINDOW_MS, entries_of, event, report
+from tests.unit.services.audit.samples import T0, WINDOW_MS, entries_of, event, report
 
 pytestmark = pytest.mark.integration
 

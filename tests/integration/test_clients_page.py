@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import ROOT
 from tests.support.brokers import start_broker
-
-ROOT = Path(__file__).resolve().parents[2]
 
 pytestmark = pytest.mark.integration
 

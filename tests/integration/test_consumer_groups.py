@@ -18,8 +18,8 @@ import pytest
 
 from kafka2011.consumer.chunk import TopicPartition
 from kafka2011.consumer.config import ConsumerConfig
-from kafka2011.consumer.connector import ConsumerConnector
 from kafka2011.consumer.errors import ConsumerTimeout
+from kafka2011.consumer.groups.connector import ConsumerConnector
 from kafka2011.coordination import paths
 from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.coordination.zookeeper import ZooKeeperRegistry

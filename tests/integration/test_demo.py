@@ -19,9 +19,8 @@ from typing import Any
 
 import pytest
 
+from tests import ROOT
 from tests.support.waiting import wait_until
-
-ROOT = Path(__file__).resolve().parents[2]
 
 pytestmark = [
     pytest.mark.integration,

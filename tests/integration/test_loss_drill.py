@@ -14,7 +14,7 @@ from tests.integration.test_audit_service import ask, command
 from tests.support.brokers import start_broker
 from tests.support.commands import RunningCommand, start_command
 from tests.support.waiting import wait_until
-from tests.unit.audit.samples import T0, WINDOW_MS, event, report
+from tests.unit.services.audit.samples import T0, WINDOW_MS, event, report
 
 pytestmark = pytest.mark.integration
 

@@ -18,14 +18,14 @@ import pytest
 
 from kafka2011.cli.main import main
 from kafka2011.consumer.config import ConsumerConfig
-from kafka2011.consumer.connector import ConsumerConnector
 from kafka2011.consumer.errors import ConsumerTimeout
+from kafka2011.consumer.groups.connector import ConsumerConnector
 from kafka2011.coordination import paths
 from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.events.primitives import long
 from kafka2011.producer import Producer
 from kafka2011.runtime.clock import now_ms
-from kafka2011.services.warehouse.commit import Load, LoadedRange, WarehouseTable, read_commits
+from kafka2011.services.warehouse.load.commit import Load, LoadedRange, WarehouseTable, read_commits
 from tests.support.clusters import Cluster
 from tests.support.commands import ROOT
 from tests.support.waiting import wait_until

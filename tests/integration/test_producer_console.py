@@ -3,16 +3,14 @@
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from kafka2011.protocol.message_set import payloads
+from tests import ROOT
 from tests.support.recording import RecordingServer
 
 pytestmark = pytest.mark.integration
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import ROOT
 from tests.support.waiting import wait_until
-
-ROOT = Path(__file__).resolve().parents[2]
 
 pytestmark = pytest.mark.integration
 

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from kafka2011.services.dashboard.jobs import JobReader
-from kafka2011.services.warehouse.activity import BY_NAME, REPORTS
-from kafka2011.services.warehouse.activity_run import ActivityRun, lacking, write_files
-from kafka2011.services.warehouse.commit import WarehouseError
+from kafka2011.services.dashboard.sampling.spark_jobs import JobReader
+from kafka2011.services.warehouse.load.commit import WarehouseError
+from kafka2011.services.warehouse.reports.activity import BY_NAME, REPORTS
+from kafka2011.services.warehouse.reports.activity_job import ActivityRun, lacking, write_files
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(300)]
 

@@ -19,9 +19,9 @@ from kafka2011.events import codec
 from kafka2011.events.forms import FORMS_2011
 from kafka2011.producer.producer import Producer
 from kafka2011.protocol import message_set
-from kafka2011.services.warehouse.stream_config import StreamConfig
-from kafka2011.services.warehouse.stream_run import StreamError, read_items, start_stream
-from kafka2011.services.warehouse.streams import BY_NAME
+from kafka2011.services.warehouse.streams.config import StreamConfig
+from kafka2011.services.warehouse.streams.jobs import BY_NAME
+from kafka2011.services.warehouse.streams.runner import StreamError, read_items, start_stream
 from tests.support.brokers import RunningBroker, start_broker
 from tests.support.waiting import wait_until
 

@@ -24,14 +24,14 @@ import pytest
 from kafka2011.producer.producer import Producer
 from kafka2011.services.frontend.access_log import LineEncoder
 from kafka2011.services.frontend.lines import Line
-from kafka2011.services.warehouse.commit import WarehouseTable, read_commits
+from kafka2011.services.warehouse.load.commit import WarehouseTable, read_commits
 from kafka2011.services.warehouse.session import CONF_DIR
+from tests import ROOT
 from tests.support.brokers import RunningBroker, start_broker
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(300)]
 
-ROOT = Path(__file__).resolve().parents[2]
 SAMPLE_LOG = ROOT.parent / "shared" / "data" / "apache_access.log"
 
 

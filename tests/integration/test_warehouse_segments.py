@@ -24,7 +24,7 @@ from kafka2011.protocol import message_set
 from kafka2011.protocol.compression import Codec
 from tests.integration.test_warehouse_load import Jobs, Source, known_lines
 from tests.support.brokers import start_broker
-from tests.unit.warehouse.samples import access_log_payload
+from tests.unit.services.warehouse.samples import access_log_payload
 
 pytestmark = [
     pytest.mark.integration,

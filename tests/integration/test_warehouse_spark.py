@@ -15,16 +15,16 @@ from kafka2011.events.forms import FORMS_2011
 from kafka2011.events.topics import ACCESS_LOG
 from kafka2011.producer.producer import Producer
 from kafka2011.protocol import message_set
-from kafka2011.services.warehouse.commit import WarehouseTable, read_commits
 from kafka2011.services.warehouse.config import WarehouseConfig
-from kafka2011.services.warehouse.load import Loader, spark_runner, table_schema
-from kafka2011.services.warehouse.report import make_report
-from kafka2011.services.warehouse.shell import run_shell
-from kafka2011.services.warehouse.sql import SqlError, run_sql, write_result
-from kafka2011.services.warehouse.tables import tables_in
+from kafka2011.services.warehouse.load.commit import WarehouseTable, read_commits
+from kafka2011.services.warehouse.load.job import Loader, spark_runner, table_schema
+from kafka2011.services.warehouse.reports.traffic import make_report
+from kafka2011.services.warehouse.shell.prompt import run_shell
+from kafka2011.services.warehouse.shell.sql import SqlError, run_sql, write_result
+from kafka2011.services.warehouse.table_paths import tables_in
 from tests.support.brokers import RunningBroker, start_broker
 from tests.support.waiting import wait_until
-from tests.unit.warehouse.samples import access_log_payload
+from tests.unit.services.warehouse.samples import access_log_payload
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(300)]
 

@@ -17,13 +17,13 @@ from kafka2011.events import codec
 from kafka2011.events.topics import ACCESS_LOG
 from kafka2011.producer.producer import Producer
 from kafka2011.protocol import message_set
-from kafka2011.services.warehouse.commit import WarehouseTable, read_commits
+from kafka2011.services.warehouse.load.commit import WarehouseTable, read_commits
 from kafka2011.services.warehouse.session import CONF_DIR
+from tests import ROOT
 from tests.support.brokers import start_broker
 from tests.support.waiting import wait_until
-from tests.unit.warehouse.samples import access_log_event
+from tests.unit.services.warehouse.samples import access_log_event
 
-ROOT = Path(__file__).resolve().parents[2]
 SIZE_MB = int(os.environ.get("LARGE_LOAD_MB", "0"))
 STEP_BYTES = 32 * 1024 * 1024  # of each partition in a commit, so that there are several
 SET_MESSAGES = 2000

@@ -17,9 +17,9 @@ import urllib.request
 from pathlib import Path
 from types import TracebackType
 
+from tests import ROOT
 from tests.support.waiting import wait_until
 
-ROOT = Path(__file__).resolve().parents[2]
 START_TIMEOUT_S = 30
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from kafka2011.consumer.reading import read_range
+from kafka2011.consumer.ranges.reading import read_range
 from kafka2011.consumer.simple import SimpleConsumer
 from kafka2011.coordination import cluster
 from kafka2011.coordination.paths import BrokerPartition

@@ -19,9 +19,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from kafka2011.runtime.config import environment_name
+from tests import ROOT
 from tests.support.waiting import wait_until
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 class RunningCommand:

@@ -13,12 +13,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from kafka2011.consumer import rebalance
-from kafka2011.consumer.assignment import assignment_of
 from kafka2011.consumer.chunk import TopicPartition
-from kafka2011.consumer.membership import Membership
-from kafka2011.consumer.offsets import OffsetStore, Steps
-from kafka2011.consumer.rebalance import Phase, State
+from kafka2011.consumer.groups import rebalance
+from kafka2011.consumer.groups.assignment import assignment_of
+from kafka2011.consumer.groups.committed_offsets import OffsetStore, Steps
+from kafka2011.consumer.groups.membership import Membership
+from kafka2011.consumer.groups.rebalance import Phase, State
 from kafka2011.coordination import paths
 from kafka2011.coordination.errors import CoordinationError, CoordinationUnavailable, NodeExists
 from kafka2011.coordination.memory import InMemoryRegistry, InMemoryZooKeeper

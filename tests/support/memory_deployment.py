@@ -3,8 +3,8 @@
 from typing import Any
 
 from kafka2011.consumer.config import ConsumerConfig
-from kafka2011.consumer.connector import ConsumerConnector
 from kafka2011.consumer.errors import ConsumerTimeout
+from kafka2011.consumer.groups.connector import ConsumerConnector
 from kafka2011.consumer.stream import MessageStream
 from kafka2011.coordination import paths
 from kafka2011.coordination.memory import InMemoryRegistry, InMemoryZooKeeper

@@ -29,11 +29,11 @@ from kafka2011.services.online_consumer.config import OnlineConsumerConfig
 from kafka2011.services.proxy.config import ProxyConfig
 from kafka2011.services.schema_registry.config import SchemaRegistryConfig
 from kafka2011.services.warehouse.config import WarehouseConfig
-from kafka2011.services.warehouse.schedule import parse_schedule
-from kafka2011.services.warehouse.schedule_config import ScheduleConfig
+from kafka2011.services.warehouse.upkeep.due_jobs import parse_schedule
+from kafka2011.services.warehouse.upkeep.schedule_config import ScheduleConfig
 from kafka2011.services.zookeeper.config import ZooKeeperConfig
+from tests import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
 COMPOSE: dict[str, Any] = yaml.safe_load(TEXT)
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests import ROOT
+
 PACKAGE = ROOT / "kafka2011"
 
 # room -> the rooms that it may import

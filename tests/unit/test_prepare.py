@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests import ROOT
+
 COMPILED = sorted(
     Path(folder, name).relative_to(ROOT)
     for folder, _, names in os.walk(ROOT / "kafka2011", followlinks=True)

@@ -7,8 +7,7 @@ import pytest
 from kafka2011.broker.config import HOUR_MS, BrokerConfig
 from kafka2011.broker.log.retention import SegmentSummary
 from kafka2011.runtime.config import ConfigError, documented, load
-
-ROOT = Path(__file__).resolve().parents[3]
+from tests import ROOT
 
 # The values shipped with the release (reference 10.1), among comments and a name we do not know.
 SAMPLE = """\

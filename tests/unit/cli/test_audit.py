@@ -10,7 +10,7 @@ from kafka2011.cli.audit import app
 from kafka2011.cli.audit_table import printable, window_text, worst_of
 from kafka2011.events.topics import AUDIT, PAGE_VIEW
 from kafka2011.protocol import message_set
-from tests.unit.audit.samples import T0, entries_of, event, report, write_log
+from tests.unit.services.audit.samples import T0, entries_of, event, report, write_log
 
 
 @pytest.fixture

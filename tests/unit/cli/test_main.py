@@ -2,13 +2,11 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from kafka2011.cli.main import COMMANDS, help_text, run
-
-ROOT = Path(__file__).resolve().parents[3]
+from tests import ROOT
 
 
 def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,10 +1,9 @@
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[3]
+from tests import ROOT
 
 
 def mirror(*words: str) -> tuple[int, str]:

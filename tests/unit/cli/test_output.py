@@ -16,7 +16,7 @@ from kafka2011.cli.output import (
     printable,
     utc,
 )
-from kafka2011.consumer.group_offsets import Target
+from kafka2011.consumer.tools.group_offsets import Target
 
 
 @given(st.binary(max_size=100))

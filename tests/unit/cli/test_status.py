@@ -2,7 +2,7 @@
 
 from kafka2011.cli.status import as_document, lag_bytes, unowned
 from kafka2011.consumer.chunk import TopicPartition
-from kafka2011.consumer.cluster_state import GroupPartition, GroupState
+from kafka2011.consumer.tools.cluster_state import GroupPartition, GroupState
 from kafka2011.coordination.processes import ProcessRecord
 
 BROKER = ProcessRecord("live", "broker-1", "broker")

@@ -6,8 +6,8 @@ import pytest
 
 from kafka2011.consumer.aio import AioStream
 from kafka2011.consumer.chunk import TopicPartition
-from kafka2011.consumer.connector import ConsumerConnector
 from kafka2011.consumer.errors import ConsumerTimeout, PartitionStuck
+from kafka2011.consumer.groups.connector import ConsumerConnector
 from tests.support.memory_deployment import Deployment, one_stream
 from tests.support.waiting import wait_until
 

@@ -1,13 +1,13 @@
 """Znode paths and values: the texts of the reference (7.2-7.4) and of the captures (section 5)."""
 
 import re
-from pathlib import Path
 
 import pytest
 
 from kafka2011.coordination import paths
 from kafka2011.coordination.errors import BadZnode
 from kafka2011.coordination.paths import BrokerPartition, StaticSubscription, WildcardSubscription
+from tests import ROOT
 
 
 def test_paths_of_the_reference() -> None:
@@ -97,7 +97,7 @@ def test_bad_subscriptions(value: bytes | None) -> None:
 
 
 def test_the_page_of_znodes_names_every_path_of_the_registry() -> None:
-    page = (Path(__file__).resolve().parents[3] / "docs" / "znodes.md").read_text()
+    page = (ROOT / "docs" / "znodes.md").read_text()
     docstring = paths.__doc__ or ""
     named = re.findall(r"^  (/.*?)  ? *(?:ephemeral|persistent)", docstring, re.MULTILINE)
     assert len(named) >= 9

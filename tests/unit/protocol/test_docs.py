@@ -1,13 +1,13 @@
 """The worked examples of the documents, read with the code."""
 
 import re
-from pathlib import Path
 
 from kafka2011.protocol import message_set
 from kafka2011.protocol.requests import ProduceRequest, decode_request
+from tests import ROOT
 from tests.vectors import vector
 
-DOCS = Path(__file__).resolve().parents[3] / "docs"
+DOCS = ROOT / "docs"
 
 
 def example(name: str) -> str:

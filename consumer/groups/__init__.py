@@ -1,0 +1,1 @@
+"""Consumer groups: membership, rebalance, fetching threads and committed offsets of one member."""

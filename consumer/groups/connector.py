@@ -1,0 +1,411 @@
+"""The consumer connector: a member of a consumer group, with its streams, threads and commits.
+
+    with ConsumerConnector(ConsumerConfig(group_id="g", zk_connect="host:2181")) as consumer:
+        [stream] = consumer.create_message_streams({"page-view": 1})["page-view"]
+        for message in stream:
+            work(message.payload)
+
+Threads: one carries out what `consumer.rebalance` decides, one fetches per broker, one commits by
+timer, one watches the lease: while ZooKeeper has not answered for so long that the session may be
+gone, nothing is handed out, because another member may own the partitions by then (faults Z2, Z3).
+"""
+
+import random
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Self
+
+from kafka2011.consumer.broker_addresses import BrokerDirectory
+from kafka2011.consumer.chunk import TopicPartition
+from kafka2011.consumer.config import ConsumerConfig
+from kafka2011.consumer.errors import ConsumerStateError
+from kafka2011.consumer.groups import positions as steering
+from kafka2011.consumer.groups import rebalance
+from kafka2011.consumer.groups.assignment import make_consumer_id, thread_id
+from kafka2011.consumer.groups.chunk_queues import StreamQueue
+from kafka2011.consumer.groups.committed_offsets import OffsetStore, check_offset, run
+from kafka2011.consumer.groups.membership import Membership
+from kafka2011.consumer.groups.rebalance_thread import Rebalancer
+from kafka2011.consumer.groups.stream_assignment import DeliveryHub
+from kafka2011.consumer.groups.topic_filters import TopicFilter
+from kafka2011.consumer.simple import EARLIEST, LATEST
+from kafka2011.consumer.stats import ConsumerStats
+from kafka2011.consumer.stream import MessageStream
+from kafka2011.coordination.errors import CoordinationError
+from kafka2011.coordination.paths import StaticSubscription, Subscription
+from kafka2011.coordination.registry import Handle, Registry, SessionEvent
+from kafka2011.coordination.zookeeper import ZooKeeperRegistry
+from kafka2011.protocol.names import check_topic
+from kafka2011.runtime.logs import get_logger
+
+log = get_logger(__name__)
+
+LEASE_LOOK_S = 0.1
+LEAVE_TIMEOUT_S = 15.0
+
+
+class ConsumerConnector:
+    """Connects to ZooKeeper at once. Raises CoordinationUnavailable when that takes longer than
+    `zk.connectiontimeout.ms`.
+
+    `registry`: use this one, started by the caller, who also closes it.
+    """
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        registry: Registry | None = None,
+        *,
+        rng: random.Random | None = None,
+    ) -> None:
+        self.config = config
+        self.stats = ConsumerStats()
+        self.consumer_id = make_consumer_id(
+            config.group_id, socket.gethostname(), config.consumer_id
+        )
+        self._owns_registry = registry is None
+        self._registry: Registry = registry or ZooKeeperRegistry(
+            config.zk_connect, config.zk_session_timeout_ms
+        )
+        if self._owns_registry:
+            try:
+                self._registry.start(config.zk_connection_timeout_ms)
+            except CoordinationError:
+                self._registry.close()
+                raise
+        self._queues: dict[tuple[str, str], StreamQueue] = {}
+        self._all_queues: list[StreamQueue] = []
+        self._any_topic: dict[str, StreamQueue] = {}
+        self._brokers = BrokerDirectory(self._registry, config)
+        self._hub = DeliveryHub(config, self.stats, self._brokers.find, self._queue_of)
+        self._offsets = OffsetStore(self._registry, config.group_id)
+        self._offsets_lock = threading.RLock()
+        self._membership: Membership | None = None
+        self._listener: Handle | None = None
+        self._rebalancer = Rebalancer(
+            self.consumer_id, config, self.stats, self._offsets_lock, rng or random.Random()
+        )
+        self._is_by_hand = False
+        self._closing = threading.Event()
+        self._shutdown_lock = threading.RLock()
+        self._threads: list[threading.Thread] = []
+
+    # --- streams ---------------------------------------------------------------------------------
+
+    def create_message_streams(
+        self, topic_counts: Mapping[str, int]
+    ) -> dict[str, list[MessageStream]]:
+        """So many streams for each of these topics; once per connector, and not beside a filter.
+
+        Returns when the first rebalance is settled, or has failed `rebalance.retries.max` times
+        (it goes on in the background: the partitions may still belong to a dead member's session).
+        Raises IllegalTopicName, ConsumerStateError.
+        """
+        self._check_fresh()
+        for topic, count in topic_counts.items():
+            check_topic(topic, "0.7" if self.config.rule == "0.7" else "strict")
+            if count < 1:
+                raise ValueError(f"{count} streams for {topic}")
+        streams: dict[str, list[MessageStream]] = {}
+        for topic, count in topic_counts.items():
+            streams[topic] = []
+            for number in range(count):
+                made = self._new_queue()
+                self._queues[topic, thread_id(self.consumer_id, number)] = made
+                streams[topic].append(self._stream(made))
+        self._join(StaticSubscription(dict(topic_counts)))
+        return streams
+
+    def create_message_streams_by_filter(
+        self, topic_filter: TopicFilter, stream_count: int = 1
+    ) -> list[MessageStream]:
+        """So many streams that share all the topics the filter allows, later ones too."""
+        self._check_fresh()
+        if stream_count < 1:
+            raise ValueError(f"{stream_count} streams")
+        streams = []
+        for number in range(stream_count):
+            made = self._new_queue()
+            self._any_topic[thread_id(self.consumer_id, number)] = made
+            streams.append(self._stream(made))
+        self._join(topic_filter.subscription(stream_count))
+        return streams
+
+    def create_stream_of_partitions(
+        self, starts: Mapping[TopicPartition, int | None]
+    ) -> MessageStream:
+        """One stream of partitions chosen by hand; once per connector, instead of the others.
+
+        `starts` says where each begins: an offset, EARLIEST, LATEST, or None for the group's stored
+        offset and, without one, `autooffset.reset`. The group is not joined: nobody is told, and
+        nothing is shared or taken over. Commits (by the timer, too, with `autocommit.enable`) are
+        made under `groupid` as long as no member of such a group owns the partition; they are
+        refused while one does. Choose a group for this use alone.
+
+        Raises BrokerUnavailable (EARLIEST and LATEST ask the broker), CoordinationError,
+        ConsumerStateError, IllegalTopicName, ValueError for an impossible offset.
+        """
+        self._check_fresh()
+        chosen = {TopicPartition(*name): start for name, start in starts.items()}
+        offsets = OffsetStore(self._registry, self.config.group_id, by_hand=True)
+        places: dict[TopicPartition, int | None] = {}
+        for name, start in chosen.items():
+            check_topic(name.topic, "0.7" if self.config.rule == "0.7" else "strict")
+            stored = offsets.read(name)
+            if start is None:
+                places[name] = stored
+            elif start in (EARLIEST, LATEST):
+                places[name] = steering.offset_of_time(self._brokers, name, start)
+            else:
+                places[name] = check_offset(start)
+        self._offsets = offsets
+        self._is_by_hand = True
+        made = self._any_topic[self.consumer_id] = self._new_queue()
+        for name, place in places.items():
+            self._hub.start(name, self.consumer_id, place)
+        if self.config.autocommit_enable:
+            self._start_thread("commit", self._commit_by_timer)
+        return self._stream(made)
+
+    def _check_fresh(self) -> None:
+        if self._membership is not None or self._is_by_hand or self._closing.is_set():
+            raise ConsumerStateError("streams are created once per connector")
+
+    def _new_queue(self) -> StreamQueue:
+        made = StreamQueue(self.config.queued_chunks_max)
+        self._all_queues.append(made)
+        return made
+
+    def _stream(self, made: StreamQueue) -> MessageStream:
+        return MessageStream(
+            made,
+            self.config.consumer_timeout_ms,
+            self.stats,
+            shallow=self.config.shallow_iterator_enable,
+        )
+
+    def _queue_of(self, topic: str, thread: str) -> StreamQueue:
+        shared = self._any_topic.get(thread)
+        return self._queues[topic, thread] if shared is None else shared
+
+    def _join(self, subscription: Subscription) -> None:
+        self._membership = Membership(
+            self._registry,
+            self.config.group_id,
+            self.consumer_id,
+            subscription,
+            delivery=self._hub,
+            offsets=self._offsets,
+            changed=self._rebalancer.look_again,
+            commits_on_release=self.config.autocommit_enable,
+        )
+        self._listener = self._registry.add_session_listener(self._on_session)
+        self._rebalancer.tell(rebalance.Joined())
+        membership = self._membership
+        self._start_thread(
+            "rebalance", lambda: self._rebalancer.run(membership, self._stop_delivering)
+        )
+        self._start_thread("lease", self._watch_lease)
+        if self.config.autocommit_enable:
+            self._start_thread("commit", self._commit_by_timer)
+        self._rebalancer.first_settled.wait()
+
+    def _start_thread(self, name: str, target: Callable[[], None]) -> None:
+        thread = threading.Thread(target=target, name=f"consumer-{name}", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    # --- what the application asks ---------------------------------------------------------------
+
+    def owned(self) -> list[TopicPartition]:
+        """The partitions that are being delivered to this member at present, sorted."""
+        return [feed.name for feed in self._hub.feeds()]
+
+    def positions(self) -> dict[TopicPartition, int | None]:
+        """Next offset after what was handed out, per owned partition; None before the start is
+        known."""
+        return {feed.name: feed.delivered_offset() for feed in self._hub.feeds()}
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether this member has all it should have, as far as it knows."""
+        return self._is_by_hand or self._rebalancer.is_settled
+
+    def lag(self) -> dict[TopicPartition, int | None]:
+        """Bytes between what was handed out and the high watermark, per owned partition.
+
+        Asks every broker; None where one did not answer or the start is not known yet.
+        """
+        return steering.lag(self._brokers, self.positions())
+
+    def seek(self, name: TopicPartition, offset: int) -> bool:
+        """Go on from `offset` (an entry's start); False when the partition is not owned.
+
+        Raises ValueError for a number that no log can have. An offset outside the log as it is
+        now is moved by `autooffset.reset`.
+        """
+        return self._hub.move(name, check_offset(offset))
+
+    def seek_to_time(self, name: TopicPartition, time_ms: int) -> int | None:
+        """Go to where everything written after `time_ms` (ms since the epoch) is still to come, or
+        to EARLIEST or LATEST; returns the offset, None when the partition is not owned.
+
+        Brokers know the times of whole segments only: it goes on from the newest segment last
+        written at or before that time, so older messages come first; the log's start when none is
+        that old. Raises BrokerUnavailable.
+        """
+        offset = steering.offset_of_time(self._brokers, name, time_ms)
+        return offset if self._hub.move(name, offset) else None
+
+    def skip_entry(self, name: TopicPartition, offset: int) -> int:
+        """Leave out the entry at `offset` (of a PartitionStuck); returns where it goes on.
+
+        Raises BrokerUnavailable, and ConsumerStateError when nothing there says how long it is.
+        """
+        following = steering.end_of_entry(self._brokers, name, offset)
+        if not self._hub.move(name, following):
+            raise ConsumerStateError(f"{name} is not owned any more")
+        return following
+
+    def commit_offsets(
+        self, offsets: Mapping[TopicPartition, int] | None = None
+    ) -> list[TopicPartition]:
+        """Store what was handed out, or exactly `offsets` (smaller ones too).
+
+        Returns the partitions that were refused because another member owns them now; a rebalance
+        is under way then. Raises CoordinationUnavailable when it is not known whether all were
+        stored, and ValueError for a number that no log can have, before anything is stored.
+        """
+        if offsets is None:
+            wanted = {
+                feed.name: offset
+                for feed in self._hub.feeds()
+                if (offset := feed.delivered_offset()) is not None and offset != feed.committed
+            }
+        else:
+            wanted = {TopicPartition(*name): check_offset(at) for name, at in offsets.items()}
+        return self._commit(wanted)
+
+    def _commit(self, wanted: Mapping[TopicPartition, int]) -> list[TopicPartition]:
+        refused = []
+        disowned = []
+        for name, offset in wanted.items():
+            with self._offsets_lock:
+                feed = self._hub.feed(name)
+                if feed is None:
+                    refused.append(name)
+                    continue
+                try:
+                    kept = run(self._offsets.commit(name, feed.thread, offset))
+                except CoordinationError:
+                    self.stats.commit_failures += 1
+                    raise
+                if kept:
+                    feed.committed = offset
+                    self.stats.commits += 1
+                else:
+                    refused.append(name)
+                    disowned.append(name)
+        if refused:
+            self.stats.commits_refused += len(refused)
+        if disowned and not self._is_by_hand:
+            self._rebalancer.tell(rebalance.Disowned(frozenset(disowned)))
+        return refused
+
+    def shutdown(self, *, commit: bool = True) -> None:
+        """Stop delivering, leave the group and end the streams. A second call waits for the first.
+
+        With auto-commit what was handed out is committed, which counts as done; nothing is when
+        `commit` is False. Leaving the `with` by an error is in between: it commits what the
+        application has come back from.
+        """
+        self._shut_down_once(commit=commit, delivered=True)
+
+    def _shut_down_once(self, *, commit: bool, delivered: bool) -> None:
+        with self._shutdown_lock:
+            if not self._closing.is_set():
+                self._shut_down(commit=commit, delivered=delivered)
+
+    def _shut_down(self, *, commit: bool, delivered: bool) -> None:
+        self._closing.set()
+        self._hub.commits_delivered = delivered
+        for made in self._all_queues:
+            made.close()
+        if self._membership is not None:
+            if not commit:
+                self._membership.commits_on_release = False
+            self._rebalancer.tell(rebalance.Left())
+            self._rebalancer.left.wait(LEAVE_TIMEOUT_S)
+        elif self._is_by_hand:
+            self._leave_by_hand(commit=commit)
+        self._hub.stop_fetching()
+        if self._listener is not None:
+            self._listener.cancel()
+        if self._owns_registry:
+            self._registry.close()
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join(LEAVE_TIMEOUT_S)
+
+    def _leave_by_hand(self, *, commit: bool) -> None:
+        if commit and self.config.autocommit_enable:
+            feeds = self._hub.feeds()
+            places = {feed.name: self._hub.position_to_commit(feed) for feed in feeds}
+            try:
+                self._commit({name: at for name, at in places.items() if at is not None})
+            except CoordinationError as error:
+                log.warning("commit_failed", group=self.config.group_id, reason=str(error))
+        self._hub.halt_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._shut_down_once(commit=True, delivered=kind is None)
+
+    # --- sessions --------------------------------------------------------------------------------
+
+    def _on_session(self, event: SessionEvent) -> None:
+        if event is SessionEvent.EXPIRED:
+            self._hub.suspend()
+            self._rebalancer.tell(rebalance.SessionLost())
+        elif event is SessionEvent.RECREATED:
+            self._rebalancer.tell(rebalance.Joined())
+
+    def _stop_delivering(self) -> None:
+        """After a bug of ours in the rebalance thread: nothing more comes, and nobody waits."""
+        self._hub.halt_all()
+        for made in self._all_queues:
+            made.close()
+
+    # --- the other threads -----------------------------------------------------------------------
+
+    def _watch_lease(self) -> None:
+        while not self._closing.is_set():
+            assert self._membership is not None
+            session = self._membership.session
+            remaining_ms = self._registry.lease_remaining_ms(session) if session is not None else 0
+            if remaining_ms > 0:
+                self._hub.resume()
+            else:
+                self._hub.suspend()
+            self._closing.wait(min(LEASE_LOOK_S, max(0.005, remaining_ms / 1000)))
+
+    def _commit_by_timer(self) -> None:
+        while not self._closing.wait(self.config.autocommit_interval_ms / 1000):
+            wanted = {
+                feed.name: offset
+                for feed in self._hub.feeds()
+                if (offset := feed.processed_offset()) is not None and offset != feed.committed
+            }
+            try:
+                self._commit(wanted)
+            except CoordinationError as error:
+                log.warning("commit_failed", group=self.config.group_id, reason=str(error))

@@ -1,0 +1,225 @@
+"""The registry's part of a rebalance: registers, reads the group, claims and releases.
+
+Carries out what `consumer.rebalance` decides, in steps (see `consumer.offsets`). What it tells
+about deliveries goes to a `Delivery`, which the connector implements with fetchers and streams.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple, Protocol
+
+from kafka2011.consumer.chunk import TopicPartition
+from kafka2011.consumer.groups.committed_offsets import OffsetStore, Steps
+from kafka2011.consumer.groups.rebalance import Claims
+from kafka2011.consumer.groups.topic_filters import TopicFilter
+from kafka2011.coordination import cluster, paths
+from kafka2011.coordination.errors import (
+    BadZnode,
+    CoordinationError,
+    CoordinationUnavailable,
+    NodeConflict,
+)
+from kafka2011.coordination.paths import BrokerPartition, StaticSubscription, Subscription
+from kafka2011.coordination.registry import Handle, Registry
+from kafka2011.protocol.errors import IllegalTopicFilter
+from kafka2011.runtime.logs import get_logger
+
+log = get_logger(__name__)
+
+
+class Delivery(Protocol):
+    """Who fetches and hands out the messages of the partitions that are owned."""
+
+    def start(self, name: TopicPartition, thread: str, stored: int | None) -> None:
+        """Deliver from `stored` on, or from where `autooffset.reset` says when it is None."""
+
+    def halt(self, names: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """Hand out no more of these; the next offsets to commit, of those that have one."""
+
+    def halt_all(self) -> None:
+        """Hand out nothing more of anything; commit nothing."""
+
+
+class GroupView(NamedTuple):
+    """What one reading of the registry gave."""
+
+    members: dict[str, dict[str, int]]
+    partitions: dict[str, tuple[BrokerPartition, ...]]
+
+
+class ClaimResult(NamedTuple):
+    granted: frozenset[TopicPartition]
+    error: CoordinationError | None
+
+
+class Membership:
+    """One consumer's presence in its group. One thread at a time.
+
+    `changed` is called, from the registry's thread, when something moved that a rebalance is about.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        group: str,
+        consumer_id: str,
+        subscription: Subscription,
+        *,
+        delivery: Delivery,
+        offsets: OffsetStore,
+        changed: Callable[[], None],
+        commits_on_release: bool = True,
+    ) -> None:
+        self._registry = registry
+        self._group = group
+        self._subscription = subscription
+        self._delivery = delivery
+        self._offsets = offsets
+        self._changed = changed
+        self.commits_on_release = commits_on_release
+        self._path = paths.consumer_id_path(group, consumer_id)
+        self._session: int | None = None
+        self._watches: dict[str, Handle] = {}
+        self._filters: dict[bytes, TopicFilter | None] = {}
+        self._uncommitted: dict[TopicPartition, int] = {}
+        self.ignored_member_count = 0  # registrations that could not be understood
+
+    @property
+    def session(self) -> int | None:
+        """The session that registration and ownership stand in."""
+        return self._session
+
+    # --- registration ----------------------------------------------------------------------------
+
+    def register(self) -> Steps[None]:
+        """Create the registration node in the present session, whose owner nodes follow."""
+        self._session = self._registry.session_id()
+        if self._session is None:
+            raise CoordinationUnavailable("no session to register in")
+        yield
+        value = paths.encode_subscription(self._subscription)
+        self._registry.create_ephemeral(self._path, value, session=self._session)
+
+    def deregister(self) -> Steps[None]:
+        for handle in self._watches.values():
+            handle.cancel()
+        self._watches.clear()
+        self._registry.delete_own(self._path, paths.encode_subscription(self._subscription))
+        yield
+
+    def abandon(self) -> None:
+        """The session is gone: nothing of it is ours to commit or to delete."""
+        self._delivery.halt_all()
+        self._uncommitted.clear()
+
+    # --- reading ---------------------------------------------------------------------------------
+
+    def read(self) -> Steps[GroupView]:
+        """Members and partitions, with a watch on everything that was read.
+
+        As the original: watches on the member ids, on the topics for wildcards, and on the topics
+        consumed, but not on the brokers, whose going shows in their topics.
+        """
+        ids_path = paths.consumer_ids_path(self._group)
+        self._watch(ids_path)
+        subscriptions: dict[str, tuple[Subscription, bytes]] = {}
+        for consumer_id in self._registry.children(ids_path):
+            yield
+            stored = self._registry.get(f"{ids_path}/{consumer_id}")
+            if stored is None:
+                continue
+            try:
+                decoded = paths.decode_subscription(stored.value)
+            except BadZnode as error:
+                self._ignore(consumer_id, error)
+                continue
+            subscriptions[consumer_id] = (decoded, stored.value or b"")
+        if not isinstance(self._subscription, StaticSubscription):
+            self._watch(paths.BROKER_TOPICS)
+        yield
+        topics = cluster.topics(self._registry)
+        members = {
+            consumer_id: self._streams(consumer_id, subscription, value, topics)
+            for consumer_id, (subscription, value) in subscriptions.items()
+        }
+        partitions = {}
+        own = members.get(self._path.rpartition("/")[2], {})
+        for topic in own:
+            self._watch(paths.topic_path(topic))
+            yield
+            partitions[topic] = tuple(cluster.partitions_of(self._registry, topic))
+        self._forget_watches({paths.topic_path(topic) for topic in own})
+        return GroupView(members, partitions)
+
+    def _streams(
+        self, consumer_id: str, subscription: Subscription, value: bytes, topics: list[str]
+    ) -> dict[str, int]:
+        if isinstance(subscription, StaticSubscription):
+            return dict(subscription.streams)
+        if value not in self._filters:
+            try:
+                self._filters[value] = TopicFilter(subscription.kind, subscription.pattern)
+            except IllegalTopicFilter as error:
+                self._ignore(consumer_id, error)
+                self._filters[value] = None
+        found = self._filters[value]
+        return dict.fromkeys(found.select(topics), subscription.stream_count) if found else {}
+
+    def _ignore(self, consumer_id: str, reason: Exception) -> None:
+        self.ignored_member_count += 1
+        log.error("member_ignored", group=self._group, member=consumer_id, reason=str(reason))
+
+    def _watch(self, path: str) -> None:
+        """The first call comes too, and costs one reading more: a node may have gone and come back
+        with another value between our reading and the setting of the watch."""
+        if path not in self._watches:
+            self._watches[path] = self._registry.watch_children(path, lambda _: self._changed())
+
+    def _forget_watches(self, topics_kept: set[str]) -> None:
+        prefix = f"{paths.BROKER_TOPICS}/"
+        for path in [path for path in self._watches if path.startswith(prefix)]:
+            if path not in topics_kept:
+                self._watches.pop(path).cancel()
+
+    # --- owning ----------------------------------------------------------------------------------
+
+    def claim(self, claims: Claims) -> Steps[ClaimResult]:
+        """Own and deliver as many of these as are free; an error ends it and is returned."""
+        granted: set[TopicPartition] = set()
+        for name, thread in sorted(claims.items()):
+            path = self._owner_path(name)
+            try:
+                try:
+                    self._registry.create_ephemeral(path, thread.encode(), session=self._session)
+                except NodeConflict as conflict:
+                    log.info("claim_waits", partition=str(name), held_by=conflict.found)
+                    yield
+                    continue
+                yield
+                stored = self._offsets.read(name)
+            except CoordinationError as error:
+                return ClaimResult(frozenset(granted), error)
+            self._delivery.start(name, thread, stored)
+            granted.add(name)
+            yield
+        return ClaimResult(frozenset(granted), None)
+
+    def release(self, claims: Claims) -> Steps[None]:
+        """Stop delivering these, commit what was processed, give up the owner nodes that are ours.
+
+        `Unlike 0.7:` with `autocommit.enable=false` nothing is committed here: only the
+        application knows what it has made safe, and a commit of what was merely handed out loses
+        it when the application fails.
+        """
+        positions = self._delivery.halt(claims)
+        if self.commits_on_release:
+            self._uncommitted.update(positions)
+        for name, thread in sorted(claims.items()):
+            offset = self._uncommitted.get(name) if self.commits_on_release else None
+            if offset is not None:
+                yield from self._offsets.commit(name, thread, offset)
+                self._uncommitted.pop(name, None)
+            yield
+            self._registry.delete_own(self._owner_path(name), thread.encode())
+
+    def _owner_path(self, name: TopicPartition) -> str:
+        return paths.owner_path(self._group, name.topic, BrokerPartition(*name[1:]))

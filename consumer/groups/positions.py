@@ -1,0 +1,58 @@
+"""What a consumer asks brokers when it is steered: lag, the offset of a time, an entry's end.
+
+Each call opens connections of its own, beside the fetchers', and closes them.
+"""
+
+from collections.abc import Mapping
+
+from kafka2011.consumer.broker_addresses import BrokerDirectory
+from kafka2011.consumer.chunk import TopicPartition
+from kafka2011.consumer.errors import BrokerUnavailable, ConsumerStateError
+from kafka2011.consumer.simple import SimpleConsumer
+from kafka2011.protocol.message import LENGTH, LENGTH_BYTES
+
+
+def lag(
+    brokers: BrokerDirectory, positions: Mapping[TopicPartition, int | None]
+) -> dict[TopicPartition, int | None]:
+    """Bytes from each position to the high watermark; None where a broker did not answer."""
+    found: dict[TopicPartition, int | None] = dict.fromkeys(positions)
+    clients: dict[int, SimpleConsumer] = {}
+    try:
+        for name, position in positions.items():
+            if position is None:
+                continue
+            try:
+                if name.broker_id not in clients:
+                    clients[name.broker_id] = brokers.client(name.broker_id)
+                end = clients[name.broker_id].latest(name.topic, name.partition)
+                found[name] = max(0, end - position)
+            except BrokerUnavailable:
+                continue
+    finally:
+        for client in clients.values():
+            client.close()
+    return found
+
+
+def offset_of_time(brokers: BrokerDirectory, name: TopicPartition, time_ms: int) -> int:
+    """Where to begin to miss nothing written after `time_ms`, EARLIEST or LATEST.
+
+    Raises BrokerUnavailable.
+    """
+    with brokers.client(name.broker_id) as client:
+        offsets = client.get_offsets_before(name.topic, name.partition, time_ms, 1)
+        return offsets[0] if offsets else client.earliest(name.topic, name.partition)
+
+
+def end_of_entry(brokers: BrokerDirectory, name: TopicPartition, offset: int) -> int:
+    """Where the entry at `offset` ends, by its length alone: its bytes may be damaged.
+
+    Raises BrokerUnavailable; ConsumerStateError when nothing there says how long it is.
+    """
+    with brokers.client(name.broker_id) as client:
+        head = client.fetch(name.topic, name.partition, offset, LENGTH_BYTES).data
+    size = LENGTH.unpack(head)[0] if len(head) == LENGTH_BYTES else -1
+    if size < 0:
+        raise ConsumerStateError(f"no entry of a known length at {offset} of {name}")
+    return offset + LENGTH_BYTES + int(size)

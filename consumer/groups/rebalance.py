@@ -1,0 +1,380 @@
+"""How one member of a group comes to own its share: a state machine without any IO.
+
+`step(state, event)` returns the next state and the actions to carry out, in order; each action is
+answered by an event that carries its epoch. `consumer.membership` carries out the registry's part,
+`consumer.connector` the rest. One attempt is
+
+    read the registry -> stop, commit and release what is not ours any more -> claim what is
+
+and attempts follow until everything wanted is owned and nothing has changed since the reading.
+
+`Unlike 0.7:` what stays ours is not released and claimed again, so that a member that joins does
+not interrupt the whole group; nothing is wanted from others for that, so JVM members of the group
+see what they always see. Why it settles: each attempt starts from a fresh reading, releases what
+that reading does not give us before it claims anything, and never waits while holding something
+that another member wants. Once membership is stable all members compute the same disjoint shares.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
+
+from kafka2011.consumer.chunk import TopicPartition
+from kafka2011.consumer.groups.assignment import Members, assignment_of
+from kafka2011.coordination.paths import BrokerPartition
+
+Claims = Mapping[TopicPartition, str]  # partition -> thread id
+Partitions = Mapping[str, tuple[BrokerPartition, ...]]
+
+
+LEAVING_ATTEMPTS_MAX = 3
+
+
+class Phase(Enum):
+    OUTSIDE = auto()  # no session, or not started
+    REGISTERING = auto()
+    READING = auto()
+    RELEASING = auto()
+    CLAIMING = auto()
+    WAITING = auto()  # a pause before the next attempt
+    SETTLED = auto()
+    LEAVING = auto()
+    LEFT = auto()
+
+
+# --- events --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """Start taking part; also after a new session."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A watch fired, or somebody has reason to believe that the reading is old."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionLost:
+    """The session is gone, and with it registration and ownership."""
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """The application closes the consumer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Disowned:
+    """These partitions' owner nodes turned out not to be ours (somebody removed or took them)."""
+
+    partitions: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What the registry holds: each member's streams per topic, and the topics' partitions."""
+
+    epoch: int
+    members: Members
+    partitions: Partitions
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """None of these is delivered any more, and no owner node of them is ours."""
+
+    epoch: int
+    partitions: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """`granted` are owned and being delivered; the rest is held by others at present."""
+
+    epoch: int
+    granted: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The action could not be carried out to its end; what it did so far stands.
+
+    `granted` are claims that succeeded before.
+    """
+
+    epoch: int
+    granted: frozenset[TopicPartition] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Waited:
+    epoch: int
+
+
+Event = (
+    Joined
+    | Changed
+    | SessionLost
+    | Left
+    | Disowned
+    | Registered
+    | Read
+    | Released
+    | Claimed
+    | Failed
+    | Waited
+)
+
+# --- actions -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """Create the registration node. Answer: Registered or Failed."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRegistry:
+    """Set watches, then read. Answer: Read or Failed."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Stop delivering, commit what was processed, delete the owner nodes. Answer: Released or
+    Failed. A node that is not ours (any more) is left alone."""
+
+    epoch: int
+    claims: Claims
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Create the owner nodes and start delivering from the stored offsets, read after the node was
+    created: the one before us has committed by then. Answer: Claimed or Failed."""
+
+    epoch: int
+    claims: Claims
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Pause, longer after more attempts and by a random part. Answer: Waited."""
+
+    epoch: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Abandon:
+    """Stop delivering everything at once, without commits: it is not ours. No answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deregister:
+    """Delete the registration node. No answer."""
+
+
+Action = Register | ReadRegistry | Release | Claim | Wait | Abandon | Deregister
+
+
+# --- the machine ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """One member's view. `owned` is what it delivers; `doubtful` are owner nodes that may be ours
+    without being delivered, after an action that failed half way. `changed` says that something
+    happened since the last reading began. `epoch` numbers the sessions."""
+
+    consumer_id: str
+    phase: Phase = Phase.OUTSIDE
+    epoch: int = 0
+    owned: Claims = field(default_factory=dict)
+    doubtful: Claims = field(default_factory=dict)
+    wanted: Claims = field(default_factory=dict)
+    changed: bool = False
+    registered: bool = False
+    attempt: int = 0
+
+
+Step = tuple[State, list[Action]]
+
+
+def step(state: State, event: Event) -> Step:
+    """The next state, and what to do, in order."""
+    if state.phase is Phase.LEFT:
+        return state, []
+    match event:
+        case SessionLost():
+            return _lose_session(state)
+        case Left():
+            return _leave(state)
+        case Joined():
+            if state.phase is not Phase.OUTSIDE:
+                return state, []
+            return _register(replace(state, attempt=0))
+        case Changed():
+            return _look_again(state)
+        case Disowned(gone):
+            lost = {name: thread for name, thread in state.owned.items() if name in gone}
+            return _look_again(_doubt(state, lost)) if lost else (state, [])
+    if event.epoch != state.epoch or state.phase is Phase.OUTSIDE:
+        return state, []  # the answer to a question of a session that is gone
+    match event:
+        case Registered():
+            return _read(replace(state, registered=True))
+        case Read(_, members, partitions):
+            return _compare(state, members, partitions)
+        case Released(_, released):
+            doubtful = {
+                name: thread for name, thread in state.doubtful.items() if name not in released
+            }
+            return _after_release(replace(state, doubtful=doubtful))
+        case Claimed(_, granted):
+            return _after_claim(_grant(state, granted))
+        case Failed(_, granted):
+            return _after_failure(state, granted)
+        case Waited():
+            if state.phase is Phase.LEAVING:
+                return state, [Release(state.epoch, state.doubtful), Deregister()]
+            return _try(state) if state.phase is Phase.WAITING else (state, [])
+    raise AssertionError(f"no such event: {event!r}")
+
+
+def _lose_session(state: State) -> Step:
+    if state.phase is Phase.LEAVING:
+        return replace(state, owned={}), [Abandon()]
+    # News of a session's end may come when we are already at work in the next one (and did not know
+    # it): nodes that we made there would be nobody's. So all that may be ours is looked at again.
+    outside = State(state.consumer_id, epoch=state.epoch + 1, doubtful=_held(state))
+    return outside, [Abandon()]
+
+
+def _held(state: State) -> Claims:
+    """Every claim whose node may be ours. What is doubtful is released before anything is claimed,
+    so its thread is the right one where both name the same partition."""
+    return {**state.wanted, **state.owned, **state.doubtful}
+
+
+def _leave(state: State) -> Step:
+    if state.phase is Phase.LEAVING:
+        return state, []
+    held = _held(state)
+    left = replace(
+        state, phase=Phase.LEAVING, owned={}, doubtful=held, epoch=state.epoch + 1, attempt=0
+    )
+    return left, [Release(left.epoch, held), Deregister()]
+
+
+def _look_again(state: State) -> Step:
+    if state.phase in (Phase.SETTLED, Phase.WAITING):
+        return _try(state)
+    return replace(state, changed=True), []
+
+
+def _try(state: State) -> Step:
+    """Begin an attempt: register first where that is missing."""
+    return _read(state) if state.registered else _register(state)
+
+
+def _register(state: State) -> Step:
+    state = replace(state, phase=Phase.REGISTERING)
+    return state, [Register(state.epoch)]
+
+
+def _read(state: State) -> Step:
+    state = replace(state, phase=Phase.READING, changed=False)
+    return state, [ReadRegistry(state.epoch)]
+
+
+def _compare(state: State, members: Members, partitions: Partitions) -> Step:
+    if state.phase is not Phase.READING:
+        return state, []
+    if state.consumer_id not in members:
+        # Somebody deleted the group's nodes, maybe our owner nodes with them: claim all anew.
+        state = replace(_doubt(state, state.owned), registered=False, wanted={})
+    else:
+        wanted = assignment_of(state.consumer_id, members, partitions)
+        state = replace(state, wanted=wanted)
+        unwanted = {
+            name: thread for name, thread in state.owned.items() if wanted.get(name) != thread
+        }
+        state = _doubt(state, unwanted)
+    return _after_release(state)
+
+
+def _after_release(state: State) -> Step:
+    if state.phase is Phase.LEAVING:
+        return replace(state, phase=Phase.LEFT), []
+    if state.doubtful:
+        state = replace(state, phase=Phase.RELEASING)
+        return state, [Release(state.epoch, state.doubtful)]
+    if not state.registered:
+        return _register(state)
+    missing = {
+        name: thread for name, thread in state.wanted.items() if state.owned.get(name) != thread
+    }
+    if not missing:
+        return _settle(state)
+    state = replace(state, phase=Phase.CLAIMING)
+    return state, [Claim(state.epoch, missing)]
+
+
+def _after_claim(state: State) -> Step:
+    if state.phase is not Phase.CLAIMING:
+        return state, []
+    if all(state.owned.get(name) == thread for name, thread in state.wanted.items()):
+        return _settle(state)
+    if state.changed:
+        return _read(state)
+    return _pause(state)
+
+
+def _settle(state: State) -> Step:
+    if state.changed:
+        return _read(state)
+    return replace(state, phase=Phase.SETTLED, attempt=0), []
+
+
+def _pause(state: State) -> Step:
+    state = replace(state, phase=Phase.WAITING, attempt=state.attempt + 1)
+    return state, [Wait(state.epoch, state.attempt)]
+
+
+def _after_failure(state: State, granted: frozenset[TopicPartition]) -> Step:
+    if state.phase is Phase.LEAVING:
+        if state.attempt == LEAVING_ATTEMPTS_MAX:  # the session's end will do what we could not
+            return replace(state, phase=Phase.LEFT), []
+        state = replace(state, attempt=state.attempt + 1)
+        return state, [Wait(state.epoch, state.attempt)]
+    if state.phase is Phase.CLAIMING:
+        state = _grant(state, granted)
+        state = _doubt(
+            state,
+            {name: thread for name, thread in state.wanted.items() if name not in state.owned},
+        )
+    if state.phase is Phase.REGISTERING:
+        state = replace(state, registered=False)
+    return _pause(state)
+
+
+def _grant(state: State, granted: frozenset[TopicPartition]) -> State:
+    won = {name: thread for name, thread in state.wanted.items() if name in granted}
+    return replace(state, owned={**state.owned, **won})
+
+
+def _doubt(state: State, claims: Claims) -> State:
+    """Move claims from owned to doubtful: they are to be released before anything else."""
+    kept = {name: thread for name, thread in state.owned.items() if name not in claims}
+    return replace(state, owned=kept, doubtful={**state.doubtful, **claims})

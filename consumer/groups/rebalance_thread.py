@@ -1,0 +1,159 @@
+"""The rebalance thread: carries out what `consumer.rebalance` decides, for one connector.
+
+Events come from watches, sessions and the application; they wait in a queue, and several watches
+make one rebalance. What goes wrong in ZooKeeper is an answer to the machine, never an error.
+"""
+
+import queue
+import random
+import threading
+from collections.abc import Callable
+
+from kafka2011.consumer.chunk import TopicPartition
+from kafka2011.consumer.config import ConsumerConfig
+from kafka2011.consumer.groups import rebalance
+from kafka2011.consumer.groups.committed_offsets import run
+from kafka2011.consumer.groups.membership import Membership
+from kafka2011.consumer.groups.rebalance import Phase, State
+from kafka2011.consumer.stats import ConsumerStats
+from kafka2011.coordination.errors import CoordinationError
+from kafka2011.runtime.logs import get_logger
+
+log = get_logger(__name__)
+
+FIRST_PAUSE_MS = 50  # before the second attempt of a rebalance; doubles up to rebalance.backoff.ms
+
+
+class Rebalancer:
+    """`first_settled` is set when the first rebalance is settled, or has failed for so long that
+    nobody should wait; `left` when the member is out of the group."""
+
+    def __init__(
+        self,
+        consumer_id: str,
+        config: ConsumerConfig,
+        stats: ConsumerStats,
+        offsets_lock: threading.RLock,
+        rng: random.Random,
+    ) -> None:
+        self._config = config
+        self._stats = stats
+        self._offsets_lock = offsets_lock
+        self._rng = rng
+        self._membership: Membership | None = None
+        self._state = State(consumer_id)
+        self._events: queue.Queue[rebalance.Event] = queue.Queue()
+        self._change_pending = threading.Event()
+        self.first_settled = threading.Event()
+        self.left = threading.Event()
+
+    @property
+    def is_settled(self) -> bool:
+        return self._state.phase is Phase.SETTLED
+
+    @property
+    def waiting_events(self) -> int:
+        return self._events.qsize()
+
+    def tell(self, event: rebalance.Event) -> None:
+        """From any thread."""
+        self._events.put(event)
+
+    def look_again(self) -> None:
+        """A watch fired; several of them make one rebalance."""
+        if not self._change_pending.is_set():
+            self._change_pending.set()
+            self._events.put(rebalance.Changed())
+
+    def run(self, membership: Membership, broken: Callable[[], object]) -> None:
+        """Until the member has left. `broken` is called after a bug of ours: deliver nothing more,
+        and leave nobody waiting."""
+        self._membership = membership
+        try:
+            self._rebalance_until_left()
+        except Exception:
+            log.exception("rebalance_thread_failed", group=self._config.group_id)
+            broken()
+        finally:
+            self.first_settled.set()
+            self.left.set()
+
+    def _rebalance_until_left(self) -> None:
+        waiting: rebalance.Wait | None = None
+        while self._state.phase is not Phase.LEFT:
+            event = self._next_event(waiting)
+            if event is None:
+                assert waiting is not None
+                event, waiting = rebalance.Waited(waiting.epoch), None
+            if isinstance(event, rebalance.Changed):
+                self._change_pending.clear()
+            self._state, actions = rebalance.step(self._state, event)
+            for action in actions:
+                if isinstance(action, rebalance.Wait):
+                    waiting = action
+                    self._tell_attempt(action.attempt)
+                else:
+                    answer = self._carry_out(action)
+                    if answer is not None:
+                        self._events.put(answer)
+            if self._state.phase is Phase.SETTLED:
+                self.first_settled.set()
+
+    def _next_event(self, waiting: rebalance.Wait | None) -> rebalance.Event | None:
+        """The next event; None when the pause that `waiting` asked for is over first."""
+        if waiting is None:
+            return self._events.get()
+        pause_ms = min(
+            FIRST_PAUSE_MS * 2 ** min(waiting.attempt - 1, 16), self._config.rebalance_backoff_ms
+        )
+        try:
+            # Members that lost the same race must not meet again at the next one.
+            return self._events.get(timeout=pause_ms * self._rng.uniform(0.5, 1.0) / 1000)
+        except queue.Empty:
+            return None
+
+    def _tell_attempt(self, attempt: int) -> None:
+        self._stats.rebalance_failures += 1
+        if attempt == self._config.rebalance_retries_max:
+            missing = sorted(map(str, set(self._state.wanted) - set(self._state.owned)))
+            log.warning("rebalance_unsettled", attempts=attempt, missing=missing)
+            self.first_settled.set()
+
+    def _carry_out(self, action: rebalance.Action) -> rebalance.Event | None:
+        """Do it, and say how it went; what goes wrong in ZooKeeper is an answer, not an error."""
+        membership = self._membership
+        assert membership is not None
+        try:
+            match action:
+                case rebalance.Register(epoch):
+                    run(membership.register())
+                    return rebalance.Registered(epoch)
+                case rebalance.ReadRegistry(epoch):
+                    view = run(membership.read())
+                    self._stats.rebalances += 1
+                    return rebalance.Read(epoch, view.members, view.partitions)
+                case rebalance.Release(epoch, claims):
+                    with self._offsets_lock:
+                        run(membership.release(claims))
+                    self._log_claims("released", claims)
+                    return rebalance.Released(epoch, frozenset(claims))
+                case rebalance.Claim(epoch, claims):
+                    with self._offsets_lock:
+                        granted, error = run(membership.claim(claims))
+                    self._log_claims("claimed", granted)
+                    if error is not None:
+                        log.warning("rebalance_failed", step="Claim", reason=str(error))
+                        return rebalance.Failed(epoch, granted)
+                    return rebalance.Claimed(epoch, granted)
+                case rebalance.Abandon():
+                    membership.abandon()
+                case rebalance.Deregister():
+                    run(membership.deregister())
+        except CoordinationError as failure:
+            log.warning("rebalance_failed", step=type(action).__name__, reason=str(failure))
+            return rebalance.Failed(getattr(action, "epoch", -1))
+        return None
+
+    def _log_claims(self, what: str, names: "rebalance.Claims | frozenset[TopicPartition]") -> None:
+        if names:
+            log.info(what, group=self._config.group_id, partitions=sorted(map(str, names)))

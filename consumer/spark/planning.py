@@ -1,0 +1,325 @@
+"""What the data source asks of ZooKeeper and brokers on the driver: places to offsets to ranges.
+
+Nothing of Spark's in here; `spark_source` turns ranges into its partitions.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from kafka2011.consumer.chunk import TopicPartition
+from kafka2011.consumer.ranges.planning import OffsetRange, plan_ranges, split_at
+from kafka2011.consumer.ranges.reading import read_range
+from kafka2011.consumer.simple import SimpleConsumer
+from kafka2011.consumer.spark.options import EARLIEST, LATEST, Address, Places, SourceOptions
+from kafka2011.consumer.spark.rows import entry_next_offsets
+from kafka2011.coordination import cluster
+from kafka2011.coordination.zookeeper import ZooKeeperRegistry
+from kafka2011.protocol import message_set
+from kafka2011.protocol.errors import KafkaError
+from kafka2011.protocol.requests import LATEST as LATEST_TIME
+from kafka2011.runtime.logs import get_logger
+
+log = get_logger(__name__)
+
+SEGMENTS_MAX = 100_000
+
+# (address, partition, start, end, budget) -> (used, boundary)
+Boundary = Callable[[Address, TopicPartition, int, int, int], tuple[int, int]]
+
+
+class DataLoss(KafkaError):
+    """Offsets that were asked for are not in the log (any more).
+
+    `failOnDataLoss=false` reads what is left instead and says so in the log.
+    """
+
+
+class PartitionAway(KafkaError):
+    """A partition that is to be read is not registered by any live broker at present."""
+
+    retriable = True
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedRange:
+    """A range and where to read it."""
+
+    address: Address
+    offsets: OffsetRange
+
+
+class SourcePlanner:
+    """Looks up partitions and offsets for one set of options. One thread; `close` it.
+
+    Its methods raise CoordinationUnavailable, BrokerUnavailable and the errors above.
+    """
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._registry: ZooKeeperRegistry | None = None
+        self._clients: dict[Address, SimpleConsumer] = {}
+
+    def close(self) -> None:
+        for client in self._clients.values():
+            client.close()
+        self._clients.clear()
+        if self._registry is not None:
+            self._registry.close()
+            self._registry = None
+
+    # --- where things are -------------------------------------------------------------------------
+
+    def partitions(self) -> dict[TopicPartition, Address]:
+        """Every partition that the options select and a live broker has."""
+        options = self._options
+        if options.brokers:
+            topics = options.topics or tuple({found.topic for found in options.ranges})
+            count = options.partition_count
+            count = max([count, *(found.partition + 1 for found in options.ranges)])
+            return {
+                TopicPartition(topic, broker_id, number): self._dialled(address)
+                for topic in topics
+                for broker_id, address in options.brokers.items()
+                for number in range(count)
+            }
+        registry = self._started_registry()
+        brokers = cluster.live_brokers(registry)
+        if options.pattern is not None:
+            topics = tuple(filter(options.selects, cluster.topics(registry)))
+        else:
+            topics = options.topics or tuple(sorted({found.topic for found in options.ranges}))
+        return {
+            TopicPartition(topic, *source): self._dialled(brokers[source.broker_id])
+            for topic in topics
+            for source in cluster.partitions_of(registry, topic)
+            if source.broker_id in brokers
+        }
+
+    def _dialled(self, published: Address) -> Address:
+        host, port = self._options.address_map.get(published, published)
+        return host, port
+
+    def _started_registry(self) -> ZooKeeperRegistry:
+        if self._registry is None:
+            registry = ZooKeeperRegistry(self._options.zk_connect)
+            try:
+                registry.start()
+            except BaseException:
+                registry.close()
+                raise
+            self._registry = registry
+        return self._registry
+
+    def _client(self, address: Address) -> SimpleConsumer:
+        client = self._clients.get(address)
+        if client is None:
+            timeout_ms = self._options.socket_timeout_ms
+            client = self._clients[address] = SimpleConsumer(*address, socket_timeout_ms=timeout_ms)
+        return client
+
+    # --- a batch ----------------------------------------------------------------------------------
+
+    def batch_ranges(self) -> list[PlacedRange]:
+        """What a batch query reads: largest first, cut as `split.bytes` says."""
+        places = self.partitions()
+        if self._options.ranges:
+            return self._placed(self._options.ranges, places)
+        bounds = {}
+        for name, address in places.items():
+            earliest, latest = self._earliest(name, address), self._latest(name, address)
+            start = self._place(self._options.starting, name, EARLIEST, earliest, latest)
+            if self._options.starting_time_ms is not None:
+                start = self._since(name, address, earliest)
+            end = self._place(self._options.ending, name, LATEST, earliest, latest)
+            if self._options.ending_time_ms is not None:
+                end = self._until(name, address, latest)
+            if start < earliest or end > latest:
+                self.lose(f"{name}: asked for {start} to {end}, has {earliest} to {latest}")
+                start, end = max(start, earliest), min(end, latest)
+            bounds[name] = (start, max(start, end))
+        return self._placed(plan_ranges(bounds), places)
+
+    def placed(self, ranges: list[OffsetRange]) -> list[PlacedRange]:
+        """The ranges with the addresses of their brokers. Raises PartitionAway."""
+        return self._placed(ranges, self.partitions())
+
+    def _placed(
+        self,
+        ranges: list[OffsetRange] | tuple[OffsetRange, ...],
+        places: dict[TopicPartition, Address],
+    ) -> list[PlacedRange]:
+        found = []
+        for whole in ranges:
+            address = places.get(whole.topic_partition)
+            if address is None:
+                raise PartitionAway(f"no live broker has {whole.topic_partition}")
+            if whole.size_bytes:
+                found += [PlacedRange(address, piece) for piece in self._pieces(whole, address)]
+        return found
+
+    def _pieces(self, whole: OffsetRange, address: Address) -> list[OffsetRange]:
+        split_bytes = self._options.split_bytes
+        if split_bytes is None or whole.size_bytes <= split_bytes:
+            return [whole]
+        starts = self._client(address).get_offsets_before(
+            whole.topic, whole.partition, LATEST_TIME, SEGMENTS_MAX
+        )
+        return split_at(whole, starts, split_bytes)
+
+    def _place(
+        self,
+        asked: str | Places,
+        name: TopicPartition,
+        default: str,
+        earliest: int,
+        latest: int,
+    ) -> int:
+        if isinstance(asked, str):
+            place: int | str = asked
+        else:
+            partition = f"{name.broker_id}-{name.partition}"
+            place = asked.get(name.topic, {}).get(partition, default)
+        if place == EARLIEST:
+            return earliest
+        return latest if place == LATEST else int(place)
+
+    def _since(self, name: TopicPartition, address: Address, earliest: int) -> int:
+        """Start of the last segment that was last written at or before the asked-for time."""
+        time_ms = self._options.starting_time_ms
+        assert time_ms is not None
+        found = self._client(address).get_offsets_before(name.topic, name.partition, time_ms, 1)
+        return found[0] if found else earliest
+
+    def _until(self, name: TopicPartition, address: Address, latest: int) -> int:
+        """End of the segment that was written at the asked-for time: no message before it is left
+        out."""
+        time_ms = self._options.ending_time_ms
+        assert time_ms is not None
+        client = self._client(address)
+        before = client.get_offsets_before(name.topic, name.partition, time_ms, 1)
+        starts = client.get_offsets_before(name.topic, name.partition, LATEST_TIME, SEGMENTS_MAX)
+        later = [start for start in starts if not before or start > before[0]]
+        # The last segment of those is the one that was still being written to at that time.
+        return sorted(later)[1] if len(later) > 1 else latest
+
+    def _earliest(self, name: TopicPartition, address: Address) -> int:
+        return self._client(address).earliest(name.topic, name.partition)
+
+    def _latest(self, name: TopicPartition, address: Address) -> int:
+        return self._client(address).latest(name.topic, name.partition)
+
+    def lose(self, what: str) -> None:
+        """Raises DataLoss, or says so where the options want what is left."""
+        if self._options.fail_on_data_loss:
+            raise DataLoss(f"{what} (failOnDataLoss=false reads what is left)")
+        log.warning("offsets are gone", detail=what)
+
+    # --- a stream ---------------------------------------------------------------------------------
+
+    def starting(self) -> dict[TopicPartition, int]:
+        """Where a new stream starts."""
+        found = {}
+        for name, address in self.partitions().items():
+            earliest, latest = self._earliest(name, address), self._latest(name, address)
+            if self._options.starting_time_ms is not None:
+                found[name] = self._since(name, address, earliest)
+            else:
+                place = self._place(self._options.starting, name, EARLIEST, earliest, latest)
+                found[name] = min(max(place, earliest), latest)
+        return found
+
+    def latest(self) -> dict[TopicPartition, int]:
+        """The ends of all partitions that can be asked at present."""
+        found = {}
+        for name, address in self.partitions().items():
+            try:
+                found[name] = self._latest(name, address)
+            except KafkaError as error:
+                log.warning("partition does not answer", partition=str(name), reason=str(error))
+        return found
+
+    def earliest(self, name: TopicPartition) -> int:
+        address = self.partitions().get(name)
+        if address is None:
+            raise PartitionAway(f"no live broker has {name}")
+        return self._earliest(name, address)
+
+    def within_bytes(
+        self, start: dict[TopicPartition, int], end: dict[TopicPartition, int], bytes_max: int
+    ) -> dict[TopicPartition, int]:
+        """The farthest entry boundaries that stay within `bytes_max` in all (at least one entry a
+        partition). Only reading shows where an entry ends, so what is admitted is read here once.
+        """
+        return self._within(start, end, bytes_max, self._boundary_by_bytes)
+
+    def within_rows(
+        self, start: dict[TopicPartition, int], end: dict[TopicPartition, int], rows_max: int
+    ) -> dict[TopicPartition, int]:
+        """Likewise for messages; a compressed set counts whole."""
+        return self._within(start, end, rows_max, self._boundary_by_rows)
+
+    def _within(
+        self,
+        start: dict[TopicPartition, int],
+        end: dict[TopicPartition, int],
+        budget: int,
+        boundary: Boundary,
+    ) -> dict[TopicPartition, int]:
+        places = self.partitions()
+        backlog = {name: end[name] - start[name] for name in end}
+        waiting = sorted(
+            (name for name in end if backlog[name] > 0 and name in places),
+            key=lambda name: backlog[name],
+        )
+        found = {name: start[name] for name in end}
+        for position, name in enumerate(waiting):
+            share = max(1, budget // (len(waiting) - position))
+            used, found[name] = boundary(places[name], name, start[name], end[name], share)
+            budget -= used
+            if budget <= 0:
+                break
+        return found
+
+    def _boundary_by_bytes(
+        self, address: Address, name: TopicPartition, start: int, end: int, budget: int
+    ) -> tuple[int, int]:
+        if end - start <= budget:
+            return end - start, end
+        ends = [end for _, _, end in self._chunks(address, name, start, start + budget)]
+        place = ends[-1] if ends else start
+        return place - start, place
+
+    def _boundary_by_rows(
+        self, address: Address, name: TopicPartition, start: int, end: int, budget: int
+    ) -> tuple[int, int]:
+        used, place = 0, start
+        for rows, next_place in self._entry_rows(address, name, start, end):
+            if used and used + rows > budget:
+                break
+            used, place = used + rows, next_place
+            if used >= budget:
+                break
+        return used, place
+
+    def _chunks(
+        self, address: Address, name: TopicPartition, start: int, end: int
+    ) -> Iterator[tuple[bytes | memoryview, int, int]]:
+        """(bytes, offset, next offset) of the chunks that end within the range."""
+        for chunk in read_range(
+            address, *name, start, end, socket_timeout_ms=self._options.socket_timeout_ms
+        ):
+            yield chunk.data, chunk.offset, chunk.next_offset
+
+    def _entry_rows(
+        self, address: Address, name: TopicPartition, start: int, end: int
+    ) -> Iterator[tuple[int, int]]:
+        """(messages, next offset) of each entry that has messages."""
+        for data, offset, _ in self._chunks(address, name, start, end):
+            pairs = message_set.messages(data, offset)
+            ends = entry_next_offsets([after for _, after in pairs], offset)
+            rows = 0
+            for position, entry_end in enumerate(ends):
+                rows += 1
+                if position + 1 == len(ends) or ends[position + 1] != entry_end:
+                    yield rows, entry_end
+                    rows = 0

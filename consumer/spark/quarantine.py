@@ -1,0 +1,78 @@
+"""Where messages go that could not be read when a query names a `quarantine.dir`.
+
+One Parquet file a task that met some: topic, broker, partition, offset, next_offset, error,
+payload, quarantined_at. Its name is the range that the task read, so that a task that Spark runs
+again writes the same file again and no message stands there twice.
+"""
+
+import os
+import time
+import uuid
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from kafka2011.consumer.ranges.planning import OffsetRange
+from kafka2011.consumer.spark.rows import TIMESTAMP, Unreadable
+
+# What is held before it is written; a range may be damaged from end to end.
+BUFFER_BYTES_MAX = 32 * 1024 * 1024
+
+QUARANTINE_SCHEMA = pa.schema(
+    [
+        pa.field("topic", pa.string()),
+        pa.field("broker", pa.int32()),
+        pa.field("partition", pa.int32()),
+        pa.field("offset", pa.int64()),
+        pa.field("next_offset", pa.int64()),
+        pa.field("error", pa.string()),
+        pa.field("payload", pa.binary()),
+        pa.field("quarantined_at", TIMESTAMP),
+    ]
+)
+
+
+class QuarantineFile:
+    """Takes the unreadable messages of one range. One owner; `close` puts the file in its place,
+    `discard` leaves nothing. Both raise OSError when the disk does not take it."""
+
+    def __init__(self, directory: Path, planned: OffsetRange) -> None:
+        topic, broker_id, partition, start, end = planned
+        self._final = directory / f"{topic}-{broker_id}-{partition}-{start:020}-{end:020}.parquet"
+        self._unfinished = self._final.with_name(f".{self._final.name}.{uuid.uuid4().hex}")
+        self._writer: pq.ParquetWriter | None = None
+        self._held: list[Unreadable] = []
+        self._held_bytes = 0
+
+    def put(self, message: Unreadable) -> None:
+        self._held.append(message)
+        self._held_bytes += len(message.payload)
+        if self._held_bytes >= BUFFER_BYTES_MAX:
+            self._write()
+
+    def _write(self) -> None:
+        if self._writer is None:
+            self._final.parent.mkdir(parents=True, exist_ok=True)
+            self._writer = pq.ParquetWriter(self._unfinished, QUARANTINE_SCHEMA, compression="zstd")
+        now_us = pa.scalar(time.time_ns() // 1000, pa.int64()).cast(TIMESTAMP)
+        columns = zip(*self._held, strict=True)
+        arrays = [pa.array(v, f.type) for v, f in zip(columns, QUARANTINE_SCHEMA, strict=False)]
+        arrays.append(pa.repeat(now_us, len(self._held)))
+        self._writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=QUARANTINE_SCHEMA))
+        self._held, self._held_bytes = [], 0
+
+    def close(self) -> None:
+        if self._held:
+            self._write()
+        if self._writer is None:
+            return
+        self._writer.close()
+        with self._unfinished.open("rb") as file:
+            os.fsync(file.fileno())
+        self._unfinished.replace(self._final)
+
+    def discard(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+        self._unfinished.unlink(missing_ok=True)

@@ -1,0 +1,1 @@
+"""Operators' questions about consumers: lag, state, stored offsets, whether a rebalance is done."""

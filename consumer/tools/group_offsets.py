@@ -1,0 +1,212 @@
+"""An operator's hand on a group's stored offsets: read, export, import, move.
+
+The export form is 0.7's (reference section 11, ExportZkOffsets): one line a partition,
+
+    /consumers/<group>/offsets/<topic>/<broker id>-<partition>:<offset>
+
+up to the end or an empty line. Moving is planned first, by `plan_reset`, as changes that can be
+shown, and then made by `apply`, which writes only over what the plan was made from.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from kafka2011.consumer.chunk import TopicPartition
+from kafka2011.consumer.tools.cluster_state import PartitionEnds
+from kafka2011.coordination import paths
+from kafka2011.coordination.errors import BadZnode, VersionConflict
+from kafka2011.coordination.paths import OFFSET_MAX, BrokerPartition
+from kafka2011.coordination.registry import ABSENT, Registry
+from kafka2011.protocol.errors import IllegalTopicName
+from kafka2011.protocol.names import check_topic
+
+EARLIEST, LATEST = "earliest", "latest"
+
+_LINE = re.compile(r"/consumers/([^/]+)/offsets/([^/]+)/([0-9]{1,10}-[0-9]{1,10}):([0-9]{1,19})")
+
+
+class BadExport(ValueError):
+    """A line of an export file that cannot be one; the text says which and why."""
+
+
+class GroupOffset(NamedTuple):
+    """`offset` None: the node holds no number that a consumer can have written."""
+
+    group: str
+    name: TopicPartition
+    offset: int | None
+    version: int = ABSENT
+
+    @property
+    def path(self) -> str:
+        return paths.offset_path(self.group, self.name.topic, BrokerPartition(*self.name[1:]))
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One partition's offset before and after; `after` None: it cannot be moved, `note` why."""
+
+    before: GroupOffset
+    after: int | None
+    note: str = ""
+
+    @property
+    def is_one(self) -> bool:
+        return self.after is not None and self.after != self.before.offset
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where to: EARLIEST, LATEST, or "" with one of `time_ms` and `offset`."""
+
+    end: str = ""
+    time_ms: int | None = None
+    offset: int | None = None
+
+
+# --- what is stored --------------------------------------------------------------------------
+
+
+def stored_offsets(
+    registry: Registry, group: str, topics: Iterable[str] | None = None
+) -> list[GroupOffset]:
+    """All stored offsets of the group (of these topics), sorted by topic, broker, partition."""
+    wanted = None if topics is None else set(topics)
+    found = []
+    for topic in registry.children(f"{paths.group_path(group)}/offsets"):
+        if wanted is not None and topic not in wanted:
+            continue
+        for text in registry.children(paths.offsets_path(group, topic)):
+            try:
+                name = TopicPartition(topic, *paths.decode_broker_partition(text))
+            except BadZnode:
+                continue  # not a partition's name: no consumer reads it
+            found.append(read_offset(registry, group, name))
+    return sorted(found, key=lambda one: one.name)
+
+
+def read_offset(registry: Registry, group: str, name: TopicPartition) -> GroupOffset:
+    path = paths.offset_path(group, name.topic, BrokerPartition(*name[1:]))
+    stored = registry.get(path)
+    if stored is None:
+        return GroupOffset(group, name, None)
+    try:
+        return GroupOffset(group, name, paths.decode_offset(stored.value), stored.version)
+    except BadZnode:
+        return GroupOffset(group, name, None, stored.version)
+
+
+def live_members(registry: Registry, group: str) -> list[str]:
+    return registry.children(paths.consumer_ids_path(group))
+
+
+# --- the export file -------------------------------------------------------------------------
+
+
+def export_lines(offsets: Iterable[GroupOffset]) -> list[str]:
+    """Lines without their ends; a node that holds no offset is left out, as it must be."""
+    return [f"{one.path}:{one.offset}" for one in offsets if one.offset is not None]
+
+
+def parse_export(lines: Iterable[str]) -> list[GroupOffset]:
+    """What an export file asks for, as 0.7 reads it: up to the first empty line.
+
+    Raises BadExport, with the number of the line.
+    """
+    found: dict[tuple[str, TopicPartition], tuple[int, GroupOffset]] = {}
+    for number, raw in enumerate(lines, 1):
+        line = raw.rstrip("\r\n")
+        if not line.strip():
+            break
+        match = _LINE.fullmatch(line)
+        if match is None or int(match[4]) > OFFSET_MAX or not _are_names(match[1], match[2]):
+            raise BadExport(
+                f"line {number} is not /consumers/GROUP/offsets/TOPIC/BROKER-PARTITION:OFFSET: "
+                f"{line[:200]!r}"
+            )
+        name = TopicPartition(match[2], *paths.decode_broker_partition(match[3]))
+        before = found.get((match[1], name))
+        if before is not None:
+            raise BadExport(f"line {number} names {name} of group {match[1]} as line {before[0]}")
+        found[match[1], name] = (number, GroupOffset(match[1], name, int(match[4])))
+    return [one for _, one in found.values()]
+
+
+def _are_names(*names: str) -> bool:
+    """Whether these can be parts of a path, by 0.7's own rule."""
+    try:
+        for name in names:
+            check_topic(name, "0.7")
+    except IllegalTopicName:
+        return False
+    return True
+
+
+# --- moving ----------------------------------------------------------------------------------
+
+
+def plan_reset(
+    before: Mapping[TopicPartition, GroupOffset],
+    ends: Sequence[PartitionEnds],
+    target: Target,
+    *,
+    offset_of_time: Callable[[PartitionEnds, int], int],
+    is_entry: Callable[[PartitionEnds, int], bool],
+) -> list[Change]:
+    """What a reset would change, in order of partitions.
+
+    `offset_of_time` and `is_entry` ask the partition's broker: where to begin to miss nothing
+    written after a time, and whether a whole entry begins at an offset.
+    """
+    known = {found.name: found for found in ends}
+    changes = []
+    for name in sorted({*before, *known}):
+        stored, found = before[name], known.get(name)
+        if found is None or found.start is None or found.end is None:
+            reason = found.error if found is not None else "no broker has it at present"
+            changes.append(Change(stored, None, reason))
+            continue
+        changes.append(_change(stored, found, target, offset_of_time, is_entry))
+    return changes
+
+
+def _change(
+    stored: GroupOffset,
+    found: PartitionEnds,
+    target: Target,
+    offset_of_time: Callable[[PartitionEnds, int], int],
+    is_entry: Callable[[PartitionEnds, int], bool],
+) -> Change:
+    assert found.start is not None
+    assert found.end is not None
+    if target.end:
+        return Change(stored, found.start if target.end == EARLIEST else found.end)
+    if target.time_ms is not None:
+        return Change(stored, offset_of_time(found, target.time_ms))
+    assert target.offset is not None
+    if not found.start <= target.offset <= found.end:
+        return Change(stored, None, f"the log goes from {found.start:,} to {found.end:,}")
+    if target.offset != found.end and not is_entry(found, target.offset):
+        return Change(stored, None, f"no message begins at {target.offset:,}")
+    return Change(stored, target.offset)
+
+
+def plan_import(registry: Registry, wanted: Iterable[GroupOffset]) -> list[Change]:
+    """What an import would change."""
+    return [Change(read_offset(registry, one.group, one.name), one.offset) for one in wanted]
+
+
+def apply(registry: Registry, changes: Iterable[Change]) -> list[Change]:
+    """Store the changes; returns those whose node somebody else wrote meanwhile, untouched."""
+    refused = []
+    for change in changes:
+        if not change.is_one or change.after is None:
+            continue
+        value = paths.encode_number(change.after)
+        try:
+            registry.put(change.before.path, value, change.before.version)
+        except VersionConflict:
+            refused.append(change)
+    return refused

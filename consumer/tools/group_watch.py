@@ -1,0 +1,143 @@
+"""Watches one group for a while: its offsets, their times, and what Burrow's rules make of them.
+
+One look already decides what does not need a history: nothing left to read, nobody there to read
+it, or no commit for so long that a reader should have made one (ZooKeeper knows when an offset was
+written). What needs commits to be compared is UNKNOWN until enough looks have seen some.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kafka2011.consumer.chunk import TopicPartition
+from kafka2011.consumer.simple import SimpleConsumer
+from kafka2011.consumer.tools.cluster_state import (
+    ASK_TIMEOUT_MS,
+    Dialled,
+    GroupPartition,
+    GroupState,
+    group_state,
+)
+from kafka2011.consumer.tools.lag_rules import PartitionHistory, Verdict, judge, worst
+from kafka2011.consumer.tools.lag_time import LagTime, lag_time
+from kafka2011.coordination import cluster, paths
+from kafka2011.coordination.paths import BrokerPartition
+from kafka2011.coordination.registry import Registry
+from kafka2011.runtime.clock import Clock, now_ms
+
+COMMITS_MIN = 2
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionReport:
+    """`committed_ms`: when the offset was stored (ms since the epoch, ZooKeeper's clock)."""
+
+    partition: GroupPartition
+    committed_ms: int | None
+    lag_time: LagTime
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class GroupReport:
+    state: GroupState
+    partitions: list[PartitionReport]
+    verdict: Verdict
+
+
+class GroupWatch:
+    """`prefix_bytes(topic)`: of the topic's events, in front of their header; None: no header."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        group: str,
+        dialled: Dialled = lambda address: address,
+        *,
+        prefix_bytes: Callable[[str], int | None] = lambda _topic: None,
+        clock: Clock = now_ms,
+    ) -> None:
+        self._registry = registry
+        self._group = group
+        self._dialled = dialled
+        self._prefix_bytes = prefix_bytes
+        self._clock = clock
+        self._histories: dict[TopicPartition, PartitionHistory] = {}
+        self._committed_ms: dict[TopicPartition, int | None] = {}
+        self._state = GroupState(group, {}, [])
+
+    def look(self) -> None:
+        """Read everything once more. Raises CoordinationError."""
+        self._state = group_state(self._registry, self._group, self._dialled)
+        now = self._clock()
+        for found in self._state.partitions:
+            history = self._histories.setdefault(found.name, PartitionHistory())
+            path = paths.offset_path(
+                self._group, found.name.topic, BrokerPartition(*found.name[1:])
+            )
+            stat = self._registry.stat(path)
+            self._committed_ms[found.name] = stat.modified_ms if stat is not None else None
+            history.note(
+                now, found.offset, found.version, found.end, self._committed_ms[found.name]
+            )
+
+    def report(self) -> GroupReport:
+        """What the looks so far say; asks the brokers for the age of what is not read."""
+        now = self._clock()
+        times = self._lag_times(now)
+        reports = []
+        for found in self._state.partitions:
+            verdict = judge(
+                self._histories[found.name].commits,
+                found.lag_bytes,
+                now,
+                is_owned=bool(found.owner),
+                commits_min=COMMITS_MIN,
+            )
+            committed_ms = self._committed_ms[found.name]
+            reports.append(PartitionReport(found, committed_ms, times[found.name], verdict))
+        # A partition that the group never touched says nothing about the group.
+        touched = [
+            one.verdict
+            for one in reports
+            if one.partition.owner or one.partition.offset is not None
+        ]
+        return GroupReport(self._state, reports, worst(touched))
+
+    def _lag_times(self, now: int) -> dict[TopicPartition, LagTime]:
+        brokers = cluster.live_brokers(self._registry)
+        clients: dict[int, SimpleConsumer] = {}
+        times = {}
+        try:
+            for found in self._state.partitions:
+                name = found.name
+                address = brokers.get(name.broker_id)
+                if address is None:
+                    times[name] = LagTime(None, None, "", "broker not registered")
+                    continue
+                if name.broker_id not in clients:
+                    made = SimpleConsumer(*self._dialled(address), ASK_TIMEOUT_MS)
+                    clients[name.broker_id] = made
+                times[name] = lag_time(
+                    clients[name.broker_id],
+                    name,
+                    found.offset,
+                    found.end,
+                    now,
+                    prefix_bytes=self._prefix_bytes(name.topic),
+                )
+                if times[name].source == "segment":
+                    times[name] = self._watched(found, now) or times[name]
+        finally:
+            for client in clients.values():
+                client.close()
+        return times
+
+    def _watched(self, found: GroupPartition, now: int) -> LagTime | None:
+        """When the log's end was seen to pass the offset during the watch, that is its time."""
+        ends = self._histories[found.name].ends
+        if not found.lag_bytes or found.offset is None or len(ends) < 2:
+            return None
+        for (before_ms, before), (after_ms, after) in zip(ends, list(ends)[1:], strict=False):
+            if before <= found.offset < after:
+                return LagTime(max(0, now - after_ms), max(0, now - before_ms), "watched")
+        return None

@@ -1,0 +1,1 @@
+"""The file tailer: follows log files through rotation and truncation and sends their lines."""

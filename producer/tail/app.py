@@ -1,0 +1,191 @@
+"""Runs a tailer: sends what it collects, makes sure, stores the positions; metrics and signals.
+
+Exit statuses: 0 after SIGTERM, or when everything is durable with `until_end`; 1 when the brokers
+were away too long with `until_end`; 2 when the state file cannot be used.
+"""
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from kafka2011.coordination.errors import CoordinationError
+from kafka2011.producer.errors import NotDurable
+from kafka2011.producer.producer import Producer
+from kafka2011.producer.tail.config import TailConfig
+from kafka2011.producer.tail.files import Files, StateFile
+from kafka2011.producer.tail.messages import BadState
+from kafka2011.producer.tail.tailer import Collected, Tailer
+from kafka2011.protocol.errors import KafkaError
+from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.metrics import MetricsServer
+
+RETRY_FIRST_S = 0.1
+SEND_MESSAGES = 500  # in one message set
+SEND_BYTES = 500_000
+
+log = get_logger(__name__)
+
+
+class TailRun:
+    """One process's run over `patterns`. `run` returns the exit status."""
+
+    def __init__(self, config: TailConfig, patterns: Sequence[str], stop: threading.Event) -> None:
+        """Raises BadState or OSError for the state file."""
+        self._config = config
+        self._stop = stop
+        default = Path.home() / ".kafka2011" / f"tail-{config.topic}"
+        self._state = StateFile(config.state_file or default)
+        try:
+            self.tailer = Tailer(
+                Files(patterns),
+                line_bytes_max=config.line_bytes_max,
+                gone_wait_s=config.gone_wait_ms / 1000,
+                now_s=time.monotonic,
+                resume=self._state.read(),
+                from_end=config.start == "end",
+                files_max=config.files_max,
+            )
+        except (OSError, BadState):
+            self._state.close()
+            raise
+        # A compressed set is one message for the broker.
+        self._set_bytes = min(SEND_BYTES, config.payload_bytes_max // 2)
+        self._producer: Producer | None = None
+        self.attempts_failed = 0
+        self.unsent_lines = 0  # collected and not durable, at the end
+        self._metrics = self._serve_metrics()
+
+    def run(self, *, until_end: bool) -> int:
+        status = 0
+        is_first = True
+        try:
+            while not self._stop.is_set():
+                found = self.tailer.collect()
+                if is_first and not self.tailer.file_count:
+                    log.warning("no_file", detail="no name or pattern leads to a file yet")
+                    if until_end:
+                        return 1
+                is_first = False
+                is_last = until_end and not found.has_more and not found.parts
+                if is_last:
+                    found = self.tailer.finish_all()
+                if not self._deliver(found, until_end=until_end):
+                    status = 0 if self._stop.is_set() and not until_end else 1
+                    break
+                if is_last:
+                    break
+                if not found.parts and not found.has_more:
+                    self._stop.wait(self._config.poll_ms / 1000)
+            else:
+                status = 1 if until_end else 0
+        finally:
+            self._close()
+        return status
+
+    def _deliver(self, found: Collected, *, until_end: bool) -> bool:
+        """Send until it is durable, and store the positions; False when that was given up."""
+        count = sum(len(messages) for _, messages in found.parts)
+        began_s = time.monotonic()
+        pause_s = RETRY_FIRST_S
+        self.unsent_lines = count
+        while count:
+            try:
+                self._send(found)
+                break
+            except (KafkaError, CoordinationError) as error:
+                self.attempts_failed += 1
+                if pause_s == RETRY_FIRST_S:
+                    log.warning("not_sent_yet", lines=count, reason=str(error))
+                if not getattr(error, "retriable", False):
+                    log.error("cannot_be_sent", reason=str(error))
+                    return False
+            waited_ms = (time.monotonic() - began_s) * 1000
+            if self._stop.wait(pause_s) or (until_end and waited_ms > self._config.give_up_ms):
+                return False
+            pause_s = min(2 * pause_s, self._config.retry_max_ms / 1000)
+        self.unsent_lines = 0
+        self.tailer.stats.lines += count
+        self.tailer.stats.bytes += found.size
+        try:
+            self._state.write(self.tailer.positions())
+        except OSError as error:  # what is sent again then is the price
+            log.error("positions_not_stored", path=str(self._state.path), reason=str(error))
+        return True
+
+    def _send(self, found: Collected) -> None:
+        if self._producer is None:
+            self._producer = Producer(self._config)
+        by_path = self._config.key == "path" and bool(self._config.zk_connect)
+        for path, messages in found.parts:
+            for some in batches(messages, self._set_bytes):
+                self._producer.send(self._config.topic, some, path if by_path else None)
+        self._producer.flush()
+
+    def _close(self) -> None:
+        if self._producer is not None:
+            try:
+                self._producer.close(0 if self._stop.is_set() else 1000)
+            except NotDurable:
+                pass  # their positions are not stored, so they are read again
+        self.tailer.close()
+        self._state.close()
+        if self._metrics is not None:
+            self._metrics.close()
+
+    def _serve_metrics(self) -> MetricsServer | None:
+        if self._config.metrics_port < 0:
+            return None
+        registry = CollectorRegistry()
+        registry.register(_Numbers(self))
+        return MetricsServer(
+            registry,
+            lambda: self.unsent_lines == 0 or self.attempts_failed == 0,
+            bind=self._config.metrics_bind,
+            port=self._config.metrics_port,
+        )
+
+
+def batches(messages: Sequence[bytes], bytes_max: int) -> Iterator[list[bytes]]:
+    """Cut into sets of at most SEND_MESSAGES and, but for a single message, `bytes_max`."""
+    some: list[bytes] = []
+    size = 0
+    for message in messages:
+        if some and (len(some) >= SEND_MESSAGES or size + len(message) > bytes_max):
+            yield some
+            some, size = [], 0
+        some.append(message)
+        size += len(message)
+    if some:
+        yield some
+
+
+class _Numbers(Collector):
+    """The run's numbers, read at each scrape."""
+
+    def __init__(self, run: TailRun) -> None:
+        self._run = run
+
+    def collect(self) -> Iterator[Metric]:
+        tailer = self._run.tailer
+        stats = tailer.stats
+        for name, text, value in (
+            ("lines", "lines that are durable at the brokers", stats.lines),
+            ("bytes", "bytes of those lines", stats.bytes),
+            ("cut_lines", "lines above the limit, sent in pieces", stats.cut_lines),
+            ("truncations", "files that began anew in place", stats.truncations),
+            ("finished_files", "files that are gone, read to their end", stats.finished),
+            ("unreadable", "attempts to open or read a file that failed", stats.unreadable),
+            ("failed_attempts", "attempts to send that failed", self._run.attempts_failed),
+        ):
+            yield CounterMetricFamily(f"kafka2011_tail_{name}", text, value=value)
+        for name, text, value in (
+            ("files", "files that are followed", tailer.file_count),
+            ("behind_bytes", "in the files and not read yet", tailer.behind_bytes()),
+            ("unsent_lines", "read and not durable yet", self._run.unsent_lines),
+        ):
+            yield GaugeMetricFamily(f"kafka2011_tail_{name}", text, value=value)

@@ -1,0 +1,128 @@
+"""The tailer's hands: finds files by patterns, reads windows of them, keeps the state file.
+
+Paths that are not valid UTF-8 pass as Python writes them (surrogateescape).
+"""
+
+import fcntl
+import glob
+import os
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+
+from kafka2011.producer.tail.messages import (
+    BadState,
+    FileId,
+    Position,
+    decode_positions,
+    encode_positions,
+)
+
+
+class OpenFile:
+    """An open regular file; it stays readable when it is renamed or deleted."""
+
+    def __init__(self, path: str) -> None:
+        """Raises OSError."""
+        # Not blocking: a pipe of that name must not hold everything up.
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        found = os.fstat(self._descriptor)
+        self.id = FileId(found.st_dev, found.st_ino)
+        if not stat.S_ISREG(found.st_mode):
+            self.close()
+            raise OSError(f"{path} is not a regular file")
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Raises OSError."""
+        return os.pread(self._descriptor, size, offset)
+
+    def size(self) -> int:
+        return os.fstat(self._descriptor).st_size
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+class Files:
+    """Files by names and patterns (`*`, `?`, `[...]`, `**`)."""
+
+    def __init__(self, patterns: Sequence[str]) -> None:
+        self._patterns = list(patterns)
+
+    def scan(self) -> dict[FileId, str]:
+        """The regular files that are there now, each with one path."""
+        found: dict[FileId, str] = {}
+        for pattern in self._patterns:
+            is_pattern = glob.has_magic(pattern) and not os.path.lexists(pattern)
+            paths = glob.glob(pattern, recursive=True) if is_pattern else [pattern]
+            for path in sorted(paths):
+                try:
+                    about = os.stat(path)
+                except OSError:
+                    continue  # not there (any more)
+                if stat.S_ISREG(about.st_mode):
+                    found.setdefault(FileId(about.st_dev, about.st_ino), path)
+        return found
+
+    def open(self, path: str) -> OpenFile:
+        return OpenFile(path)
+
+    def renamed(self, file: FileId, path: str) -> str | None:
+        """Where `file`, last seen at `path`, is in the same directory now; None: it is not there.
+
+        Raises OSError when that cannot be said now.
+        """
+        try:
+            entries = os.scandir(os.path.dirname(path) or ".")
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        with entries:
+            for entry in entries:
+                if entry.inode() == file.inode and entry.is_file():
+                    about = entry.stat()
+                    if (about.st_dev, about.st_ino) == file:
+                        return entry.path
+        return None
+
+
+class StateFile:
+    """The positions on disk. One process at a time: it is locked while it is open."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises OSError, and BadState when another process has it."""
+        self.path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._lock = path.with_name(path.name + ".lock").open("wb")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._lock.close()
+            raise BadState(f"{path} is in use by another tail: give this one --state") from None
+        self._written = b""
+
+    def read(self) -> list[Position]:
+        """What was written last; nothing at the first start. Raises OSError or BadState."""
+        try:
+            data = self.path.read_bytes()
+        except FileNotFoundError:
+            return []
+        try:
+            return decode_positions(data)
+        except BadState as error:
+            raise BadState(f"{self.path}: {error}; move it away to begin anew") from None
+
+    def write(self, positions: Sequence[Position]) -> None:
+        """Replace the content at once, or not at all. Raises OSError."""
+        data = encode_positions(positions)
+        if data == self._written:
+            return
+        new = self.path.with_name(self.path.name + ".new")
+        with new.open("wb") as output:
+            output.write(data)
+            output.flush()
+            os.fsync(output.fileno())
+        new.replace(self.path)
+        self._written = data
+
+    def close(self) -> None:
+        self._lock.close()

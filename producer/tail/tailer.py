@@ -1,0 +1,286 @@
+"""The tailer: follows files through rotation and truncation, and says what to send of them.
+
+Round after round: `collect` looks which files there are, reads a bounded number of bytes and
+returns the whole lines in it; the caller sends them, makes sure (`Producer.flush`), and only then
+stores `positions()`. Whatever happens, what was not stored is read again: each line is sent at
+least once, and those of a file in their order. While the brokers are away nothing more is read.
+
+- renamed: it stays open under its new name, and is read to its end beside its successor
+- not named by any pattern any more, or deleted: read until nothing has come for `gone_wait_s`,
+  because a writer may go on for a while; then its last line goes out, ended or not
+- truncated, or written anew in place: begun at 0 again
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from kafka2011.producer.tail.messages import ANCHOR_BYTES, Cursor, FileId, Position
+from kafka2011.runtime.logs import get_logger
+
+READ_BYTES = 256 * 1024  # of one file and round, so that one busy file does not starve the others
+ROUND_BYTES = 4 * 1024 * 1024
+FINISHED_MAX = 1000  # positions kept of files that are gone, should they come back
+
+log = get_logger(__name__)
+
+
+class Opened(Protocol):
+    id: FileId
+
+    def read(self, offset: int, size: int) -> bytes: ...
+    def size(self) -> int: ...
+    def close(self) -> None: ...
+
+
+class FileSource(Protocol):
+    """`producer.tail_files.Files`, or a test's."""
+
+    def scan(self) -> dict[FileId, str]: ...
+    def open(self, path: str) -> Opened: ...
+    def renamed(self, file: FileId, path: str) -> str | None: ...
+
+
+@dataclass(slots=True)
+class TailStats:
+    """Counters since the start."""
+
+    lines: int = 0  # messages that are durable
+    bytes: int = 0  # of their payloads
+    cut_lines: int = 0  # above the limit, sent in pieces
+    truncations: int = 0  # files that began anew in place
+    finished: int = 0  # files that are gone and were read to their end
+    unreadable: int = 0  # attempts to open or read that failed
+
+
+@dataclass(slots=True)
+class _Followed:
+    """A file that is being read."""
+
+    file: Opened
+    path: str
+    cursor: Cursor
+    is_gone: bool = False  # no pattern names it any more
+    quiet_since_s: float = 0.0  # when it brought something last
+    cut_lines_told: int = 0
+
+
+@dataclass(slots=True)
+class Collected:
+    """What a round has found: (path, messages in order), file by file."""
+
+    parts: list[tuple[str, list[bytes]]] = field(default_factory=list)
+    size: int = 0
+    has_more: bool = False  # some file was not read to its end
+
+    def add(self, path: str, messages: list[bytes]) -> None:
+        if messages:
+            self.parts.append((path, messages))
+            self.size += sum(map(len, messages))
+
+
+class Tailer:
+    """`resume`: stored positions. `from_end`: files that are there at the very first look and have
+    no position begin at their end. `files_max` are open at once (count); further ones wait until
+    others are finished. `now_s` is a monotonic clock, in seconds."""
+
+    def __init__(
+        self,
+        files: FileSource,
+        *,
+        line_bytes_max: int,
+        gone_wait_s: float,
+        now_s: Callable[[], float],
+        resume: Iterable[Position] = (),
+        from_end: bool = False,
+        files_max: int = 500,
+    ) -> None:
+        self._files = files
+        self._line_bytes_max = line_bytes_max
+        self._gone_wait_s = gone_wait_s
+        self._now_s = now_s
+        self._stored = {position.file: position for position in resume}
+        self._to_find = set(self._stored)  # those that were not opened since the start
+        self._to_pass_over: set[FileId] = set()  # to begin at their end when they can be opened
+        self._from_end = from_end
+        self._files_max = files_max
+        self._followed: dict[FileId, _Followed] = {}
+        self._troubled: set[str] = set()  # paths whose trouble was told
+        self._is_first = True
+        self._turn = 0
+        self.stats = TailStats()
+
+    def positions(self) -> list[Position]:
+        """Where to go on when everything collected so far is durable."""
+        kept = [one.cursor.position(key, one.path) for key, one in self._followed.items()]
+        return [*kept, *self._stored.values()]
+
+    @property
+    def file_count(self) -> int:
+        return len(self._followed)
+
+    def behind_bytes(self) -> int:
+        """What stands in the files and was not collected."""
+        total = 0
+        for one in self._followed.values():
+            try:
+                total += max(0, one.file.size() - one.cursor.offset)
+            except OSError:
+                continue
+        return total
+
+    def close(self) -> None:
+        for one in self._followed.values():
+            one.file.close()
+        self._followed.clear()
+
+    # --- a round ---------------------------------------------------------------------------------
+
+    def collect(self) -> Collected:
+        """Look at all files and read on. Never raises for a file that cannot be read."""
+        self._look()
+        found = Collected()
+        every = list(self._followed)
+        self._turn = (self._turn + 1) % max(1, len(every))
+        for key in every[self._turn :] + every[: self._turn]:
+            if found.size >= ROUND_BYTES:
+                found.has_more = True
+                break
+            self._read_on(key, self._followed[key], found)
+        return found
+
+    def finish_all(self) -> Collected:
+        """The unended last lines of all files, for a run that ends at the files' ends."""
+        found = Collected()
+        for one in self._followed.values():
+            found.add(one.path, one.cursor.finish())
+        return found
+
+    def _look(self) -> None:
+        """Which files are there, by which names; opens new ones."""
+        seen = self._files.scan()
+        for key, one in self._followed.items():
+            if key in seen:
+                one.path, one.is_gone = seen[key], False
+            elif not one.is_gone:
+                one.is_gone, one.quiet_since_s = True, self._now_s()
+        if self._is_first and self._from_end:
+            self._to_pass_over = seen.keys() - self._stored.keys()
+        self._is_first = False
+        for key, path in seen.items():
+            if key not in self._followed:
+                self._open(path)
+        self._find_renamed(seen)
+
+    def _find_renamed(self, seen: dict[FileId, str]) -> None:
+        """Renamed while nobody looked, out of the patterns' sight: its end is still to be read.
+
+        A position is dropped only when its file is not there; one that cannot be opened now is
+        looked for again.
+        """
+        gone: list[Position] = []
+        for key in list(self._to_find):
+            position = self._stored.get(key)
+            if position is None:
+                self._to_find.discard(key)
+            elif key not in seen:
+                try:
+                    path_now = self._files.renamed(key, position.path)
+                except OSError as error:
+                    self._trouble(position.path, error)
+                    continue
+                if path_now is not None:
+                    self._open(path_now)
+                else:
+                    self._to_find.discard(key)
+                    gone.append(self._stored.pop(key))
+        if gone:  # mostly finished and then deleted, as by any rotation
+            log.warning("files_are_gone", count=len(gone), path=min(one.path for one in gone))
+
+    def _open(self, path: str) -> bool:
+        try:
+            if len(self._followed) >= self._files_max:
+                raise OSError(f"{self._files_max} files are followed already")
+            file = self._files.open(path)
+        except OSError as error:
+            self._trouble(path, error)
+            return False
+        if file.id in self._followed:  # renamed between the look and the opening
+            file.close()
+            return True
+        cursor = Cursor(self._line_bytes_max)
+        position = self._stored.pop(file.id, None)
+        if position is not None:
+            cursor.resume(position)
+        elif file.id in self._to_pass_over:
+            try:
+                self._to_the_end(cursor, file)
+            except OSError as error:
+                self._trouble(path, error)
+                file.close()
+                return False
+            self._to_pass_over.discard(file.id)
+        self._followed[file.id] = _Followed(file, path, cursor, quiet_since_s=self._now_s())
+        self._troubled.discard(path)
+        log.info("following", path=path, offset=cursor.offset)
+        return True
+
+    def _to_the_end(self, cursor: Cursor, file: Opened) -> None:
+        """Pass over what is there, but for an unended last line that is not too long.
+
+        Read backwards, and never more than a line: files may be large.
+        """
+        end = start = file.size()
+        found = -1
+        while found < 0 and start and end - start < self._line_bytes_max:
+            behind, start = start, max(0, start - READ_BYTES)
+            found = file.read(start, behind - start).rfind(b"\n")
+        if found >= 0:
+            start += found + 1
+        elif start:  # within a long line: the rest of it is what comes
+            start = end
+        anchor_at = max(0, start - ANCHOR_BYTES)
+        cursor.begin_at(start, file.read(anchor_at, start - anchor_at))
+
+    def _read_on(self, key: FileId, one: _Followed, found: Collected) -> None:
+        offset, size = one.cursor.window(READ_BYTES)
+        try:
+            window = one.file.read(offset, size)
+        except OSError as error:
+            self._trouble(one.path, error)
+            return
+        before = one.cursor.read_offset
+        messages = one.cursor.accept(window)
+        if messages is None:
+            self.stats.truncations += 1
+            log.info("begun_anew", path=one.path, was_at=one.cursor.read_offset)
+            found.add(one.path, one.cursor.restart())
+            found.has_more = True  # read in the next round
+            one.quiet_since_s = self._now_s()
+            return
+        found.add(one.path, messages)
+        self.stats.cut_lines += one.cursor.cut_lines - one.cut_lines_told
+        one.cut_lines_told = one.cursor.cut_lines
+        if one.cursor.read_offset != before:
+            one.quiet_since_s = self._now_s()
+        found.has_more |= len(window) == size
+        if (
+            one.is_gone
+            and len(window) < size
+            and self._now_s() - one.quiet_since_s >= self._gone_wait_s
+        ):
+            found.add(one.path, one.cursor.finish())
+            log.info("finished", path=one.path, offset=one.cursor.offset)
+            one.file.close()
+            del self._followed[key]
+            self._stored[key] = one.cursor.position(key, one.path)
+            finished = [file for file in self._stored if file not in self._to_find]
+            for oldest in finished[: max(0, len(finished) - FINISHED_MAX)]:
+                del self._stored[oldest]
+            self.stats.finished += 1
+
+    def _trouble(self, path: str, error: OSError) -> None:
+        self.stats.unreadable += 1
+        if path not in self._troubled:
+            self._troubled.add(path)
+            log.warning("cannot_read", path=path, reason=error.strerror or str(error))

@@ -1,0 +1,312 @@
+"""The audit's books: what producers reported and what each tier holds, by topic, window and server.
+
+Pure and not thread-safe; `state.AuditState` owns one and locks. Every fact goes in by one of two
+doors, `add_report` (a monitoring event, once each) and `add_counts` (messages read at a tier).
+Nothing grows without bound: windows that balance are folded into totals after a while. Above
+`cells_max` cells that are judged are folded too, and above twice that number whatever is oldest.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from kafka2011.services.audit.books.sequences import SequenceRanges
+from kafka2011.services.audit.server_filter import OWN_TIER, IsOurs
+from kafka2011.services.audit.verdicts import UNREADABLE_WINDOW, expected_of
+
+CELLS_MAX = 200_000
+INSTANCES_MAX = 100_000
+RANGES_MAX = 1_000  # of one instance; a producer that makes more gaps than this is not ours
+
+# Which cells are folded before others where there are too many. What balances loses nothing by it.
+_RANK_BALANCED, _RANK_BALANCES_NOW, _RANK_JUDGED, _RANK_PENDING = range(4)
+
+
+class CellKey(NamedTuple):
+    """One line of the books. `window_start_ms` is -1 for messages without a readable header."""
+
+    topic: str
+    window_start_ms: int
+    server: str
+
+
+class CountedWindow(Protocol):
+    """One entry of a monitoring event's counts (`events.windows.WindowCount`)."""
+
+    @property
+    def topic(self) -> str: ...
+    @property
+    def window_start(self) -> int: ...
+    @property
+    def count(self) -> int: ...
+    @property
+    def bytes(self) -> int: ...
+
+
+class Instance(NamedTuple):
+    """One run of one producer's counting."""
+
+    server: str
+    instance: str
+
+
+@dataclass(slots=True)
+class Cell:
+    """Messages, by index of the tier: reported by producers that enter there, and counted there."""
+
+    produced: list[int]
+    counted: list[int]
+
+    @property
+    def expected(self) -> list[int]:
+        return expected_of(self.produced)
+
+
+@dataclass(slots=True)
+class Seen:
+    """Which monitoring events of one instance were counted, and when the last one came (ms)."""
+
+    sequences: SequenceRanges = field(default_factory=SequenceRanges)
+    last_seen_ms: int = 0
+
+
+@dataclass(slots=True)
+class Folded:
+    """Totals of windows whose cells were given up, for one topic at one tier."""
+
+    cells: int = 0
+    produced: int = 0
+    expected: int = 0
+    counted: int = 0
+    missing: int = 0
+    extra: int = 0
+    redelivered: int = 0
+
+
+class Horizon(NamedTuple):
+    """What holds for windows that began at these times (ms) or before.
+
+    `settled_ms`: every tier's reader has read what belongs to them, so that they may be judged.
+    `excused_ms`: a restart explains what they have too much.
+    """
+
+    settled_ms: int = UNREADABLE_WINDOW - 1
+    excused_ms: int = UNREADABLE_WINDOW
+
+
+class Ledger:
+    """`tiers` in the order in which messages pass them; `window_ms` the width of the windows.
+
+    `exempt` are (tier, topic) pairs that need not agree with anything. What servers of which
+    `is_ours` is false wrote or reported behind the live tier is another audit's matter.
+    """
+
+    def __init__(
+        self,
+        tiers: Sequence[str],
+        window_ms: int,
+        *,
+        cells_max: int = CELLS_MAX,
+        exempt: Set[tuple[str, str]] = frozenset(),
+        is_ours: IsOurs | None = None,
+    ) -> None:
+        self.tiers = tuple(tiers)
+        self.window_ms = window_ms
+        self.exempt = exempt
+        self._is_ours = is_ours
+        self._cells_max = cells_max
+        self._horizon = Horizon()
+        self._crowd: tuple[int, int] | None = None  # when room was last made, and how full it was
+        self._index = {tier: index for index, tier in enumerate(self.tiers)}
+        self.cells: dict[CellKey, Cell] = {}
+        self.seen: dict[Instance, Seen] = {}
+        self.folded: dict[tuple[str, str], Folded] = {}  # (tier, topic)
+        self.produced_bytes = 0
+        self._produced = [0] * len(self.tiers)  # running totals, folded windows included
+        self._counted = [0] * len(self.tiers)
+        # What changed since the store was last told: keys, whose present values are written.
+        self.dirty_cells: set[CellKey] = set()
+        self.dirty_seen: set[Instance] = set()
+        self.dirty_folded: set[tuple[str, str]] = set()
+
+    # --- facts -------------------------------------------------------------------------------
+
+    def add_report(
+        self,
+        entry_tier: str,
+        *,
+        server: str,
+        instance: str,
+        sequence: int,
+        counts: Iterable[CountedWindow],
+        now_ms: int,
+    ) -> bool:
+        """Count one monitoring event, read at `entry_tier`.
+
+        False when it was counted before, or is not for these books.
+        """
+        if not self._counts(entry_tier, server):
+            return False
+        key = Instance(server, instance)
+        seen = self.seen.get(key)
+        if seen is None:
+            seen = self.seen[key] = Seen()
+        if not seen.sequences.add(sequence):
+            return False
+        seen.sequences.keep_at_most(RANGES_MAX)
+        seen.last_seen_ms = now_ms
+        self.dirty_seen.add(key)
+        index = self._index[entry_tier]
+        for count in counts:
+            start_ms = count.window_start - count.window_start % self.window_ms
+            self._cell(CellKey(count.topic, start_ms, server)).produced[index] += count.count
+            self._produced[index] += count.count
+            self.produced_bytes += count.bytes
+        self._keep_bounded()
+        return True
+
+    def add_counts(self, tier: str, topic: str, counts: Mapping[tuple[int, str], int]) -> None:
+        """Add messages of `topic` read at `tier`, by (window start, server)."""
+        index = self._index[tier]
+        for (window_start_ms, server), number in counts.items():
+            if not self._counts(tier, server):
+                continue
+            self._cell(CellKey(topic, window_start_ms, server)).counted[index] += number
+            self._counted[index] += number
+        self._keep_bounded()
+
+    def _counts(self, tier: str, server: str) -> bool:
+        return self._is_ours is None or tier == OWN_TIER or self._is_ours(server)
+
+    def _cell(self, key: CellKey) -> Cell:
+        cell = self.cells.get(key)
+        if cell is None:
+            zeros = [0] * len(self.tiers)
+            cell = self.cells[key] = Cell(zeros, zeros.copy())
+        self.dirty_cells.add(key)
+        return cell
+
+    # --- bounds ------------------------------------------------------------------------------
+
+    def fold(self, before_ms: int) -> int:
+        """Fold cells of windows that began before `before_ms` and balance; returns how many.
+
+        A message or report that comes later for a folded window opens the cell anew; since what
+        was folded was even, only what is new decides its verdict.
+        """
+        gone = [
+            key
+            for key, cell in self.cells.items()
+            if 0 <= key.window_start_ms < before_ms and self._balances(key.topic, cell)
+        ]
+        for key in gone:
+            self._fold_cell(key)
+        return len(gone)
+
+    def forget_instances(self, before_ms: int) -> int:
+        """Forget instances without an event since `before_ms`; returns how many.
+
+        A repeat of such an old event would be counted twice, so keep them for longer than a
+        crashed producer may stay down.
+        """
+        gone = [key for key, seen in self.seen.items() if seen.last_seen_ms < before_ms]
+        for key in gone:
+            del self.seen[key]
+            self.dirty_seen.add(key)
+        return len(gone)
+
+    @property
+    def is_crowded(self) -> bool:
+        """More cells are open than there should be: somebody should make room."""
+        return len(self.cells) > self._cells_max
+
+    def make_room(self, horizon: Horizon) -> None:
+        """Fold what is judged where too many cells are open; what is not judged stays."""
+        self._horizon = horizon
+        if not self.is_crowded:
+            return
+        crowd = (horizon.settled_ms // self.window_ms, 10 * len(self.cells) // self._cells_max)
+        if crowd != self._crowd:  # not at every look, where there is nothing that can be folded
+            self._crowd = crowd
+            self._fold_oldest(self._cells_max * 9 // 10, rank_max=_RANK_JUDGED)
+
+    def _fold_oldest(self, cells_left: int, rank_max: int) -> None:
+        """Fold until `cells_left` are open: those first whose folding hides the least."""
+        ranked = sorted((self._rank(key), key.window_start_ms, key) for key in self.cells)
+        for rank, _, key in ranked[: max(0, len(ranked) - cells_left)]:
+            if rank > rank_max:
+                break
+            self._fold_cell(key)
+
+    def _rank(self, key: CellKey) -> int:
+        is_settled = key.window_start_ms <= self._horizon.settled_ms
+        if self._balances(key.topic, self.cells[key]):
+            return _RANK_BALANCED if is_settled else _RANK_BALANCES_NOW
+        return _RANK_JUDGED if is_settled else _RANK_PENDING
+
+    def _keep_bounded(self) -> None:
+        if len(self.cells) > 2 * self._cells_max:
+            self._fold_oldest(2 * self._cells_max * 9 // 10, rank_max=_RANK_PENDING)
+        if len(self.seen) > INSTANCES_MAX:
+            by_age = sorted(self.seen, key=lambda key: self.seen[key].last_seen_ms)
+            for instance in by_age[: INSTANCES_MAX // 10]:
+                del self.seen[instance]
+                self.dirty_seen.add(instance)
+
+    def _balances(self, topic: str, cell: Cell) -> bool:
+        return all(
+            expected == counted or (tier, topic) in self.exempt
+            for tier, expected, counted in zip(self.tiers, cell.expected, cell.counted, strict=True)
+        )
+
+    def _fold_cell(self, key: CellKey) -> None:
+        cell = self.cells.pop(key)
+        self.dirty_cells.add(key)
+        for tier, produced, expected, counted in zip(
+            self.tiers, cell.produced, cell.expected, cell.counted, strict=True
+        ):
+            folded = self.folded.setdefault((tier, key.topic), Folded())
+            folded.cells += 1
+            folded.produced += produced
+            folded.expected += expected
+            folded.counted += counted
+            if (tier, key.topic) not in self.exempt:
+                folded.missing += max(0, expected - counted)
+                surplus = max(0, counted - expected)
+                if UNREADABLE_WINDOW < key.window_start_ms <= self._horizon.excused_ms:
+                    folded.redelivered += surplus
+                else:
+                    folded.extra += surplus
+            self.dirty_folded.add((tier, key.topic))
+
+    # --- questions ---------------------------------------------------------------------------
+
+    def report_gaps(self) -> Iterator[tuple[Instance, tuple[int, int]]]:
+        """Monitoring events that must have been written and were not read: (instance, range)."""
+        for instance, seen in self.seen.items():
+            for gap in seen.sequences.gaps():
+                yield instance, gap
+
+    def totals(self) -> "Totals":
+        """Messages reported by entry tier and counted by tier, folded windows included."""
+        return Totals(self._produced.copy(), expected_of(self._produced), self._counted.copy())
+
+    def recount_totals(self) -> None:
+        """Make the running totals anew, after cells were put in from a store."""
+        size = len(self.tiers)
+        self._produced, self._counted = [0] * size, [0] * size
+        for cell in self.cells.values():
+            for index in range(size):
+                self._produced[index] += cell.produced[index]
+                self._counted[index] += cell.counted[index]
+        for (tier, _), folded in self.folded.items():
+            self._produced[self._index[tier]] += folded.produced
+            self._counted[self._index[tier]] += folded.counted
+
+
+class Totals(NamedTuple):
+    """By index of the tier."""
+
+    produced: list[int]
+    expected: list[int]
+    counted: list[int]

@@ -1,0 +1,160 @@
+"""Follows the warehouse: each table's new versions, and the counts in their commits.
+
+Counts of the tier `warehouse` come from the loads' commits (contracts section 6), which counted the
+rows as they were decoded. Messages that could be read and not become rows stand in the quarantine
+and have arrived; they are named in a note. Versions that log clean-up removed before they were read
+are entered in the books as unread. Delays are from the rows' header times, read from the files that
+the commit names, to the time of the commit. Importing this module loads Arrow and delta-rs.
+"""
+
+import threading
+from pathlib import Path
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from kafka2011.runtime.clock import Clock
+from kafka2011.runtime.logs import get_logger
+from kafka2011.services.audit.books.state import AuditState
+from kafka2011.services.warehouse import delta_log
+from kafka2011.services.warehouse.load.commit import CommitInfo, read_commits
+
+WAREHOUSE = "warehouse"
+GAP_LOOK_MS = 10_000  # listing a log directory is dear when it holds a month of loads
+
+log = get_logger(__name__)
+
+
+class WarehouseFollower:
+    """Reads commits until closed."""
+
+    def __init__(
+        self, state: AuditState, directory: Path, *, clock: Clock, poll_interval_ms: int
+    ) -> None:
+        self._state = state
+        self._directory = directory
+        self._clock = clock
+        self._poll_interval_s = poll_interval_ms / 1000
+        self._looked_for_gaps_ms: dict[str, int] = {}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="audit-warehouse", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            asked_ms = self._clock()
+            try:
+                self.look()
+            except (OSError, ValueError, KeyError) as error:
+                log.warning("warehouse", reason=repr(error))
+                self._state.away(WAREHOUSE, "tables", f"the warehouse cannot be read: {error!r}")
+            else:
+                self._state.back(WAREHOUSE, "tables")
+                self._state.discovered(WAREHOUSE, asked_ms)
+            self._stop.wait(self._poll_interval_s)
+
+    def look(self) -> int:
+        """Read every commit that is new; returns how many loads there were.
+
+        Raises OSError when the directory cannot be read, ValueError or KeyError for a commit
+        that is not as we write them.
+        """
+        if not self._directory.is_dir():
+            return 0  # nothing was ever loaded
+        loads = 0
+        for path in sorted(self._directory.iterdir()):
+            if (path / "_delta_log").is_dir():
+                loads += self._look_at(path)
+        return loads
+
+    def _look_at(self, path: Path) -> int:
+        seen = self._state.table_versions.get(path.name, -1)
+        if not _exists(path, seen + 1):
+            seen = self._skip_gap(path, seen)
+        newest = seen
+        while _exists(path, newest + 1):
+            newest += 1
+        if newest == seen:
+            return 0
+        loads = [info for info in read_commits(path, seen) if info.version <= newest]
+        for info in loads:
+            self._take(path.name, info)
+        # Versions that load nothing (creation, compaction) need not be read again either.
+        self._state.versions_read(path.name, newest)
+        return len(loads)
+
+    def _skip_gap(self, path: Path, seen: int) -> int:
+        now_ms = self._clock()
+        if now_ms - self._looked_for_gaps_ms.get(path.name, 0) < GAP_LOOK_MS:
+            return seen
+        self._looked_for_gaps_ms[path.name] = now_ms
+        later = [version for version in delta_log.versions(path) if version > seen + 1]
+        if not later or _exists(path, seen + 1):
+            return seen
+        self._state.versions_passed_over(
+            WAREHOUSE,
+            path.name,
+            first=seen + 1,
+            last=later[0],
+            why="the table's log was cleaned up before the audit read it",
+        )
+        return later[0] - 1
+
+    def _take(self, table: str, info: CommitInfo) -> None:
+        window_ms = self._state.ledger.window_ms
+        if info.window_ms != window_ms:
+            self._state.note(
+                f"{WAREHOUSE} {info.topic}: a load counted in windows of {info.window_ms} ms, "
+                f"this audit in {window_ms} ms"
+            )
+        counts = dict(info.counts)
+        for key, count in info.quarantined.items():
+            counts[key] = counts.get(key, 0) + count
+        if info.quarantined:
+            aside = sum(info.quarantined.values())
+            self._state.note(
+                f"{WAREHOUSE} {info.topic}: version {info.version} put {aside} messages "
+                "in quarantine that could not become rows"
+            )
+        self._state.loaded(
+            table,
+            tier=WAREHOUSE,
+            topic=info.topic,
+            counts=counts,
+            delays=row_delays(self._directory / table, info),
+            version=info.version,
+        )
+
+
+def row_delays(path: Path, info: CommitInfo) -> dict[int, int]:
+    """The rows that the commit added, by ms from header.time to the commit.
+
+    Files that compaction and vacuum have removed since are left out.
+    """
+    found: dict[int, int] = {}
+    for action in delta_log.actions(path, info.version):
+        if "add" not in action:
+            continue
+        file_path = path / unquote(action["add"]["path"])
+        try:
+            column = pq.read_table(file_path, columns=["header_time"]).column(0)
+        except (OSError, pa.ArrowInvalid, KeyError) as error:
+            log.info("no delays", file=str(file_path), reason=str(error))
+            continue
+        times_ms = column.drop_null().cast(pa.int64()).to_numpy() // 1000
+        values, counts = np.unique(info.timestamp_ms - times_ms, return_counts=True)
+        for delay_ms, count in zip(values.tolist(), counts.tolist(), strict=True):
+            found[max(0, delay_ms)] = found.get(max(0, delay_ms), 0) + count
+    return found
+
+
+def _exists(path: Path, version: int) -> bool:
+    return (path / "_delta_log" / f"{version:020d}.json").exists()

@@ -1,0 +1,1 @@
+"""The recount: everything counted again from the files, as an independent witness."""

@@ -1,0 +1,227 @@
+"""Counts everything afresh, message by message, as a witness that owes the running service nothing.
+
+Takes its messages from segment files (`DiskSource`), or through the brokers
+(`clusters.ClusterSource`), and its rows from the warehouse's Parquet files; compares guid by guid.
+The produced numbers come from the monitoring events in the topic `audit`, as always.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from kafka2011.events.errors import EventError
+from kafka2011.events.forms import FORMS_2011, Forms
+from kafka2011.events.monitoring import Heartbeat, MonitoringEvent, decode_report
+from kafka2011.events.topics import AUDIT
+from kafka2011.services.audit.books.ledger import CellKey, Ledger
+from kafka2011.services.audit.recount.guid_comparison import GuidTally
+from kafka2011.services.audit.recount.segment_files import (
+    LogDirectory,
+    PartitionFiles,
+    partition_directories,
+    read_partition,
+)
+from kafka2011.services.audit.report import Json, judge_cells, report_json
+from kafka2011.services.audit.server_filter import OWN_TIER, IsOurs
+from kafka2011.services.audit.verdicts import (
+    GuidCounts,
+    Restart,
+    Verdict,
+    is_excused,
+    judge_guids,
+    settles_at_ms,
+)
+
+WAREHOUSE = "warehouse"
+QUARANTINE = "quarantine"  # directory of the quarantine tables below the warehouse's
+WINDOW_MS_DEFAULT = 600_000
+
+Note = Callable[[str], None]
+Progress = Callable[[str, int], None]  # (what is being read, messages so far)
+
+
+class Source(Protocol):
+    """The messages of one tier's brokers."""
+
+    @property
+    def tier(self) -> str: ...
+
+    def topics(self) -> list[str]: ...
+
+    def read(self, topic: str, note: Note) -> Iterator[list[bytes]]:
+        """The payloads of a topic, all partitions, in lists of some MiB."""
+
+
+@dataclass(frozen=True)
+class DiskSource:
+    """One broker's log directory."""
+
+    directory: LogDirectory
+
+    @property
+    def tier(self) -> str:
+        return self.directory.tier
+
+    def _partitions(self) -> list[PartitionFiles]:
+        return partition_directories(self.directory.path)
+
+    def topics(self) -> list[str]:
+        return sorted({files.topic for files in self._partitions()})
+
+    def read(self, topic: str, note: Note) -> Iterator[list[bytes]]:
+        for files in self._partitions():
+            if files.topic == topic:
+                yield from read_partition(files, f"{self.tier} {self.directory.name}", note)
+
+
+@dataclass(frozen=True)
+class RecountPlan:
+    """What to count. `tiers` in the order in which messages pass them.
+
+    `window_ms` None: as the monitoring events say. Windows that are not over, with `lateness_ms`,
+    at `judged_at_ms` are pending; None judges all. `topics` None: all but `audit`. `is_ours` None:
+    the messages of every server (services.audit.servers). `forms` are those of the topics' events.
+    """
+
+    tiers: Sequence[str]
+    sources: Sequence[Source]
+    warehouse_dir: Path | None = None
+    window_ms: int | None = None
+    lateness_ms: int = 0
+    judged_at_ms: int | None = None
+    topics: Collection[str] | None = None
+    restarts: Sequence[Restart] = ()
+    source_name: str = "disk"
+    is_ours: IsOurs | None = None
+    forms: Forms = FORMS_2011
+
+
+@dataclass
+class _Recount:
+    plan: RecountPlan
+    now_ms: int
+    progress: Progress
+    notes: list[str] = field(default_factory=list)
+    message_count: int = 0
+
+    def note(self, text: str) -> None:
+        if len(self.notes) < 1000:
+            self.notes.append(text)
+
+    def wants(self, topic: str) -> bool:
+        wanted = self.plan.topics
+        return topic != AUDIT and (wanted is None or topic in wanted)
+
+    def counted(self, what: str, count: int) -> None:
+        self.message_count += count
+        self.progress(what, self.message_count)
+
+    def run(self) -> Json:
+        plan = self.plan
+        reports = list(self._reports())
+        window_ms = plan.window_ms or self._window_of(reports)
+        ledger = Ledger(plan.tiers, window_ms, cells_max=2**62, is_ours=plan.is_ours)
+        for tier, event in reports:
+            ledger.add_report(
+                tier,
+                server=event.header.server,
+                instance=event.instance,
+                sequence=event.sequence,
+                counts=[count for count in event.counts if self.wants(count.topic)],
+                now_ms=self.now_ms,
+            )
+        for instance, (first, last) in ledger.report_gaps():
+            self.note(
+                f"monitoring events {first} to {last} of {instance.server} ({instance.instance}) "
+                "are not there: the produced number is too small"
+            )
+        ours = [None if tier == OWN_TIER else plan.is_ours for tier in plan.tiers]
+        with GuidTally(len(plan.tiers), window_ms, is_ours=ours, forms=plan.forms) as tally:
+            self._read_brokers(tally)
+            if WAREHOUSE in plan.tiers and plan.warehouse_dir is not None:
+                self._read_tables(tally, plan.warehouse_dir)
+            self.progress("comparing", self.message_count)
+            found = tally.compare()
+            for index, tier in enumerate(plan.tiers):
+                for key, count in tally.counts(index).items():
+                    ledger.add_counts(tier, key.topic, {(key.window_start_ms, key.server): count})
+        return self._report(ledger, found)
+
+    def _reports(self) -> Iterator[tuple[str, MonitoringEvent]]:
+        for source in self.plan.sources:
+            if AUDIT not in source.topics():
+                continue
+            for payloads in source.read(AUDIT, self.note):
+                for payload in payloads:
+                    try:
+                        report = decode_report(payload)
+                        if not isinstance(report, Heartbeat):
+                            yield source.tier, report
+                    except EventError as error:
+                        self.note(
+                            f"{source.tier}: a message in {AUDIT} is no monitoring event: {error}"
+                        )
+
+    def _window_of(self, reports: Sequence[tuple[str, MonitoringEvent]]) -> int:
+        widths = {event.window_ms for _, event in reports if event.window_ms > 0}
+        if len(widths) > 1:
+            self.note(
+                f"producers count in windows of {', '.join(map(str, sorted(widths)))} ms; "
+                f"shown in windows of {max(widths)} ms"
+            )
+        return max(widths, default=WINDOW_MS_DEFAULT)
+
+    def _read_brokers(self, tally: GuidTally) -> None:
+        for source in self.plan.sources:
+            tier = self.plan.tiers.index(source.tier)
+            for topic in filter(self.wants, source.topics()):
+                for payloads in source.read(topic, self.note):
+                    count = tally.add_payloads(tier, topic, payloads)
+                    self.counted(f"{source.tier} {topic}", count)
+
+    def _read_tables(self, tally: GuidTally, warehouse_dir: Path) -> None:
+        from kafka2011.services.audit.recount import warehouse_rows as tables
+
+        tier = list(self.plan.tiers).index(WAREHOUSE)
+        for topic, path in tables.topic_tables(warehouse_dir):
+            if not self.wants(topic):
+                continue
+            for rows in tables.rows_of(path):
+                count = tally.add_rows(tier, topic, rows.guids, rows.times_ms, rows.servers)
+                self.counted(f"{WAREHOUSE} {topic}", count)
+            aside = 0
+            for payloads in tables.quarantined_of(warehouse_dir / QUARANTINE / path.name):
+                aside += tally.add_payloads(tier, topic, payloads)
+            if aside:
+                self.note(f"{WAREHOUSE} {topic}: {aside} messages are in quarantine, not rows")
+
+    def _report(self, ledger: Ledger, found: dict[tuple[CellKey, int], GuidCounts]) -> Json:
+        plan = self.plan
+
+        def judge(
+            key: CellKey, index: int, expected: int, counted: int
+        ) -> tuple[Verdict, GuidCounts | None]:
+            guids = found.get((key, index), GuidCounts())
+            assert guids.counted == counted
+            settles_ms = settles_at_ms(key.window_start_ms, ledger.window_ms, plan.lateness_ms)
+            if plan.judged_at_ms is not None and settles_ms > plan.judged_at_ms:
+                return Verdict("pending", reason="window open"), guids
+            excused = is_excused(key.window_start_ms, plan.restarts)
+            return judge_guids(expected, guids, is_excused=excused), guids
+
+        lines = judge_cells(ledger.cells, plan.tiers, judge)
+        return report_json(
+            lines,
+            plan.tiers,
+            source=plan.source_name,
+            window_ms=ledger.window_ms,
+            now_ms=self.now_ms,
+            notes=self.notes,
+            restarts=[{"name": r.name, "time_ms": r.time_ms} for r in plan.restarts],
+        )
+
+
+def recount(plan: RecountPlan, *, now_ms: int, progress: Progress = lambda *_: None) -> Json:
+    """Read everything and report. Raises OSError when a file cannot be read at all."""
+    return _Recount(plan, now_ms, progress).run()

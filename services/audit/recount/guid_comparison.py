@@ -1,0 +1,188 @@
+"""Compares tiers guid by guid, so that a copy can never stand in for a lost message.
+
+Each message becomes twenty bytes: the number of its cell and its guid. They are spread over buckets
+by their hash, spilled to one temporary file above a limit, and compared bucket by bucket, so that
+memory is bounded however many messages there are. One owner, one thread.
+"""
+
+import hashlib
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+
+from kafka2011.events.errors import HeaderUnreadable
+from kafka2011.events.forms import FORMS_2011, Forms
+from kafka2011.events.header import UNREADABLE
+from kafka2011.events.peek import peek
+from kafka2011.services.audit.books.ledger import CellKey
+from kafka2011.services.audit.server_filter import IsOurs
+from kafka2011.services.audit.verdicts import GuidCounts
+
+BUCKETS = 256
+CELL_BYTES = 4
+GUID_BYTES = 16
+KEY_BYTES = CELL_BYTES + GUID_BYTES
+MEMORY_BYTES_MAX = 256 * 1024 * 1024
+
+
+class GuidTally:
+    """Counts messages by cell and tier, and remembers which they were. Use as a context manager.
+
+    `tier_count` tiers, addressed by index in the order in which messages pass them. `is_ours` by
+    tier: messages of other servers are passed over there (None: of none).
+    """
+
+    def __init__(
+        self,
+        tier_count: int,
+        window_ms: int,
+        *,
+        memory_bytes_max: int = MEMORY_BYTES_MAX,
+        is_ours: Sequence[IsOurs | None] = (),
+        forms: Forms = FORMS_2011,
+    ) -> None:
+        self._tier_count = tier_count
+        self._is_ours = is_ours or [None] * tier_count
+        self._forms = forms
+        self._window_ms = window_ms
+        self._memory_bytes_max = memory_bytes_max
+        self._cells: dict[tuple[str, int, str], int] = {}  # -> number of the cell
+        self._keys: list[CellKey] = []
+        self._counted = [Counter[int]() for _ in range(tier_count)]
+        self._buffers = [[bytearray() for _ in range(BUCKETS)] for _ in range(tier_count)]
+        self._buffered_bytes = 0
+        self._spill = tempfile.TemporaryFile(prefix="kafka2011-audit-")  # noqa: SIM115
+        self._extents: list[list[list[tuple[int, int]]]] = [
+            [[] for _ in range(BUCKETS)] for _ in range(tier_count)
+        ]
+
+    def __enter__(self) -> "GuidTally":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._spill.close()
+
+    # --- messages ----------------------------------------------------------------------------
+
+    def add_payloads(self, tier: int, topic: str, payloads: Iterable[bytes]) -> int:
+        """Count messages as they stand in a log; returns how many."""
+        window_ms = self._window_ms
+        prefix_bytes = self._forms.prefix_bytes(topic)
+        buffers = self._buffers[tier]
+        is_ours = self._is_ours[tier]
+        counted: Counter[int] = Counter()
+        count = 0
+        for payload in payloads:
+            try:
+                guid, time_ms, server, _ = peek(payload, prefix_bytes)
+                if is_ours is not None and not is_ours(server):
+                    continue
+                number = self._cell(topic, time_ms - time_ms % window_ms, server)
+            except HeaderUnreadable:
+                if is_ours is not None and not is_ours(UNREADABLE[1]):
+                    continue
+                number = self._cell(topic, *UNREADABLE)
+                guid = hashlib.blake2b(payload, digest_size=GUID_BYTES).digest()
+            key = number.to_bytes(CELL_BYTES, "big") + guid
+            buffers[hash(key) % BUCKETS] += key
+            counted[number] += 1
+            count += 1
+        self._counted[tier].update(counted)
+        self._buffered(count)
+        return count
+
+    def add_rows(
+        self,
+        tier: int,
+        topic: str,
+        guids: Sequence[bytes],
+        times_ms: Sequence[int],
+        servers: Sequence[str],
+    ) -> int:
+        """Count messages as they stand in a table; returns how many."""
+        window_ms = self._window_ms
+        buffers = self._buffers[tier]
+        is_ours = self._is_ours[tier]
+        counted: Counter[int] = Counter()
+        count = 0
+        for guid, time_ms, server in zip(guids, times_ms, servers, strict=True):
+            if is_ours is not None and not is_ours(server):
+                continue
+            number = self._cell(topic, time_ms - time_ms % window_ms, server)
+            key = number.to_bytes(CELL_BYTES, "big") + guid
+            buffers[hash(key) % BUCKETS] += key
+            counted[number] += 1
+            count += 1
+        self._counted[tier].update(counted)
+        self._buffered(count)
+        return count
+
+    def _cell(self, topic: str, window_start_ms: int, server: str) -> int:
+        key = (topic, window_start_ms, server)
+        number = self._cells.get(key)
+        if number is None:
+            number = self._cells[key] = len(self._keys)
+            self._keys.append(CellKey(*key))
+        return number
+
+    def _buffered(self, count: int) -> None:
+        self._buffered_bytes += count * KEY_BYTES
+        if self._buffered_bytes < self._memory_bytes_max:
+            return
+        for tier in range(self._tier_count):
+            for bucket, buffer in enumerate(self._buffers[tier]):
+                if buffer:
+                    self._extents[tier][bucket].append((self._spill.tell(), len(buffer)))
+                    self._spill.write(buffer)
+                    buffer.clear()
+        self._buffered_bytes = 0
+
+    # --- answers -----------------------------------------------------------------------------
+
+    def counts(self, tier: int) -> dict[CellKey, int]:
+        """Messages by cell, copies included."""
+        return {self._keys[number]: count for number, count in self._counted[tier].items()}
+
+    def compare(self) -> dict[tuple[CellKey, int], GuidCounts]:
+        """What the guids say of each cell at each tier; call once, at the end."""
+        cells = range(len(self._keys))
+        distinct = [Counter[bytes]() for _ in range(self._tier_count)]
+        lost = [Counter[bytes]() for _ in range(self._tier_count)]
+        seen = [Counter[bytes]() for _ in range(self._tier_count)]
+        for bucket in range(BUCKETS):
+            so_far: set[bytes] = set()
+            for tier in range(self._tier_count):
+                here = self._bucket(tier, bucket)
+                missing = so_far - here
+                so_far |= here
+                distinct[tier].update(key[:CELL_BYTES] for key in here)
+                lost[tier].update(key[:CELL_BYTES] for key in missing)
+                seen[tier].update(key[:CELL_BYTES] for key in so_far)
+        found = {}
+        for number in cells:
+            name = number.to_bytes(CELL_BYTES, "big")
+            for tier in range(self._tier_count):
+                found[(self._keys[number], tier)] = GuidCounts(
+                    counted=self._counted[tier][number],
+                    distinct=distinct[tier][name],
+                    lost=lost[tier][name],
+                    seen=seen[tier][name],
+                    seen_before=seen[tier - 1][name] if tier else 0,
+                )
+        return found
+
+    def _bucket(self, tier: int, bucket: int) -> set[bytes]:
+        keys: set[bytes] = set()
+        buffer = self._buffers[tier][bucket]
+        keys.update(bytes(buffer[at : at + KEY_BYTES]) for at in range(0, len(buffer), KEY_BYTES))
+        for position, length in self._extents[tier][bucket]:
+            self._spill.seek(position)
+            stored = self._spill.read(length)
+            keys.update(stored[at : at + KEY_BYTES] for at in range(0, length, KEY_BYTES))
+        return keys

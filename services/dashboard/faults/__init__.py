@@ -1,0 +1,1 @@
+"""Faults on purpose: processes and links, or containers."""

@@ -1,0 +1,293 @@
+"""The pages: static files, snapshot, stream of changes, messages, audit cells, and the breaking.
+
+Read-only unless chaos is on. Every answer forbids foreign addresses, frames and scripts that are
+not this server's own files; a request that names another host is refused, so that no foreign web
+page can reach a dashboard on loopback by a name of its own. What changes something must be JSON,
+which no foreign form can send.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlencode
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from kafka2011.protocol.errors import KafkaError
+from kafka2011.runtime.logs import get_logger
+from kafka2011.services.dashboard.config import DashboardConfig
+from kafka2011.services.dashboard.faults import processes as chaos
+from kafka2011.services.dashboard.faults.containers import EngineChaos
+from kafka2011.services.dashboard.sampling.sampler import SLOW_TIMEOUT_S, Sampler
+from kafka2011.services.dashboard.sampling.scraping import ScrapeFailed
+
+STATIC = Path(__file__).with_name("static")
+TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+# A picture that a job made may style itself, and nothing else.
+PICTURE_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox"
+}
+SECTIONS = (
+    "meta", "processes", "edges", "topics", "groups", "audit", "cells", "latency", "flow",
+    "loader", "commits", "reports", "events", "partitions", "group_partitions", "lag_series",
+    "rebalances",
+)  # fmt: skip
+CLIENTS_MAX = 100
+KEEPALIVE_S = 15.0
+BODY_BYTES_MAX = 4096
+QUESTIONS_AT_ONCE = 3
+Result = TypeVar("Result")
+
+log = get_logger(__name__)
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+class Pages:
+    """The application; `clients` is the number of open streams."""
+
+    def __init__(self, config: DashboardConfig, sampler: Sampler) -> None:
+        self._config = config
+        self._sampler = sampler
+        self._codec = config.topic_codec()
+        self._is_ending = False
+        self._files = load_static()
+        # Few threads, kept: each costs memory for as long as the process lives.
+        self._threads = ThreadPoolExecutor(QUESTIONS_AT_ONCE, thread_name_prefix="question")
+        self._breaker = breaker_of(config)
+        named = [name.strip().lower() for name in config.hosts.split(",") if name.strip()]
+        self._hosts = {"localhost", "127.0.0.1", "::1", config.bind.lower(), *named}
+        self.clients = 0
+
+    async def _in_thread(self, work: Callable[..., Result], *arguments: Any) -> Result:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, lambda: work(*arguments))
+
+    def end_streams(self) -> None:
+        """Ends every stream, so that the server can stop."""
+        self._is_ending = True
+        self._sampler.changed.set()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def application(self, lifespan: Any) -> Starlette:
+        routes = [
+            Route("/api/snapshot", self._guarded(self.snapshot)),
+            Route("/api/stream", self._guarded(self.stream)),
+            Route("/api/messages", self._guarded(self.messages)),
+            Route("/api/cells", self._guarded(self.cells)),
+            Route("/api/report/{name}", self._guarded(self.report)),
+            Route("/api/chaos", self._guarded(self.break_something), methods=["POST"]),
+            Route("/{path:path}", self._guarded(self.file)),
+        ]
+        return Starlette(routes=routes, lifespan=lifespan)
+
+    def _guarded(self, handler: Handler) -> Handler:
+        async def guarded(request: Request) -> Response:
+            if not self.is_host_allowed(request.headers.get("host", "")):
+                answer: Response = Response("unknown host\n", 421, media_type="text/plain")
+            else:
+                answer = await handler(request)
+            for name, value in HEADERS.items():
+                answer.headers.setdefault(name, value)
+            return answer
+
+        return guarded
+
+    def is_host_allowed(self, host: str) -> bool:
+        """Whether a Host header names this server. All are when it listens on all interfaces and
+        no names are set."""
+        if self._config.bind in ("0.0.0.0", "::") and not self._config.hosts:
+            return True
+        name = host.rpartition(":")[0] if ":" in host and not host.endswith("]") else host
+        return name.strip("[]").lower() in self._hosts
+
+    # --- pages -------------------------------------------------------------------------------
+
+    async def file(self, request: Request) -> Response:
+        path = request.path_params["path"] or "index.html"
+        found = self._files.get(path)
+        if found is None:
+            return Response("no such page\n", 404, media_type="text/plain")
+        return Response(found[1], headers={"Content-Type": found[0]})
+
+    async def snapshot(self, request: Request) -> Response:
+        """Everything of the sections that are asked for, and the number to stream from."""
+        body = self._sampler.log.snapshot(wanted_sections(request.query_params.get("sections")))
+        return Response(body, media_type="application/json")
+
+    async def stream(self, request: Request) -> Response:
+        """Changes as server-sent events, from `after` or Last-Event-ID on."""
+        if self.clients >= CLIENTS_MAX:
+            return Response("too many pages are open\n", 503, media_type="text/plain")
+        wanted = wanted_sections(request.query_params.get("sections"))
+        last = request.headers.get("last-event-id") or request.query_params.get("after", "")
+        number = int(last) if last.isdecimal() and len(last) < 16 else -1
+        return StreamingResponse(self._changes(wanted, number), media_type="text/event-stream")
+
+    async def _changes(self, wanted: list[str], number: int) -> AsyncIterator[str]:
+        self.clients += 1
+        try:
+            yield "retry: 1000\n\n"
+            while not self._is_ending:
+                changed = self._sampler.changed
+                found = self._sampler.log.since(number, wanted)
+                if found is None:
+                    number = self._sampler.log.id
+                    snapshot = self._sampler.log.snapshot(wanted)
+                    yield f"id: {number}\nevent: snapshot\ndata: {snapshot}\n\n"
+                    continue
+                for number, text in found:
+                    yield f"id: {number}\ndata: {text}\n\n"
+                if self._sampler.log.id == number:
+                    try:
+                        async with asyncio.timeout(KEEPALIVE_S):
+                            await changed.wait()
+                    except TimeoutError:
+                        yield ": nothing new\n\n"
+        finally:
+            self.clients -= 1
+
+    async def messages(self, request: Request) -> Response:
+        """Messages of one partition; see `messages.browse`."""
+        # Codecs and a consumer: some 5 MB that a dashboard nobody asks for messages does without.
+        from kafka2011.services.dashboard.message_browser import browse, question_from
+
+        query = dict(request.query_params)
+        try:
+            question = question_from(query)
+        except ValueError as error:
+            return _problem(400, str(error))
+        watcher = self._sampler.watchers.get(query.get("dc", ""))
+        broker = query.get("broker", "")
+        published = (
+            watcher.look.brokers.get(int(broker)) if watcher and broker.isdecimal() else None
+        )
+        if published is None:
+            return _problem(404, "no such broker is registered at present")
+        address = self._config.address_map.get((published.host, published.port), published)
+        try:
+            found = await self._in_thread(browse, (address[0], address[1]), question, self._codec)
+        except KafkaError as error:
+            return _problem(502, str(error) or type(error).__name__)
+        return JSONResponse(found)
+
+    async def cells(self, request: Request) -> Response:
+        """The audit's cells of one topic in one window by server, for the drill down."""
+        topic = request.query_params.get("topic", "")
+        window = request.query_params.get("window", "")
+        wanted = {"topic": topic, "limit": 500} | ({"window_start_ms": window} if window else {})
+        process = self._sampler.first_of("audit")
+        client = self._sampler.client_of(process.key) if process else None
+        if client is None:
+            return _problem(503, "no audit service is registered")
+        try:
+            told = await client.get_json("/audit?" + urlencode(wanted), SLOW_TIMEOUT_S)
+        except ScrapeFailed as error:
+            return _problem(502, str(error))
+        return JSONResponse({"cells": told.get("cell_list", [])})
+
+    async def report(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        picture = await self._in_thread(self._sampler.picture, name)
+        if picture is None:
+            return _problem(404, "no such report")
+        return Response(picture, headers={"Content-Type": TYPES[".svg"], **PICTURE_HEADERS})
+
+    # --- breaking ------------------------------------------------------------------------------
+
+    async def break_something(self, request: Request) -> Response:
+        """Kill, pause, continue, start, cut, mend, delay, drop; only where chaos is on."""
+        if self._config.chaos != "on":
+            return _problem(403, "this dashboard only looks (dashboard.chaos is off)")
+        if request.headers.get("content-type", "").partition(";")[0] != "application/json":
+            return _problem(415, "send application/json")
+        origin = request.headers.get("origin")
+        if origin and not self.is_host_allowed(origin.partition("://")[2]):
+            return _problem(403, "another page's request")
+        body = b""
+        async for block in request.stream():
+            body += block
+            if len(body) > BODY_BYTES_MAX:
+                return _problem(413, "too large")
+        try:
+            action, name, details = chaos.action_from(body)
+            said = await self._break(action, name, details)
+        except (chaos.ChaosRefused, ScrapeFailed) as error:
+            return _problem(409, str(error))
+        log.warning("broken on purpose", action=action, process=name)
+        return JSONResponse({"said": said})
+
+    async def _break(self, action: str, name: str, details: dict[str, Any]) -> str:
+        if action == "start" or action in chaos.SIGNALS:
+            if self._breaker is None:
+                raise chaos.ChaosRefused("this dashboard may break links only")
+            if action == "start":
+                return await self._in_thread(self._breaker.start, name)
+            return await self._in_thread(self._breaker.signal, action, name)
+        faults = chaos.faults_of(action, details)
+        for key, process in self._sampler.processes.items():
+            client = self._sampler.client_of(key)
+            if process.name == name and process.kind == "proxy" and client is not None:
+                await client.post_json("/faults", faults, SLOW_TIMEOUT_S)
+                return f"{action}: {name}" if action != "drop" else dropping(name, details)
+        raise chaos.ChaosRefused(f"{name} is no proxy")
+
+
+def breaker_of(config: DashboardConfig) -> chaos.Breaker | None:
+    """What may kill and pause: local processes, containers, or nothing."""
+    if config.chaos != "on":
+        return None
+    if config.chaos_engine is not None:
+        return EngineChaos(config.chaos_engine, config.chaos_project)
+    return chaos.Chaos(config.chaos_dir) if config.chaos_dir is not None else None
+
+
+def dropping(name: str, details: dict[str, Any]) -> str:
+    """What is said when messages are being dropped."""
+    return (
+        f"{name} drops the next {details['count']} messages of {details['topic']}; the audit wall "
+        "says so once their window is over"
+    )
+
+
+def wanted_sections(text: str | None) -> list[str]:
+    """The known names of a comma list; all sections when none is given."""
+    if text is None:
+        return list(SECTIONS)
+    asked = set(text.split(","))
+    return [name for name in SECTIONS if name in asked]
+
+
+def load_static() -> dict[str, tuple[str, bytes]]:
+    """Path -> content type and bytes. Read once: no request's path ever reaches a file system."""
+    found = {}
+    for file in sorted(STATIC.rglob("*")):
+        if file.suffix in TYPES and file.is_file():
+            with contextlib.suppress(OSError):
+                name = file.relative_to(STATIC).as_posix()
+                found[name] = (TYPES[file.suffix], file.read_bytes())
+    return found
+
+
+def _problem(status: int, text: str) -> Response:
+    return JSONResponse({"error": text}, status)

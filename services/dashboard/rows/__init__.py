@@ -1,0 +1,1 @@
+"""The page's tables as plain rows. Pure."""

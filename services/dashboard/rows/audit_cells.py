@@ -1,0 +1,129 @@
+"""The audit as rows: the cells of the wall, the tiers' totals, their rates and delays. Pure."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kafka2011.services.dashboard.process_states import History, Rates, rounded
+from kafka2011.services.dashboard.rows.groups import Tell
+from kafka2011.services.dashboard.sampling.observations import Rows
+
+SERIES_STEP_MS = 2_000
+SHOWN = (
+    "produced", "produced_bytes", "cells", "tiers", "verdicts", "balanced", "window_ms",
+    "notes", "restarts", "unread_ranges", "topics", "silent",
+)  # fmt: skip
+
+WORSE = ("complete", "redelivered", "pending", "extra", "missing")
+WINDOWS_SHOWN = 60
+
+
+class AuditMemory:
+    """Rates and delays over time, and what was missing last; `tell` takes the events."""
+
+    def __init__(self, rates: Rates, history_ms: int, tell: Tell) -> None:
+        self._rates = rates
+        self._tell = tell
+        self._missing: dict[str, int] = {}
+        self._silent: set[str] = set()
+        self._answer: Mapping[str, Any] | None = None
+        self._rows: Rows = {}
+        self.latency = History(history_ms, SERIES_STEP_MS)
+        self.flow = History(history_ms, SERIES_STEP_MS)
+
+    def rows(self, audit: Mapping[str, Any] | None, now_ms: int, unheard_since_ms: int = 0) -> Rows:
+        """The summary, once an answer: an old answer seen again is no new measurement. One that
+        stays alone since `unheard_since_ms` tells how it was, not how it is: it has no rates."""
+        if audit is not None and audit is not self._answer:
+            self._answer = audit
+            self._rows = {"summary": self._summary(audit, now_ms)}
+        if unheard_since_ms and self._rows:
+            rates = dict.fromkeys(self._rows["summary"]["rates"])
+            said = {"rates": rates, "unheard_since_ms": unheard_since_ms}
+            return {"summary": self._rows["summary"] | said}
+        return self._rows
+
+    def _summary(self, audit: Mapping[str, Any], now_ms: int) -> dict[str, Any]:
+        tiers: dict[str, Any] = audit.get("tiers", {})
+        self.latency.note(
+            now_ms,
+            {
+                f"{tier}_{name}": found.get("recent", {}).get(f"{name}_ms")
+                for tier, found in tiers.items()
+                for name in ("p50", "p99", "p999")
+            },
+        )
+        counts = {tier: found.get("count", 0) for tier, found in tiers.items()}
+        counts["produced"] = audit.get("produced", 0)
+        rates: dict[str, float | None] = {
+            name: rounded(self._rates.note(f"audit|{name}", count, now_ms))
+            for name, count in counts.items()
+        }
+        self.flow.note(now_ms, rates)
+        for tier, found in tiers.items():
+            self._note_missing(tier, int(found.get("missing", 0)), now_ms)
+        self._note_silent(audit.get("silent") or [], now_ms)
+        return {name: audit.get(name) for name in SHOWN} | {"rates": rates}
+
+    def _note_silent(self, silent: Sequence[Mapping[str, Any]], now_ms: int) -> None:
+        """`silent`: the servers whose heartbeats stopped without a goodbye."""
+        names = {f"{sender['server']} ({sender['tier']})" for sender in silent}
+        for name in sorted(names - self._silent):
+            self._tell(now_ms, "bad", "audit", f"server {name} fell silent: no heartbeat")
+        for name in sorted(self._silent - names):
+            self._tell(now_ms, "good", "audit", f"server {name} is heard again")
+        self._silent = names
+
+    def _note_missing(self, tier: str, missing: int, now_ms: int) -> None:
+        before = self._missing.get(tier, 0)
+        self._missing[tier] = missing
+        if missing > before:
+            self._tell(now_ms, "bad", "audit", f"{missing:,} messages missing in {tier}")
+        elif missing < before:
+            left = f"{missing:,} messages still missing" if missing else "nothing missing any more"
+            self._tell(now_ms, "good", "audit", f"{left} in {tier}")
+
+
+def cell_rows(cells: list[dict[str, Any]]) -> Rows:
+    """The audit's cells (topic, window, server) as one row per topic and window.
+
+    Each tier gets the worst verdict of its servers and the sum of the differences. The newest
+    windows, and of the older ones those that are not complete.
+    """
+    newest = set(sorted({cell["window_start_ms"] for cell in cells})[-WINDOWS_SHOWN:])
+    rows: Rows = {}
+    for cell in cells:
+        if cell["window_start_ms"] not in newest and cell.get("complete"):
+            continue
+        row = rows.setdefault(
+            f"{cell['topic']}|{cell['window_start_ms']}",
+            {
+                "topic": cell["topic"],
+                "window": cell["window_start_ms"],
+                "produced": 0,
+                "servers": 0,
+                "tiers": {},
+            },
+        )
+        row["produced"] += cell.get("produced", 0)
+        row["servers"] += 1
+        for tier, found in cell.get("tiers", {}).items():
+            state = found.get("state", "pending")
+            merged = row["tiers"].setdefault(
+                tier,
+                {"state": state, "counted": 0, "expected": 0, "missing": 0, "extra": 0, "again": 0},
+            )
+            for name, source in (
+                ("counted", "counted"),
+                ("expected", "expected"),
+                ("missing", "missing"),
+                ("extra", "extra"),
+                ("again", "redelivered"),
+            ):
+                merged[name] += found.get(source) or 0
+            if _badness(state) > _badness(merged["state"]):
+                merged["state"] = state
+    return rows
+
+
+def _badness(state: str) -> int:
+    return WORSE.index(state) if state in WORSE else WORSE.index("pending")

@@ -1,0 +1,207 @@
+"""Consumer groups as rows: verdict with its reason, lag now and over time, rebalances. Pure.
+
+A verdict is that of `consumer.lag_rules`. What is told as an event must have lasted: while a group
+rebalances its partitions have no owner for some seconds, and that is nobody's alarm.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+
+from kafka2011.consumer.tools.lag_rules import ERRORS, SEVERITY, PartitionHistory, judge, worst
+from kafka2011.services.dashboard.process_states import History
+from kafka2011.services.dashboard.sampling.clusters import ClusterLook, GroupLook
+from kafka2011.services.dashboard.sampling.observations import Row, Rows
+
+STEP_MS = 2_000
+MOVES_KEPT = 100  # of one group; the time line shows them
+TOLD_AFTER_MS = 10_000
+WARN = "WARN"
+SECTIONS = ("groups", "group_partitions", "lag_series", "rebalances")
+
+Tell = Callable[[int, str, str, str], None]
+
+
+class GroupMemory:
+    """What is remembered of one group."""
+
+    def __init__(self, history_ms: int) -> None:
+        self.history = History(history_ms, STEP_MS)
+        self.partitions: dict[tuple[str, str], PartitionHistory] = {}
+        self.moves: deque[tuple[int, Row]] = deque(maxlen=MOVES_KEPT)
+        self.owners: dict[tuple[str, str], str] | None = None
+        self.looked_at_ms = -1
+        self.rows: Rows = {}
+        self.row: Row = {}
+        self.state = ""  # the last that was told
+        self.new_state = ""
+        self.new_since_ms = 0
+
+
+class Groups:
+    """All groups of all datacenters. `tell(now_ms, kind, subject, text)` takes the events."""
+
+    def __init__(self, history_ms: int, tell: Tell) -> None:
+        self._history_ms = history_ms
+        self._tell = tell
+        self._memories: dict[str, GroupMemory] = {}
+        self._found: dict[str, Rows] = {name: {} for name in SECTIONS}
+
+    def sections(
+        self, clusters: Mapping[str, ClusterLook], partitions: Rows, now_ms: int
+    ) -> dict[str, Rows]:
+        """groups, group_partitions, lag_series and rebalances: the same objects as before until
+        a group was looked at anew."""
+        is_new = False
+        for datacenter, look in clusters.items():
+            for group in look.groups.values():
+                key = f"{datacenter}/{group.name}"
+                memory = self._memories.setdefault(key, GroupMemory(self._history_ms))
+                # Offsets and ends must be of one moment: an old offset beside a new end is no lag.
+                if memory.looked_at_ms != look.groups_at_ms:
+                    memory.looked_at_ms = look.groups_at_ms
+                    self._look(key, memory, group, partitions, now_ms)
+                    is_new = True
+        if all(look.is_answering for look in clusters.values()):
+            there = {f"{dc}/{name}" for dc, look in clusters.items() for name in look.groups}
+            for key in self._memories.keys() - there:
+                del self._memories[key]
+                is_new = True
+        if is_new:
+            self._found = self._collect()
+        return self._found
+
+    def _collect(self) -> dict[str, Rows]:
+        found: dict[str, Rows] = {name: {} for name in SECTIONS}
+        for key, memory in self._memories.items():
+            found["groups"][key] = memory.row
+            found["group_partitions"].update(memory.rows)
+            for at, row in memory.history.rows().items():
+                found["lag_series"][f"{key}|{at}"] = row
+            for at_ms, move in memory.moves:
+                found["rebalances"][f"{key}|{at_ms}"] = move
+        return found
+
+    def _look(
+        self, key: str, memory: GroupMemory, group: GroupLook, partitions: Rows, now_ms: int
+    ) -> None:
+        datacenter = key.partition("/")[0]
+        self._note_moves(key, memory, group, memory.looked_at_ms or now_ms)
+        memory.rows = _partition_rows(memory, datacenter, group, partitions, now_ms)
+        memory.row = _group_row(datacenter, group, memory.rows) | {"looked_ms": memory.looked_at_ms}
+        self._note_state(key, memory, now_ms)
+        memory.history.note(now_ms, {"bytes": memory.row["lag_bytes"], "ms": memory.row["lag_ms"]})
+
+    def _note_state(self, key: str, memory: GroupMemory, now_ms: int) -> None:
+        """Tell a verdict that has stood for `TOLD_AFTER_MS`, when somebody should know."""
+        state = memory.row["state"]
+        if not memory.state:
+            memory.state = state
+        if state != memory.new_state:
+            memory.new_state, memory.new_since_ms = state, now_ms
+        if state == memory.state or now_ms - memory.new_since_ms < TOLD_AFTER_MS:
+            return
+        if {memory.state, state} & (ERRORS | {WARN}):
+            kind = "bad" if state in ERRORS else "warn" if state == WARN else "good"
+            why = f": {memory.row['reason']}" if state in ERRORS | {WARN} else ""
+            self._tell(now_ms, kind, key, f"group {memory.row['group']} is {state}{why}")
+        memory.state = state
+
+    def _note_moves(self, key: str, memory: GroupMemory, group: GroupLook, at_ms: int) -> None:
+        before, now = memory.owners, group.owners
+        memory.owners = dict(now)
+        moved = {p for p in set(before or {}) | set(now) if (before or {}).get(p) != now.get(p)}
+        owned = owned_by_member(group)
+        last = memory.moves[-1][1] if memory.moves else None
+        if last is not None and not moved and last["members"] == owned:
+            return
+        row = {
+            "at_ms": at_ms,
+            "members": owned,
+            "partitions": len(now),
+            "moved": len(moved) if before is not None else 0,
+        }
+        memory.moves.append((at_ms, row))
+        if before is not None and moved:
+            self._tell(
+                at_ms,
+                "info",
+                key,
+                f"group {group.name} rebalanced: {counted(len(moved), 'partition')} changed hands, "
+                f"{counted(len(group.members), 'member')}",
+            )
+
+
+def counted(number: int, thing: str) -> str:
+    """`1 member`, `2 members`."""
+    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
+
+
+def owned_by_member(group: GroupLook) -> dict[str, int]:
+    """How many partitions each member owns: an owner is a thread, `<consumer id>-<number>`."""
+    owned = dict.fromkeys(group.members, 0)
+    for owner in group.owners.values():
+        member = owner.rpartition("-")[0]
+        owned[member] = owned.get(member, 0) + 1
+    return owned
+
+
+def _partition_rows(
+    memory: GroupMemory, datacenter: str, group: GroupLook, partitions: Rows, now_ms: int
+) -> Rows:
+    rows: Rows = {}
+    named = set(group.owners) | set(group.offsets)
+    # As the tools have it: all partitions of what the group reads, also those that nobody reads.
+    topics = {topic for topic, _ in named}
+    named |= {
+        (row["topic"], row["partition"])
+        for row in partitions.values()
+        if row["topic"] in topics and row["dc"] == datacenter
+    }
+    for topic, name in sorted(named):
+        found = partitions.get(f"{datacenter}/{topic}/{name}")
+        end = found["watermark"] if found else None
+        offset, version = group.offsets.get((topic, name), (None, None))
+        owner = group.owners.get((topic, name), "")
+        history = memory.partitions.setdefault((topic, name), PartitionHistory())
+        history.note(now_ms, offset, version, end)
+        lag = None if offset is None or end is None else max(0, end - offset)
+        verdict = judge(history.commits, lag, now_ms, is_owned=bool(owner))
+        rows[f"{datacenter}/{group.name}/{topic}/{name}"] = {
+            "dc": datacenter,
+            "group": group.name,
+            "topic": topic,
+            "partition": name,
+            "owner": owner,
+            "offset": offset,
+            "end": end,
+            "lag_bytes": lag,
+            "lag_ms": history.lag_ms(now_ms, offset),
+            "state": verdict.state,
+            "reason": verdict.reason,
+            "complete": verdict.complete,
+        }
+    return rows
+
+
+def _group_row(datacenter: str, group: GroupLook, rows: Rows) -> Row:
+    worst_row = max(
+        rows.values(),
+        key=lambda row: (SEVERITY.index(row["state"]), row["lag_bytes"] or 0),
+        default=None,
+    )
+    lags = [row["lag_bytes"] for row in rows.values() if row["lag_bytes"] is not None]
+    times = [row["lag_ms"] for row in rows.values() if row["lag_ms"] is not None]
+    return {
+        "dc": datacenter,
+        "group": group.name,
+        "members": group.members,
+        "partitions": len(rows),
+        "unowned": sum(1 for row in rows.values() if not row["owner"]),
+        "topics": sorted({row["topic"] for row in rows.values()}),
+        "lag_bytes": sum(lags),
+        "lag_ms": max(times, default=None),
+        "state": worst_row["state"] if worst_row else worst(()).state,
+        "reason": worst(()).reason
+        if worst_row is None
+        else f"{worst_row['topic']} {worst_row['partition']}: {worst_row['reason']}",
+    }

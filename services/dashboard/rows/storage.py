@@ -1,0 +1,143 @@
+"""Partitions and topics as rows: offsets, sizes, segments, retention, rates, readers. Pure."""
+
+from kafka2011.services.dashboard.process_states import DOWN, STOPPED, Rates, rounded
+from kafka2011.services.dashboard.sampling.metrics_text import by_label
+from kafka2011.services.dashboard.sampling.observations import Collected, Row, Rows
+
+PARTITIONS_MAX = 10_000  # of one topic on one broker, as ZooKeeper says: anybody can write there
+
+
+class Storage:
+    """What the brokers keep; `broker_ids` maps a broker's process key to its id."""
+
+    def __init__(self, rates: Rates, broker_ids: dict[str, int]) -> None:
+        self._rates = rates
+        self._broker_ids = broker_ids
+
+    def partition_rows(self, seen: Collected) -> Rows:
+        rows: Rows = {}
+        for process in seen.processes.values():
+            if process.kind != "broker" or not process.samples:
+                continue
+            number = self._broker_ids.get(process.key, -1)
+            away = process.health.state in (DOWN, STOPPED)
+            values: dict[tuple[str, str], dict[str, float]] = {}
+            for field_name, metric in (
+                ("start", "kafka2011_broker_log_start"),
+                ("end", "kafka2011_broker_log_end"),
+                ("watermark", "kafka2011_broker_high_watermark"),
+                ("segments", "kafka2011_broker_segments"),
+                ("online", "kafka2011_broker_partition_online"),
+            ):
+                for labels, value in process.samples.get(metric, ()):
+                    place = (labels.get("topic", ""), labels.get("partition", ""))
+                    values.setdefault(place, {})[field_name] = value
+            for (topic, partition), found in values.items():
+                key = f"{process.datacenter}/{topic}/{number}-{partition}"
+                end = int(found.get("end", 0))
+                rows[key] = {
+                    "dc": process.datacenter,
+                    "topic": topic,
+                    "partition": f"{number}-{partition}",
+                    "broker": process.name,
+                    "start": int(found.get("start", 0)),
+                    "end": end,
+                    "watermark": int(found.get("watermark", 0)),
+                    "segments": int(found.get("segments", 0)),
+                    "bytes_s": rounded(self._rates.note(key, end, seen.now_ms)),
+                    "state": "away" if away else "online" if found.get("online", 1) else "failed",
+                }
+        self._add_empty(seen, rows)
+        return rows
+
+    def _add_empty(self, seen: Collected, rows: Rows) -> None:
+        """Partitions that are registered and have no log yet: nobody has sent them a message. The
+        tools show them as 0."""
+        brokers = {
+            (seen.processes[key].datacenter, number): seen.processes[key]
+            for key, number in self._broker_ids.items()
+            if key in seen.processes
+        }
+        for datacenter, look in seen.clusters.items():
+            for topic, counts in look.partitions.items():
+                for number, count in counts.items():
+                    process = brokers.get((datacenter, number))
+                    away = process is None or process.health.state in (DOWN, STOPPED)
+                    for partition in range(min(count, PARTITIONS_MAX)):
+                        name = f"{number}-{partition}"
+                        key = f"{datacenter}/{topic}/{name}"
+                        if key in rows:
+                            continue
+                        rows[key] = {
+                            "dc": datacenter,
+                            "topic": topic,
+                            "partition": name,
+                            "broker": process.name if process else f"broker {number}",
+                            "start": 0,
+                            "end": 0,
+                            "watermark": 0,
+                            "segments": 0,
+                            "bytes_s": 0.0,
+                            "state": "away" if away else "online",
+                        }
+
+    def topic_rows(self, seen: Collected, partitions: Rows, group_partitions: Rows) -> Rows:
+        rows: Rows = {}
+        for datacenter, look in seen.clusters.items():
+            for topic in look.topics:
+                rows[f"{datacenter}/{topic}"] = _empty_topic(datacenter, topic)
+        for partition in partitions.values():
+            key = f"{partition['dc']}/{partition['topic']}"
+            row = rows.setdefault(key, _empty_topic(partition["dc"], partition["topic"]))
+            row["partitions"] += 1
+            row["size"] += partition["end"] - partition["start"]
+            row["segments"] += partition["segments"]
+            row["away"] += partition["state"] != "online"
+        for process in seen.processes.values():
+            if process.kind != "broker":
+                continue
+            for metric, name in (
+                ("kafka2011_broker_retention_seconds", "retention_s"),
+                ("kafka2011_broker_retention_bytes", "retention_bytes"),
+            ):
+                for topic, value in by_label(process.samples, metric, "topic").items():
+                    found = rows.get(f"{process.datacenter}/{topic}")
+                    if found is not None:
+                        found[name].add(value)
+            for metric, name in (
+                ("kafka2011_broker_messages_in_total", "messages_s"),
+                ("kafka2011_broker_bytes_in_total", "bytes_s"),
+                ("kafka2011_broker_bytes_out_total", "out_s"),
+            ):
+                for topic, value in by_label(process.samples, metric, "topic").items():
+                    rate = self._rates.note(f"{process.key}|{metric}|{topic}", value, seen.now_ms)
+                    found = rows.get(f"{process.datacenter}/{topic}")
+                    if found is not None and process.health.state not in (DOWN, STOPPED):
+                        found[name] = rounded(found[name] + rate)
+        for row in rows.values():
+            # Each broker has its own settings: they may differ.
+            row["retention_s"] = sorted(row["retention_s"])
+            row["retention_bytes"] = sorted(row["retention_bytes"])
+        for read in group_partitions.values():
+            found = rows.get(f"{read['dc']}/{read['topic']}")
+            if found is not None:
+                lag = found["groups"].get(read["group"], 0)
+                found["groups"][read["group"]] = lag + (read["lag_bytes"] or 0)
+        return rows
+
+
+def _empty_topic(datacenter: str, topic: str) -> Row:
+    return {
+        "dc": datacenter,
+        "topic": topic,
+        "partitions": 0,
+        "messages_s": 0.0,
+        "bytes_s": 0.0,
+        "out_s": 0.0,
+        "size": 0,
+        "segments": 0,
+        "away": 0,
+        "retention_s": set(),
+        "retention_bytes": set(),
+        "groups": {},
+    }

@@ -1,0 +1,1 @@
+"""Sampling: asks processes and clusters once a second."""

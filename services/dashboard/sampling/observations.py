@@ -1,0 +1,78 @@
+"""What one round of looking found, and the metrics that it asks for. Types only, no decisions."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafka2011.services.dashboard.process_states import Health
+from kafka2011.services.dashboard.sampling.clusters import ClusterLook
+from kafka2011.services.dashboard.sampling.metrics_text import Samples
+
+Row = dict[str, Any]
+Rows = dict[str, Row]
+
+# Every metric that the page reads; a test finds each of them in the processes' code.
+METRICS = (
+    "kafka2011_broker_messages_in_total",
+    "kafka2011_broker_bytes_in_total",
+    "kafka2011_broker_bytes_out_total",
+    "kafka2011_broker_log_start",
+    "kafka2011_broker_log_end",
+    "kafka2011_broker_high_watermark",
+    "kafka2011_broker_segments",
+    "kafka2011_broker_partition_online",
+    "kafka2011_broker_retention_seconds",
+    "kafka2011_broker_retention_bytes",
+    "kafka2011_broker_connections",
+    "kafka2011_broker_retired_bytes_total",
+    "kafka2011_broker_flush_errors_total",
+    "kafka2011_broker_flush_seconds_sum",
+    "kafka2011_broker_flush_seconds_count",
+    "kafka2011_frontend_messages_total",
+    "kafka2011_frontend_unconfirmed_messages",
+    "kafka2011_mirror_copied_bytes_total",
+    "kafka2011_mirror_lag_bytes",
+    "kafka2011_online_messages_total",
+    "kafka2011_online_bytes_total",
+    "kafka2011_online_lag_bytes",
+    "kafka2011_proxy_bytes_total",
+    "kafka2011_proxy_connections_open",
+    "kafka2011_proxy_dropped_messages_total",
+    "kafka2011_warehouse_rows_total",
+    "kafka2011_warehouse_lag_bytes",
+    "kafka2011_warehouse_problems",
+)
+WANTED = frozenset(METRICS)
+
+
+@dataclass
+class ProcessLook:
+    """One process: who it is, and what its last scrapes said. Written by the sampler."""
+
+    key: str  # <datacenter>/<name>
+    datacenter: str
+    name: str
+    kind: str
+    address: str = ""
+    metrics: str = ""
+    pid: int = 0
+    health: Health = field(default_factory=Health)
+    samples: Samples = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+    faults: list[str] = field(default_factory=list)  # of a proxy, in words
+    registered_in: str = ""  # the datacenter whose ZooKeeper knows of it
+
+
+@dataclass
+class Collected:
+    """What one round of looking found."""
+
+    now_ms: int
+    processes: Mapping[str, ProcessLook]
+    clusters: Mapping[str, ClusterLook]
+    audit: Mapping[str, Any] | None
+    cells: Rows  # as `cell_rows` makes them
+    loader: Mapping[str, Any] | None
+    commits: Rows
+    reports: Rows
+    audit_unheard_ms: int = 0  # since when the audit has not answered; 0 while it does

@@ -1,0 +1,317 @@
+"""Looks at everything once a second: asks each process, takes the clusters' last answers, decides.
+
+One asyncio task. Every request has a deadline, so one process that hangs never holds back the
+others; the changes are published as one numbered delta.
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from kafka2011.runtime.clock import now_ms
+from kafka2011.runtime.logs import get_logger
+from kafka2011.services.dashboard.changes import DeltaLog
+from kafka2011.services.dashboard.config import LIVE, OFFLINE, DashboardConfig
+from kafka2011.services.dashboard.process_states import FAILURES_DOWN
+from kafka2011.services.dashboard.rows.audit_cells import WINDOWS_SHOWN, cell_rows
+from kafka2011.services.dashboard.rows.flows import faults_in_words
+from kafka2011.services.dashboard.rows.tables import Deployment
+from kafka2011.services.dashboard.sampling.clusters import ClusterLook, ClusterWatcher
+from kafka2011.services.dashboard.sampling.metrics_text import parse
+from kafka2011.services.dashboard.sampling.observations import WANTED, Collected, ProcessLook
+from kafka2011.services.dashboard.sampling.scraping import Client, ScrapeFailed
+from kafka2011.services.dashboard.sampling.spark_jobs import JobReader, Rows
+
+# Two failures a second apart and both at their deadline are still seen within 3 s.
+SCRAPE_TIMEOUT_S = 0.8
+SLOW_TIMEOUT_S = 5.0
+AUDIT_EVERY_S = 2.0
+AUDIT_AGE_MS_MAX = 30_000  # a starved audit answers late; an older answer is no verdict on now
+PROXIES_EVERY_S = 2.0
+JOBS_EVERY_S = 3.0
+SAMPLE_AGE_S_MAX = 30.0  # a page whose samples all fail serves an old picture: not healthy
+CELLS_LIMIT = 10_000
+SHARE = 20  # what asks for much takes at most one part in so many of the time
+
+log = get_logger(__name__)
+
+
+class Sampler:
+    """The present picture in `log`; `changed` is set at each sample and replaced: wait on it."""
+
+    def __init__(self, config: DashboardConfig) -> None:
+        self._config = config
+        self.log = DeltaLog(first=now_ms())
+        self.took_s = 0.0
+        self._sampled_s: float | None = None
+        self.changed = asyncio.Event()
+        self.watchers = {
+            name: ClusterWatcher(name, address, is_optional=name in config.more_zk_connect)
+            for name, address in (
+                (LIVE, config.live_zk_connect),
+                *config.more_zk_connect.items(),
+                (OFFLINE, config.offline_zk_connect),
+            )
+            if address
+        }
+        self._deployment = Deployment(config.history_ms, config.lag_ms)
+        self._jobs = JobReader(config.warehouse_dir, config.report_dir)
+        self.processes: dict[str, ProcessLook] = {}
+        self._clients: dict[str, tuple[str, Client]] = {}
+        self._audit: dict[str, Any] | None = None
+        self._audit_ms = 0
+        self._cells: Rows = {}
+        self._loader: dict[str, Any] | None = None
+        self._commits: Rows = {}
+        self._reports: Rows = {}
+        self._due: dict[str, float] = {}
+        self._slow: set[asyncio.Task[None]] = set()
+
+    def close(self) -> None:
+        for _, client in self._clients.values():
+            client.close()
+        for watcher in self.watchers.values():
+            watcher.close()
+
+    def dialled(self, address: str) -> tuple[str, int] | None:
+        """Where to connect for a published `host:port`."""
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdecimal():
+            return None
+        return self._config.address_map.get((host, int(port)), (host, int(port)))
+
+    def client_of(self, key: str) -> Client | None:
+        """The client of a process's metrics server; None while its address is not known."""
+        process = self.processes.get(key)
+        place = self.dialled(process.metrics) if process else None
+        if process is None or place is None:
+            return None
+        known = self._clients.get(key)
+        if known is None or known[0] != process.metrics:
+            if known is not None:
+                known[1].close()
+            known = self._clients[key] = (process.metrics, Client(*place))
+        return known[1]
+
+    def first_of(self, kind: str) -> ProcessLook | None:
+        """A process of that kind, one that answers if there is one. A further live datacenter's
+        audit counts for that one only."""
+        found = [
+            process
+            for process in self.processes.values()
+            if process.kind == kind and process.datacenter not in self._config.more_zk_connect
+        ]
+        found.sort(key=lambda process: process.health.failures)
+        return found[0] if found else None
+
+    async def run(self) -> None:
+        """Sample until cancelled."""
+        interval_s = self._config.sample_ms / 1000
+        loop = asyncio.get_running_loop()
+        due = loop.time()
+        while True:
+            began = time.monotonic()
+            try:
+                await self.sample()
+            except Exception:  # a fault of ours must not freeze the page: logged, and tried again
+                log.exception("sample failed")
+            self.took_s = time.monotonic() - began
+            due = max(due + interval_s, loop.time())
+            await asyncio.sleep(due - loop.time())
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether the picture is one of now. Any thread."""
+        age_s = None if self._sampled_s is None else time.monotonic() - self._sampled_s
+        return age_s is not None and age_s < SAMPLE_AGE_S_MAX + self._config.sample_ms / 1000
+
+    async def sample(self) -> None:
+        looks = {
+            name: watcher.look
+            for name, watcher in self.watchers.items()
+            if watcher.look.at_ms or name not in self._config.more_zk_connect
+        }
+        at_ms = now_ms()
+        self._take_registry(looks, at_ms)
+        await asyncio.gather(*(self._scrape(process) for process in self.processes.values()))
+        self._start_slow()
+        sections = self._deployment.sections(
+            Collected(
+                now_ms=now_ms(),
+                processes=self.processes,
+                clusters=looks,
+                audit=self._audit,
+                audit_unheard_ms=0 if self._is_heard("audit") else self._audit_ms,
+                cells=self._cells,
+                loader=self._loader if self._is_heard("loader") else None,
+                commits=self._commits,
+                reports=self._reports,
+            )
+        )
+        sections["meta"]["deployment"]["chaos"] = self._config.chaos == "on"
+        sections["meta"]["deployment"]["kills"] = bool(
+            self._config.chaos_dir or self._config.chaos_engine
+        )
+        sections["meta"]["deployment"]["lag_ms"] = self._config.lag_ms
+        self.log.advance(sections)
+        self._sampled_s = time.monotonic()
+        changed, self.changed = self.changed, asyncio.Event()
+        changed.set()
+
+    # --- the registry ------------------------------------------------------------------------
+
+    def _take_registry(self, looks: Mapping[str, ClusterLook], at_ms: int) -> None:
+        for datacenter, look in looks.items():
+            for key, kind in look.expected.items():
+                dc, _, name = key.partition("/")
+                process = self.processes.get(key)
+                if process is None:
+                    process = self.processes[key] = ProcessLook(
+                        key, dc, name, kind, registered_in=datacenter
+                    )
+                record = look.alive.get(key)
+                if look.is_answering:
+                    process.health.note_node(record is not None, at_ms)
+                if record is not None:
+                    process.address, process.pid = record.address, record.pid
+                    process.metrics = record.metrics_address
+            if look.is_answering:
+                for key in [
+                    key
+                    for key, process in self.processes.items()
+                    if process.registered_in == datacenter and key not in look.expected
+                ]:
+                    del self.processes[key]
+            self._take_zookeeper(datacenter, look, at_ms)
+
+    def _take_zookeeper(self, datacenter: str, look: ClusterLook, at_ms: int) -> None:
+        """A ZooKeeper that does not register itself is known by its own answers."""
+        if any(kind == "zookeeper" for kind in look.expected.values()):
+            return
+        key = f"{datacenter}/zookeeper-{datacenter}"
+        name = f"zookeeper-{datacenter}"
+        process = self.processes.setdefault(
+            key, ProcessLook(key, datacenter, name, "zookeeper", address=look.address)
+        )
+        process.health.note_node(look.is_answering, at_ms)
+        process.facts = {"topics": len(look.topics), "groups": len(look.groups)}
+
+    # --- asking the processes ------------------------------------------------------------------
+
+    async def _scrape(self, process: ProcessLook) -> None:
+        if process.kind == "zookeeper" and not process.metrics:
+            await self._probe(process)
+            return
+        client = self.client_of(process.key)
+        if client is None:
+            if process.health.was_seen or not process.health.is_alive_node:
+                process.health.note_scrape(False, now_ms(), "not registered")
+            elif not process.metrics:
+                process.health.note_scrape(True, now_ms())  # runs without a metrics server
+            return
+        # The audit's own numbers come from its pages: its /metrics would compute them twice.
+        path = "/healthz" if process.kind == "audit" else "/metrics"
+        try:
+            body = await client.get(path, SCRAPE_TIMEOUT_S)
+        except ScrapeFailed as error:
+            process.health.note_scrape(False, now_ms(), str(error))
+            return
+        process.health.note_scrape(True, now_ms())
+        process.samples = parse(body.decode("utf-8", "replace"), WANTED)
+
+    async def _probe(self, process: ProcessLook) -> None:
+        """Ask a ZooKeeper whether it serves, on its client port."""
+        place = self.dialled(process.address.split(",", maxsplit=1)[0].split("/")[0])
+        if place is None:
+            return
+        writer = None
+        try:
+            async with asyncio.timeout(SCRAPE_TIMEOUT_S):
+                reader, writer = await asyncio.open_connection(*place)
+                writer.write(b"srvr")
+                answer = await reader.read(4096)
+            if b"Zookeeper version" not in answer:
+                raise ConnectionError("it does not serve")
+        except TimeoutError:
+            process.health.note_scrape(False, now_ms(), "no answer in time")
+        except OSError as error:
+            process.health.note_scrape(False, now_ms(), error.strerror or str(error))
+        else:
+            process.health.note_scrape(True, now_ms())
+        finally:
+            if writer is not None:
+                writer.close()
+
+    # --- what is asked less often ----------------------------------------------------------------
+
+    def _start_slow(self) -> None:
+        """Start what is due, beside the samples: none of it may hold one back."""
+        for name, work, every_s in (
+            ("audit", self._ask_audit, AUDIT_EVERY_S),
+            ("cells", self._ask_cells, AUDIT_EVERY_S),
+            ("loader", self._ask_loader, AUDIT_EVERY_S),
+            ("proxies", self._ask_proxies, PROXIES_EVERY_S),
+            ("jobs", self._read_jobs, JOBS_EVERY_S),
+        ):
+            if time.monotonic() < self._due.get(name, 0.0):
+                continue
+            self._due[name] = float("inf")
+            task = asyncio.create_task(self._slowly(name, work, every_s))
+            self._slow.add(task)
+            task.add_done_callback(self._slow.discard)
+
+    async def _slowly(self, name: str, work: Any, every_s: float) -> None:
+        began = time.monotonic()
+        try:
+            await work()
+        except ScrapeFailed as error:
+            log.debug("not answered", what=name, reason=str(error))
+        finally:
+            now = time.monotonic()
+            self._due[name] = now + max(every_s, SHARE * (now - began) if name != "audit" else 0)
+
+    def _is_heard(self, kind: str) -> bool:
+        """Whether what that process said last can still be true."""
+        process = self.first_of(kind)
+        if process is None or process.health.failures >= FAILURES_DOWN:
+            return False
+        return kind != "audit" or now_ms() - self._audit_ms < AUDIT_AGE_MS_MAX
+
+    async def _ask_audit(self) -> None:
+        process = self.first_of("audit")
+        client = self.client_of(process.key) if process else None
+        if client is not None and process is not None and not process.health.failures:
+            self._audit = await client.get_json("/audit/summary", SLOW_TIMEOUT_S)
+            self._audit_ms = now_ms()
+
+    async def _ask_cells(self) -> None:
+        process = self.first_of("audit")
+        client = self.client_of(process.key) if process else None
+        if client is not None and process is not None and not process.health.failures:
+            # Never all: an hour of them is some 20 MB once parsed, most of it complete and old.
+            told = await client.get_json(
+                f"/audit?newest={WINDOWS_SHOWN}&limit={CELLS_LIMIT}", SLOW_TIMEOUT_S
+            )
+            self._cells = cell_rows(told.get("cell_list", []))
+
+    async def _ask_loader(self) -> None:
+        process = self.first_of("loader")
+        client = self.client_of(process.key) if process else None
+        if client is not None and process is not None and not process.health.failures:
+            self._loader = await client.get_json("/status", SLOW_TIMEOUT_S)
+
+    async def _ask_proxies(self) -> None:
+        for process in [p for p in self.processes.values() if p.kind == "proxy"]:
+            client = self.client_of(process.key)
+            if client is not None and not process.health.failures:
+                told = await client.get_json("/faults", SCRAPE_TIMEOUT_S)
+                process.faults = faults_in_words(told)
+
+    async def _read_jobs(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._commits = await loop.run_in_executor(None, self._jobs.commits)
+        self._reports = await loop.run_in_executor(None, self._jobs.reports)
+
+    def picture(self, name: str) -> bytes | None:
+        return self._jobs.picture(name)

@@ -1,0 +1,47 @@
+"""How old events are when their copy is durable: one event of a set now and then, by its header.
+
+The mirror never looks at single messages otherwise. A set whose first entry is a compressed
+wrapper, or no event of ours, gives no sample.
+"""
+
+import time
+
+from kafka2011.consumer.chunk import Chunk
+from kafka2011.events.errors import EventError
+from kafka2011.events.forms import FORMS_2011, Forms
+from kafka2011.events.peek import peek
+from kafka2011.protocol.compression import Codec
+from kafka2011.protocol.errors import KafkaError
+from kafka2011.protocol.message_set import entries
+from kafka2011.services.mirror_maker.copy_progress import PartitionCopy
+
+SAMPLE_INTERVAL_S = 0.1  # per partition
+
+
+class LatencySampler:
+    """Keeps the sampled event's time from `sent` until `confirmed`."""
+
+    def __init__(self, forms: Forms = FORMS_2011) -> None:
+        self._forms = forms
+        self._sampled_s: dict[str, float] = {}
+        self._event_ms: dict[str, int] = {}
+
+    def sent(self, copy: PartitionCopy, chunk: Chunk) -> None:
+        key = str(copy.name)
+        now_s = time.monotonic()
+        if now_s - self._sampled_s.get(key, 0.0) < SAMPLE_INTERVAL_S:
+            return
+        self._sampled_s[key] = now_s
+        try:
+            first = next(entries(chunk.data), None)
+            if first is not None and first.codec == Codec.NONE:
+                self._event_ms[key] = peek(
+                    first.payload, self._forms.prefix_bytes(copy.name.topic)
+                ).time_ms
+        except (KafkaError, EventError):
+            pass  # not one of our events: nothing to measure
+
+    def confirmed(self, copy: PartitionCopy) -> None:
+        event_ms = self._event_ms.pop(str(copy.name), None)
+        if event_ms is not None:
+            copy.latency_ms = max(0, time.time_ns() // 1_000_000 - event_ms)

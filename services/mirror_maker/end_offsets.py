@@ -1,0 +1,80 @@
+"""Where the source partitions end: asked for now and then, on connections of its own.
+
+The fetchers know an end only when they have reached it; lag needs it when they have not.
+"""
+
+import threading
+from collections.abc import Callable
+
+from kafka2011.consumer.errors import BrokerUnavailable, ConsumerClosed
+from kafka2011.consumer.simple import SimpleConsumer
+from kafka2011.coordination.errors import CoordinationError
+from kafka2011.producer.errors import BrokerUnavailable as BrokerUnregistered
+from kafka2011.protocol.errors import RemoteProtocolError
+from kafka2011.runtime.clock import now_ms
+from kafka2011.services.mirror_maker.config import Address, MirrorConfig
+from kafka2011.services.mirror_maker.copy_progress import PartitionCopy
+
+TIMEOUT_MS = 5000
+
+
+class SourceEnds:
+    """A thread that keeps `source_end` of all copies fresh."""
+
+    def __init__(
+        self,
+        config: MirrorConfig,
+        address_of: Callable[[int], Address],
+        copies: Callable[[], list[PartitionCopy]],
+        wake: threading.Condition,
+    ) -> None:
+        self._config = config
+        self._address_of = address_of
+        self._copies = copies
+        self._wake = wake
+        self._stopped = threading.Event()
+        self._clients: dict[int, SimpleConsumer] = {}
+        self._thread = threading.Thread(target=self._run, name="source-ends", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        for client in list(self._clients.values()):
+            client.close()
+        self._thread.join()
+
+    def _run(self) -> None:
+        interval_s = self._config.status_interval_ms / 1000
+        while not self._stopped.wait(interval_s):
+            away: set[int] = set()
+            for copy in self._copies():
+                if self._stopped.is_set():
+                    break
+                if copy.name.broker_id not in away and not self._ask(copy):
+                    away.add(copy.name.broker_id)
+        for client in self._clients.values():
+            client.close()
+
+    def _ask(self, copy: PartitionCopy) -> bool:
+        """Ask for one end; False when the broker did not answer."""
+        broker_id = copy.name.broker_id
+        asked_ms = now_ms()
+        try:
+            end = self._client(broker_id).latest(copy.name.topic, copy.name.partition)
+        except ConsumerClosed:
+            return False
+        except (BrokerUnavailable, BrokerUnregistered, RemoteProtocolError, CoordinationError):
+            client = self._clients.pop(broker_id, None)
+            if client is not None:
+                client.close()
+            return False
+        with self._wake:
+            copy.source_end = max(end, copy.confirmed_offset)
+            copy.source_end_ms = asked_ms
+        return True
+
+    def _client(self, broker_id: int) -> SimpleConsumer:
+        if broker_id not in self._clients:
+            host, port = self._config.dialled(self._address_of(broker_id))
+            self._clients[broker_id] = SimpleConsumer(host, port, TIMEOUT_MS)
+        return self._clients[broker_id]

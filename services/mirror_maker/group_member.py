@@ -1,0 +1,135 @@
+"""The mirror's presence in its consumer group: rebalances, and commits of confirmed offsets.
+
+One thread rebalances (`consumer.rebalancer`), one commits by timer. A lock between them keeps a
+commit from racing the release of its partition.
+"""
+
+import random
+import socket
+import threading
+
+from kafka2011.consumer.config import ConsumerConfig
+from kafka2011.consumer.groups.assignment import make_consumer_id
+from kafka2011.consumer.groups.committed_offsets import OffsetStore, run
+from kafka2011.consumer.groups.membership import Membership
+from kafka2011.consumer.groups.rebalance import Disowned, Joined, Left, SessionLost
+from kafka2011.consumer.groups.rebalance_thread import Rebalancer
+from kafka2011.consumer.groups.topic_filters import TopicFilter, blacklist, whitelist
+from kafka2011.consumer.stats import ConsumerStats
+from kafka2011.coordination.errors import CoordinationError
+from kafka2011.coordination.registry import Registry, SessionEvent
+from kafka2011.runtime.failpoints import failpoint
+from kafka2011.runtime.logs import get_logger
+from kafka2011.services.mirror_maker.config import NEVER_COPIED, MirrorConfig
+from kafka2011.services.mirror_maker.mirror import Mirror
+
+LEAVE_TIMEOUT_S = 20.0
+
+log = get_logger(__name__)
+
+
+def topic_filter(config: MirrorConfig) -> TopicFilter:
+    """What the group subscribes to. Raises IllegalTopicFilter."""
+    if config.topics_whitelist:
+        return whitelist(config.topics_whitelist)
+    return blacklist("|".join(filter(None, [*sorted(NEVER_COPIED), config.topics_blacklist])))
+
+
+class GroupMember:
+    """Joins at `start`; `close` hands everything over and leaves."""
+
+    def __init__(self, config: MirrorConfig, registry: Registry, mirror: Mirror) -> None:
+        self._config = config
+        self._mirror = mirror
+        self.consumer_id = make_consumer_id(
+            config.group_id, socket.gethostname(), config.consumer_id
+        )
+        self._offsets = OffsetStore(registry, config.group_id)
+        self._offsets_lock = threading.RLock()
+        self._stats = ConsumerStats()
+        self._rebalancer = Rebalancer(
+            self.consumer_id,
+            ConsumerConfig(group_id=config.group_id),
+            self._stats,
+            self._offsets_lock,
+            random.Random(),
+        )
+        self._membership = Membership(
+            registry,
+            config.group_id,
+            self.consumer_id,
+            topic_filter(config).subscription(1),
+            delivery=mirror,
+            offsets=self._offsets,
+            changed=self._rebalancer.look_again,
+        )
+        mirror.owning_session = lambda: self._membership.session
+        self.commits = 0
+        self.looks = 0  # times that it was seen whether there was something to commit
+        self._listener = registry.add_session_listener(self._on_session)
+        self._closing = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._rebalance, name="group-member", daemon=True),
+            threading.Thread(target=self._commit_by_timer, name="commit", daemon=True),
+        ]
+
+    def start(self) -> None:
+        self._rebalancer.tell(Joined())
+        for thread in self._threads:
+            thread.start()
+
+    def close(self) -> None:
+        """Barrier, commit, give up all partitions, leave the group."""
+        self._closing.set()
+        self._rebalancer.tell(Left())
+        for thread in self._threads:
+            thread.join(LEAVE_TIMEOUT_S)
+        self._listener.cancel()
+
+    @property
+    def is_settled(self) -> bool:
+        """The share of the partitions is known and owned."""
+        return self._rebalancer.is_settled
+
+    @property
+    def is_alive(self) -> bool:
+        return all(thread.is_alive() for thread in self._threads)
+
+    @property
+    def rebalances(self) -> int:
+        """Times that the group's members and partitions were read."""
+        return self._stats.rebalances
+
+    def _on_session(self, event: SessionEvent) -> None:
+        if event is SessionEvent.EXPIRED:
+            self._rebalancer.tell(SessionLost())
+        elif event is SessionEvent.RECREATED:
+            self._rebalancer.tell(Joined())
+
+    # --- the threads -----------------------------------------------------------------------------
+
+    def _rebalance(self) -> None:
+        self._rebalancer.run(self._membership, self._mirror.halt_all)
+
+    def _commit_by_timer(self) -> None:
+        while not self._closing.wait(self._config.commit_interval_ms / 1000):
+            with self._offsets_lock:
+                self._commit()
+
+    def _commit(self) -> None:
+        """Write the confirmed offsets that moved."""
+        disowned = set()
+        for name, (thread, offset) in self._mirror.to_commit().items():
+            try:
+                if run(self._offsets.commit(name, thread, offset)):
+                    self._mirror.committed(name, offset)
+                    self.commits += 1
+                else:
+                    disowned.add(name)
+            except CoordinationError as error:
+                log.warning("not_committed_yet", partition=str(name), reason=str(error))
+                break
+        self.looks += 1
+        failpoint("mirror_after_commit")
+        if disowned:
+            self._rebalancer.tell(Disowned(frozenset(disowned)))

@@ -1,0 +1,155 @@
+"""What a mirror keeps in ZooKeeper beside offsets: its pauses, and its map of offsets.
+
+Pauses stand in the source's ZooKeeper: all members of the group heed them, and later ones, too. The
+map stands in the target's, because that is what is left when a consumer has to go over.
+"""
+
+import threading
+from collections.abc import Callable
+from typing import NamedTuple
+
+from kafka2011.consumer.chunk import TopicPartition
+from kafka2011.coordination import paths
+from kafka2011.coordination.errors import BadZnode, CoordinationError, NodeExists
+from kafka2011.coordination.paths import BrokerPartition
+from kafka2011.coordination.registry import Registry
+from kafka2011.runtime.logs import get_logger
+from kafka2011.services.mirror_maker.cycle_check import cluster_id
+from kafka2011.services.mirror_maker.offset_map import OffsetMap, decode_map, encode_map
+
+ALL = "all"
+
+log = get_logger(__name__)
+
+
+class Pauses:
+    """`changed` is called, from the registry's thread, when somebody paused or resumed."""
+
+    def __init__(self, registry: Registry, group: str, changed: Callable[[], None]) -> None:
+        self._registry = registry
+        self._path = paths.mirror_paused_path(group)
+        self._changed = changed
+        self._names: frozenset[str] = frozenset()
+        self._is_ready = False
+        self._watch = registry.watch_children(self._path, self._seen)
+        self._is_ready = True
+
+    def holds(self, name: TopicPartition) -> bool:
+        names = self._names
+        partition = f"{name.broker_id}-{name.partition}"
+        return f"{ALL}:{name.topic}" in names or f"{partition}:{name.topic}" in names
+
+    def change(self, topic: str, partition: str, paused: bool) -> None:
+        """Raises CoordinationError when it is not stored."""
+        node = f"{partition or ALL}:{topic}"
+        if paused:
+            try:
+                self._registry.create(f"{self._path}/{node}")
+            except NodeExists:
+                pass
+            self._names |= {node}
+            return
+        gone = {name for name in self._registry.children(self._path) if name == node}
+        if not partition:
+            gone |= {n for n in self._registry.children(self._path) if n.endswith(f":{topic}")}
+        for name in gone:
+            self._registry.delete(f"{self._path}/{name}")
+        self._names -= gone
+
+    def close(self) -> None:
+        self._watch.cancel()
+
+    def _seen(self, names: list[str]) -> None:
+        self._names = frozenset(names)
+        if self._is_ready:  # else the mirror is only being made
+            self._changed()
+
+
+class _Open(NamedTuple):
+    path: str
+    target: BrokerPartition
+    offsets: OffsetMap
+
+
+class StoredMaps:
+    """The maps of one group's copies into one target cluster."""
+
+    def __init__(self, source: Registry, target: Registry, group: str) -> None:
+        self._source = source
+        self._target = target
+        self._group = group
+        self._cluster_id = ""
+        self._open: dict[TopicPartition, _Open] = {}
+
+    def open(self, name: TopicPartition, target: BrokerPartition) -> OffsetMap:
+        """What is known of this copy; begun anew when its target is another one now.
+
+        Raises CoordinationError.
+        """
+        self._cluster_id = self._cluster_id or cluster_id(self._source)
+        source = BrokerPartition(name.broker_id, name.partition)
+        path = paths.mirror_offsets_path(self._group, self._cluster_id, name.topic, source)
+        offsets = OffsetMap()
+        stored = self._target.get(path)
+        if stored is not None:
+            try:
+                known_target, known = decode_map(stored.value)
+                if known_target == target.text:
+                    offsets = known
+            except BadZnode as error:
+                log.error("offset_map_ignored", path=path, reason=str(error))
+        self._open[name] = _Open(path, target, offsets)
+        return offsets
+
+    def store(self, lock: threading.Condition) -> None:
+        """Write those that changed; what cannot be written now is written later."""
+        for one in list(self._open.values()):
+            with lock:
+                if not one.offsets.is_changed:
+                    continue
+                one.offsets.is_changed = False
+                value = encode_map(one.target.text, one.offsets)
+            try:
+                self._target.put(one.path, value)
+            except CoordinationError as error:
+                with lock:
+                    one.offsets.is_changed = True
+                log.warning("offset_map_not_stored", path=one.path, reason=str(error))
+                return
+
+
+class MappedOffset(NamedTuple):
+    """One line of `kafka2011 mirror offsets`."""
+
+    cluster: str  # id of the source cluster
+    source: str  # <broker id>-<partition>
+    source_offset: int
+    target: str
+    target_offset: int
+    is_exact: bool  # the very same message; else some come again
+
+
+def read_maps(
+    target: Registry, group: str, topic: str, partition: str | None, source_offset: int | None
+) -> list[MappedOffset]:
+    """Where `source_offset` stands at the target; without it, how far each map reaches.
+
+    Raises CoordinationError; BadZnode for a map that somebody else wrote.
+    """
+    found = []
+    root = paths.mirror_offsets_root(group)
+    for cluster in target.children(root):
+        for source in target.children(f"{root}/{cluster}/{topic}"):
+            if partition is not None and source != partition:
+                continue
+            stored = target.get(f"{root}/{cluster}/{topic}/{source}")
+            if stored is None:
+                continue
+            place, offsets = decode_map(stored.value)
+            if not offsets.segments:
+                continue
+            wanted = offsets.segments[-1].source_to if source_offset is None else source_offset
+            translation = offsets.translate(wanted)
+            if translation is not None:
+                found.append(MappedOffset(cluster, source, wanted, place, *translation))
+    return found

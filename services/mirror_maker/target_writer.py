@@ -1,0 +1,259 @@
+"""The way to one target broker: a thread that sends what its copies hold, and makes it durable.
+
+Batch after batch: sets of the copies chosen by `core.choose_batch` go out over one connection, then
+a barrier; only its answer moves a confirmed offset. When the connection breaks, everything since
+the last barrier is fetched and sent again. The connection is made anew after each failure, at the
+address that the broker is registered at then.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+
+from kafka2011.coordination.errors import CoordinationError
+from kafka2011.producer.connection import BrokerConnection
+from kafka2011.producer.errors import BrokerUnavailable, BrokerUnreachable
+from kafka2011.producer.offset_polling import connection_kind
+from kafka2011.protocol.requests import ProduceRequest, encode_request
+from kafka2011.runtime.failpoints import failpoint
+from kafka2011.runtime.logs import get_logger
+from kafka2011.services.mirror_maker.age_sampling import LatencySampler
+from kafka2011.services.mirror_maker.config import Address, MirrorConfig
+from kafka2011.services.mirror_maker.copy_progress import Backoff, PartitionCopy, choose_batch
+
+CONNECT_TIMEOUT_MS = 1000
+IDLE_WAIT_S = 1.0
+STOP_TIMEOUT_S = 1.0
+SEND_BUFFER_BYTES = 1 << 20
+
+log = get_logger(__name__)
+
+
+class TargetLane:
+    """`copies` is filled and emptied by the mirror, under `wake`'s lock."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        config: MirrorConfig,
+        wake: threading.Condition,
+        *,
+        address_of: Callable[[int], Address],
+        may_send: Callable[[], bool],
+    ) -> None:
+        self.broker_id = broker_id
+        self.copies: list[PartitionCopy] = []
+        self.is_connected = False
+        self.barriers = 0
+        self.barrier_s = 0.0  # spent waiting for barriers, in all
+        self._config = config
+        self._wake = wake
+        self._address_of = address_of
+        self._may_send = may_send
+        self._backoff = Backoff(config.retry_min_ms / 1000, config.retry_max_ms / 1000)
+        self._attempt = 0
+        self._retry_at_s = 0.0
+        self._after_alone = False
+        self._stopped = False
+        self._sampler = LatencySampler(config.event_forms)
+        self._connection: BrokerConnection | None = None
+        self._thread = threading.Thread(target=self._run, name=f"lane-{broker_id}", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Send nothing more and close the connection. `wake`'s lock must not be held.
+
+        A target that does not answer is not waited for: whatever comes is nobody's any more.
+        """
+        with self._wake:
+            self._stopped = True
+            self._wake.notify_all()
+        self._thread.join(STOP_TIMEOUT_S)
+
+    # --- the thread ------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while True:
+            batch = self._next_batch()
+            if batch is None:
+                break
+            try:
+                self._copy(batch)
+            except Exception:
+                # A bug of ours must not stop a broker's partitions for good: what is not
+                # confirmed is sent again.
+                log.exception("lane_failed", target=self.broker_id)
+                self._failed(batch, "an internal error", is_blamed=True)
+        self._close()
+
+    def _next_batch(self) -> list[PartitionCopy] | None:
+        """Wait for something to send; None at the end."""
+        with self._wake:
+            while not self._stopped:
+                now_s = time.monotonic()
+                if now_s >= self._retry_at_s and self._may_send():
+                    batch = choose_batch(self.copies, now_s, after_alone=self._after_alone)
+                    if batch:
+                        self._after_alone = batch[0].is_suspect
+                        return batch
+                self._wake.wait(self._pause_s(now_s))
+            return None
+
+    def _pause_s(self, now_s: float) -> float:
+        """Until the next pause of somebody ends; whatever else happens wakes us."""
+        ends = [self._retry_at_s, *(copy.next_event_s() for copy in self.copies)]
+        return min([IDLE_WAIT_S, *(end - now_s for end in ends if end > now_s)])
+
+    def _copy(self, batch: list[PartitionCopy]) -> None:
+        started_s = time.monotonic()
+        sent: dict[int, PartitionCopy] = {}
+        try:
+            connection = self._connected()
+            self._send(connection, batch, started_s, sent)
+            failpoint("mirror_after_send_before_barrier")
+            asked_s = time.monotonic()
+            is_durable = connection.barrier(self._config.barrier_timeout_ms)
+            self.barriers += 1
+            self.barrier_s += time.monotonic() - asked_s
+            reason = connection.lost_reason
+        except BrokerUnreachable as error:
+            self._failed(list(sent.values()), str(error), is_blamed=False)
+            self._away(batch, str(error))
+            return
+        except BrokerUnavailable as error:
+            is_durable, reason = False, str(error)
+        if not is_durable:
+            self._failed(list(sent.values()), reason, is_blamed=True)
+            return
+        failpoint("mirror_after_barrier_before_commit")
+        self._attempt = 0
+        now_s = time.monotonic()
+        with self._wake:
+            for copy in sent.values():
+                copy.confirm(copy.sent_offset, now_s)
+                self._sampler.confirmed(copy)
+            self._wake.notify_all()
+        self._map(connection, list(sent.values()), now_s)
+
+    def _map(self, connection: BrokerConnection, copies: list[PartitionCopy], now_s: float) -> None:
+        """Note for some copies where their confirmed offsets stand at the target."""
+        interval_s = self._config.map_interval_ms / 1000
+        for copy in copies:
+            offsets, target = copy.offsets, copy.target
+            if offsets is None or target is None or now_s - copy.mapped_at_s < interval_s:
+                continue
+            try:
+                end = connection.end_of(
+                    copy.name.topic, target.partition, self._config.barrier_timeout_ms
+                )
+            except BrokerUnavailable as error:  # the copy itself is durable
+                log.warning("not_mapped", partition=str(copy.name), reason=str(error))
+                self._close()
+                return
+            with self._wake:
+                copy.mapped_at_s = now_s
+                if not copy.is_removed:
+                    offsets.reach(copy.confirmed_offset, end)
+
+    def _send(
+        self,
+        connection: BrokerConnection,
+        batch: list[PartitionCopy],
+        started_s: float,
+        sent: dict[int, PartitionCopy],
+    ) -> None:
+        """Send sets in turn until none is left, or it is time for a barrier."""
+        for copy in batch:
+            offsets, target = copy.offsets, copy.target
+            if offsets is not None and target is not None and not offsets.has_begun:
+                sent[id(copy)] = copy  # it is to blame when its partition has no end
+                end = connection.end_of(
+                    copy.name.topic, target.partition, self._config.barrier_timeout_ms
+                )
+                with self._wake:
+                    offsets.begin(copy.confirmed_offset, end)
+        batch_bytes = 0
+        going = list(batch)
+        while going:
+            for copy in list(going):
+                with self._wake:
+                    chunk = copy.take()
+                    target = copy.target
+                if chunk is None or target is None:
+                    going.remove(copy)
+                    continue
+                sent[id(copy)] = copy
+                self._sampler.sent(copy, chunk)
+                request = ProduceRequest(chunk.topic, target.partition, chunk.data)
+                connection.send(encode_request(request), chunk.topic, len(chunk.data))
+                copy.copied_sets += 1
+                batch_bytes += len(chunk.data)
+                if copy.is_suspect:
+                    return
+            elapsed_ms = (time.monotonic() - started_s) * 1000
+            if batch_bytes >= self._config.batch_bytes_max or elapsed_ms >= self._config.batch_ms:
+                return
+
+    # --- the connection --------------------------------------------------------------------------
+
+    def _connected(self) -> BrokerConnection:
+        """Raises BrokerUnreachable."""
+        if self._connection is None:
+            try:
+                published = self._address_of(self.broker_id)
+            except (BrokerUnavailable, CoordinationError) as error:
+                raise BrokerUnreachable(str(error)) from error
+            connection = connection_kind(self._config.flush_method)(
+                self._config.dialled(published),
+                connect_timeout_ms=CONNECT_TIMEOUT_MS,
+                socket_timeout_ms=self._config.barrier_timeout_ms,
+                send_buffer_bytes=SEND_BUFFER_BYTES,
+                reconnect_sends=2**62,
+                reconnect_ms=None,
+            )
+            connection.connect()
+            self._connection = connection
+            self.is_connected = True
+            log.info("target_connected", target=self.broker_id, address=connection.name)
+        return self._connection
+
+    def _close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.disconnect()
+        self.is_connected = False
+
+    def _away(self, batch: list[PartitionCopy], reason: str) -> None:
+        """The target cannot be reached at all: nobody's fault, and all wait together."""
+        if self._attempt == 0:
+            log.warning("target_away", target=self.broker_id, reason=reason)
+        self._attempt += 1
+        self._retry_at_s = time.monotonic() + self._backoff.pause_s(self._attempt)
+        with self._wake:
+            for copy in batch:
+                copy.trouble = reason
+            if self._config.scatter:  # any other broker will do
+                for copy in self.copies:
+                    copy.target = None
+                self.copies.clear()
+                self._wake.notify_all()
+
+    def _failed(self, copies: list[PartitionCopy], reason: str, *, is_blamed: bool) -> None:
+        """Begin again from what is confirmed, over a new connection."""
+        self._close()
+        now_s = time.monotonic()
+        with self._wake:
+            for copy in copies:
+                if copy.is_removed:
+                    continue
+                if is_blamed:
+                    log.warning(
+                        "copy_failed",
+                        partition=str(copy.name),
+                        target=copy.target.text if copy.target else "",
+                        confirmed=copy.confirmed_offset,
+                        sent=copy.sent_offset,
+                        reason=reason,
+                    )
+                copy.rewind(now_s, reason, is_blamed=is_blamed)
+            self._wake.notify_all()

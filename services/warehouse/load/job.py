@@ -1,0 +1,460 @@
+"""One load: ask where everything stands, plan, read on Spark, commit a table at a time.
+
+`Loader` holds what lives longer than one load: connections to brokers, open tables. Every load
+starts from what the tables say, so nothing here needs saving. Payloads never come by: the tasks
+return file names, counts and end offsets.
+"""
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow as pa
+from deltalake.exceptions import DeltaError
+
+from kafka2011.consumer.chunk import Chunk
+from kafka2011.consumer.ranges.planning import OffsetRange
+from kafka2011.consumer.simple import SimpleConsumer
+from kafka2011.consumer.spark.reading import read_patiently
+from kafka2011.coordination import cluster
+from kafka2011.coordination.cluster import BrokerAddress, BrokerPartition
+from kafka2011.coordination.registry import Registry
+from kafka2011.events.codec_source import CodecSource
+from kafka2011.protocol.errors import KafkaError
+from kafka2011.runtime.clock import Clock, now_ms
+from kafka2011.runtime.failpoints import failpoint
+from kafka2011.runtime.logs import get_logger
+from kafka2011.services.warehouse.config import WarehouseConfig
+from kafka2011.services.warehouse.load.columns import (
+    HEADER_FIELDS,
+    HOUR_FIELD,
+    SOURCE_FIELDS,
+    event_columns,
+)
+from kafka2011.services.warehouse.load.commit import (
+    AnotherLoadWon,
+    CommitUncertain,
+    Load,
+    LoadedRange,
+    NewFile,
+    SchemaConflict,
+    WarehouseError,
+    WarehouseTable,
+)
+from kafka2011.services.warehouse.load.parquet_files import remove_files
+from kafka2011.services.warehouse.load.plan import (
+    BEYOND_END,
+    PartitionState,
+    PlannedRange,
+    Problem,
+    pack,
+    plan_partition,
+)
+from kafka2011.services.warehouse.load.tasks import (
+    QUARANTINE_SCHEMA,
+    Read,
+    TaskSettings,
+    TopicResult,
+    run_task,
+)
+from kafka2011.services.warehouse.table_paths import quarantine_path, table_path
+
+log = get_logger(__name__)
+
+SCHEMAS_FILE = "schemas.json"  # in the warehouse: what ids mean, for when the registry is away
+
+# A broker that does not say its offsets within this is taken for away, and the others go on.
+OFFSETS_TIMEOUT_MS = 5_000
+
+# Runs the function on each item, in parallel, and returns the answers (Spark, or a test).
+RunTasks = Callable[
+    [Callable[[Sequence[PlannedRange]], list[TopicResult]], list[list[PlannedRange]]],
+    list[list[TopicResult]],
+]
+
+
+def spark_runner(session: object) -> RunTasks:
+    """Runs tasks on a SparkSession's executors.
+
+    Not as a query over the data source: a load's first query takes 8 s to start and each later
+    one 0.3 s, a job of plain tasks 2 s and 0.1 s, and no row goes through the JVM (2 cores).
+    """
+    context = session.sparkContext  # type: ignore[attr-defined]
+
+    def run(
+        function: Callable[[Sequence[PlannedRange]], list[TopicResult]],
+        tasks: list[list[PlannedRange]],
+    ) -> list[list[TopicResult]]:
+        found: list[list[TopicResult]] = (
+            context.parallelize(tasks, len(tasks)).map(function).collect()
+        )
+        return found
+
+    return run
+
+
+def read_planned(
+    planned: PlannedRange,
+    *,
+    fetch_size: int,
+    socket_timeout_ms: int,
+) -> Iterator[Chunk]:
+    """Runs on an executor."""
+    offsets = OffsetRange(
+        planned.topic,
+        planned.source.broker_id,
+        planned.source.partition,
+        planned.start,
+        planned.end,
+    )
+    return read_patiently(
+        planned.address, offsets, fetch_size=fetch_size, socket_timeout_ms=socket_timeout_ms
+    )
+
+
+@dataclass(slots=True)
+class LoadOutcome:
+    """What one load did. `lag_bytes` is what was known to be unread when it ended, by topic."""
+
+    rows: dict[str, int] = field(default_factory=dict)
+    versions: dict[str, int] = field(default_factory=dict)
+    quarantined: dict[str, int] = field(default_factory=dict)
+    lag_bytes: dict[str, int] = field(default_factory=dict)
+    # Of the partitions of which this load committed something: the next load brings more at once.
+    left_bytes: int = 0
+    read_bytes: int = 0
+    problems: list[Problem] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    lost_to_another: list[str] = field(default_factory=list)
+    # Age in ms at the commit -> rows; from the frontend's header.time.
+    ages: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def is_caught_up(self) -> bool:
+        """True when nothing was left that this load had seen and could read."""
+        return not any(self.lag_bytes.values())
+
+
+@dataclass(slots=True)
+class _Topic:
+    """One topic's tables and the offsets they stand at."""
+
+    name: str
+    table: WarehouseTable | None
+    quarantine: WarehouseTable | None
+    known: dict[BrokerPartition, int]
+
+
+class Offsets(Protocol):
+    """What the loader asks of one broker; SimpleConsumer has it."""
+
+    def earliest(self, topic: str, partition: int) -> int: ...
+
+    def latest(self, topic: str, partition: int) -> int: ...
+
+    def close(self) -> None: ...
+
+
+class Loader:
+    """Loads again and again. One owner, one thread.
+
+    `load` raises CoordinationUnavailable when ZooKeeper is away and whatever the runner raises;
+    call it again then. What is wrong with a single topic or partition is in the outcome instead.
+    """
+
+    def __init__(
+        self,
+        config: WarehouseConfig,
+        registry: Registry,
+        run_tasks: RunTasks,
+        task_count: int,
+        *,
+        clock: Clock = now_ms,
+        read: Read | None = None,
+        connect: Callable[[BrokerAddress], Offsets] | None = None,
+    ) -> None:
+        self._config = config
+        self._warehouse_dir = config.warehouse_dir.resolve()
+        self._registry = registry
+        self._run_tasks = run_tasks
+        self._task_count = task_count
+        self._clock = clock
+        self._read: Read = read or functools.partial(
+            read_planned,
+            fetch_size=config.fetch_size_bytes,
+            socket_timeout_ms=config.socket_timeout_ms,
+        )
+        self._codec = config.topic_codec(self._warehouse_dir / SCHEMAS_FILE)
+        self._topics: dict[str, _Topic] = {}
+        # (topic, partition) -> what was committed when its log was found to end before that.
+        self._beyond_end: dict[tuple[str, BrokerPartition], tuple[int | None, Problem]] = {}
+        self._connect = connect or self._simple_consumer
+        self._clients: dict[BrokerAddress, Offsets] = {}
+
+    def close(self) -> None:
+        for client in self._clients.values():
+            client.close()
+
+    # --- one load ---------------------------------------------------------------------------------
+
+    def load(self) -> LoadOutcome:
+        """Load what is new up to the present ends of the logs; cheap when nothing is."""
+        outcome = LoadOutcome()
+        ranges = self._plan(outcome)
+        if not ranges:
+            return outcome
+        failpoint("after_plan")
+        settings = TaskSettings(
+            warehouse_dir=self._warehouse_dir,
+            window_ms=self._config.window_ms,
+            quarantined_up_to=self._quarantined_up_to(ranges),
+            codec=CodecSource(
+                self._config.event_forms,
+                self._config.schema_registry_url,
+                self._config.schema_registry_timeout_ms / 1000,
+                self._codec.known(),
+            ),
+        )
+        task = functools.partial(run_task, settings=settings, read=self._read)
+        answers = self._run_tasks(task, pack(ranges, self._task_count))
+        failpoint("after_files_written")
+        by_topic: dict[str, list[TopicResult]] = {}
+        for result in (result for answer in answers for result in answer):
+            by_topic.setdefault(result.topic, []).append(result)
+            self._codec.learn(result.schemas)
+        for topic, results in sorted(by_topic.items()):
+            planned = [part for part in ranges if part.topic == topic]
+            self._commit_topic(topic, planned, results, settings, outcome)
+        return outcome
+
+    def _plan(self, outcome: LoadOutcome) -> list[PlannedRange]:
+        brokers = {
+            broker_id: BrokerAddress(*self._config.address_map.get(address, address))
+            for broker_id, address in cluster.live_brokers(self._registry).items()
+        }
+        ranges: list[PlannedRange] = []
+        for name in cluster.topics(self._registry):
+            if not self._is_wanted(name):
+                continue
+            topic = self._open(name)
+            outcome.lag_bytes[name] = 0
+            registered = cluster.partitions_of(self._registry, name)
+            new: list[PlannedRange] = []
+            for source in sorted({*registered, *topic.known}):
+                state = self._state(topic, source, brokers.get(source.broker_id))
+                planned, problem = plan_partition(state, self._config.partition_bytes_max)
+                if problem is not None:
+                    outcome.problems.append(problem)
+                    if problem.kind == BEYOND_END:
+                        self._beyond_end[name, source] = state.committed, problem
+                if planned is not None:
+                    new.append(planned)
+                    outcome.lag_bytes[name] += planned.latest - planned.start
+            if new and self._takes_types(topic, outcome):
+                ranges += new
+        return ranges
+
+    def _takes_types(self, topic: _Topic, outcome: LoadOutcome) -> bool:
+        """False when the topic's events cannot go into its table: nothing of it is read then."""
+        try:
+            if topic.table is not None:
+                topic.table.lacking_columns(table_schema(topic.name))
+        except SchemaConflict as conflict:
+            outcome.failures.append(f"{topic.name}: {conflict}")
+            return False
+        return True
+
+    def _is_wanted(self, topic: str) -> bool:
+        if topic in self._config.topics_excluded:
+            return False
+        return not self._config.topics or topic in self._config.topics
+
+    def _state(
+        self, topic: _Topic, source: BrokerPartition, address: BrokerAddress | None
+    ) -> PartitionState:
+        committed = topic.known.get(source)
+        earliest = latest = None
+        if address is not None:
+            client = self._client(address)
+            try:
+                latest = client.latest(topic.name, source.partition)
+                if latest != (committed or 0):
+                    earliest = client.earliest(topic.name, source.partition)
+            except (KafkaError, OSError) as error:
+                log.debug("no offsets", topic=topic.name, source=source.text, error=str(error))
+                latest = None
+        found_at, beyond_end = self._beyond_end.get((topic.name, source), (None, None))
+        if found_at != committed:
+            beyond_end = None  # reset meanwhile
+        return PartitionState(topic.name, source, committed, address, earliest, latest, beyond_end)
+
+    def _client(self, address: BrokerAddress) -> Offsets:
+        client = self._clients.get(address)
+        if client is None:
+            client = self._clients[address] = self._connect(address)
+        return client
+
+    def _simple_consumer(self, address: BrokerAddress) -> Offsets:
+        timeout_ms = min(OFFSETS_TIMEOUT_MS, self._config.socket_timeout_ms)
+        return SimpleConsumer(*address, socket_timeout_ms=timeout_ms)
+
+    # --- tables -----------------------------------------------------------------------------------
+
+    def _open(self, name: str) -> _Topic:
+        """The topic with its tables as they are now; what others committed is seen."""
+        topic = self._topics.pop(name, None)  # not kept when looking at it fails: opened anew then
+        if topic is None:
+            table = WarehouseTable.open(table_path(self._warehouse_dir, name))
+            known = table.known_partitions(name) if table is not None else {}
+            quarantine = WarehouseTable.open(quarantine_path(self._warehouse_dir, name))
+            topic = _Topic(name, table, quarantine, known)
+        elif topic.table is not None and topic.table.refresh():
+            topic.known.update(topic.table.known_partitions(name))
+        self._topics[name] = topic
+        return topic
+
+    def _quarantined_up_to(
+        self, ranges: Sequence[PlannedRange]
+    ) -> dict[tuple[str, BrokerPartition], int]:
+        found = {}
+        for planned in ranges:
+            quarantine = self._topics[planned.topic].quarantine
+            if quarantine is not None:
+                quarantine.refresh()
+                offset = quarantine.next_offset(planned.topic, planned.source)
+                if offset is not None:
+                    found[planned.topic, planned.source] = offset
+        return found
+
+    def _commit_topic(
+        self,
+        name: str,
+        planned: Sequence[PlannedRange],
+        results: Sequence[TopicResult],
+        settings: TaskSettings,
+        outcome: LoadOutcome,
+    ) -> None:
+        for result in results:
+            outcome.failures.extend(f"{name}: {error}" for error in result.errors)
+        results = [result for result in results if result.is_usable]
+        load = _merged(name, planned, results, self._config.window_ms)
+        if not load.ranges:
+            return
+        topic = self._topics[name]
+        try:
+            with _removed_on_failure(table_path(self._warehouse_dir, name), load.files):
+                self._commit_quarantine(topic, load, results, settings)
+                version = self._commit_rows(topic, load)
+        except AnotherLoadWon as won:
+            outcome.lost_to_another.append(str(won))
+            self._topics.pop(name)  # look again at what the other one did
+            return
+        except (WarehouseError, DeltaError, OSError) as error:
+            outcome.failures.append(f"{name}: {error}")
+            self._topics.pop(name)
+            return
+        committed_ms = self._clock()
+        latest = {part.source: part.latest for part in planned}
+        for loaded in load.ranges:
+            topic.known[loaded.source] = loaded.end
+            outcome.lag_bytes[name] -= loaded.end - loaded.start
+            outcome.left_bytes += latest[loaded.source] - loaded.end
+        outcome.versions[name] = version
+        outcome.rows[name] = sum(result.rows for result in results)
+        outcome.quarantined[name] = sum(load.quarantined.values())
+        for result in results:
+            outcome.read_bytes += result.read_bytes
+            later_ms = max(0, committed_ms - result.ages_at_ms)
+            for age_ms, count in result.ages.items():
+                total_ms = age_ms + later_ms
+                outcome.ages[total_ms] = outcome.ages.get(total_ms, 0) + count
+
+    def _commit_quarantine(
+        self, topic: _Topic, load: Load, results: Sequence[TopicResult], settings: TaskSettings
+    ) -> None:
+        """Messages that are no rows, before the rows: a crash in between repeats neither.
+
+        The quarantine table holds its own offsets, and tasks passed over what stood there when
+        they were planned.
+        """
+        files = [file for result in results for file in result.quarantine_files]
+        if not files:
+            return
+        ranges = []
+        for loaded in load.ranges:
+            known = settings.quarantined_up_to.get((topic.name, loaded.source))
+            if known is None or known < loaded.end:
+                start = loaded.start if known is None else known
+                ranges.append(LoadedRange(loaded.source, known, start, loaded.end))
+        path = quarantine_path(self._warehouse_dir, topic.name)
+        with _removed_on_failure(path, files):
+            if topic.quarantine is None:
+                topic.quarantine = WarehouseTable.open_or_create(
+                    path,
+                    QUARANTINE_SCHEMA,
+                    f"messages of topic {topic.name} that could not become rows",
+                )
+            topic.quarantine.commit(
+                Load(topic.name, ranges, files, load.quarantined, load.window_ms)
+            )
+        failpoint("after_quarantine")
+
+    def _commit_rows(self, topic: _Topic, load: Load) -> int:
+        schema = table_schema(topic.name)
+        if topic.table is None:
+            topic.table = WarehouseTable.open_or_create(
+                table_path(self._warehouse_dir, topic.name), schema, f"events of topic {topic.name}"
+            )
+        added = topic.table.add_columns(schema)
+        if added:
+            log.info("columns added", table=topic.table.path.name, columns=",".join(added))
+        return topic.table.commit(load)
+
+
+@contextlib.contextmanager
+def _removed_on_failure(path: Path, files: Sequence[NewFile]) -> Iterator[None]:
+    """Removes files that the next try writes again, unless a commit may name them after all."""
+    try:
+        yield
+    except (AnotherLoadWon, CommitUncertain):
+        raise
+    except (WarehouseError, DeltaError, OSError):
+        remove_files(path, files)
+        raise
+
+
+def table_schema(topic: str) -> pa.Schema:
+    """The columns of a topic's table; only those of the header where no schema is shipped."""
+    columns = event_columns(topic)
+    if columns is not None:
+        return columns.table_schema
+    return pa.schema([*HEADER_FIELDS, *SOURCE_FIELDS, HOUR_FIELD])
+
+
+def _merged(
+    topic: str, planned: Sequence[PlannedRange], results: Sequence[TopicResult], window_ms: int
+) -> Load:
+    """One load out of what the tasks did for the topic."""
+    ends = {source: end for result in results for source, end in result.ends.items()}
+    counts: dict[tuple[int, str], int] = {}
+    quarantined: dict[tuple[int, str], int] = {}
+    for result in results:
+        for key, count in result.counts.items():
+            counts[key] = counts.get(key, 0) + count
+        for key, count in result.quarantined.items():
+            quarantined[key] = quarantined.get(key, 0) + count
+    return Load(
+        topic=topic,
+        ranges=[
+            LoadedRange(part.source, part.committed, part.start, ends[part.source])
+            for part in planned
+            if part.source in ends
+        ],
+        files=[file for result in results for file in result.files],
+        counts=counts,
+        window_ms=window_ms,
+        quarantined=quarantined,
+    )

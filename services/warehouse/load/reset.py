@@ -1,0 +1,75 @@
+"""Starts a partition anew whose log was lost or replaced: the remedy for `core.BEYOND_END`.
+
+Nothing but offsets is committed: the partition's next offset becomes the earliest of the log that
+is there now, and the commit's gap, which goes backwards, tells up to where the old one was loaded.
+"""
+
+from pathlib import Path
+
+from deltalake.exceptions import DeltaError
+
+from kafka2011.consumer.simple import SimpleConsumer
+from kafka2011.coordination import cluster
+from kafka2011.coordination.cluster import BrokerPartition
+from kafka2011.coordination.errors import CoordinationError
+from kafka2011.coordination.zookeeper import ZooKeeperRegistry
+from kafka2011.protocol.errors import KafkaError
+from kafka2011.runtime.logs import get_logger
+from kafka2011.services.warehouse.config import WarehouseConfig
+from kafka2011.services.warehouse.load.commit import (
+    Load,
+    LoadedRange,
+    WarehouseError,
+    WarehouseTable,
+)
+from kafka2011.services.warehouse.table_paths import quarantine_path, table_path
+
+log = get_logger(__name__)
+
+
+def start_anew(
+    warehouse_dir: Path, topic: str, source: BrokerPartition, earliest: int, window_ms: int
+) -> int:
+    """The next load of the partition reads from `earliest`; returns what was loaded up to.
+
+    Raises WarehouseError when it was never loaded, or is loaded by someone at this moment.
+    """
+    table = WarehouseTable.open(table_path(warehouse_dir, topic))
+    committed = None if table is None else table.next_offset(topic, source)
+    if table is None or committed is None:
+        raise WarehouseError(f"{topic}/{source.text} was never loaded into {warehouse_dir}")
+    # The quarantine first: while its offset is higher, it takes nothing that was below.
+    for each in (WarehouseTable.open(quarantine_path(warehouse_dir, topic)), table):
+        known = None if each is None else each.next_offset(topic, source)
+        if each is not None and known is not None:
+            part = LoadedRange(source, known, earliest, earliest)
+            each.commit(Load(topic, [part], files=[], counts={}, window_ms=window_ms))
+    return committed
+
+
+def main(config: WarehouseConfig, topic: str, source: BrokerPartition) -> int:
+    """`kafka2011 load --reset`; the exit status."""
+    registry = ZooKeeperRegistry(config.zk_connect, config.zk_session_timeout_ms)
+    try:
+        registry.start(timeout_ms=config.zk_session_timeout_ms)
+        address = cluster.live_brokers(registry).get(source.broker_id)
+        if address is None:
+            raise WarehouseError(f"broker {source.broker_id} is away")
+        dialled = config.address_map.get(address, address)
+        with SimpleConsumer(*dialled, socket_timeout_ms=config.socket_timeout_ms) as client:
+            earliest = client.earliest(topic, source.partition)
+        committed = start_anew(
+            config.warehouse_dir.resolve(), topic, source, earliest, config.window_ms
+        )
+    except (CoordinationError, KafkaError, WarehouseError, DeltaError, OSError) as error:
+        log.error("not reset", partition=f"{topic}/{source.text}", reason=str(error))
+        return 1
+    finally:
+        registry.close()
+    log.info(
+        "reset",
+        partition=f"{topic}/{source.text}",
+        loaded_up_to=committed,
+        goes_on_at=earliest,
+    )
+    return 0

@@ -1,0 +1,288 @@
+"""What an executor does: read ranges, decode, count, write files; only small facts go back.
+
+A task is a list of ranges of one or more topics. It runs in a Spark Python worker, and in tests
+without Spark. Payloads stay here: the driver gets file names, counts and end offsets. A failure
+is part of the answer, so that one broken partition does not keep the others from being loaded.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from kafka2011.consumer.chunk import Chunk
+from kafka2011.consumer.spark.rows import entry_next_offsets
+from kafka2011.coordination.cluster import BrokerPartition
+from kafka2011.events.codec_source import CodecSource
+from kafka2011.events.errors import HeaderUnreadable
+from kafka2011.events.header import UNREADABLE
+from kafka2011.events.peek import peek
+from kafka2011.events.schema_cache import RegisteredSchema
+from kafka2011.protocol import message_set
+from kafka2011.protocol.errors import InvalidMessage, KafkaError
+from kafka2011.runtime.clock import now_ms
+from kafka2011.runtime.failpoints import failpoint
+from kafka2011.services.warehouse.load.columns import (
+    HEADER_FIELDS,
+    HOUR_FIELD,
+    TIMESTAMP,
+    Decoded,
+    EventColumns,
+    Rejected,
+    event_columns,
+    with_source,
+)
+from kafka2011.services.warehouse.load.commit import Counts, NewFile
+from kafka2011.services.warehouse.load.parquet_files import HourFiles
+from kafka2011.services.warehouse.load.plan import PlannedRange
+from kafka2011.services.warehouse.table_paths import quarantine_path, table_path
+
+# Event hours come from the event's own time where it has one, else from when it was made.
+EVENT_TIME = "event_time"
+HEADER_TIME = "header_time"
+
+QUARANTINE_FIELDS = pa.schema(
+    [
+        pa.field("reason", pa.string()),
+        pa.field("payload", pa.binary()),
+        pa.field("quarantined_at", TIMESTAMP),
+        pa.field("source_broker", pa.int32()),
+        pa.field("source_partition", pa.int32()),
+        pa.field("source_offset", pa.int64()),
+    ]
+)
+QUARANTINE_SCHEMA = pa.schema([*QUARANTINE_FIELDS, HOUR_FIELD])
+
+
+# Reads a range in chunks of whole entries; raises KafkaError or OSError when it cannot.
+Read = Callable[[PlannedRange], Iterator[Chunk]]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSettings:
+    """What every task of a load needs beside its ranges."""
+
+    warehouse_dir: Path
+    window_ms: int
+    # Next offsets that the quarantine tables already have: a load that died between its two
+    # commits must not quarantine the same messages again.
+    quarantined_up_to: dict[tuple[str, BrokerPartition], int]
+    codec: CodecSource = field(default_factory=CodecSource)
+
+
+@dataclass(slots=True)
+class TopicResult:
+    """What one task did for one topic.
+
+    `ends` has the ranges that were read, as far as they were: an error in reading leaves what came
+    before it good. Not so an error in writing: then `is_usable` is False and nothing counts.
+    """
+
+    topic: str
+    ends: dict[BrokerPartition, int] = field(default_factory=dict)
+    files: list[NewFile] = field(default_factory=list)
+    counts: Counts = field(default_factory=dict)
+    quarantine_files: list[NewFile] = field(default_factory=list)
+    quarantined: Counts = field(default_factory=dict)
+    ages: dict[int, int] = field(default_factory=dict)
+    ages_at_ms: int = 0
+    rows: int = 0
+    read_bytes: int = 0
+    errors: list[str] = field(default_factory=list)
+    is_usable: bool = True
+    schemas: dict[int, RegisteredSchema] = field(
+        default_factory=dict
+    )  # of ids met for the first time
+
+
+def run_task(
+    ranges: Sequence[PlannedRange], settings: TaskSettings, read: Read
+) -> list[TopicResult]:
+    """Load the ranges into files that nobody sees yet; one result a topic."""
+    by_topic: dict[str, list[PlannedRange]] = {}
+    for planned in ranges:
+        by_topic.setdefault(planned.topic, []).append(planned)
+    results = [_TopicTask(topic, settings).run(part, read) for topic, part in by_topic.items()]
+    failpoint("in_task_after_files_written")
+    return results
+
+
+class _TopicTask:
+    """Loads one topic's ranges inside one task."""
+
+    def __init__(self, topic: str, settings: TaskSettings) -> None:
+        self._settings = settings
+        self._result = TopicResult(topic, ages_at_ms=now_ms())
+        self._codec = settings.codec.codec()
+        self._prefix_bytes = settings.codec.forms.prefix_bytes(topic)
+        self._columns: EventColumns | None = event_columns(topic, self._codec)
+        self._files: HourFiles | None = None
+        if self._columns is not None:
+            schema = self._columns.table_schema.remove(
+                self._columns.table_schema.get_field_index(HOUR_FIELD.name)
+            )
+            times = (EVENT_TIME, HEADER_TIME) if EVENT_TIME in schema.names else (HEADER_TIME,)
+            self._files = HourFiles(table_path(settings.warehouse_dir, topic), schema, times)
+        self._quarantine = HourFiles(
+            quarantine_path(settings.warehouse_dir, topic), QUARANTINE_FIELDS, ("quarantined_at",)
+        )
+
+    def run(self, ranges: Sequence[PlannedRange], read: Read) -> TopicResult:
+        result = self._result
+        try:
+            for planned in ranges:
+                self._read_range(planned, read)
+            if self._files is not None:
+                result.files = self._files.finish()
+            result.quarantine_files = self._quarantine.finish()
+            known = self._settings.codec.known
+            result.schemas = {n: s for n, s in self._codec.known().items() if n not in known}
+        except Exception as error:  # the driver reports it and leaves these ranges uncommitted
+            result.errors.append(f"{type(error).__name__}: {error}")
+            result.is_usable = False
+            result.files = []
+            for written in (self._files, self._quarantine):
+                if written is not None:  # a full disk must not fill up further at every try
+                    written.discard()
+        return result
+
+    def _read_range(self, planned: PlannedRange, read: Read) -> None:
+        chunks = read(planned)
+        while True:
+            try:
+                chunk = next(chunks, None)
+            except (KafkaError, OSError) as error:
+                self._result.errors.append(f"{planned.source.text}: {error}")
+                return
+            if chunk is None:
+                return
+            self._load_chunk(planned, chunk)
+            self._result.ends[planned.source] = chunk.next_offset
+
+    def _load_chunk(self, planned: PlannedRange, chunk: Chunk) -> None:
+        self._result.read_bytes += len(chunk.data)
+        try:
+            pairs = message_set.messages(chunk.data, chunk.offset)
+        except InvalidMessage:
+            self._load_damaged(planned, chunk)
+            return
+        if pairs:
+            payloads = [payload for payload, _ in pairs]
+            next_offsets = entry_next_offsets([after for _, after in pairs], chunk.offset)
+            self._load_payloads(planned, payloads, next_offsets)
+
+    def _load_damaged(self, planned: PlannedRange, chunk: Chunk) -> None:
+        """A chunk with a damaged entry in it: each entry by itself, the damaged to quarantine.
+
+        Raises InvalidMessage when an entry's length is damaged, for nothing after it can be found.
+        """
+        for entry in message_set.entries(chunk.data, chunk.offset):
+            start, end = entry.offset - chunk.offset, entry.next_offset - chunk.offset
+            raw = bytes(chunk.data[start:end])
+            try:
+                payloads = message_set.payloads(raw)
+            except InvalidMessage as error:
+                self._put_aside(planned, [raw], [entry.next_offset], [f"damaged entry: {error}"])
+            else:
+                self._load_payloads(planned, payloads, [entry.next_offset] * len(payloads))
+
+    def _load_payloads(
+        self, planned: PlannedRange, payloads: Sequence[bytes], next_offsets: Sequence[int]
+    ) -> None:
+        decoded = self._decode(payloads)
+        if decoded.rejected:
+            rejected = [reject.message_index for reject in decoded.rejected]
+            self._put_aside(
+                planned,
+                [payloads[index] for index in rejected],
+                [next_offsets[index] for index in rejected],
+                [reject.reason for reject in decoded.rejected],
+            )
+            gone = set(rejected)
+            next_offsets = [n for i, n in enumerate(next_offsets) if i not in gone]
+        if decoded.batch.num_rows:
+            assert self._files is not None  # only a topic with columns has rows
+            self._count(decoded.batch)
+            broker_id, partition = planned.source
+            self._files.add(with_source(decoded.batch, broker_id, partition, next_offsets))
+
+    def _decode(self, payloads: Sequence[bytes]) -> Decoded:
+        if self._columns is not None:
+            return self._columns.decode(payloads)
+        reason = f"no schema is shipped for topic {self._result.topic}"
+        nothing = pa.RecordBatch.from_pylist([], schema=pa.schema(HEADER_FIELDS))
+        return Decoded(nothing, [Rejected(index, reason) for index in range(len(payloads))])
+
+    def _count(self, batch: pa.RecordBatch) -> None:
+        result = self._result
+        result.rows += batch.num_rows
+        times_ms = batch.column(HEADER_TIME).cast(pa.int64()).to_numpy() // 1000
+        for key, count in count_windows(
+            times_ms, batch.column("server"), self._settings.window_ms
+        ).items():
+            result.counts[key] = result.counts.get(key, 0) + count
+        for age, count in rounded_ages(times_ms, result.ages_at_ms).items():
+            result.ages[age] = result.ages.get(age, 0) + count
+
+    def _put_aside(
+        self,
+        planned: PlannedRange,
+        payloads: Sequence[bytes],
+        next_offsets: Sequence[int],
+        reasons: Sequence[str],
+    ) -> None:
+        """Quarantine messages; count them also where an earlier try has written them already."""
+        for payload in payloads:
+            key = _window_key(payload, self._settings.window_ms, self._prefix_bytes)
+            self._result.quarantined[key] = self._result.quarantined.get(key, 0) + 1
+        already = self._settings.quarantined_up_to.get((planned.topic, planned.source), -1)
+        fresh = [i for i, next_offset in enumerate(next_offsets) if next_offset > already]
+        if not fresh:
+            return
+        rows = len(fresh)
+        now_us = pa.scalar(time.time_ns() // 1000, pa.int64()).cast(TIMESTAMP)
+        self._quarantine.add(
+            pa.RecordBatch.from_arrays(
+                [
+                    pa.array([reasons[i] for i in fresh], pa.string()),
+                    pa.array([payloads[i] for i in fresh], pa.binary()),
+                    pa.repeat(now_us, rows),
+                    pa.repeat(pa.scalar(planned.source.broker_id, pa.int32()), rows),
+                    pa.repeat(pa.scalar(planned.source.partition, pa.int32()), rows),
+                    pa.array([next_offsets[i] for i in fresh], pa.int64()),
+                ],
+                schema=QUARANTINE_FIELDS,
+            )
+        )
+
+
+def _window_key(payload: bytes, window_ms: int, prefix_bytes: int) -> tuple[int, str]:
+    try:
+        header = peek(payload, prefix_bytes)
+    except HeaderUnreadable:
+        return UNREADABLE
+    return header.time_ms - header.time_ms % window_ms, header.server
+
+
+def count_windows(times_ms: np.ndarray, servers: pa.Array, window_ms: int) -> Counts:
+    """Rows by (window start in ms, server)."""
+    encoded = servers.dictionary_encode()
+    names = encoded.dictionary.to_pylist()
+    keys = (times_ms // window_ms) * len(names) + encoded.indices.to_numpy()
+    distinct, counts = np.unique(keys, return_counts=True)
+    return {
+        (key // len(names) * window_ms, names[key % len(names)]): count
+        for key, count in zip(distinct.tolist(), counts.tolist(), strict=True)
+    }
+
+
+def rounded_ages(times_ms: np.ndarray, at_ms: int) -> dict[int, int]:
+    """Messages by age in ms at `at_ms`, to two digits: at most 90 values per power of ten."""
+    ages = np.maximum(at_ms - times_ms, 0)
+    digits = np.floor(np.log10(np.maximum(ages, 1))).astype(np.int64)
+    step = 10 ** np.maximum(digits - 1, 0)
+    distinct, counts = np.unique(ages // step * step, return_counts=True)
+    return dict(zip(distinct.tolist(), counts.tolist(), strict=True))

@@ -1,0 +1,1 @@
+"""Reports on the tables: traffic, and what members do."""

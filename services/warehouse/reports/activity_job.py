@@ -1,0 +1,185 @@
+"""Runs the reports on member activity: tables to views, SQL to rows, rows to files.
+
+A report is `<name>.json` (the rows), `.txt` (a table) and `.svg` (a picture) in `report.dir`.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from kafka2011.runtime.logs import get_logger
+from kafka2011.services.warehouse.atomic_files import replace_text
+from kafka2011.services.warehouse.config import WarehouseConfig
+from kafka2011.services.warehouse.load.commit import WarehouseError, WarehouseTable
+from kafka2011.services.warehouse.reports.activity import (
+    BY_NAME,
+    PARAMETERS,
+    REPORTS,
+    ActivityReport,
+)
+from kafka2011.services.warehouse.reports.charts import rows_svg, rows_table, rows_text
+from kafka2011.services.warehouse.reports.traffic import read_table
+from kafka2011.services.warehouse.session import start_session
+
+log = get_logger(__name__)
+
+CONSOLE_WIDTH_MIN = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A report's answer. `versions` are those of the tables that it was made from, `took_ms` is how
+    long Spark computed."""
+
+    report: ActivityReport
+    versions: dict[str, int]
+    took_ms: int
+    columns: list[str]
+    rows: list[dict[str, Any]]
+
+    def as_json(self) -> str:
+        told = {
+            "report": self.report.name,
+            "tables": self.versions,
+            "took_ms": self.took_ms,
+            "rows": self.rows,
+        }
+        return json.dumps(told, indent=1, ensure_ascii=False) + "\n"
+
+
+def lacking(report: ActivityReport, warehouse_dir: Path) -> str:
+    """Why the report cannot be made from this warehouse; empty when it can."""
+    for name, columns in report.tables.items():
+        table = WarehouseTable.open(warehouse_dir / name)
+        if table is None:
+            return f"there is no table {name}"
+        gone = sorted(set(columns) - set(table.schema().names))
+        if gone:
+            return f"table {name} has no column {', '.join(gone)}"
+    return ""
+
+
+class ActivityRun:
+    """Makes reports in one Spark session; each table is looked at once, so that all the reports
+    speak of the same version. `close` takes the views away again."""
+
+    def __init__(self, session: Any, warehouse_dir: Path) -> None:
+        self._session = session
+        self._warehouse_dir = warehouse_dir.resolve()
+        self._versions: dict[str, int] = {}
+
+    def make(self, report: ActivityReport) -> Found:
+        """Raises WarehouseError when a table is not there or does not serve."""
+        began = time.monotonic()
+        reason = lacking(report, self._warehouse_dir)
+        if reason:
+            raise WarehouseError(reason)
+        for name in report.tables:
+            if name not in self._versions:
+                self._open(name)
+        frame = self._session.sql(report.sql, args=PARAMETERS)
+        rows = [
+            {name: _plain(value) for name, value in row.asDict().items()} for row in frame.collect()
+        ]
+        versions = {name: self._versions[name] for name in report.tables}
+        took_ms = round((time.monotonic() - began) * 1000)
+        return Found(report, versions, took_ms, frame.columns, rows)
+
+    def close(self) -> None:
+        for name in self._versions:
+            self._session.catalog.dropTempView(name)
+        self._versions.clear()
+
+    def _open(self, name: str) -> None:
+        table = WarehouseTable.open(self._warehouse_dir / name)
+        assert table is not None  # `lacking` has looked
+        once(read_table(self._session, table)).createOrReplaceTempView(name)
+        self._versions[name] = table.version
+
+
+def once(rows: Any) -> Any:
+    """Each event once, however often it was delivered.
+
+    To take one row of each guid Spark sorts them all, so it is asked first whether that is needed.
+    """
+    from pyspark.sql import functions as f
+
+    (told,) = rows.select(f.count("*"), f.count_distinct("guid")).collect()
+    return rows if told[0] == told[1] else rows.dropDuplicates(["guid"])
+
+
+def _plain(value: Any) -> Any:
+    return float(value) if isinstance(value, Decimal) else value
+
+
+def write_files(found: Found, directory: Path) -> None:
+    """Each file is replaced whole."""
+    report = found.report
+    picture = report.picture
+    svg = rows_svg(report.title, picture.label, picture.value, picture.unit, found.rows)
+    text = rows_text(report.title, found.columns, found.rows)
+    for ending, content in (("json", found.as_json()), ("txt", text), ("svg", svg)):
+        replace_text(directory / f"{report.name}.{ending}", content)
+
+
+@contextmanager
+def _running(session: Any, warehouse_dir: Path) -> Iterator[ActivityRun]:
+    run = ActivityRun(session, warehouse_dir)
+    try:
+        yield run
+    finally:
+        run.close()
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"kafka2011 reports: {text}\n")
+
+
+def main(config: WarehouseConfig, names: Sequence[str] = ()) -> int:
+    """Make the named reports, or all that the warehouse has the tables for.
+
+    The exit status: 0; 1 when a named one cannot be made, or none at all; 2 for an unknown name.
+    """
+    unknown = [name for name in names if name not in BY_NAME]
+    if unknown:
+        _say(f"no report {unknown[0]!r} (there are: {', '.join(BY_NAME)})")
+        return 2
+    wanted = [BY_NAME[name] for name in names] or list(REPORTS)
+    reasons = {report.name: lacking(report, config.warehouse_dir) for report in wanted}
+    for name, reason in reasons.items():
+        if reason:
+            _say(f"{name} is not made: {reason} in {config.warehouse_dir}")
+    possible = [report for report in wanted if not reasons[report.name]]
+    if not possible:
+        _say(
+            f"nothing to report on in {config.warehouse_dir}; run `make demo` first: without "
+            "INPUT it leaves member activity there"
+        )
+        return 1
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = max(console.width, CONSOLE_WIDTH_MIN)
+    session = start_session(
+        "reports", config.spark_master, event_log_dir=config.spark_event_log_dir
+    )
+    try:
+        with _running(session, config.warehouse_dir) as run:
+            for report in possible:
+                found = run.make(report)
+                write_files(found, config.report_dir)
+                console.print(rows_table(report.title, found.columns, found.rows), markup=False)
+    finally:
+        session.stop()
+    console.print(
+        f"{len(possible)} reports, each as .json, .txt and .svg, are in {config.report_dir}",
+        markup=False,
+    )
+    return 1 if names and len(possible) < len(wanted) else 0

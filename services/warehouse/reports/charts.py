@@ -1,0 +1,76 @@
+"""Rows of a report as a table for people and as a picture: horizontal bars in SVG. Pure."""
+
+import io
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from kafka2011.services.warehouse.reports.text import visible
+
+Row = Mapping[str, Any]
+
+LABEL_SHOWN_MAX = 60
+CELL_SHOWN_MAX = 80
+_WIDTH, _LABELS, _MARGIN, _BAR, _STEP, _TOP = 960, 420, 20, 16, 22, 44
+
+
+def figure(value: Any) -> str:
+    """A cell's text: whole numbers with thousands, shares and means to four digits."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
+    return visible(str(value), CELL_SHOWN_MAX)
+
+
+def rows_table(title: str, columns: Sequence[str], rows: Sequence[Row]) -> Table:
+    table = Table(title=title, title_justify="left", header_style="bold")
+    for name in columns:
+        are_numbers = all(isinstance(row[name], int | float) for row in rows)
+        table.add_column(
+            name.replace("_", " "), justify="right" if are_numbers else "left", overflow="fold"
+        )
+    for row in rows:
+        table.add_row(*(Text(figure(row[name])) for name in columns))
+    return table
+
+
+def rows_text(title: str, columns: Sequence[str], rows: Sequence[Row]) -> str:
+    written = io.StringIO()
+    console = Console(file=written, width=120, color_system=None, highlight=False)
+    console.print(rows_table(title, columns, rows), markup=False)
+    return written.getvalue()
+
+
+def rows_svg(title: str, label: Sequence[str], value: str, unit: str, rows: Sequence[Row]) -> str:
+    """One bar a row, in the rows' order, with its figure behind it."""
+    highest = max((float(row[value]) for row in rows), default=0.0) or 1.0
+    height = _TOP + _STEP * max(1, len(rows)) + _MARGIN
+    room = _WIDTH - _LABELS - _MARGIN - 90  # the figure stands behind the longest bar
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" role="img" '
+        f'font-family="sans-serif" font-size="12">',
+        f'<rect width="{_WIDTH}" height="{height}" fill="#fff"/>',
+        f'<text x="{_MARGIN}" y="24" font-size="14">{escape(title)} ({escape(unit)})</text>',
+    ]
+    if not rows:
+        parts.append(f'<text x="{_MARGIN}" y="{_TOP + _BAR}">nothing</text>')
+    for number, row in enumerate(rows):
+        y = _TOP + number * _STEP
+        name = visible(" + ".join(str(row[part]) for part in label), LABEL_SHOWN_MAX)
+        width = max(0.0, float(row[value])) / highest * room
+        parts.append(
+            f'<text x="{_LABELS - 8}" y="{y + 12}" text-anchor="end">{escape(name)}</text>'
+            f'<rect x="{_LABELS}" y="{y}" width="{width:.1f}" height="{_BAR}" fill="#4477aa"/>'
+            f'<text x="{_LABELS + width + 6:.1f}" y="{y + 12}">{figure(row[value])}</text>'
+        )
+    parts.append("</svg>\n")
+    return "\n".join(parts)

@@ -1,0 +1,117 @@
+"""The report for people: tables for a terminal or a text file, and a picture of the hours."""
+
+import io
+import re
+from collections.abc import Iterable
+from html import escape
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from kafka2011.services.warehouse.reports.traffic import Report, Traffic
+
+HOURS_SHOWN_MAX = 100
+PATH_SHOWN_MAX = 80
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+_WIDTH, _HEIGHT, _MARGIN_LEFT, _MARGIN = 960, 320, 70, 40
+
+
+def visible(text: str, length_max: int) -> str:
+    """Text of an unknown sender made safe for a terminal, and short."""
+    shown = _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+    return shown if len(shown) <= length_max else shown[: length_max - 1] + "…"
+
+
+def tables(report: Report, hours_max: int | None = HOURS_SHOWN_MAX) -> Iterable[Table | str]:
+    """The tables in order, with lines of text between them."""
+    totals = report.totals
+    yield (
+        f"Report on {report.table} (version {report.version}): {totals.page_views:,} page views of "
+        f"{totals.visitors:,} visitors, {totals.bytes:,} bytes, {totals.errors:,} errors "
+        f"({totals.error_share:.2%})"
+    )
+    repeated = report.rows - totals.page_views
+    if repeated:
+        yield f"{repeated:,} rows were delivered again and count once"
+    hours = Table(title="Traffic per hour (UTC)", title_justify="left", header_style="bold")
+    hours.add_column("hour")
+    for heading in ("page views", "visitors", "bytes", "errors", "share"):
+        hours.add_column(heading, justify="right")
+    shown = report.hours if hours_max is None else report.hours[:hours_max]
+    for hour in shown:
+        hours.add_row(f"{hour.hour[:10]} {hour.hour[11:]}:00", *_cells(hour))
+    hours.add_section()
+    hours.add_row("all", *_cells(totals))
+    yield hours
+    if len(shown) < len(report.hours):
+        yield f"and {len(report.hours) - len(shown):,} hours more in the report's files"
+    paths = Table(
+        title=f"Top {len(report.top_paths)} paths", title_justify="left", header_style="bold"
+    )
+    paths.add_column("#", justify="right")
+    paths.add_column("page views", justify="right")
+    paths.add_column("path", overflow="fold")
+    for rank, path in enumerate(report.top_paths, 1):
+        paths.add_row(str(rank), f"{path.page_views:,}", Text(visible(path.path, PATH_SHOWN_MAX)))
+    yield paths
+
+
+def _cells(traffic: Traffic) -> list[str]:
+    return [
+        f"{traffic.page_views:,}",
+        f"{traffic.visitors:,}",
+        f"{traffic.bytes:,}",
+        f"{traffic.errors:,}",
+        f"{traffic.error_share:.2%}",
+    ]
+
+
+def as_text(report: Report) -> str:
+    """The whole report as plain text."""
+    written = io.StringIO()
+    console = Console(file=written, width=120, color_system=None, highlight=False)
+    for part in tables(report, hours_max=None):
+        console.print(part, markup=False)
+    return written.getvalue()
+
+
+def as_svg(report: Report) -> str:
+    """Page views per hour as bars, errors in their own colour."""
+    plot_width, plot_height = _WIDTH - _MARGIN_LEFT - _MARGIN, _HEIGHT - 2 * _MARGIN
+    highest = max((hour.page_views for hour in report.hours), default=0) or 1
+    count = len(report.hours) or 1
+    step = plot_width / count
+    bottom = _MARGIN + plot_height
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
+        f'font-family="sans-serif" font-size="12">',
+        f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="#fff"/>',
+        f'<text x="{_MARGIN_LEFT}" y="22" font-size="14">Page views per hour, '
+        f"{escape(report.table)} (errors in red)</text>",
+    ]
+    for share in (0.0, 0.5, 1.0):
+        y = bottom - share * plot_height
+        parts.append(
+            f'<line x1="{_MARGIN_LEFT}" x2="{_WIDTH - _MARGIN}" y1="{y:.1f}" y2="{y:.1f}" '
+            f'stroke="#ddd"/><text x="{_MARGIN_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">'
+            f"{round(share * highest):,}</text>"
+        )
+    label_every = max(1, -(-count // 8))
+    for number, hour in enumerate(report.hours):
+        x = _MARGIN_LEFT + number * step
+        width = max(0.5, step * 0.85)
+        for value, colour in ((hour.page_views, "#4477aa"), (hour.errors, "#cc3311")):
+            height = plot_height * value / highest
+            if value:
+                parts.append(
+                    f'<rect x="{x:.2f}" y="{bottom - height:.2f}" width="{width:.2f}" '
+                    f'height="{height:.2f}" fill="{colour}"><title>{hour.hour}: {value:,}</title>'
+                    "</rect>"
+                )
+        if number % label_every == 0:
+            label = f"{hour.hour[5:10]} {hour.hour[11:]}h"
+            parts.append(f'<text x="{x:.1f}" y="{bottom + 18}">{label}</text>')
+    parts.append("</svg>\n")
+    return "\n".join(parts)

@@ -1,0 +1,63 @@
+"""Runs the report: Spark up, figures, tables on standard output, files in `report.dir`."""
+
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from kafka2011.runtime.logs import get_logger
+from kafka2011.services.warehouse.atomic_files import replace_text
+from kafka2011.services.warehouse.config import WarehouseConfig
+from kafka2011.services.warehouse.load.commit import WarehouseError
+from kafka2011.services.warehouse.reports.text import as_svg, as_text, tables
+from kafka2011.services.warehouse.reports.traffic import Report, choose_table, make_report
+from kafka2011.services.warehouse.session import start_session
+
+log = get_logger(__name__)
+
+CONSOLE_WIDTH_MIN = 100
+
+
+def main(config: WarehouseConfig, json_to: str | None = None) -> int:
+    """The exit status: 1 when there is no table to report on.
+
+    `json_to` is a file for the JSON; `-` is standard output, which then has nothing else.
+    """
+    try:
+        table = choose_table(config.warehouse_dir, config.report_table)
+    except WarehouseError as error:
+        log.error("no report", reason=str(error))
+        return 1
+    session = start_session("report", config.spark_master, event_log_dir=config.spark_event_log_dir)
+    try:
+        report = make_report(session, config.warehouse_dir, table)
+    except WarehouseError as error:
+        log.error("no report", reason=str(error))
+        return 1
+    finally:
+        session.stop()
+    write_files(report, config.report_dir)
+    if json_to == "-":
+        sys.stdout.write(report.as_json())
+        return 0
+    if json_to is not None:
+        Path(json_to).write_text(report.as_json(), encoding="utf-8")
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = max(console.width, CONSOLE_WIDTH_MIN)
+    for part in tables(report):
+        console.print(part, markup=False)
+    console.print(
+        f"Written to {config.report_dir}/{report.table}.json, .txt and .svg", markup=False
+    )
+    return 0
+
+
+def write_files(report: Report, directory: Path) -> None:
+    """`<table>.json`, `.txt` and `.svg`, each replaced whole."""
+    for ending, text in (
+        ("json", report.as_json()),
+        ("txt", as_text(report)),
+        ("svg", as_svg(report)),
+    ):
+        replace_text(directory / f"{report.table}.{ending}", text)

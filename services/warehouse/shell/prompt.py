@@ -1,0 +1,70 @@
+"""A Python prompt with Spark in it: `spark`, the warehouse's tables as views, topics as frames.
+
+spark.sql("select count(*) from access_log").show()
+topic("page-view", decode="true").groupBy("path").count().show()
+"""
+
+import code
+import sys
+from pathlib import Path
+from typing import Any
+
+from kafka2011.services.warehouse.load.commit import WarehouseTable
+from kafka2011.services.warehouse.reports.traffic import read_table
+from kafka2011.services.warehouse.table_paths import tables_in
+
+BANNER = """Spark {version}: `spark`, and `topic(NAME, ...)` for a topic's messages ({zookeeper}).
+Views of {warehouse}: {views}"""
+
+
+def register_tables(session: Any, warehouse_dir: Path) -> list[str]:
+    """A view for each table of the warehouse, as of its present version; their names."""
+    names = []
+    for name, path in tables_in(warehouse_dir.resolve()).items():
+        table = WarehouseTable.open(path)
+        if table is not None:
+            read_table(session, table).createOrReplaceTempView(name)
+            names.append(name)
+    return names
+
+
+def names_for(session: Any, source: dict[str, str]) -> dict[str, Any]:
+    """What the prompt knows."""
+
+    def topic(name: str, **options: str) -> Any:
+        """A topic as a DataFrame; options as of the source, with `_` for `.`"""
+        given = {**source, "topic": name}
+        given.update({option.replace("_", "."): value for option, value in options.items()})
+        return session.read.format("kafka2011").options(**given).load()
+
+    from pyspark.sql import functions
+
+    return {"spark": session, "sc": session.sparkContext, "F": functions, "topic": topic}
+
+
+def run_shell(session: Any, warehouse_dir: Path, source: dict[str, str]) -> None:
+    """Read statements from standard input until it ends, or `exit()`. `source` are options of the
+    data source, `zk.connect` among them."""
+    views = register_tables(session, warehouse_dir)
+    names = names_for(session, source)
+    try:
+        import readline
+        import rlcompleter
+
+        readline.set_completer(rlcompleter.Completer(names).complete)
+        readline.parse_and_bind("tab: complete")
+    except ImportError:
+        pass  # a Python without it: no editing of lines
+    banner = BANNER.format(
+        version=session.version,
+        zookeeper=f"brokers of {source['zk.connect']}",
+        warehouse=warehouse_dir,
+        views=", ".join(views) or "none; `make demo` leaves some",
+    )
+    if not sys.stdin.isatty():
+        sys.ps1 = sys.ps2 = ""  # a script: prompts would stand among its output
+        banner = ""
+    try:
+        code.interact(banner, local=names, exitmsg="")
+    except SystemExit:
+        pass  # exit()

@@ -1,0 +1,1 @@
+"""Stream jobs on Structured Streaming, and the formats they read and write."""

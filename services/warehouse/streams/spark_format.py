@@ -1,0 +1,148 @@
+"""The whole of `format("kafka2011")` for Spark: messages, decoded events, and writing.
+
+`consumer.spark_source` reads messages as they are. Here `decode` makes the columns of a topic's
+events of them, those of the warehouse's tables, and `spark_writing` writes rows into topics.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+
+from kafka2011.consumer.chunk import Chunk
+from kafka2011.consumer.spark.options import OptionError, SourceOptions
+from kafka2011.consumer.spark.rows import (
+    MESSAGE_SCHEMA,
+    MessageRows,
+    Quarantine,
+    Unreadable,
+)
+from kafka2011.consumer.spark.source import Kafka2011DataSource, MessagesFactory, Rows
+from kafka2011.events.codec_source import CodecSource
+from kafka2011.services.warehouse.load.columns import event_columns
+from kafka2011.services.warehouse.streams.spark_writing import (
+    StreamTopicWriter,
+    TopicWriter,
+    parse_write_options,
+)
+
+# In front of the event's own columns, and behind them.
+_PLACE = ("topic", "broker", "partition", "offset", "next_offset")
+_REST = ("error", "payload")
+
+
+class DecodedFactory(MessagesFactory):
+    """Rows as the events say: where the message stood, the columns of the warehouse's table, and
+    `error` with the raw `payload` of what is no such event (null in all other rows).
+
+    An event's field whose name is taken gets `event_` in front. Raises OptionError when no schema
+    is shipped for the topic, or for an unknown column. A registry that is away fails the task, and
+    Spark runs it again; nothing is judged then.
+    """
+
+    def __init__(
+        self, topic: str, columns: tuple[str, ...] = (), codec: CodecSource | None = None
+    ) -> None:
+        found = event_columns(topic)
+        if found is None:
+            raise OptionError(f"decode: no schema is shipped for topic {topic}")
+        taken = {*_PLACE, *_REST}
+        names = [f"event_{n}" if n in taken else n for n in found.event_schema.names]
+        fields = [MESSAGE_SCHEMA.field(name) for name in _PLACE]
+        fields += [f.with_name(n) for f, n in zip(found.event_schema, names, strict=True)]
+        fields += [MESSAGE_SCHEMA.field(name) for name in _REST]
+        whole = pa.schema(fields)
+        unknown = set(columns) - set(whole.names)
+        if unknown:
+            raise OptionError(f"there is no column {sorted(unknown)[0]!r}")
+        chosen = pa.schema([whole.field(name) for name in columns or whole.names])
+        self.struct = from_arrow_schema(chosen)
+        self.topic = topic
+        self.codec = codec or CodecSource()
+        self.event_names = names
+        # Spark has its own names for what is inside lists and maps, and compares.
+        self.schema = to_arrow_schema(self.struct, timezone="UTC")
+
+    def spark_schema(self) -> Any:
+        return self.struct
+
+    def rows(self, quarantine: Quarantine | None) -> Rows:
+        return _DecodedRows(self, quarantine)
+
+
+class _DecodedRows:
+    def __init__(self, factory: DecodedFactory, quarantine: Quarantine | None) -> None:
+        columns = event_columns(factory.topic, factory.codec.codec())
+        assert columns is not None  # the factory has looked
+        self._columns = columns
+        self._factory = factory
+        self._quarantine = quarantine
+        self._messages = MessageRows((*_PLACE, *_REST), quarantine)
+
+    def batches(self, chunk: Chunk) -> Iterator[pa.RecordBatch]:
+        for messages in self._messages.batches(chunk):
+            if messages.column("error").null_count == messages.num_rows:
+                yield from self._decoded(chunk, messages)
+            else:
+                yield self._made(messages, {})  # damaged entries, which come by themselves
+
+    def _decoded(self, chunk: Chunk, messages: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        payloads = messages.column("payload").to_pylist()
+        found = self._columns.decode(payloads)
+        if found.rejected:
+            rejected = pa.array([reject.message_index for reject in found.rejected], pa.int64())
+            bad = messages.take(rejected)
+            reasons = [reject.reason for reject in found.rejected]
+            if self._quarantine is None:
+                yield self._made(bad, {"error": pa.array(reasons, pa.string())})
+            else:
+                self._put_aside(chunk, bad, reasons)
+            gone = set(rejected.to_pylist())
+            kept = [index for index in range(len(payloads)) if index not in gone]
+            messages = messages.take(pa.array(kept, pa.int64()))
+        if messages.num_rows:
+            events = dict(zip(self._factory.event_names, found.batch.columns, strict=True))
+            events["payload"] = pa.nulls(messages.num_rows, pa.binary())
+            yield self._made(messages, events)
+
+    def _put_aside(self, chunk: Chunk, bad: pa.RecordBatch, reasons: list[str]) -> None:
+        assert self._quarantine is not None
+        starts, ends = bad.column("offset").to_pylist(), bad.column("next_offset").to_pylist()
+        payloads = bad.column("payload").to_pylist()
+        for start, end, reason, raw in zip(starts, ends, reasons, payloads, strict=True):
+            where = (*chunk.topic_partition, start, end)
+            self._quarantine(Unreadable(*where, reason, raw))
+
+    def _made(self, messages: pa.RecordBatch, given: dict[str, pa.Array]) -> pa.RecordBatch:
+        """A row for each message: columns of `given`, else the message's own, else null."""
+        arrays = []
+        for field in self._factory.schema:
+            if field.name in given:
+                array = given[field.name]
+            elif field.name in messages.schema.names:
+                array = messages.column(field.name)
+            else:
+                array = pa.nulls(messages.num_rows, field.type)
+            arrays.append(array if array.type.equals(field.type) else array.cast(field.type))
+        return pa.RecordBatch.from_arrays(arrays, schema=self._factory.schema)
+
+
+class Kafka2011Format(Kafka2011DataSource):
+    """`spark.read`, `readStream`, `write` and `writeStream` of `format("kafka2011")`."""
+
+    def factory(self, options: SourceOptions) -> MessagesFactory:
+        if options.decode:
+            return DecodedFactory(options.decode, options.columns, options.codec)
+        return super().factory(options)
+
+    def writer(self, schema: Any, overwrite: bool) -> DataSourceWriter:
+        if overwrite:
+            raise OptionError('a topic cannot be overwritten: use mode("append")')
+        return TopicWriter(parse_write_options(self.options, schema.fieldNames()))
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamWriter:
+        if overwrite:
+            raise OptionError('a topic takes no output mode but "append" and "update"')
+        return StreamTopicWriter(parse_write_options(self.options, schema.fieldNames()))

@@ -1,0 +1,1 @@
+"""Upkeep of tables, and the schedule that runs jobs at their times."""

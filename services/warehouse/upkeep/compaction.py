@@ -1,0 +1,125 @@
+"""Keeps tables small and clean: joins small files, drops old hours, removes what nobody names.
+
+Each load adds a file an hour and task, so a loop leaves thousands of small ones; compaction joins
+those of one hour. None of it changes a row that is kept, an offset or a count: app transactions
+survive, and the commits that the audit follows stay in the log (30 days). All of it may run
+beside loads and readers: a reader's files stay on disk for the retention of `vacuum`.
+"""
+
+import datetime
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from deltalake import DeltaTable, WriterProperties
+from deltalake.exceptions import CommitFailedError, TableNotFoundError
+
+from kafka2011.runtime.clock import Clock, now_ms
+from kafka2011.runtime.logs import get_logger
+from kafka2011.services.warehouse.load.commit import HOUR_COLUMN
+from kafka2011.services.warehouse.load.parquet_files import COMPRESSION_LEVEL
+from kafka2011.services.warehouse.table_paths import tables_in
+
+log = get_logger(__name__)
+
+TARGET_BYTES = 128 * 1024 * 1024
+MS_PER_HOUR = 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class UpkeepPolicy:
+    """`files_min`: an hour with at least this many files is compacted. `retention_hours` 0 keeps
+    every row. `vacuum_hours`: how long a file stays that the newest version does not name."""
+
+    files_min: int = 8
+    retention_hours: int = 0
+    vacuum_hours: int = 168
+
+
+@dataclass(frozen=True, slots=True)
+class UpkeepOutcome:
+    files_joined: int = 0
+    files_written: int = 0
+    hours_dropped: int = 0
+    files_removed: int = 0
+
+
+def oldest_hour(policy: UpkeepPolicy, at_ms: int) -> str | None:
+    """Hours before this one are dropped; None keeps all."""
+    if policy.retention_hours == 0:
+        return None
+    moment = datetime.datetime.fromtimestamp(
+        (at_ms // MS_PER_HOUR - policy.retention_hours) * MS_PER_HOUR / 1000, datetime.UTC
+    )
+    return moment.strftime("%Y-%m-%d-%H")
+
+
+def keep_table(path: Path, policy: UpkeepPolicy, clock: Clock = now_ms) -> UpkeepOutcome:
+    """Drop, compact and vacuum one table. Nothing is done where there is none.
+
+    A commit of someone else that gets in the way ends this round early; the next one goes on.
+    """
+    try:
+        table = DeltaTable(str(path))
+    except TableNotFoundError:
+        return UpkeepOutcome()
+    joined = written = dropped = 0
+    try:
+        dropped = _drop_old(table, oldest_hour(policy, clock()))
+        for hour in _crowded_hours(table, policy.files_min):
+            done = table.optimize.compact(
+                partition_filters=[(HOUR_COLUMN, "=", hour)],
+                target_size=TARGET_BYTES,
+                max_concurrent_tasks=1,
+                writer_properties=WriterProperties(
+                    compression="ZSTD", compression_level=COMPRESSION_LEVEL
+                ),
+            )
+            joined += int(done["numFilesRemoved"])
+            written += int(done["numFilesAdded"])
+    except CommitFailedError as error:
+        log.info("upkeep goes on later", table=path.name, reason=str(error))
+    table.update_incremental()
+    removed = table.vacuum(
+        retention_hours=policy.vacuum_hours,
+        dry_run=False,
+        enforce_retention_duration=False,
+        full=True,
+    )
+    outcome = UpkeepOutcome(joined, written, dropped, len(removed))
+    if outcome != UpkeepOutcome():
+        log.info(
+            "upkeep",
+            table=path.name,
+            files_joined=joined,
+            files_written=written,
+            hours_dropped=dropped,
+            files_removed=len(removed),
+        )
+    return outcome
+
+
+def keep_warehouse(warehouse_dir: Path, policy: UpkeepPolicy, clock: Clock = now_ms) -> None:
+    """`keep_table` for every table, quarantine included."""
+    for path in tables_in(warehouse_dir).values():
+        keep_table(path, policy, clock)
+
+
+def _hours(table: DeltaTable) -> Counter[str]:
+    """Files by hour."""
+    actions = table.get_add_actions(flatten=True)
+    return Counter(str(hour) for hour in actions.column(f"partition.{HOUR_COLUMN}").to_pylist())
+
+
+def _crowded_hours(table: DeltaTable, files_min: int) -> list[str]:
+    return sorted(hour for hour, files in _hours(table).items() if files >= files_min)
+
+
+def _drop_old(table: DeltaTable, oldest: str | None) -> int:
+    """Delete whole hours, which touches no file; returns how many."""
+    if oldest is None:
+        return 0
+    old = [hour for hour in _hours(table) if hour < oldest]
+    if old:
+        table.delete(f"{HOUR_COLUMN} < '{oldest}'")
+    return len(old)

@@ -1,0 +1,209 @@
+"""Runs a schedule: each due job is a process of its own, a failure is logged and the rest goes on.
+
+Asked to stop, it passes SIGTERM on to the jobs that run and waits for them. /status on the metrics
+port tells of each job when it runs next, how often it ran, and how that ended.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+from kafka2011.runtime.clock import Clock, now_ms
+from kafka2011.runtime.config import environment_name
+from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.metrics import Answer, MetricsServer
+from kafka2011.runtime.signals import stop_event
+from kafka2011.services.warehouse.upkeep.due_jobs import Job
+from kafka2011.services.warehouse.upkeep.schedule_config import ScheduleConfig
+
+log = get_logger(__name__)
+
+LOOK_EVERY_MS = 500
+STEP_AGE_S_MAX = 30.0  # a step starts processes at most: one that takes longer hangs
+# The schedule's own: a job must not claim its port, nor its name in the process registry.
+NOT_HANDED_DOWN = ("metrics.port", "process.name")
+
+
+class Process(Protocol):
+    """What is asked of a job that runs; subprocess.Popen has it."""
+
+    def poll(self) -> int | None: ...
+
+    def send_signal(self, number: int) -> None: ...
+
+    def wait(self) -> int: ...
+
+
+Start = Callable[[Sequence[str]], Process]
+
+
+def starter(environment: Mapping[str, str]) -> Start:
+    """Starts commands of kafka2011 under this interpreter, with this process's own output and the
+    settings of `environment`."""
+    own = {environment_name(name) for name in NOT_HANDED_DOWN}
+    given = {name: value for name, value in environment.items() if name not in own}
+
+    def start(command: Sequence[str]) -> Process:
+        return subprocess.Popen([sys.executable, "-m", "kafka2011", *command], env=given)
+
+    return start
+
+
+@dataclass(slots=True)
+class _Entry:
+    """`last` is what /status tells of the run that ended last."""
+
+    job: Job
+    due_ms: int
+    running: Process | None = None
+    started_ms: int = 0
+    runs: int = 0
+    failures: int = 0
+    last: dict[str, int] | None = None
+
+
+class Scheduler:
+    """One thread calls `step`; jobs run beside each other, each of them once at a time. Any thread
+    may ask for the `status`."""
+
+    def __init__(self, jobs: Sequence[Job], start: Start, clock: Clock = now_ms) -> None:
+        self._start = start
+        self._clock = clock
+        self._stepped_s = time.monotonic()
+        self._entries = [_Entry(job, job.next_after(clock() - 1)) for job in jobs]
+        self.registry = CollectorRegistry()
+        self._runs = Counter(
+            "kafka2011_schedule_runs_total",
+            "Runs of a job that ended or did not start, by result.",
+            ["job", "result"],
+            registry=self.registry,
+        )
+        self._running = Gauge(
+            "kafka2011_schedule_running", "Jobs that run at present.", registry=self.registry
+        )
+        self._running.set_function(
+            lambda: sum(entry.running is not None for entry in self._entries)
+        )
+
+    def step(self) -> None:
+        """Note what ended and start what is due."""
+        at_ms = self._clock()
+        self._stepped_s = time.monotonic()
+        for entry in self._entries:
+            if entry.running is not None:
+                self._look(entry, at_ms)
+            if entry.running is None and entry.due_ms <= at_ms:
+                self._begin(entry, at_ms)
+
+    @property
+    def is_looking(self) -> bool:
+        """Whether jobs are still started at their times. Any thread."""
+        return time.monotonic() - self._stepped_s < STEP_AGE_S_MAX
+
+    def status(self) -> list[dict[str, Any]]:
+        """Each job as it stands in the file: times in ms since the epoch, `last` null before its
+        first run has ended."""
+        return [
+            {
+                "job": entry.job.name,
+                "command": " ".join(entry.job.command),
+                "next_ms": entry.due_ms,
+                "is_running": entry.running is not None,
+                "runs": entry.runs,
+                "failures": entry.failures,
+                "last": entry.last,
+            }
+            for entry in self._entries
+        ]
+
+    def _look(self, entry: _Entry, at_ms: int) -> None:
+        assert entry.running is not None
+        status = entry.running.poll()
+        if status is None:
+            return
+        entry.running = None
+        took_ms = at_ms - entry.started_ms
+        entry.last = {"started_ms": entry.started_ms, "took_ms": took_ms, "status": status}
+        self._count(entry, is_good=status == 0)
+        tell = log.info if status == 0 else log.warning
+        tell("job ended", job=entry.job.name, status=status, seconds=round(took_ms / 1000, 1))
+
+    def _begin(self, entry: _Entry, at_ms: int) -> None:
+        entry.due_ms = entry.job.next_after(at_ms)
+        entry.started_ms = at_ms
+        try:
+            entry.running = self._start(entry.job.command)
+        except OSError as error:
+            self._count(entry, is_good=False)
+            log.warning("job does not start", job=entry.job.name, reason=str(error))
+        else:
+            log.info("job started", job=entry.job.name, command=" ".join(entry.job.command))
+
+    def _count(self, entry: _Entry, *, is_good: bool) -> None:
+        entry.runs += 1
+        entry.failures += not is_good
+        self._runs.labels(entry.job.name, "ok" if is_good else "failed").inc()
+
+    def stop(self) -> None:
+        """Ask the jobs that run to end, and wait until they have."""
+        running = [entry.running for entry in self._entries if entry.running is not None]
+        for process in running:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+        for process in running:
+            process.wait()
+        self.step_ends()
+
+    def step_ends(self) -> None:
+        """Note what ended, and start nothing."""
+        for entry in self._entries:
+            if entry.running is not None:
+                self._look(entry, self._clock())
+
+
+def run_schedule(scheduler: Scheduler, stop: threading.Event) -> int:
+    """Until `stop` is set; the exit status."""
+    while not stop.is_set():
+        scheduler.step()
+        stop.wait(LOOK_EVERY_MS / 1000)
+    scheduler.stop()
+    return 0
+
+
+def main(config: ScheduleConfig, jobs: Sequence[Job], environment: Mapping[str, str]) -> int:
+    """Run the schedule until a signal; the exit status, 1 when the metrics port is taken."""
+    stop = stop_event()
+    scheduler = Scheduler(jobs, starter(environment))
+
+    def status() -> Answer:
+        return 200, "application/json", json.dumps({"jobs": scheduler.status()}).encode() + b"\n"
+
+    metrics = None
+    if config.metrics_port >= 0:
+        try:
+            metrics = MetricsServer(
+                scheduler.registry,
+                lambda: scheduler.is_looking,
+                bind=config.metrics_bind,
+                port=config.metrics_port,
+                routes={"/status": status},
+            )
+        except OSError as error:
+            log.error("cannot listen", port=config.metrics_port, reason=str(error))
+            return 1
+    address = f"{metrics.bind}:{metrics.port}" if metrics else "none"
+    log.info("serving", jobs=len(jobs), metrics=address, pid=os.getpid())
+    try:
+        return run_schedule(scheduler, stop)
+    finally:
+        if metrics is not None:
+            metrics.close()

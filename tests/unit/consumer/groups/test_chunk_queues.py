@@ -1,0 +1,142 @@
+"""Queues and grants: bounded, and nothing fetched under a revoked grant ever comes out."""
+
+import threading
+
+import pytest
+
+from kafka2011.consumer.chunk import Chunk, TopicPartition
+from kafka2011.consumer.errors import ConsumerTimeout
+from kafka2011.consumer.groups.chunk_queues import PartitionFeed, StreamQueue
+from tests.support.waiting import wait_until
+
+NAME = TopicPartition("t", 1, 0)
+
+
+def feed_at(queue: StreamQueue, offset: int = 0) -> PartitionFeed:
+    return PartitionFeed(NAME, "g_c-0", queue, offset, 100)
+
+
+def chunk(offset: int, next_offset: int) -> Chunk:
+    return Chunk(*NAME, offset, b"", next_offset)
+
+
+def test_room_counts_what_is_on_its_way() -> None:
+    queue = StreamQueue(2)
+    feed = feed_at(queue)
+    room = threading.Event()
+    assert queue.reserve()
+    assert queue.reserve()
+    assert not queue.reserve()
+    assert queue.put(feed, feed.grant, chunk(0, 10))
+    assert not queue.reserve()
+    queue.wake_when_room(room)
+    assert not room.is_set()
+    taken = queue.take(0)
+    assert taken is not None
+    assert taken.item == chunk(0, 10)
+    assert room.is_set()
+    assert queue.reserve()
+    queue.give_back()
+    queue.give_back()
+    at_once = threading.Event()
+    queue.wake_when_room(at_once)
+    assert at_once.is_set()
+    assert queue.reserve()
+
+
+def test_what_was_asked_for_before_a_seek_is_dropped_and_moves_nothing() -> None:
+    queue = StreamQueue(5)
+    feed = feed_at(queue)
+    old = feed.grant
+    assert queue.reserve()
+    feed.move_to(50)
+    assert not queue.put(feed, old, chunk(0, 10))
+    assert feed.fetch_offset == 50
+    assert feed.delivered_offset() == feed.processed_offset() == 50
+    assert queue.reserve()
+    assert queue.put(feed, feed.grant, chunk(50, 60))
+    assert feed.fetch_offset == 60
+    taken = queue.take(0)
+    assert taken is not None
+    assert taken.item == chunk(50, 60)
+
+
+def test_queued_chunks_of_a_revoked_grant_do_not_come_out() -> None:
+    queue = StreamQueue(5)
+    feed = feed_at(queue)
+    for start in (0, 10):
+        queue.reserve()
+        queue.put(feed, feed.grant, chunk(start, start + 10))
+    feed.grant.revoke()
+    with pytest.raises(ConsumerTimeout):
+        queue.take(0)
+
+
+def test_rereading_is_nobodys_business_after_the_grant_was_replaced() -> None:
+    queue = StreamQueue(5)
+    feed = feed_at(queue)
+    old = feed.grant
+    feed.move_to(50)
+    assert feed.reread_from(10, old) is None
+    assert feed.fetch_offset == 50
+    fresh = feed.reread_from(40, feed.grant)
+    assert fresh is feed.grant
+    assert feed.fetch_offset == 40
+
+
+def test_a_suspended_grant_keeps_everything_where_it_is() -> None:
+    queue = StreamQueue(5)
+    feed = feed_at(queue)
+    queue.reserve()
+    queue.put(feed, feed.grant, chunk(0, 10))
+    feed.grant.suspend()
+    with pytest.raises(ConsumerTimeout):
+        queue.take(20)
+    feed.move_to(50)
+    assert not feed.grant.open, "a seek does not end the suspension"
+    queue.reserve()
+    queue.put(feed, feed.grant, chunk(50, 60))
+    feed.grant.resume()
+    taken = queue.take(0)
+    assert taken is not None
+    assert taken.item == chunk(50, 60)
+
+
+@pytest.mark.parametrize("end", ["resume", "revoke", "close"])
+def test_waiting_for_a_grant_ends_with_its_suspension(end: str) -> None:
+    queue = StreamQueue(5)
+    feed = feed_at(queue)
+    feed.grant.suspend()
+    answers: list[bool] = []
+    thread = threading.Thread(target=lambda: answers.append(queue.await_grant(feed.grant)))
+    thread.start()
+    assert answers == []
+    if end == "close":
+        queue.close()
+    else:
+        with queue.lock:
+            getattr(feed.grant, end)()
+            queue.lock.notify_all()
+    wait_until(lambda: answers, "an answer")
+    thread.join()
+    assert answers == [end == "resume"]
+
+
+def test_a_closed_queue_ends_every_take_and_takes_nothing() -> None:
+    queue = StreamQueue(5)
+    feed = feed_at(queue)
+    queue.reserve()
+    queue.close()
+    assert not queue.put(feed, feed.grant, chunk(0, 10))
+    assert queue.take(-1) is None
+    assert queue.take(-1) is None
+
+
+def test_being_put_aside_is_news_once_until_something_goes_well() -> None:
+    feed = feed_at(StreamQueue(1))
+    assert feed.put_aside()
+    first = feed.retry_at_s
+    assert not feed.put_aside()
+    assert feed.retry_at_s > first
+    feed.went_well()
+    assert feed.put_aside()

@@ -1,0 +1,707 @@
+"""The group consumer whole, over a registry in memory and brokers in memory with real sockets."""
+
+import gzip
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from kafka2011.consumer.chunk import ShallowMessage, TopicPartition
+from kafka2011.consumer.errors import ConsumerStateError, ConsumerTimeout, PartitionStuck
+from kafka2011.consumer.groups.connector import ConsumerConnector
+from kafka2011.consumer.groups.topic_filters import blacklist, whitelist
+from kafka2011.coordination import paths
+from kafka2011.coordination.errors import CoordinationUnavailable
+from kafka2011.coordination.paths import BrokerPartition
+from kafka2011.protocol.compression import Codec
+from kafka2011.protocol.errors import IllegalTopicName
+from kafka2011.protocol.message_set import payloads
+from tests.support.memory_deployment import (
+    Deployment,
+    drain,
+    numbered,
+    one_stream,
+)
+from tests.support.waiting import wait_until
+
+# --- delivering -----------------------------------------------------------------------------------
+
+
+def test_messages_in_order_with_everything_they_carry(deployment: Deployment) -> None:
+    broker = deployment.broker(3)
+    deployment.topic("t", {3: 1})
+    broker.append("t", 0, [b"hello", b"world"])
+    broker.append("t", 0, [b"in", b"wrapper"], codec=2)
+    stream = one_stream(deployment.connector())
+    found = [next(stream) for _ in range(4)]
+    assert [message.payload for message in found] == [b"hello", b"world", b"in", b"wrapper"]
+    assert {(message.topic, message.broker_id, message.partition) for message in found} == {
+        ("t", 3, 0)
+    }
+    assert [message.next_offset for message in found] == [15, 30, 30, broker.end("t", 0)]
+
+
+def test_a_conversation_as_the_original_has_it(deployment: Deployment) -> None:
+    """Captures C1 and C2: earliest for each partition, multifetches of both, then from the end.
+
+    The first fetch may be of one partition alone, while the second is still being claimed.
+    """
+    broker = deployment.broker(0)
+    deployment.topic("cons", {0: 2})
+    broker.append("cons", 0, [b"x" * 100])
+    broker.append("cons", 1, [b"x" * 33])
+    ends = {0: 110, 1: 43}
+    part = "0004636f6e73%08x%016x00100000"
+    singles = {
+        bytes.fromhex("0000001a00020001" + part % (number, at))
+        for number, end in ends.items()
+        for at in (0, end)
+    }
+    pairs = {
+        bytes.fromhex("0000003000020002" + part % (one, at_one) + part % (two, at_two))
+        for one, two in ((0, 1), (1, 0))
+        for at_one in (0, ends[one])
+        for at_two in (0, ends[two])
+    }
+    earliest = {
+        bytes.fromhex(f"0000001800040004636f6e73{number:08x}fffffffffffffffe00000001")
+        for number in ends
+    }
+    at_the_end = {
+        bytes.fromhex("0000003000020002" + part % (one, ends[one]) + part % (two, ends[two]))
+        for one, two in ((0, 1), (1, 0))
+    }
+    with deployment.connector() as connector:
+        assert len(drain(one_stream(connector, "cons"), 2)) == 2
+        wait_until(lambda: at_the_end <= set(broker.frames), "fetches at both ends")
+    asked = set(broker.frames)
+    assert asked <= earliest | singles | pairs
+    assert earliest <= asked
+    assert at_the_end <= asked  # one, then the other order, so that none is always first
+    assert len(broker.conversations) == 1
+    assert deployment.stored("cons", 0, 0) == b"110"
+    assert deployment.stored("cons", 0, 1) == b"43"
+
+    broker.frames.clear()
+    assert drain(one_stream(deployment.connector(), "cons"), 0) == []
+    wait_until(lambda: at_the_end <= set(broker.frames), "fetches at both ends")
+    assert set(broker.frames) <= singles | pairs  # no offsets request when offsets are stored
+    assert at_the_end <= set(broker.frames)
+
+
+def test_start_at_the_largest_or_raise(deployment: Deployment) -> None:
+    broker = deployment.broker(0)
+    deployment.topic("t", {0: 1})
+    broker.append("t", 0, [b"old"])
+    largest = deployment.connector(group_id="latest", autooffset_reset="largest")
+    stream = one_stream(largest)
+    wait_until(lambda: largest.positions() == {TopicPartition("t", 0, 0): 13}, "the start")
+    broker.append("t", 0, [b"new"])
+    assert drain(stream, 1) == [b"new"]
+    stream = one_stream(deployment.connector(group_id="neither", autooffset_reset="raise"))
+    with pytest.raises(PartitionStuck, match="no offset is stored"):
+        next(stream)
+
+
+def test_several_streams_and_topics(deployment: Deployment) -> None:
+    one, two = deployment.broker(1), deployment.broker(2)
+    deployment.topic("a", {1: 2, 2: 2})
+    deployment.topic("b", {2: 1})
+    for number in range(2):
+        one.append("a", number, [b"a1%d" % number])
+        two.append("a", number, [b"a2%d" % number])
+    two.append("b", 0, [b"b"])
+    streams = deployment.connector().create_message_streams({"a": 3, "b": 2})
+    assert [len(streams["a"]), len(streams["b"])] == [3, 2]
+    # Sorted as text: 1-0 1-1 | 2-0 | 2-1 for streams 0, 1, 2.
+    assert [sorted(drain(streams["a"][n], count)) for n, count in enumerate((2, 1, 1))] == [
+        [b"a10", b"a11"],
+        [b"a20"],
+        [b"a21"],
+    ]
+    assert [drain(streams["b"][n], count) for n, count in enumerate((1, 0))] == [[b"b"], []]
+
+
+def test_chunks_are_the_brokers_bytes(deployment: Deployment) -> None:
+    broker = deployment.broker(0)
+    deployment.topic("t", {0: 1})
+    broker.append("t", 0, numbered(0, 50))
+    broker.append("t", 0, [b"packed"] * 9, codec=1)
+    connector = deployment.connector(fetch_size=100)
+    end = broker.end("t", 0)
+    chunks = []
+    for chunk in one_stream(connector).chunks():
+        chunks.append(chunk)
+        if chunk.next_offset == end:
+            break
+    assert b"".join(chunk.data for chunk in chunks) == broker.logs["t", 0]
+    assert len(chunks) > 3
+    payloads = [payload for chunk in chunks for payload in chunk.payloads()]
+    assert payloads == numbered(0, 50) + [b"packed"] * 9
+    assert connector.positions() == {TopicPartition("t", 0, 0): end}
+
+
+def test_shallow_iteration_hands_out_wrappers_unopened(deployment: Deployment) -> None:
+    """What the original's MirrorMaker is typically run with (reference section 13)."""
+    broker = deployment.broker(0)
+    deployment.topic("t", {0: 1})
+    broker.append("t", 0, [b"plain"])
+    middle = broker.end("t", 0)
+    broker.append("t", 0, [b"one", b"two"], codec=1)
+    connector = deployment.connector(shallow_iterator_enable=True)
+    plain, wrapper = (next(one) for one in [one_stream(connector)] * 2)
+    assert isinstance(plain, ShallowMessage)
+    assert isinstance(wrapper, ShallowMessage)
+    assert (plain.payload, plain.codec, plain.next_offset) == (b"plain", Codec.NONE, middle)
+    assert (wrapper.codec, wrapper.next_offset) == (Codec.GZIP, broker.end("t", 0))
+    assert payloads(gzip.decompress(wrapper.payload)) == [b"one", b"two"]
+    assert (wrapper.topic, wrapper.broker_id, wrapper.partition) == ("t", 0, 0)
+
+
+def test_a_damaged_wrapper_is_as_stuck_in_shallow_iteration(deployment: Deployment) -> None:
+    broker = deployment.broker(0)
+    deployment.topic("t", {0: 1})
+    broker.append("t", 0, [b"good"])
+    bad = broker.end("t", 0)
+    broker.append("t", 0, [b"one", b"two"], codec=1)
+    broker.logs["t", 0][-1] ^= 1
+    stream = one_stream(deployment.connector(shallow_iterator_enable=True))
+    assert next(stream).payload == b"good"
+    with pytest.raises(PartitionStuck) as stuck:
+        next(stream)
+    assert stuck.value.offset == bad
+
+
+def test_consumer_timeout_and_on(deployment: Deployment) -> None:
+    broker = deployment.broker(0)
+    deployment.topic("t", {0: 1})
+    stream = one_stream(deployment.connector(consumer_timeout_ms=50))
+    with pytest.raises(ConsumerTimeout):
+        next(stream)
+    assert drain(stream, 0) == []
+    broker.append("t", 0, [b"late"])
+    assert drain(stream, 1) == [b"late"]
+
+
+def test_shutdown_ends_the_iteration(deployment: Deployment) -> None:
+    broker = deployment.broker(0)
+    deployment.topic("t", {0: 1})
+    broker.append("t", 0, [b"x"])
+    connector = deployment.connector(consumer_timeout_ms=-1)
+    stream = one_stream(connector)
+    found: list[bytes] = []
+    thread = threading.Thread(target=lambda: found.extend(m.payload for m in stream))
+    thread.start()
+    wait_until(lambda: (found == [] and connector.positions() != {}) or found, "delivery")
+    wait_until(lambda: connector.positions() == {TopicPartition("t", 0, 0): 11}, "the message")
+    connector.shutdown()
+    thread.join(5)
+    assert not thread.is_alive()
+    assert found == [b"x"]
+    assert list(stream) == []
+    assert deployment.admin.children(paths.consumer_ids_path("g")) == []
+    assert deployment.owner("t", 0, 0) is None
+    assert deployment.stored("t", 0, 0) == b"11"
+
+
+def test_a_slow_stream_does_not_hold_back_another(deployment: Deployment) -> None:
+    broker = deployment.broker(0)
+    deployment.topic("a", {0: 1})
+    deployment.topic("b", {0: 1})
+    broker.append("a", 0, [b"x" * 90] * 50)
+    connector = deployment.connector(fetch_size=100, queued_chunks_max=2)
+    streams = connector.create_message_streams({"a": 1, "b": 1})
+    assert next(streams["a"][0]).payload == b"x" * 90
+    for number in range(20):
+        broker.append("b", 0, [b"%d" % number])
+    assert drain(streams["b"][0], 20) == numbered(0, 20)
+    # One handed out and decoded, two waiting: nothing more was fetched of the slow one.
+    fetched = connector.stats.fetched_bytes - sum(4 + 6 + len(b"%d" % n) for n in range(20))
+    assert fetched <= 4 * 100
+    assert len(drain(streams["a"][0], 49)) == 49
+
+
+# --- what cannot be read --------------------------------------------------------------------------
+
+
+def test_a_large_message_makes_the_fetch_size_grow(deployment: Deployment) -> None:
+    broker = deployment.broker(0)
+    deployment.topic("t", {0: 1})
+    broker.append("t", 0, [b"s", b"L" * 3000, b"s"])
+    connector = deployment.connector(fetch_size=100, fetch_size_max=4096)
+    assert [len(payload) for payload in drain(one_stream(connector), 3)] == [1, 3000, 1]
+    assert connector.stats.fetch_size_growths >= 1
+
+
+def test_a_message_above_the_limit_stops_only_its_partition(deployment: Deployment) -> None:
+    broker = deployment.broker(0)
+    deployment.topic("t", {0: 2})
+    broker.append("t", 0, [b"before", b"L" * 5000, b"after"])
+    broker.append("t", 1, [b"other"])
+    connector = deployment.connector(fetch_size=100, fetch_size_max=1000)
+    stream = one_stream(connector)
+    found: list[bytes] = []
+    with pytest.raises(PartitionStuck) as caught:
+        found.extend(message.payload for message in stream)
+    assert caught.value.offset == 16
+    broker.append("t", 1, [b"more"])
+    found = drain(stream, 1)
+    assert found[-1] == b"more"
+    part = bytes.fromhex("00000000" + "0000000000000010")  # partition 0, offset 16
+    asked = sum(b"\0\1t" + part in frame for frame in broker.frames)
+    assert 1 <= asked <= 8, "it grows the size, says so, and is put aside"
+    assert connector.skip_entry(TopicPartition("t", 0, 0), 16) == 16 + 10 + 5000
+    assert drain(stream, 1) == [b"after"]
+
+
+def test_damage_on_the_way_is_healed_by_fetching_again(deployment: Deployment) -> None:
+    broker = deployment.broker(0)
+    deployment.topic("t", {0: 1})
+    broker.append("t", 0, numbered(0, 40))
+    flips = [3]
+
+    def flip(request: object, data: bytes) -> bytes:
+        if len(data) > 200 and flips[0]:
+            flips[0] -= 1
+            return data[:205] + bytes([data[205] ^ 1]) + data[206:]
+        return data
+
+    broker.damage = flip
+    connector = deployment.connector()
+    assert drain(one_stream(connector), 40) == numbered(0, 40)
+    assert connector.stats.damaged_chunks >= 1
+    assert connector.stats.stuck_partitions == 0
+
+
+def test_damage_on_disk_is_said_once_and_can_be_skipped(deployment: Deployment) -> None:
+    broker = deployment.broker(0)
+    deployment.topic("t", {0: 2})
+    broker.append("t", 0, [b"good", b"bad", b"fine"])
+    broker.logs["t", 0][14 + 10] ^= 1
+    broker.append("t", 1, [b"other"])
+    connector = deployment.connector()
+    stream = one_stream(connector)
+    found: list[bytes] = []
+    with pytest.raises(PartitionStuck) as caught:
+        for message in stream:
+            found.append(message.payload)
+    assert caught.value.offset == 14
+    assert "CRC" in caught.value.cause
+    found += drain(stream, 2 - len(found))
+    assert sorted(found) == [b"good", b"other"]
+    connector.skip_entry(TopicPartition("t", 0, 0), 14)
+    assert drain(stream, 1) == [b"fine"]
+    assert connector.stats.stuck_partitions == 1
+
+
+@pytest.mark.parametrize("code", [-1, 3])
+def test_a_partition_that_the_broker_refuses(deployment: Deployment, code: int) -> None:
+    broker = deployment.broker(0)
+    deployment.topic("t", {0: 2})
+    broker.append("t", 0, [b"x"])
+    broker.append("t", 1, [b"other"])
+    broker.errors["t", 0] = code
+    stream = one_stream(deployment.connector())
+    found: list[bytes] = []
+    with pytest.raises(PartitionStuck):
+        found.extend(message.payload for message in stream)
+    del broker.errors["t", 0]
+    found = [next(stream).payload]
+    assert found in ([b"x"], [b"other"])
+
+
+def test_an_offset_that_is_gone_is_reset_counted_and_committed_later(
+    deployment: Deployment,
+) -> None:
+    broker = deployment.broker(0)
+    deployment.topic("t", {0: 1})
+    broker.append("t", 0, [b"a" * 20] * 10)
+    deployment.admin.put(paths.offset_path("g", "t", BrokerPartition(0, 0)), b"30")
+    broker.retire("t", 0, 150)
+    with deployment.connector() as connector:
+        assert len(drain(one_stream(connector), 5)) == 5
+        assert connector.stats.offset_resets == 1
+        assert connector.stats.offset_reset_bytes == 120
+    assert deployment.stored("t", 0, 0) == b"300"
+
+
+def test_garbage_in_an_offset_node_counts_as_no_offset(deployment: Deployment) -> None:
+    broker = deployment.broker(0)
+    deployment.topic("t", {0: 1})
+    broker.append("t", 0, [b"x"])
+    deployment.admin.put(paths.offset_path("g", "t", BrokerPartition(0, 0)), b"-5 or so")
+    assert drain(one_stream(deployment.connector()), 1) == [b"x"]
+
+
+def test_a_broker_that_comes_back_elsewhere_is_found(deployment: Deployment) -> None:
+    broker = deployment.broker(0)
+    deployment.topic("t", {0: 1})
+    broker.append("t", 0, [b"1"])
+    stream = one_stream(deployment.connector())
+    assert next(stream).payload == b"1"
+    broker.close()
+    successor = deployment.broker(0)
+    successor.append("t", 0, [b"1", b"2"])
+    assert next(stream).payload == b"2"
+
+
+def test_address_map_says_where_to_dial(deployment: Deployment) -> None:
+    broker = deployment.broker(0)
+    deployment.topic("t", {0: 1})
+    broker.append("t", 0, [b"x"])
+    published = ("far.example", 9092)
+    deployment.admin.put(paths.broker_id_path(0), paths.encode_broker(*published, 1))
+    assert drain(one_stream(deployment.connector(address_map={published: broker.address})), 1) == [
+        b"x"
+    ]
+
+
+# --- committing -----------------------------------------------------------------------------------
+
+
+def test_commit_stores_what_was_handed_out(deployment: Deployment) -> None:
+    broker = deployment.broker(0)
+    deployment.topic("t", {0: 1})
+    broker.append("t", 0, numbered(0, 5))
+    connector = deployment.connector(autocommit_enable=False)
+    stream = one_stream(connector)
+    assert [next(stream).payload for _ in range(3)] == numbered(0, 3)
+    assert connector.commit_offsets() == []
+    assert deployment.stored("t", 0, 0) == b"33"
+    name = TopicPartition("t", 0, 0)
+    assert connector.commit_offsets({name: 11}) == []
+    assert deployment.stored("t", 0, 0) == b"11"
+    assert connector.commit_offsets({("t", 0, 9): 5}) == [("t", 0, 9)]
+    assert connector.stats.commits_refused == 1
+    connector.shutdown()
+    assert deployment.stored("t", 0, 0) == b"11"  # without auto-commit only the application commits
+    assert drain(one_stream(deployment.connector()), 4) == numbered(1, 5)
+
+
+def test_auto_commit_takes_only_what_the_application_has_come_back_from(
+    deployment: Deployment,
+) -> None:
+    broker = deployment.broker(0)
+    deployment.topic("t", {0: 1})
+    broker.append("t", 0, numbered(0, 5))
+    stream = iter(one_stream(deployment.connector(autocommit_interval_ms=20)))
+    next(stream)
+    next(stream)
+    wait_until(lambda: deployment.stored("t", 0, 0) == b"11", "the first message's commit")
+    next(stream)
+    wait_until(lambda: deployment.stored("t", 0, 0) == b"22", "the second message's commit")
+
+
+def test_a_crash_in_the_application_redelivers_the_message_it_had(deployment: Deployment) -> None:
+    broker = deployment.broker(0)
+    deployment.topic("t", {0: 1})
+    broker.append("t", 0, numbered(0, 5))
+    with pytest.raises(ZeroDivisionError), deployment.connector() as connector:
+        for message in one_stream(connector):
+            1 / (2 - int(message.payload))
+    assert drain(one_stream(deployment.connector()), 3) == numbered(2, 5)
+
+
+def test_stopping_after_a_message_does_not_redeliver_it(deployment: Deployment) -> None:
+    broker = deployment.broker(0)
+    deployment.topic("t", {0: 1})
+    broker.append("t", 0, numbered(0, 5))
+    with deployment.connector() as connector:
+        for message in one_stream(connector):
+            if message.payload == b"2":
+                break
+    assert drain(one_stream(deployment.connector()), 2) == numbered(3, 5)
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_shutdown_without_commit_stores_nothing(deployment: Deployment, by_hand: bool) -> None:
+    broker = deployment.broker(0)
+    deployment.topic("t", {0: 1})
+    broker.append("t", 0, numbered(0, 5))
+    connector = deployment.connector()
+    if by_hand:
+        stream = connector.create_stream_of_partitions({TopicPartition("t", 0, 0): 0})
+    else:
+        stream = one_stream(connector)
+    assert drain(stream, 5) == numbered(0, 5)
+    connector.shutdown(commit=False)
+    assert deployment.stored("t", 0, 0) is None
+    assert deployment.owner("t", 0, 0) is None
+
+
+def test_a_seek_back_is_committed_at_shutdown(deployment: Deployment) -> None:
+    broker = deployment.broker(0)
+    deployment.topic("t", {0: 1})
+    broker.append("t", 0, numbered(0, 5))
+    with deployment.connector() as connector:
+        assert drain(one_stream(connector), 5) == numbered(0, 5)
+        connector.commit_offsets()
+        assert deployment.stored("t", 0, 0) == b"55"
+        assert connector.seek(TopicPartition("t", 0, 0), 22)
+    assert deployment.stored("t", 0, 0) == b"22"
+
+
+def test_a_seek_in_the_loop_is_not_undone_by_coming_back_from_the_old_position(
+    deployment: Deployment,
+) -> None:
+    broker = deployment.broker(0)
+    deployment.topic("t", {0: 1})
+    broker.append("t", 0, numbered(0, 5))
+    seen = []
+    with pytest.raises(ZeroDivisionError), deployment.connector() as connector:
+        for message in one_stream(connector):
+            seen.append(message.payload)
+            if len(seen) == 4:
+                assert connector.seek(TopicPartition("t", 0, 0), 11)
+            1 / (5 - len(seen))  # fails at the fifth: nothing behind the seek is processed
+    assert seen == [*numbered(0, 4), b"1"]
+    assert deployment.stored("t", 0, 0) == b"11"
+
+
+def test_seek_and_seek_to_time(deployment: Deployment) -> None:
+    broker = deployment.broker(0)
+    deployment.topic("t", {0: 1})
+    broker.append("t", 0, numbered(0, 5))
+    connector = deployment.connector()
+    stream = one_stream(connector)
+    name = TopicPartition("t", 0, 0)
+    assert drain(stream, 5) == numbered(0, 5)
+    assert connector.lag() == {name: 0}
+    assert connector.seek(name, 22)
+    assert next(stream).payload == b"2"
+    assert connector.lag() == {name: 22}
+    assert connector.seek(name, 33)  # in the middle of a chunk: the rest of it is dropped
+    assert drain(stream, 2) == numbered(3, 5)
+    assert connector.seek_to_time(name, -2) == 0
+    assert drain(stream, 5) == numbered(0, 5)
+    assert connector.seek_to_time(name, 1000) == 0  # older than everything: from the start
+    assert drain(stream, 5) == numbered(0, 5)
+    assert connector.seek_to_time(name, -1) == broker.end("t", 0)
+    assert drain(stream, 0) == []
+    assert not connector.seek(TopicPartition("t", 0, 1), 0)
+    assert connector.seek_to_time(TopicPartition("t", 0, 1), -2) is None
+
+
+@pytest.mark.parametrize("offset", [-1, -2, 2**63])
+def test_what_no_log_can_have_is_neither_sought_nor_committed(
+    deployment: Deployment, offset: int
+) -> None:
+    broker = deployment.broker(0)
+    deployment.topic("t", {0: 1})
+    broker.append("t", 0, numbered(0, 5))
+    connector = deployment.connector(autocommit_enable=False)
+    stream = one_stream(connector)
+    name = TopicPartition("t", 0, 0)
+    next(stream)
+    with pytest.raises(ValueError, match="is not an offset"):
+        connector.seek(name, offset)
+    with pytest.raises(ValueError, match="is not an offset"):
+        connector.commit_offsets({name: offset})
+    assert deployment.stored("t", 0, 0) is None
+    assert drain(stream, 4) == numbered(1, 5)
+
+
+# --- groups ---------------------------------------------------------------------------------------
+
+
+def test_two_members_share_and_one_takes_over(deployment: Deployment) -> None:
+    broker = deployment.broker(0)
+    deployment.topic("t", {0: 4})
+    one = deployment.connector()
+    first = one_stream(one)
+    wait_until(lambda: len(one.owned()) == 4, "all four")
+    two = deployment.connector()
+    second = one_stream(two)
+    wait_until(lambda: len(one.owned()) == len(two.owned()) == 2, "two each")
+    for number in range(4):
+        broker.append("t", number, [b"p%d" % number])
+    assert sorted(drain(first, 2) + drain(second, 2)) == [b"p0", b"p1", b"p2", b"p3"]
+    two.shutdown()
+    deployment.registry_of(two).close()
+    wait_until(lambda: len(one.owned()) == 4, "all four again")
+    for number in range(4):
+        broker.append("t", number, [b"q%d" % number])
+    assert sorted(drain(first, 4)) == [b"q0", b"q1", b"q2", b"q3"]
+
+
+def test_what_stays_is_not_interrupted_by_a_member_that_joins(deployment: Deployment) -> None:
+    broker = deployment.broker(0)
+    deployment.topic("t", {0: 2})
+    one = deployment.connector(consumer_id="a")
+    stream = one_stream(one)
+    broker.append("t", 0, numbered(0, 3))
+    assert next(stream).payload == b"0"
+    claimed = deployment.admin.get(paths.owner_path("g", "t", BrokerPartition(0, 0)))
+    two = deployment.connector(consumer_id="b")
+    one_stream(two)
+    wait_until(lambda: one.owned() == [TopicPartition("t", 0, 0)] and two.is_settled, "one each")
+    assert deployment.admin.get(paths.owner_path("g", "t", BrokerPartition(0, 0))) == claimed
+    assert drain(stream, 2) == numbered(1, 3)
+
+
+def test_wildcards_pick_up_new_topics(deployment: Deployment) -> None:
+    broker = deployment.broker(0)
+    deployment.topic("white-a", {0: 1})
+    deployment.topic("black", {0: 1})
+    broker.append("white-a", 0, [b"a"])
+    broker.append("black", 0, [b"no"])
+    connector = deployment.connector()
+    [stream] = connector.create_message_streams_by_filter(whitelist("white.*"))
+    assert drain(stream, 1) == [b"a"]
+    assert deployment.admin.children(paths.consumer_ids_path("g")) == [connector.consumer_id]
+    value = deployment.admin.get(paths.consumer_id_path("g", connector.consumer_id))
+    assert value is not None
+    assert value.value == b"*1*white.*"
+    deployment.topic("white-b", {0: 1})
+    broker.append("white-b", 0, [b"b"])
+    wait_until(lambda: len(connector.owned()) == 2, "the new topic")
+    assert drain(stream, 1) == [b"b"]
+    others = deployment.connector(group_id="others")
+    streams = others.create_message_streams_by_filter(blacklist("white.*"), 2)
+    assert sorted(drain(streams[0], 1) + drain(streams[1], 0)) == [b"no"]
+
+
+def test_partitions_and_brokers_come_and_go(deployment: Deployment) -> None:
+    one = deployment.broker(1)
+    deployment.topic("t", {1: 1})
+    connector = deployment.connector()
+    stream = one_stream(connector)
+    two = deployment.broker(2)
+    deployment.topic("t", {2: 2})
+    wait_until(lambda: len(connector.owned()) == 3, "the new broker's partitions")
+    one.append("t", 0, [b"one"])
+    two.append("t", 1, [b"two"])
+    assert sorted(drain(stream, 2)) == [b"one", b"two"]
+    deployment.admin.delete(paths.topic_broker_path("t", 2))
+    wait_until(lambda: len(connector.owned()) == 1, "the broker's partitions to be let go")
+    deployment.topic("t", {2: 2})
+    wait_until(lambda: len(connector.owned()) == 3, "them back")
+    two.append("t", 1, [b"three"])
+    assert drain(stream, 1) == [b"three"]
+
+
+def test_a_lost_session_is_joined_again(deployment: Deployment) -> None:
+    broker = deployment.broker(0)
+    deployment.topic("t", {0: 2})
+    connector = deployment.connector(autocommit_enable=False)
+    stream = one_stream(connector)
+    broker.append("t", 0, numbered(0, 3))
+    assert drain(stream, 3) == numbered(0, 3)
+    connector.commit_offsets()
+    deployment.registry_of(connector).expire()
+    wait_until(lambda: len(connector.owned()) == 2 and connector.is_settled, "both again")
+    broker.append("t", 0, numbered(3, 5))
+    assert drain(stream, 2) == numbered(3, 5)
+    assert deployment.owner("t", 0, 0) == f"{connector.consumer_id}-0".encode()
+
+
+def test_delivery_pauses_while_the_session_may_be_gone(deployment: Deployment) -> None:
+    broker = deployment.broker(0)
+    deployment.topic("t", {0: 1})
+    broker.append("t", 0, numbered(0, 100))
+    connector = deployment.connector()
+    stream = one_stream(connector)
+    assert next(stream).payload == b"0"
+    registry = deployment.registry_of(connector)
+    registry.suspend()
+    wait_until(lambda: connector.stats.suspensions == 1, "the pause")
+    taken: list[bytes] = []
+    thread = threading.Thread(target=lambda: taken.extend(drain(stream, 99)))
+    thread.start()
+    thread.join(0.3)
+    assert taken == []
+    registry.resume()
+    thread.join(10)
+    assert taken == numbered(1, 100)
+
+
+def test_a_zombie_hands_out_nothing_and_its_commit_is_refused(deployment: Deployment) -> None:
+    """Fault Z3, bug B10: the session is gone on the server before the member knows it."""
+    broker = deployment.broker(0)
+    deployment.topic("t", {0: 1})
+    broker.append("t", 0, numbered(0, 10))
+    zombie = deployment.connector(consumer_id="z", autocommit_enable=False)
+    stream = one_stream(zombie)
+    assert [next(stream).payload for _ in range(3)] == numbered(0, 3)
+    registry = deployment.registry_of(zombie)
+    registry.suspend()
+    registry.end_session_on_server()
+    successor = deployment.connector(consumer_id="a", autocommit_enable=False)
+    other = one_stream(successor)
+    assert [next(other).payload for _ in range(6)] == numbered(0, 6)
+    successor.commit_offsets()
+    with pytest.raises(CoordinationUnavailable):
+        zombie.commit_offsets()
+    registry.resume()
+    assert deployment.stored("t", 0, 0) == b"66"
+    wait_until(lambda: zombie.owned() == [], "the zombie to know")
+    assert zombie.commit_offsets({TopicPartition("t", 0, 0): 33}) == [TopicPartition("t", 0, 0)]
+    assert deployment.owner("t", 0, 0) == f"{successor.consumer_id}-0".encode()
+    assert drain(stream, 0) == []
+    assert deployment.stored("t", 0, 0) == b"66"
+
+
+def test_a_commit_that_finds_another_owner_makes_the_member_look_again(
+    deployment: Deployment,
+) -> None:
+    broker = deployment.broker(0)
+    deployment.topic("t", {0: 1})
+    broker.append("t", 0, numbered(0, 3))
+    connector = deployment.connector(autocommit_enable=False)
+    stream = one_stream(connector)
+    next(stream)
+    path = paths.owner_path("g", "t", BrokerPartition(0, 0))
+    deployment.admin.delete(path)
+    deployment.admin.create(path, b"somebody-else-0")
+    assert connector.commit_offsets() == [TopicPartition("t", 0, 0)]
+    wait_until(lambda: connector.owned() == [], "delivery to stop")
+    assert deployment.stored("t", 0, 0) is None
+    deployment.admin.delete(path)
+    wait_until(lambda: len(connector.owned()) == 1, "the claim to succeed")
+
+
+# --- wrong use ------------------------------------------------------------------------------------
+
+
+def test_streams_are_created_once(deployment: Deployment) -> None:
+    connector = deployment.connector()
+    one_stream(connector)
+    with pytest.raises(ConsumerStateError):
+        connector.create_message_streams({"t": 1})
+    with pytest.raises(ConsumerStateError):
+        connector.create_message_streams_by_filter(whitelist("t"))
+
+
+def test_a_refused_second_creation_leaves_the_first_streams_as_they_were(
+    deployment: Deployment,
+) -> None:
+    broker = deployment.broker(0)
+    connector = deployment.connector()
+    [stream] = connector.create_message_streams_by_filter(whitelist(".*"))
+    with pytest.raises(ConsumerStateError):
+        connector.create_message_streams_by_filter(whitelist(".*"))
+    deployment.topic("t", {0: 1})
+    broker.append("t", 0, [b"later"])
+    assert drain(stream, 1) == [b"later"]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda connector: connector.create_message_streams({"a/b": 1}),
+        lambda connector: connector.create_message_streams({"t": 0}),
+        lambda connector: connector.create_message_streams_by_filter(whitelist("t"), 0),
+        lambda connector: connector.create_message_streams_by_filter(whitelist("(")),
+    ],
+)
+def test_what_cannot_be_subscribed(
+    deployment: Deployment, call: Callable[[ConsumerConnector], object]
+) -> None:
+    with pytest.raises((IllegalTopicName, ValueError)):
+        call(deployment.connector())
+
+
+def test_shutdown_without_streams_and_twice(deployment: Deployment) -> None:
+    connector = deployment.connector()
+    connector.shutdown()
+    connector.shutdown()

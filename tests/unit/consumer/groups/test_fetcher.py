@@ -1,0 +1,174 @@
+"""A fetcher's rounds, one after another on the test's own thread, against a broker in memory."""
+
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from kafka2011.consumer.chunk import Chunk, TopicPartition
+from kafka2011.consumer.config import ConsumerConfig
+from kafka2011.consumer.errors import PartitionStuck
+from kafka2011.consumer.groups.chunk_queues import PartitionFeed, StreamQueue
+from kafka2011.consumer.groups.fetcher import BrokerFetcher
+from kafka2011.consumer.simple import FetchedSet
+from kafka2011.consumer.stats import ConsumerStats
+from kafka2011.protocol.requests import MultiFetchRequest, decode_request
+from tests.support.memory_broker import MemoryBroker
+
+CHUNKS_MAX = 10
+
+
+class Pauses:
+    """What the fetcher waits on. Pauses that nobody ends are counted instead of slept, and the
+    fetcher is stopped at the last."""
+
+    def __init__(self, count: int, stop: Callable[[], None]) -> None:
+        self.ended_by_ourselves = 0
+        self.rounds: list[int] = []  # requests before each pause
+        self.request_count: Callable[[], int] = lambda: 0
+        self._left = count
+        self._stop = stop
+        self._is_set = False
+
+    def set(self) -> None:
+        self._is_set = True
+
+    def clear(self) -> None:
+        self._is_set = False
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.ended_by_ourselves += self._is_set
+        self.rounds.append(self.request_count() - sum(self.rounds))
+        self._left -= 1
+        if not self._left:
+            self._stop()
+        return self._is_set
+
+
+@pytest.fixture
+def broker() -> Iterator[MemoryBroker]:
+    with MemoryBroker() as made:
+        yield made
+
+
+def run_to_pause(
+    monkeypatch: pytest.MonkeyPatch,
+    broker: MemoryBroker,
+    feeds: list[PartitionFeed],
+    pause_count: int,
+    **settings: object,
+) -> Pauses:
+    """Carry out rounds up to the end of so many pauses."""
+    monkeypatch.setattr(threading.Thread, "start", lambda _: None)
+    fetcher = BrokerFetcher(
+        1,
+        lambda: broker.address,
+        ConsumerConfig(group_id="g", **settings),  # type: ignore[arg-type]
+        ConsumerStats(),
+    )
+    monkeypatch.undo()
+    pauses = Pauses(pause_count, fetcher._stopping.set)
+    pauses.request_count = lambda: len(asked_parts(broker))
+    fetcher._woken = pauses  # type: ignore[assignment]
+    for feed in feeds:
+        fetcher.add(feed)
+    fetcher._run()
+    return pauses
+
+
+def feeds_of(queue: StreamQueue, topic: str, count: int, at: int | None = 0) -> list[PartitionFeed]:
+    names = [TopicPartition(topic, 1, number) for number in range(count)]
+    return [PartitionFeed(name, "g_c-0", queue, at, 1000) for name in names]
+
+
+def asked_parts(broker: MemoryBroker) -> list[list[tuple[str, int]]]:
+    """Of each fetch, in order."""
+    with broker.lock:
+        requests = [decode_request(frame[4:]) for frame in broker.frames]
+    return [
+        [(part.topic, part.partition) for part in request.parts]
+        for request in requests
+        if isinstance(request, MultiFetchRequest)
+    ]
+
+
+@pytest.mark.parametrize(("partitions", "requests"), [(10, 1), (11, 2), (16, 2), (25, 3)])
+def test_each_partition_is_asked_before_an_idle_pause_and_few_twice(
+    monkeypatch: pytest.MonkeyPatch, broker: MemoryBroker, partitions: int, requests: int
+) -> None:
+    feeds = feeds_of(StreamQueue(CHUNKS_MAX), "t", partitions)
+    pauses = run_to_pause(monkeypatch, broker, feeds, 6)
+    assert pauses.rounds == [requests] * 6
+    assert pauses.ended_by_ourselves == 0
+    asked = asked_parts(broker)
+    for start in range(0, len(asked), requests):
+        of_one_pause = {part for parts in asked[start : start + requests] for part in parts}
+        assert len(of_one_pause) == partitions
+
+
+def test_a_stream_without_room_does_not_keep_an_idle_fetcher_busy(
+    monkeypatch: pytest.MonkeyPatch, broker: MemoryBroker
+) -> None:
+    full = StreamQueue(CHUNKS_MAX)
+    for _ in range(CHUNKS_MAX):
+        assert full.reserve()
+    feeds = feeds_of(full, "full", 5) + feeds_of(StreamQueue(CHUNKS_MAX), "t", 2)
+    pauses = run_to_pause(monkeypatch, broker, feeds, 4)
+    assert pauses.rounds == [1] * 4
+    assert all(len(parts) == 2 for parts in asked_parts(broker))
+    assert pauses.ended_by_ourselves == 0
+    full.give_back()
+    assert pauses._is_set, "room in the other stream ends the pause"
+
+
+def test_a_fetcher_that_could_ask_nothing_is_woken_by_room(
+    monkeypatch: pytest.MonkeyPatch, broker: MemoryBroker
+) -> None:
+    full = StreamQueue(1)
+    assert full.reserve()
+    pauses = run_to_pause(monkeypatch, broker, feeds_of(full, "t", 3), 1)
+    assert pauses.rounds == [0]
+    assert not pauses._is_set
+    full.give_back()
+    assert pauses._is_set
+
+
+@pytest.mark.parametrize("stored", [None, 700])
+def test_a_partition_without_a_place_to_start_is_told_with_room_for_one_chunk(
+    monkeypatch: pytest.MonkeyPatch, broker: MemoryBroker, stored: int | None
+) -> None:
+    queue = StreamQueue(1)
+    [feed] = feeds_of(queue, "t", 1, stored)
+    run_to_pause(monkeypatch, broker, [feed], 1, autooffset_reset="earliest")
+    told = queue.take(0)
+    assert told is not None
+    assert isinstance(told.item, PartitionStuck)
+    assert "autooffset.reset=earliest is neither smallest nor largest" in told.item.cause
+    assert queue.reserve(), "the room is free again"
+    assert not queue.reserve()
+
+
+def test_a_bug_is_tried_again_and_keeps_no_room(
+    monkeypatch: pytest.MonkeyPatch, broker: MemoryBroker
+) -> None:
+    """It must not end the thread, after which the broker's partitions would stand still."""
+    broker.append("t", 0, [b"x"])
+    bugs = [ZeroDivisionError("one"), ZeroDivisionError("two")]
+    valid_bytes = FetchedSet.valid_bytes
+
+    def failing(answer: FetchedSet) -> int:
+        if bugs:
+            raise bugs.pop()
+        return valid_bytes(answer)
+
+    queue = StreamQueue(1)
+    with monkeypatch.context() as patch:
+        patch.setattr(FetchedSet, "valid_bytes", failing)
+        run_to_pause(pytest.MonkeyPatch(), broker, feeds_of(queue, "t", 1), 1)
+    assert bugs == []
+    found = queue.take(0)
+    assert found is not None
+    assert isinstance(found.item, Chunk)
+    assert found.item.payloads() == [b"x"]
+    assert queue.reserve(), "the room is free again"
+    assert not queue.reserve()

@@ -1,0 +1,331 @@
+"""The reader of one broker, driven round by round over a broker that lives in memory."""
+
+import pytest
+
+from kafka2011.coordination.cluster import BrokerAddress
+from kafka2011.events.topics import AUDIT, PAGE_VIEW
+from kafka2011.protocol import message_set
+from kafka2011.protocol.message_set import Codec
+from kafka2011.runtime.clock import ManualClock
+from kafka2011.services.audit.books.ledger import CellKey
+from kafka2011.services.audit.books.read_positions import PartitionKey
+from kafka2011.services.audit.books.state import AuditState
+from kafka2011.services.audit.readers.broker_reader import BrokerReader, TopicPartition
+from tests.support.waiting import wait_until
+from tests.unit.services.audit.samples import SERVER, T0, WINDOW_MS, FakeBroker, event, report
+
+VIEWS = TopicPartition(PAGE_VIEW, 0)
+KEY = PartitionKey("live", PAGE_VIEW, 1, 0)
+CELL = CellKey(PAGE_VIEW, T0, SERVER)
+
+
+class Bench:
+    """A reader of broker 1 of `live`, its books and its broker."""
+
+    def __init__(self, fetch_bytes: int = 65536) -> None:
+        self.clock = ManualClock(T0 + 1000)
+        self.state = AuditState(("live", "offline"), WINDOW_MS, self.clock)
+        self.broker = FakeBroker()
+        self.reader = BrokerReader(
+            self.state,
+            "live",
+            1,
+            connect=lambda _: self.broker,
+            clock=self.clock,
+            fetch_bytes=fetch_bytes,
+            poll_interval_ms=1,
+        )
+
+    def round(self, *partitions: TopicPartition, measure: bool = True) -> bool:
+        return self.reader.round(self.broker, dict.fromkeys(partitions or (VIEWS,), measure))
+
+    def counted(self, cell: CellKey = CELL) -> int:
+        found = self.state.cells().get(cell)
+        return found.counted[0] if found else 0
+
+
+def test_messages_are_counted_by_their_window_and_server() -> None:
+    bench = Bench()
+    bench.broker.append(PAGE_VIEW, 0, event(1), event(2), event(3, T0 + WINDOW_MS))
+    assert bench.round()
+    assert bench.counted() == 2
+    assert bench.counted(CellKey(PAGE_VIEW, T0 + WINDOW_MS, SERVER)) == 1
+    assert bench.state.position(KEY) == len(bench.broker.logs[PAGE_VIEW, 0])
+    assert not bench.round()
+    assert bench.counted() == 2
+
+
+def test_monitoring_events_are_the_produced_number_and_no_messages() -> None:
+    bench = Bench()
+    bench.broker.append(AUDIT, 0, report(0, [(PAGE_VIEW, T0, 5)]))
+    bench.round(TopicPartition(AUDIT, 0))
+    assert bench.state.ledger.totals().produced == [5, 0]
+    assert bench.state.ledger.totals().counted == [0, 0]
+
+
+def test_messages_in_wrappers_are_counted_one_by_one() -> None:
+    bench = Bench()
+    wrapped = message_set.encode_compressed([event(n) for n in range(10)], Codec.GZIP)
+    bench.broker.append_set(PAGE_VIEW, 0, wrapped)
+    bench.round()
+    assert bench.counted() == 10
+
+
+def test_messages_without_a_header_are_counted_under_a_name_of_their_own() -> None:
+    bench = Bench()
+    bench.broker.append(PAGE_VIEW, 0, b"plain text", event(1))
+    bench.round()
+    assert bench.counted(CellKey(PAGE_VIEW, -1, "unreadable-header")) == 1
+    assert bench.counted() == 1
+
+
+def test_what_a_fetch_cuts_off_is_read_by_the_next() -> None:
+    bench = Bench(fetch_bytes=300)
+    bench.broker.append(PAGE_VIEW, 0, *(event(n) for n in range(20)))
+    bench.state.discovered("live", T0)
+    rounds = 0
+    while bench.round():
+        rounds += 1
+        view = bench.state.tier_view("live")
+        is_read = bench.counted() == 20
+        assert view.is_caught_up is is_read
+        assert (view.lag_bytes == 0) is is_read
+    assert rounds > 3
+    assert bench.counted() == 20
+
+
+def test_a_message_larger_than_the_fetch_size_is_fetched_with_a_larger_one() -> None:
+    bench = Bench(fetch_bytes=64)
+    bench.broker.append(PAGE_VIEW, 0, event(1), b"x" * 5000, event(2))
+    wait_until(lambda: not bench.round() and bench.counted() == 2, "both counted")
+    assert bench.counted(CellKey(PAGE_VIEW, -1, "unreadable-header")) == 1
+
+
+def test_delays_are_those_of_messages_that_came_while_the_partition_was_watched() -> None:
+    bench = Bench()
+    bench.broker.append(PAGE_VIEW, 0, event(1))
+    bench.round(measure=False)  # stood there before the service started
+    assert bench.state.delays["live"].summary().count == 0
+    bench.broker.append(PAGE_VIEW, 0, event(2))
+    bench.round(measure=False)
+    summary = bench.state.delays["live"].summary()
+    assert (summary.count, summary.p50_ms) == (1, 1000)
+
+
+def test_a_partition_found_later_is_measured_from_its_start() -> None:
+    bench = Bench()
+    bench.broker.append(PAGE_VIEW, 0, event(1))
+    bench.round(measure=True)
+    assert bench.state.delays["live"].summary().count == 1
+
+
+# --- the end of the log -------------------------------------------------------------------------
+
+
+def test_the_end_of_a_segment_is_not_the_end_of_the_log() -> None:
+    bench = Bench()
+    bench.state.discovered("live", T0 + 5000)
+    for number in range(3):
+        bench.broker.append(PAGE_VIEW, 0, event(number))
+        bench.broker.roll(PAGE_VIEW, 0)
+    end = len(bench.broker.logs[PAGE_VIEW, 0])
+    for _ in range(2):
+        bench.round(measure=False)
+        view = bench.state.tier_view("live")
+        assert view.lag_bytes == end - (bench.state.position(KEY) or 0) > 0
+        assert not view.is_caught_up
+        assert view.progress.read_to_ms == 0
+    bench.round(measure=False)
+    assert bench.state.tier_view("live").is_caught_up
+    assert bench.state.tier_view("live").progress.read_to_ms == T0 + 1000
+    # What stood there before the service started says nothing about delays.
+    assert bench.state.delays["live"].summary().count == 0
+
+
+def test_where_empty_answers_follow_the_end_is_not_asked_for() -> None:
+    bench = Bench()
+    bench.state.discovered("live", T0 + 100_000)
+    bench.broker.logs[PAGE_VIEW, 0] = b""
+    bench.round()
+    for number in range(20):
+        bench.broker.append(PAGE_VIEW, 0, event(number))
+        bench.clock.advance(100)
+        bench.round()
+        bench.clock.advance(100)
+        bench.round()
+        assert bench.state.tier_view("live").progress.read_to_ms == bench.clock()
+    assert bench.broker.latest_asked == 0
+
+
+def test_under_traffic_without_a_pause_the_end_is_asked_for_twice_a_second() -> None:
+    bench = Bench()
+    bench.state.discovered("live", T0 + 100_000)
+    for number in range(100):
+        bench.broker.append(PAGE_VIEW, 0, event(number))
+        bench.round()
+        bench.clock.advance(50)
+    assert bench.broker.latest_asked == 10
+    view = bench.state.tier_view("live")
+    assert view.is_caught_up
+    assert view.progress.read_to_ms >= bench.clock() - 600
+
+
+def test_a_reader_that_never_gets_to_the_end_says_up_to_when_it_has_read() -> None:
+    bench = Bench(fetch_bytes=300)
+    bench.state.discovered("live", T0 + 100_000)
+    bench.broker.append(PAGE_VIEW, 0, *(event(n) for n in range(10)))
+    for number in range(60):
+        bench.broker.append(PAGE_VIEW, 0, *(event(10 * number + n) for n in range(3)))
+        bench.round()
+        bench.clock.advance(100)
+    view = bench.state.tier_view("live")
+    assert view.lag_bytes > 0
+    assert view.progress.read_to_ms > T0 + 3000
+
+
+# --- what cannot be read ------------------------------------------------------------------------
+
+
+def test_what_retention_deleted_before_it_was_read_is_entered_as_unread() -> None:
+    bench = Bench()
+    bench.broker.append(PAGE_VIEW, 0, event(1))
+    bench.round()
+    gone = len(bench.broker.logs[PAGE_VIEW, 0])
+    bench.broker.append(PAGE_VIEW, 0, event(2))
+    deleted = len(bench.broker.logs[PAGE_VIEW, 0])
+    bench.broker.append(PAGE_VIEW, 0, event(3))
+    bench.broker.retire(PAGE_VIEW, 0, deleted)
+    bench.round()
+    bench.round()
+    assert bench.counted() == 2
+    ((_, unread),) = bench.state.unread
+    assert (unread.tier, unread.topic, unread.place) == ("live", PAGE_VIEW, "1-0")
+    assert (unread.first, unread.last) == (gone, deleted)
+    assert "deleted" in unread.reason
+
+
+def test_a_log_that_was_replaced_is_read_anew_and_told() -> None:
+    bench = Bench()
+    bench.broker.append(PAGE_VIEW, 0, event(1), event(2))
+    bench.round()
+    bench.broker.logs[PAGE_VIEW, 0] = message_set.encode([event(3)])
+    bench.round()
+    bench.round()
+    assert bench.counted() == 3
+    ((_, unread),) = bench.state.unread
+    assert "lost or replaced" in unread.reason
+
+
+def test_a_damaged_entry_is_left_out_and_told_and_the_rest_is_counted() -> None:
+    bench = Bench()
+    first = len(message_set.encode([event(1)]))
+    damaged = bytearray(message_set.encode([event(n) for n in range(1, 4)]))
+    damaged[2 * first - 1] ^= 1
+    bench.broker.append_set(PAGE_VIEW, 0, bytes(damaged))
+    bench.round()
+    assert bench.counted() == 2
+    ((_, unread),) = bench.state.unread
+    assert (unread.first, unread.last) == (first, 2 * first)
+    assert bench.state.position(KEY) == len(damaged)
+
+
+def test_an_impossible_length_stops_its_partition_and_no_other() -> None:
+    bench = Bench()
+    good = message_set.encode([event(1)])
+    bench.broker.append_set(PAGE_VIEW, 0, good + b"\0\0\0\1" + b"x" * 100)
+    bench.broker.append(PAGE_VIEW, 1, event(2))
+    for _ in range(3):
+        bench.round(VIEWS, TopicPartition(PAGE_VIEW, 1))
+    assert bench.counted() == 2
+    assert bench.state.position(KEY) == len(good)
+    view = bench.state.tier_view("live")
+    assert "unreadable from offset" in view.progress.away
+    assert any("unreadable from offset" in note for note in bench.state.notes())
+    # It is tried again, and when it can be read all is forgotten.
+    bench.broker.logs[PAGE_VIEW, 0] = good + message_set.encode([event(3)])
+    bench.clock.advance(2000)
+    bench.round()
+    assert bench.counted() == 3
+    assert bench.state.tier_view("live").progress.away == ""
+
+
+def test_a_partition_that_the_broker_refuses_is_told_with_its_answer() -> None:
+    bench = Bench()
+    bench.broker.append(PAGE_VIEW, 1, event(1))
+    bench.round(VIEWS, TopicPartition(PAGE_VIEW, 1))
+    assert bench.counted() == 1
+    assert "no such partition" in bench.state.tier_view("live").progress.away
+
+
+def test_progress_is_the_time_before_the_fetch_that_found_the_end() -> None:
+    bench = Bench()
+    bench.broker.append(PAGE_VIEW, 0, event(1))
+    bench.state.discovered("live", T0 + 5000)
+    bench.round()
+    assert bench.state.tier_view("live").progress.read_to_ms == T0 + 1000
+
+
+# --- the thread ---------------------------------------------------------------------------------
+
+
+def test_a_broker_that_is_away_is_told_and_read_on_when_it_is_back() -> None:
+    bench = Bench()
+    bench.broker.append(PAGE_VIEW, 0, event(1))
+    bench.broker.failure = ConnectionRefusedError("refused")
+    bench.reader.assign(BrokerAddress("broker", 1), [VIEWS], first=False)
+    bench.reader.start()
+    try:
+        wait_until(
+            lambda: "live broker 1 does not answer" in bench.state.tier_view("live").progress.away,
+            "told as away",
+        )
+        assert any("broker 1 does not answer" in note for note in bench.state.notes())
+        bench.broker.failure = None
+        wait_until(lambda: bench.counted() == 1, "counted")
+        wait_until(lambda: not bench.state.tier_view("live").progress.away, "told as back")
+    finally:
+        bench.reader.close()
+    assert bench.broker.closed
+
+
+def test_a_bug_is_told_and_tried_again() -> None:
+    bench = Bench()
+    bench.broker.append(PAGE_VIEW, 0, event(1))
+    bench.broker.failure = ZeroDivisionError("a bug")
+    bench.reader.assign(BrokerAddress("broker", 1), [VIEWS], first=False)
+    bench.reader.start()
+    try:
+        wait_until(
+            lambda: "an internal error" in bench.state.tier_view("live").progress.away, "told"
+        )
+        bench.broker.failure = None
+        wait_until(lambda: bench.counted() == 1, "counted")
+        wait_until(lambda: not bench.state.tier_view("live").progress.away, "told as back")
+    finally:
+        bench.reader.close()
+
+
+def test_a_broker_that_never_registered_is_told() -> None:
+    bench = Bench()
+    bench.reader.assign(None, [VIEWS], first=True)
+    bench.reader.start()
+    try:
+        wait_until(lambda: "not registered" in bench.state.tier_view("live").progress.away, "told")
+    finally:
+        bench.reader.close()
+
+
+@pytest.mark.parametrize("fetch_bytes", [100, 333, 65536])
+def test_whatever_the_fetch_size_each_message_counts_once(fetch_bytes: int) -> None:
+    bench = Bench(fetch_bytes)
+    for number in range(50):
+        if number % 5:
+            bench.broker.append(PAGE_VIEW, 0, event(number))
+        else:
+            wrapped = message_set.encode_compressed([event(number), event(-number)], Codec.SNAPPY)
+            bench.broker.append_set(PAGE_VIEW, 0, wrapped)
+        if number % 7 == 0:
+            bench.round()
+    end = len(bench.broker.logs[PAGE_VIEW, 0])
+    wait_until(lambda: not bench.round() and bench.state.position(KEY) == end, "all read")
+    assert bench.counted() == 60

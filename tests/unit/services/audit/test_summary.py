@@ -1,0 +1,355 @@
+"""What the service answers: summary, cells, metrics; bounded, in the recount's form."""
+
+import json
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+
+from kafka2011.events.topics import AUDIT, PAGE_VIEW
+from kafka2011.runtime.clock import ManualClock
+from kafka2011.services.audit.app import Keeper
+from kafka2011.services.audit.books.read_positions import PartitionKey
+from kafka2011.services.audit.books.state import AuditState
+from kafka2011.services.audit.books.store import AuditStore
+from kafka2011.services.audit.config import AuditConfig
+from kafka2011.services.audit.report import Json
+from kafka2011.services.audit.summary import AuditAnswers, AuditCollector, BadQuestion
+from tests.unit.services.audit.samples import SERVER, T0, WINDOW_MS, heartbeat, report
+
+LATENESS_MS = 1_000
+SETTLED = T0 + WINDOW_MS + LATENESS_MS
+
+
+class Service:
+    """Books of two tiers whose readers are up to date."""
+
+    def __init__(self, tmp_path: Path, **settings: object) -> None:
+        self.clock = ManualClock(T0)
+        self.config = AuditConfig(
+            live_zk_connect="live:1",
+            offline_zk_connect="offline:1",
+            window_ms=WINDOW_MS,
+            lateness_ms=LATENESS_MS,
+            restarts_file=tmp_path / "restarts.json",
+            **settings,  # type: ignore[arg-type]
+        )
+        self.state = AuditState(
+            self.config.tiers,
+            WINDOW_MS,
+            self.clock,
+            cells_max=self.config.cells_max,
+            exempt=self.config.exempt,
+        )
+        self.answers = AuditAnswers(self.state, self.config, self.clock)
+        self.keys = [
+            PartitionKey(tier, topic, broker, 0)
+            for tier, broker in (("live", 1), ("offline", 11))
+            for topic in (PAGE_VIEW, AUDIT)
+        ]
+        for key in self.keys:
+            self.state.begin(key, 0)
+        self.catch_up()
+
+    def catch_up(self) -> None:
+        for key in self.keys:
+            self.state.read_to(key, self.clock())
+        for tier in self.config.tiers:
+            self.state.discovered(tier, self.clock())
+
+    def produce(self, sequence: int, count: int, window: int = T0) -> None:
+        self.state.reported(self.keys[1], [report(sequence, [(PAGE_VIEW, window, count)])], 1)
+
+    def count(self, tier: int, count: int, window: int = T0) -> None:
+        self.state.counted(self.keys[2 * tier], {(window, SERVER): count}, {}, 1)
+
+    def settle(self) -> None:
+        self.clock.current_ms = SETTLED
+        self.catch_up()
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Service:
+    return Service(tmp_path)
+
+
+def test_a_window_is_pending_until_it_and_the_lateness_are_over(service: Service) -> None:
+    service.produce(0, 5)
+    service.count(0, 5)
+    service.count(1, 4)
+    summary = service.answers.summary()
+    assert summary["verdicts"]["pending"] == 2
+    assert summary["exit_status"] == 0
+    assert not summary["balanced"]
+    service.settle()
+    summary = service.answers.summary()
+    assert summary["verdicts"] == {
+        "pending": 0,
+        "complete": 1,
+        "missing": 1,
+        "extra": 0,
+        "redelivered": 0,
+    }
+    assert summary["tiers"]["offline"]["verdict"] == "missing 1"
+    assert summary["exit_status"] == 1
+
+
+def test_final_judges_open_windows_too(service: Service) -> None:
+    service.produce(0, 5)
+    service.count(0, 5)
+    assert service.answers.summary(is_final=True)["verdicts"]["missing"] == 1
+    service.count(1, 5)
+    service.clock.advance(1000)
+    summary = service.answers.summary(is_final=True)
+    assert summary["balanced"]
+    assert (summary["produced"], summary["tiers"]["offline"]["count"]) == (5, 5)
+
+
+def test_a_reader_that_is_behind_keeps_cells_pending(service: Service) -> None:
+    service.produce(0, 5)
+    service.clock.current_ms = SETTLED + 5000
+    assert service.answers.summary()["verdicts"]["pending"] == 2
+    service.catch_up()
+    service.clock.advance(1000)
+    assert service.answers.summary()["verdicts"]["missing"] == 2
+
+
+def test_a_broker_that_is_away_is_the_reason_given(service: Service) -> None:
+    service.produce(0, 5)
+    service.count(0, 5)
+    service.settle()
+    service.state.away("offline", "broker 11", "offline broker 11 does not answer", 11)
+    (cell,) = service.answers.cells({})["cell_list"]
+    assert cell["tiers"]["offline"]["verdict"] == "missing 5"
+    assert cell["tiers"]["offline"]["reason"] == "offline broker 11 does not answer"
+    assert cell["tiers"]["live"]["verdict"] == "complete"
+    assert "offline broker 11 does not answer" in service.answers.summary()["notes"]
+
+
+def test_restarts_are_read_at_each_judgement(service: Service, tmp_path: Path) -> None:
+    service.produce(0, 5)
+    for tier in (0, 1):
+        service.count(tier, 6)
+    service.settle()
+    assert service.answers.summary()["exit_status"] == 1
+    restart = {"name": "mirror-1", "time_ms": T0 + 1}
+    (tmp_path / "restarts.json").write_text(json.dumps([restart]))
+    service.clock.advance(1000)
+    service.catch_up()
+    summary = service.answers.summary()
+    assert summary["verdicts"]["redelivered"] == 2
+    assert summary["exit_status"] == 0
+    assert summary["restarts"] == [restart]
+
+
+def test_a_broken_restarts_file_excuses_nothing_and_is_told(
+    service: Service, tmp_path: Path
+) -> None:
+    (tmp_path / "restarts.json").write_text('{"name": 3}')
+    service.produce(0, 5)
+    for tier in (0, 1):
+        service.count(tier, 6)
+    service.settle()
+    summary = service.answers.summary()
+    assert summary["exit_status"] == 1
+    assert any("restarts.json" in note for note in summary["notes"])
+
+
+def test_where_no_restarts_are_kept_redelivery_can_be_expected_by_setting(tmp_path: Path) -> None:
+    service = Service(tmp_path, redelivery_expected=True)
+    service.produce(0, 5)
+    for tier in (0, 1):
+        service.count(tier, 6)
+    service.settle()
+    assert service.answers.summary()["exit_status"] == 0
+
+
+def test_an_exempt_topic_owes_the_tier_nothing(tmp_path: Path) -> None:
+    service = Service(tmp_path, exempt=frozenset({("offline", PAGE_VIEW)}))
+    service.produce(0, 5)
+    service.count(0, 5)
+    service.settle()
+    summary = service.answers.summary()
+    assert summary["balanced"]
+    assert "offline" not in summary["topics"][PAGE_VIEW]["tiers"]
+
+
+def test_cells_are_chosen_and_paged(service: Service) -> None:
+    for number in range(10):
+        service.produce(number, 1, T0 - number * WINDOW_MS)
+        service.count(0, 1, T0 - number * WINDOW_MS)
+        if number % 2:
+            service.count(1, 1, T0 - number * WINDOW_MS)
+    service.settle()
+    assert service.answers.cells({})["cells_found"] == 10
+    assert service.answers.cells({"verdict": "incomplete"})["cells_found"] == 5
+    assert service.answers.cells({"verdict": "missing"})["cells_found"] == 5
+    assert service.answers.cells({"topic": "other"})["cells_found"] == 0
+    page = service.answers.cells({"limit": "4", "offset": "8"})
+    assert (len(page["cell_list"]), page["cells_left_out"]) == (2, 0)
+    assert service.answers.cells({"limit": "4"})["cells_left_out"] == 6
+    first = service.answers.cells({"limit": "1"})["cell_list"][0]["window_start_ms"]
+    only = service.answers.cells({"window_start_ms": str(first)})["cell_list"]
+    assert [cell["window_start_ms"] for cell in only] == [first]
+
+
+def test_of_old_windows_only_what_is_wrong_can_be_asked_for(service: Service) -> None:
+    for number in range(10):
+        service.produce(number, 1, T0 - number * WINDOW_MS)
+        service.count(0, 1, T0 - number * WINDOW_MS)
+        if number != 7:
+            service.count(1, 1, T0 - number * WINDOW_MS)
+    service.settle()
+    told = service.answers.cells({"newest": "3"})
+    ages = sorted((T0 - cell["window_start_ms"]) // WINDOW_MS for cell in told["cell_list"])
+    assert ages == [0, 1, 2, 7]
+    assert told["cells_found"] == 4
+
+
+@pytest.mark.parametrize(
+    "query", [{"limit": "-1"}, {"offset": "x"}, {"newest": ""}, {"window": "3"}]
+)
+def test_a_question_that_makes_no_sense_gets_400_with_the_reason(
+    service: Service, query: dict[str, str]
+) -> None:
+    with pytest.raises(BadQuestion):
+        service.answers.cells(query)
+    status, _, body = service.answers.pages()["/audit"](query)
+    assert status == 400
+    assert "error" in json.loads(body)
+
+
+def test_the_summary_stays_small_whatever_there_is(service: Service) -> None:
+    for number in range(300):
+        counts = {(T0, f"server-{n}"): 1 for n in range(20)}
+        service.state.ledger.add_counts("live", f"topic-{number:03d}", counts)
+        service.state.note(f"note {number}")
+    status, _, body = service.answers.pages()["/audit/summary"]({})
+    assert status == 200
+    assert len(body) < 200_000
+    assert json.loads(body)["topics_left_out"] == 100
+
+
+def test_metrics_say_what_the_summary_says(service: Service) -> None:
+    service.produce(0, 5)
+    service.count(0, 5)
+    service.count(1, 3)
+    service.state.counted(service.keys[0], {}, {120: 10}, 2)
+    service.settle()
+    registry = CollectorRegistry()
+    registry.register(AuditCollector(service.answers))
+    page = generate_latest(registry).decode()
+    for line in (
+        "kafka2011_audit_produced_messages_total 5.0",
+        'kafka2011_audit_counted_messages_total{tier="offline"} 3.0',
+        'kafka2011_audit_messages{tier="offline",topic="page-view",verdict="missing"} 2.0',
+        'kafka2011_audit_delay_seconds{quantile="0.99",tier="live"} 0.12',
+        "kafka2011_audit_balances 0.0",
+    ):
+        assert line in page
+
+
+def test_a_server_that_stops_beating_is_silent_until_it_is_heard_again(service: Service) -> None:
+    audit = service.keys[1]
+    silent = lambda: service.answers.summary()["silent"]  # noqa: E731
+    service.state.reported(audit, [heartbeat(T0), heartbeat(T0, server="other", is_last=True)], 1)
+    assert silent() == []
+    service.clock.advance(3_001)  # the clock alone says nothing: the readers may be behind
+    assert silent() == []
+    service.catch_up()
+    service.clock.advance(1_000)
+    assert silent() == [{"tier": "live", "server": SERVER, "since_ms": T0}]
+    summary = service.answers.summary()
+    assert any(f"{SERVER} (live) is silent since 2011-03-13" in note for note in summary["notes"])
+    page = generate_latest(registry_of(service)).decode()
+    assert f'server_silent_seconds{{server="{SERVER}",tier="live"}} 4.001' in page
+    service.state.reported(audit, [heartbeat(T0 + 4_000), heartbeat(T0 + 10)], 2)
+    service.catch_up()
+    service.clock.advance(1_000)
+    assert silent() == []
+
+
+def registry_of(service: Service) -> CollectorRegistry:
+    registry = CollectorRegistry()
+    registry.register(AuditCollector(service.answers))
+    return registry
+
+
+# --- too many cells ------------------------------------------------------------------------------
+
+
+class Crowd:
+    """150 windows where 100 may be open, and the keeper of their books."""
+
+    def __init__(self, tmp_path: Path, **settings: object) -> None:
+        self.service = Service(tmp_path, cells_max=100, **settings)
+        self.last = T0 + 149 * WINDOW_MS
+        self.store = AuditStore(
+            tmp_path / "audit.sqlite", window_ms=WINDOW_MS, tiers=self.service.config.tiers
+        )
+        self.keeper = Keeper(
+            self.service.config, self.service.state, self.store, self.service.clock
+        )
+
+    def fill(self, *, offline: int) -> None:
+        for number in range(150):
+            window = T0 + number * WINDOW_MS
+            self.service.produce(number, 2, window)
+            self.service.count(0, 2, window)
+            self.service.count(1, offline, window)
+
+    def settle(self, *, caught_up: bool = True) -> None:
+        self.service.clock.current_ms = self.last + WINDOW_MS + LATENESS_MS
+        if caught_up:
+            self.service.catch_up()
+
+    def keep(self) -> Json:
+        """The summary after the books were kept."""
+        assert self.keeper.keep()
+        self.service.clock.advance(1000)
+        return self.service.answers.summary()
+
+
+def test_redelivered_cells_do_not_turn_into_extra_ones_where_there_are_many(
+    tmp_path: Path,
+) -> None:
+    crowd = Crowd(tmp_path)
+    crowd.fill(offline=3)
+    restarts = [{"name": "mirror", "time_ms": crowd.last}]
+    crowd.service.config.restarts_file.write_text(json.dumps(restarts))  # type: ignore[union-attr]
+    crowd.settle()
+    summary = crowd.keep()
+    assert len(crowd.service.state.ledger.cells) == 90
+    offline = summary["tiers"]["offline"]
+    assert (offline["redelivered"], offline["extra"]) == (150, 0)
+    assert summary["exit_status"] == 0
+
+
+def test_restarts_that_cannot_be_read_keep_all_cells_open(tmp_path: Path) -> None:
+    crowd = Crowd(tmp_path)
+    crowd.fill(offline=3)
+    crowd.service.config.restarts_file.write_text("garbage")  # type: ignore[union-attr]
+    crowd.settle()
+    crowd.keep()
+    assert len(crowd.service.state.ledger.cells) == 150
+
+
+def test_pending_cells_do_not_turn_into_missing_ones_where_there_are_many(
+    tmp_path: Path,
+) -> None:
+    crowd = Crowd(tmp_path)
+    crowd.fill(offline=0)  # the offline reader is behind
+    crowd.settle(caught_up=False)
+    summary = crowd.keep()
+    assert len(crowd.service.state.ledger.cells) == 150
+    assert summary["exit_status"] == 0
+    # A broker that is away may still have them.
+    crowd.service.state.away("offline", "broker 11", "offline broker 11 is away", 11)
+    crowd.settle()
+    crowd.keep()
+    assert len(crowd.service.state.ledger.cells) == 150
+    crowd.service.state.back("offline", "broker 11", 11)
+    summary = crowd.keep()
+    assert len(crowd.service.state.ledger.cells) == 90
+    assert summary["tiers"]["offline"]["missing"] == 300
+    assert summary["exit_status"] == 1

@@ -1,0 +1,96 @@
+"""Containers broken through the engine's socket: against a server that speaks its interface."""
+
+import json
+import socketserver
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from urllib.parse import parse_qs, urlparse
+
+import pytest
+
+from kafka2011.services.dashboard.faults.containers import EngineChaos
+from kafka2011.services.dashboard.faults.processes import ChaosRefused
+
+
+class Engine(socketserver.ThreadingUnixStreamServer):
+    """One container, `broker-1` of project `demo`, that runs."""
+
+    daemon_threads = True
+    asked: list[str]
+
+
+class Handler(BaseHTTPRequestHandler):
+    def address_string(self) -> str:
+        return "local"
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def answer(self, status: int, value: object) -> None:
+        body = b"" if value is None else json.dumps(value).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if body:  # who asks closes as soon as it has what it wanted
+            self.wfile.write(body)
+
+    def do_GET(self) -> None:
+        labels = json.loads(parse_qs(urlparse(self.path).query)["filters"][0])["label"]
+        wanted = {
+            "com.docker.compose.project=demo",
+            "com.docker.compose.service=broker-1",
+        }
+        self.answer(200, [{"Id": "c1"}] if set(labels) == wanted else [])
+
+    def do_POST(self) -> None:
+        assert isinstance(self.server, Engine)
+        self.server.asked.append(self.path)
+        if self.path.endswith("/start"):
+            self.answer(304, None)
+        elif self.path.endswith("/unpause"):
+            self.answer(500, {"message": "Container c1 is not paused"})
+        else:
+            self.answer(204, None)
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    server = Engine(str(tmp_path / "engine.sock"), Handler)
+    server.asked = []
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def chaos(engine: Engine) -> EngineChaos:
+    return EngineChaos(Path(str(engine.server_address)), "demo")
+
+
+def test_container_of_the_project_is_killed_and_paused(engine: Engine) -> None:
+    assert chaos(engine).signal("kill", "broker-1") == "kill: container broker-1"
+    chaos(engine).signal("pause", "broker-1")
+    assert engine.asked == ["/containers/c1/kill", "/containers/c1/pause"]
+
+
+def test_what_is_not_of_the_project_is_refused_and_the_dashboard_too(engine: Engine) -> None:
+    for name in ("broker-9", "dashboard"):
+        with pytest.raises(ChaosRefused):
+            chaos(engine).signal("kill", name)
+    assert engine.asked == []
+
+
+def test_what_the_engine_refuses_is_said_in_its_words(engine: Engine) -> None:
+    with pytest.raises(ChaosRefused, match="not paused"):
+        chaos(engine).signal("continue", "broker-1")
+    with pytest.raises(ChaosRefused, match="runs already"):
+        chaos(engine).start("broker-1")
+
+
+def test_engine_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(ChaosRefused, match="does not answer"):
+        EngineChaos(tmp_path / "none.sock", "demo").start("broker-1")

@@ -1,0 +1,109 @@
+"""Edges of the picture and what a proxy is said to do."""
+
+from typing import Any
+
+from kafka2011.services.dashboard.process_states import Rates
+from kafka2011.services.dashboard.rows.flows import Flows, faults_in_words, is_link
+from kafka2011.services.dashboard.sampling.observations import Collected, ProcessLook
+
+
+def process(kind: str, name: str, dc: str = "live", **samples: Any) -> ProcessLook:
+    found = ProcessLook(f"{dc}/{name}", dc, name, kind)
+    found.health.note_node(True, 0)
+    found.health.note_scrape(True, 0)
+    found.samples = samples
+    return found
+
+
+def proxy(name: str, *routes: str) -> ProcessLook:
+    opened = [({"route": route}, 1.0) for route in routes]
+    return process("proxy", name, kafka2011_proxy_connections_open=opened)
+
+
+def edges(*processes: ProcessLook) -> set[str]:
+    seen = Collected(0, {p.key: p for p in processes}, {}, None, {}, None, {}, {})
+    flows = Flows(Rates(), 10_000)
+    flows.name_brokers(seen)
+    return set(flows.edge_rows(seen, flows.process_rows(seen)))
+
+
+def test_a_proxy_with_a_route_for_each_broker_is_a_link() -> None:
+    assert is_link(proxy("wan-link", "zookeeper", "broker-1"))
+    assert not is_link(proxy("balancer", "route-0"))
+
+
+def test_mirrors_are_reached_over_the_link_where_there_is_one() -> None:
+    brokers = process("broker", "broker-1"), process("broker", "broker-11", "offline")
+    mirror = process("mirror", "mirror-1")
+    assert edges(*brokers, mirror) == {
+        "live/broker-1>live/mirror-1",
+        "live/mirror-1>offline/broker-11",
+    }
+    assert edges(*brokers, mirror, proxy("wan-link", "zookeeper", "broker-1")) == {
+        "live/broker-1>live/wan-link",
+        "live/wan-link>live/mirror-1",
+        "live/mirror-1>offline/broker-11",
+    }
+
+
+def test_a_link_is_not_what_frontends_send_through() -> None:
+    found = edges(
+        process("frontend", "f"),
+        process("broker", "broker-1"),
+        proxy("wan-link", "zookeeper", "broker-1"),
+        proxy("balancer", "route-0"),
+    )
+    assert found == {"live/f>live/balancer", "live/balancer>live/broker-1"}
+
+
+def test_a_proxy_that_was_stopped_carries_nothing() -> None:
+    gone = ProcessLook("live/wan-link", "live", "wan-link", "proxy")
+    gone.health.note_node(False, 0)
+    gone.health.note_scrape(False, 0, "not registered")
+    gone.health.note_scrape(False, 1_000, "not registered")
+    balancer = proxy("balancer", "route-0")
+    found = edges(process("frontend", "f"), process("broker", "broker-1"), balancer, gone)
+    assert found == {"live/f>live/balancer", "live/balancer>live/broker-1"}
+
+
+def test_two_live_datacenters_with_the_same_broker_ids_meet_in_the_offline_one_only() -> None:
+    def mirror(name: str, dc: str) -> ProcessLook:
+        copied = [({"source": "1-0", "target": "11-0"}, 5.0)]
+        return process("mirror", name, dc, kafka2011_mirror_copied_bytes_total=copied)
+
+    link = proxy("west-wan-link", "zookeeper", "broker-1")
+    link.key, link.datacenter = "west/west-wan-link", "west"
+    found = edges(
+        process("frontend", "f"),
+        process("broker", "broker-1"),
+        mirror("mirror-1", "live"),
+        process("frontend", "west-f", "west"),
+        process("broker", "west-broker-1", "west"),
+        link,
+        mirror("west-mirror-1", "west"),
+        process("audit", "west-audit", "west"),
+        process("broker", "broker-11", "offline"),
+    )
+    assert found == {
+        "live/f>live/broker-1",
+        "live/broker-1>live/mirror-1",
+        "live/mirror-1>offline/broker-11",
+        "west/west-f>west/west-broker-1",
+        "west/west-broker-1>west/west-wan-link",
+        "west/west-wan-link>west/west-mirror-1",
+        "west/west-mirror-1>offline/broker-11",
+        "west/west-broker-1>west/west-audit",
+        "offline/broker-11>west/west-audit",
+    }
+
+
+def test_faults_are_said_once_in_words() -> None:
+    cut = {"faults": {"cut": True, "delay_ms": 0}}
+    assert faults_in_words({"routes": {"a": cut, "b": cut}}) == ["cut"]
+    drill = {"faults": {"delay_ms": 400, "rate_bytes_s": 20_000}, "drop_remaining": 3}
+    assert faults_in_words({"routes": {"a": drill}}) == [
+        "400 ms late",
+        "20 KB/s at most",
+        "drops 3 messages",
+    ]
+    assert faults_in_words({"routes": {"a": {"faults": {"hold": [], "cut": False}}}}) == []

@@ -1,0 +1,49 @@
+"""What the dashboard reads in ZooKeeper."""
+
+import pytest
+
+from kafka2011.coordination import paths
+from kafka2011.coordination.memory import InMemoryZooKeeper
+from kafka2011.coordination.processes import ProcessRecord, expect_process, register_process
+from kafka2011.services.dashboard.config import more_datacenters
+from kafka2011.services.dashboard.sampling.clusters import look_at_partitions, look_at_processes
+
+
+def test_partitions_are_those_registered_and_counts_are_read_once() -> None:
+    registry = InMemoryZooKeeper().client()
+    registry.start()
+    for broker, text in (("1", b"2"), ("11", b"3"), ("12", b"many"), ("x", b"1")):
+        registry.put(f"{paths.topic_path('clicks')}/{broker}", text)
+    found = look_at_partitions(registry, ["clicks", "gone"], {})
+    assert found == {"clicks": {1: 2, 11: 3}, "gone": {}}
+    registry.put(f"{paths.topic_path('clicks')}/1", b"9")
+    registry.delete_recursive(f"{paths.topic_path('clicks')}/11")
+    assert look_at_partitions(registry, ["clicks"], found) == {"clicks": {1: 2}}
+    assert look_at_partitions(registry, ["clicks"], {}) == {"clicks": {1: 9}}
+
+
+def test_processes_of_a_further_live_datacenter_are_called_by_its_name() -> None:
+    registry = InMemoryZooKeeper().client()
+    registry.start()
+    expect_process(registry, "live", "west-broker-1", "broker")
+    expect_process(registry, "shared", "x", "odd")
+    record = ProcessRecord("live", "west-frontend-1", "frontend", "", "west-frontend-1:8080", 7)
+    registration = register_process(registry, record)
+    assert registration.wait(10)
+    expected, kinds, alive = look_at_processes(registry, [], "west")
+    assert kinds == {
+        "west/west-broker-1": "broker",
+        "west/west-frontend-1": "frontend",
+        "shared/x": "odd",
+    }
+    assert alive["west/west-frontend-1"].metrics_address == "west-frontend-1:8080"
+    assert look_at_processes(registry, expected, "west") == (expected, kinds, alive)
+    assert "live/west-broker-1" in look_at_processes(registry, expected)[1]
+    registration.close()
+
+
+def test_further_datacenters_are_named_once_each() -> None:
+    assert more_datacenters(" west=a:1,b:2 ; east=c:3;") == {"west": "a:1,b:2", "east": "c:3"}
+    for text in ("west", "west=", "We st=a:1", "live=a:1", "west=a:1;west=b:1"):
+        with pytest.raises(ValueError, match=r"must be|taken"):
+            more_datacenters(text)

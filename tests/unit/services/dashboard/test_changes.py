@@ -1,0 +1,67 @@
+"""Snapshot and deltas: a browser that applies them has what the server has."""
+
+import json
+import random
+from typing import Any
+
+from kafka2011.services.dashboard.changes import DeltaLog, diff
+
+
+def apply(sections: dict[str, Any], text: str) -> None:
+    for name, change in json.loads(text)["changes"].items():
+        rows = sections.setdefault(name, {})
+        for key in change.get("gone", ()):
+            del rows[key]
+        rows.update(change.get("set", {}))
+
+
+def test_deltas_lead_from_any_kept_picture_to_the_present_one() -> None:
+    rng = random.Random(2011)
+    log = DeltaLog(kept=20)
+    pictures: dict[int, dict[str, Any]] = {}
+    for _ in range(50):
+        rows = {str(rng.randrange(8)): {"v": rng.randrange(3)} for _ in range(rng.randrange(8))}
+        log.advance({"a": rows, "b": {"x": {"n": rng.randrange(2)}}})
+        pictures[log.id] = json.loads(log.snapshot(["a", "b"]))["sections"]
+    for number, picture in pictures.items():
+        found = log.since(number, ["a", "b"])
+        if number < 30:
+            assert found is None
+            continue
+        assert found is not None
+        for _, text in found:
+            apply(picture, text)
+        assert picture == pictures[50]
+
+
+def test_unknown_future_and_forgotten_numbers_need_a_snapshot() -> None:
+    log = DeltaLog(kept=2)
+    assert log.since(-1, ["a"]) is None
+    for value in range(5):
+        log.advance({"a": {"x": {"v": value}}})
+    assert log.since(99, ["a"]) is None
+    assert log.since(1, ["a"]) is None
+    assert log.since(5, ["a"]) == []
+
+
+def test_numbers_of_an_earlier_run_need_a_snapshot() -> None:
+    earlier, log = DeltaLog(first=1_000), DeltaLog(first=9_000)
+    for _ in range(30):
+        earlier.advance({"a": {"old": {"v": 1}}})
+        log.advance({"a": {"new": {"v": 1}}})
+    assert log.samples == 30
+    assert log.since(earlier.id, ["a"]) is None
+    assert log.since(log.id - 1, ["a"]) is not None
+
+
+def test_only_wanted_sections_are_sent() -> None:
+    log = DeltaLog()
+    log.advance({"a": {"x": {"v": 1}}, "b": {"y": {"v": 1}}})
+    log.advance({"a": {"x": {"v": 2}}, "b": {"y": {"v": 2}}})
+    found = log.since(1, ["b"])
+    assert found is not None
+    assert json.loads(found[0][1])["changes"] == {"b": {"set": {"y": {"v": 2}}}}
+
+
+def test_equal_rows_are_no_change() -> None:
+    assert diff({"a": {"v": 1}}, {"a": {"v": 1}}) == {}

@@ -1,0 +1,77 @@
+"""Reports for people: bars in SVG, tables in text; and what is said when there is nothing."""
+
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka2011.services.warehouse.config import WarehouseConfig
+from kafka2011.services.warehouse.reports import activity_job as activity_run
+from kafka2011.services.warehouse.reports.activity import BY_NAME, REPORTS
+from kafka2011.services.warehouse.reports.charts import figure, rows_svg, rows_text
+
+
+@given(st.lists(st.tuples(st.text(max_size=90), st.integers(0, 10**12)), max_size=30))
+def test_a_picture_has_a_bar_for_each_row_within_it(rows: list[tuple[str, int]]) -> None:
+    given_rows = [{"name": name, "count": count} for name, count in rows]
+    text = rows_svg("A & B", ("name",), "count", "things", given_rows)
+    picture = ElementTree.fromstring(text)
+    bars = picture.findall("{*}rect")[1:]
+    assert len(bars) == len(rows)
+    width, height = map(float, picture.attrib["viewBox"].split()[2:])
+    for bar in bars:
+        assert float(bar.attrib["x"]) + float(bar.attrib["width"]) <= width
+        assert float(bar.attrib["y"]) + float(bar.attrib["height"]) <= height
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (1234567, "1,234,567"),
+        (0.10001, "0.1"),
+        (0.0988, "0.0988"),
+        (4321.5, "4,322"),
+        (None, ""),
+        (True, "yes"),
+        ("a\x1b[31m", "a\\x1b[31m"),
+    ],
+)
+def test_figures_are_short_and_safe(value: Any, shown: str) -> None:
+    assert figure(value) == shown
+
+
+def test_a_table_in_text_has_the_rows() -> None:
+    text = rows_text("Title", ["query", "searches"], [{"query": "[b]x", "searches": 1500}])
+    assert "Title" in text
+    assert "[b]x" in text
+    assert "1,500" in text
+
+
+def test_each_report_has_a_name_of_its_own_and_a_picture_of_its_columns() -> None:
+    assert len(BY_NAME) == len(REPORTS)
+    for report in REPORTS:
+        for column in (*report.picture.label, report.picture.value):
+            assert column in report.sql, report.name
+
+
+def test_nothing_to_report_on_says_what_to_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = WarehouseConfig(warehouse_dir=tmp_path)
+    assert activity_run.main(config) == 1
+    told = capsys.readouterr().err
+    assert "there is no table page_view" in told
+    assert "make demo" in told
+    assert activity_run.main(config, ["weather"]) == 2
+    assert "no report 'weather'" in capsys.readouterr().err
+
+
+def test_a_table_that_lacks_a_column_is_named(tmp_path: Path) -> None:
+    write_deltalake(tmp_path / "search", pa.table({"guid": [b"1"], "query": ["x"]}))
+    reason = activity_run.lacking(BY_NAME["top-searches"], tmp_path)
+    assert reason == "table search has no column elapsed_ms, member_id, result_count"

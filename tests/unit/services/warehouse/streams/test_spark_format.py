@@ -1,0 +1,329 @@
+"""The Spark format without Spark's JVM: decoded rows, quarantine, and what the writer sends."""
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import BinaryType, StructType
+
+from kafka2011.consumer.simple import SimpleConsumer
+from kafka2011.consumer.spark.options import OptionError
+from kafka2011.consumer.spark.rows import MESSAGE_SCHEMA
+from kafka2011.events.registry_client import RegistryClient, RegistryUnavailable
+from kafka2011.events.schemas import schema_text
+from kafka2011.events.topic_codec import id_prefix
+from kafka2011.events.topics import ACCESS_LOG
+from kafka2011.protocol import message_set
+from kafka2011.protocol.errors import MessageSizeTooLarge, OffsetOutOfRange
+from kafka2011.services.warehouse.streams.spark_writing import parse_write_options, write_batches
+from pyspark_kafka2011 import DefaultSource
+from tests.support.in_process_broker import InProcessBroker, in_process_broker
+from tests.support.memory_broker import MemoryBroker
+from tests.support.registries import DirectRegistry
+from tests.unit.services.warehouse.samples import access_log_payload
+
+PARTITION = (ACCESS_LOG, 0)
+
+
+@pytest.fixture
+def broker() -> Iterator[MemoryBroker]:
+    with MemoryBroker() as started:
+        yield started
+
+
+def rows(broker: MemoryBroker, **options: str) -> list[dict[str, Any]]:
+    """What Spark would get; every batch has the schema that Spark was told."""
+    given = {"brokers": f"11:127.0.0.1:{broker.port}", "topic": ACCESS_LOG}
+    given["event.forms"] = "*:2011"
+    source = DefaultSource({**given, **{k.replace("_", "."): v for k, v in options.items()}})
+    told = source.schema()
+    if isinstance(told, str):  # only a JVM reads this
+        names = [part.split()[0] for part in told.split(", ")]
+        schema = pa.schema([MESSAGE_SCHEMA.field(name) for name in names])
+    else:
+        schema = to_arrow_schema(told, timezone="UTC")
+    reader = source.reader(told)
+    batches = [batch for part in reader.partitions() for batch in reader.read(part)]
+    for batch in batches:
+        batch.validate(full=True)
+        assert batch.schema == schema
+    return [row for batch in batches for row in batch.to_pylist()]
+
+
+def test_decoded_rows_have_the_events_columns(broker: MemoryBroker) -> None:
+    broker.append(*PARTITION, [access_log_payload(n) for n in range(3)])
+    found = rows(broker, decode="true")
+    assert [row["path"] for row in found] == ["/page/0?q=0", "/page/1?q=1", "/page/2?q=2"]
+    assert found[0]["offset"] == 0
+    assert found[0]["next_offset"] == found[1]["offset"]
+    assert {(row["topic"], row["broker"], row["partition"]) for row in found} == {
+        (ACCESS_LOG, 11, 0)
+    }
+    assert {(row["server"], row["error"], row["payload"]) for row in found} == {
+        ("frontend-1", None, None)
+    }
+    assert rows(broker, decode=ACCESS_LOG, columns="status,path")[0] == {
+        "status": 200,
+        "path": "/page/0?q=0",
+    }
+
+
+@pytest.fixture
+def registry_url(tmp_path: Path) -> Iterator[str]:
+    """The registry behind a port, as an executor reaches it."""
+    registry = DirectRegistry(tmp_path / "registry")
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self._tell(*registry.ask("GET", self.path, None))
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            self._tell(*registry.ask("POST", self.path, body))
+
+        def _tell(self, status: int, answer: bytes) -> None:
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, *_words: object) -> None: ...
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+        thread.join()
+    registry.close()
+
+
+def test_events_with_the_registrys_ids_are_decoded_each_by_its_schema(
+    broker: MemoryBroker, registry_url: str, tmp_path: Path
+) -> None:
+    client = RegistryClient(registry_url)
+    client.id_of("another", '"int"')  # so that the number of one is not 1 by chance
+    shipped = client.id_of("access-log-value", schema_text(ACCESS_LOG))
+    schema = json.loads(schema_text(ACCESS_LOG))
+    schema["fields"].append({"name": "country", "type": "string", "default": ""})
+    newer = client.id_of("access-log-value", json.dumps(schema))
+    assert len({shipped, newer}) == 2
+    body = access_log_payload(1)[17:], access_log_payload(9)[17:] + b"\x04de"
+    payloads = [id_prefix(shipped) + body[0], id_prefix(newer) + body[1], id_prefix(99) + body[0]]
+    broker.append(*PARTITION, payloads)
+    options = {"decode": "true", "event_forms": "*:id", "schema_registry_url": registry_url}
+    # What is no event comes in front of the others of its batch.
+    found = sorted(rows(broker, **options), key=lambda row: row["offset"])
+    assert [(row["status"], row["path"]) for row in found] == [
+        (200, "/page/1?q=1"),
+        (404, "/page/4?q=0"),
+        (None, None),
+    ]
+    assert [row["error"] is None for row in found] == [True, True, False]
+    assert "99" in found[2]["error"]
+    assert found[2]["payload"] == payloads[2]
+    # Undecoded, the column says the numbers; a junk one is put aside where a quarantine is named.
+    told = rows(broker, event_forms="*:id", columns="schema_id")
+    assert [row["schema_id"] for row in told] == [str(shipped), str(newer), "99"]
+    assert len(rows(broker, **options, quarantine_dir=str(tmp_path / "aside"))) == 2
+    (file,) = (tmp_path / "aside").iterdir()
+    assert pq.read_table(file).column("payload").to_pylist() == [payloads[2]]
+
+
+def test_a_registry_that_is_away_fails_the_task_and_judges_nothing(
+    broker: MemoryBroker, tmp_path: Path
+) -> None:
+    broker.append(*PARTITION, [id_prefix(7) + access_log_payload(1)[17:]])
+    options = {"decode": "true", "event_forms": "*:id", "quarantine_dir": str(tmp_path / "aside")}
+    with pytest.raises(RegistryUnavailable):
+        rows(broker, **options, schema_registry_url="http://127.0.0.1:9")
+    assert not (tmp_path / "aside").exists()
+
+
+def test_what_does_not_decode_is_a_row_with_its_reason(broker: MemoryBroker) -> None:
+    first_end = broker.append(*PARTITION, [access_log_payload(1)])
+    broker.append(*PARTITION, [b"junk", access_log_payload(2)])
+    found = sorted(rows(broker, decode="true"), key=lambda row: row["offset"])
+    assert [row["path"] is None for row in found] == [False, True, False]
+    assert (found[1]["offset"], found[1]["payload"]) == (first_end, b"junk")
+    assert found[1]["error"]
+
+
+@pytest.mark.parametrize("decode", ["false", "true"])
+def test_what_cannot_be_read_goes_to_the_quarantine_once(
+    broker: MemoryBroker, tmp_path: Path, decode: str
+) -> None:
+    start = broker.append(*PARTITION, [access_log_payload(1)])
+    end = broker.append(*PARTITION, [b"damaged"])
+    broker.append(*PARTITION, [access_log_payload(2)])
+    broker.logs[PARTITION][end - 1] ^= 1
+    for _ in range(2):  # a task that Spark runs again
+        found = rows(broker, decode=decode, quarantine_dir=str(tmp_path / "aside"))
+        assert len(found) == 2
+        assert start not in [row["offset"] for row in found]
+    (file,) = (tmp_path / "aside").iterdir()
+    (message,) = pq.read_table(file).to_pylist()
+    assert (message["topic"], message["broker"], message["partition"]) == (ACCESS_LOG, 11, 0)
+    assert (message["offset"], message["next_offset"]) == (start, end)
+    assert "damaged entry" in message["error"]
+
+
+def test_a_junk_message_is_quarantined_when_events_are_asked_for(
+    broker: MemoryBroker, tmp_path: Path
+) -> None:
+    broker.append(*PARTITION, [b"junk", access_log_payload(2)])
+    assert len(rows(broker, decode="true", quarantine_dir=str(tmp_path))) == 1
+    (file,) = tmp_path.iterdir()
+    assert pq.read_table(file).column("payload").to_pylist() == [b"junk"]
+
+
+def test_a_task_that_fails_leaves_no_quarantine_file(broker: MemoryBroker, tmp_path: Path) -> None:
+    broker.append(*PARTITION, [b"damaged"])
+    broker.logs[PARTITION][-1] ^= 1
+    broker.logs[PARTITION] += b"\x00\x00\x00\x01\x00\x00\x00\x00\x00"  # an impossible length
+    with pytest.raises(Exception, match="length 1"):
+        rows(broker, quarantine_dir=str(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"decode": "no-such-topic"}, "no schema is shipped"),
+        ({"decode": "true", "topics": "a,b"}, "needs one topic"),
+        ({"columns": "offset,colour"}, "no column 'colour'"),
+        ({"decode": "true", "columns": "colour"}, "no column 'colour'"),
+    ],
+)
+def test_bad_options_say_why(options: dict[str, str], reason: str) -> None:
+    given = {"brokers": "11:127.0.0.1:1", "topic": ACCESS_LOG, **options}
+    with pytest.raises(OptionError, match=reason):
+        DefaultSource(given).schema()
+
+
+# --- while it is read ----------------------------------------------------------------------------
+
+
+def reading(broker: MemoryBroker, **options: str) -> Iterator[pa.RecordBatch]:
+    """The batches of a partition, one small fetch each."""
+    given = {"brokers": f"11:127.0.0.1:{broker.port}", "topic": "t", "fetch.size": "400"}
+    reader = DefaultSource({**given, **options}).reader("")
+    (split,) = reader.partitions()
+    batches: Iterator[pa.RecordBatch] = reader.read(split)
+    return batches
+
+
+def numbered(broker: MemoryBroker, count: int) -> list[bytes]:
+    payloads = [b"%04d" % number for number in range(count)]
+    broker.append("t", 0, payloads)
+    return payloads
+
+
+def payloads_of(batches: Iterator[pa.RecordBatch]) -> list[bytes]:
+    return [payload for batch in batches for payload in batch.column("payload").to_pylist()]
+
+
+def test_a_broker_that_restarts_is_read_on_where_it_stopped(broker: MemoryBroker) -> None:
+    payloads = numbered(broker, 300)
+    batches = reading(broker)
+    first = payloads_of(iter([next(batches)]))
+    broker.close()
+    with MemoryBroker(broker.port) as again:
+        again.logs.update(broker.logs)
+        assert first + payloads_of(batches) == payloads
+
+
+def test_a_segment_that_is_retired_is_an_error_or_passed_over(broker: MemoryBroker) -> None:
+    payloads = numbered(broker, 300)
+    batches = {loss: reading(broker, failOnDataLoss=loss) for loss in ("true", "false")}
+    first = {loss: payloads_of(iter([next(part)])) for loss, part in batches.items()}
+    broker.retire("t", 0, 14 * 200)  # an entry of these has 14 bytes
+    with pytest.raises(OffsetOutOfRange):
+        payloads_of(batches["true"])
+    assert first["false"] + payloads_of(batches["false"]) == first["false"] + payloads[200:]
+    # All of it is gone before the rest was read.
+    batches["false"] = reading(broker, failOnDataLoss="false")
+    next(batches["false"])
+    broker.retire("t", 0, 14 * 300)
+    assert payloads_of(batches["false"]) == []
+
+
+# --- writing -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[InProcessBroker]:
+    with in_process_broker(tmp_path) as started:
+        yield started
+
+
+def stored(served: InProcessBroker, topic: str) -> list[bytes]:
+    with SimpleConsumer("127.0.0.1", served.port) as client:
+        return message_set.payloads(client.fetch(topic, 0, 0, 1_000_000).data)
+
+
+def write(served: InProcessBroker, batch: pa.RecordBatch, **options: str) -> int:
+    given = {"brokers": f"0:127.0.0.1:{served.port}", **options}
+    return write_batches(parse_write_options(given, batch.schema.names), [batch]).messages
+
+
+def test_rows_are_messages_when_the_write_returns(served: InProcessBroker) -> None:
+    payloads = [b"%d" % n for n in range(450)]
+    batch = pa.RecordBatch.from_pydict({"payload": pa.array(payloads, pa.binary())})
+    assert write(served, batch, topic="t") == 450
+    assert stored(served, "t") == payloads
+
+
+def test_a_column_may_name_the_topic_and_text_is_utf8(served: InProcessBroker) -> None:
+    batch = pa.RecordBatch.from_pydict(
+        {"topic": ["a", "b", "a"], "value": ["é", "2", "3"], "key": ["k", "k", "l"]}
+    )
+    assert write(served, batch) == 3
+    assert stored(served, "a") == ["é".encode(), b"3"]
+    assert stored(served, "b") == [b"2"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "reason"),
+    [
+        (["payload"], {}, "topic as an option or as a column"),
+        (["payload", "topic"], {"topic": "t"}, "topic as an option or as a column"),
+        (["topic"], {}, "exactly one of the columns payload and value"),
+        (["payload", "colour"], {"topic": "t"}, "column 'colour'"),
+        (["payload"], {"topic": "a/b"}, "a/b"),
+        (["payload"], {"topic": "t", "zk.connect": "z"}, "zk.connect and brokers"),
+        (["payload"], {"topic": "t", "batch.size": "0"}, "at least 1"),
+        (["payload"], {"topic": "t", "colour": "red"}, "unknown option 'colour'"),
+    ],
+)
+def test_bad_write_options_say_why(
+    columns: list[str], options: dict[str, str], reason: str
+) -> None:
+    with pytest.raises(OptionError, match=reason):
+        parse_write_options({"brokers": "0:h:1", **options}, columns)
+
+
+def test_a_null_is_no_message(served: InProcessBroker) -> None:
+    batch = pa.RecordBatch.from_pydict({"payload": pa.array([b"x", None], pa.binary())})
+    with pytest.raises(OptionError, match="null"):
+        write(served, batch, topic="t")
+
+
+def test_a_payload_above_the_limit_fails_the_task(served: InProcessBroker) -> None:
+    batch = pa.RecordBatch.from_pydict({"payload": pa.array([b"x" * 11], pa.binary())})
+    with pytest.raises(MessageSizeTooLarge):
+        write(served, batch, topic="t", **{"max.message.size": "10"})
+
+
+def test_a_topic_cannot_be_overwritten() -> None:
+    schema = StructType().add("payload", BinaryType())
+    source = DefaultSource({"brokers": "0:h:1", "topic": "t"})
+    with pytest.raises(OptionError, match="append"):
+        source.writer(schema, overwrite=True)

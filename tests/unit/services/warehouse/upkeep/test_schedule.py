@@ -1,0 +1,167 @@
+"""The schedule: which jobs are due, and that each runs once at a time."""
+
+import signal
+import subprocess
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka2011.services.warehouse.upkeep.due_jobs import Job, ScheduleError, parse_schedule
+from kafka2011.services.warehouse.upkeep.scheduler import Scheduler, starter
+
+HOUR_MS = 3_600_000
+
+
+def test_lines_become_jobs() -> None:
+    text = """
+    # nightly
+    every 10m  reports            # with a comment
+    hourly :05 load --set a=b
+    daily 02:30 sql "select 1"
+    """
+    assert parse_schedule(text, ("reports", "load", "sql")) == [
+        Job(3, 600_000, 0, ("reports",)),
+        Job(4, HOUR_MS, 300_000, ("load", "--set", "a=b")),
+        Job(5, 24 * HOUR_MS, 2 * HOUR_MS + 30 * 60_000, ("sql", "select 1")),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "no job"),
+        ("every 10m", "must be: every"),
+        ("weekly 1 load", "line 1: 'weekly'"),
+        ("\nevery 0m load", "line 2: '0m'"),
+        ("every 10 load", "duration"),
+        ("hourly :60 load", ":MM"),
+        ("daily 24:00 load", "HH:MM"),
+        ("daily 2:30 load", "HH:MM"),
+        ("every 1h broker", "'broker' cannot be scheduled"),
+        ("every 1h load 'x", "line 1"),
+    ],
+)
+def test_a_line_that_cannot_be_read_is_named(text: str, reason: str) -> None:
+    with pytest.raises(ScheduleError, match=reason):
+        parse_schedule(text, ("load",))
+
+
+@given(st.integers(1, 10**9), st.integers(0, 10**9), st.integers(0, 10**13))
+def test_the_next_time_is_later_and_none_lies_between(period: int, phase: int, at: int) -> None:
+    job = Job(1, period, phase % period, ("load",))
+    found = job.next_after(at)
+    assert at < found <= at + period
+    assert found % period == phase % period
+
+
+class Running:
+    """A process that ends when it is told so."""
+
+    def __init__(self) -> None:
+        self.status: int | None = None
+        self.signals: list[int] = []
+
+    def poll(self) -> int | None:
+        return self.status
+
+    def send_signal(self, number: int) -> None:
+        self.signals.append(number)
+        self.status = 0
+
+    def wait(self) -> int:
+        assert self.status is not None
+        return self.status
+
+
+class World:
+    def __init__(self) -> None:
+        self.at_ms = 1_000_000 * HOUR_MS
+        self.started: list[tuple[str, ...]] = []
+        self.processes: list[Running] = []
+        self.is_broken = False
+
+    def clock(self) -> int:
+        return self.at_ms
+
+    def start(self, command: Sequence[str]) -> Running:
+        if self.is_broken:
+            raise OSError("no memory")
+        self.started.append(tuple(command))
+        self.processes.append(Running())
+        return self.processes[-1]
+
+
+def test_a_job_that_still_runs_is_started_once_when_it_has_ended() -> None:
+    world = World()
+    scheduler = Scheduler(
+        parse_schedule("every 1h load\nevery 2h report", ("load", "report")),
+        start=world.start,
+        clock=world.clock,
+    )
+    scheduler.step()
+    assert world.started == [("load",), ("report",)]
+    assert [job["is_running"] for job in scheduler.status()] == [True, True]
+    world.processes[1].status = 1
+    for _ in range(5):
+        world.at_ms += HOUR_MS
+        scheduler.step()
+    assert world.started == [("load",), ("report",), ("report",)]
+    world.processes[0].status = 0
+    scheduler.step()
+    assert world.started[3:] == [("load",)]
+    world.at_ms += 1
+    scheduler.step()
+    assert len(world.started) == 4
+    load, report = scheduler.status()
+    began_ms = 1_000_000 * HOUR_MS
+    assert (load["job"], load["runs"], load["failures"]) == ("1:load", 1, 0)
+    assert load["last"] == {"started_ms": began_ms, "took_ms": 5 * HOUR_MS, "status": 0}
+    assert (report["runs"], report["failures"], report["last"]["status"]) == (1, 1, 1)
+    runs = {
+        (sample.labels["job"], sample.labels["result"]): sample.value
+        for family in scheduler.registry.collect()
+        for sample in family.samples
+        if sample.name == "kafka2011_schedule_runs_total"
+    }
+    assert runs == {("1:load", "ok"): 1, ("2:report", "failed"): 1}
+
+
+def test_a_job_gets_the_settings_but_neither_the_port_nor_the_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    started = []
+    monkeypatch.setattr(subprocess, "Popen", lambda words, env: started.append((words, env)))
+    given = {"KAFKA2011_ZK_CONNECT": "z:2181", "KAFKA2011_METRICS_PORT": "8080", "PATH": "/bin"}
+    starter({**given, "KAFKA2011_PROCESS_NAME": "schedule"})(("load", "--set", "a=b"))
+    ((words, environment),) = started
+    assert words[1:] == ["-m", "kafka2011", "load", "--set", "a=b"]
+    assert environment == {"KAFKA2011_ZK_CONNECT": "z:2181", "PATH": "/bin"}
+
+
+def test_what_does_not_start_is_tried_at_its_next_time() -> None:
+    world = World()
+    scheduler = Scheduler(
+        parse_schedule("every 1h load", ("load",)), start=world.start, clock=world.clock
+    )
+    world.is_broken = True
+    scheduler.step()
+    world.is_broken = False
+    scheduler.step()
+    assert world.started == []
+    assert [(job["runs"], job["failures"]) for job in scheduler.status()] == [(1, 1)]
+    world.at_ms += HOUR_MS
+    scheduler.step()
+    assert world.started == [("load",)]
+
+
+def test_stopping_ends_the_jobs_that_run() -> None:
+    world = World()
+    scheduler = Scheduler(
+        parse_schedule("every 1h load", ("load",)), start=world.start, clock=world.clock
+    )
+    scheduler.step()
+    scheduler.stop()
+    assert world.processes[0].signals == [signal.SIGTERM]
+    assert world.started == [("load",)]
