@@ -1,9 +1,9 @@
-"""The simulated groups of tests/unit/consumer/test_group_simulation.py, thousands of seeds."""
+"""The simulated groups of tests/unit/consumer/groups/test_simulation.py, thousands of seeds."""
 
 import pytest
 
 from tests.support.group_simulation import run_simulation
-from tests.unit.consumer.test_group_simulation import mixed, static
+from tests.unit.consumer.groups.test_simulation import mixed, static
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 

@@ -1,7 +1,7 @@
 """Thousands of seeded interleavings of a group: one owner, no gap, and always settled afterwards.
 
 The rest of the thousands are in tests/integration/test_consumer_simulation.py. A longer search:
-`python -m tests.unit.consumer.test_group_simulation FIRST_SEED COUNT`.
+`python -m tests.unit.consumer.groups.test_simulation FIRST_SEED COUNT`.
 """
 
 import random
