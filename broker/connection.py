@@ -59,7 +59,7 @@ def contained(entry_point: Ready) -> Ready:
         try:
             return entry_point(self, *arguments)
         except Exception:
-            _log.exception("internal-error", client=self.address)
+            _log.exception("internal_error", client=self.address)
             self.close("internal-error")
             return False
 

@@ -65,6 +65,6 @@ class DiskThreads:
             try:
                 job.run()
             except Exception as bug:  # who waits for the job must hear that it failed
-                _log.exception("internal-error", job=type(job).__name__)
+                _log.exception("internal_error", job=type(job).__name__)
                 job.error = OSError(errno.EIO, repr(bug))
             self._loop.call_soon_threadsafe(done, job, context=self._context)

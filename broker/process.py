@@ -72,7 +72,7 @@ def run_broker(
         broker.start()
         broker.serve()
     except StoppedWhileWaiting:
-        _log.info("stopped-before-serving")
+        _log.info("stopped_before_serving")
     finally:
         broker.close()
     return broker.status
@@ -120,7 +120,7 @@ class Broker:
         """What the descriptor limit leaves for segments beside the connections."""
         room = raise_descriptor_limit() - self._config.connections_max - DESCRIPTORS_FOR_THE_REST
         if room < self._config.open_segments_max:
-            _log.warning("few-descriptors", open_segments_max=max(room, 16))
+            _log.warning("few_descriptors", open_segments_max=max(room, 16))
         return max(16, min(room, self._config.open_segments_max))
 
     # --- start ---------------------------------------------------------------------------------
@@ -150,7 +150,7 @@ class Broker:
             try:
                 names.check_topic(topic, rule)
             except IllegalTopicName:
-                _log.warning("topic-not-served", topic=topic, topic_name_rule=rule)
+                _log.warning("topic_not_served", topic=topic, topic_name_rule=rule)
 
     def _start_metrics(self) -> str:
         config = self._config
@@ -234,7 +234,7 @@ class Broker:
                     raise StoppedWhileWaiting from None
                 if remaining_ms <= 0:
                     raise
-                _log.warning("waiting-for-zookeeper", reason=str(error), remaining_ms=remaining_ms)
+                _log.warning("waiting_for_zookeeper", reason=str(error), remaining_ms=remaining_ms)
             else:
                 return
 
@@ -268,7 +268,7 @@ class Broker:
     def _storage_failed(self) -> None:
         if self.status == STATUS_CLEAN:
             self.status = STATUS_STORAGE_FAILED
-            _log.error("storage-failed", detail="no log takes writes any more: stopping")
+            _log.error("storage_failed", detail="no log takes writes any more: stopping")
             self._stop()
 
     def _stop(self) -> None:

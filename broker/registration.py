@@ -134,7 +134,7 @@ class BrokerRegistration:
                     ) from None
                 if not waiting:
                     waiting = True
-                    _log.info("waiting-for-stale-registration", path=path)
+                    _log.info("waiting_for_stale_registration", path=path)
                 self._wait()
 
     def _wait(self) -> None:
@@ -169,7 +169,7 @@ class BrokerRegistration:
     def _on_session(self, event: SessionEvent) -> None:
         if event is SessionEvent.EXPIRED:
             self.is_registered = False
-            _log.warning("session-expired", broker_id=self._broker_id)
+            _log.warning("session_expired", broker_id=self._broker_id)
         elif event is SessionEvent.RECREATED:
             self._again = True
             self._queue.put("")
@@ -197,7 +197,7 @@ class BrokerRegistration:
                 return
             except (CoordinationError, DuplicateBrokerId) as error:
                 self._again = self._again or not self.is_registered
-                _log.warning("not-registered", broker_id=self._broker_id, reason=str(error))
+                _log.warning("not_registered", broker_id=self._broker_id, reason=str(error))
 
     def _register_again(self) -> None:
         """Everything, after a lost session (reference 7.7)."""
@@ -206,4 +206,4 @@ class BrokerRegistration:
         for topic in sorted(self._topics):
             self._enter_topic(topic)
         self.is_registered = True
-        _log.info("registered-again", broker_id=self._broker_id, topics=len(self._topics))
+        _log.info("registered_again", broker_id=self._broker_id, topics=len(self._topics))

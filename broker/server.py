@@ -166,7 +166,7 @@ class BrokerServer:
                 return
             except OSError as error:
                 if error.errno not in OUT_OF_DESCRIPTORS:
-                    _log.error("accept-failed", reason=str(error))
+                    _log.error("accept_failed", reason=str(error))
                 # Accepting pauses; the connections that are there go on (fault S14).
                 self.metrics.accept_pauses += 1
                 self._accept_no_more()
@@ -224,7 +224,7 @@ class BrokerServer:
         if reason not in _QUIET_ENDS and self._closings_logged < CLOSINGS_LOGGED_PER_SWEEP:
             self._closings_logged += 1
             log = _log.error if reason in BROKEN_READS else _log.warning
-            log("connection-closed", client=connection.address, reason=reason, detail=detail)
+            log("connection_closed", client=connection.address, reason=reason, detail=detail)
 
     # --- the end of a turn ---------------------------------------------------------------------
 
@@ -298,7 +298,7 @@ class BrokerServer:
         self.metrics.flush_s.observe(job.elapsed_s)
         if job.error is not None:
             self.metrics.flush_errors += 1
-            _log.error("flush-failed", partition=log.name, reason=str(job.error))
+            _log.error("flush_failed", partition=log.name, reason=str(job.error))
         log.complete_flush(job)
         if job.is_postponed:
             self._postpone(log)
@@ -312,7 +312,7 @@ class BrokerServer:
         """There was no descriptor for a directory (fault S14): this log's flush waits a while."""
         if not self.is_serving:
             return  # closing the log tries once more
-        _log.warning("flush-postponed", partition=log.name, reason="no descriptor is free")
+        _log.warning("flush_postponed", partition=log.name, reason="no descriptor is free")
         if not self._postponed:
             self._timers["postponed"] = self.loop.call_later(FLUSH_RETRY_S, self._flush_postponed)
         self._postponed.add(log)
@@ -362,10 +362,10 @@ class BrokerServer:
         self.metrics.retired_bytes += job.bytes_removed
         if job.error is not None:
             self.metrics.retention_errors += 1
-            _log.error("retention-failed", partition=job.log.name, reason=str(job.error))
+            _log.error("retention_failed", partition=job.log.name, reason=str(job.error))
             return
         _log.info(
-            "segments-retired",
+            "segments_retired",
             partition=job.log.name,
             segments=len(job.removed),
             bytes=job.bytes_removed,

@@ -90,7 +90,7 @@ class HeartbeatSender:
             self._producer.flush(FLUSH_TIMEOUT_MS)
         except (KafkaError, CoordinationError, OSError) as error:
             if not self._is_failing:
-                log.warning("heartbeat not sent", detail=str(error))
+                log.warning("heartbeat_not_sent", detail=str(error))
             self._is_failing = True
             self._disconnect()
         else:

@@ -82,7 +82,7 @@ class ServiceRegistration:
             except CoordinationUnavailable as error:
                 registry.close()
                 if not reported:
-                    log.warning("not registered yet", reason=str(error))
+                    log.warning("registration_failed", reason=str(error))
                     reported = True
             self._closed.wait(RETRY_S)
         return None

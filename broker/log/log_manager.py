@@ -116,12 +116,12 @@ class LogManager:
             path = self.root / name
             if not self._files.is_directory(path):
                 if not name.startswith("."):
-                    _log.warning("stray-file", path=str(path))
+                    _log.warning("stray_file", path=str(path))
                 continue
             topic, dash, number = name.rpartition("-")
             if name.startswith(".") or not dash or not topic or not number.isdecimal():
                 # Unlike 0.7: lost+found of a file system's root is no reason not to start.
-                _log.warning("stray-directory", path=str(path))
+                _log.warning("stray_directory", path=str(path))
                 continue
             self._add(self._load(topic, int(number), path, ends))
         if self._is_memory_distrusted and not self._has_unreadable:
@@ -146,7 +146,7 @@ class LogManager:
         except DataDirectoryError as error:
             problem = str(error)
         if problem:
-            _log.error("partition-offline", partition=path.name, reason=problem)
+            _log.error("partition_offline", partition=path.name, reason=problem)
             return Log.offline(topic, partition, path, problem, settings, **self._parts())
         assert found is not None
         log = Log(topic, partition, path, segments, settings, **self._parts())
@@ -166,7 +166,7 @@ class LogManager:
             if start is None:
                 if name.endswith(SUFFIX):
                     return [], f"{path / name} is not named as a segment"
-                _log.warning("stray-file", path=str(path / name))
+                _log.warning("stray_file", path=str(path / name))
                 continue
             fd = self._files.open_for_reading(path / name)
             try:
@@ -224,7 +224,7 @@ class LogManager:
 
     def _report_torn(self, segment: Segment, found: Examination, copy: Path) -> None:
         _log.warning(
-            "torn-ending-cut",
+            "torn_ending_cut",
             segment=str(segment.path),
             kept_bytes=found.valid_bytes,
             cut_bytes=found.size_bytes - found.valid_bytes,
@@ -330,7 +330,7 @@ class LogManager:
             try:
                 clean_stop.leave(self._files, self.root, ends)
             except OSError as error:
-                _log.error("no-clean-stop-marker", reason=str(error))
+                _log.error("no_clean_stop_marker", reason=str(error))
                 clean = False
         self.unlock()
         return clean

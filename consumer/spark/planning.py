@@ -212,7 +212,7 @@ class SourcePlanner:
         """Raises DataLoss, or says so where the options want what is left."""
         if self._options.fail_on_data_loss:
             raise DataLoss(f"{what} (failOnDataLoss=false reads what is left)")
-        log.warning("offsets are gone", detail=what)
+        log.warning("offsets_gone", detail=what)
 
     # --- a stream ---------------------------------------------------------------------------------
 
@@ -235,7 +235,7 @@ class SourcePlanner:
             try:
                 found[name] = self._latest(name, address)
             except KafkaError as error:
-                log.warning("partition does not answer", partition=str(name), reason=str(error))
+                log.warning("partition_not_answering", partition=str(name), reason=str(error))
         return found
 
     def earliest(self, name: TopicPartition) -> int:

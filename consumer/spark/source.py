@@ -134,7 +134,7 @@ def _read(options: SourceOptions, placed: PlacedRange, rows: Rows) -> Iterator[p
             if options.fail_on_data_loss:
                 raise
             earliest = _earliest(placed, options.socket_timeout_ms)
-            log.warning("offsets are gone", range=str(left), earliest=earliest, reason=str(error))
+            log.warning("offsets_gone", range=str(left), earliest=earliest, reason=str(error))
             if not left.start < earliest < left.end:
                 return
             left = left._replace(start=earliest)

@@ -102,7 +102,9 @@ class RegistryClient:
             except RegistryUnavailable as error:
                 if key not in self._stored_ids:
                     raise
-                log.warning("registry away, id from the cache", subject=subject, detail=str(error))
+                log.warning(
+                    "registry_unreachable_id_from_cache", subject=subject, detail=str(error)
+                )
                 return self._stored_ids[key]
             schema_id = answer.get("id")
             if type(schema_id) is not int or not 0 <= schema_id < 2**32:
@@ -137,7 +139,8 @@ class RegistryClient:
                 raise _not_found(schema_id) from None
             if stored is not None and stored != found:
                 log.warning(
-                    "the cache had another schema for an id: was the registry replaced?",
+                    "cached_schema_differs",
+                    hint="was the registry replaced?",
                     id=schema_id,
                     registry=self.url,
                 )

@@ -53,15 +53,15 @@ class SchemaCache:
         except FileNotFoundError:
             return KnownSchemas()
         except (OSError, ValueError) as error:
-            log.warning("schema cache cannot be read", path=str(self._path), detail=str(error))
+            log.warning("schema_cache_unreadable", path=str(self._path), detail=str(error))
             return KnownSchemas()
         try:
             if stored["format"] != FORMAT or stored["registry"] != self._registry:
-                log.info("schema cache is of another registry", path=str(self._path))
+                log.info("schema_cache_of_another_registry", path=str(self._path))
                 return KnownSchemas()
             return _known(stored)
         except (KeyError, TypeError, ValueError) as error:
-            log.warning("schema cache cannot be used", path=str(self._path), detail=repr(error))
+            log.warning("schema_cache_unusable", path=str(self._path), detail=repr(error))
             return KnownSchemas()
 
     def write(self, schemas: Mapping[int, RegisteredSchema], ids: Mapping[Any, int]) -> None:
@@ -86,7 +86,7 @@ class SchemaCache:
             new.replace(self._path)
         except OSError as error:
             if not self._is_failing:
-                log.warning("schema cache not written", path=str(self._path), detail=str(error))
+                log.warning("schema_cache_not_written", path=str(self._path), detail=str(error))
             self._is_failing = True
         else:
             self._is_failing = False

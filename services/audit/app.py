@@ -56,7 +56,7 @@ def run(config: AuditConfig, stop: threading.Event, clock: Clock = now_ms) -> in
             servers=(config.servers_whitelist, config.servers_blacklist),
         )
     except (StoreMismatch, sqlite3.Error, OSError) as error:
-        log.error("cannot open the books", detail=str(error), path=str(config.data_dir))
+        log.error("books_not_opened", detail=str(error), path=str(config.data_dir))
         return 1
     try:
         state.load(store)
@@ -83,7 +83,7 @@ def _serve(
                 questions=answers.pages(),
             )
         except OSError as error:
-            log.error("cannot listen", port=config.metrics_port, detail=str(error))
+            log.error("listen_failed", port=config.metrics_port, detail=str(error))
             return 1
     readers = _readers(config, state, clock)
     for reader in readers:
@@ -212,7 +212,7 @@ class Keeper:
         except sqlite3.Error as error:
             self._state.restore(changes)
             self._failures += 1
-            log.error("books not written", detail=str(error), failures=self._failures)
+            log.error("books_not_written", detail=str(error), failures=self._failures)
             return False
         self._failures = 0
         failpoint("audit_after_commit")

@@ -45,7 +45,7 @@ def listening_socket(config: DashboardConfig) -> socket.socket:
             listener.close()
             if number == len(ports) - 1:
                 raise
-            log.warning("port taken, a free one is used", port=port, reason=error.strerror)
+            log.warning("port_taken", port=port, reason=error.strerror, hint="a free port is used")
     raise AssertionError("unreachable")
 
 
@@ -54,7 +54,7 @@ def run(config: DashboardConfig, stop: threading.Event) -> int:
     try:
         listener = listening_socket(config)
     except OSError as error:
-        log.error("cannot listen", bind=config.bind, port=config.port, reason=error.strerror)
+        log.error("listen_failed", bind=config.bind, port=config.port, reason=error.strerror)
         return 1
     host, port = listener.getsockname()[:2]
     _one_heap()

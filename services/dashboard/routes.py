@@ -234,7 +234,7 @@ class Pages:
             said = await self._break(action, name, details)
         except (chaos.ChaosRefused, ScrapeFailed) as error:
             return _problem(409, str(error))
-        log.warning("broken on purpose", action=action, process=name)
+        log.warning("fault_applied", action=action, process=name)
         return JSONResponse({"said": said})
 
     async def _break(self, action: str, name: str, details: dict[str, Any]) -> str:

@@ -236,7 +236,7 @@ def forget_earlier(supervisor: Supervisor) -> None:
             registry.start(REGISTRY_TIMEOUT_MS)
             forget_others(registry, supervisor.processes)
         except CoordinationError as error:
-            log.warning("earlier processes are not forgotten", reason=str(error))
+            log.warning("earlier_processes_not_forgotten", reason=str(error))
         finally:
             registry.close()
 

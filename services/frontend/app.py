@@ -39,22 +39,22 @@ def run(config: FrontendConfig, stop: threading.Event, clock: Clock = now_ms) ->
     try:
         descriptor = _descriptor(config)
     except OSError as error:
-        log.error("cannot read the input", path=config.input_path, detail=error.strerror)
+        log.error("input_unreadable", path=config.input_path, detail=error.strerror)
         return 2
     try:
         journal = Journal(config.data_dir, config.server_name, config.window_ms)
     except (JournalInUse, JournalCorrupt) as error:
-        log.error("cannot use the journal", detail=str(error))
+        log.error("journal_unusable", detail=str(error))
         return 1
     except OSError as error:
-        log.error("cannot write", directory=str(config.data_dir), detail=error.strerror)
+        log.error("data_dir_not_writable", directory=str(config.data_dir), detail=error.strerror)
         return 1
     with journal:
         try:
             codec = config.topic_codec(config.data_dir / SCHEMAS_FILE)
             starts = prefixes(codec, topics_of(config.source), stop)
         except RegistryRefused as error:
-            log.error("the registry does not take a schema", detail=str(error))
+            log.error("schema_refused", detail=str(error))
             return 1
         producer = _connected(config, stop) if starts is not None else None
         if starts is None or producer is None:
@@ -84,7 +84,7 @@ def _connected(config: FrontendConfig, stop: threading.Event) -> Producer | None
             return Producer(config)
         except CoordinationError as error:
             if not is_reported:
-                log.warning("waiting for ZooKeeper", detail=str(error))
+                log.warning("waiting_for_zookeeper", detail=str(error))
                 is_reported = True
         stop.wait(CONNECT_RETRY_S)
     return None
@@ -129,10 +129,10 @@ class _Frontend:
             self._delivery.finish(is_over)
             progress.write(is_forced=True)
         except NotDelivered as error:
-            log.error("not delivered", detail=str(error))
+            log.error("delivery_failed", detail=str(error))
             return 1
         except OSError as error:
-            log.error("cannot go on", detail=str(error))
+            log.error("sending_failed", detail=str(error))
             return 1
         log.info(
             "finished" if is_over else "stopped",
@@ -206,7 +206,7 @@ class _Frontend:
         start = start_of(state, descriptor, can_continue)
         if start is Start.NOTHING_LEFT:
             log.warning(
-                "this source was sent to its end before",
+                "source_sent_before",
                 hint="remove the data directory to send it again",
                 directory=str(config.data_dir),
             )

@@ -39,7 +39,7 @@ def prefixes(
                     found[topic] = codec.prefix(topic)
         except RegistryUnavailable as error:
             if not is_reported:
-                log.warning("waiting for the schema registry", detail=str(error))
+                log.warning("waiting_for_schema_registry", detail=str(error))
                 is_reported = True
             stop.wait(RETRY_S)
             continue

@@ -100,10 +100,10 @@ def run(configs: Sequence[MirrorConfig], stop: threading.Event) -> int:
                 return 0
         return _mirror(links, stop)
     except (MirrorLoop, KafkaError, ValueError) as error:
-        log.error("cannot start", detail=str(error))
+        log.error("start_failed", detail=str(error))
         return 2
     except CoordinationError as error:
-        log.error("cannot start", detail=str(error))
+        log.error("start_failed", detail=str(error))
         return 1
     finally:
         has_served = any(link.is_made for link in links)
@@ -157,7 +157,7 @@ def _mirror(links: Sequence[Link], stop: threading.Event) -> int:
         )
         while not stop.wait(WATCH_INTERVAL_S):
             if not all(link.member.is_alive for link in links):
-                log.error("the group member ended by itself")
+                log.error("group_member_ended")
                 return 1
         return 0
     finally:

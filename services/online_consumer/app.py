@@ -44,10 +44,10 @@ def run(config: OnlineConsumerConfig, stop: threading.Event) -> int:
         wanted = topic_filter(config)
         connector = ConsumerConnector(config)
     except (KafkaError, ValueError) as error:
-        log.error("cannot start", detail=str(error))
+        log.error("start_failed", detail=str(error))
         return 2
     except CoordinationError as error:
-        log.error("cannot start", detail=str(error))
+        log.error("start_failed", detail=str(error))
         return 1
     member = OnlineMember(config, connector, wanted)
     metrics = _metrics(config, member)
@@ -67,7 +67,7 @@ def run(config: OnlineConsumerConfig, stop: threading.Event) -> int:
         while not stop.wait(config.status_interval_ms / 1000):
             member.look()
             if not member.is_reading:
-                log.error("reading ended by itself")
+                log.error("reading_ended")
                 status = 1
                 break
     finally:
@@ -117,7 +117,7 @@ class OnlineMember:
         try:
             self._lag = self._connector.lag()
         except (KafkaError, CoordinationError) as error:
-            log.warning("lag unknown", reason=str(error))
+            log.warning("lag_unknown", reason=str(error))
 
     def status(self) -> dict[str, Any]:
         return {

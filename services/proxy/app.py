@@ -36,7 +36,7 @@ def run(config: ProxyConfig, stop: threading.Event) -> int:
     try:
         proxy.start()
     except OSError as error:
-        log.error("cannot listen", detail=str(error))
+        log.error("listen_failed", detail=str(error))
         return 1
     try:
         _serve(config, proxy, stop)

@@ -226,7 +226,7 @@ class Route:
             if connection.is_closed:
                 return
         self.unserved_total += 1
-        log.warning("no target answers", route=self.name)
+        log.warning("no_target_answering", route=self.name)
         connection.reset()
 
     async def _reach(self, target: Target, connection: Connection | None) -> bool:
@@ -247,14 +247,14 @@ class Route:
             self.ring.failed(target, self._loop.time())
             if was_up:
                 log.warning(
-                    "target down", route=self.name, target=f"{host}:{port}", reason=str(error)
+                    "target_down", route=self.name, target=f"{host}:{port}", reason=str(error)
                 )
             return False
         if connection is None:
             transport.close()
         self.ring.succeeded(target, is_check=connection is None)
         if not was_up:
-            log.info("target up", route=self.name, target=f"{host}:{port}")
+            log.info("target_up", route=self.name, target=f"{host}:{port}")
         return True
 
     async def _look_after_targets(self) -> None:

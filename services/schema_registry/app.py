@@ -136,7 +136,7 @@ def run(config: SchemaRegistryConfig, stop: threading.Event) -> int:
     try:
         store = RegistryStore(config.data_dir / "registry.sqlite")
     except (sqlite3.Error, OSError) as error:
-        log.error("cannot open the store", path=str(config.data_dir), reason=str(error))
+        log.error("store_not_opened", path=str(config.data_dir), reason=str(error))
         return 1
     with contextlib.closing(store):
         limits = Limits(config.schema_bytes_max, config.schema_depth_max)
@@ -154,7 +154,7 @@ def _run(config: SchemaRegistryConfig, core: RegistryCore, stop: threading.Event
             listener.listen(128)
             metrics = _metrics_server(config, core, numbers)
         except OSError as error:
-            log.error("cannot listen", bind=config.bind, port=config.port, reason=str(error))
+            log.error("listen_failed", bind=config.bind, port=config.port, reason=str(error))
             return 1
         if metrics is not None:
             opened.callback(metrics.close)

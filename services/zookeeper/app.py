@@ -26,15 +26,15 @@ def run(config: ZooKeeperConfig, stop: threading.Event, java_home: str = "") -> 
     try:
         server = ZooKeeperServer(config, java_home)
     except (core.JavaMissing, core.JarsMissing) as error:
-        log.error("cannot start", detail=str(error))
+        log.error("start_failed", detail=str(error))
         return 2
     with server:
         try:
             if not server.start(stop):
-                log.info("stopped before it served", java_status=server.status())
+                log.info("stopped_before_serving", java_status=server.status())
                 return 0
         except (NotServing, OSError) as error:
-            log.error("cannot start", detail=str(error))
+            log.error("start_failed", detail=str(error))
             return 1
         metrics = _metrics(config, server)
         registration = ServiceRegistration(
@@ -56,7 +56,7 @@ def run(config: ZooKeeperConfig, stop: threading.Event, java_home: str = "") -> 
             while not stop.wait(WATCH_INTERVAL_S):
                 status = server.status()
                 if status is not None:
-                    log.error("ZooKeeper ended by itself", status=status)
+                    log.error("zookeeper_ended", status=status)
                     return 1
             registration.close()  # while there is a ZooKeeper to take it from
             log.info("stopped", java_status=server.stop())

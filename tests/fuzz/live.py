@@ -114,7 +114,7 @@ def run(directory: Path, seed: int, seconds: float) -> Findings:
             found.problem = "memory grew"
         elif left > descriptors + DESCRIPTORS_MAX:
             found.problem = f"{left} descriptors, {descriptors} before"
-        elif "internal-error" in broker.log_text():
+        elif "internal_error" in broker.log_text():
             found.problem = f"an internal error, see {broker.output}"
         elif broker.stop() != 0:
             found.problem = f"the broker stopped with {broker.process.returncode}"

@@ -152,7 +152,7 @@ def test_stop_while_it_waits_for_a_stale_node_is_a_clean_stop(
         confirm(broker, b"t")
         broker.kill()
     with start_broker(tmp_path, 8, zk_connect, wait=False, zk_sessiontimeout_ms=20_000) as broker:
-        wait_until(lambda: "waiting-for-stale-registration" in broker.log_text(), "it waits")
+        wait_until(lambda: "waiting_for_stale_registration" in broker.log_text(), "it waits")
         assert broker.stop() == 0
         assert (broker.log_dir / ".kafka_cleanshutdown").exists()
 
@@ -239,7 +239,7 @@ def test_stop_while_it_waits_for_zookeeper_is_a_clean_stop(
         wait=False,
         zk_connectiontimeout_ms=1_000_000,
     ) as broker:
-        wait_until(lambda: "waiting-for-zookeeper" in broker.log_text(), "it waits")
+        wait_until(lambda: "waiting_for_zookeeper" in broker.log_text(), "it waits")
         assert broker.stop() == 0
         assert (broker.log_dir / ".kafka_cleanshutdown").exists()
 

@@ -109,7 +109,7 @@ def test_a_log_with_broken_lines_arrives_whole_and_a_second_start_sends_nothing(
         (tmp_path / "moved.log").rename(tmp_path / "access.log")
         with access_log(tmp_path, broker) as run:
             finished(run)
-            assert run.events("this source was sent to its end before")
+            assert run.events("source_sent_before")
         assert broker.stop() == 0
     stored = stored_payloads([broker.log_dir])
     assert len(stored["access-log"]) == 2002
@@ -215,7 +215,7 @@ def test_sigterm_while_no_broker_answers_ends_in_time_and_loses_nothing(tmp_path
         ) as run:
             run.wait_for_event("send_failed")
             assert run.stop() == 1, run.log()
-            assert run.events("not delivered")
+            assert run.events("delivery_failed")
     with start_broker(tmp_path, port=port) as broker:
         with access_log(tmp_path, broker) as run:
             finished(run)
@@ -281,7 +281,7 @@ def test_settings_that_do_not_fit_are_one_line_and_status_2(tmp_path: Path) -> N
         tmp_path, source="access-log", input_path=tmp_path / "none", broker_list="0:127.0.0.1:1"
     ) as run:
         assert run.process.wait(30) == 2
-        assert run.events("cannot read the input")
+        assert run.events("input_unreadable")
     assert not os.path.exists(tmp_path / "frontend-1" / "journal")
 
 

@@ -43,7 +43,7 @@ def test_the_registry_is_waited_for_once_and_then_not_needed(tmp_path: Path) -> 
     port = free_port_source()()
     with start_broker(tmp_path) as broker:
         with frontend(tmp_path, broker, port, COUNT) as run:
-            run.wait_for_event("waiting for the schema registry")
+            run.wait_for_event("waiting_for_schema_registry")
             with registry_at(tmp_path, port) as registry:
                 assert run.process.wait(90) == 0, run.log()
                 codec = TopicCodec(FORMS_DEFAULT, RegistryClient(f"http://127.0.0.1:{port}"))
@@ -59,7 +59,7 @@ def test_the_registry_is_waited_for_once_and_then_not_needed(tmp_path: Path) -> 
         # Another run, without a registry: the ids are known.
         with frontend(tmp_path, broker, port, 2 * COUNT) as run:
             assert run.process.wait(90) == 0, run.log()
-            assert run.events("registry away, id from the cache")
+            assert run.events("registry_unreachable_id_from_cache")
         again = stored_payloads([broker.log_dir])
         assert sum(len(p) for topic, p in again.items() if topic != AUDIT) == 3 * COUNT
         assert {p[:5] for p in again["share"]} == {p[:5] for p in stored["share"]}
@@ -80,6 +80,6 @@ def test_a_schema_that_may_not_follow_ends_the_frontend_with_a_line(tmp_path: Pa
             assert answer.status == 200
         with frontend(tmp_path, broker, port, COUNT) as run:
             assert run.process.wait(60) == 1
-            (line,) = run.events("the registry does not take a schema")
+            (line,) = run.events("schema_refused")
     assert "share-value" in line["detail"]
     assert "channel" in line["detail"]

@@ -125,4 +125,4 @@ def test_a_bad_filter_exits_2(zk_connect: str, tmp_path: Path) -> None:
     settings = {"zk.connect": zk_connect, "topics.whitelist": "("}
     with start_command("online-consumer", settings, tmp_path / "log") as command:
         assert command.process.wait(20) == 2
-        assert len(command.events("cannot start")) == 1
+        assert len(command.events("start_failed")) == 1

@@ -184,7 +184,7 @@ def test_a_stream_runs_once_over_what_is_there(
     }
     with start_command("stream clicks-by-category --once", settings, tmp_path / "log") as job:
         assert job.process.wait(WAIT_S) == 0, job.log()
-        assert job.events("stream ended"), job.log()
+        assert job.events("stream_ended"), job.log()
     files = list((tmp_path / "streams" / "clicks-by-category").glob("*.parquet"))
     found = Counter[tuple[datetime, str]]()
     for row in (row for file in files for row in pq.ParquetFile(file).read().to_pylist()):

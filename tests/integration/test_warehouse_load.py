@@ -278,7 +278,7 @@ def test_killed_at_every_step_and_run_again_nothing_is_lost_or_repeated(
         "load.py", submit=False, KAFKA2011_FAILPOINTS="in_task_after_files_written=exit:9"
     )
     assert status == 1, err
-    assert "load failed" in err
+    assert "load_failed" in err
     status, _, err = jobs.run("load.py", submit=False)
     assert status == 0, err
     assert jobs.count() == (sent, sent)

@@ -147,7 +147,7 @@ def row_delays(path: Path, info: CommitInfo) -> dict[int, int]:
         try:
             column = pq.read_table(file_path, columns=["header_time"]).column(0)
         except (OSError, pa.ArrowInvalid, KeyError) as error:
-            log.info("no delays", file=str(file_path), reason=str(error))
+            log.info("delays_not_read", file=str(file_path), reason=str(error))
             continue
         times_ms = column.drop_null().cast(pa.int64()).to_numpy() // 1000
         values, counts = np.unique(info.timestamp_ms - times_ms, return_counts=True)

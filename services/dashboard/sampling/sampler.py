@@ -115,7 +115,7 @@ class Sampler:
             try:
                 await self.sample()
             except Exception:  # a fault of ours must not freeze the page: logged, and tried again
-                log.exception("sample failed")
+                log.exception("sample_failed")
             self.took_s = time.monotonic() - began
             due = max(due + interval_s, loop.time())
             await asyncio.sleep(due - loop.time())
@@ -266,7 +266,7 @@ class Sampler:
         try:
             await work()
         except ScrapeFailed as error:
-            log.debug("not answered", what=name, reason=str(error))
+            log.debug("source_not_answering", what=name, reason=str(error))
         finally:
             now = time.monotonic()
             self._due[name] = now + max(every_s, SHARE * (now - began) if name != "audit" else 0)

@@ -151,7 +151,7 @@ class _News:
             if problem not in self._known:
                 log.warning("problem", detail=problem)
         for problem in sorted(self._known - set(problems)):
-            log.info("problem is over", detail=problem)
+            log.info("problem_over", detail=problem)
         self._known = set(problems)
 
 
@@ -173,7 +173,7 @@ class LoadProcess:
             try:
                 outcome = self._load()
             except Exception as error:  # Spark's or ZooKeeper's: one line, and the next run retries
-                log.error("load failed", error=_one_line(error))
+                log.error("load_failed", error=_one_line(error))
                 return 1
             if outcome.lost_to_another:
                 return 0
@@ -196,7 +196,7 @@ class LoadProcess:
                 self._news.tell([f"ZooKeeper: {error}"])
             except Exception as error:
                 if not is_spark_alive():
-                    log.error("Spark is gone", error=_one_line(error))
+                    log.error("spark_gone", error=_one_line(error))
                     return 1
                 self._news.tell([f"load: {_one_line(error)}"])
             if self._config.upkeep_interval_ms and time.monotonic() >= upkeep_at:
@@ -212,7 +212,7 @@ class LoadProcess:
         try:
             keep_warehouse(config.warehouse_dir, policy)
         except (DeltaError, OSError) as error:
-            log.warning("upkeep failed", error=_one_line(error))
+            log.warning("upkeep_failed", error=_one_line(error))
 
     def _load(self) -> LoadOutcome:
         began = time.monotonic()
@@ -221,7 +221,7 @@ class LoadProcess:
         self._progress.record(outcome, time.time_ns() // 1_000_000, duration_s)
         self._news.tell(problems_of(outcome))
         for won in outcome.lost_to_another:
-            log.info("another instance loaded this first", detail=won)
+            log.info("loaded_by_another_instance", detail=won)
         if outcome.versions:
             log.info(
                 "loaded",
@@ -253,7 +253,7 @@ def _connect(config: WarehouseConfig, stop: threading.Event) -> ZooKeeperRegistr
             if config.interval_ms == 0:
                 raise
             if not reported:
-                log.warning("ZooKeeper does not answer yet", reason=str(error))
+                log.warning("zookeeper_not_answering", reason=str(error))
                 reported = True
     return None
 
@@ -308,7 +308,7 @@ def main(config: WarehouseConfig) -> int:
         finally:
             loader.close()
     except CoordinationError as error:
-        log.error("ZooKeeper", reason=str(error))
+        log.error("zookeeper_failed", reason=str(error))
         return 1
     finally:
         if registration is not None:

@@ -284,7 +284,7 @@ class Loader:
                 if latest != (committed or 0):
                     earliest = client.earliest(topic.name, source.partition)
             except (KafkaError, OSError) as error:
-                log.debug("no offsets", topic=topic.name, source=source.text, error=str(error))
+                log.debug("offsets_unknown", topic=topic.name, source=source.text, error=str(error))
                 latest = None
         found_at, beyond_end = self._beyond_end.get((topic.name, source), (None, None))
         if found_at != committed:
@@ -410,7 +410,7 @@ class Loader:
             )
         added = topic.table.add_columns(schema)
         if added:
-            log.info("columns added", table=topic.table.path.name, columns=",".join(added))
+            log.info("columns_added", table=topic.table.path.name, columns=",".join(added))
         return topic.table.commit(load)
 
 

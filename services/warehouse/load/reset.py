@@ -62,7 +62,7 @@ def main(config: WarehouseConfig, topic: str, source: BrokerPartition) -> int:
             config.warehouse_dir.resolve(), topic, source, earliest, config.window_ms
         )
     except (CoordinationError, KafkaError, WarehouseError, DeltaError, OSError) as error:
-        log.error("not reset", partition=f"{topic}/{source.text}", reason=str(error))
+        log.error("reset_failed", partition=f"{topic}/{source.text}", reason=str(error))
         return 1
     finally:
         registry.close()

@@ -26,13 +26,13 @@ def main(config: WarehouseConfig, json_to: str | None = None) -> int:
     try:
         table = choose_table(config.warehouse_dir, config.report_table)
     except WarehouseError as error:
-        log.error("no report", reason=str(error))
+        log.error("report_failed", reason=str(error))
         return 1
     session = start_session("report", config.spark_master, event_log_dir=config.spark_event_log_dir)
     try:
         report = make_report(session, config.warehouse_dir, table)
     except WarehouseError as error:
-        log.error("no report", reason=str(error))
+        log.error("report_failed", reason=str(error))
         return 1
     finally:
         session.stop()

@@ -138,10 +138,10 @@ def run_stream(start: Callable[[], Any], stop: threading.Event) -> tuple[int, An
         except PySparkException as error:
             starts_left -= 1
             if SLOW_START in str(error) and starts_left and not stop.is_set():
-                log.warning("a Python worker took too long to start; the stream starts again")
+                log.warning("stream_restarted", reason="a Python worker took too long to start")
                 continue
             lines = str(error).strip().splitlines() or [type(error).__name__]
-            log.error("stream failed", reason=lines[0][:500])
+            log.error("stream_failed", reason=lines[0][:500])
             return 1, query
 
 
@@ -150,7 +150,7 @@ def main(config: StreamConfig, job: StreamJob, *, once: bool) -> int:
     try:
         check(config, job)
     except StreamError as error:
-        log.error("stream cannot start", job=job.name, reason=str(error))
+        log.error("stream_start_failed", job=job.name, reason=str(error))
         return 2
     stop = stop_event()
     on_interrupt = signal.getsignal(signal.SIGINT)
@@ -169,10 +169,10 @@ def main(config: StreamConfig, job: StreamJob, *, once: bool) -> int:
 
         status, query = run_stream(start, stop)
         rows = sum(progress.numInputRows for progress in query.recentProgress)
-        log.info("stream ended", job=job.name, rows_of_last_batches=rows)
+        log.info("stream_ended", job=job.name, rows_of_last_batches=rows)
         return status
     except StreamError as error:
-        log.error("stream cannot start", job=job.name, reason=str(error))
+        log.error("stream_start_failed", job=job.name, reason=str(error))
         return 2
     finally:
         session.stop()

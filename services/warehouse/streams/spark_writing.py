@@ -167,7 +167,8 @@ class TopicWriter(DataSourceArrowWriter):
 
     def abort(self, messages: Any) -> None:
         log.warning(
-            "a task of this write failed for good; the messages of others stay",
+            "write_task_failed",
+            hint="messages that other tasks have sent stay",
             topic=self._options.topic,
             messages=_told(messages),
         )
@@ -186,4 +187,4 @@ class StreamTopicWriter(DataSourceStreamArrowWriter):
         log.debug("written", batch=batchId, messages=_told(messages))
 
     def abort(self, messages: Any, batchId: int) -> None:
-        log.warning("a batch failed", batch=batchId, messages=_told(messages))
+        log.warning("batch_failed", batch=batchId, messages=_told(messages))

@@ -78,7 +78,7 @@ def keep_table(path: Path, policy: UpkeepPolicy, clock: Clock = now_ms) -> Upkee
             joined += int(done["numFilesRemoved"])
             written += int(done["numFilesAdded"])
     except CommitFailedError as error:
-        log.info("upkeep goes on later", table=path.name, reason=str(error))
+        log.info("upkeep_postponed", table=path.name, reason=str(error))
     table.update_incremental()
     removed = table.vacuum(
         retention_hours=policy.vacuum_hours,

@@ -144,9 +144,9 @@ class Scheduler:
             entry.running = self._start(entry.job.command)
         except OSError as error:
             self._count(entry, is_good=False)
-            log.warning("job does not start", job=entry.job.name, reason=str(error))
+            log.warning("job_start_failed", job=entry.job.name, reason=str(error))
         else:
-            log.info("job started", job=entry.job.name, command=" ".join(entry.job.command))
+            log.info("job_started", job=entry.job.name, command=" ".join(entry.job.command))
 
     def _count(self, entry: _Entry, *, is_good: bool) -> None:
         entry.runs += 1
@@ -198,7 +198,7 @@ def main(config: ScheduleConfig, jobs: Sequence[Job], environment: Mapping[str, 
                 routes={"/status": status},
             )
         except OSError as error:
-            log.error("cannot listen", port=config.metrics_port, reason=str(error))
+            log.error("listen_failed", port=config.metrics_port, reason=str(error))
             return 1
     address = f"{metrics.bind}:{metrics.port}" if metrics else "none"
     log.info("serving", jobs=len(jobs), metrics=address, pid=os.getpid())

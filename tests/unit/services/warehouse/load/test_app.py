@@ -99,7 +99,7 @@ def test_once_leaves_quietly_when_another_instance_was_first(run: Run) -> None:
         LoadOutcome(lost_to_another=["t 11-0: the table is at 7"]), loaded(1)
     )
     assert status == 0
-    assert events == ["another instance loaded this first: t 11-0: the table is at 7"]
+    assert events == ["loaded_by_another_instance: t 11-0: the table is at 7"]
 
 
 def test_once_says_no_when_a_topic_could_not_be_loaded(run: Run) -> None:
@@ -125,8 +125,8 @@ def test_the_loop_outlives_what_goes_wrong_and_says_it_once(run: Run) -> None:
         "problem: ZooKeeper: no answer",
         "problem: load: RuntimeError: a task failed",
     ]
-    over = [event for event in events if event.startswith("problem is over: ")]
-    assert [event.removeprefix("problem is over: ") for event in over] == [
+    over = [event for event in events if event.startswith("problem_over: ")]
+    assert [event.removeprefix("problem_over: ") for event in over] == [
         event.removeprefix("problem: ") for event in wrong
     ]
 
