@@ -27,7 +27,7 @@ endif
 # `make down KEEP=1` keeps the volumes: logs, ZooKeeper's data, the warehouse.
 KEEP ?=
 
-.PHONY: preflight images up down status logs shell wan report demo-docker test-docker test-chaos lock-images
+.PHONY: preflight images up down status logs shell wan report demo-docker test-docker test-chaos
 
 preflight:
 	@deploy/tools/preflight.sh $(if $(filter on,$(CHAOS)),--chaos)
@@ -85,10 +85,3 @@ test-docker: prepare
 # Every service of the deployment, times every fault.
 test-chaos: prepare
 	@deploy/tools/test-containers.sh $(PYTHON_IN) -q --no-skips --durations 0 --durations-min 5 -m docker tests/docker
-
-# The dependencies of the images: the versions of requirements.lock, without tests, with and without Spark.
-lock-images:
-	uv pip compile pyproject.toml --universal --python-version 3.11 -c requirements.lock --extra web \
-	    --generate-hashes --no-header --no-annotate -q -o requirements-app.lock
-	uv pip compile pyproject.toml --universal --python-version 3.11 -c requirements.lock --extra web --extra spark \
-	    --generate-hashes --no-header --no-annotate -q -o requirements-runtime.lock

@@ -1,9 +1,10 @@
 # The project's wheel with its compiled loops, laid out in /build/out as it will stand in the images.
 ARG VERSION
 FROM kafka2011/build:${VERSION}
-COPY requirements.lock /build/requirements.lock
-RUN python3 -m venv /opt/kafka2011 \
- && awk '/^[^ ]/ { keep = /^(cython|setuptools)==/ } keep' /build/requirements.lock > /build/tools.lock \
+COPY requirements.lock pyproject.toml /build/
+COPY deploy/tools/locked.sh /build/deploy/tools/
+RUN /build/deploy/tools/locked.sh build > /build/tools.lock \
+ && python3 -m venv /opt/kafka2011 \
  && /opt/kafka2011/bin/python -m pip install --quiet --require-hashes -r /build/tools.lock
 COPY . /build/source
 RUN cd /build/source \

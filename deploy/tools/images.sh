@@ -145,6 +145,8 @@ image() {
 }
 
 sum_of() { { for part in "$@"; do cat "$part"; done; } | sha256sum | cut -c1-16; }
+# Of what is installed, so that a change elsewhere in the lock or in pyproject.toml builds nothing.
+dependencies_sum() { { cat deploy/docker/dependencies.Dockerfile; deploy/tools/locked.sh "$@"; } | sha256sum | cut -c1-16; }
 tree_sum() { find "$@" -type f ! -name '*.so' ! -name '*.c' ! -path '*/__pycache__/*' -print0 | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum | cut -c1-16; }
 build() { file="$1"; shift; docker build --force-rm -f "deploy/docker/$file" --build-arg VERSION="$VERSION" "$@" .; }
 build_base() { docker build --force-rm -f deploy/docker/base.Dockerfile --build-arg DEBIAN_IMAGE="$DEBIAN_IMAGE" --target "$@" "$work/context"; }
@@ -156,19 +158,19 @@ base_sum=$(printf '%s %s' "$machine" "$(docker image inspect --format '{{.Id}}' 
 image base "$base_sum" build_base base
 image build "$base_sum" build_base build
 
-project="$base_sum-$(tree_sum deploy/docker/project.Dockerfile deploy/docker/probe.py deploy/docker/disturb.py deploy/docker/spark deploy/docker/spark-submit requirements.lock pyproject.toml setup.py README.md \
+project="$base_sum-$(tree_sum deploy/docker/project.Dockerfile deploy/docker/probe.py deploy/docker/disturb.py deploy/docker/spark deploy/docker/spark-submit deploy/tools/locked.sh requirements.lock pyproject.toml setup.py README.md \
     $(ls pyspark_kafka2011.py 2>/dev/null || true) spark-jobs kafka2011 broker consumer producer services)"
 java="$base_sum-$(sum_of deploy/docker/java.Dockerfile)"
-app="$base_sum-$(sum_of deploy/docker/dependencies.Dockerfile requirements-app.lock)"
-spark="$java-$(sum_of deploy/docker/dependencies.Dockerfile requirements-runtime.lock)"
+app="$base_sum-$(dependencies_sum web)"
+spark="$java-$(dependencies_sum web spark)"
 
 # The longer chain, and beside it everything that does not need it.
 (
     image java "$java" build java.Dockerfile
-    image spark-runtime "$spark" build dependencies.Dockerfile --build-arg BASE=kafka2011/java --build-arg LOCK=requirements-runtime.lock
+    image spark-runtime "$spark" build dependencies.Dockerfile --build-arg BASE=kafka2011/java --build-arg EXTRAS="web spark"
 ) &
 chain=$!
-image app-runtime "$app" build dependencies.Dockerfile --build-arg BASE=kafka2011/base --build-arg LOCK=requirements-app.lock
+image app-runtime "$app" build dependencies.Dockerfile --build-arg BASE=kafka2011/base --build-arg EXTRAS=web
 image project "$project" build project.Dockerfile
 image app "$app-$project-$(sum_of deploy/docker/app.Dockerfile)" build app.Dockerfile --build-arg RUNTIME=kafka2011/app-runtime
 image haproxy "$base_sum-$(sum_of deploy/docker/haproxy.Dockerfile deploy/docker/haproxy.cfg deploy/docker/probe.py)" build haproxy.Dockerfile

@@ -241,19 +241,6 @@ def test_image_that_runs_names_its_user(image: str) -> None:
     assert "USER kafka2011" in text.rpartition("\nFROM ")[2]
 
 
-def test_the_images_have_the_versions_of_the_lock() -> None:
-    def pins(name: str) -> set[str]:
-        text = (ROOT / name).read_text(encoding="utf-8")
-        return set(re.findall(r"^([a-z0-9-]+==\S+(?: ; .*?)?)(?: \\)?$", text, re.M))
-
-    everything = {pin.partition(" ;")[0] for pin in pins("requirements.lock")}
-    for name in ("requirements-app.lock", "requirements-runtime.lock"):
-        found = {pin.partition(" ;")[0] for pin in pins(name)}
-        assert found, name
-        assert found <= everything, found - everything
-    assert not any(pin.startswith("pyspark==") for pin in pins("requirements-app.lock"))
-
-
 # --- topology ------------------------------------------------------------------------------------
 
 
