@@ -3,7 +3,7 @@
 Spark imports every top-level module whose name starts with `pyspark_` and takes its DefaultSource.
 """
 
-from kafka2011.services.warehouse.streams.spark_format import Kafka2011Format
+from kafka2011.services.warehouse.data_source.decoded import Kafka2011Format
 
 
 class DefaultSource(Kafka2011Format):

@@ -132,7 +132,6 @@ def main() -> None:
     words.add_argument("--fast-start", action="store_true")
     words.add_argument("--data-dir", type=Path, default=Path(tempfile.gettempdir()))
     given = words.parse_args()
-    from kafka2011.cli import spark_environment
     from kafka2011.services.warehouse.session import CONF_DIR, start_session
 
     with tempfile.TemporaryDirectory(dir=given.data_dir) as scratch:
@@ -140,7 +139,6 @@ def main() -> None:
             os.environ["SPARK_CONF_DIR"] = str(
                 with_second_compiler(CONF_DIR, Path(scratch, "conf"))
             )
-        spark_environment.prepare()
         with running_broker(given.data_dir, num_partitions=2) as broker:
             fill(broker, given.messages)
             tell(f"{given.messages:,} messages are in the log")

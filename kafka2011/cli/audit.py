@@ -39,7 +39,7 @@ def serve(
     ] = None,
 ) -> None:
     """Run the audit service until SIGTERM."""
-    from kafka2011.cli.settings import load_or_exit
+    from kafka2011.runtime.process_settings import load_or_exit
     from kafka2011.runtime.signals import stop_event
     from kafka2011.services.audit.config import AuditConfig
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from kafka2011.cli.settings import load_or_exit
+from kafka2011.runtime.process_settings import load_or_exit
 
 app = typer.Typer(add_completion=False)
 

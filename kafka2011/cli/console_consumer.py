@@ -18,7 +18,6 @@ from typing import Annotated, BinaryIO
 import typer
 
 from kafka2011.cli.output import complain, fail, printable, reader_has_gone
-from kafka2011.cli.settings import load_or_exit
 from kafka2011.consumer.chunk import ConsumedMessage, TopicPartition
 from kafka2011.consumer.config import ConsumerConfig
 from kafka2011.consumer.errors import ConsumerStateError, ConsumerTimeout, PartitionStuck
@@ -30,6 +29,7 @@ from kafka2011.coordination.errors import CoordinationError
 from kafka2011.coordination.zookeeper import ZooKeeperRegistry
 from kafka2011.producer.config import python_object
 from kafka2011.protocol.errors import KafkaError
+from kafka2011.runtime.process_settings import load_or_exit
 from kafka2011.runtime.signals import stop_event
 
 app = typer.Typer(add_completion=False)

@@ -29,7 +29,6 @@ from kafka2011.cli.perf_output import (
     per_second,
 )
 from kafka2011.cli.registry import SERVER_HELP, ZOOKEEPER_HELP, connected, server_address
-from kafka2011.cli.settings import load_or_exit
 from kafka2011.consumer.config import ConsumerConfig
 from kafka2011.consumer.errors import ConsumerTimeout
 from kafka2011.consumer.groups.connector import ConsumerConnector
@@ -42,6 +41,7 @@ from kafka2011.protocol.errors import IllegalTopicName, KafkaError
 from kafka2011.protocol.names import check_topic
 from kafka2011.runtime import logs
 from kafka2011.runtime.clock import now_ms
+from kafka2011.runtime.process_settings import load_or_exit
 from kafka2011.runtime.signals import stop_event
 
 app = typer.Typer(add_completion=False)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from kafka2011.cli.settings import load_or_exit
+from kafka2011.runtime.process_settings import load_or_exit
 from kafka2011.runtime.signals import stop_event
 from kafka2011.services.dashboard.config import DashboardConfig
 

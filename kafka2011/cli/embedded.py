@@ -60,7 +60,7 @@ def up(
 def _deployment(
     root: Path | None, input_path: str, overrides: list[str] | None, port: int | None
 ) -> "Demo":
-    from kafka2011.cli.settings import load_or_exit
+    from kafka2011.runtime.process_settings import load_or_exit
     from kafka2011.services.embedded.config import EmbeddedConfig
     from kafka2011.services.embedded.demo import Demo, check_input, check_root
     from kafka2011.services.embedded.supervisor import StartFailed

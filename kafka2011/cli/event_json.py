@@ -11,12 +11,12 @@ import os
 from collections.abc import Callable
 
 from kafka2011.cli.output import fail
-from kafka2011.cli.settings import known_names
 from kafka2011.consumer.chunk import ConsumedMessage
 from kafka2011.events.errors import EventError
 from kafka2011.events.registry_client import RegistryError
 from kafka2011.events.settings import SchemaSettings
 from kafka2011.runtime import config
+from kafka2011.runtime.process_settings import known_names
 
 
 def event_formatter(properties: dict[str, str], end: bytes) -> Callable[[ConsumedMessage], bytes]:

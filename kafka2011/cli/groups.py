@@ -15,7 +15,6 @@ import typer
 
 from kafka2011.cli.output import duration, fail, print_json, print_lines, print_table, utc
 from kafka2011.cli.registry import ADDRESS_MAP_HELP, ZOOKEEPER_HELP, connected, dialler
-from kafka2011.cli.settings import load_or_exit
 from kafka2011.consumer.tools.cluster_state import groups
 from kafka2011.consumer.tools.group_watch import GroupReport, GroupWatch, PartitionReport
 from kafka2011.consumer.tools.lag_rules import OK
@@ -26,6 +25,7 @@ from kafka2011.events.schemas import schema_text
 from kafka2011.events.settings import FormSettings
 from kafka2011.events.topics import schema_name
 from kafka2011.runtime import logs
+from kafka2011.runtime.process_settings import load_or_exit
 from kafka2011.runtime.signals import stop_event
 
 app = typer.Typer(

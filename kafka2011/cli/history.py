@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from kafka2011.cli import spark_environment
+from kafka2011.services.warehouse.session import prepare_environment
 
 app = typer.Typer(add_completion=False)
 
@@ -29,7 +29,7 @@ def run(
             err=True,
         )
         raise SystemExit(1)
-    spark_environment.prepare()
+    prepare_environment()
     from importlib.util import find_spec
 
     found = find_spec("pyspark")

@@ -1,7 +1,8 @@
 """The `kafka2011` command: finds the module of a subcommand and imports only that one.
 
-Each subcommand is a module of this package with a typer `app`. Importing them lazily keeps
-`kafka2011 broker` from loading Spark and `kafka2011 --help` under a quarter of a second.
+Each subcommand is a module with a typer `app`: of this package, or a job of the warehouse, which
+spark-submit runs as well. Importing them lazily keeps `kafka2011 broker` from loading Spark and
+`kafka2011 --help` under a quarter of a second.
 Exit statuses: 0 done; 1 the answer is no (an audit that does not balance, a process that failed);
 2 the command or a setting was wrong, with one line that says which.
 """
@@ -37,17 +38,20 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "kafka2011.cli.audit",
         "Show whether every message arrived in every tier; or run the service.",
     ),
-    "load": ("kafka2011.cli.load", "Load new messages into the warehouse, once or every interval."),
+    "load": (
+        "kafka2011.services.warehouse.commands.load",
+        "Load new messages into the warehouse, once or every interval.",
+    ),
     "report": (
-        "kafka2011.cli.report",
+        "kafka2011.services.warehouse.commands.report",
         "Report on a warehouse table: traffic per hour, top paths, errors.",
     ),
     "reports": (
-        "kafka2011.cli.reports",
+        "kafka2011.services.warehouse.commands.reports",
         "Report on member activity: click-through, searches, abuse.",
     ),
     "stream": (
-        "kafka2011.cli.stream",
+        "kafka2011.services.warehouse.commands.stream",
         "Run a stream job: windows, joins, the top items of each minute.",
     ),
     "sql": ("kafka2011.cli.sql", "Ask the warehouse, or topics, a question in SQL."),

@@ -11,8 +11,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from kafka2011.cli.settings import load_or_exit
 from kafka2011.runtime.config import ConfigError, read_properties
+from kafka2011.runtime.process_settings import load_or_exit
 from kafka2011.runtime.signals import stop_event
 from kafka2011.services.mirror_maker.config import MirrorConfig
 

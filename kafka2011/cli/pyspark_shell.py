@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from kafka2011.cli import spark_environment
-from kafka2011.cli.settings import load_or_exit
+from kafka2011.runtime.process_settings import load_or_exit
 from kafka2011.services.warehouse.config import WarehouseConfig
 
 app = typer.Typer(add_completion=False)
@@ -32,7 +31,6 @@ def run(
     config = load_or_exit(WarehouseConfig, None, set_ or [], log_level="WARNING")
     os.environ["TZ"] = "UTC"  # PySpark hands out timestamps in the machine's own time zone
     time.tzset()
-    spark_environment.prepare()
     from kafka2011.services.warehouse.session import start_session
     from kafka2011.services.warehouse.shell.prompt import run_shell
     from kafka2011.services.warehouse.shell.sql import source_options

@@ -17,7 +17,6 @@ from kafka2011.cli.console_consumer import end_on
 from kafka2011.cli.output import complain, fail
 from kafka2011.cli.producer_perf import BROKERINFO_HELP, brokerinfo
 from kafka2011.cli.registry import ZOOKEEPER_HELP, connected
-from kafka2011.cli.settings import load_or_exit
 from kafka2011.consumer.config import ConsumerConfig
 from kafka2011.consumer.errors import ConsumerTimeout
 from kafka2011.consumer.groups.connector import ConsumerConnector
@@ -28,6 +27,7 @@ from kafka2011.producer import Producer
 from kafka2011.protocol.errors import IllegalTopicName, KafkaError
 from kafka2011.protocol.names import check_topic
 from kafka2011.runtime import logs
+from kafka2011.runtime.process_settings import load_or_exit
 from kafka2011.runtime.signals import stop_event
 
 app = typer.Typer(add_completion=False)

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from kafka2011.cli.settings import load_or_exit
-from kafka2011.services.warehouse.upkeep.schedule_config import ScheduleConfig
+from kafka2011.runtime.process_settings import load_or_exit
+from kafka2011.services.warehouse.schedule.config import ScheduleConfig
 
 app = typer.Typer(add_completion=False)
 
@@ -28,7 +28,7 @@ def run(
     """Run commands of kafka2011 at their times until SIGTERM. A line of the schedule is
     `every 10m COMMAND...`, `hourly :05 COMMAND...` or `daily 02:30 COMMAND...` (UTC). A job has the
     settings of this environment, but for the process's name and its metrics port."""
-    from kafka2011.services.warehouse.upkeep.due_jobs import ScheduleError, parse_schedule
+    from kafka2011.services.warehouse.schedule.timetable import ScheduleError, parse_schedule
 
     try:
         jobs = parse_schedule(file.read_text(encoding="utf-8"), SCHEDULABLE)
@@ -39,6 +39,6 @@ def run(
         print(f"{len(jobs)} jobs")
         return
     config = load_or_exit(ScheduleConfig, overrides=set_ or [])
-    from kafka2011.services.warehouse.upkeep import scheduler as schedule_run
+    from kafka2011.services.warehouse.schedule.scheduler import run_schedule
 
-    raise SystemExit(schedule_run.main(config, jobs, os.environ))
+    raise SystemExit(run_schedule(config, jobs, os.environ))

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from kafka2011.cli.settings import load_or_exit
 from kafka2011.producer.tail.config import TailConfig
 from kafka2011.producer.tail.messages import BadState
+from kafka2011.runtime.process_settings import load_or_exit
 from kafka2011.runtime.signals import stop_event
 
 app = typer.Typer(add_completion=False)

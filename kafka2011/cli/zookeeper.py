@@ -17,9 +17,9 @@ from typer.core import TyperGroup
 
 from kafka2011.cli.output import fail, payload_bytes, print_json, print_lines, utc
 from kafka2011.cli.registry import ZOOKEEPER_HELP, connected
-from kafka2011.cli.settings import load_or_exit
 from kafka2011.coordination.registry import Registry
 from kafka2011.runtime import logs
+from kafka2011.runtime.process_settings import load_or_exit
 from kafka2011.runtime.signals import stop_event
 from kafka2011.services.zookeeper.config import ZooKeeperConfig
 

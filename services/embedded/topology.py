@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import kafka2011
 from kafka2011.services.embedded.config import EmbeddedConfig
+from kafka2011.services.warehouse import commands
 
 LOOPBACK = "127.0.0.1"
 LIVE_BROKER_ID_FIRST = 1
@@ -235,7 +235,7 @@ def plan(config: EmbeddedConfig, root: Path, free_port: Callable[[], int]) -> li
             "audit.window.ms": config.window_ms,
             "load.interval.ms": config.load_interval_ms,
         },
-        command=spark_submit("load.py"),
+        command=spark_submit("load"),
         stop_driver=True,
         starts_early=True,
     )
@@ -290,17 +290,9 @@ def source_settings(config: EmbeddedConfig, number: int) -> dict[str, object]:
     }
 
 
-def spark_jobs_dir() -> Path:
-    """Where the scripts given to spark-submit are."""
-    return Path(kafka2011.__file__).resolve().parents[1] / "spark-jobs"
-
-
-def spark_submit(script: str, *arguments: str) -> tuple[str, ...]:
-    return (
-        str(Path(sys.executable).parent / "spark-submit"),
-        str(spark_jobs_dir() / script),
-        *arguments,
-    )
+def spark_submit(name: str) -> tuple[str, ...]:
+    """spark-submit of a job of the warehouse."""
+    return str(Path(sys.executable).parent / "spark-submit"), str(commands.script(name))
 
 
 def report_command(root: Path, table: str) -> tuple[tuple[str, ...], dict[str, str]]:
@@ -310,4 +302,4 @@ def report_command(root: Path, table: str) -> tuple[tuple[str, ...], dict[str, s
         "report.table": table,
         "report.dir": root / "reports",
     }
-    return spark_submit("report.py"), environment_of(settings)
+    return spark_submit("report"), environment_of(settings)

@@ -1,11 +1,12 @@
 """The Spark session of the jobs: settings for a small machine that spark-submit may override.
 
-What must be known before the JVM starts (its memory, its options, the form of its log) stands in
-the directory CONF_DIR, which `kafka2011 load` and its kin give as SPARK_CONF_DIR.
+What the JVM needs at its start (its memory, its options, the form of its log) is in the directory
+CONF_DIR, which is SPARK_CONF_DIR unless the environment names another one.
 """
 
 import logging
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ LOCAL_DEFAULTS = {
     "spark.driver.bindAddress": "127.0.0.1",
 }
 
-# py4j tells of each connection that it closes; the other two repeat, with the JVM's whole stack, an
+# py4j logs each connection that it closes; the other two repeat, with the JVM's whole stack, an
 # exception that the caller gets anyway.
 _QUIET = {
     "py4j": logging.ERROR,
@@ -49,25 +50,33 @@ _QUIET = {
 }
 
 
+def prepare_environment() -> None:
+    """Set what Python's Spark reads from the environment, where the user has not set it: this
+    interpreter for the workers, and CONF_DIR."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_CONF_DIR", str(CONF_DIR))
+
+
 def start_session(
     app_name: str,
     master: str,
-    local_dir: Path | None = None,
     event_log_dir: Path | None = None,
 ) -> Any:
-    """Start Spark, or take the session that spark-submit prepared; a SparkSession.
+    """A new SparkSession, or the one that spark-submit prepared.
 
-    `master` counts only when spark-submit names none. `local_dir` takes Spark's scratch files,
-    `event_log_dir` what the history server shows.
+    `master` is used only when spark-submit names none. `event_log_dir` takes what the history
+    server shows.
     """
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
+    prepare_environment()
     for name, level in _QUIET.items():
         logging.getLogger(name).setLevel(level)
     if UNDER_SPARK_SUBMIT in os.environ:
-        # Its options are in its JVM. A SparkConf knows them only once it is connected to that;
-        # what is set before wins over them, the master not excepted.
+        # Its options are in its JVM. A SparkConf has them only once it is connected to that; what
+        # is set before that wins over them, even the master.
         SparkContext._ensure_initialized()
     conf = SparkConf()
     conf.setIfMissing("spark.master", master)
@@ -75,8 +84,6 @@ def start_session(
     defaults = dict(DEFAULTS)
     if conf.get("spark.master", "").startswith("local"):
         defaults.update(LOCAL_DEFAULTS)
-    if local_dir is not None:
-        defaults["spark.local.dir"] = str(local_dir)
     if event_log_dir is not None:
         event_log_dir.mkdir(parents=True, exist_ok=True)
         defaults["spark.eventLog.enabled"] = "true"

@@ -33,12 +33,10 @@ def zk_connect(zookeeper: ZooKeeperServer) -> str:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     """A SparkSession with two cores, in UTC. Tests take away the views that they make."""
-    from kafka2011.cli import spark_environment
     from kafka2011.services.warehouse.session import start_session
 
     os.environ["TZ"] = "UTC"
     time.tzset()
-    spark_environment.prepare()
     session = start_session("test", "local[2]")
     yield session
     session.stop()

@@ -15,9 +15,9 @@ import yaml
 
 from kafka2011.broker.config import BrokerConfig
 from kafka2011.cli.schedule import SCHEDULABLE
-from kafka2011.cli.settings import known_names
 from kafka2011.runtime.config import load
 from kafka2011.runtime.process_config import ProcessConfig
+from kafka2011.runtime.process_settings import known_names
 from kafka2011.services.audit.config import AuditConfig
 from kafka2011.services.containers.demo import FRONTENDS
 from kafka2011.services.dashboard.config import DashboardConfig
@@ -29,8 +29,8 @@ from kafka2011.services.online_consumer.config import OnlineConsumerConfig
 from kafka2011.services.proxy.config import ProxyConfig
 from kafka2011.services.schema_registry.config import SchemaRegistryConfig
 from kafka2011.services.warehouse.config import WarehouseConfig
-from kafka2011.services.warehouse.upkeep.due_jobs import parse_schedule
-from kafka2011.services.warehouse.upkeep.schedule_config import ScheduleConfig
+from kafka2011.services.warehouse.schedule.config import ScheduleConfig
+from kafka2011.services.warehouse.schedule.timetable import parse_schedule
 from kafka2011.services.zookeeper.config import ZooKeeperConfig
 from tests import ROOT
 

@@ -134,11 +134,12 @@ def test_nothing_imports_the_given_folders_by_their_bare_names() -> None:
 def test_only_declared_places_read_the_environment() -> None:
     # Settings come through runtime.config; what else looks at the environment is named here.
     allowed = (
-        "kafka2011/cli/",  # the edge: loads settings, prepares what Spark must find
+        "kafka2011/cli/",
+        "kafka2011/runtime/process_settings.py",  # loads the settings of every process
         "kafka2011/runtime/failpoints.py",
         "kafka2011/protocol/hot.py",  # which twin: decided at import
         "kafka2011/runtime/twins.py",
-        "kafka2011/services/warehouse/session.py",  # whether spark-submit started it
+        "kafka2011/services/warehouse/session.py",  # spark-submit's, and what Spark must find
         "kafka2011/services/embedded",  # passes the environment on to the processes
     )
     for path in sources():

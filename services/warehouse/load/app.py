@@ -24,7 +24,7 @@ from kafka2011.services.registration import ServiceRegistration
 from kafka2011.services.warehouse.config import WarehouseConfig
 from kafka2011.services.warehouse.load.job import Loader, LoadOutcome, spark_runner
 from kafka2011.services.warehouse.session import parallelism, start_session
-from kafka2011.services.warehouse.upkeep.compaction import UpkeepPolicy, keep_warehouse
+from kafka2011.services.warehouse.upkeep.maintenance import UpkeepPolicy, maintain_warehouse
 
 log = get_logger(__name__)
 
@@ -210,7 +210,7 @@ class LoadProcess:
         config = self._config
         policy = UpkeepPolicy(config.compact_files_min, config.retention_hours, config.vacuum_hours)
         try:
-            keep_warehouse(config.warehouse_dir, policy)
+            maintain_warehouse(config.warehouse_dir, policy)
         except (DeltaError, OSError) as error:
             log.warning("upkeep_failed", error=_one_line(error))
 
@@ -258,8 +258,8 @@ def _connect(config: WarehouseConfig, stop: threading.Event) -> ZooKeeperRegistr
     return None
 
 
-def main(config: WarehouseConfig) -> int:
-    """Run the load job with its settings loaded; the exit status of the process."""
+def run_loads(config: WarehouseConfig) -> int:
+    """Run the load job until it is done or stopped; returns the exit status of the process."""
     stop = stop_event()
     progress = Progress()
     is_up = threading.Event()

@@ -47,7 +47,7 @@ def start_anew(
     return committed
 
 
-def main(config: WarehouseConfig, topic: str, source: BrokerPartition) -> int:
+def run_reset(config: WarehouseConfig, topic: str, source: BrokerPartition) -> int:
     """`kafka2011 load --reset`; the exit status."""
     registry = ZooKeeperRegistry(config.zk_connect, config.zk_session_timeout_ms)
     try:

@@ -143,7 +143,7 @@ def _say(text: str) -> None:
     sys.stderr.write(f"kafka2011 reports: {text}\n")
 
 
-def main(config: WarehouseConfig, names: Sequence[str] = ()) -> int:
+def run_reports(config: WarehouseConfig, names: Sequence[str] = ()) -> int:
     """Make the named reports, or all that the warehouse has the tables for.
 
     The exit status: 0; 1 when a named one cannot be made, or none at all; 2 for an unknown name.

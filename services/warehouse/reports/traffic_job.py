@@ -18,7 +18,7 @@ log = get_logger(__name__)
 CONSOLE_WIDTH_MIN = 100
 
 
-def main(config: WarehouseConfig, json_to: str | None = None) -> int:
+def run_report(config: WarehouseConfig, json_to: str | None = None) -> int:
     """The exit status: 1 when there is no table to report on.
 
     `json_to` is a file for the JSON; `-` is standard output, which then has nothing else.

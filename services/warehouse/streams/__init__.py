@@ -1,1 +1,1 @@
-"""Stream jobs on Structured Streaming, and the formats they read and write."""
+"""The stream jobs: topics to files or to a topic, on Structured Streaming."""

@@ -145,7 +145,7 @@ def run_stream(start: Callable[[], Any], stop: threading.Event) -> tuple[int, An
             return 1, query
 
 
-def main(config: StreamConfig, job: StreamJob, *, once: bool) -> int:
+def run_job(config: StreamConfig, job: StreamJob, *, once: bool) -> int:
     """Run one job until it has done all (`once`) or a signal comes; the exit status."""
     try:
         check(config, job)

@@ -1,1 +1,1 @@
-"""Upkeep of tables, and the schedule that runs jobs at their times."""
+"""Upkeep of the tables: compaction, retention, vacuum."""

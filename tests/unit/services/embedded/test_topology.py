@@ -3,9 +3,9 @@
 from itertools import count
 from pathlib import Path
 
-from kafka2011.cli.settings import known_names
 from kafka2011.events.forms import parse_forms
 from kafka2011.runtime.config import environment_name
+from kafka2011.runtime.process_settings import known_names
 from kafka2011.services.embedded.config import EmbeddedConfig
 from kafka2011.services.embedded.topology import ProcessSpec, plan
 

@@ -53,7 +53,7 @@ def loaded(rows: int, lag_bytes: int = 0, **changed: Any) -> LoadOutcome:
 def upkeeps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Each time that the tables are kept."""
     found: list[int] = []
-    monkeypatch.setattr(app_module, "keep_warehouse", lambda *_: found.append(1))
+    monkeypatch.setattr(app_module, "maintain_warehouse", lambda *_: found.append(1))
     return found
 
 

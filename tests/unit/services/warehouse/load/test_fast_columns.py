@@ -92,7 +92,8 @@ def test_both_decoders_agree(topic: str, data: st.DataObject) -> None:
     assert fast.rejected == slow.rejected
     fast.batch.validate(full=True)
     assert fast.batch.schema == slow.batch.schema
-    assert fast.batch.to_pylist() == slow.batch.to_pylist()
+    # As text: a damaged double may be a NaN, which equals nothing.
+    assert str(fast.batch.to_pylist()) == str(slow.batch.to_pylist())
 
 
 def test_a_row_that_breaks_off_leaves_nothing_behind() -> None:

@@ -12,7 +12,7 @@ from kafka2011.services.warehouse.load.commit import Load, LoadedRange, Warehous
 from kafka2011.services.warehouse.load.job import table_schema
 from kafka2011.services.warehouse.load.tasks import run_task
 from kafka2011.services.warehouse.table_paths import table_path
-from kafka2011.services.warehouse.upkeep.compaction import UpkeepPolicy, keep_table
+from kafka2011.services.warehouse.upkeep.maintenance import UpkeepPolicy, maintain_table
 from tests.unit.services.warehouse.samples import (
     FIRST,
     WINDOW_MS,
@@ -40,7 +40,7 @@ def loaded(tmp_path: Path) -> Path:
         ranges = [LoadedRange(FIRST, committed, planned.start, result.ends[FIRST])]
         table.commit(Load(ACCESS_LOG, ranges, result.files, result.counts, WINDOW_MS))
         committed = result.ends[FIRST]
-    keep_table(path, UpkeepPolicy(files_min=2))
+    maintain_table(path, UpkeepPolicy(files_min=2))
     return path
 
 

@@ -63,11 +63,11 @@ def test_nothing_to_report_on_says_what_to_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = WarehouseConfig(warehouse_dir=tmp_path)
-    assert activity_run.main(config) == 1
+    assert activity_run.run_reports(config) == 1
     told = capsys.readouterr().err
     assert "there is no table page_view" in told
     assert "make demo" in told
-    assert activity_run.main(config, ["weather"]) == 2
+    assert activity_run.run_reports(config, ["weather"]) == 2
     assert "no report 'weather'" in capsys.readouterr().err
 
 

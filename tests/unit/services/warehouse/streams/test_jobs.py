@@ -17,8 +17,8 @@ from kafka2011.services.warehouse.streams.jobs import BY_NAME, JOBS, _count_memb
 from kafka2011.services.warehouse.streams.runner import (
     STARTS_MAX,
     StreamError,
-    main,
     read_items,
+    run_job,
     run_stream,
     settings_of,
 )
@@ -53,7 +53,7 @@ def test_a_job_that_joins_items_wants_them() -> None:
         settings_of(None, StreamConfig(), BY_NAME["clicks-by-category"])
     assert settings_of(None, StreamConfig(), BY_NAME["top-items"]).items is None
     # Told before anything is started.
-    assert main(StreamConfig(), BY_NAME["clicks-by-category"], once=True) == 2
+    assert run_job(StreamConfig(), BY_NAME["clicks-by-category"], once=True) == 2
 
 
 def test_a_store_without_the_table_is_named(tmp_path: Path) -> None:

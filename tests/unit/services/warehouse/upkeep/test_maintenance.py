@@ -8,10 +8,10 @@ import pytest
 
 from kafka2011.coordination.cluster import BrokerPartition
 from kafka2011.services.warehouse.load.commit import WarehouseTable, read_commits
-from kafka2011.services.warehouse.upkeep.compaction import (
+from kafka2011.services.warehouse.upkeep.maintenance import (
     UpkeepOutcome,
     UpkeepPolicy,
-    keep_table,
+    maintain_table,
     oldest_hour,
 )
 from tests.unit.services.warehouse.load.test_commit import TOPIC, load, small_schema
@@ -49,32 +49,32 @@ def facts(path: Path) -> tuple[object, ...]:
 
 def test_small_files_of_an_hour_are_joined_and_nothing_else_changes(path: Path) -> None:
     before = facts(path)
-    outcome = keep_table(path, UpkeepPolicy(files_min=8))
+    outcome = maintain_table(path, UpkeepPolicy(files_min=8))
     assert outcome == UpkeepOutcome(files_joined=10, files_written=1)
     table = WarehouseTable.open(path)
     assert table is not None
     assert len(table.file_paths()) == 3
     assert facts(path) == before
-    assert keep_table(path, UpkeepPolicy(files_min=8)) == UpkeepOutcome()
+    assert maintain_table(path, UpkeepPolicy(files_min=8)) == UpkeepOutcome()
     table.commit(load(path, 120, 140))
     assert table.next_offset(TOPIC, ONE) == 140
 
 
 def test_what_no_version_names_is_removed_after_its_time(path: Path) -> None:
-    keep_table(path, UpkeepPolicy(files_min=8))
+    maintain_table(path, UpkeepPolicy(files_min=8))
     assert parquet_files(path) == 14  # 10 joined, 1 written, 2 left alone, 1 orphan
     for file in path.rglob("*.parquet"):
         os.utime(file, (1_431_945_000, 1_431_945_000))
     before = facts(path)
-    assert keep_table(path, UpkeepPolicy(vacuum_hours=1)).files_removed >= 1
+    assert maintain_table(path, UpkeepPolicy(vacuum_hours=1)).files_removed >= 1
     assert facts(path) == before
 
 
 def test_old_hours_are_dropped_and_the_offsets_stay(path: Path) -> None:
     policy = UpkeepPolicy(retention_hours=24)
     assert oldest_hour(policy, AT_MS) == "2015-05-17-10"
-    assert keep_table(path, policy, lambda: AT_MS).hours_dropped == 0
-    assert keep_table(path, policy, lambda: AT_MS + 3_600_000).hours_dropped == 1
+    assert maintain_table(path, policy, lambda: AT_MS).hours_dropped == 0
+    assert maintain_table(path, policy, lambda: AT_MS + 3_600_000).hours_dropped == 1
     rows, next_offset, _, commits = facts(path)
     assert len(rows) == 6  # type: ignore[arg-type]
     assert next_offset == 120
@@ -82,7 +82,7 @@ def test_old_hours_are_dropped_and_the_offsets_stay(path: Path) -> None:
 
 
 def test_without_a_table_there_is_nothing_to_do(tmp_path: Path) -> None:
-    assert keep_table(tmp_path / "none", UpkeepPolicy()) == UpkeepOutcome()
+    assert maintain_table(tmp_path / "none", UpkeepPolicy()) == UpkeepOutcome()
 
 
 def test_everything_is_kept_by_default() -> None:

@@ -22,8 +22,8 @@ from kafka2011.runtime.config import environment_name
 from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.metrics import Answer, MetricsServer
 from kafka2011.runtime.signals import stop_event
-from kafka2011.services.warehouse.upkeep.due_jobs import Job
-from kafka2011.services.warehouse.upkeep.schedule_config import ScheduleConfig
+from kafka2011.services.warehouse.schedule.config import ScheduleConfig
+from kafka2011.services.warehouse.schedule.timetable import Job
 
 log = get_logger(__name__)
 
@@ -170,7 +170,7 @@ class Scheduler:
                 self._look(entry, self._clock())
 
 
-def run_schedule(scheduler: Scheduler, stop: threading.Event) -> int:
+def run_until_stopped(scheduler: Scheduler, stop: threading.Event) -> int:
     """Until `stop` is set; the exit status."""
     while not stop.is_set():
         scheduler.step()
@@ -179,7 +179,9 @@ def run_schedule(scheduler: Scheduler, stop: threading.Event) -> int:
     return 0
 
 
-def main(config: ScheduleConfig, jobs: Sequence[Job], environment: Mapping[str, str]) -> int:
+def run_schedule(
+    config: ScheduleConfig, jobs: Sequence[Job], environment: Mapping[str, str]
+) -> int:
     """Run the schedule until a signal; the exit status, 1 when the metrics port is taken."""
     stop = stop_event()
     scheduler = Scheduler(jobs, starter(environment))
@@ -203,7 +205,7 @@ def main(config: ScheduleConfig, jobs: Sequence[Job], environment: Mapping[str, 
     address = f"{metrics.bind}:{metrics.port}" if metrics else "none"
     log.info("serving", jobs=len(jobs), metrics=address, pid=os.getpid())
     try:
-        return run_schedule(scheduler, stop)
+        return run_until_stopped(scheduler, stop)
     finally:
         if metrics is not None:
             metrics.close()

@@ -54,7 +54,7 @@ def oldest_hour(policy: UpkeepPolicy, at_ms: int) -> str | None:
     return moment.strftime("%Y-%m-%d-%H")
 
 
-def keep_table(path: Path, policy: UpkeepPolicy, clock: Clock = now_ms) -> UpkeepOutcome:
+def maintain_table(path: Path, policy: UpkeepPolicy, clock: Clock = now_ms) -> UpkeepOutcome:
     """Drop, compact and vacuum one table. Nothing is done where there is none.
 
     A commit of someone else that gets in the way ends this round early; the next one goes on.
@@ -99,10 +99,10 @@ def keep_table(path: Path, policy: UpkeepPolicy, clock: Clock = now_ms) -> Upkee
     return outcome
 
 
-def keep_warehouse(warehouse_dir: Path, policy: UpkeepPolicy, clock: Clock = now_ms) -> None:
-    """`keep_table` for every table, quarantine included."""
+def maintain_warehouse(warehouse_dir: Path, policy: UpkeepPolicy, clock: Clock = now_ms) -> None:
+    """`maintain_table` for every table, quarantine included."""
     for path in tables_in(warehouse_dir).values():
-        keep_table(path, policy, clock)
+        maintain_table(path, policy, clock)
 
 
 def _hours(table: DeltaTable) -> Counter[str]:

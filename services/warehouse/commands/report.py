@@ -1,12 +1,11 @@
-"""`kafka2011 report`: the traffic report; also what `spark-submit spark-jobs/report.py` runs."""
+"""`kafka2011 report`: the traffic report, also as `spark-submit spark-jobs/report.py`."""
 
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from kafka2011.cli import spark_environment
-from kafka2011.cli.settings import load_or_exit
+from kafka2011.runtime.process_settings import load_or_exit
 from kafka2011.services.warehouse.config import WarehouseConfig
 
 app = typer.Typer(add_completion=False)
@@ -19,11 +18,16 @@ def run(
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="one setting")
     ] = None,
     table: Annotated[
-        str | None, typer.Option("--table", help="the table; access_log, else page_view")
+        str | None,
+        typer.Option("--table", help="table to report on (default: access_log, else page_view)"),
     ] = None,
     json_: Annotated[
         str | None,
-        typer.Option("--json", metavar="FILE", help="write JSON there; - prints it and no tables"),
+        typer.Option(
+            "--json",
+            metavar="FILE",
+            help="also write the report as JSON to FILE (-: to standard output, without tables)",
+        ),
     ] = None,
 ) -> None:
     """Page views, visitors and bytes per hour, the top 20 paths and the share of errors.
@@ -32,7 +36,10 @@ def run(
     --json."""
     forced: dict[str, Any] = {} if table is None else {"report_table": table}
     config = load_or_exit(WarehouseConfig, file, set_ or [], log_level="WARNING", **forced)
-    spark_environment.prepare()
-    from kafka2011.services.warehouse.reports import traffic_job as report_app
+    from kafka2011.services.warehouse.reports.traffic_job import run_report
 
-    raise SystemExit(report_app.main(config, json_))
+    raise SystemExit(run_report(config, json_))
+
+
+if __name__ == "__main__":  # spark-submit FILE
+    app(prog_name="report.py")

@@ -1,8 +1,8 @@
-"""Loads a process's settings for the command line and knows the names of every process.
+"""Loads the settings of a process at its start.
 
-The list below is what makes the settings one table (contracts section 2): in an environment that
-several processes share, a name that belongs to another process is passed over, and a name that
-belongs to none is an error.
+The list below makes the settings one table: in an environment that several processes share, the
+name of another process's setting is ignored, and a name that no process has is an error. It holds
+names, imported only when one is looked for, so that no process loads the others.
 """
 
 import importlib
@@ -28,7 +28,7 @@ CONFIG_CLASSES = [
     "kafka2011.services.proxy.config:ProxyConfig",
     "kafka2011.services.schema_registry.config:SchemaRegistryConfig",
     "kafka2011.services.warehouse.config:WarehouseConfig",
-    "kafka2011.services.warehouse.upkeep.schedule_config:ScheduleConfig",
+    "kafka2011.services.warehouse.schedule.config:ScheduleConfig",
     "kafka2011.services.warehouse.streams.config:StreamConfig",
     "kafka2011.services.zookeeper.config:ZooKeeperConfig",
     "kafka2011.services.embedded.config:EmbeddedConfig",
@@ -83,7 +83,7 @@ def load_or_exit(
                 known_elsewhere=known_names(),
             )
     except config.ConfigError as error:
-        print(f"kafka2011: {error}", file=sys.stderr)
+        sys.stderr.write(f"kafka2011: {error}\n")
         raise SystemExit(2) from None
     logs.configure(
         loaded.process_name or config_class.__name__.removesuffix("Config").lower(),

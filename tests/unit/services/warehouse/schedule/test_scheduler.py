@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka2011.services.warehouse.upkeep.due_jobs import Job, ScheduleError, parse_schedule
-from kafka2011.services.warehouse.upkeep.scheduler import Scheduler, starter
+from kafka2011.services.warehouse.schedule.scheduler import Scheduler, starter
+from kafka2011.services.warehouse.schedule.timetable import Job, ScheduleError, parse_schedule
 
 HOUR_MS = 3_600_000
 

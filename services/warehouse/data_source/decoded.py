@@ -21,12 +21,12 @@ from kafka2011.consumer.spark.rows import (
 )
 from kafka2011.consumer.spark.source import Kafka2011DataSource, MessagesFactory, Rows
 from kafka2011.events.codec_source import CodecSource
-from kafka2011.services.warehouse.load.columns import event_columns
-from kafka2011.services.warehouse.streams.spark_writing import (
+from kafka2011.services.warehouse.data_source.writing import (
     StreamTopicWriter,
     TopicWriter,
     parse_write_options,
 )
+from kafka2011.services.warehouse.load.columns import event_columns
 
 # In front of the event's own columns, and behind them.
 _PLACE = ("topic", "broker", "partition", "offset", "next_offset")

@@ -22,7 +22,7 @@ from kafka2011.events.topic_codec import id_prefix
 from kafka2011.events.topics import ACCESS_LOG
 from kafka2011.protocol import message_set
 from kafka2011.protocol.errors import MessageSizeTooLarge, OffsetOutOfRange
-from kafka2011.services.warehouse.streams.spark_writing import parse_write_options, write_batches
+from kafka2011.services.warehouse.data_source.writing import parse_write_options, write_batches
 from pyspark_kafka2011 import DefaultSource
 from tests.support.in_process_broker import InProcessBroker, in_process_broker
 from tests.support.memory_broker import MemoryBroker

@@ -1,4 +1,4 @@
-"""`kafka2011 load`: the load job; also what `spark-submit spark-jobs/load.py` runs."""
+"""`kafka2011 load`: the load job, also as `spark-submit spark-jobs/load.py`."""
 
 import re
 from pathlib import Path
@@ -6,9 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from kafka2011.cli import spark_environment
-from kafka2011.cli.settings import load_or_exit
 from kafka2011.coordination.cluster import BrokerPartition
+from kafka2011.runtime.process_settings import load_or_exit
 from kafka2011.services.warehouse.config import WarehouseConfig
 
 app = typer.Typer(add_completion=False)
@@ -21,7 +20,7 @@ def run(
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="one setting")
     ] = None,
     interval_ms: Annotated[
-        int | None, typer.Option("--interval-ms", help="load again and again, this far apart")
+        int | None, typer.Option("--interval-ms", help="load repeatedly, this many ms apart")
     ] = None,
     reset: Annotated[
         str | None,
@@ -31,21 +30,24 @@ def run(
         ),
     ] = None,
 ) -> None:
-    """Load what is new in the offline brokers' topics into the warehouse."""
+    """Load new messages of the offline brokers' topics into the warehouse."""
     forced: dict[str, Any] = {} if interval_ms is None else {"load_interval_ms": interval_ms}
     config = load_or_exit(WarehouseConfig, file, set_ or [], **forced)
     if reset is not None:
-        from kafka2011.services.warehouse.load import reset as resetting
+        from kafka2011.services.warehouse.load.reset import run_reset
 
-        raise SystemExit(resetting.main(config, *_place(reset)))
-    spark_environment.prepare()
-    from kafka2011.services.warehouse.load import app as job
+        raise SystemExit(run_reset(config, *_topic_partition(reset)))
+    from kafka2011.services.warehouse.load.app import run_loads
 
-    raise SystemExit(job.main(config))
+    raise SystemExit(run_loads(config))
 
 
-def _place(text: str) -> tuple[str, BrokerPartition]:
+def _topic_partition(text: str) -> tuple[str, BrokerPartition]:
     found = re.fullmatch(r"(.+)/(\d+)-(\d+)", text)
     if found is None:
         raise typer.BadParameter(f"{text!r} is not TOPIC/BROKER-PARTITION, such as page-view/11-0")
     return found[1], BrokerPartition(int(found[2]), int(found[3]))
+
+
+if __name__ == "__main__":  # spark-submit FILE
+    app(prog_name="load.py")

@@ -1,12 +1,14 @@
-"""`kafka2011 reports`: the reports on member activity; `kafka2011 report` is the one on traffic."""
+"""`kafka2011 reports`: the reports on member activity; `kafka2011 report` is the one on traffic.
+
+Also as `spark-submit spark-jobs/reports.py`.
+"""
 
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from kafka2011.cli import spark_environment
-from kafka2011.cli.settings import load_or_exit
+from kafka2011.runtime.process_settings import load_or_exit
 from kafka2011.services.warehouse.config import WarehouseConfig
 
 app = typer.Typer(add_completion=False)
@@ -15,7 +17,7 @@ app = typer.Typer(add_completion=False)
 @app.command()
 def run(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="which; all when none is named")
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="reports to make (default: all)")
     ] = None,
     file: Annotated[Path | None, typer.Option("--config", help="properties file")] = None,
     set_: Annotated[
@@ -26,10 +28,13 @@ def run(
     ] = None,
 ) -> None:
     """Click-through per item and position, top searches, co-viewed pages, sessions, and candidates
-    for abuse: a table and a picture of each, from what the warehouse holds."""
+    for abuse: a table and a picture of each, from the tables of the warehouse."""
     forced: dict[str, Any] = {} if warehouse is None else {"warehouse_dir": str(warehouse)}
     config = load_or_exit(WarehouseConfig, file, set_ or [], log_level="WARNING", **forced)
-    spark_environment.prepare()
-    from kafka2011.services.warehouse.reports import activity_job as activity_run
+    from kafka2011.services.warehouse.reports.activity_job import run_reports
 
-    raise SystemExit(activity_run.main(config, names or ()))
+    raise SystemExit(run_reports(config, names or ()))
+
+
+if __name__ == "__main__":  # spark-submit FILE
+    app(prog_name="reports.py")

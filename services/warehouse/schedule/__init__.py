@@ -1,0 +1,1 @@
+"""The schedule: runs commands of kafka2011 at their times."""
