@@ -19,7 +19,8 @@ import typer
 
 if TYPE_CHECKING:
     from kafka2011.events.forms import Forms
-    from kafka2011.services.audit.recount.counting import RecountPlan, Source
+    from kafka2011.services.audit.recount.counting import RecountPlan
+    from kafka2011.services.audit.recount.sources import Source
 
 app = typer.Typer(add_completion=False, help=(__doc__ or "").partition("\n\n")[0])
 
@@ -249,8 +250,8 @@ class _Directories:
         self._warehouse = warehouse
 
     def sources(self) -> "list[Source]":
-        from kafka2011.services.audit.recount.counting import DiskSource
         from kafka2011.services.audit.recount.segment_files import LogDirectory, log_roots
+        from kafka2011.services.audit.recount.sources import DiskSource
 
         found: list[Source] = []
         if self.given:
@@ -304,8 +305,8 @@ def _recounted(
     show_progress: bool,
 ) -> Json:
     """Count everything afresh: through the brokers while they run, else from their files."""
-    from kafka2011.services.audit.books.restarts import read_restarts
     from kafka2011.services.audit.recount.counting import recount
+    from kafka2011.services.audit.restarts import read_restarts
 
     now_ms = time.time_ns() // 1_000_000
     try:
@@ -372,8 +373,8 @@ def _brokers_plan(
     from kafka2011.coordination.zookeeper import ZooKeeperRegistry
     from kafka2011.events.forms import parse_forms
     from kafka2011.runtime.config import address_map
-    from kafka2011.services.audit.readers.cluster_readers import ClusterSource
     from kafka2011.services.audit.recount.counting import RecountPlan
+    from kafka2011.services.audit.recount.sources import ClusterSource
     from kafka2011.services.audit.server_filter import server_filter
 
     places = summary["places"]

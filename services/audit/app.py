@@ -1,8 +1,6 @@
-"""Wires `kafka2011 audit serve`: readers, books, pages, signals.
+"""Wires `kafka2011 audit serve`: readers, books, HTTP endpoints, signals.
 
-The books are written every `audit.commit.ms` by the main thread; readers never wait for the disk.
-When the disk refuses, counting goes on in memory and the write is tried again; /healthz then says
-so, since a crash would mean counting those messages again (from their own offsets, so rightly).
+The main thread writes the books every `audit.commit.ms`; readers never wait for the disk.
 Exit statuses: 0 after SIGTERM; 1 when the port is taken or the books cannot be opened.
 """
 
@@ -18,27 +16,25 @@ from kafka2011.coordination.registry import Registry
 from kafka2011.coordination.zookeeper import ZooKeeperRegistry
 from kafka2011.events.topics import AUDIT
 from kafka2011.runtime.clock import Clock, now_ms
-from kafka2011.runtime.failpoints import failpoint
 from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.metrics import MetricsServer
-from kafka2011.services.audit.books.restarts import read_restarts
-from kafka2011.services.audit.books.state import TIME_MS_MAX, AuditState
+from kafka2011.services.audit.books.persistence import load_books
+from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.audit.books.store import AuditStore, StoreMismatch
+from kafka2011.services.audit.books.writer import BooksWriter
 from kafka2011.services.audit.config import AuditConfig
+from kafka2011.services.audit.endpoints import audit_endpoints
+from kafka2011.services.audit.metrics import AuditCollector
 from kafka2011.services.audit.readers.broker_reader import BrokerReader, connect_with
-from kafka2011.services.audit.readers.cluster_readers import ClusterReader
-from kafka2011.services.audit.summary import AuditAnswers, AuditCollector
-from kafka2011.services.audit.verdicts import excused_up_to_ms
+from kafka2011.services.audit.readers.cluster_reader import ClusterReader
+from kafka2011.services.audit.summary import AuditSummary
 from kafka2011.services.registration import ServiceRegistration
-
-FOLD_INTERVAL_MS = 10_000
-STORE_FAILURES_UNHEALTHY = 3
 
 log = get_logger(__name__)
 
 
 def run(config: AuditConfig, stop: threading.Event, clock: Clock = now_ms) -> int:
-    """Count and answer until `stop` is set. Returns the exit status."""
+    """Run the service until `stop` is set. Returns the exit status."""
     state = AuditState(
         config.tiers,
         config.window_ms,
@@ -59,7 +55,7 @@ def run(config: AuditConfig, stop: threading.Event, clock: Clock = now_ms) -> in
         log.error("books_not_opened", detail=str(error), path=str(config.data_dir))
         return 1
     try:
-        state.load(store)
+        load_books(state, store)
         return _serve(config, state, store, stop, clock)
     finally:
         store.close()
@@ -68,19 +64,19 @@ def run(config: AuditConfig, stop: threading.Event, clock: Clock = now_ms) -> in
 def _serve(
     config: AuditConfig, state: AuditState, store: AuditStore, stop: threading.Event, clock: Clock
 ) -> int:
-    answers = AuditAnswers(state, config, clock)
-    keeper = Keeper(config, state, store, clock)
+    summary = AuditSummary(state, config, clock)
+    writer = BooksWriter(config, state, store, clock)
     metrics = None
     if config.metrics_port >= 0:
         collectors = CollectorRegistry()
-        collectors.register(AuditCollector(answers))
+        collectors.register(AuditCollector(summary))
         try:
             metrics = MetricsServer(
                 collectors,
-                lambda: keeper.is_healthy,
+                lambda: writer.is_healthy,
                 bind=config.metrics_bind,
                 port=config.metrics_port,
-                questions=answers.pages(),
+                questions=audit_endpoints(summary),
             )
         except OSError as error:
             log.error("listen_failed", port=config.metrics_port, detail=str(error))
@@ -99,20 +95,20 @@ def _serve(
         tiers=",".join(config.tiers),
         metrics=f"{metrics.bind}:{metrics.port}" if metrics else "none",
         cells=len(state.ledger.cells),
-        partitions=len(state.positions),
+        partitions=len(state.progress.positions),
         pid=os.getpid(),
     )
     try:
         while not stop.wait(config.commit_interval_ms / 1000):
-            keeper.keep()
+            writer.write()
     finally:
         registration.close()
         for reader in readers:
             reader.close()
         if metrics:
             metrics.close()
-    is_kept = keeper.keep()
-    log.info("stopped", kept=is_kept)
+    is_written = writer.write()
+    log.info("stopped", is_written=is_written)
     return 0
 
 
@@ -132,8 +128,8 @@ def _readers(config: AuditConfig, state: AuditState, clock: Clock) -> "list[_Rea
         )
 
     readers: list[_Reader] = []
-    places = {"live": config.live_zk_connect, "offline": config.offline_zk_connect}
-    for tier, zk_connect in places.items():
+    zookeepers = {"live": config.live_zk_connect, "offline": config.offline_zk_connect}
+    for tier, zk_connect in zookeepers.items():
         if zk_connect:
             readers.append(
                 ClusterReader(
@@ -147,10 +143,10 @@ def _readers(config: AuditConfig, state: AuditState, clock: Clock) -> "list[_Rea
                 )
             )
     if config.warehouse_dir is not None:
-        from kafka2011.services.audit.readers.warehouse_follower import WarehouseFollower
+        from kafka2011.services.audit.readers.warehouse_reader import WarehouseReader
 
         readers.append(
-            WarehouseFollower(
+            WarehouseReader(
                 state,
                 config.warehouse_dir,
                 clock=clock,
@@ -174,60 +170,3 @@ def _connect(config: AuditConfig, zk_connect: str) -> Registry:
 class _Reader(Protocol):
     def start(self) -> None: ...
     def close(self) -> None: ...
-
-
-class Keeper:
-    """Writes the books, folds what is old. Used by the main thread."""
-
-    def __init__(
-        self, config: AuditConfig, state: AuditState, store: AuditStore, clock: Clock
-    ) -> None:
-        self._config = config
-        self._state = state
-        self._store = store
-        self._clock = clock
-        self._folded_ms = 0
-        self._failures = 0
-
-    @property
-    def is_healthy(self) -> bool:
-        return self._failures < STORE_FAILURES_UNHEALTHY
-
-    def keep(self) -> bool:
-        """Write what changed; False when the disk refused, and the next call tries again."""
-        now_ms = self._clock()
-        if now_ms - self._folded_ms >= FOLD_INTERVAL_MS:
-            self._folded_ms = now_ms
-            lateness_ms = max(self._config.lateness_of(tier) for tier in self._config.tiers)
-            oldest_ms = self._config.window_ms + lateness_ms + self._config.fold_after_ms
-            self._state.fold(now_ms - oldest_ms, now_ms - self._config.instances_keep_ms)
-        if self._state.ledger.is_crowded:
-            self._make_room()
-        changes = self._state.snapshot()
-        if not changes:
-            return True
-        failpoint("audit_before_commit")
-        try:
-            self._store.write(changes)
-        except sqlite3.Error as error:
-            self._state.restore(changes)
-            self._failures += 1
-            log.error("books_not_written", detail=str(error), failures=self._failures)
-            return False
-        self._failures = 0
-        failpoint("audit_after_commit")
-        return True
-
-    def _make_room(self) -> None:
-        config = self._config
-        try:
-            restarts = read_restarts(config.restarts_file)
-        except ValueError as error:  # folded without its excuse a cell would be wrong for ever
-            self._state.note(str(error))
-            return
-        self._state.make_room(
-            max(config.lateness_of(tier) for tier in config.tiers),
-            TIME_MS_MAX
-            if config.redelivery_expected
-            else excused_up_to_ms(restarts, config.redelivery_grace_ms),
-        )

@@ -1,22 +1,22 @@
-"""What the audit says, as plain data: the same form from the running service and from a recount.
+"""Judged cells and their sums as JSON, in one form for the running service and the recount.
 
-Pure. Everything is JSON: `kafka2011 audit --json` prints it, the table is made of it, the
-dashboard reads it. docs/audit.md describes the fields.
+Pure. `kafka2011 audit --json` prints it, its table and the dashboard are made from it.
+docs/audit.md describes the fields.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from kafka2011.services.audit.books.ledger import Cell, CellKey, Folded
+from kafka2011.services.audit.books.ledger import Cell, CellKey, FoldedTotals
 from kafka2011.services.audit.verdicts import STATES, GuidCounts, Verdict
 
 Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class TierLine:
-    """One tier of one cell. `found` only where every guid was looked at."""
+class JudgedTier:
+    """One cell at one tier. `found` only where every guid was compared."""
 
     expected: int
     counted: int
@@ -25,12 +25,12 @@ class TierLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class JudgedCell:
     """One cell judged. `tiers` by index; None: the topic need not reach that tier."""
 
     key: CellKey
     produced: int
-    tiers: tuple[TierLine | None, ...]
+    tiers: tuple[JudgedTier | None, ...]
 
     @property
     def is_complete(self) -> bool:
@@ -41,7 +41,7 @@ class Line:
         return [tier.verdict for tier in self.tiers if tier is not None]
 
 
-# (key, index of the tier, expected, counted) -> verdict, with what was found of the guids
+# (key, index of the tier, expected, counted) -> verdict, with the counts by guid where compared
 Judge = Callable[[CellKey, int, int, int], tuple[Verdict, GuidCounts | None]]
 
 
@@ -50,44 +50,44 @@ def judge_cells(
     tiers: Sequence[str],
     judge: Judge,
     exempt: Iterable[tuple[str, str]] = (),
-) -> list[Line]:
+) -> list[JudgedCell]:
     """Every cell judged, ordered by topic, window and server."""
     excused = set(exempt)
     lines = []
     for key, cell in sorted(cells.items()):
-        parts: list[TierLine | None] = []
+        parts: list[JudgedTier | None] = []
         for index, expected in enumerate(cell.expected):
             if (tiers[index], key.topic) in excused:
                 parts.append(None)
                 continue
             counted = cell.counted[index]
             verdict, found = judge(key, index, expected, counted)
-            parts.append(TierLine(expected, counted, verdict, found))
-        lines.append(Line(key, sum(cell.produced), tuple(parts)))
+            parts.append(JudgedTier(expected, counted, verdict, found))
+        lines.append(JudgedCell(key, sum(cell.produced), tuple(parts)))
     return lines
 
 
-def line_json(line: Line, tiers: Sequence[str]) -> Json:
+def cell_json(line: JudgedCell, tiers: Sequence[str]) -> Json:
     """One cell."""
-    told: Json = {}
+    found_tiers: Json = {}
     for tier, part in zip(tiers, line.tiers, strict=True):
         if part is None:
             continue
-        told[tier] = {
+        found_tiers[tier] = {
             "expected": part.expected,
             "counted": part.counted,
             "verdict": part.verdict.text,
             **asdict(part.verdict),
         }
         if part.found is not None:
-            told[tier]["distinct"] = part.found.distinct
+            found_tiers[tier]["distinct"] = part.found.distinct
     return {
         "topic": line.key.topic,
         "window_start_ms": line.key.window_start_ms,
         "server": line.key.server,
         "produced": line.produced,
         "complete": line.is_complete,
-        "tiers": told,
+        "tiers": found_tiers,
     }
 
 
@@ -102,7 +102,7 @@ def _empty_sum() -> Json:
     }
 
 
-def _add(into: Json, part: TierLine) -> None:
+def _add(into: Json, part: JudgedTier) -> None:
     into["expected"] += part.expected
     into["counted"] += part.counted
     for name in ("missing", "extra", "redelivered"):
@@ -119,9 +119,9 @@ def sum_text(total: Json) -> str:
 
 
 def topics_json(
-    lines: Sequence[Line],
+    lines: Sequence[JudgedCell],
     tiers: Sequence[str],
-    folded: Mapping[tuple[str, str], Folded] | None = None,
+    folded: Mapping[tuple[str, str], FoldedTotals] | None = None,
 ) -> dict[str, Json]:
     """Sums by topic, folded windows included, and their verdict."""
     found: dict[str, Json] = {}
@@ -167,8 +167,8 @@ def totals_json(topics: Mapping[str, Json], tiers: Sequence[str]) -> Json:
     return totals
 
 
-def verdict_counts(lines: Iterable[Line]) -> dict[str, int]:
-    """How many (cell, tier) pairs have each state."""
+def verdict_counts(lines: Iterable[JudgedCell]) -> dict[str, int]:
+    """Number of (cell, tier) pairs by state."""
     counts: dict[str, int] = dict.fromkeys(STATES, 0)
     for line in lines:
         for verdict in line.verdicts:
@@ -177,13 +177,14 @@ def verdict_counts(lines: Iterable[Line]) -> dict[str, int]:
 
 
 def status_of(totals: Json) -> int:
-    """The exit status by the rule of contracts section 4: 0 when nothing is missing or extra."""
+    """The exit status: 0 when nothing is missing or extra, else 1. Pending cells and redelivered
+    messages do not count."""
     bad = sum(tier["missing"] + tier["extra"] for tier in totals["tiers"].values())
     return 1 if bad else 0
 
 
 def report_json(
-    lines: Sequence[Line],
+    lines: Sequence[JudgedCell],
     tiers: Sequence[str],
     *,
     source: str,
@@ -191,8 +192,8 @@ def report_json(
     now_ms: int,
     notes: Sequence[str] = (),
     restarts: Sequence[Json] = (),
-    folded: Mapping[tuple[str, str], Folded] | None = None,
-    shown: Sequence[Line] | None = None,
+    folded: Mapping[tuple[str, str], FoldedTotals] | None = None,
+    shown: Sequence[JudgedCell] | None = None,
 ) -> Json:
     """The whole report; `shown` are the cells to list (default: all of `lines`)."""
     listed = lines if shown is None else shown
@@ -206,7 +207,7 @@ def report_json(
         "topics": topics,
         "totals": totals,
         "verdicts": verdict_counts(lines),
-        "cells": [line_json(line, tiers) for line in listed],
+        "cells": [cell_json(line, tiers) for line in listed],
         "notes": list(notes),
         "restarts": list(restarts),
         "exit_status": status_of(totals),

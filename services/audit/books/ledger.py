@@ -1,9 +1,9 @@
-"""The audit's books: what producers reported and what each tier holds, by topic, window and server.
+"""What producers reported and what each tier holds, by topic, window and server.
 
-Pure and not thread-safe; `state.AuditState` owns one and locks. Every fact goes in by one of two
-doors, `add_report` (a monitoring event, once each) and `add_counts` (messages read at a tier).
-Nothing grows without bound: windows that balance are folded into totals after a while. Above
-`cells_max` cells that are judged are folded too, and above twice that number whatever is oldest.
+Pure and not thread-safe; `state.AuditState` owns one and locks. Numbers are added in two ways:
+`add_report` (a monitoring event, once each) and `add_counts` (messages read at a tier). Everything
+is bounded: windows that balance are folded into totals after a while, above `cells_max` cells that
+are judged are folded too, and above twice that number the oldest.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
@@ -23,7 +23,7 @@ _RANK_BALANCED, _RANK_BALANCES_NOW, _RANK_JUDGED, _RANK_PENDING = range(4)
 
 
 class CellKey(NamedTuple):
-    """One line of the books. `window_start_ms` is -1 for messages without a readable header."""
+    """One cell. `window_start_ms` is -1 for messages without a readable header."""
 
     topic: str
     window_start_ms: int
@@ -63,7 +63,7 @@ class Cell:
 
 
 @dataclass(slots=True)
-class Seen:
+class ReportsSeen:
     """Which monitoring events of one instance were counted, and when the last one came (ms)."""
 
     sequences: SequenceRanges = field(default_factory=SequenceRanges)
@@ -71,8 +71,8 @@ class Seen:
 
 
 @dataclass(slots=True)
-class Folded:
-    """Totals of windows whose cells were given up, for one topic at one tier."""
+class FoldedTotals:
+    """Totals of windows whose cells were folded, for one topic at one tier."""
 
     cells: int = 0
     produced: int = 0
@@ -83,11 +83,11 @@ class Folded:
     redelivered: int = 0
 
 
-class Horizon(NamedTuple):
-    """What holds for windows that began at these times (ms) or before.
+class FoldLimits(NamedTuple):
+    """Windows that began at these times (ms) or before may be folded, and how.
 
     `settled_ms`: every tier's reader has read what belongs to them, so that they may be judged.
-    `excused_ms`: a restart explains what they have too much.
+    `excused_ms`: a restart explains their surplus.
     """
 
     settled_ms: int = UNREADABLE_WINDOW - 1
@@ -97,8 +97,8 @@ class Horizon(NamedTuple):
 class Ledger:
     """`tiers` in the order in which messages pass them; `window_ms` the width of the windows.
 
-    `exempt` are (tier, topic) pairs that need not agree with anything. What servers of which
-    `is_ours` is false wrote or reported behind the live tier is another audit's matter.
+    `exempt` are (tier, topic) pairs whose numbers need not agree. What servers for which `is_ours`
+    is false wrote or reported behind the live tier belongs to another audit.
     """
 
     def __init__(
@@ -115,21 +115,19 @@ class Ledger:
         self.exempt = exempt
         self._is_ours = is_ours
         self._cells_max = cells_max
-        self._horizon = Horizon()
+        self._limits = FoldLimits()
         self._crowd: tuple[int, int] | None = None  # when room was last made, and how full it was
         self._index = {tier: index for index, tier in enumerate(self.tiers)}
         self.cells: dict[CellKey, Cell] = {}
-        self.seen: dict[Instance, Seen] = {}
-        self.folded: dict[tuple[str, str], Folded] = {}  # (tier, topic)
+        self.seen: dict[Instance, ReportsSeen] = {}
+        self.folded: dict[tuple[str, str], FoldedTotals] = {}  # (tier, topic)
         self.produced_bytes = 0
-        self._produced = [0] * len(self.tiers)  # running totals, folded windows included
-        self._counted = [0] * len(self.tiers)
-        # What changed since the store was last told: keys, whose present values are written.
+        # Keys that changed since they were last stored; their present values are written.
         self.dirty_cells: set[CellKey] = set()
         self.dirty_seen: set[Instance] = set()
         self.dirty_folded: set[tuple[str, str]] = set()
 
-    # --- facts -------------------------------------------------------------------------------
+    # --- numbers -----------------------------------------------------------------------------
 
     def add_report(
         self,
@@ -150,7 +148,7 @@ class Ledger:
         key = Instance(server, instance)
         seen = self.seen.get(key)
         if seen is None:
-            seen = self.seen[key] = Seen()
+            seen = self.seen[key] = ReportsSeen()
         if not seen.sequences.add(sequence):
             return False
         seen.sequences.keep_at_most(RANGES_MAX)
@@ -160,7 +158,6 @@ class Ledger:
         for count in counts:
             start_ms = count.window_start - count.window_start % self.window_ms
             self._cell(CellKey(count.topic, start_ms, server)).produced[index] += count.count
-            self._produced[index] += count.count
             self.produced_bytes += count.bytes
         self._keep_bounded()
         return True
@@ -172,7 +169,6 @@ class Ledger:
             if not self._counts(tier, server):
                 continue
             self._cell(CellKey(topic, window_start_ms, server)).counted[index] += number
-            self._counted[index] += number
         self._keep_bounded()
 
     def _counts(self, tier: str, server: str) -> bool:
@@ -217,16 +213,16 @@ class Ledger:
 
     @property
     def is_crowded(self) -> bool:
-        """More cells are open than there should be: somebody should make room."""
+        """Whether more cells are open than there should be: call `make_room`."""
         return len(self.cells) > self._cells_max
 
-    def make_room(self, horizon: Horizon) -> None:
+    def make_room(self, limits: FoldLimits) -> None:
         """Fold what is judged where too many cells are open; what is not judged stays."""
-        self._horizon = horizon
+        self._limits = limits
         if not self.is_crowded:
             return
-        crowd = (horizon.settled_ms // self.window_ms, 10 * len(self.cells) // self._cells_max)
-        if crowd != self._crowd:  # not at every look, where there is nothing that can be folded
+        crowd = (limits.settled_ms // self.window_ms, 10 * len(self.cells) // self._cells_max)
+        if crowd != self._crowd:  # sorting every cell again would fold nothing more
             self._crowd = crowd
             self._fold_oldest(self._cells_max * 9 // 10, rank_max=_RANK_JUDGED)
 
@@ -239,7 +235,7 @@ class Ledger:
             self._fold_cell(key)
 
     def _rank(self, key: CellKey) -> int:
-        is_settled = key.window_start_ms <= self._horizon.settled_ms
+        is_settled = key.window_start_ms <= self._limits.settled_ms
         if self._balances(key.topic, self.cells[key]):
             return _RANK_BALANCED if is_settled else _RANK_BALANCES_NOW
         return _RANK_JUDGED if is_settled else _RANK_PENDING
@@ -265,7 +261,7 @@ class Ledger:
         for tier, produced, expected, counted in zip(
             self.tiers, cell.produced, cell.expected, cell.counted, strict=True
         ):
-            folded = self.folded.setdefault((tier, key.topic), Folded())
+            folded = self.folded.setdefault((tier, key.topic), FoldedTotals())
             folded.cells += 1
             folded.produced += produced
             folded.expected += expected
@@ -273,40 +269,16 @@ class Ledger:
             if (tier, key.topic) not in self.exempt:
                 folded.missing += max(0, expected - counted)
                 surplus = max(0, counted - expected)
-                if UNREADABLE_WINDOW < key.window_start_ms <= self._horizon.excused_ms:
+                if UNREADABLE_WINDOW < key.window_start_ms <= self._limits.excused_ms:
                     folded.redelivered += surplus
                 else:
                     folded.extra += surplus
             self.dirty_folded.add((tier, key.topic))
 
-    # --- questions ---------------------------------------------------------------------------
+    # --- gaps --------------------------------------------------------------------------------
 
     def report_gaps(self) -> Iterator[tuple[Instance, tuple[int, int]]]:
         """Monitoring events that must have been written and were not read: (instance, range)."""
         for instance, seen in self.seen.items():
             for gap in seen.sequences.gaps():
                 yield instance, gap
-
-    def totals(self) -> "Totals":
-        """Messages reported by entry tier and counted by tier, folded windows included."""
-        return Totals(self._produced.copy(), expected_of(self._produced), self._counted.copy())
-
-    def recount_totals(self) -> None:
-        """Make the running totals anew, after cells were put in from a store."""
-        size = len(self.tiers)
-        self._produced, self._counted = [0] * size, [0] * size
-        for cell in self.cells.values():
-            for index in range(size):
-                self._produced[index] += cell.produced[index]
-                self._counted[index] += cell.counted[index]
-        for (tier, _), folded in self.folded.items():
-            self._produced[self._index[tier]] += folded.produced
-            self._counted[self._index[tier]] += folded.counted
-
-
-class Totals(NamedTuple):
-    """By index of the tier."""
-
-    produced: list[int]
-    expected: list[int]
-    counted: list[int]

@@ -1,29 +1,22 @@
-"""Between the books in memory and the store: what changed, in rows, and rows back into books.
-
-Friends of `state.AuditState`, called under its lock (`take_over` before anybody else has it).
-"""
-
-from typing import TYPE_CHECKING
+"""Carries the books between memory and the store: changes into rows, rows into books."""
 
 from kafka2011.services.audit.books.delays import DelayMeter
 from kafka2011.services.audit.books.heartbeats import Beat, Sender
-from kafka2011.services.audit.books.ledger import Cell, CellKey, Folded, Instance, Seen
-from kafka2011.services.audit.books.read_positions import (
+from kafka2011.services.audit.books.ledger import Cell, CellKey, FoldedTotals, Instance, ReportsSeen
+from kafka2011.services.audit.books.progress import (
     UNREAD_MAX,
     PartitionKey,
-    Position,
+    ReadPosition,
     UnreadRange,
 )
 from kafka2011.services.audit.books.sequences import SequenceRanges
+from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.audit.books.store import AuditStore, Changes
 
-if TYPE_CHECKING:
-    from kafka2011.services.audit.books.state import AuditState
 
-
-def take_over(state: "AuditState", store: AuditStore) -> None:
-    """Take over what an earlier run stored."""
-    ledger = state.ledger
+def load_books(state: AuditState, store: AuditStore) -> None:
+    """Load what an earlier run stored. Call once, before anything else uses `state`."""
+    ledger, progress = state.ledger, state.progress
     index = {tier: number for number, tier in enumerate(ledger.tiers)}
     for topic, start_ms, server, tier, produced, counted in store.rows("cells"):
         key = CellKey(topic, start_ms, server)
@@ -40,34 +33,47 @@ def take_over(state: "AuditState", store: AuditStore) -> None:
         ranges.setdefault(instance, []).append((first, last))
         last_seen[instance] = seen_ms
     for instance, held in ranges.items():
-        ledger.seen[instance] = Seen(SequenceRanges(held), last_seen[instance])
+        ledger.seen[instance] = ReportsSeen(SequenceRanges(held), last_seen[instance])
     for tier, topic, *numbers in store.rows("folded"):
-        ledger.folded[(tier, topic)] = Folded(*numbers)
+        ledger.folded[(tier, topic)] = FoldedTotals(*numbers)
     for tier, topic, broker_id, partition, next_offset in store.rows("positions"):
-        state.positions[PartitionKey(tier, topic, broker_id, partition)] = Position(next_offset)
-    state.table_versions = dict(store.rows("table_versions"))
+        key_read = PartitionKey(tier, topic, broker_id, partition)
+        progress.positions[key_read] = ReadPosition(next_offset)
+    progress.table_versions = dict(store.rows("table_versions"))
     for tier, server, time_ms, interval_ms, is_last in store.rows("heartbeats"):
         beat = Beat(time_ms, interval_ms, bool(is_last))
         state.heartbeats.beats[Sender(tier, server)] = beat
     for tier, encoded in store.rows("delays"):
         state.delays[tier] = DelayMeter(encoded)
     for number, *entry in store.rows("unread")[-UNREAD_MAX:]:
-        state.unread.append((number, UnreadRange(*entry)))
-        state.unread_count = number
+        progress.unread.append((number, UnreadRange(*entry)))
+        progress.unread_count = number
     meta = dict(store.rows("meta"))
     ledger.produced_bytes = int(meta.get("produced_bytes", 0))
     state.reports_rejected = int(meta.get("reports_rejected", 0))
-    ledger.recount_totals()
 
 
-def changes_of(state: "AuditState") -> Changes:
+def take_changes(state: AuditState) -> Changes:
     """Everything that changed since the last call, as it is now."""
+    with state.lock:
+        changes = Changes()
+        _add_ledger(state, changes)
+        _add_progress(state, changes)
+        _add_heartbeats(state, changes)
+        for tier, meter in state.delays.items():
+            if meter.is_dirty:
+                changes.delays.append((tier, meter.encoded()))
+                meter.is_dirty = False
+        if changes:
+            changes.meta = [
+                ("produced_bytes", str(state.ledger.produced_bytes)),
+                ("reports_rejected", str(state.reports_rejected)),
+            ]
+        return changes
+
+
+def _add_ledger(state: AuditState, changes: Changes) -> None:
     ledger = state.ledger
-    changes = Changes()
-    for key in state.dirty_positions:
-        changes.positions.append((*key, state.positions[key].next_offset))
-    for table in state.dirty_versions:
-        changes.table_versions.append((table, state.table_versions[table]))
     for cell_key in ledger.dirty_cells:
         cell = ledger.cells.get(cell_key)
         if cell is None:
@@ -94,6 +100,21 @@ def changes_of(state: "AuditState") -> Changes:
                 folded.redelivered,
             )
         )
+    ledger.dirty_cells, ledger.dirty_seen, ledger.dirty_folded = set(), set(), set()
+
+
+def _add_progress(state: AuditState, changes: Changes) -> None:
+    progress = state.progress
+    for key in progress.dirty_positions:
+        changes.positions.append((*key, progress.positions[key].next_offset))
+    for table in progress.dirty_versions:
+        changes.table_versions.append((table, progress.table_versions[table]))
+    for number, entry in progress.new_unread:
+        changes.unread.append((number, *entry))
+    progress.dirty_positions, progress.dirty_versions, progress.new_unread = set(), set(), []
+
+
+def _add_heartbeats(state: AuditState, changes: Changes) -> None:
     for sender in state.heartbeats.dirty:
         beat = state.heartbeats.beats.get(sender)
         if beat is None:
@@ -101,38 +122,21 @@ def changes_of(state: "AuditState") -> Changes:
         else:
             row = (*sender, beat.time_ms, beat.interval_ms, beat.is_last)
             changes.heartbeats.append(row)
-    for tier, meter in state.delays.items():
-        if meter.is_dirty:
-            changes.delays.append((tier, meter.encoded()))
-            meter.is_dirty = False
-    for number, entry in state.new_unread:
-        changes.unread.append((number, *entry))
-    if changes:
-        changes.meta = [
-            ("produced_bytes", str(ledger.produced_bytes)),
-            ("reports_rejected", str(state.reports_rejected)),
-        ]
-    state.dirty_positions = set()
-    state.dirty_versions = set()
-    state.new_unread = []
     state.heartbeats.dirty = set()
-    ledger.dirty_cells = set()
-    ledger.dirty_seen = set()
-    ledger.dirty_folded = set()
-    return changes
 
 
-def give_back(state: "AuditState", changes: Changes) -> None:
-    """The store could not take `changes`: let the next `changes_of` hold them again."""
-    ledger = state.ledger
-    state.dirty_positions |= {PartitionKey(*row[:4]) for row in changes.positions}
-    state.dirty_versions |= {name for name, _ in changes.table_versions}
-    ledger.dirty_cells |= {CellKey(*row[:3]) for row in changes.cells}
-    ledger.dirty_cells |= {CellKey(*row) for row in changes.gone_cells}
-    ledger.dirty_seen |= {Instance(*row) for row in changes.rewritten_instances}
-    ledger.dirty_folded |= {(row[0], row[1]) for row in changes.folded}
-    gone = [row[:2] for row in changes.heartbeats] + changes.gone_heartbeats
-    state.heartbeats.dirty |= {Sender(*row) for row in gone}
-    for tier, _ in changes.delays:
-        state.delays[tier].is_dirty = True
-    state.new_unread[:0] = [(row[0], UnreadRange(*row[1:])) for row in changes.unread]
+def put_back(state: AuditState, changes: Changes) -> None:
+    """The store refused `changes`: the next `take_changes` holds them again."""
+    ledger, progress = state.ledger, state.progress
+    with state.lock:
+        progress.dirty_positions |= {PartitionKey(*row[:4]) for row in changes.positions}
+        progress.dirty_versions |= {name for name, _ in changes.table_versions}
+        progress.new_unread[:0] = [(row[0], UnreadRange(*row[1:])) for row in changes.unread]
+        ledger.dirty_cells |= {CellKey(*row[:3]) for row in changes.cells}
+        ledger.dirty_cells |= {CellKey(*row) for row in changes.gone_cells}
+        ledger.dirty_seen |= {Instance(*row) for row in changes.rewritten_instances}
+        ledger.dirty_folded |= {(row[0], row[1]) for row in changes.folded}
+        gone = [row[:2] for row in changes.heartbeats] + changes.gone_heartbeats
+        state.heartbeats.dirty |= {Sender(*row) for row in gone}
+        for tier, _ in changes.delays:
+            state.delays[tier].is_dirty = True

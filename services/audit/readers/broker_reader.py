@@ -25,9 +25,9 @@ from kafka2011.protocol.errors import (
 from kafka2011.protocol.requests import FetchRequest
 from kafka2011.runtime.clock import Clock
 from kafka2011.runtime.logs import get_logger
-from kafka2011.services.audit.books.read_positions import PartitionKey
+from kafka2011.services.audit.books.progress import PartitionKey
 from kafka2011.services.audit.books.state import AuditState
-from kafka2011.services.audit.recount.segment_files import payloads_of
+from kafka2011.services.audit.payloads import payloads_of
 
 ROUND_BYTES_MAX = 8 * 1024 * 1024  # asked for in one multifetch; memory is bounded by it
 ENTRY_BYTES_MAX = 64 * 1024 * 1024

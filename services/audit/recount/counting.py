@@ -1,14 +1,13 @@
-"""Counts everything afresh, message by message, as a witness that owes the running service nothing.
+"""Counts everything again, message by message, independent of the running service's books.
 
-Takes its messages from segment files (`DiskSource`), or through the brokers
-(`clusters.ClusterSource`), and its rows from the warehouse's Parquet files; compares guid by guid.
-The produced numbers come from the monitoring events in the topic `audit`, as always.
+Reads messages from segment files or through the brokers (sources.py) and rows from the warehouse's
+Parquet files, and compares guid by guid. The produced numbers come from the monitoring events in
+the topic `audit`, as in the running service.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 from kafka2011.events.errors import EventError
 from kafka2011.events.forms import FORMS_2011, Forms
@@ -16,19 +15,13 @@ from kafka2011.events.monitoring import Heartbeat, MonitoringEvent, decode_repor
 from kafka2011.events.topics import AUDIT
 from kafka2011.services.audit.books.ledger import CellKey, Ledger
 from kafka2011.services.audit.recount.guid_comparison import GuidTally
-from kafka2011.services.audit.recount.segment_files import (
-    LogDirectory,
-    PartitionFiles,
-    partition_directories,
-    read_partition,
-)
+from kafka2011.services.audit.recount.sources import Source
 from kafka2011.services.audit.report import Json, judge_cells, report_json
+from kafka2011.services.audit.restarts import Restart, is_excused
 from kafka2011.services.audit.server_filter import OWN_TIER, IsOurs
 from kafka2011.services.audit.verdicts import (
     GuidCounts,
-    Restart,
     Verdict,
-    is_excused,
     judge_guids,
     settles_at_ms,
 )
@@ -37,42 +30,7 @@ WAREHOUSE = "warehouse"
 QUARANTINE = "quarantine"  # directory of the quarantine tables below the warehouse's
 WINDOW_MS_DEFAULT = 600_000
 
-Note = Callable[[str], None]
-Progress = Callable[[str, int], None]  # (what is being read, messages so far)
-
-
-class Source(Protocol):
-    """The messages of one tier's brokers."""
-
-    @property
-    def tier(self) -> str: ...
-
-    def topics(self) -> list[str]: ...
-
-    def read(self, topic: str, note: Note) -> Iterator[list[bytes]]:
-        """The payloads of a topic, all partitions, in lists of some MiB."""
-
-
-@dataclass(frozen=True)
-class DiskSource:
-    """One broker's log directory."""
-
-    directory: LogDirectory
-
-    @property
-    def tier(self) -> str:
-        return self.directory.tier
-
-    def _partitions(self) -> list[PartitionFiles]:
-        return partition_directories(self.directory.path)
-
-    def topics(self) -> list[str]:
-        return sorted({files.topic for files in self._partitions()})
-
-    def read(self, topic: str, note: Note) -> Iterator[list[bytes]]:
-        for files in self._partitions():
-            if files.topic == topic:
-                yield from read_partition(files, f"{self.tier} {self.directory.name}", note)
+OnProgress = Callable[[str, int], None]  # (what is being read, messages so far)
 
 
 @dataclass(frozen=True)
@@ -81,7 +39,7 @@ class RecountPlan:
 
     `window_ms` None: as the monitoring events say. Windows that are not over, with `lateness_ms`,
     at `judged_at_ms` are pending; None judges all. `topics` None: all but `audit`. `is_ours` None:
-    the messages of every server (services.audit.servers). `forms` are those of the topics' events.
+    the messages of every server (see server_filter.py). `forms` are those of the topics' events.
     """
 
     tiers: Sequence[str]
@@ -101,7 +59,7 @@ class RecountPlan:
 class _Recount:
     plan: RecountPlan
     now_ms: int
-    progress: Progress
+    progress: OnProgress
     notes: list[str] = field(default_factory=list)
     message_count: int = 0
 
@@ -181,17 +139,17 @@ class _Recount:
                     self.counted(f"{source.tier} {topic}", count)
 
     def _read_tables(self, tally: GuidTally, warehouse_dir: Path) -> None:
-        from kafka2011.services.audit.recount import warehouse_rows as tables
+        from kafka2011.services.audit.recount import warehouse_rows
 
         tier = list(self.plan.tiers).index(WAREHOUSE)
-        for topic, path in tables.topic_tables(warehouse_dir):
+        for topic, path in warehouse_rows.topic_tables(warehouse_dir):
             if not self.wants(topic):
                 continue
-            for rows in tables.rows_of(path):
+            for rows in warehouse_rows.rows_of(path):
                 count = tally.add_rows(tier, topic, rows.guids, rows.times_ms, rows.servers)
                 self.counted(f"{WAREHOUSE} {topic}", count)
             aside = 0
-            for payloads in tables.quarantined_of(warehouse_dir / QUARANTINE / path.name):
+            for payloads in warehouse_rows.quarantined_of(warehouse_dir / QUARANTINE / path.name):
                 aside += tally.add_payloads(tier, topic, payloads)
             if aside:
                 self.note(f"{WAREHOUSE} {topic}: {aside} messages are in quarantine, not rows")
@@ -222,6 +180,6 @@ class _Recount:
         )
 
 
-def recount(plan: RecountPlan, *, now_ms: int, progress: Progress = lambda *_: None) -> Json:
+def recount(plan: RecountPlan, *, now_ms: int, progress: OnProgress = lambda *_: None) -> Json:
     """Read everything and report. Raises OSError when a file cannot be read at all."""
     return _Recount(plan, now_ms, progress).run()

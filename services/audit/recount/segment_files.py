@@ -1,30 +1,27 @@
 """Reads the payloads of segment files from disk, for the recount. Never writes, opens no socket.
 
-Knows the layout of 0.7 (`<topic>-<partition>/<20 digits>.kafka`) and nothing of the broker's code,
-so that it is a witness of its own. What cannot be read is named with its place, never passed over
-in silence.
+Uses the layout of 0.7 (`<topic>-<partition>/<20 digits>.kafka`) and none of the broker's code, so
+that it is independent of it. Everything that cannot be read is reported with its place.
 """
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from kafka2011.protocol import message_set
 from kafka2011.protocol.errors import InvalidMessage, MessageLargerThanFetchSize
+from kafka2011.services.audit.payloads import Note, damage_notes, payloads_of
 
 CHUNK_BYTES = 4 * 1024 * 1024
 _SEGMENT = re.compile(r"([0-9]{20})\.kafka")
 _PARTITION = re.compile(r"(?P<topic>.+)-(?P<partition>[0-9]+)", re.DOTALL)
 
-Note = Callable[[str], None]
-Damaged = Callable[[int, int | None, str], None]
-
 
 @dataclass(frozen=True, slots=True)
 class LogDirectory:
-    """The `log.dir` of one broker. `name` is for people."""
+    """The `log.dir` of one broker. `name` begins its notes."""
 
     tier: str
     name: str
@@ -70,10 +67,10 @@ def log_roots(top: Path, depth: int = 3) -> list[Path]:
 
 
 def read_partition(files: PartitionFiles, place: str, note: Note) -> Iterator[list[bytes]]:
-    """The payloads of a partition, in order, in lists of some MiB; wrappers opened.
+    """The payloads of a partition, in order, in lists of some MiB, compressed sets unpacked.
 
-    `note` receives a line for everything that is not as it should be: retired segments, holes
-    between segments, damaged entries, a torn end. `place` begins each of them.
+    `note` receives a line for each fault: retired segments, holes between segments, damaged
+    entries, a torn end. `place` begins each of them.
     """
     first_offset = files.segments[0][0]
     where = f"{place} {files.topic}-{files.partition}"
@@ -113,42 +110,5 @@ def _read_segment(
                 return
             chunk_bytes = CHUNK_BYTES
             readable = memoryview(buffer)[:valid_bytes]
-            yield from payloads_of(readable, start + position, noting(where, note))
+            yield from payloads_of(readable, start + position, damage_notes(where, note))
             position += valid_bytes
-
-
-def noting(where: str, note: Note) -> Damaged:
-    """A `damaged` callback for `payloads_of` that makes a note of it."""
-
-    def damaged(first: int, last: int | None, reason: str) -> None:
-        if last is None:
-            note(f"{where}: unreadable from offset {first} on: {reason}")
-        else:
-            note(f"{where}: the entry at offset {first} is damaged: {reason}")
-
-    return damaged
-
-
-def payloads_of(buffer: bytes | memoryview, offset: int, damaged: Damaged) -> Iterator[list[bytes]]:
-    """Payloads of the complete entries at `offset`, without the damaged ones.
-
-    `damaged(first, last, reason)` is called for each entry that cannot be read, in order; with
-    `last` None nothing after `first` can be found, and this ends.
-    """
-    view = memoryview(buffer)
-    while view:
-        try:
-            yield message_set.payloads(view)
-            return
-        except InvalidMessage as error:
-            good = max(0, error.position)
-            if good:
-                yield message_set.payloads(view[:good])
-            try:
-                entry = next(message_set.entries(view[good:], offset + good))
-            except (InvalidMessage, StopIteration):
-                damaged(offset + good, None, str(error))
-                return
-            damaged(entry.offset, entry.next_offset, str(error))
-            view = view[entry.next_offset - offset :]
-            offset = entry.next_offset

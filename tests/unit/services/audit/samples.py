@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from kafka2011.consumer.simple import FetchedSet
 from kafka2011.events import codec
@@ -12,6 +13,8 @@ from kafka2011.events.windows import WindowCount
 from kafka2011.protocol import message_set
 from kafka2011.protocol.errors import OffsetOutOfRange, WrongPartition
 from kafka2011.protocol.requests import FetchRequest
+from kafka2011.services.audit.books.ledger import Ledger
+from kafka2011.services.audit.verdicts import expected_of
 
 WINDOW_MS = 10_000
 SERVER = "frontend-1"
@@ -85,7 +88,7 @@ def entries_of(data: bytes) -> list[bytes]:
 
 
 class FakeBroker:
-    """A broker that lives in a dictionary; see `services.audit.fetching.BrokerClient`."""
+    """A broker that lives in a dictionary; see `readers.broker_reader.BrokerClient`."""
 
     def __init__(self) -> None:
         self.logs: dict[tuple[str, int], bytes] = {}
@@ -139,3 +142,23 @@ class FakeBroker:
 
     def close(self) -> None:
         self.closed += 1
+
+
+class Totals(NamedTuple):
+    """Messages by index of the tier, folded windows included."""
+
+    produced: list[int]
+    expected: list[int]
+    counted: list[int]
+
+
+def totals_of(ledger: Ledger) -> Totals:
+    produced, counted = [0] * len(ledger.tiers), [0] * len(ledger.tiers)
+    for cell in ledger.cells.values():
+        for index in range(len(ledger.tiers)):
+            produced[index] += cell.produced[index]
+            counted[index] += cell.counted[index]
+    for (tier, _), folded in ledger.folded.items():
+        produced[ledger.tiers.index(tier)] += folded.produced
+        counted[ledger.tiers.index(tier)] += folded.counted
+    return Totals(produced, expected_of(produced), counted)

@@ -9,11 +9,12 @@ from kafka2011.protocol import message_set
 from kafka2011.services.audit.books.ledger import CellKey, Ledger
 from kafka2011.services.audit.books.store import AuditStore, StoreMismatch
 from kafka2011.services.audit.config import AuditConfig
-from kafka2011.services.audit.recount.counting import DiskSource, RecountPlan, recount
+from kafka2011.services.audit.recount.counting import RecountPlan, recount
 from kafka2011.services.audit.recount.segment_files import LogDirectory
+from kafka2011.services.audit.recount.sources import DiskSource
 from kafka2011.services.audit.report import Json
 from kafka2011.services.audit.server_filter import server_filter
-from tests.unit.services.audit.samples import T0, WINDOW_MS, event, report, write_log
+from tests.unit.services.audit.samples import T0, WINDOW_MS, event, report, totals_of, write_log
 
 TIERS = ("live", "offline")
 EAST, WEST = server_filter("", "west-.*"), server_filter("west-.*", "")
@@ -45,7 +46,7 @@ def test_behind_the_live_tier_the_others_messages_are_left_out() -> None:
     counted = {key.server: cell.counted for key, cell in ledger.cells.items()}
     # What stands in the own live tier is never left out, whatever its name.
     assert counted == {"east-1": [3, 3], "west-1": [1, 0]}
-    assert ledger.totals().counted == [4, 3]
+    assert totals_of(ledger).counted == [4, 3]
 
 
 def test_the_others_reports_of_the_offline_tier_are_left_out() -> None:

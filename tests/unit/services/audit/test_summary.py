@@ -8,13 +8,15 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from kafka2011.events.topics import AUDIT, PAGE_VIEW
 from kafka2011.runtime.clock import ManualClock
-from kafka2011.services.audit.app import Keeper
-from kafka2011.services.audit.books.read_positions import PartitionKey
+from kafka2011.services.audit.books.progress import PartitionKey
 from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.audit.books.store import AuditStore
+from kafka2011.services.audit.books.writer import BooksWriter
 from kafka2011.services.audit.config import AuditConfig
+from kafka2011.services.audit.endpoints import BadQuery, audit_endpoints, selection_from
+from kafka2011.services.audit.metrics import AuditCollector
 from kafka2011.services.audit.report import Json
-from kafka2011.services.audit.summary import AuditAnswers, AuditCollector, BadQuestion
+from kafka2011.services.audit.summary import AuditSummary
 from tests.unit.services.audit.samples import SERVER, T0, WINDOW_MS, heartbeat, report
 
 LATENESS_MS = 1_000
@@ -41,7 +43,7 @@ class Service:
             cells_max=self.config.cells_max,
             exempt=self.config.exempt,
         )
-        self.answers = AuditAnswers(self.state, self.config, self.clock)
+        self.answers = AuditSummary(self.state, self.config, self.clock)
         self.keys = [
             PartitionKey(tier, topic, broker, 0)
             for tier, broker in (("live", 1), ("offline", 11))
@@ -62,6 +64,9 @@ class Service:
 
     def count(self, tier: int, count: int, window: int = T0) -> None:
         self.state.counted(self.keys[2 * tier], {(window, SERVER): count}, {}, 1)
+
+    def cells(self, query: dict[str, str]) -> Json:
+        return self.answers.cells(selection_from(query))
 
     def settle(self) -> None:
         self.clock.current_ms = SETTLED
@@ -119,7 +124,7 @@ def test_a_broker_that_is_away_is_the_reason_given(service: Service) -> None:
     service.count(0, 5)
     service.settle()
     service.state.away("offline", "broker 11", "offline broker 11 does not answer", 11)
-    (cell,) = service.answers.cells({})["cell_list"]
+    (cell,) = service.cells({})["cell_list"]
     assert cell["tiers"]["offline"]["verdict"] == "missing 5"
     assert cell["tiers"]["offline"]["reason"] == "offline broker 11 does not answer"
     assert cell["tiers"]["live"]["verdict"] == "complete"
@@ -181,15 +186,15 @@ def test_cells_are_chosen_and_paged(service: Service) -> None:
         if number % 2:
             service.count(1, 1, T0 - number * WINDOW_MS)
     service.settle()
-    assert service.answers.cells({})["cells_found"] == 10
-    assert service.answers.cells({"verdict": "incomplete"})["cells_found"] == 5
-    assert service.answers.cells({"verdict": "missing"})["cells_found"] == 5
-    assert service.answers.cells({"topic": "other"})["cells_found"] == 0
-    page = service.answers.cells({"limit": "4", "offset": "8"})
+    assert service.cells({})["cells_found"] == 10
+    assert service.cells({"verdict": "incomplete"})["cells_found"] == 5
+    assert service.cells({"verdict": "missing"})["cells_found"] == 5
+    assert service.cells({"topic": "other"})["cells_found"] == 0
+    page = service.cells({"limit": "4", "offset": "8"})
     assert (len(page["cell_list"]), page["cells_left_out"]) == (2, 0)
-    assert service.answers.cells({"limit": "4"})["cells_left_out"] == 6
-    first = service.answers.cells({"limit": "1"})["cell_list"][0]["window_start_ms"]
-    only = service.answers.cells({"window_start_ms": str(first)})["cell_list"]
+    assert service.cells({"limit": "4"})["cells_left_out"] == 6
+    first = service.cells({"limit": "1"})["cell_list"][0]["window_start_ms"]
+    only = service.cells({"window_start_ms": str(first)})["cell_list"]
     assert [cell["window_start_ms"] for cell in only] == [first]
 
 
@@ -200,7 +205,7 @@ def test_of_old_windows_only_what_is_wrong_can_be_asked_for(service: Service) ->
         if number != 7:
             service.count(1, 1, T0 - number * WINDOW_MS)
     service.settle()
-    told = service.answers.cells({"newest": "3"})
+    told = service.cells({"newest": "3"})
     ages = sorted((T0 - cell["window_start_ms"]) // WINDOW_MS for cell in told["cell_list"])
     assert ages == [0, 1, 2, 7]
     assert told["cells_found"] == 4
@@ -212,9 +217,9 @@ def test_of_old_windows_only_what_is_wrong_can_be_asked_for(service: Service) ->
 def test_a_question_that_makes_no_sense_gets_400_with_the_reason(
     service: Service, query: dict[str, str]
 ) -> None:
-    with pytest.raises(BadQuestion):
-        service.answers.cells(query)
-    status, _, body = service.answers.pages()["/audit"](query)
+    with pytest.raises(BadQuery):
+        selection_from(query)
+    status, _, body = audit_endpoints(service.answers)["/audit"](query)
     assert status == 400
     assert "error" in json.loads(body)
 
@@ -224,7 +229,7 @@ def test_the_summary_stays_small_whatever_there_is(service: Service) -> None:
         counts = {(T0, f"server-{n}"): 1 for n in range(20)}
         service.state.ledger.add_counts("live", f"topic-{number:03d}", counts)
         service.state.note(f"note {number}")
-    status, _, body = service.answers.pages()["/audit/summary"]({})
+    status, _, body = audit_endpoints(service.answers)["/audit/summary"]({})
     assert status == 200
     assert len(body) < 200_000
     assert json.loads(body)["topics_left_out"] == 100
@@ -279,7 +284,7 @@ def registry_of(service: Service) -> CollectorRegistry:
 
 
 class Crowd:
-    """150 windows where 100 may be open, and the keeper of their books."""
+    """150 windows where 100 may be open, and the writer of their books."""
 
     def __init__(self, tmp_path: Path, **settings: object) -> None:
         self.service = Service(tmp_path, cells_max=100, **settings)
@@ -287,7 +292,7 @@ class Crowd:
         self.store = AuditStore(
             tmp_path / "audit.sqlite", window_ms=WINDOW_MS, tiers=self.service.config.tiers
         )
-        self.keeper = Keeper(
+        self.writer = BooksWriter(
             self.service.config, self.service.state, self.store, self.service.clock
         )
 
@@ -303,9 +308,9 @@ class Crowd:
         if caught_up:
             self.service.catch_up()
 
-    def keep(self) -> Json:
+    def write(self) -> Json:
         """The summary after the books were kept."""
-        assert self.keeper.keep()
+        assert self.writer.write()
         self.service.clock.advance(1000)
         return self.service.answers.summary()
 
@@ -318,7 +323,7 @@ def test_redelivered_cells_do_not_turn_into_extra_ones_where_there_are_many(
     restarts = [{"name": "mirror", "time_ms": crowd.last}]
     crowd.service.config.restarts_file.write_text(json.dumps(restarts))  # type: ignore[union-attr]
     crowd.settle()
-    summary = crowd.keep()
+    summary = crowd.write()
     assert len(crowd.service.state.ledger.cells) == 90
     offline = summary["tiers"]["offline"]
     assert (offline["redelivered"], offline["extra"]) == (150, 0)
@@ -330,7 +335,7 @@ def test_restarts_that_cannot_be_read_keep_all_cells_open(tmp_path: Path) -> Non
     crowd.fill(offline=3)
     crowd.service.config.restarts_file.write_text("garbage")  # type: ignore[union-attr]
     crowd.settle()
-    crowd.keep()
+    crowd.write()
     assert len(crowd.service.state.ledger.cells) == 150
 
 
@@ -340,16 +345,16 @@ def test_pending_cells_do_not_turn_into_missing_ones_where_there_are_many(
     crowd = Crowd(tmp_path)
     crowd.fill(offline=0)  # the offline reader is behind
     crowd.settle(caught_up=False)
-    summary = crowd.keep()
+    summary = crowd.write()
     assert len(crowd.service.state.ledger.cells) == 150
     assert summary["exit_status"] == 0
     # A broker that is away may still have them.
     crowd.service.state.away("offline", "broker 11", "offline broker 11 is away", 11)
     crowd.settle()
-    crowd.keep()
+    crowd.write()
     assert len(crowd.service.state.ledger.cells) == 150
     crowd.service.state.back("offline", "broker 11", 11)
-    summary = crowd.keep()
+    summary = crowd.write()
     assert len(crowd.service.state.ledger.cells) == 90
     assert summary["tiers"]["offline"]["missing"] == 300
     assert summary["exit_status"] == 1

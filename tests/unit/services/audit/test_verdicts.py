@@ -1,26 +1,22 @@
-"""The verdict table, the rule of restarts and the exit status, written out."""
+"""The tables of verdicts, written out."""
 
 import itertools
 
 import pytest
 
+from kafka2011.services.audit.books.progress import TierProgress
 from kafka2011.services.audit.verdicts import (
-    REDELIVERY_GRACE_MS,
     GuidCounts,
-    Progress,
-    Restart,
     Verdict,
-    exit_status,
     expected_of,
-    is_excused,
     judge,
     judge_guids,
     settles_at_ms,
 )
 
 SETTLES = 1000
-READ = Progress(SETTLES)
-BEHIND = Progress(SETTLES - 1)
+READ = TierProgress(SETTLES)
+BEHIND = TierProgress(SETTLES - 1)
 
 
 def verdict(
@@ -28,8 +24,8 @@ def verdict(
     counted: int,
     *,
     now: int = SETTLES,
-    tier: Progress = READ,
-    reports: Progress = READ,
+    tier: TierProgress = READ,
+    reports: TierProgress = READ,
     excused: bool = False,
 ) -> Verdict:
     return judge(
@@ -82,7 +78,7 @@ def test_a_reader_that_is_behind_makes_a_settled_cell_pending(expected: int, cou
 
 
 def test_a_broker_that_is_away_gives_a_missing_cell_its_reason() -> None:
-    away = Progress(SETTLES, "broker 11 does not answer")
+    away = TierProgress(SETTLES, "broker 11 does not answer")
     assert verdict(5, 3, tier=away) == Verdict(
         "missing", missing=2, reason="broker 11 does not answer"
     )
@@ -90,7 +86,7 @@ def test_a_broker_that_is_away_gives_a_missing_cell_its_reason() -> None:
 
 
 def test_reports_on_a_broker_that_is_away_give_an_extra_cell_its_reason() -> None:
-    away = Progress(SETTLES, "broker 1 does not answer")
+    away = TierProgress(SETTLES, "broker 1 does not answer")
     assert verdict(3, 5, reports=away) == Verdict(
         "extra", extra=2, reason="broker 1 does not answer"
     )
@@ -148,43 +144,6 @@ def test_a_recount_lists_copies_as_redelivered_after_a_restart_but_never_a_loss(
     verdict = judge_guids(5, found, is_excused=True)
     assert verdict.text == "missing 1, redelivered 2"
     assert verdict.state == "missing"
-    assert not verdict.balances
-
-
-# --- restarts -----------------------------------------------------------------------------------
-
-
-def test_a_restart_excuses_windows_that_began_before_it_or_soon_after() -> None:
-    restarts = [Restart("mirror-1", 50_000)]
-    assert is_excused(0, restarts)
-    assert is_excused(50_000 + REDELIVERY_GRACE_MS, restarts)
-    assert not is_excused(50_001 + REDELIVERY_GRACE_MS, restarts)
-    assert not is_excused(0, [])
-
-
-def test_no_restart_excuses_messages_without_a_header() -> None:
-    assert not is_excused(-1, [Restart("mirror-1", 50_000)])
-
-
-# --- exit status --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("verdicts", "status"),
-    [
-        ([], 0),
-        ([Verdict("complete")], 0),
-        ([Verdict("pending")], 0),
-        ([Verdict("redelivered", redelivered=3)], 0),
-        ([Verdict("complete"), Verdict("missing", missing=1)], 1),
-        ([Verdict("extra", extra=1)], 1),
-        ([Verdict("missing", missing=1, redelivered=1)], 1),
-    ],
-)
-def test_exit_status_is_1_when_anything_is_missing_or_extra(
-    verdicts: list[Verdict], status: int
-) -> None:
-    assert exit_status(verdicts) == status
 
 
 def test_a_message_is_expected_where_it_enters_and_behind() -> None:

@@ -16,7 +16,7 @@ NAME = re.compile(r"\bkafka2011_[a-z0-9_]+\b")
 # Families whose names are put together from a prefix and these words, by file.
 PREFIXED = {
     "broker/metrics.py": "kafka2011_broker_",
-    "services/audit/summary.py": "kafka2011_audit_",
+    "services/audit/metrics.py": "kafka2011_audit_",
     "services/frontend/progress.py": "kafka2011_frontend_",
     "services/mirror_maker/metrics.py": "kafka2011_mirror_",
 }

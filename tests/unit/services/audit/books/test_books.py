@@ -12,11 +12,12 @@ from kafka2011.events.monitoring import encode_monitoring
 from kafka2011.events.windows import WindowCount
 from kafka2011.runtime.clock import ManualClock
 from kafka2011.services.audit.books import heartbeats as silence
-from kafka2011.services.audit.books.ledger import CellKey, Folded, Horizon, Ledger
-from kafka2011.services.audit.books.read_positions import PartitionKey
+from kafka2011.services.audit.books.ledger import CellKey, FoldedTotals, FoldLimits, Ledger
+from kafka2011.services.audit.books.persistence import load_books, put_back, take_changes
+from kafka2011.services.audit.books.progress import PartitionKey
 from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.audit.books.store import AuditStore, Changes, StoreMismatch
-from tests.unit.services.audit.samples import heartbeat
+from tests.unit.services.audit.samples import heartbeat, totals_of
 
 WINDOW = 1000
 TIERS = ("live", "offline", "warehouse")
@@ -56,7 +57,7 @@ def test_deltas_add_up_and_a_repeat_counts_once() -> None:
     state.counted(VIEWS, {(0, "web-1"): 5}, {}, 50)
     key = CellKey("page-view", 0, "web-1")
     assert books(state) == {key: ([5, 0, 0], [5, 0, 0])}
-    assert state.ledger.totals().expected == [5, 5, 5]
+    assert totals_of(state.ledger).expected == [5, 5, 5]
 
 
 def test_a_lost_monitoring_event_is_told() -> None:
@@ -69,7 +70,7 @@ def test_garbage_in_the_audit_topic_is_told_and_does_not_stop_the_reading() -> N
     state = new_state()
     state.reported(AUDIT, [b"garbage", report(0, [("page-view", 0, 3)])], 100)
     assert state.reports_rejected == 1
-    assert state.ledger.totals().produced == [3, 0, 0]
+    assert totals_of(state.ledger).produced == [3, 0, 0]
     assert any("no monitoring event" in note for note in state.notes())
 
 
@@ -106,7 +107,7 @@ def test_a_producer_in_the_offline_datacenter_owes_the_live_tier_nothing() -> No
     key = PartitionKey("offline", "audit", 11, 0)
     state.begin(key, 0)
     state.reported(key, [report(0, [("page-view", 0, 3)])], 100)
-    assert state.ledger.totals().expected == [0, 3, 3]
+    assert totals_of(state.ledger).expected == [0, 3, 3]
 
 
 # --- folding -------------------------------------------------------------------------------------
@@ -118,12 +119,10 @@ def test_windows_that_balance_are_folded_and_others_stay() -> None:
     ledger.add_report("live", server="w", instance="i", sequence=0, counts=even, now_ms=1)
     for tier in TIERS:
         ledger.add_counts(tier, "page-view", {(0, "w"): 3, (1000, "w"): 3 - (tier == "offline")})
-    before = ledger.totals()
+    before = totals_of(ledger)
     assert ledger.fold(5000) == 1
     assert list(ledger.cells) == [CellKey("page-view", 1000, "w")]
-    assert ledger.totals() == before
-    ledger.recount_totals()
-    assert ledger.totals() == before
+    assert totals_of(ledger) == before
     assert ledger.folded[("offline", "page-view")].missing == 0
 
 
@@ -138,7 +137,7 @@ def test_a_late_pair_for_a_folded_window_balances_by_itself() -> None:
     ledger.add_counts("live", "page-view", {(0, "w"): 1})
     cell = ledger.cells[CellKey("page-view", 0, "w")]
     assert (cell.expected, cell.counted) == ([1], [1])
-    assert ledger.totals().counted == [4]
+    assert totals_of(ledger).counted == [4]
 
 
 def test_the_number_of_cells_is_bounded_and_what_is_folded_keeps_its_fault() -> None:
@@ -146,7 +145,7 @@ def test_the_number_of_cells_is_bounded_and_what_is_folded_keeps_its_fault() -> 
     for number in range(1000):
         ledger.add_counts("live", "page-view", {(number * WINDOW, "w"): 1})
         assert len(ledger.cells) <= 200
-    assert ledger.totals().counted == [1000]
+    assert totals_of(ledger).counted == [1000]
     assert ledger.folded[("live", "page-view")].extra == 1000 - len(ledger.cells)
 
 
@@ -167,7 +166,7 @@ def test_room_is_made_from_what_balances_before_what_does_not() -> None:
     fill(ledger, range(50, 90), reported=1, counted=1)
     fill(ledger, range(90, 120), reported=1, counted=0)
     assert len(ledger.cells) == 120
-    ledger.make_room(Horizon(settled_ms=70 * WINDOW))
+    ledger.make_room(FoldLimits(settled_ms=70 * WINDOW))
     assert open_windows(ledger) == [*range(50), *range(80, 120)]
     assert ledger.folded[("live", "page-view")].missing == 0
 
@@ -175,7 +174,7 @@ def test_room_is_made_from_what_balances_before_what_does_not() -> None:
 def test_no_window_is_folded_for_room_before_it_is_judged() -> None:
     ledger = Ledger(("live",), WINDOW, cells_max=100)
     fill(ledger, range(150), reported=2, counted=1)
-    ledger.make_room(Horizon(settled_ms=9 * WINDOW))
+    ledger.make_room(FoldLimits(settled_ms=9 * WINDOW))
     assert open_windows(ledger) == list(range(10, 150))
     assert ledger.folded[("live", "page-view")].missing == 10
     # But memory is bounded: above twice as many the oldest go.
@@ -188,7 +187,7 @@ def test_what_a_restart_excuses_stays_excused_when_it_is_folded() -> None:
     ledger = Ledger(("live",), WINDOW, cells_max=100)
     fill(ledger, range(150), reported=1, counted=3)
     ledger.add_counts("live", "page-view", {(-1, "unreadable-header"): 5})
-    ledger.make_room(Horizon(settled_ms=200 * WINDOW, excused_ms=29 * WINDOW))
+    ledger.make_room(FoldLimits(settled_ms=200 * WINDOW, excused_ms=29 * WINDOW))
     folded = ledger.folded[("live", "page-view")]
     assert len(ledger.cells) == 90
     assert (folded.redelivered, folded.extra) == (30 * 2, 30 * 2 + 5)
@@ -224,27 +223,27 @@ def test_a_restart_finds_everything_that_was_written(tmp_path: Path) -> None:
         version=7,
     )
     state.passed_over(OFFLINE_VIEWS, 0, 40, "retired")
-    store.write(state.snapshot())
-    assert not state.snapshot()
+    store.write(take_changes(state))
+    assert not take_changes(state)
     store.close()
 
     store = open_store(tmp_path)
     again = AuditState(TIERS, WINDOW, clock)
-    again.load(store)
+    load_books(again, store)
     store.close()
     assert books(again) == books(state)
-    assert again.positions[VIEWS].next_offset == 70
-    assert again.positions[AUDIT].next_offset == 100
-    assert again.positions[OFFLINE_VIEWS].next_offset == 40
-    assert again.table_versions == {"page_view": 7}
-    assert list(again.unread) == list(state.unread)
-    assert again.ledger.totals() == state.ledger.totals()
+    assert again.progress.positions[VIEWS].next_offset == 70
+    assert again.progress.positions[AUDIT].next_offset == 100
+    assert again.progress.positions[OFFLINE_VIEWS].next_offset == 40
+    assert again.progress.table_versions == {"page_view": 7}
+    assert list(again.progress.unread) == list(state.progress.unread)
+    assert totals_of(again.ledger) == totals_of(state.ledger)
     assert again.ledger.produced_bytes == 30
     for tier in TIERS:
         assert again.delays[tier].summary() == state.delays[tier].summary()
     # The repeat of a monitoring event is recognised by the new process too.
     again.reported(AUDIT, [report(0, [("page-view", 0, 3)])], 130)
-    assert again.ledger.totals().produced == [3, 0, 0]
+    assert totals_of(again.ledger).produced == [3, 0, 0]
 
 
 def test_what_the_disk_refused_is_in_the_next_snapshot(tmp_path: Path) -> None:
@@ -252,18 +251,18 @@ def test_what_the_disk_refused_is_in_the_next_snapshot(tmp_path: Path) -> None:
     state.reported(AUDIT, [report(0, [("page-view", 0, 3)])], 100)
     state.counted(VIEWS, {(0, "web-1"): 3}, {5: 3}, 70)
     state.passed_over(OFFLINE_VIEWS, 0, 40, "retired")
-    refused = state.snapshot()
+    refused = take_changes(state)
     state.counted(VIEWS, {(0, "web-1"): 1}, {}, 90)
-    state.restore(refused)
-    store.write(state.snapshot())
+    put_back(state, refused)
+    store.write(take_changes(state))
     store.close()
     store = open_store(tmp_path)
     again = AuditState(TIERS, WINDOW, ManualClock())
-    again.load(store)
+    load_books(again, store)
     store.close()
     assert books(again) == books(state)
-    assert again.positions[VIEWS].next_offset == 90
-    assert len(again.unread) == 1
+    assert again.progress.positions[VIEWS].next_offset == 90
+    assert len(again.progress.unread) == 1
 
 
 def test_a_transaction_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
@@ -295,14 +294,14 @@ def test_folded_cells_leave_the_database(tmp_path: Path) -> None:
     state.loaded(
         "t", tier="warehouse", topic="page-view", counts={(0, "web-1"): 3}, delays={}, version=1
     )
-    store.write(state.snapshot())
+    store.write(take_changes(state))
     assert len(store.rows("cells")) == 3
     state.fold(10_000, 0)
-    store.write(state.snapshot())
+    store.write(take_changes(state))
     assert store.rows("cells") == []
     again = AuditState(TIERS, WINDOW, ManualClock())
-    again.load(store)
-    assert again.ledger.totals() == state.ledger.totals()
+    load_books(again, store)
+    assert totals_of(again.ledger) == totals_of(state.ledger)
     store.close()
 
 
@@ -320,18 +319,18 @@ def test_books_without_redelivered_are_taken_over(tmp_path: Path) -> None:
     for _ in range(2):
         store = open_store(tmp_path)
         state = AuditState(TIERS, WINDOW, ManualClock())
-        state.load(store)
+        load_books(state, store)
         store.close()
-        assert state.ledger.folded == {("live", "page-view"): Folded(4, 10, 11, 12, 1, 2, 0)}
+        assert state.ledger.folded == {("live", "page-view"): FoldedTotals(4, 10, 11, 12, 1, 2, 0)}
 
 
 def test_what_was_folded_as_redelivered_outlives_a_restart(tmp_path: Path) -> None:
     state, store = AuditState(TIERS, WINDOW, ManualClock(), cells_max=100), open_store(tmp_path)
     fill(state.ledger, range(150), reported=1, counted=3)
-    state.ledger.make_room(Horizon(settled_ms=200 * WINDOW, excused_ms=200 * WINDOW))
-    store.write(state.snapshot())
+    state.ledger.make_room(FoldLimits(settled_ms=200 * WINDOW, excused_ms=200 * WINDOW))
+    store.write(take_changes(state))
     again = AuditState(TIERS, WINDOW, ManualClock())
-    again.load(store)
+    load_books(again, store)
     store.close()
     assert again.ledger.folded == state.ledger.folded
     assert again.ledger.folded[("live", "page-view")].redelivered == 60 * 2
@@ -386,7 +385,7 @@ def test_books_equal_a_simple_model_whatever_the_order_and_the_crashes(
 
     def fresh(store: AuditStore) -> AuditState:
         state = AuditState(TIERS, WINDOW, ManualClock())
-        state.load(store)
+        load_books(state, store)
         for key in (AUDIT, *keys):
             if state.position(key) is None:
                 state.begin(key, 0)
@@ -402,9 +401,9 @@ def test_books_equal_a_simple_model_whatever_the_order_and_the_crashes(
             reads[first] += 1
         read_up_to(state, reports, reads)
         if kind == "commit":
-            store.write(state.snapshot())
+            store.write(take_changes(state))
         elif kind == "refused":
-            state.restore(state.snapshot())
+            put_back(state, take_changes(state))
         elif kind == "crash":
             store.close()
             store = AuditStore(path / "audit.sqlite", window_ms=WINDOW, tiers=TIERS)
@@ -425,25 +424,25 @@ def test_books_equal_a_simple_model_whatever_the_order_and_the_crashes(
     for cell_key, cell in cells.items():
         assert cell.expected == [produced[cell_key]] * 3
         assert cell.counted == [tier[cell_key] for tier in counted]
-    assert state.ledger.totals().counted == [sum(tier.values()) for tier in counted]
+    assert totals_of(state.ledger).counted == [sum(tier.values()) for tier in counted]
 
 
 def test_who_was_heard_outlives_a_restart_and_a_disk_that_refuses(tmp_path: Path) -> None:
     state = new_state()
     state.reported(AUDIT, [heartbeat(5_000), heartbeat(6_000, server="other")], 10)
-    refused = state.snapshot()
-    state.restore(refused)
+    refused = take_changes(state)
+    put_back(state, refused)
     store = AuditStore(tmp_path / "audit.sqlite", window_ms=WINDOW, tiers=TIERS)
-    store.write(state.snapshot())
+    store.write(take_changes(state))
     again = new_state()
-    again.load(store)
+    load_books(again, store)
     assert again.heartbeats.beats == state.heartbeats.beats
     state.fold(0, 5_500)
-    store.write(state.snapshot())
+    store.write(take_changes(state))
     store.close()
     store = AuditStore(tmp_path / "audit.sqlite", window_ms=WINDOW, tiers=TIERS)
     again = new_state()
-    again.load(store)
+    load_books(again, store)
     assert [sender.server for sender in again.heartbeats.beats] == ["other"]
     store.close()
 

@@ -8,11 +8,19 @@ from kafka2011.protocol import message_set
 from kafka2011.protocol.message_set import Codec
 from kafka2011.runtime.clock import ManualClock
 from kafka2011.services.audit.books.ledger import CellKey
-from kafka2011.services.audit.books.read_positions import PartitionKey
+from kafka2011.services.audit.books.progress import PartitionKey
 from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.audit.readers.broker_reader import BrokerReader, TopicPartition
 from tests.support.waiting import wait_until
-from tests.unit.services.audit.samples import SERVER, T0, WINDOW_MS, FakeBroker, event, report
+from tests.unit.services.audit.samples import (
+    SERVER,
+    T0,
+    WINDOW_MS,
+    FakeBroker,
+    event,
+    report,
+    totals_of,
+)
 
 VIEWS = TopicPartition(PAGE_VIEW, 0)
 KEY = PartitionKey("live", PAGE_VIEW, 1, 0)
@@ -59,8 +67,8 @@ def test_monitoring_events_are_the_produced_number_and_no_messages() -> None:
     bench = Bench()
     bench.broker.append(AUDIT, 0, report(0, [(PAGE_VIEW, T0, 5)]))
     bench.round(TopicPartition(AUDIT, 0))
-    assert bench.state.ledger.totals().produced == [5, 0]
-    assert bench.state.ledger.totals().counted == [0, 0]
+    assert totals_of(bench.state.ledger).produced == [5, 0]
+    assert totals_of(bench.state.ledger).counted == [0, 0]
 
 
 def test_messages_in_wrappers_are_counted_one_by_one() -> None:
@@ -86,7 +94,7 @@ def test_what_a_fetch_cuts_off_is_read_by_the_next() -> None:
     rounds = 0
     while bench.round():
         rounds += 1
-        view = bench.state.tier_view("live")
+        view = bench.state.progress_of("live")
         is_read = bench.counted() == 20
         assert view.is_caught_up is is_read
         assert (view.lag_bytes == 0) is is_read
@@ -131,13 +139,13 @@ def test_the_end_of_a_segment_is_not_the_end_of_the_log() -> None:
     end = len(bench.broker.logs[PAGE_VIEW, 0])
     for _ in range(2):
         bench.round(measure=False)
-        view = bench.state.tier_view("live")
+        view = bench.state.progress_of("live")
         assert view.lag_bytes == end - (bench.state.position(KEY) or 0) > 0
         assert not view.is_caught_up
-        assert view.progress.read_to_ms == 0
+        assert view.read_to_ms == 0
     bench.round(measure=False)
-    assert bench.state.tier_view("live").is_caught_up
-    assert bench.state.tier_view("live").progress.read_to_ms == T0 + 1000
+    assert bench.state.progress_of("live").is_caught_up
+    assert bench.state.progress_of("live").read_to_ms == T0 + 1000
     # What stood there before the service started says nothing about delays.
     assert bench.state.delays["live"].summary().count == 0
 
@@ -153,7 +161,7 @@ def test_where_empty_answers_follow_the_end_is_not_asked_for() -> None:
         bench.round()
         bench.clock.advance(100)
         bench.round()
-        assert bench.state.tier_view("live").progress.read_to_ms == bench.clock()
+        assert bench.state.progress_of("live").read_to_ms == bench.clock()
     assert bench.broker.latest_asked == 0
 
 
@@ -165,9 +173,9 @@ def test_under_traffic_without_a_pause_the_end_is_asked_for_twice_a_second() -> 
         bench.round()
         bench.clock.advance(50)
     assert bench.broker.latest_asked == 10
-    view = bench.state.tier_view("live")
+    view = bench.state.progress_of("live")
     assert view.is_caught_up
-    assert view.progress.read_to_ms >= bench.clock() - 600
+    assert view.read_to_ms >= bench.clock() - 600
 
 
 def test_a_reader_that_never_gets_to_the_end_says_up_to_when_it_has_read() -> None:
@@ -178,9 +186,9 @@ def test_a_reader_that_never_gets_to_the_end_says_up_to_when_it_has_read() -> No
         bench.broker.append(PAGE_VIEW, 0, *(event(10 * number + n) for n in range(3)))
         bench.round()
         bench.clock.advance(100)
-    view = bench.state.tier_view("live")
+    view = bench.state.progress_of("live")
     assert view.lag_bytes > 0
-    assert view.progress.read_to_ms > T0 + 3000
+    assert view.read_to_ms > T0 + 3000
 
 
 # --- what cannot be read ------------------------------------------------------------------------
@@ -198,7 +206,7 @@ def test_what_retention_deleted_before_it_was_read_is_entered_as_unread() -> Non
     bench.round()
     bench.round()
     assert bench.counted() == 2
-    ((_, unread),) = bench.state.unread
+    ((_, unread),) = bench.state.progress.unread
     assert (unread.tier, unread.topic, unread.place) == ("live", PAGE_VIEW, "1-0")
     assert (unread.first, unread.last) == (gone, deleted)
     assert "deleted" in unread.reason
@@ -212,7 +220,7 @@ def test_a_log_that_was_replaced_is_read_anew_and_told() -> None:
     bench.round()
     bench.round()
     assert bench.counted() == 3
-    ((_, unread),) = bench.state.unread
+    ((_, unread),) = bench.state.progress.unread
     assert "lost or replaced" in unread.reason
 
 
@@ -224,7 +232,7 @@ def test_a_damaged_entry_is_left_out_and_told_and_the_rest_is_counted() -> None:
     bench.broker.append_set(PAGE_VIEW, 0, bytes(damaged))
     bench.round()
     assert bench.counted() == 2
-    ((_, unread),) = bench.state.unread
+    ((_, unread),) = bench.state.progress.unread
     assert (unread.first, unread.last) == (first, 2 * first)
     assert bench.state.position(KEY) == len(damaged)
 
@@ -238,15 +246,15 @@ def test_an_impossible_length_stops_its_partition_and_no_other() -> None:
         bench.round(VIEWS, TopicPartition(PAGE_VIEW, 1))
     assert bench.counted() == 2
     assert bench.state.position(KEY) == len(good)
-    view = bench.state.tier_view("live")
-    assert "unreadable from offset" in view.progress.away
+    view = bench.state.progress_of("live")
+    assert "unreadable from offset" in view.unreachable
     assert any("unreadable from offset" in note for note in bench.state.notes())
     # It is tried again, and when it can be read all is forgotten.
     bench.broker.logs[PAGE_VIEW, 0] = good + message_set.encode([event(3)])
     bench.clock.advance(2000)
     bench.round()
     assert bench.counted() == 3
-    assert bench.state.tier_view("live").progress.away == ""
+    assert bench.state.progress_of("live").unreachable == ""
 
 
 def test_a_partition_that_the_broker_refuses_is_told_with_its_answer() -> None:
@@ -254,7 +262,7 @@ def test_a_partition_that_the_broker_refuses_is_told_with_its_answer() -> None:
     bench.broker.append(PAGE_VIEW, 1, event(1))
     bench.round(VIEWS, TopicPartition(PAGE_VIEW, 1))
     assert bench.counted() == 1
-    assert "no such partition" in bench.state.tier_view("live").progress.away
+    assert "no such partition" in bench.state.progress_of("live").unreachable
 
 
 def test_progress_is_the_time_before_the_fetch_that_found_the_end() -> None:
@@ -262,7 +270,7 @@ def test_progress_is_the_time_before_the_fetch_that_found_the_end() -> None:
     bench.broker.append(PAGE_VIEW, 0, event(1))
     bench.state.discovered("live", T0 + 5000)
     bench.round()
-    assert bench.state.tier_view("live").progress.read_to_ms == T0 + 1000
+    assert bench.state.progress_of("live").read_to_ms == T0 + 1000
 
 
 # --- the thread ---------------------------------------------------------------------------------
@@ -276,13 +284,13 @@ def test_a_broker_that_is_away_is_told_and_read_on_when_it_is_back() -> None:
     bench.reader.start()
     try:
         wait_until(
-            lambda: "live broker 1 does not answer" in bench.state.tier_view("live").progress.away,
+            lambda: "live broker 1 does not answer" in bench.state.progress_of("live").unreachable,
             "told as away",
         )
         assert any("broker 1 does not answer" in note for note in bench.state.notes())
         bench.broker.failure = None
         wait_until(lambda: bench.counted() == 1, "counted")
-        wait_until(lambda: not bench.state.tier_view("live").progress.away, "told as back")
+        wait_until(lambda: not bench.state.progress_of("live").unreachable, "told as back")
     finally:
         bench.reader.close()
     assert bench.broker.closed
@@ -296,11 +304,11 @@ def test_a_bug_is_told_and_tried_again() -> None:
     bench.reader.start()
     try:
         wait_until(
-            lambda: "an internal error" in bench.state.tier_view("live").progress.away, "told"
+            lambda: "an internal error" in bench.state.progress_of("live").unreachable, "told"
         )
         bench.broker.failure = None
         wait_until(lambda: bench.counted() == 1, "counted")
-        wait_until(lambda: not bench.state.tier_view("live").progress.away, "told as back")
+        wait_until(lambda: not bench.state.progress_of("live").unreachable, "told as back")
     finally:
         bench.reader.close()
 
@@ -310,7 +318,7 @@ def test_a_broker_that_never_registered_is_told() -> None:
     bench.reader.assign(None, [VIEWS], first=True)
     bench.reader.start()
     try:
-        wait_until(lambda: "not registered" in bench.state.tier_view("live").progress.away, "told")
+        wait_until(lambda: "not registered" in bench.state.progress_of("live").unreachable, "told")
     finally:
         bench.reader.close()
 

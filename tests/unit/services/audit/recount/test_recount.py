@@ -12,7 +12,7 @@ from kafka2011.events.topics import AUDIT, PAGE_VIEW
 from kafka2011.protocol import message_set
 from kafka2011.protocol.message_set import Codec
 from kafka2011.services.audit.books.ledger import CellKey
-from kafka2011.services.audit.recount.counting import DiskSource, RecountPlan, recount
+from kafka2011.services.audit.recount.counting import RecountPlan, recount
 from kafka2011.services.audit.recount.guid_comparison import GuidTally
 from kafka2011.services.audit.recount.segment_files import (
     LogDirectory,
@@ -20,8 +20,9 @@ from kafka2011.services.audit.recount.segment_files import (
     partition_directories,
     read_partition,
 )
+from kafka2011.services.audit.recount.sources import DiskSource
 from kafka2011.services.audit.report import Json
-from kafka2011.services.audit.verdicts import Restart
+from kafka2011.services.audit.restarts import Restart
 from tests.unit.services.audit.samples import (
     SERVER,
     T0,

@@ -1,32 +1,25 @@
-"""Keeps the readers of one tier's brokers in step with its ZooKeeper; and reads it once, afresh.
+"""Reads one tier's brokers: one `BrokerReader` for each broker registered in its ZooKeeper.
 
-`ClusterReader` is for the running service: it looks for new brokers, topics and partitions when
-ZooKeeper tells of a change, and every second besides, and keeps the ones it knows when they leave.
-`ClusterSource` is for a recount.
+Discovers brokers, topics and partitions when ZooKeeper reports a change, and every
+`audit.refresh.ms` besides. Those that leave ZooKeeper are kept: they may still answer.
 """
 
 import threading
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container
 
-from kafka2011.consumer.ranges.reading import read_range
-from kafka2011.consumer.simple import SimpleConsumer
 from kafka2011.coordination import paths
 from kafka2011.coordination.cluster import live_brokers, partitions_of, topics
 from kafka2011.coordination.errors import CoordinationError
 from kafka2011.coordination.registry import Registry
-from kafka2011.protocol.errors import KafkaError
 from kafka2011.runtime.clock import Clock
 from kafka2011.runtime.logs import get_logger
+from kafka2011.services.audit.books.progress import ZOOKEEPER
 from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.audit.readers.broker_reader import BrokerReader, TopicPartition
-from kafka2011.services.audit.recount.segment_files import noting, payloads_of
 
-ZOOKEEPER = "ZooKeeper"
 MERGE_S = 0.02  # changes come in groups: a topic, then its brokers
 
 log = get_logger(__name__)
-
-Note = Callable[[str], None]
 
 
 class ClusterReader:
@@ -63,8 +56,8 @@ class ClusterReader:
         self._thread = threading.Thread(target=self._run, name=f"audit-{tier}", daemon=True)
 
     def start(self) -> None:
-        """Go on with what the books know, and look for more."""
-        for key in list(self._state.positions):
+        """Continue with the partitions in the books, and discover more."""
+        for key in list(self._state.progress.positions):
             if key.tier == self._tier:
                 self._reader(key.broker_id).assign(
                     None, [TopicPartition(key.topic, key.partition)], first=True
@@ -85,7 +78,7 @@ class ClusterReader:
             try:
                 if self._registry is None:
                     self._registry = self._connect_registry()
-                self.look(self._registry)
+                self.discover(self._registry)
             except CoordinationError as error:
                 text = f"{self._tier} ZooKeeper does not answer: {error}"
                 self._state.away(self._tier, ZOOKEEPER, text)
@@ -95,8 +88,8 @@ class ClusterReader:
                 self._stop.wait(MERGE_S)
                 self._wake.clear()
 
-    def look(self, registry: Registry) -> None:
-        """Read what is registered and tell the readers. Raises CoordinationError."""
+    def discover(self, registry: Registry) -> None:
+        """Assign what is registered to the readers. Raises CoordinationError."""
         asked_ms = self._clock()
         self._watch(registry, paths.BROKER_IDS, paths.BROKER_TOPICS)
         brokers = live_brokers(registry)
@@ -126,61 +119,3 @@ class ClusterReader:
             reader = self._readers[broker_id] = self._make_reader(self._tier, broker_id)
             reader.start()
         return reader
-
-
-class ClusterSource:
-    """One tier's brokers read once from the earliest to the latest offset, through the brokers.
-
-    `ends` are asked for when it is made, so that a recount of a running deployment comes to an end.
-    Raises CoordinationError when ZooKeeper does not answer.
-    """
-
-    def __init__(
-        self,
-        tier: str,
-        registry: Registry,
-        note: Note,
-        address_map: Mapping[tuple[str, int], tuple[str, int]] | None = None,
-    ) -> None:
-        self._tier = tier
-        self._ranges: dict[str, list[tuple[int, int, tuple[str, int], int, int]]] = {}
-        brokers = live_brokers(registry)
-        for topic in topics(registry):
-            ranges = self._ranges.setdefault(topic, [])
-            for broker_id, partition in partitions_of(registry, topic):
-                if broker_id not in brokers:
-                    note(f"{tier} broker {broker_id} is away: its {topic}-{partition} is not read")
-                    continue
-                published = (brokers[broker_id].host, brokers[broker_id].port)
-                address = (address_map or {}).get(published, published)
-                try:
-                    with SimpleConsumer(*address) as client:
-                        earliest = client.earliest(topic, partition)
-                        latest = client.latest(topic, partition)
-                except KafkaError as error:
-                    note(f"{tier} broker {broker_id}: {topic}-{partition} is not read: {error}")
-                    continue
-                if earliest:
-                    note(
-                        f"{tier} broker {broker_id} {topic}-{partition}: the bytes before offset "
-                        f"{earliest} are gone (retention)"
-                    )
-                ranges.append((broker_id, partition, address, earliest, latest))
-
-    @property
-    def tier(self) -> str:
-        return self._tier
-
-    def topics(self) -> list[str]:
-        return sorted(self._ranges)
-
-    def read(self, topic: str, note: Note) -> Iterator[list[bytes]]:
-        for broker_id, partition, address, start, end in self._ranges.get(topic, ()):
-            where = f"{self._tier} broker {broker_id} {topic}-{partition}"
-            read_to = start
-            try:
-                for chunk in read_range(address, topic, broker_id, partition, start, end):
-                    yield from payloads_of(chunk.data, chunk.offset, noting(where, note))
-                    read_to = chunk.next_offset
-            except KafkaError as error:
-                note(f"{where}: not read from offset {read_to} to {end}: {error}")

@@ -11,7 +11,7 @@ from kafka2011.protocol import message_set
 from kafka2011.runtime.clock import ManualClock
 from kafka2011.services.audit.books.ledger import CellKey
 from kafka2011.services.audit.books.state import AuditState
-from kafka2011.services.audit.readers.warehouse_follower import WarehouseFollower
+from kafka2011.services.audit.readers.warehouse_reader import WarehouseReader
 from kafka2011.services.audit.recount import warehouse_rows as tables
 from kafka2011.services.warehouse.load.columns import EventColumns, with_source
 from kafka2011.services.warehouse.load.commit import Load, LoadedRange, WarehouseTable
@@ -23,7 +23,7 @@ CELL = CellKey(PAGE_VIEW, T0, SERVER)
 
 
 class Warehouse:
-    """A table of page views, loaded commit by commit, and its follower."""
+    """A table of page views, loaded commit by commit, and its reader."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -33,10 +33,10 @@ class Warehouse:
         self.offset = 0
         self.clock = ManualClock(T0)
         self.state = AuditState(("warehouse",), WINDOW_MS, self.clock)
-        self.follower = self.follow()
+        self.reader = self.follow()
 
-    def follow(self) -> WarehouseFollower:
-        return WarehouseFollower(self.state, self.root, clock=self.clock, poll_interval_ms=10)
+    def follow(self) -> WarehouseReader:
+        return WarehouseReader(self.state, self.root, clock=self.clock, poll_interval_ms=10)
 
     def load(self, *numbers: int, quarantined: int = 0) -> None:
         payloads = [event(number, T0 + number) for number in numbers]
@@ -70,30 +70,30 @@ def warehouse(tmp_path: Path) -> Warehouse:
 
 def test_each_load_is_counted_once(warehouse: Warehouse) -> None:
     warehouse.load(1, 2, 3)
-    assert warehouse.follower.look() == 1
-    assert warehouse.follower.look() == 0
+    assert warehouse.reader.poll() == 1
+    assert warehouse.reader.poll() == 0
     warehouse.load(4)
     warehouse.load(5, 6)
-    assert warehouse.follow().look() == 2  # another process with the same books
+    assert warehouse.follow().poll() == 2  # another process with the same books
     assert warehouse.counted() == 6
 
 
 def test_nothing_loaded_yet_is_no_fault(tmp_path: Path) -> None:
     state = AuditState(("warehouse",), WINDOW_MS, ManualClock())
-    follower = WarehouseFollower(state, tmp_path / "no", clock=ManualClock(), poll_interval_ms=10)
-    assert follower.look() == 0
+    reader = WarehouseReader(state, tmp_path / "no", clock=ManualClock(), poll_interval_ms=10)
+    assert reader.poll() == 0
 
 
 def test_messages_in_quarantine_have_arrived_and_are_told(warehouse: Warehouse) -> None:
     warehouse.load(1, quarantined=2)
-    warehouse.follower.look()
+    warehouse.reader.poll()
     assert warehouse.counted() == 3
     assert any("2 messages in quarantine" in note for note in warehouse.state.notes())
 
 
 def test_delays_are_from_the_header_time_to_the_commit(warehouse: Warehouse) -> None:
     warehouse.load(1, 2, 3)
-    warehouse.follower.look()
+    warehouse.reader.poll()
     summary = warehouse.state.delays["warehouse"].summary()
     committed_ms = DeltaTable(str(warehouse.path)).history(1)[0]["timestamp"]
     assert summary.count == 3
@@ -105,12 +105,12 @@ def test_delays_are_from_the_header_time_to_the_commit(warehouse: Warehouse) -> 
 def test_compaction_changes_no_count(warehouse: Warehouse) -> None:
     for number in range(4):
         warehouse.load(number)
-    warehouse.follower.look()
+    warehouse.reader.poll()
     DeltaTable(str(warehouse.path)).optimize.compact()
-    assert warehouse.follower.look() == 0
+    assert warehouse.reader.poll() == 0
     warehouse.table.refresh()
     warehouse.load(9)
-    warehouse.follower.look()
+    warehouse.reader.poll()
     assert warehouse.counted() == 5
     assert sum(len(rows.guids) for rows in tables.rows_of(warehouse.path)) == 5
 
@@ -122,16 +122,16 @@ def test_versions_that_were_cleaned_up_unread_are_entered_as_unread(warehouse: W
     for version in range(3):
         (log / f"{version:020d}.json").unlink()
     warehouse.clock.advance(60_000)
-    warehouse.follower.look()
+    warehouse.reader.poll()
     assert warehouse.counted() == 2
-    ((_, unread),) = warehouse.state.unread
+    ((_, unread),) = warehouse.state.progress.unread
     assert (unread.tier, unread.topic, unread.first, unread.last) == (
         "warehouse",
         "page_view",
         0,
         3,
     )
-    assert warehouse.follower.look() == 0
+    assert warehouse.reader.poll() == 0
 
 
 def test_a_table_is_known_by_the_topic_that_was_loaded_into_it(warehouse: Warehouse) -> None:

@@ -1,10 +1,11 @@
-"""Follows the warehouse: each table's new versions, and the counts in their commits.
+"""Reads the warehouse: each table's new versions, and the counts in their commits.
 
-Counts of the tier `warehouse` come from the loads' commits (contracts section 6), which counted the
-rows as they were decoded. Messages that could be read and not become rows stand in the quarantine
-and have arrived; they are named in a note. Versions that log clean-up removed before they were read
-are entered in the books as unread. Delays are from the rows' header times, read from the files that
-the commit names, to the time of the commit. Importing this module loads Arrow and delta-rs.
+Counts of the tier `warehouse` come from the loads' commits, whose metadata has the rows counted by
+window and server as they were decoded. Messages that could be read but not become rows are in the
+quarantine table and have arrived; a note says how many. Versions that log clean-up removed before
+they were read are entered in the books as unread. Delays are from the rows' header times, read from
+the files that the commit names, to the time of the commit. Importing this module loads Arrow and
+delta-rs.
 """
 
 import threading
@@ -17,18 +18,18 @@ import pyarrow.parquet as pq
 
 from kafka2011.runtime.clock import Clock
 from kafka2011.runtime.logs import get_logger
+from kafka2011.services.audit.books.progress import WAREHOUSE
 from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.warehouse import delta_log
 from kafka2011.services.warehouse.load.commit import CommitInfo, read_commits
 
-WAREHOUSE = "warehouse"
-GAP_LOOK_MS = 10_000  # listing a log directory is dear when it holds a month of loads
+GAP_CHECK_MS = 10_000  # listing a log directory is slow when it holds a month of loads
 
 log = get_logger(__name__)
 
 
-class WarehouseFollower:
-    """Reads commits until closed."""
+class WarehouseReader:
+    """Polls every table below `directory` for commits until closed."""
 
     def __init__(
         self, state: AuditState, directory: Path, *, clock: Clock, poll_interval_ms: int
@@ -37,7 +38,7 @@ class WarehouseFollower:
         self._directory = directory
         self._clock = clock
         self._poll_interval_s = poll_interval_ms / 1000
-        self._looked_for_gaps_ms: dict[str, int] = {}
+        self._gaps_checked_ms: dict[str, int] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="audit-warehouse", daemon=True)
 
@@ -52,16 +53,16 @@ class WarehouseFollower:
         while not self._stop.is_set():
             asked_ms = self._clock()
             try:
-                self.look()
+                self.poll()
             except (OSError, ValueError, KeyError) as error:
-                log.warning("warehouse", reason=repr(error))
+                log.warning("warehouse_unreadable", reason=repr(error))
                 self._state.away(WAREHOUSE, "tables", f"the warehouse cannot be read: {error!r}")
             else:
                 self._state.back(WAREHOUSE, "tables")
                 self._state.discovered(WAREHOUSE, asked_ms)
             self._stop.wait(self._poll_interval_s)
 
-    def look(self) -> int:
+    def poll(self) -> int:
         """Read every commit that is new; returns how many loads there were.
 
         Raises OSError when the directory cannot be read, ValueError or KeyError for a commit
@@ -72,11 +73,11 @@ class WarehouseFollower:
         loads = 0
         for path in sorted(self._directory.iterdir()):
             if (path / "_delta_log").is_dir():
-                loads += self._look_at(path)
+                loads += self._poll_table(path)
         return loads
 
-    def _look_at(self, path: Path) -> int:
-        seen = self._state.table_versions.get(path.name, -1)
+    def _poll_table(self, path: Path) -> int:
+        seen = self._state.progress.table_versions.get(path.name, -1)
         if not _exists(path, seen + 1):
             seen = self._skip_gap(path, seen)
         newest = seen
@@ -93,9 +94,9 @@ class WarehouseFollower:
 
     def _skip_gap(self, path: Path, seen: int) -> int:
         now_ms = self._clock()
-        if now_ms - self._looked_for_gaps_ms.get(path.name, 0) < GAP_LOOK_MS:
+        if now_ms - self._gaps_checked_ms.get(path.name, 0) < GAP_CHECK_MS:
             return seen
-        self._looked_for_gaps_ms[path.name] = now_ms
+        self._gaps_checked_ms[path.name] = now_ms
         later = [version for version in delta_log.versions(path) if version > seen + 1]
         if not later or _exists(path, seen + 1):
             return seen

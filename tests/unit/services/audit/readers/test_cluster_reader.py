@@ -10,12 +10,20 @@ from kafka2011.coordination.registry import Registry
 from kafka2011.events.topics import AUDIT, PAGE_VIEW
 from kafka2011.runtime.clock import ManualClock
 from kafka2011.services.audit.books.ledger import CellKey
-from kafka2011.services.audit.books.read_positions import PartitionKey
+from kafka2011.services.audit.books.progress import PartitionKey
 from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.audit.readers.broker_reader import BrokerReader
-from kafka2011.services.audit.readers.cluster_readers import ClusterReader
+from kafka2011.services.audit.readers.cluster_reader import ClusterReader
 from tests.support.waiting import wait_until
-from tests.unit.services.audit.samples import SERVER, T0, WINDOW_MS, FakeBroker, event, report
+from tests.unit.services.audit.samples import (
+    SERVER,
+    T0,
+    WINDOW_MS,
+    FakeBroker,
+    event,
+    report,
+    totals_of,
+)
 
 
 class Cluster:
@@ -80,7 +88,7 @@ class Cluster:
         return cell.counted[0] if cell else 0
 
     def away(self) -> str:
-        return self.state.tier_view("live").progress.away
+        return self.state.progress_of("live").unreachable
 
 
 def test_topics_are_found_when_they_appear() -> None:
@@ -92,7 +100,7 @@ def test_topics_are_found_when_they_appear() -> None:
         wait_until(lambda: cluster.counted() == 2, "both partitions")
         cluster.register(AUDIT, 1)
         cluster.broker.append(AUDIT, 0, report(0, [(PAGE_VIEW, T0, 2)]))
-        wait_until(lambda: cluster.state.ledger.totals().produced == [2], "produced number")
+        wait_until(lambda: totals_of(cluster.state.ledger).produced == [2], "produced number")
         assert cluster.state.delays["live"].summary().count == 2
 
 
@@ -100,7 +108,7 @@ def test_a_new_topic_is_not_waited_for_until_the_next_look() -> None:
     cluster = Cluster()
     cluster.register(AUDIT, 1)
     with cluster.reading(refresh_interval_ms=3_600_000):
-        wait_until(lambda: cluster.state.tier_view("live").is_caught_up, "the first look")
+        wait_until(lambda: cluster.state.progress_of("live").is_caught_up, "the first look")
         cluster.register(PAGE_VIEW, 1)
         cluster.broker.append(PAGE_VIEW, 0, event(1))
         wait_until(lambda: cluster.counted() == 1, "counted")
@@ -111,9 +119,9 @@ def test_a_partition_that_is_registered_and_not_yet_read_holds_the_tier_back() -
     cluster.broker.failure = ConnectionRefusedError()
     cluster.register(PAGE_VIEW, 1)
     with cluster.reading() as reader:
-        reader.look(cluster.registry)
-        assert PartitionKey("live", PAGE_VIEW, 1, 0) in cluster.state.positions
-        assert not cluster.state.tier_view("live").progress.read_to_ms or cluster.away()
+        reader.discover(cluster.registry)
+        assert PartitionKey("live", PAGE_VIEW, 1, 0) in cluster.state.progress.positions
+        assert not cluster.state.progress_of("live").read_to_ms or cluster.away()
         wait_until(lambda: "broker 1 does not answer" in cluster.away(), "told")
 
 
@@ -156,7 +164,7 @@ def test_a_broker_that_leaves_zookeeper_is_still_read_while_it_answers() -> None
     cluster = Cluster()
     cluster.register(PAGE_VIEW, 1)
     with cluster.reading():
-        wait_until(lambda: cluster.state.tier_view("live").is_caught_up, "caught up")
+        wait_until(lambda: cluster.state.progress_of("live").is_caught_up, "caught up")
         cluster.registry.delete(paths.broker_id_path(1))
         cluster.registry.delete(paths.topic_broker_path(PAGE_VIEW, 1))
         cluster.broker.append(PAGE_VIEW, 0, event(1))

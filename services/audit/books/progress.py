@@ -1,0 +1,175 @@
+"""How far each tier has been read: the data beside the counts from which verdicts are made.
+
+Offsets and times up to which partitions are read, versions of the warehouse's tables, what is
+unreachable at present, and the ranges that could not be read. Pure and not thread-safe;
+`state.AuditState` owns one `ReadProgress` and locks.
+"""
+
+from collections import deque
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from kafka2011.events.topics import AUDIT
+
+UNREAD_MAX = 1000
+WAREHOUSE = "warehouse"
+ZOOKEEPER = "ZooKeeper"
+
+
+class PartitionKey(NamedTuple):
+    """One partition of one tier's brokers."""
+
+    tier: str
+    topic: str
+    broker_id: int
+    partition: int
+
+
+@dataclass(slots=True)
+class ReadPosition:
+    """How far a partition is read.
+
+    `read_to_ms`: all messages visible at that time (ms since the epoch) have been counted.
+    `trouble`: why it cannot be read at present, empty when it can.
+    """
+
+    next_offset: int
+    read_to_ms: int = 0
+    lag_bytes: int = 0
+    trouble: str = ""
+
+
+class UnreadRange(NamedTuple):
+    """Bytes (or table versions) from `first` up to `last` that were skipped unread."""
+
+    time_ms: int
+    tier: str
+    topic: str
+    place: str
+    first: int
+    last: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class TierProgress:
+    """How far one tier has been read.
+
+    `read_to_ms`: every message visible at that time (ms since the epoch) on the brokers that
+    answer has been counted. `unreachable`: what does not answer, in words; empty when all do.
+    """
+
+    read_to_ms: int
+    unreachable: str = ""
+    lag_bytes: int = 0
+    partitions: int = 0
+    is_caught_up: bool = False
+
+
+class ReadProgress:
+    """The progress of all tiers, and which of it changed since it was last stored."""
+
+    def __init__(self, tiers: Sequence[str]) -> None:
+        self._tiers = tuple(tiers)
+        self.positions: dict[PartitionKey, ReadPosition] = {}
+        self.table_versions: dict[str, int] = {}
+        self.unread: deque[tuple[int, UnreadRange]] = deque(maxlen=UNREAD_MAX)
+        self.unread_count = 0
+        self._discovered_ms = dict.fromkeys(tiers, 0)
+        self._unreachable: dict[str, dict[str, str]] = {tier: {} for tier in tiers}
+        self._unreachable_brokers: dict[str, set[int]] = {tier: set() for tier in tiers}
+        self.dirty_positions: set[PartitionKey] = set()
+        self.dirty_versions: set[str] = set()
+        self.new_unread: list[tuple[int, UnreadRange]] = []
+
+    def begin(self, key: PartitionKey, offset: int) -> None:
+        """Start a partition that was never read at `offset`."""
+        self.positions[key] = ReadPosition(offset)
+        self.dirty_positions.add(key)
+
+    def advance(self, key: PartitionKey, next_offset: int) -> None:
+        self.positions[key].next_offset = next_offset
+        self.dirty_positions.add(key)
+
+    def read_to(self, key: PartitionKey, time_ms: int, lag_bytes: int) -> None:
+        """Without lag: everything visible at `time_ms` is counted."""
+        position = self.positions[key]
+        position.trouble = ""
+        position.lag_bytes = lag_bytes
+        if not lag_bytes:
+            position.read_to_ms = time_ms
+
+    def advance_table(self, table: str, version: int) -> None:
+        self.table_versions[table] = version
+        self.dirty_versions.add(table)
+
+    def add_unread(self, unread: UnreadRange) -> None:
+        self.unread_count += 1
+        self.unread.append((self.unread_count, unread))
+        self.new_unread.append((self.unread_count, unread))
+
+    def discovered(self, tier: str, time_ms: int) -> None:
+        self._discovered_ms[tier] = time_ms
+
+    def set_unreachable(
+        self, tier: str, source: str, reason: str, broker_id: int | None = None
+    ) -> None:
+        self._unreachable[tier][source] = reason
+        if broker_id is not None:
+            self._unreachable_brokers[tier].add(broker_id)
+
+    def set_reachable(self, tier: str, source: str, broker_id: int | None = None) -> None:
+        self._unreachable[tier].pop(source, None)
+        if broker_id is not None:
+            self._unreachable_brokers[tier].discard(broker_id)
+
+    def unreachable_reasons(self) -> list[str]:
+        """One line for each source of any tier that does not answer."""
+        return [reason for found in self._unreachable.values() for reason in found.values()]
+
+    def troubles(self) -> list[str]:
+        """One line for each partition that cannot be read."""
+        return [
+            f"{key.tier} {key.topic} {key.broker_id}-{key.partition}: {position.trouble}"
+            for key, position in self.positions.items()
+            if position.trouble
+        ]
+
+    def of_messages(self, tier: str) -> TierProgress:
+        """The reading of a tier's own messages."""
+        return self._of(tier, [k for k in self.positions if k.tier == tier and k.topic != AUDIT])
+
+    def of_reports(self, tier: str) -> TierProgress:
+        """The reading of the monitoring events that stand at a tier."""
+        return self._of(tier, [k for k in self.positions if k.tier == tier and k.topic == AUDIT])
+
+    def of_all_reports(self) -> TierProgress:
+        """The reading of monitoring events at all tiers."""
+        found = [self.of_reports(tier) for tier in self._tiers if tier != WAREHOUSE]
+        if not found:
+            return TierProgress(0, "no brokers with monitoring events are configured")
+        return TierProgress(
+            min(each.read_to_ms for each in found),
+            "; ".join(each.unreachable for each in found if each.unreachable),
+        )
+
+    def _of(self, tier: str, keys: Collection[PartitionKey]) -> TierProgress:
+        unreachable = self._unreachable[tier]
+        absent = self._unreachable_brokers[tier]
+        reading = [self.positions[key] for key in keys if key.broker_id not in absent]
+        stuck = [position for position in reading if position.trouble]
+        reasons = list(unreachable.values())
+        if stuck:
+            reasons.append(f"{tier}: {len(stuck)} partitions cannot be read: {stuck[0].trouble}")
+        times = [position.read_to_ms for position in reading if not position.trouble]
+        if ZOOKEEPER not in unreachable:
+            times.append(self._discovered_ms[tier])
+        read_to_ms = min(times, default=self._discovered_ms[tier])
+        return TierProgress(
+            read_to_ms,
+            "; ".join(reasons),
+            lag_bytes=sum(position.lag_bytes for position in reading),
+            partitions=len(keys),
+            is_caught_up=read_to_ms > 0 and not any(position.lag_bytes for position in reading),
+        )
