@@ -50,9 +50,9 @@ test-unit: prepare
 test-unit-pure: prepare
 	KAFKA2011_PURE=1 $(PYTHON_IN) -m pytest -q -n 2 tests/unit/protocol tests/unit/events tests/unit/broker tests/unit/producer
 
-# The built wheel, unpacked away from the tree, must pass the unit tests too.
+# The source archive, the wheel built from it and an editable install, each in an environment of its own.
 test-wheel: prepare
-	deploy/tools/test-wheel.sh
+	$(PYTHON_IN) -m pytest -q tests/packaging
 
 test-integration: prepare
 	$(PYTHON_IN) -m pytest -q --no-skips -n 2 tests/integration tests/faults

@@ -22,22 +22,17 @@ CHECKSUM = "kafka2011/protocol/_crc32.h"
 def extensions() -> list[Extension]:
     if os.environ.get("KAFKA2011_PURE_BUILD"):
         return []
-    from Cython.Build import cythonize
-
-    declared = [
+    return [
         Extension(
             source.removesuffix(".pyx").replace("/", "."),
             [source],
             depends=[CHECKSUM],
             include_dirs=[os.path.dirname(CHECKSUM)],
             extra_compile_args=["-O3"],
+            optional=True,
         )
         for source in SOURCES
     ]
-    made: list[Extension] = cythonize(declared, language_level=3)
-    for extension in made:
-        extension.optional = True  # cythonize() loses it when it is given to the constructor
-    return made
 
 
 setup(ext_modules=extensions())

@@ -16,8 +16,6 @@ from kafka2011.runtime import logs
 
 # No test asserts on a duration, not even Hypothesis's own 200 ms an example.
 settings.register_profile("kafka2011", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-# The built wheel holds the same code: a few examples show that all of it is there.
-settings.register_profile("package", settings.get_profile("kafka2011"), max_examples=10)
 settings.load_profile("kafka2011")
 
 EXCUSED = ("no container engine", "not beside the project", "chromium is not installed")

@@ -68,6 +68,6 @@ if [ -z "$running" ] && { [ "$mode" != --demo ] || [ -n "$(deploy/tools/setting.
         python3 -c "$TRY" "$port" 2>/dev/null || code=$?
         [ "$code" = 9 ] || continue
         holder=$(docker ps --filter "publish=$port" --format '{{.Names}}' | sed -n 1p)
-        fail "port $port of 127.0.0.1 is taken${holder:+ by $holder}; free it or choose another in .env (see .env.example)"
+        fail "port $port of 127.0.0.1 is taken${holder:+ by $holder}; free it or choose another in .env"
     done
 fi
