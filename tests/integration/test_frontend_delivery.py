@@ -17,7 +17,7 @@ from kafka2011.services.frontend.synthetic import expected_counts
 from kafka2011.services.zookeeper.server import ZooKeeperServer
 from tests.support.brokers import RunningBroker, start_broker
 from tests.support.commands import RunningCommand, start_command
-from tests.support.recording import RecordingServer
+from tests.support.scripted_server import ScriptedBroker
 from tests.support.stored import headers, reported_counts, stored_counts, stored_payloads
 from tests.support.waiting import wait_until
 
@@ -206,7 +206,7 @@ def test_sigterm_flushes_and_the_next_start_goes_on_without_a_repeat(tmp_path: P
 
 def test_sigterm_while_no_broker_answers_ends_in_time_and_loses_nothing(tmp_path: Path) -> None:
     write_log(tmp_path / "access.log", 500)
-    with RecordingServer() as gone:
+    with ScriptedBroker() as gone:
         port = gone.address[1]
     with start_broker(tmp_path, port=port) as broker:
         broker.kill()

@@ -8,19 +8,19 @@ import pytest
 
 from kafka2011.protocol.message_set import payloads
 from tests import ROOT
-from tests.support.recording import RecordingServer
+from tests.support.scripted_server import ScriptedBroker
 
 pytestmark = pytest.mark.integration
 
 
 @pytest.fixture
-def server() -> Iterator[RecordingServer]:
-    with RecordingServer() as running:
+def server() -> Iterator[ScriptedBroker]:
+    with ScriptedBroker() as running:
         yield running
 
 
 def console(
-    server: RecordingServer, text: bytes, *options: str
+    server: ScriptedBroker, text: bytes, *options: str
 ) -> subprocess.CompletedProcess[bytes]:
     words = ["--topic", "cons", "--broker-list", server.broker_list, *options]
     return subprocess.run(
@@ -33,11 +33,11 @@ def console(
     )
 
 
-def sent(server: RecordingServer) -> list[bytes]:
+def sent(server: ScriptedBroker) -> list[bytes]:
     return [p for part in server.parts() for p in payloads(bytes(part.message_set))]
 
 
-def test_lines_are_batched_flushed_and_it_ends_by_itself(server: RecordingServer) -> None:
+def test_lines_are_batched_flushed_and_it_ends_by_itself(server: ScriptedBroker) -> None:
     done = console(server, b"one\ntwo\r\n\n\xff\nlast without end")
     assert (done.returncode, done.stderr) == (0, b"")
     assert sent(server) == [b"one", b"two", b"", b"\xff", b"last without end"]
@@ -45,14 +45,14 @@ def test_lines_are_batched_flushed_and_it_ends_by_itself(server: RecordingServer
     assert server.barrier_count() == 1
 
 
-def test_sync_sends_a_request_a_line(server: RecordingServer) -> None:
+def test_sync_sends_a_request_a_line(server: ScriptedBroker) -> None:
     done = console(server, b"one\ntwo\n", "--sync")
     assert done.returncode == 0
     assert len(server.produce_frames(2)) == 2
     assert sent(server) == [b"one", b"two"]
 
 
-def test_compress_packs_with_gzip_as_the_originals_capture_p18(server: RecordingServer) -> None:
+def test_compress_packs_with_gzip_as_the_originals_capture_p18(server: ScriptedBroker) -> None:
     done = console(server, b"one\ntwo\nthree\n", "--compress")
     assert done.returncode == 0
     assert sent(server) == [b"one", b"two", b"three"]
@@ -61,7 +61,7 @@ def test_compress_packs_with_gzip_as_the_originals_capture_p18(server: Recording
     assert len(part.message_set) == 0x43  # as captured
 
 
-def test_what_is_not_durable_is_said_with_status_1(server: RecordingServer) -> None:
+def test_what_is_not_durable_is_said_with_status_1(server: ScriptedBroker) -> None:
     server.close_at_barrier = 1
     done = console(server, b"one\n")
     assert done.returncode == 1
@@ -69,7 +69,7 @@ def test_what_is_not_durable_is_said_with_status_1(server: RecordingServer) -> N
     assert done.stderr.count(b"\n") == 1
 
 
-def test_a_line_above_the_limit_is_refused_and_the_others_go(server: RecordingServer) -> None:
+def test_a_line_above_the_limit_is_refused_and_the_others_go(server: ScriptedBroker) -> None:
     done = console(server, b"one\n" + b"x" * 100 + b"\ntwo\n", "--max-message-size", "50")
     assert done.returncode == 1
     assert b"line 2: a payload of 100 bytes" in done.stderr
@@ -77,7 +77,7 @@ def test_a_line_above_the_limit_is_refused_and_the_others_go(server: RecordingSe
 
 
 def test_no_broker_is_one_line_and_status_1() -> None:
-    with RecordingServer() as gone:
+    with ScriptedBroker() as gone:
         address = gone
     for options in ((), ("--sync",)):
         done = console(address, b"one\n", *options)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.commands import start_command
-from tests.support.tcp import TcpTarget, receive_exactly
+from tests.support.scripted_server import TcpTarget, receive_exactly
 
 pytestmark = pytest.mark.integration
 

@@ -9,7 +9,7 @@ from kafka2011.consumer.stream import MessageStream
 from kafka2011.coordination import paths
 from kafka2011.coordination.memory import InMemoryRegistry, InMemoryZooKeeper
 from kafka2011.coordination.paths import BrokerPartition
-from tests.support.memory_broker import MemoryBroker
+from tests.support.scripted_server import ScriptedBroker
 
 PATIENCE_MS = 20_000  # a message that must come may take so long on a busy machine
 QUIET_MS = 60  # for so long one looks whether more comes than should
@@ -22,12 +22,12 @@ class Deployment:
         self.zookeeper = InMemoryZooKeeper()
         self.admin = self.zookeeper.client()
         self.admin.start()
-        self.brokers: dict[int, MemoryBroker] = {}
+        self.brokers: dict[int, ScriptedBroker] = {}
         self.connectors: list[ConsumerConnector] = []
         self.registries: list[InMemoryRegistry] = []
 
-    def broker(self, broker_id: int) -> MemoryBroker:
-        made = self.brokers[broker_id] = MemoryBroker()
+    def broker(self, broker_id: int) -> ScriptedBroker:
+        made = self.brokers[broker_id] = ScriptedBroker()
         self.admin.put(
             paths.broker_id_path(broker_id), paths.encode_broker(made.host, made.port, 1)
         )

@@ -18,17 +18,17 @@ from kafka2011.protocol.errors import (
     WrongPartition,
 )
 from kafka2011.protocol.requests import FetchRequest
-from tests.support.memory_broker import MemoryBroker
+from tests.support.scripted_server import ScriptedBroker
 
 
 @pytest.fixture
-def broker() -> Iterator[MemoryBroker]:
-    with MemoryBroker() as made:
+def broker() -> Iterator[ScriptedBroker]:
+    with ScriptedBroker() as made:
         yield made
 
 
 @pytest.fixture
-def client(broker: MemoryBroker) -> Iterator[SimpleConsumer]:
+def client(broker: ScriptedBroker) -> Iterator[SimpleConsumer]:
     with SimpleConsumer(*broker.address, socket_timeout_ms=10_000) as made:
         yield made
 
@@ -55,7 +55,7 @@ F11 = hex_of("00000018 0004 0004 636f6e73 00000000 ffffffffffffffff 00000001")
 
 
 def test_requests_are_byte_for_byte_the_originals(
-    broker: MemoryBroker, client: SimpleConsumer
+    broker: ScriptedBroker, client: SimpleConsumer
 ) -> None:
     client.fetch("test", 0, 0, 1000)
     client.fetch("perf", 0, 0, 20000)
@@ -79,7 +79,7 @@ def test_requests_are_byte_for_byte_the_originals(
 
 
 def test_messages_of_a_fetch_carry_their_next_offsets(
-    broker: MemoryBroker, client: SimpleConsumer
+    broker: ScriptedBroker, client: SimpleConsumer
 ) -> None:
     broker.append("t", 0, [b"hello", b"world", b""])
     fetched = client.fetch("t", 0, 0, 1000)
@@ -94,7 +94,7 @@ def test_messages_of_a_fetch_carry_their_next_offsets(
         client.fetch("t", 0, 0, 14).messages()
 
 
-def test_multifetch_has_an_error_per_part(broker: MemoryBroker, client: SimpleConsumer) -> None:
+def test_multifetch_has_an_error_per_part(broker: ScriptedBroker, client: SimpleConsumer) -> None:
     broker.append("a", 0, [b"x"])
     broker.errors.update({("b", 0): -1, ("c", 0): 3})
     parts = client.multifetch(
@@ -119,7 +119,7 @@ def test_multifetch_has_an_error_per_part(broker: MemoryBroker, client: SimpleCo
 
 
 def test_a_hang_up_is_repeated_once_on_a_new_connection(
-    broker: MemoryBroker, client: SimpleConsumer
+    broker: ScriptedBroker, client: SimpleConsumer
 ) -> None:
     """As C3: the same request again, then the end of the patience."""
     client.latest("t", 0)
@@ -134,7 +134,9 @@ def test_a_hang_up_is_repeated_once_on_a_new_connection(
     assert client.latest("t", 0) == 0
 
 
-def test_a_broker_that_is_not_there(broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_that_is_not_there(
+    broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     broker.close()
     with SimpleConsumer(*broker.address) as client, pytest.raises(BrokerUnavailable) as caught:
         client.latest("t", 0)
@@ -154,9 +156,9 @@ def test_a_host_that_no_name_can_be(host: str) -> None:
         client.latest("t", 0)
 
 
-def test_silence_ends_after_the_timeout(broker: MemoryBroker) -> None:
+def test_silence_ends_after_the_timeout(broker: ScriptedBroker) -> None:
     """Unlike the original, whose read timeout has no effect (captures section 8)."""
-    broker.silent = True
+    broker.is_silent = True
     started = time.monotonic()
     client = SimpleConsumer(*broker.address, socket_timeout_ms=150)
     with client, pytest.raises(BrokerUnavailable, match="silent"):
@@ -177,7 +179,7 @@ def test_silence_ends_after_the_timeout(broker: MemoryBroker) -> None:
     ],
 )
 def test_a_bad_offsets_answer_is_the_brokers_fault_and_closes(
-    broker: MemoryBroker, client: SimpleConsumer, answer: str
+    broker: ScriptedBroker, client: SimpleConsumer, answer: str
 ) -> None:
     broker.raw_answers = [hex_of(answer)]
     with pytest.raises((RemoteProtocolError, OffsetOutOfRange)):
@@ -186,7 +188,7 @@ def test_a_bad_offsets_answer_is_the_brokers_fault_and_closes(
 
 
 def test_an_answer_larger_than_asked_for_is_refused_before_it_is_kept(
-    broker: MemoryBroker, client: SimpleConsumer
+    broker: ScriptedBroker, client: SimpleConsumer
 ) -> None:
     broker.raw_answers = [hex_of("00000068 0000") + bytes(102)]
     with pytest.raises(FrameTooLarge):
@@ -204,7 +206,7 @@ def test_an_answer_larger_than_asked_for_is_refused_before_it_is_kept(
     ],
 )
 def test_a_multifetch_answer_out_of_step_closes(
-    broker: MemoryBroker, client: SimpleConsumer, answer: str
+    broker: ScriptedBroker, client: SimpleConsumer, answer: str
 ) -> None:
     broker.raw_answers = [hex_of(answer)]
     parts = [FetchRequest("t", 0, 0, 10)] * 3
@@ -214,8 +216,8 @@ def test_a_multifetch_answer_out_of_step_closes(
     assert len(broker.conversations) == 2
 
 
-def test_close_from_another_thread_ends_a_request_under_way(broker: MemoryBroker) -> None:
-    broker.silent = True
+def test_close_from_another_thread_ends_a_request_under_way(broker: ScriptedBroker) -> None:
+    broker.is_silent = True
     client = SimpleConsumer(*broker.address)
     caught: list[BaseException] = []
 
@@ -236,7 +238,7 @@ def test_close_from_another_thread_ends_a_request_under_way(broker: MemoryBroker
         client.latest("t", 0)
 
 
-def test_large_answers_arrive_whole(broker: MemoryBroker, client: SimpleConsumer) -> None:
+def test_large_answers_arrive_whole(broker: ScriptedBroker, client: SimpleConsumer) -> None:
     payloads = [bytes([number]) * 700_000 for number in range(16)]
     end = broker.append("t", 0, payloads)
     fetched = client.fetch("t", 0, 0, end)

@@ -11,28 +11,26 @@ from kafka2011.producer.aio import AioProducer
 from kafka2011.protocol.errors import MessageSizeTooLarge
 from kafka2011.protocol.message_set import payloads
 from kafka2011.runtime.config import ConfigError
-from tests.support.recording import RecordingServer
+from tests.support.scripted_server import ScriptedBroker
 from tests.support.waiting import wait_until
 
 
 @pytest.fixture
-def server() -> Iterator[RecordingServer]:
-    with RecordingServer() as running:
+def server() -> Iterator[ScriptedBroker]:
+    with ScriptedBroker() as running:
         yield running
 
 
-def new_producer(server: RecordingServer, **settings: Any) -> AioProducer:
+def new_producer(server: ScriptedBroker, **settings: Any) -> AioProducer:
     return AioProducer(broker_list=server.broker_list, connect_timeout_ms=300, **settings)
 
 
-def sent(server: RecordingServer) -> list[bytes]:
+def sent(server: ScriptedBroker) -> list[bytes]:
     return [one for part in server.parts() for one in payloads(bytes(part.message_set))]
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
-def test_sends_keep_their_order_and_flush_is_behind_them(
-    server: RecordingServer, kind: str
-) -> None:
+def test_sends_keep_their_order_and_flush_is_behind_them(server: ScriptedBroker, kind: str) -> None:
     async def work() -> None:
         async with new_producer(server, producer_type=kind) as producer:
             for number in range(50):
@@ -47,7 +45,7 @@ def test_sends_keep_their_order_and_flush_is_behind_them(
     asyncio.run(work())
 
 
-def test_errors_reach_the_caller_and_the_producer_goes_on(server: RecordingServer) -> None:
+def test_errors_reach_the_caller_and_the_producer_goes_on(server: ScriptedBroker) -> None:
     async def work() -> None:
         async with new_producer(server, max_message_bytes=10) as producer:
             with pytest.raises(MessageSizeTooLarge):
@@ -65,7 +63,7 @@ def test_errors_reach_the_caller_and_the_producer_goes_on(server: RecordingServe
 
 
 def test_calls_wait_when_the_thread_is_behind_and_a_cancelled_one_gives_its_room_back(
-    server: RecordingServer,
+    server: ScriptedBroker,
 ) -> None:
     go, waits = threading.Event(), threading.Event()
 
@@ -96,7 +94,7 @@ def test_calls_wait_when_the_thread_is_behind_and_a_cancelled_one_gives_its_room
 
 
 def test_close_says_what_was_not_delivered_and_hides_no_other_error() -> None:
-    with RecordingServer() as gone:
+    with ScriptedBroker() as gone:
         broker_list = gone.broker_list
 
     async def work() -> None:
@@ -112,7 +110,7 @@ def test_close_says_what_was_not_delivered_and_hides_no_other_error() -> None:
 
 
 def test_a_start_that_failed_can_be_made_again(
-    server: RecordingServer, monkeypatch: pytest.MonkeyPatch
+    server: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tries: list[int] = []
 
@@ -143,7 +141,7 @@ def test_a_start_that_failed_can_be_made_again(
 
 
 def test_a_cancelled_start_can_be_made_again_while_the_first_one_is_still_busy(
-    server: RecordingServer, monkeypatch: pytest.MonkeyPatch
+    server: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go, waits = threading.Event(), threading.Event()
     everything: list[Producer] = []

@@ -13,7 +13,7 @@ from kafka2011.protocol.errors import LocalProtocolError, MessageSizeTooLarge
 from kafka2011.protocol.message_set import encode, messages, payloads
 from kafka2011.protocol.requests import MultiProduceRequest, decode_request
 from kafka2011.runtime.config import ConfigError
-from tests.support.recording import RecordingServer
+from tests.support.scripted_server import ScriptedBroker
 from tests.support.waiting import wait_until
 
 # Captures of the original's asynchronous producer (section 2.1).
@@ -33,12 +33,12 @@ P13 = (
 
 
 @pytest.fixture
-def server() -> Iterator[RecordingServer]:
-    with RecordingServer() as running:
+def server() -> Iterator[ScriptedBroker]:
+    with ScriptedBroker() as running:
         yield running
 
 
-def new_producer(server: RecordingServer, **settings: Any) -> Producer:
+def new_producer(server: ScriptedBroker, **settings: Any) -> Producer:
     return Producer(
         **{
             "broker_list": server.broker_list,
@@ -50,21 +50,21 @@ def new_producer(server: RecordingServer, **settings: Any) -> Producer:
     )
 
 
-def sent(server: RecordingServer) -> list[bytes]:
+def sent(server: ScriptedBroker) -> list[bytes]:
     return [p for part in server.parts() for p in payloads(bytes(part.message_set))]
 
 
 # --- the captures ----------------------------------------------------------------------------
 
 
-def test_a_batch_of_one_topic_is_a_multi_produce_of_one_part(server: RecordingServer) -> None:
+def test_a_batch_of_one_topic_is_a_multi_produce_of_one_part(server: ScriptedBroker) -> None:
     with new_producer(server, batch_size=2) as producer:
         producer.send("test", b"m1")
         producer.send("test", b"m2")
         assert server.produce_frames(1) == [bytes.fromhex(P11)]
 
 
-def test_compressed_topics_names_those_to_compress(server: RecordingServer) -> None:
+def test_compressed_topics_names_those_to_compress(server: ScriptedBroker) -> None:
     with new_producer(
         server, batch_size=4, compression_codec="1", compressed_topics="logs"
     ) as producer:
@@ -83,13 +83,13 @@ def test_compressed_topics_names_those_to_compress(server: RecordingServer) -> N
     assert opened(frame) == opened(bytes.fromhex(P12))
 
 
-def test_snappy_batch(server: RecordingServer) -> None:
+def test_snappy_batch(server: ScriptedBroker) -> None:
     with new_producer(server, batch_size=2, compression_codec="2") as producer:
         producer.send("test", [b"m1", b"m2"])
         assert server.produce_frames(1) == [bytes.fromhex(P13)]
 
 
-def test_perf_producer_batch_of_50(server: RecordingServer) -> None:
+def test_perf_producer_batch_of_50(server: ScriptedBroker) -> None:
     with new_producer(server, batch_size=50) as producer:
         for _ in range(50):
             producer.send("perf", bytes(200))
@@ -104,7 +104,7 @@ def test_perf_producer_batch_of_50(server: RecordingServer) -> None:
 
 
 def test_nothing_goes_before_there_is_a_batch_and_flush_sends_the_rest(
-    server: RecordingServer,
+    server: ScriptedBroker,
 ) -> None:
     with new_producer(server, batch_size=10) as producer:
         for number in range(9):
@@ -117,7 +117,7 @@ def test_nothing_goes_before_there_is_a_batch_and_flush_sends_the_rest(
         assert server.barrier_count() == 1
 
 
-def test_queue_time_sends_what_is_there(server: RecordingServer) -> None:
+def test_queue_time_sends_what_is_there(server: ScriptedBroker) -> None:
     with new_producer(server, batch_size=1000, queue_time_ms=20) as producer:
         producer.send("a", b"x")
         server.produce_frames(1)
@@ -125,21 +125,21 @@ def test_queue_time_sends_what_is_there(server: RecordingServer) -> None:
         server.produce_frames(2)
 
 
-def test_queue_time_of_0_sends_each_message_when_it_comes(server: RecordingServer) -> None:
+def test_queue_time_of_0_sends_each_message_when_it_comes(server: ScriptedBroker) -> None:
     with new_producer(server, queue_time_ms=0) as producer:
         for number in range(1, 4):
             producer.send("a", b"x")
             wait_until(lambda number=number: len(sent(server)) == number, "the message")
 
 
-def test_order_is_kept_within_a_partition_over_many_batches(server: RecordingServer) -> None:
+def test_order_is_kept_within_a_partition_over_many_batches(server: ScriptedBroker) -> None:
     with new_producer(server, batch_size=7, enqueue_timeout_ms=-1, queue_size=50) as producer:
         for number in range(2000):
             producer.send("a", b"%d" % number)
     assert sent(server) == [b"%d" % number for number in range(2000)]
 
 
-def test_several_threads_lose_nothing(server: RecordingServer) -> None:
+def test_several_threads_lose_nothing(server: ScriptedBroker) -> None:
     with new_producer(server, batch_size=13, enqueue_timeout_ms=-1, queue_size=40) as producer:
 
         def work(name: int) -> None:
@@ -176,7 +176,7 @@ class Held(ProducerCallbacks):
         return events
 
 
-def full_queue(server: RecordingServer, held: Held, **settings: Any) -> Producer:
+def full_queue(server: ScriptedBroker, held: Held, **settings: Any) -> Producer:
     producer = new_producer(server, batch_size=1, queue_size=3, callbacks=held, **settings)
     producer.send("a", b"taken")
     held.holds.wait(30)
@@ -186,7 +186,7 @@ def full_queue(server: RecordingServer, held: Held, **settings: Any) -> Producer
 
 @pytest.mark.parametrize("timeout_ms", [0, 20])
 def test_a_full_queue_drops_at_once_or_after_the_timeout_and_says_so(
-    server: RecordingServer, timeout_ms: int
+    server: ScriptedBroker, timeout_ms: int
 ) -> None:
     held = Held()
     producer = full_queue(server, held, enqueue_timeout_ms=timeout_ms)
@@ -201,7 +201,7 @@ def test_a_full_queue_drops_at_once_or_after_the_timeout_and_says_so(
 
 
 def test_part_of_a_list_that_finds_room_is_sent_and_the_rest_counted(
-    server: RecordingServer,
+    server: ScriptedBroker,
 ) -> None:
     held = Held()
     producer = new_producer(server, batch_size=1, queue_size=3, callbacks=held)
@@ -215,7 +215,7 @@ def test_part_of_a_list_that_finds_room_is_sent_and_the_rest_counted(
     assert sent(server) == [b"taken", b"0", b"1", b"2"]
 
 
-def test_a_negative_timeout_waits_for_room(server: RecordingServer) -> None:
+def test_a_negative_timeout_waits_for_room(server: ScriptedBroker) -> None:
     held = Held()
     producer = full_queue(server, held, enqueue_timeout_ms=-1)
     waiting = threading.Thread(target=producer.send, args=("a", b"4"))
@@ -231,7 +231,7 @@ def test_a_negative_timeout_waits_for_room(server: RecordingServer) -> None:
 
 
 def test_messages_for_a_broker_that_is_away_are_counted_and_told_by_flush() -> None:
-    with RecordingServer() as gone:
+    with ScriptedBroker() as gone:
         brokers = gone.broker_list
     producer = Producer(
         broker_list=brokers, producer_type="async", batch_size=2, connect_timeout_ms=10
@@ -249,7 +249,7 @@ def test_messages_for_a_broker_that_is_away_are_counted_and_told_by_flush() -> N
     assert producer.stats.failed == 5
 
 
-def test_a_broken_barrier_is_told_by_flush(server: RecordingServer) -> None:
+def test_a_broken_barrier_is_told_by_flush(server: ScriptedBroker) -> None:
     server.close_at_barrier = 1
     with new_producer(server) as producer:
         producer.send("a", [b"1", b"2"])
@@ -263,7 +263,7 @@ def test_a_broken_barrier_is_told_by_flush(server: RecordingServer) -> None:
 
 
 def test_num_retries_sends_the_same_bytes_again(
-    server: RecordingServer, monkeypatch: pytest.MonkeyPatch
+    server: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kafka2011.producer.asynchronous.RETRY_PAUSE_S", 0)
     fails = iter([True, True, False])
@@ -288,7 +288,7 @@ def test_num_retries_sends_the_same_bytes_again(
     assert frames[0] == frames[1] == frames[2]
 
 
-def test_flush_that_runs_out_of_time_says_what_is_still_queued(server: RecordingServer) -> None:
+def test_flush_that_runs_out_of_time_says_what_is_still_queued(server: ScriptedBroker) -> None:
     held = Held()
     producer = full_queue(server, held)
     with pytest.raises(NotDurable, match="in time") as caught:
@@ -299,7 +299,7 @@ def test_flush_that_runs_out_of_time_says_what_is_still_queued(server: Recording
     assert len(sent(server)) == 4
 
 
-def test_close_delivers_and_then_refuses(server: RecordingServer) -> None:
+def test_close_delivers_and_then_refuses(server: ScriptedBroker) -> None:
     producer = new_producer(server)
     producer.send_parts([Part("a", [b"1"]), Part("b", [b"2"])])
     producer.close()
@@ -309,7 +309,7 @@ def test_close_delivers_and_then_refuses(server: RecordingServer) -> None:
     producer.close()
 
 
-def test_a_payload_above_the_limit_is_refused_before_it_is_queued(server: RecordingServer) -> None:
+def test_a_payload_above_the_limit_is_refused_before_it_is_queued(server: ScriptedBroker) -> None:
     with new_producer(server, max_message_bytes=5) as producer:
         with pytest.raises(MessageSizeTooLarge):
             producer.send("a", [b"ok", b"too large"])
@@ -317,7 +317,7 @@ def test_a_payload_above_the_limit_is_refused_before_it_is_queued(server: Record
         assert producer.stats.messages == 0
 
 
-def test_a_batch_that_compresses_to_too_much_is_cut(server: RecordingServer) -> None:
+def test_a_batch_that_compresses_to_too_much_is_cut(server: ScriptedBroker) -> None:
     import random
 
     noise = [random.Random(n).randbytes(400) for n in range(20)]
@@ -331,7 +331,7 @@ def test_a_batch_that_compresses_to_too_much_is_cut(server: RecordingServer) -> 
 
 @pytest.mark.parametrize("codec", ["0", "1"])
 def test_a_batch_above_the_request_s_limits_goes_in_several_requests(
-    server: RecordingServer, codec: str
+    server: ScriptedBroker, codec: str
 ) -> None:
     messages = [b"%04d" % number * 100 for number in range(50)]
     with new_producer(
@@ -355,7 +355,7 @@ def test_a_batch_above_the_request_s_limits_goes_in_several_requests(
         assert sum(len(p) + 10 for p in found) <= 5000
 
 
-def test_a_batch_of_many_topics_goes_in_several_requests(server: RecordingServer) -> None:
+def test_a_batch_of_many_topics_goes_in_several_requests(server: ScriptedBroker) -> None:
     with new_producer(server, batch_size=20, request_parts_max=8) as producer:
         for number in range(20):
             producer.send(f"t{number}", b"%d" % number)
@@ -364,7 +364,7 @@ def test_a_batch_of_many_topics_goes_in_several_requests(server: RecordingServer
     assert [len(r.parts) for r in requests if isinstance(r, MultiProduceRequest)] == [8, 8, 4]
 
 
-def test_a_payload_that_no_request_has_room_for_is_refused(server: RecordingServer) -> None:
+def test_a_payload_that_no_request_has_room_for_is_refused(server: ScriptedBroker) -> None:
     with new_producer(server, request_bytes_max=5000) as producer:
         with pytest.raises(MessageSizeTooLarge, match=r"request\.bytes\.max"):
             producer.send("a", bytes(5000))
@@ -372,7 +372,7 @@ def test_a_payload_that_no_request_has_room_for_is_refused(server: RecordingServ
     assert sent(server) == [bytes(3000)]
 
 
-def test_encoded_sets_are_for_the_synchronous_kind(server: RecordingServer) -> None:
+def test_encoded_sets_are_for_the_synchronous_kind(server: ScriptedBroker) -> None:
     with new_producer(server) as producer, pytest.raises(LocalProtocolError):
         producer.send_set("a", encode([b"x"]))
 
@@ -400,7 +400,7 @@ class Recorder(ProducerCallbacks):
         self.calls.append("closed")
 
 
-def test_callbacks_see_and_change_what_passes(server: RecordingServer) -> None:
+def test_callbacks_see_and_change_what_passes(server: ScriptedBroker) -> None:
     recorder = Recorder()
     with new_producer(server, callbacks=recorder) as producer:
         producer.send("a", [b"one", b"secret", b"two"])
@@ -409,7 +409,7 @@ def test_callbacks_see_and_change_what_passes(server: RecordingServer) -> None:
     assert recorder.calls[-1] == "closed"
 
 
-def test_a_callback_that_raises_does_not_end_the_sender(server: RecordingServer) -> None:
+def test_a_callback_that_raises_does_not_end_the_sender(server: ScriptedBroker) -> None:
     class Broken(ProducerCallbacks):
         def before_sending(self, events: Sequence[Event]) -> Sequence[Event]:
             raise RuntimeError("mine")
@@ -419,7 +419,7 @@ def test_a_callback_that_raises_does_not_end_the_sender(server: RecordingServer)
     assert sent(server) == [b"x"]
 
 
-def test_an_event_handler_makes_the_parts(server: RecordingServer) -> None:
+def test_an_event_handler_makes_the_parts(server: ScriptedBroker) -> None:
     def handler(events: Sequence[Event]) -> Sequence[SetPart]:
         return [SetPart("all", 3, encode([b"+".join(event.payload for event in events)]))]
 
@@ -429,7 +429,7 @@ def test_an_event_handler_makes_the_parts(server: RecordingServer) -> None:
     assert (server.parts()[0].topic, server.parts()[0].partition) == ("all", 3)
 
 
-def test_an_event_handler_that_raises_loses_its_batch_and_says_so(server: RecordingServer) -> None:
+def test_an_event_handler_that_raises_loses_its_batch_and_says_so(server: ScriptedBroker) -> None:
     def handler(events: Sequence[Event]) -> Sequence[SetPart]:
         raise RuntimeError("mine")
 
@@ -453,7 +453,7 @@ def test_an_event_handler_that_raises_loses_its_batch_and_says_so(server: Record
     ],
 )
 def test_parts_of_a_handler_that_make_no_request_lose_their_batch_and_not_the_sender(
-    server: RecordingServer, parts: Any
+    server: ScriptedBroker, parts: Any
 ) -> None:
     answers = iter([parts, [SetPart("a", 0, encode([b"good"]))]])
     producer = new_producer(server, event_handler=lambda _events: next(answers))
@@ -467,7 +467,7 @@ def test_parts_of_a_handler_that_make_no_request_lose_their_batch_and_not_the_se
 
 
 def test_a_hook_that_returns_no_events_loses_its_batch_and_not_the_sender(
-    server: RecordingServer,
+    server: ScriptedBroker,
 ) -> None:
     class Broken(ProducerCallbacks):
         def before_sending(self, events: Sequence[Event]) -> Any:
@@ -484,7 +484,7 @@ def test_a_hook_that_returns_no_events_loses_its_batch_and_not_the_sender(
 
 
 def test_what_is_no_bytes_is_refused_at_once_and_harms_no_other_message(
-    server: RecordingServer,
+    server: ScriptedBroker,
 ) -> None:
     with new_producer(server) as producer:
         producer.send("a", b"1")
@@ -501,7 +501,7 @@ def test_what_is_no_bytes_is_refused_at_once_and_harms_no_other_message(
     assert sent(server)[2:] == [b"text", b"5"]
 
 
-def test_something_like_bytes_is_copied_when_it_is_sent(server: RecordingServer) -> None:
+def test_something_like_bytes_is_copied_when_it_is_sent(server: ScriptedBroker) -> None:
     class Mutable(ProducerCallbacks):
         def before_enqueue(self, event: Event) -> Event:
             return event._replace(payload=bytearray(event.payload))  # type: ignore[arg-type]
@@ -516,7 +516,7 @@ def test_something_like_bytes_is_copied_when_it_is_sent(server: RecordingServer)
     assert sent(server) == [b"before"] * 4
 
 
-def test_keys_and_topics_through_zookeeper_make_one_part_each(server: RecordingServer) -> None:
+def test_keys_and_topics_through_zookeeper_make_one_part_each(server: ScriptedBroker) -> None:
     """Capture P17; the original puts the parts in the order of its hash map."""
     registry = InMemoryRegistry(InMemoryZooKeeper())
     registry.start()
@@ -541,15 +541,15 @@ def test_keys_and_topics_through_zookeeper_make_one_part_each(server: RecordingS
 
 
 @pytest.fixture
-def dead_and_alive(server: RecordingServer) -> str:
+def dead_and_alive(server: ScriptedBroker) -> str:
     """A static list of a broker that nobody answers for, and `server`."""
-    with RecordingServer() as gone:
+    with ScriptedBroker() as gone:
         dead = gone.address[1]
     return f"7:127.0.0.1:{dead},8:127.0.0.1:{server.address[1]}"
 
 
 def test_a_batch_that_its_broker_does_not_take_goes_to_another(
-    server: RecordingServer, dead_and_alive: str, monkeypatch: pytest.MonkeyPatch
+    server: ScriptedBroker, dead_and_alive: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kafka2011.producer.asynchronous.RETRY_PAUSE_S", 0)
     with new_producer(
@@ -569,7 +569,7 @@ def test_a_batch_that_its_broker_does_not_take_goes_to_another(
 
 
 def test_without_retries_a_dead_brokers_share_is_counted_and_named(
-    server: RecordingServer, dead_and_alive: str
+    server: ScriptedBroker, dead_and_alive: str
 ) -> None:
     producer = new_producer(server, broker_list=dead_and_alive, connect_timeout_ms=10)
     for number in range(100):
@@ -580,10 +580,10 @@ def test_without_retries_a_dead_brokers_share_is_counted_and_named(
 
 
 def test_a_key_is_placed_anew_when_its_broker_left_the_registry(
-    server: RecordingServer, monkeypatch: pytest.MonkeyPatch
+    server: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kafka2011.producer.asynchronous.RETRY_PAUSE_S", 0)
-    with RecordingServer() as gone:
+    with ScriptedBroker() as gone:
         dead = gone.address
     registry = InMemoryRegistry(InMemoryZooKeeper())
     registry.start()
@@ -630,7 +630,7 @@ class Joining:
         return [SetPart("all", 0, encode([self.glue.join(event.payload for event in events)]))]
 
 
-def test_hooks_named_in_the_settings_take_effect(server: RecordingServer) -> None:
+def test_hooks_named_in_the_settings_take_effect(server: ScriptedBroker) -> None:
     here = "tests.unit.producer.test_asynchronous"
     with new_producer(
         server,
@@ -656,7 +656,7 @@ def test_hooks_named_in_the_settings_take_effect(server: RecordingServer) -> Non
     ],
 )
 def test_a_name_that_leads_nowhere_is_a_setting_that_cannot_be_used(
-    server: RecordingServer, setting: str, value: str, reason: str
+    server: ScriptedBroker, setting: str, value: str, reason: str
 ) -> None:
     with pytest.raises(ConfigError, match=reason):
         new_producer(server, **{setting: value})

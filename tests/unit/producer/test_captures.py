@@ -12,7 +12,7 @@ from kafka2011.producer.batching import SetPart
 from kafka2011.protocol.compression import Codec
 from kafka2011.protocol.message_set import encode, encode_compressed, messages
 from kafka2011.protocol.requests import ProduceRequest, decode_request
-from tests.support.recording import RecordingServer
+from tests.support.scripted_server import ScriptedBroker
 
 # The recorded client's gzip header names another operating system (and so another CRC) than the
 # older JVMs whose header ours writes: such frames are compared with the header replaced.
@@ -52,13 +52,13 @@ P16 = P14
 
 
 @pytest.fixture
-def server() -> Iterator[RecordingServer]:
-    with RecordingServer() as running:
+def server() -> Iterator[ScriptedBroker]:
+    with ScriptedBroker() as running:
         yield running
 
 
 @pytest.fixture
-def low(server: RecordingServer) -> Iterator[Producer]:
+def low(server: ScriptedBroker) -> Iterator[Producer]:
     """A producer used as 0.7's low-level one: it says which partition."""
     with Producer(broker_list=server.broker_list) as producer:
         yield producer
@@ -91,18 +91,18 @@ HELLO_WORLD = [b"hello", b"world"]
     ],
 )
 def test_low_level_sends(
-    server: RecordingServer, low: Producer, capture: str, partition: int, message_set: bytes
+    server: ScriptedBroker, low: Producer, capture: str, partition: int, message_set: bytes
 ) -> None:
     low.send_set("test", message_set, partition=partition)
     assert server.produce_frames(1) == [bytes.fromhex(capture)]
 
 
-def test_low_level_gzip(server: RecordingServer, low: Producer) -> None:
+def test_low_level_gzip(server: ScriptedBroker, low: Producer) -> None:
     low.send_set("test", encode_compressed(HELLO_WORLD, Codec.GZIP), partition=0)
     assert parsed(server.produce_frames(1)[0]) == parsed(bytes.fromhex(P3))
 
 
-def test_low_level_multi_send(server: RecordingServer, low: Producer) -> None:
+def test_low_level_multi_send(server: ScriptedBroker, low: Producer) -> None:
     low.send_sets(
         [
             SetPart("test", 0, encode(HELLO)),
@@ -114,29 +114,29 @@ def test_low_level_multi_send(server: RecordingServer, low: Producer) -> None:
     assert parsed(server.produce_frames(1)[0]) == parsed(bytes.fromhex(P6))
 
 
-def test_static_list_sends_partition_minus_one(server: RecordingServer, low: Producer) -> None:
+def test_static_list_sends_partition_minus_one(server: ScriptedBroker, low: Producer) -> None:
     low.send("test", b"m1")
     assert server.produce_frames(1) == [bytes.fromhex(P7)]
 
 
-def test_static_list_ignores_the_key(server: RecordingServer, low: Producer) -> None:
+def test_static_list_ignores_the_key(server: ScriptedBroker, low: Producer) -> None:
     low.send("test", [b"m1", b"m2"], key="k1")
     assert server.produce_frames(1) == [bytes.fromhex(P8)]
 
 
 def test_two_topics_in_one_call_become_a_multi_produce(
-    server: RecordingServer, low: Producer
+    server: ScriptedBroker, low: Producer
 ) -> None:
     low.send_parts([Part("test", [b"m1"]), Part("logs", [b"l1", b"l2"])])
     assert server.produce_frames(1) == [bytes.fromhex(P9)]
 
 
-def test_one_part_in_a_call_is_a_plain_produce(server: RecordingServer, low: Producer) -> None:
+def test_one_part_in_a_call_is_a_plain_produce(server: ScriptedBroker, low: Producer) -> None:
     low.send_parts([Part("test", [b"m1"])])
     assert server.produce_frames(1) == [bytes.fromhex(P7)]
 
 
-def test_sync_gzip_compresses_every_topic(server: RecordingServer) -> None:
+def test_sync_gzip_compresses_every_topic(server: ScriptedBroker) -> None:
     with Producer(
         broker_list=server.broker_list, compression_codec="1", compressed_topics="logs"
     ) as producer:
@@ -145,7 +145,7 @@ def test_sync_gzip_compresses_every_topic(server: RecordingServer) -> None:
 
 
 @pytest.fixture
-def registry(server: RecordingServer) -> Iterator[InMemoryRegistry]:
+def registry(server: ScriptedBroker) -> Iterator[InMemoryRegistry]:
     """Two partitions of topic `test` on one broker, as the captures had."""
     found = InMemoryRegistry(InMemoryZooKeeper())
     found.start()
@@ -157,7 +157,7 @@ def registry(server: RecordingServer) -> Iterator[InMemoryRegistry]:
 
 @pytest.mark.parametrize(("key", "capture"), [("a", P15), ("b", P16)])
 def test_a_key_chooses_the_partition_through_zookeeper(
-    server: RecordingServer, registry: InMemoryRegistry, key: str, capture: str
+    server: ScriptedBroker, registry: InMemoryRegistry, key: str, capture: str
 ) -> None:
     with Producer(registry=registry) as producer:
         producer.send("test", b"m1", key=key)
@@ -165,7 +165,7 @@ def test_a_key_chooses_the_partition_through_zookeeper(
 
 
 def test_no_key_chooses_an_explicit_partition_at_random(
-    server: RecordingServer, registry: InMemoryRegistry
+    server: ScriptedBroker, registry: InMemoryRegistry
 ) -> None:
     with Producer(registry=registry, rng=random.Random(1)) as producer:
         for _ in range(40):
@@ -174,7 +174,7 @@ def test_no_key_chooses_an_explicit_partition_at_random(
     assert set(frames) == {bytes.fromhex(P14), bytes.fromhex(P15)}
 
 
-def test_perf_producer_batches_of_50_and_of_1(server: RecordingServer, low: Producer) -> None:
+def test_perf_producer_batches_of_50_and_of_1(server: ScriptedBroker, low: Producer) -> None:
     low.send("perf", [bytes(200)] * 50)
     low.send("perf", bytes(200))
     fifty, one = server.produce_frames(2)

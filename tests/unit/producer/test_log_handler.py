@@ -11,17 +11,17 @@ import pytest
 from kafka2011.producer.log_handler import ShippingHandler, json_record
 from kafka2011.protocol.message_set import payloads
 from kafka2011.runtime.config import ConfigError
-from tests.support.fake_broker import FakeBroker
+from tests.support.scripted_server import ScriptedBroker
 from tests.support.waiting import wait_until
 
 
 @pytest.fixture
-def broker() -> Iterator[FakeBroker]:
-    with FakeBroker() as running:
+def broker() -> Iterator[ScriptedBroker]:
+    with ScriptedBroker() as running:
         yield running
 
 
-def brokers(broker: FakeBroker) -> str:
+def brokers(broker: ScriptedBroker) -> str:
     return f"0:127.0.0.1:{broker.address[1]}"
 
 
@@ -33,18 +33,18 @@ def log() -> Iterator[logging.Logger]:
         handler.close()
 
 
-def shipped(broker: FakeBroker, topic: str = "app") -> list[bytes]:
+def shipped(broker: ScriptedBroker, topic: str = "app") -> list[bytes]:
     return payloads(bytes(broker.logs.get((topic, -1), b"")))
 
 
-def attach(log: logging.Logger, broker: FakeBroker, **settings: Any) -> ShippingHandler:
+def attach(log: logging.Logger, broker: ScriptedBroker, **settings: Any) -> ShippingHandler:
     handler = ShippingHandler("app", broker_list=brokers(broker), **settings)
     log.addHandler(handler)
     return handler
 
 
 def test_records_arrive_in_order_as_the_formatter_writes_them(
-    broker: FakeBroker, log: logging.Logger
+    broker: ScriptedBroker, log: logging.Logger
 ) -> None:
     handler = attach(log, broker)
     handler.setFormatter(logging.Formatter("%(levelname)s %(name)s %(message)s"))
@@ -55,7 +55,7 @@ def test_records_arrive_in_order_as_the_formatter_writes_them(
     assert (handler.shipped, handler.dropped) == (1200, 0)
 
 
-def test_the_json_encoder_has_the_stack_trace(broker: FakeBroker, log: logging.Logger) -> None:
+def test_the_json_encoder_has_the_stack_trace(broker: ScriptedBroker, log: logging.Logger) -> None:
     handler = attach(log, broker, encoder=json_record)
     try:
         raise ValueError("no \ud800 price")
@@ -74,7 +74,7 @@ def test_the_json_encoder_has_the_stack_trace(broker: FakeBroker, log: logging.L
 def test_a_broker_that_is_away_costs_the_application_nothing_but_counted_records(
     log: logging.Logger, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with FakeBroker() as gone:
+    with ScriptedBroker() as gone:
         address = brokers(gone)
     handler = ShippingHandler(
         "app", broker_list=address, queue_records=10, close_timeout_ms=50, connect_timeout_ms=10
@@ -91,7 +91,7 @@ def test_a_broker_that_is_away_costs_the_application_nothing_but_counted_records
 
 
 def test_records_wait_for_a_broker_that_comes_back(
-    broker: FakeBroker, log: logging.Logger, monkeypatch: pytest.MonkeyPatch
+    broker: ScriptedBroker, log: logging.Logger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kafka2011.producer.log_handler.RETRY_FIRST_S", 0.01)
     broker.refused.add("app")
@@ -104,7 +104,7 @@ def test_records_wait_for_a_broker_that_comes_back(
     assert shipped(broker) == [b"one", b"two"]
 
 
-def test_what_the_clients_log_is_not_shipped(broker: FakeBroker) -> None:
+def test_what_the_clients_log_is_not_shipped(broker: ScriptedBroker) -> None:
     handler = ShippingHandler("app", broker_list=brokers(broker))
     for name in (
         "kafka2011.producer.connection",
@@ -118,7 +118,7 @@ def test_what_the_clients_log_is_not_shipped(broker: FakeBroker) -> None:
 
 
 def test_an_encoder_that_raises_is_loggings_affair(
-    broker: FakeBroker, log: logging.Logger, capsys: pytest.CaptureFixture[str]
+    broker: ScriptedBroker, log: logging.Logger, capsys: pytest.CaptureFixture[str]
 ) -> None:
     attach(log, broker, encoder=lambda record: bytes(record.args[0]))  # type: ignore[index]
     log.error("%s", "text")
@@ -126,7 +126,7 @@ def test_an_encoder_that_raises_is_loggings_affair(
 
 
 def test_a_record_above_the_limit_is_dropped_and_the_others_go(
-    broker: FakeBroker, log: logging.Logger
+    broker: ScriptedBroker, log: logging.Logger
 ) -> None:
     handler = attach(log, broker, max_message_bytes=100, compression_codec="1")
     log.error("x" * 101)
@@ -137,7 +137,7 @@ def test_a_record_above_the_limit_is_dropped_and_the_others_go(
     assert handler.shipped == 1
 
 
-def test_many_threads_lose_nothing(broker: FakeBroker, log: logging.Logger) -> None:
+def test_many_threads_lose_nothing(broker: ScriptedBroker, log: logging.Logger) -> None:
     handler = attach(log, broker)
     threads = [
         threading.Thread(target=lambda: [log.info("x") for _ in range(300)]) for _ in range(4)
@@ -150,7 +150,7 @@ def test_many_threads_lose_nothing(broker: FakeBroker, log: logging.Logger) -> N
     assert len(shipped(broker)) == 1200
 
 
-def test_a_forked_child_ships_its_own(broker: FakeBroker, log: logging.Logger) -> None:
+def test_a_forked_child_ships_its_own(broker: ScriptedBroker, log: logging.Logger) -> None:
     handler = attach(log, broker)
     log.warning("parent")
     handler.flush()
@@ -165,7 +165,7 @@ def test_a_forked_child_ships_its_own(broker: FakeBroker, log: logging.Logger) -
     assert shipped(broker) == [b"parent", b"child"]
 
 
-def test_it_can_be_named_in_a_logging_configuration(broker: FakeBroker) -> None:
+def test_it_can_be_named_in_a_logging_configuration(broker: ScriptedBroker) -> None:
     logging.config.dictConfig(
         {
             "version": 1,

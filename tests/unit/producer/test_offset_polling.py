@@ -9,18 +9,18 @@ from kafka2011.producer import BrokerUnavailable, NotDurable, Producer
 from kafka2011.producer.batching import SetPart
 from kafka2011.producer.offset_polling import is_visible
 from kafka2011.protocol.message_set import encode
-from tests.support.fake_broker import FakeBroker
+from tests.support.scripted_server import ScriptedBroker
 
 
 @pytest.fixture
-def original() -> Iterator[FakeBroker]:
+def original() -> Iterator[ScriptedBroker]:
     """Answers Offsets at once, and shows what was sent only after its own flush."""
-    with FakeBroker() as running:
+    with ScriptedBroker() as running:
         running.holds_back = True
         yield running
 
 
-def new_producer(broker: FakeBroker, **settings: Any) -> Producer:
+def new_producer(broker: ScriptedBroker, **settings: Any) -> Producer:
     return Producer(
         **{
             "broker_list": f"0:127.0.0.1:{broker.address[1]}",
@@ -35,7 +35,7 @@ def new_producer(broker: FakeBroker, **settings: Any) -> Producer:
 class FlushesAt:
     """Has the broker flush before it answers the n-th Offsets request."""
 
-    def __init__(self, broker: FakeBroker, number: int) -> None:
+    def __init__(self, broker: ScriptedBroker, number: int) -> None:
         self.count = 0
         self._broker = broker
         self._number = number
@@ -48,7 +48,7 @@ class FlushesAt:
 
 
 def test_the_barrier_is_fooled_by_an_original_broker_and_polling_is_not(
-    original: FakeBroker,
+    original: ScriptedBroker,
 ) -> None:
     with new_producer(original, flush_method="barrier") as producer:
         producer.send_set("t", encode([b"x"]), partition=0)
@@ -60,7 +60,7 @@ def test_the_barrier_is_fooled_by_an_original_broker_and_polling_is_not(
     assert [(p.topic, p.sends) for p in caught.value.unconfirmed] == [("t", 1)]
 
 
-def test_flush_returns_when_the_broker_shows_all_partitions(original: FakeBroker) -> None:
+def test_flush_returns_when_the_broker_shows_all_partitions(original: ScriptedBroker) -> None:
     flushes = FlushesAt(original, 9)  # two bases, then some rounds of two
     with new_producer(original) as producer:
         producer.send_sets(
@@ -76,7 +76,7 @@ def test_flush_returns_when_the_broker_shows_all_partitions(original: FakeBroker
         producer.flush()
 
 
-def test_what_stood_unflushed_before_is_not_taken_for_ours(original: FakeBroker) -> None:
+def test_what_stood_unflushed_before_is_not_taken_for_ours(original: ScriptedBroker) -> None:
     """Another producer's bytes, as many as ours, become visible with ours, not instead of them."""
     original.logs["t", 0] = bytearray(encode([b"theirs"]))
     with new_producer(original) as producer:
@@ -88,7 +88,7 @@ def test_what_stood_unflushed_before_is_not_taken_for_ours(original: FakeBroker)
         producer.flush()
 
 
-def test_a_partition_that_the_broker_chose_is_never_known(original: FakeBroker) -> None:
+def test_a_partition_that_the_broker_chose_is_never_known(original: ScriptedBroker) -> None:
     original.holds_back = False
     producer = new_producer(original)
     producer.send("t", b"x")
@@ -102,7 +102,7 @@ def test_a_partition_that_the_broker_chose_is_never_known(original: FakeBroker) 
     producer.close()
 
 
-def test_a_dropped_message_is_not_durable(original: FakeBroker) -> None:
+def test_a_dropped_message_is_not_durable(original: ScriptedBroker) -> None:
     """0.7.2 drops a message above its limit without a word and keeps the connection."""
     original.holds_back = False
     with new_producer(original) as producer:
@@ -114,7 +114,7 @@ def test_a_dropped_message_is_not_durable(original: FakeBroker) -> None:
             producer.flush(timeout_ms=30)
 
 
-def test_a_broker_that_hangs_up_before_the_send_took_nothing(original: FakeBroker) -> None:
+def test_a_broker_that_hangs_up_before_the_send_took_nothing(original: ScriptedBroker) -> None:
     original.on_offsets = original.hang_up
     with new_producer(original) as producer:
         with pytest.raises(BrokerUnavailable, match="no end of the partition"):
@@ -126,7 +126,7 @@ def test_a_broker_that_hangs_up_before_the_send_took_nothing(original: FakeBroke
         producer.flush()
 
 
-def test_the_asynchronous_producer_polls_too(original: FakeBroker) -> None:
+def test_the_asynchronous_producer_polls_too(original: ScriptedBroker) -> None:
     original.holds_back = False
     with new_producer(original, producer_type="async", queue_time_ms=0) as producer:
         for _ in range(50):

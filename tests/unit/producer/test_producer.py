@@ -21,28 +21,28 @@ from kafka2011.protocol.errors import IllegalTopicName, MessageSizeTooLarge
 from kafka2011.protocol.message_set import encode, payloads
 from kafka2011.protocol.requests import OffsetsRequest, ProduceRequest
 from kafka2011.runtime.config import ConfigError, settings_of
-from tests.support.recording import RecordingServer
+from tests.support.scripted_server import ScriptedBroker
 from tests.support.waiting import wait_until
 
 
 @pytest.fixture
-def server() -> Iterator[RecordingServer]:
-    with RecordingServer() as running:
+def server() -> Iterator[ScriptedBroker]:
+    with ScriptedBroker() as running:
         yield running
 
 
-def new_producer(server: RecordingServer, **settings: Any) -> Producer:
+def new_producer(server: ScriptedBroker, **settings: Any) -> Producer:
     return Producer(**{"broker_list": server.broker_list, "connect_timeout_ms": 300, **settings})
 
 
-def sent_payloads(server: RecordingServer) -> list[bytes]:
+def sent_payloads(server: ScriptedBroker) -> list[bytes]:
     return [p for part in server.parts() for p in payloads(bytes(part.message_set))]
 
 
 # --- flush -----------------------------------------------------------------------------------
 
 
-def test_flush_asks_for_the_latest_offset_behind_the_sends(server: RecordingServer) -> None:
+def test_flush_asks_for_the_latest_offset_behind_the_sends(server: ScriptedBroker) -> None:
     with new_producer(server) as producer:
         producer.send("test", b"one")
         producer.flush()
@@ -51,7 +51,7 @@ def test_flush_asks_for_the_latest_offset_behind_the_sends(server: RecordingServ
     assert requests[1] == OffsetsRequest("test", 0, -1, 1)
 
 
-def test_flush_with_nothing_sent_asks_nothing(server: RecordingServer) -> None:
+def test_flush_with_nothing_sent_asks_nothing(server: ScriptedBroker) -> None:
     with new_producer(server) as producer:
         producer.flush()
         producer.send("test", b"one")
@@ -61,7 +61,7 @@ def test_flush_with_nothing_sent_asks_nothing(server: RecordingServer) -> None:
 
 
 def test_flush_is_a_barrier_on_every_connection() -> None:
-    with RecordingServer() as one, RecordingServer() as two:
+    with ScriptedBroker() as one, ScriptedBroker() as two:
         brokers = f"1:127.0.0.1:{one.address[1]},2:127.0.0.1:{two.address[1]}"
         with Producer(broker_list=brokers) as producer:
             producer.send_set("a", encode([b"x"]), broker_id=1)
@@ -71,7 +71,7 @@ def test_flush_is_a_barrier_on_every_connection() -> None:
 
 
 def test_a_connection_that_closes_before_the_answer_is_not_durable(
-    server: RecordingServer,
+    server: ScriptedBroker,
 ) -> None:
     server.close_at_barrier = 1
     with new_producer(server) as producer:
@@ -92,14 +92,14 @@ def test_a_connection_that_closes_before_the_answer_is_not_durable(
 
 
 def test_a_barrier_without_answer_times_out_and_gives_the_connection_up(
-    server: RecordingServer,
+    server: ScriptedBroker,
 ) -> None:
-    server.answers = False
+    server.is_silent = True
     with new_producer(server) as producer:
         producer.send("a", b"x")
         with pytest.raises(NotDurable, match="in time"):
             producer.flush(timeout_ms=50)
-        server.answers = True
+        server.is_silent = False
         producer.send("a", b"x")
         producer.flush()
         assert server.connection_count == 2
@@ -114,29 +114,29 @@ def test_a_barrier_without_answer_times_out_and_gives_the_connection_up(
         bytes.fromhex("0000000e 0000 00000001 0000000000000000 00"),
     ],
 )
-def test_nonsense_as_answer_is_not_durable(server: RecordingServer, answer: bytes) -> None:
-    server.answer = answer
+def test_nonsense_as_answer_is_not_durable(server: ScriptedBroker, answer: bytes) -> None:
+    server.offsets_answer = answer
     with new_producer(server) as producer:
         producer.send("a", b"x")
         with pytest.raises(NotDurable):
             producer.flush(timeout_ms=2000)
 
 
-def test_a_broker_that_went_away_between_send_and_flush_is_named(server: RecordingServer) -> None:
+def test_a_broker_that_went_away_between_send_and_flush_is_named(server: ScriptedBroker) -> None:
     with new_producer(server) as producer:
         producer.send("a", b"x")
         server.produce_frames(1)
-        server.drop_connections()
+        server.hang_up()
         with pytest.raises(NotDurable, match="1 sends of 11 bytes to a"):
             producer.flush()
 
 
-def test_what_an_earlier_connection_left_unknown_is_still_told(server: RecordingServer) -> None:
+def test_what_an_earlier_connection_left_unknown_is_still_told(server: ScriptedBroker) -> None:
     """A send that works again on a new connection must not hide the loss on the old one."""
     with new_producer(server) as producer:
         producer.send("a", b"x")
         server.produce_frames(1)
-        server.drop_connections()
+        server.hang_up()
 
         def send_until_noticed() -> bool:
             try:
@@ -153,13 +153,13 @@ def test_what_an_earlier_connection_left_unknown_is_still_told(server: Recording
 
 
 def test_an_idle_connection_that_the_broker_closed_is_replaced_before_the_send(
-    server: RecordingServer, monkeypatch: pytest.MonkeyPatch
+    server: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kafka2011.producer.connection.IDLE_CHECK_NS", 0)
     with new_producer(server) as producer:
         producer.send("a", b"x")
         producer.flush()
-        server.drop_connections()
+        server.hang_up()
         producer.send("a", b"y")
         producer.flush()  # nothing was lost: the first was durable, the second went to the new one
         assert sent_payloads(server) == [b"x", b"y"]
@@ -169,7 +169,7 @@ def test_an_idle_connection_that_the_broker_closed_is_replaced_before_the_send(
 # --- planned reconnects ----------------------------------------------------------------------
 
 
-def test_reconnect_interval_makes_a_barrier_before_it_closes(server: RecordingServer) -> None:
+def test_reconnect_interval_makes_a_barrier_before_it_closes(server: ScriptedBroker) -> None:
     with new_producer(server, reconnect_interval=3) as producer:
         for number in range(7):
             producer.send("a", b"%d" % number)
@@ -181,7 +181,7 @@ def test_reconnect_interval_makes_a_barrier_before_it_closes(server: RecordingSe
     assert sent_payloads(server) == [b"%d" % number for number in range(7)]
 
 
-def test_a_planned_reconnect_whose_barrier_fails_is_told_by_flush(server: RecordingServer) -> None:
+def test_a_planned_reconnect_whose_barrier_fails_is_told_by_flush(server: ScriptedBroker) -> None:
     server.close_at_barrier = 1
     with new_producer(server, reconnect_interval=1) as producer:
         producer.send("a", b"x")
@@ -189,7 +189,7 @@ def test_a_planned_reconnect_whose_barrier_fails_is_told_by_flush(server: Record
             producer.flush()
 
 
-def test_reconnect_by_time(server: RecordingServer) -> None:
+def test_reconnect_by_time(server: ScriptedBroker) -> None:
     with new_producer(server, reconnect_time_interval_ms=0) as producer:
         producer.send("a", b"x")
         producer.send("a", b"y")
@@ -201,7 +201,7 @@ def test_reconnect_by_time(server: RecordingServer) -> None:
 
 
 def test_flush_uses_its_own_barrier_for_a_due_reconnect(
-    server: RecordingServer, monkeypatch: pytest.MonkeyPatch
+    server: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = itertools.count(10**15, 10**9)  # each look at the clock is a second later
     monkeypatch.setattr("kafka2011.producer.connection.time.monotonic_ns", lambda: next(clock))
@@ -218,7 +218,7 @@ def test_flush_uses_its_own_barrier_for_a_due_reconnect(
 # --- refusals --------------------------------------------------------------------------------
 
 
-def test_a_payload_above_the_limit_is_refused_and_counted(server: RecordingServer) -> None:
+def test_a_payload_above_the_limit_is_refused_and_counted(server: ScriptedBroker) -> None:
     with new_producer(server, max_message_bytes=10) as producer:
         producer.send("a", b"x" * 10)
         with pytest.raises(MessageSizeTooLarge, match="11 bytes"):
@@ -228,7 +228,7 @@ def test_a_payload_above_the_limit_is_refused_and_counted(server: RecordingServe
     assert sent_payloads(server) == [b"x" * 10]
 
 
-def test_a_compressed_set_is_measured_packed(server: RecordingServer) -> None:
+def test_a_compressed_set_is_measured_packed(server: ScriptedBroker) -> None:
     with new_producer(server, max_message_bytes=100, compression_codec="1") as producer:
         producer.send("a", bytes(1000))
         with pytest.raises(MessageSizeTooLarge):
@@ -237,14 +237,14 @@ def test_a_compressed_set_is_measured_packed(server: RecordingServer) -> None:
 
 @pytest.mark.parametrize("topic", ["", "a/b", "..", "x" * 256])
 def test_an_illegal_topic_is_refused_before_anything_is_sent(
-    server: RecordingServer, topic: str
+    server: ScriptedBroker, topic: str
 ) -> None:
     with new_producer(server) as producer, pytest.raises(IllegalTopicName):
         producer.send(topic, b"x")
     assert server.connection_count == 0
 
 
-def test_a_closed_producer_refuses(server: RecordingServer) -> None:
+def test_a_closed_producer_refuses(server: ScriptedBroker) -> None:
     producer = new_producer(server)
     producer.close()
     producer.close()
@@ -253,7 +253,7 @@ def test_a_closed_producer_refuses(server: RecordingServer) -> None:
 
 
 def test_no_broker_at_the_address_is_told_after_the_connect_timeout() -> None:
-    with RecordingServer() as gone:
+    with ScriptedBroker() as gone:
         brokers = gone.broker_list
     with (
         Producer(broker_list=brokers, connect_timeout_ms=20) as producer,
@@ -271,7 +271,7 @@ def test_a_host_that_no_name_can_be_is_a_broker_that_is_not_there() -> None:
         producer.send("a", b"x")
 
 
-def test_close_delivers_or_says_what_it_could_not(server: RecordingServer) -> None:
+def test_close_delivers_or_says_what_it_could_not(server: ScriptedBroker) -> None:
     with new_producer(server) as producer:
         producer.send("a", b"x")
     assert server.barrier_count() == 1
@@ -282,7 +282,7 @@ def test_close_delivers_or_says_what_it_could_not(server: RecordingServer) -> No
         producer.close()
 
 
-def test_an_error_inside_the_block_is_not_hidden(server: RecordingServer) -> None:
+def test_an_error_inside_the_block_is_not_hidden(server: ScriptedBroker) -> None:
     server.close_at_barrier = 1
     with pytest.raises(KeyError) as caught, new_producer(server) as producer:
         producer.send("a", b"x")
@@ -309,14 +309,14 @@ def test_settings_that_do_not_fit(settings: dict[str, Any], word: str) -> None:
         Producer(**settings)
 
 
-def test_host_and_port_name_the_one_broker(server: RecordingServer) -> None:
+def test_host_and_port_name_the_one_broker(server: ScriptedBroker) -> None:
     with Producer(host="127.0.0.1", port=server.address[1]) as producer:
         producer.send("a", b"x")
     assert sent_payloads(server) == [b"x"]
 
 
 def test_a_setting_without_effect_is_logged(
-    server: RecordingServer, caplog: pytest.LogCaptureFixture
+    server: ScriptedBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     new_producer(server, zk_sync_time_ms=1).close()
     assert "zk_sync_time_ms has no effect" in caplog.text
@@ -327,7 +327,7 @@ def test_an_unknown_setting_is_a_programming_error() -> None:
         Producer(brokers="0:h:1")
 
 
-def test_serializer_makes_payloads(server: RecordingServer) -> None:
+def test_serializer_makes_payloads(server: ScriptedBroker) -> None:
     with new_producer(server, serializer="kafka.serializer.StringEncoder") as producer:
         producer.send("a", ["é", 7])
         producer.send_parts([Part("b", ["x"])])
@@ -335,7 +335,7 @@ def test_serializer_makes_payloads(server: RecordingServer) -> None:
     assert sent_payloads(server) == ["é".encode(), b"7", b"x"]
 
 
-def test_address_map_says_where_to_dial(server: RecordingServer) -> None:
+def test_address_map_says_where_to_dial(server: ScriptedBroker) -> None:
     mapped = {("published.example", 9092): server.address}
     with Producer(broker_list="0:published.example:9092", address_map=mapped) as producer:
         producer.send("a", b"x")
@@ -354,14 +354,14 @@ def registry() -> Iterator[InMemoryRegistry]:
     found.close()
 
 
-def register(registry: InMemoryRegistry, broker_id: int, server: RecordingServer) -> None:
+def register(registry: InMemoryRegistry, broker_id: int, server: ScriptedBroker) -> None:
     registry.put(paths.broker_id_path(broker_id), paths.encode_broker(*server.address, 1))
 
 
 def test_an_unknown_topic_goes_to_partition_0_of_every_broker_until_it_is_announced(
     registry: InMemoryRegistry,
 ) -> None:
-    with RecordingServer() as one, RecordingServer() as two:
+    with ScriptedBroker() as one, ScriptedBroker() as two:
         register(registry, 1, one)
         register(registry, 2, two)
         with Producer(registry=registry, rng=random.Random(3)) as producer:
@@ -390,7 +390,7 @@ def test_an_unknown_topic_goes_to_partition_0_of_every_broker_until_it_is_announ
 
 
 def test_an_assumed_partition_is_given_up_with_its_broker(registry: InMemoryRegistry) -> None:
-    with RecordingServer() as one, RecordingServer() as two:
+    with ScriptedBroker() as one, ScriptedBroker() as two:
         register(registry, 1, one)
         register(registry, 2, two)
         with Producer(registry=registry) as producer:
@@ -406,7 +406,7 @@ def test_an_assumed_partition_is_given_up_with_its_broker(registry: InMemoryRegi
 
 
 def test_a_broker_whose_watch_has_not_come_yet_is_looked_for(registry: InMemoryRegistry) -> None:
-    with RecordingServer() as one, RecordingServer() as two:
+    with ScriptedBroker() as one, ScriptedBroker() as two:
         register(registry, 1, one)
         with Producer(registry=registry) as producer:
             producer.send("a", b"x")
@@ -418,7 +418,7 @@ def test_a_broker_whose_watch_has_not_come_yet_is_looked_for(registry: InMemoryR
 
 
 def test_a_dead_brokers_partitions_are_left_out(registry: InMemoryRegistry) -> None:
-    with RecordingServer() as one, RecordingServer() as two:
+    with ScriptedBroker() as one, ScriptedBroker() as two:
         for broker_id, server in ((1, one), (2, two)):
             register(registry, broker_id, server)
             registry.put(paths.topic_broker_path("t", broker_id), b"2")
@@ -433,9 +433,9 @@ def test_a_dead_brokers_partitions_are_left_out(registry: InMemoryRegistry) -> N
 
 
 def test_an_unreachable_broker_is_chosen_anew_after_reading_the_registry_again(
-    registry: InMemoryRegistry, server: RecordingServer
+    registry: InMemoryRegistry, server: ScriptedBroker
 ) -> None:
-    with RecordingServer() as gone:
+    with ScriptedBroker() as gone:
         register(registry, 1, gone)
     register(registry, 2, server)
 
@@ -458,7 +458,7 @@ def test_no_broker_at_all(registry: InMemoryRegistry) -> None:
 
 
 def test_a_partitioner_out_of_range_is_refused(
-    registry: InMemoryRegistry, server: RecordingServer
+    registry: InMemoryRegistry, server: ScriptedBroker
 ) -> None:
     register(registry, 1, server)
     with (
@@ -469,9 +469,9 @@ def test_a_partitioner_out_of_range_is_refused(
 
 
 def test_parts_for_a_healthy_broker_are_sent_although_another_is_gone(
-    registry: InMemoryRegistry, server: RecordingServer
+    registry: InMemoryRegistry, server: ScriptedBroker
 ) -> None:
-    with RecordingServer() as gone:
+    with ScriptedBroker() as gone:
         register(registry, 1, gone)
     register(registry, 2, server)
     with Producer(registry=registry, connect_timeout_ms=20) as producer:
@@ -486,7 +486,7 @@ def test_parts_for_a_healthy_broker_are_sent_although_another_is_gone(
 
 @pytest.mark.parametrize("codec", ["0", "1"])
 def test_a_list_above_the_request_s_limits_goes_in_several_requests_to_one_place(
-    server: RecordingServer, registry: InMemoryRegistry, codec: str
+    server: ScriptedBroker, registry: InMemoryRegistry, codec: str
 ) -> None:
     register(registry, 2, server)
     messages = [b"%04d" % number * 100 for number in range(50)]
@@ -507,7 +507,7 @@ def test_a_list_above_the_request_s_limits_goes_in_several_requests_to_one_place
     assert keyed
 
 
-def test_many_parts_go_in_several_requests(server: RecordingServer) -> None:
+def test_many_parts_go_in_several_requests(server: ScriptedBroker) -> None:
     with new_producer(server, request_parts_max=3) as producer:
         producer.send_parts([Part(f"t{number}", [b"x"]) for number in range(7)])
         producer.flush()
@@ -516,7 +516,7 @@ def test_many_parts_go_in_several_requests(server: RecordingServer) -> None:
 
 
 def test_a_list_goes_on_at_another_broker_where_the_first_one_left_off(
-    server: RecordingServer, registry: InMemoryRegistry, monkeypatch: pytest.MonkeyPatch
+    server: ScriptedBroker, registry: InMemoryRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     register(registry, 2, server)
     fails = iter([False, True])

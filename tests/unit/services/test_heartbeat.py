@@ -10,17 +10,17 @@ from kafka2011.events.topics import AUDIT
 from kafka2011.producer import Producer
 from kafka2011.protocol.message_set import payloads
 from kafka2011.services.heartbeat import HeartbeatSender
-from tests.support.recording import RecordingServer
+from tests.support.scripted_server import ScriptedBroker
 from tests.support.waiting import wait_until
 
 
 @pytest.fixture
-def server() -> Iterator[RecordingServer]:
-    with RecordingServer() as running:
+def server() -> Iterator[ScriptedBroker]:
+    with ScriptedBroker() as running:
         yield running
 
 
-def beats_in(server: RecordingServer) -> list[Heartbeat]:
+def beats_in(server: ScriptedBroker) -> list[Heartbeat]:
     found = []
     for part in server.parts():
         assert part.topic == AUDIT
@@ -34,7 +34,7 @@ def sender(connect: object, **changed: object) -> HeartbeatSender:
     return HeartbeatSender(connect, **settings)  # type: ignore[arg-type]
 
 
-def test_it_beats_until_it_says_goodbye(server: RecordingServer) -> None:
+def test_it_beats_until_it_says_goodbye(server: ScriptedBroker) -> None:
     beating = sender(lambda: Producer(broker_list=server.broker_list))
     wait_until(lambda: len(beats_in(server)) >= 3, "three heartbeats")
     beating.close()
@@ -49,7 +49,7 @@ def test_it_beats_until_it_says_goodbye(server: RecordingServer) -> None:
     )
 
 
-def test_a_cluster_that_is_away_is_tried_again(server: RecordingServer) -> None:
+def test_a_cluster_that_is_away_is_tried_again(server: ScriptedBroker) -> None:
     tries = []
 
     def connect() -> Producer:

@@ -9,14 +9,14 @@ from kafka2011.consumer.simple import EARLIEST, LATEST
 from kafka2011.coordination import paths
 from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.protocol.errors import IllegalTopicName
-from tests.support.memory_broker import MemoryBroker
 from tests.support.memory_deployment import Deployment, drain, numbered, one_stream
+from tests.support.scripted_server import ScriptedBroker
 
 FIRST, SECOND = TopicPartition("t", 0, 0), TopicPartition("t", 0, 1)
 
 
 @pytest.fixture
-def broker(deployment: Deployment) -> MemoryBroker:
+def broker(deployment: Deployment) -> ScriptedBroker:
     made = deployment.broker(0)
     deployment.topic("t", {0: 3})
     for partition in range(3):
@@ -29,7 +29,7 @@ def by_hand(deployment: Deployment, **settings: object) -> ConsumerConnector:
 
 
 def test_only_the_chosen_partitions_from_where_each_is_told(
-    deployment: Deployment, broker: MemoryBroker
+    deployment: Deployment, broker: ScriptedBroker
 ) -> None:
     connector = by_hand(deployment)
     stream = connector.create_stream_of_partitions({FIRST: 22, SECOND: EARLIEST})
@@ -41,14 +41,14 @@ def test_only_the_chosen_partitions_from_where_each_is_told(
     assert drain(stream, 1) == [b"14"]
 
 
-def test_latest_is_what_comes_from_now_on(deployment: Deployment, broker: MemoryBroker) -> None:
+def test_latest_is_what_comes_from_now_on(deployment: Deployment, broker: ScriptedBroker) -> None:
     stream = by_hand(deployment).create_stream_of_partitions({FIRST: LATEST})
     assert drain(stream, 0) == []
     broker.append("t", 0, [b"new"])
     assert drain(stream, 1) == [b"new"]
 
 
-def test_nobody_else_is_disturbed(deployment: Deployment, broker: MemoryBroker) -> None:
+def test_nobody_else_is_disturbed(deployment: Deployment, broker: ScriptedBroker) -> None:
     member = deployment.connector()
     one_stream(member)
     by_hand(deployment).create_stream_of_partitions({FIRST: EARLIEST})
@@ -57,7 +57,7 @@ def test_nobody_else_is_disturbed(deployment: Deployment, broker: MemoryBroker) 
     assert len(member.owned()) == 3
 
 
-def test_commits_are_kept_and_gone_on_from(deployment: Deployment, broker: MemoryBroker) -> None:
+def test_commits_are_kept_and_gone_on_from(deployment: Deployment, broker: ScriptedBroker) -> None:
     connector = by_hand(deployment)
     stream = connector.create_stream_of_partitions({FIRST: None})
     assert [next(stream).payload for _ in range(2)] == numbered(0, 2)
@@ -70,14 +70,14 @@ def test_commits_are_kept_and_gone_on_from(deployment: Deployment, broker: Memor
     assert deployment.stored("t", 0, 0) == b"22"  # without auto-commit
 
 
-def test_auto_commit_at_the_end(deployment: Deployment, broker: MemoryBroker) -> None:
+def test_auto_commit_at_the_end(deployment: Deployment, broker: ScriptedBroker) -> None:
     with deployment.connector() as connector:
         assert drain(connector.create_stream_of_partitions({FIRST: EARLIEST}), 5)
     assert deployment.stored("t", 0, 0) == b"55"
 
 
 def test_a_member_of_the_group_is_never_overruled(
-    deployment: Deployment, broker: MemoryBroker
+    deployment: Deployment, broker: ScriptedBroker
 ) -> None:
     one_stream(deployment.connector(autocommit_enable=False))
     connector = by_hand(deployment)
@@ -88,7 +88,7 @@ def test_a_member_of_the_group_is_never_overruled(
 
 
 def test_a_stored_offset_that_is_gone_is_reset(
-    deployment: Deployment, broker: MemoryBroker
+    deployment: Deployment, broker: ScriptedBroker
 ) -> None:
     deployment.admin.put(paths.offset_path("g", "t", BrokerPartition(0, 0)), b"11")
     broker.retire("t", 0, 33)
@@ -97,7 +97,7 @@ def test_a_stored_offset_that_is_gone_is_reset(
     assert connector.stats.offset_resets == 1
 
 
-def test_what_cannot_be_chosen(deployment: Deployment, broker: MemoryBroker) -> None:
+def test_what_cannot_be_chosen(deployment: Deployment, broker: ScriptedBroker) -> None:
     connector = by_hand(deployment)
     with pytest.raises(BrokerUnavailable, match="broker 7 is not registered"):
         connector.create_stream_of_partitions({TopicPartition("t", 7, 0): EARLIEST})
@@ -113,7 +113,7 @@ def test_what_cannot_be_chosen(deployment: Deployment, broker: MemoryBroker) -> 
 
 
 def test_a_choice_that_failed_leaves_the_connector_as_it_was(
-    deployment: Deployment, broker: MemoryBroker
+    deployment: Deployment, broker: ScriptedBroker
 ) -> None:
     connector = by_hand(deployment)
     with pytest.raises(BrokerUnavailable):

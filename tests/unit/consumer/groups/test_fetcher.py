@@ -13,7 +13,7 @@ from kafka2011.consumer.groups.fetcher import BrokerFetcher
 from kafka2011.consumer.simple import FetchedSet
 from kafka2011.consumer.stats import ConsumerStats
 from kafka2011.protocol.requests import MultiFetchRequest, decode_request
-from tests.support.memory_broker import MemoryBroker
+from tests.support.scripted_server import ScriptedBroker
 
 CHUNKS_MAX = 10
 
@@ -46,14 +46,14 @@ class Pauses:
 
 
 @pytest.fixture
-def broker() -> Iterator[MemoryBroker]:
-    with MemoryBroker() as made:
+def broker() -> Iterator[ScriptedBroker]:
+    with ScriptedBroker() as made:
         yield made
 
 
 def run_to_pause(
     monkeypatch: pytest.MonkeyPatch,
-    broker: MemoryBroker,
+    broker: ScriptedBroker,
     feeds: list[PartitionFeed],
     pause_count: int,
     **settings: object,
@@ -81,7 +81,7 @@ def feeds_of(queue: StreamQueue, topic: str, count: int, at: int | None = 0) -> 
     return [PartitionFeed(name, "g_c-0", queue, at, 1000) for name in names]
 
 
-def asked_parts(broker: MemoryBroker) -> list[list[tuple[str, int]]]:
+def asked_parts(broker: ScriptedBroker) -> list[list[tuple[str, int]]]:
     """Of each fetch, in order."""
     with broker.lock:
         requests = [decode_request(frame[4:]) for frame in broker.frames]
@@ -94,7 +94,7 @@ def asked_parts(broker: MemoryBroker) -> list[list[tuple[str, int]]]:
 
 @pytest.mark.parametrize(("partitions", "requests"), [(10, 1), (11, 2), (16, 2), (25, 3)])
 def test_each_partition_is_asked_before_an_idle_pause_and_few_twice(
-    monkeypatch: pytest.MonkeyPatch, broker: MemoryBroker, partitions: int, requests: int
+    monkeypatch: pytest.MonkeyPatch, broker: ScriptedBroker, partitions: int, requests: int
 ) -> None:
     feeds = feeds_of(StreamQueue(CHUNKS_MAX), "t", partitions)
     pauses = run_to_pause(monkeypatch, broker, feeds, 6)
@@ -107,7 +107,7 @@ def test_each_partition_is_asked_before_an_idle_pause_and_few_twice(
 
 
 def test_a_stream_without_room_does_not_keep_an_idle_fetcher_busy(
-    monkeypatch: pytest.MonkeyPatch, broker: MemoryBroker
+    monkeypatch: pytest.MonkeyPatch, broker: ScriptedBroker
 ) -> None:
     full = StreamQueue(CHUNKS_MAX)
     for _ in range(CHUNKS_MAX):
@@ -122,7 +122,7 @@ def test_a_stream_without_room_does_not_keep_an_idle_fetcher_busy(
 
 
 def test_a_fetcher_that_could_ask_nothing_is_woken_by_room(
-    monkeypatch: pytest.MonkeyPatch, broker: MemoryBroker
+    monkeypatch: pytest.MonkeyPatch, broker: ScriptedBroker
 ) -> None:
     full = StreamQueue(1)
     assert full.reserve()
@@ -135,7 +135,7 @@ def test_a_fetcher_that_could_ask_nothing_is_woken_by_room(
 
 @pytest.mark.parametrize("stored", [None, 700])
 def test_a_partition_without_a_place_to_start_is_told_with_room_for_one_chunk(
-    monkeypatch: pytest.MonkeyPatch, broker: MemoryBroker, stored: int | None
+    monkeypatch: pytest.MonkeyPatch, broker: ScriptedBroker, stored: int | None
 ) -> None:
     queue = StreamQueue(1)
     [feed] = feeds_of(queue, "t", 1, stored)
@@ -149,7 +149,7 @@ def test_a_partition_without_a_place_to_start_is_told_with_room_for_one_chunk(
 
 
 def test_a_bug_is_tried_again_and_keeps_no_room(
-    monkeypatch: pytest.MonkeyPatch, broker: MemoryBroker
+    monkeypatch: pytest.MonkeyPatch, broker: ScriptedBroker
 ) -> None:
     """It must not end the thread, after which the broker's partitions would stand still."""
     broker.append("t", 0, [b"x"])

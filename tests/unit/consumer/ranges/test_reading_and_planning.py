@@ -11,12 +11,12 @@ from kafka2011.consumer.chunk import TopicPartition
 from kafka2011.consumer.ranges.planning import OffsetRange, plan_ranges, split_at
 from kafka2011.consumer.ranges.reading import RangeUnreadable, read_range
 from kafka2011.protocol.errors import MessageLargerThanFetchSize, OffsetOutOfRange
-from tests.support.memory_broker import MemoryBroker
+from tests.support.scripted_server import ScriptedBroker
 
 
 @pytest.fixture
-def broker() -> Iterator[MemoryBroker]:
-    with MemoryBroker() as made:
+def broker() -> Iterator[ScriptedBroker]:
+    with ScriptedBroker() as made:
         yield made
 
 
@@ -57,7 +57,7 @@ def test_pieces_cover_the_range_and_break_only_at_boundaries(
 
 
 def read(
-    broker: MemoryBroker, start: int, end: int, fetch_size: int = 1000, **more: int
+    broker: ScriptedBroker, start: int, end: int, fetch_size: int = 1000, **more: int
 ) -> list[tuple[bytes, int]]:
     found = []
     expected = start
@@ -71,7 +71,7 @@ def read(
 
 
 @pytest.mark.parametrize("fetch_size", [1, 3, 11, 12, 50, 10_000])
-def test_a_range_is_read_exactly(broker: MemoryBroker, fetch_size: int) -> None:
+def test_a_range_is_read_exactly(broker: ScriptedBroker, fetch_size: int) -> None:
     payloads = [b"%d" % number * (number % 7) for number in range(100)]
     ends = [broker.append("t", 0, [payload]) for payload in payloads]
     everything = list(zip(payloads, ends, strict=True))
@@ -81,7 +81,7 @@ def test_a_range_is_read_exactly(broker: MemoryBroker, fetch_size: int) -> None:
 
 
 def test_an_end_inside_an_entry_stops_before_it_but_reads_at_least_one(
-    broker: MemoryBroker,
+    broker: ScriptedBroker,
 ) -> None:
     ends = [broker.append("t", 0, [bytes([65 + number]) * 20]) for number in range(3)]
     assert [end for _, end in read(broker, 0, ends[1] + 1)] == ends[:2]
@@ -90,20 +90,20 @@ def test_an_end_inside_an_entry_stops_before_it_but_reads_at_least_one(
     assert [end for _, end in read(broker, ends[0], ends[0] + 3)] == ends[1:2]
 
 
-def test_the_fetch_size_grows_for_one_entry(broker: MemoryBroker) -> None:
+def test_the_fetch_size_grows_for_one_entry(broker: ScriptedBroker) -> None:
     end = broker.append("t", 0, [b"small", b"L" * 5000, b"small"])
     assert [len(payload) for payload, _ in read(broker, 0, end, 64)] == [5, 5000, 5]
     with pytest.raises(MessageLargerThanFetchSize):
         read(broker, 0, end, 64, fetch_size_max=4096)
 
 
-def test_a_wrapper_moves_on_with_its_last_message(broker: MemoryBroker) -> None:
+def test_a_wrapper_moves_on_with_its_last_message(broker: ScriptedBroker) -> None:
     middle = broker.append("t", 0, [b"one"])
     end = broker.append("t", 0, [b"two", b"three"], codec=1)
     assert read(broker, 0, end) == [(b"one", middle), (b"two", middle), (b"three", end)]
 
 
-def test_a_range_that_is_not_there(broker: MemoryBroker) -> None:
+def test_a_range_that_is_not_there(broker: ScriptedBroker) -> None:
     end = broker.append("t", 0, [b"x" * 50] * 4)
     with pytest.raises(RangeUnreadable):
         read(broker, 0, end + 60)
@@ -113,7 +113,7 @@ def test_a_range_that_is_not_there(broker: MemoryBroker) -> None:
     assert len(read(broker, 60, end)) == 3
 
 
-def test_a_broken_connection_is_survived(broker: MemoryBroker) -> None:
+def test_a_broken_connection_is_survived(broker: ScriptedBroker) -> None:
     end = broker.append("t", 0, [b"x" * 50] * 40)
     broker.hang_ups = 3
     assert len(read(broker, 0, end, 200)) == 40

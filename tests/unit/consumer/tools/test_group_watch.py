@@ -8,8 +8,8 @@ from kafka2011.coordination import paths
 from kafka2011.coordination.memory import InMemoryZooKeeper
 from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.runtime.clock import ManualClock
-from tests.support.memory_broker import MemoryBroker
 from tests.support.memory_deployment import Deployment, numbered
+from tests.support.scripted_server import ScriptedBroker
 
 PARTITION = BrokerPartition(0, 0)
 
@@ -23,7 +23,7 @@ class Watched:
         deployment.admin = deployment.zookeeper.client()
         deployment.admin.start()
         self.admin = deployment.admin
-        self.broker: MemoryBroker = deployment.broker(0)
+        self.broker: ScriptedBroker = deployment.broker(0)
         deployment.topic("t", {0: 1})
         self.append(5)
         self.watch = GroupWatch(self.admin, "g", clock=self.clock)

@@ -10,7 +10,7 @@ from kafka2011.consumer.chunk import TopicPartition
 from kafka2011.consumer.simple import SimpleConsumer
 from kafka2011.consumer.tools.lag_time import NOTHING_LEFT, LagTime, lag_time, last_write
 from kafka2011.events.primitives import long
-from tests.support.memory_broker import MemoryBroker
+from tests.support.scripted_server import ScriptedBroker
 
 NOW = 1_800_000_000_000
 NAME = TopicPartition("login", 0, 0)
@@ -18,13 +18,13 @@ PREFIX_2011 = 17
 
 
 @pytest.fixture
-def broker() -> Iterator[MemoryBroker]:
-    with MemoryBroker() as made:
+def broker() -> Iterator[ScriptedBroker]:
+    with ScriptedBroker() as made:
         yield made
 
 
 @pytest.fixture
-def client(broker: MemoryBroker) -> Iterator[SimpleConsumer]:
+def client(broker: ScriptedBroker) -> Iterator[SimpleConsumer]:
     with SimpleConsumer(*broker.address, socket_timeout_ms=5000) as made:
         yield made
 
@@ -36,7 +36,7 @@ def event(time_ms: int) -> bytes:
 
 @pytest.mark.parametrize("codec", [0, 1])
 def test_the_header_of_the_first_unread_message_tells(
-    broker: MemoryBroker, client: SimpleConsumer, codec: int
+    broker: ScriptedBroker, client: SimpleConsumer, codec: int
 ) -> None:
     offset = broker.append("login", 0, [event(NOW - 90_000)], codec)
     end = broker.append("login", 0, [event(NOW - 5000), event(NOW - 100)], codec)
@@ -47,7 +47,7 @@ def test_the_header_of_the_first_unread_message_tells(
 
 
 def test_a_message_larger_than_a_fetch_has_a_header_too(
-    broker: MemoryBroker, client: SimpleConsumer
+    broker: ScriptedBroker, client: SimpleConsumer
 ) -> None:
     end = broker.append("login", 0, [event(NOW - 5000) + bytes(300_000)])
     found = lag_time(client, NAME, 0, end, NOW, prefix_bytes=PREFIX_2011)
@@ -63,14 +63,14 @@ def test_nothing_left_is_no_lag_and_asks_nobody(client: SimpleConsumer) -> None:
 
 @pytest.mark.parametrize("payload", [b"text", b"", bytes(100), b"\xff" * 100])
 def test_what_is_no_event_falls_back_to_the_segments(
-    broker: MemoryBroker, client: SimpleConsumer, payload: bytes
+    broker: ScriptedBroker, client: SimpleConsumer, payload: bytes
 ) -> None:
     end = broker.append("login", 0, [payload])
     found = lag_time(client, NAME, 0, end, NOW, prefix_bytes=PREFIX_2011)
     assert found.source == "segment"
 
 
-def test_what_cannot_be_told_has_a_reason(broker: MemoryBroker, client: SimpleConsumer) -> None:
+def test_what_cannot_be_told_has_a_reason(broker: ScriptedBroker, client: SimpleConsumer) -> None:
     end = broker.append("login", 0, [b"a", b"b"])
     broker.retire("login", 0, 11)
     assert lag_time(client, NAME, 0, end, NOW).reason == "the offset is not in the log any more"

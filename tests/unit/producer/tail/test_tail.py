@@ -23,7 +23,7 @@ from kafka2011.producer.tail.messages import (
 )
 from kafka2011.producer.tail.tailer import Collected, Tailer
 from kafka2011.protocol.message_set import payloads
-from tests.support.fake_broker import FakeBroker
+from tests.support.scripted_server import ScriptedBroker
 from tests.support.waiting import wait_until
 
 
@@ -493,7 +493,7 @@ def test_one_process_has_the_state_file_and_it_is_replaced_whole(tmp_path: Path)
 
 def test_a_run_keeps_what_it_read_until_a_broker_takes_it(tmp_path: Path) -> None:
     (tmp_path / "a.log").write_bytes(b"one\ntwo\nhal")
-    with FakeBroker() as broker:
+    with ScriptedBroker() as broker:
         broker.refused.add("t")
         config = TailConfig(
             topic="t",

@@ -87,7 +87,7 @@ def entries_of(data: bytes) -> list[bytes]:
     return [data[e.offset : e.next_offset] for e in message_set.entries(data)]
 
 
-class FakeBroker:
+class ScriptedBroker:
     """A broker that lives in a dictionary; see `readers.broker_reader.BrokerClient`."""
 
     def __init__(self) -> None:

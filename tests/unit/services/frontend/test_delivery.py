@@ -17,7 +17,7 @@ from kafka2011.services.frontend.delivery import (
     NotDelivered,
 )
 from kafka2011.services.frontend.journal import Journal
-from tests.support.recording import RecordingServer
+from tests.support.scripted_server import ScriptedBroker
 
 WINDOW_MS = 1000
 
@@ -33,8 +33,8 @@ class ManualTime:
 
 
 @pytest.fixture
-def server() -> Iterator[RecordingServer]:
-    with RecordingServer() as running:
+def server() -> Iterator[ScriptedBroker]:
+    with ScriptedBroker() as running:
         yield running
 
 
@@ -46,7 +46,7 @@ def journal(tmp_path: Path) -> Iterator[Journal]:
 
 
 @pytest.fixture
-def producer(server: RecordingServer) -> Iterator[Producer]:
+def producer(server: ScriptedBroker) -> Iterator[Producer]:
     made = Producer(
         broker_list=server.broker_list, connect_timeout_ms=50, max_message_bytes=500_000
     )
@@ -85,14 +85,14 @@ def new_delivery(
     )
 
 
-def by_topic(server: RecordingServer) -> dict[str, list[bytes]]:
+def by_topic(server: ScriptedBroker) -> dict[str, list[bytes]]:
     found: dict[str, list[bytes]] = {}
     for part in server.parts():
         found.setdefault(part.topic, []).extend(payloads(bytes(part.message_set)))
     return found
 
 
-def reported(server: RecordingServer) -> Counter[tuple[str, int]]:
+def reported(server: ScriptedBroker) -> Counter[tuple[str, int]]:
     """Messages by topic and window in the distinct monitoring events that arrived."""
     events = {}
     for payload in by_topic(server).get(AUDIT, []):
@@ -109,7 +109,7 @@ EVENTS = [("a", 1000, b"a1"), ("b", 1999, b"b1"), ("a", 2000, b"a2")]
 
 
 def test_events_go_out_by_topic_and_are_counted_when_they_are_durable(
-    server: RecordingServer, journal: Journal, delivery: Delivery
+    server: ScriptedBroker, journal: Journal, delivery: Delivery
 ) -> None:
     delivery.send(EVENTS, 3)
     assert delivery.unconfirmed_messages == 3
@@ -122,7 +122,7 @@ def test_events_go_out_by_topic_and_are_counted_when_they_are_durable(
 
 
 def test_finish_publishes_what_was_counted_and_the_rest_is_nothing(
-    server: RecordingServer, journal: Journal, delivery: Delivery
+    server: ScriptedBroker, journal: Journal, delivery: Delivery
 ) -> None:
     delivery.send(EVENTS, 3)
     delivery.finish(is_source_finished=True)
@@ -139,7 +139,7 @@ def test_finish_publishes_what_was_counted_and_the_rest_is_nothing(
 
 
 def test_tick_makes_the_barrier_and_the_monitoring_event_when_they_are_due(
-    server: RecordingServer, journal: Journal, delivery: Delivery, passing: ManualTime
+    server: ScriptedBroker, journal: Journal, delivery: Delivery, passing: ManualTime
 ) -> None:
     delivery.send(EVENTS, 3)
     assert delivery.tick() == pytest.approx(0.15)
@@ -161,7 +161,7 @@ def test_tick_makes_the_barrier_and_the_monitoring_event_when_they_are_due(
 
 
 def test_a_failed_barrier_sends_the_same_bytes_again_and_counts_them_once(
-    server: RecordingServer, journal: Journal, delivery: Delivery
+    server: ScriptedBroker, journal: Journal, delivery: Delivery
 ) -> None:
     server.close_at_barrier = 2
     delivery.send(EVENTS, 3)
@@ -175,7 +175,7 @@ def test_a_failed_barrier_sends_the_same_bytes_again_and_counts_them_once(
 
 
 def test_a_monitoring_event_whose_barrier_fails_is_repeated_with_its_identity(
-    server: RecordingServer, journal: Journal, delivery: Delivery
+    server: ScriptedBroker, journal: Journal, delivery: Delivery
 ) -> None:
     delivery.send(EVENTS, 3)
     delivery.flush()
@@ -188,7 +188,7 @@ def test_a_monitoring_event_whose_barrier_fails_is_repeated_with_its_identity(
 
 
 def test_unpublished_events_of_an_earlier_life_are_published_first(
-    server: RecordingServer, producer: Producer, tmp_path: Path, passing: ManualTime
+    server: ScriptedBroker, producer: Producer, tmp_path: Path, passing: ManualTime
 ) -> None:
     with Journal(tmp_path, "frontend-1", WINDOW_MS) as journal:
         journal.begin_run("source", 0, bytes(8))
@@ -207,7 +207,7 @@ def test_unpublished_events_of_an_earlier_life_are_published_first(
 
 
 def test_the_source_waits_while_the_buffer_is_full(
-    server: RecordingServer, producer: Producer, journal: Journal, passing: ManualTime
+    server: ScriptedBroker, producer: Producer, journal: Journal, passing: ManualTime
 ) -> None:
     delivery = new_delivery(producer, journal, passing, DeliveryPolicy(messages_max=10))
     for number in range(4):
@@ -220,7 +220,7 @@ def test_the_source_waits_while_the_buffer_is_full(
 
 
 def test_sets_are_bounded_in_number_and_bytes(
-    server: RecordingServer, producer: Producer, journal: Journal, passing: ManualTime
+    server: ScriptedBroker, producer: Producer, journal: Journal, passing: ManualTime
 ) -> None:
     delivery = new_delivery(producer, journal, passing, DeliveryPolicy(set_messages_max=4))
     sizes = [1, 1, 1, 1, 1, 200_000, 200_000, 300_000, 5]
@@ -232,7 +232,7 @@ def test_sets_are_bounded_in_number_and_bytes(
 
 
 def test_an_event_above_the_limit_is_refused_and_not_counted(
-    server: RecordingServer, journal: Journal, delivery: Delivery
+    server: ScriptedBroker, journal: Journal, delivery: Delivery
 ) -> None:
     delivery.send([("a", 1000, bytes(500_001)), ("a", 1000, b"x")], 2)
     delivery.finish(is_source_finished=False)
@@ -243,7 +243,7 @@ def test_an_event_above_the_limit_is_refused_and_not_counted(
 
 
 def test_brokers_away_at_the_start_are_waited_for(journal: Journal, passing: ManualTime) -> None:
-    with RecordingServer() as server:
+    with ScriptedBroker() as server:
         address = server.address
     producer = Producer(broker_list=f"0:127.0.0.1:{address[1]}", connect_timeout_ms=1)
     stopping = threading.Event()
@@ -263,7 +263,7 @@ def test_brokers_away_at_the_start_are_waited_for(journal: Journal, passing: Man
 
 
 def test_every_message_of_a_compressed_delivery_arrives(
-    server: RecordingServer, journal: Journal, passing: ManualTime
+    server: ScriptedBroker, journal: Journal, passing: ManualTime
 ) -> None:
     with Producer(broker_list=server.broker_list, compression_codec="1") as producer:
         delivery = new_delivery(producer, journal, passing)
@@ -273,7 +273,7 @@ def test_every_message_of_a_compressed_delivery_arrives(
 
 
 def test_heartbeats_go_out_with_nothing_to_send_and_the_last_says_so(
-    server: RecordingServer, producer: Producer, journal: Journal, passing: ManualTime
+    server: ScriptedBroker, producer: Producer, journal: Journal, passing: ManualTime
 ) -> None:
     delivery = new_delivery(producer, journal, passing, DeliveryPolicy(heartbeat_interval_ms=5000))
     for _ in range(12):

@@ -16,7 +16,7 @@ from kafka2011.services.mirror_maker.group_member import GroupMember
 from kafka2011.services.mirror_maker.mirror import Mirror
 from kafka2011.services.mirror_maker.mirror_registry import read_maps
 from kafka2011.services.mirror_maker.placement import NotPlaced, Placement
-from tests.support.fake_broker import FakeBroker
+from tests.support.scripted_server import ScriptedBroker
 from tests.support.waiting import wait_until
 
 
@@ -25,7 +25,7 @@ class Side:
 
     def __init__(self, broker_id: int) -> None:
         self.broker_id = broker_id
-        self.broker = FakeBroker()
+        self.broker = ScriptedBroker()
         self.zookeeper = InMemoryZooKeeper()
         self.registry = self.zookeeper.client()
         self.registry.start()

@@ -18,7 +18,7 @@ from kafka2011.runtime.metrics import MetricsServer
 from kafka2011.services.proxy.app import RouteCollector, change_from
 from kafka2011.services.proxy.config import ProxyConfig, parse_routes
 from kafka2011.services.proxy.proxy import Proxy, UnknownRoute
-from tests.support.tcp import TcpTarget, receive_all, receive_exactly
+from tests.support.scripted_server import TcpTarget, receive_all, receive_exactly
 from tests.support.waiting import wait_until
 
 

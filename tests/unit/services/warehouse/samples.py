@@ -65,7 +65,7 @@ class FakeLog:
         return len(self.data)
 
 
-class FakeBroker:
+class ScriptedBroker:
     """Reads ranges out of FakeLogs in chunks of whole entries."""
 
     def __init__(self, fetch_size: int = 2000) -> None:

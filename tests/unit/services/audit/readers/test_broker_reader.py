@@ -16,7 +16,7 @@ from tests.unit.services.audit.samples import (
     SERVER,
     T0,
     WINDOW_MS,
-    FakeBroker,
+    ScriptedBroker,
     event,
     report,
     totals_of,
@@ -33,7 +33,7 @@ class Bench:
     def __init__(self, fetch_bytes: int = 65536) -> None:
         self.clock = ManualClock(T0 + 1000)
         self.state = AuditState(("live", "offline"), WINDOW_MS, self.clock)
-        self.broker = FakeBroker()
+        self.broker = ScriptedBroker()
         self.reader = BrokerReader(
             self.state,
             "live",

@@ -19,7 +19,7 @@ from tests.unit.services.audit.samples import (
     SERVER,
     T0,
     WINDOW_MS,
-    FakeBroker,
+    ScriptedBroker,
     event,
     report,
     totals_of,
@@ -35,7 +35,7 @@ class Cluster:
         self.zookeeper = InMemoryZooKeeper()
         self.registry = self.zookeeper.client()
         self.registry.start()
-        self.broker = FakeBroker()
+        self.broker = ScriptedBroker()
         self.is_zookeeper_there = True
 
     def register(self, topic: str, partitions: int, broker_id: int = 1) -> None:

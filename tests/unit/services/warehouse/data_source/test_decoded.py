@@ -25,20 +25,20 @@ from kafka2011.protocol.errors import MessageSizeTooLarge, OffsetOutOfRange
 from kafka2011.services.warehouse.data_source.writing import parse_write_options, write_batches
 from pyspark_kafka2011 import DefaultSource
 from tests.support.in_process_broker import InProcessBroker, in_process_broker
-from tests.support.memory_broker import MemoryBroker
 from tests.support.registries import DirectRegistry
+from tests.support.scripted_server import ScriptedBroker
 from tests.unit.services.warehouse.samples import access_log_payload
 
 PARTITION = (ACCESS_LOG, 0)
 
 
 @pytest.fixture
-def broker() -> Iterator[MemoryBroker]:
-    with MemoryBroker() as started:
+def broker() -> Iterator[ScriptedBroker]:
+    with ScriptedBroker() as started:
         yield started
 
 
-def rows(broker: MemoryBroker, **options: str) -> list[dict[str, Any]]:
+def rows(broker: ScriptedBroker, **options: str) -> list[dict[str, Any]]:
     """What Spark would get; every batch has the schema that Spark was told."""
     given = {"brokers": f"11:127.0.0.1:{broker.port}", "topic": ACCESS_LOG}
     given["event.forms"] = "*:2011"
@@ -57,7 +57,7 @@ def rows(broker: MemoryBroker, **options: str) -> list[dict[str, Any]]:
     return [row for batch in batches for row in batch.to_pylist()]
 
 
-def test_decoded_rows_have_the_events_columns(broker: MemoryBroker) -> None:
+def test_decoded_rows_have_the_events_columns(broker: ScriptedBroker) -> None:
     broker.append(*PARTITION, [access_log_payload(n) for n in range(3)])
     found = rows(broker, decode="true")
     assert [row["path"] for row in found] == ["/page/0?q=0", "/page/1?q=1", "/page/2?q=2"]
@@ -106,7 +106,7 @@ def registry_url(tmp_path: Path) -> Iterator[str]:
 
 
 def test_events_with_the_registrys_ids_are_decoded_each_by_its_schema(
-    broker: MemoryBroker, registry_url: str, tmp_path: Path
+    broker: ScriptedBroker, registry_url: str, tmp_path: Path
 ) -> None:
     client = RegistryClient(registry_url)
     client.id_of("another", '"int"')  # so that the number of one is not 1 by chance
@@ -138,7 +138,7 @@ def test_events_with_the_registrys_ids_are_decoded_each_by_its_schema(
 
 
 def test_a_registry_that_is_away_fails_the_task_and_judges_nothing(
-    broker: MemoryBroker, tmp_path: Path
+    broker: ScriptedBroker, tmp_path: Path
 ) -> None:
     broker.append(*PARTITION, [id_prefix(7) + access_log_payload(1)[17:]])
     options = {"decode": "true", "event_forms": "*:id", "quarantine_dir": str(tmp_path / "aside")}
@@ -147,7 +147,7 @@ def test_a_registry_that_is_away_fails_the_task_and_judges_nothing(
     assert not (tmp_path / "aside").exists()
 
 
-def test_what_does_not_decode_is_a_row_with_its_reason(broker: MemoryBroker) -> None:
+def test_what_does_not_decode_is_a_row_with_its_reason(broker: ScriptedBroker) -> None:
     first_end = broker.append(*PARTITION, [access_log_payload(1)])
     broker.append(*PARTITION, [b"junk", access_log_payload(2)])
     found = sorted(rows(broker, decode="true"), key=lambda row: row["offset"])
@@ -158,7 +158,7 @@ def test_what_does_not_decode_is_a_row_with_its_reason(broker: MemoryBroker) -> 
 
 @pytest.mark.parametrize("decode", ["false", "true"])
 def test_what_cannot_be_read_goes_to_the_quarantine_once(
-    broker: MemoryBroker, tmp_path: Path, decode: str
+    broker: ScriptedBroker, tmp_path: Path, decode: str
 ) -> None:
     start = broker.append(*PARTITION, [access_log_payload(1)])
     end = broker.append(*PARTITION, [b"damaged"])
@@ -176,7 +176,7 @@ def test_what_cannot_be_read_goes_to_the_quarantine_once(
 
 
 def test_a_junk_message_is_quarantined_when_events_are_asked_for(
-    broker: MemoryBroker, tmp_path: Path
+    broker: ScriptedBroker, tmp_path: Path
 ) -> None:
     broker.append(*PARTITION, [b"junk", access_log_payload(2)])
     assert len(rows(broker, decode="true", quarantine_dir=str(tmp_path))) == 1
@@ -184,7 +184,9 @@ def test_a_junk_message_is_quarantined_when_events_are_asked_for(
     assert pq.read_table(file).column("payload").to_pylist() == [b"junk"]
 
 
-def test_a_task_that_fails_leaves_no_quarantine_file(broker: MemoryBroker, tmp_path: Path) -> None:
+def test_a_task_that_fails_leaves_no_quarantine_file(
+    broker: ScriptedBroker, tmp_path: Path
+) -> None:
     broker.append(*PARTITION, [b"damaged"])
     broker.logs[PARTITION][-1] ^= 1
     broker.logs[PARTITION] += b"\x00\x00\x00\x01\x00\x00\x00\x00\x00"  # an impossible length
@@ -211,7 +213,7 @@ def test_bad_options_say_why(options: dict[str, str], reason: str) -> None:
 # --- while it is read ----------------------------------------------------------------------------
 
 
-def reading(broker: MemoryBroker, **options: str) -> Iterator[pa.RecordBatch]:
+def reading(broker: ScriptedBroker, **options: str) -> Iterator[pa.RecordBatch]:
     """The batches of a partition, one small fetch each."""
     given = {"brokers": f"11:127.0.0.1:{broker.port}", "topic": "t", "fetch.size": "400"}
     reader = DefaultSource({**given, **options}).reader("")
@@ -220,7 +222,7 @@ def reading(broker: MemoryBroker, **options: str) -> Iterator[pa.RecordBatch]:
     return batches
 
 
-def numbered(broker: MemoryBroker, count: int) -> list[bytes]:
+def numbered(broker: ScriptedBroker, count: int) -> list[bytes]:
     payloads = [b"%04d" % number for number in range(count)]
     broker.append("t", 0, payloads)
     return payloads
@@ -230,17 +232,17 @@ def payloads_of(batches: Iterator[pa.RecordBatch]) -> list[bytes]:
     return [payload for batch in batches for payload in batch.column("payload").to_pylist()]
 
 
-def test_a_broker_that_restarts_is_read_on_where_it_stopped(broker: MemoryBroker) -> None:
+def test_a_broker_that_restarts_is_read_on_where_it_stopped(broker: ScriptedBroker) -> None:
     payloads = numbered(broker, 300)
     batches = reading(broker)
     first = payloads_of(iter([next(batches)]))
     broker.close()
-    with MemoryBroker(broker.port) as again:
+    with ScriptedBroker(broker.port) as again:
         again.logs.update(broker.logs)
         assert first + payloads_of(batches) == payloads
 
 
-def test_a_segment_that_is_retired_is_an_error_or_passed_over(broker: MemoryBroker) -> None:
+def test_a_segment_that_is_retired_is_an_error_or_passed_over(broker: ScriptedBroker) -> None:
     payloads = numbered(broker, 300)
     batches = {loss: reading(broker, failOnDataLoss=loss) for loss in ("true", "false")}
     first = {loss: payloads_of(iter([next(part)])) for loss, part in batches.items()}

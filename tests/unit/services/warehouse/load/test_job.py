@@ -41,7 +41,7 @@ from kafka2011.services.warehouse.load.tasks import TopicResult
 from tests.unit.services.warehouse.samples import (
     FIRST,
     HEADER_TIME_MS,
-    FakeBroker,
+    ScriptedBroker,
     access_log_payload,
 )
 
@@ -63,7 +63,7 @@ class Deployment:
         self.zookeeper = InMemoryZooKeeper()
         self.registry: InMemoryRegistry = self.zookeeper.client()
         self.registry.start()
-        self.broker = FakeBroker()
+        self.broker = ScriptedBroker()
         self.earliest: dict[tuple[str, BrokerPartition], int] = {}
         self.silent: set[int] = set()
 

@@ -16,7 +16,7 @@ from kafka2011.services.warehouse.upkeep.maintenance import UpkeepPolicy, mainta
 from tests.unit.services.warehouse.samples import (
     FIRST,
     WINDOW_MS,
-    FakeBroker,
+    ScriptedBroker,
     access_log_payload,
     task_settings,
 )
@@ -29,7 +29,7 @@ def loaded(tmp_path: Path) -> Path:
     """A table of three loads and one compaction, over some hours."""
     path = table_path(tmp_path, ACCESS_LOG)
     table = WarehouseTable.open_or_create(path, table_schema(ACCESS_LOG), "test")
-    broker = FakeBroker()
+    broker = ScriptedBroker()
     committed = None
     for part in range(3):
         numbers = range(300 * part, 300 * part + 300)

@@ -20,7 +20,7 @@ from kafka2011.services.warehouse.load.tasks import TaskSettings, run_task
 from tests.support.registries import DirectRegistry
 from tests.unit.services.warehouse.samples import (
     WINDOW_MS,
-    FakeBroker,
+    ScriptedBroker,
     access_log_event,
     access_log_payload,
 )
@@ -132,7 +132,7 @@ def test_a_task_without_the_registry_loads_and_quarantines_nothing(
     registry: DirectRegistry, tmp_path: Path
 ) -> None:
     prefix = codec_of(registry).prefix(ACCESS_LOG)
-    broker = FakeBroker()
+    broker = ScriptedBroker()
     broker.log(ACCESS_LOG).append([payload(prefix, 1), prefix + b"no event", b"\0\0\0\3\3junk"])
     planned = [broker.plan(ACCESS_LOG)]
     codec = codec_of(registry)

@@ -21,7 +21,7 @@ from kafka2011.services.warehouse.load.tasks import count_windows, rounded_ages,
 from tests.unit.services.warehouse.samples import (
     FIRST,
     HEADER_TIME_MS,
-    FakeBroker,
+    ScriptedBroker,
     access_log_payload,
     task_settings,
 )
@@ -35,7 +35,7 @@ def rows_of(directory: Path, files: list[NewFile]) -> list[dict[str, object]]:
 
 
 def test_a_range_becomes_files_counts_and_an_end(tmp_path: Path) -> None:
-    broker = FakeBroker()
+    broker = ScriptedBroker()
     payloads = [access_log_payload(n, server="a" if n < 6 else "b") for n in range(10)]
     end = broker.log(ACCESS_LOG).append(payloads)
     (result,) = run_task([broker.plan(ACCESS_LOG)], task_settings(tmp_path), broker.read)
@@ -53,7 +53,7 @@ def test_a_range_becomes_files_counts_and_an_end(tmp_path: Path) -> None:
 
 
 def test_loading_in_steps_equals_loading_at_once(tmp_path: Path) -> None:
-    broker = FakeBroker(fetch_size=700)
+    broker = ScriptedBroker(fetch_size=700)
     end = broker.log(ACCESS_LOG).append([access_log_payload(n) for n in range(50)])
     offsets: list[object] = []
     committed = None
@@ -66,7 +66,7 @@ def test_loading_in_steps_equals_loading_at_once(tmp_path: Path) -> None:
 
 
 def test_messages_in_wrappers_are_rows_with_the_wrappers_end(tmp_path: Path) -> None:
-    broker = FakeBroker(fetch_size=100_000)
+    broker = ScriptedBroker(fetch_size=100_000)
     log = broker.log(ACCESS_LOG)
     first = log.append([access_log_payload(0)])
     log.data += message_set.encode_compressed(
@@ -78,7 +78,7 @@ def test_messages_in_wrappers_are_rows_with_the_wrappers_end(tmp_path: Path) -> 
 
 
 def test_what_cannot_be_decoded_goes_to_quarantine_with_its_offset(tmp_path: Path) -> None:
-    broker = FakeBroker()
+    broker = ScriptedBroker()
     log = broker.log(ACCESS_LOG)
     log.append([access_log_payload(0)])
     junk_end = log.append([b"junk"])
@@ -97,7 +97,7 @@ def test_what_cannot_be_decoded_goes_to_quarantine_with_its_offset(tmp_path: Pat
 
 
 def test_what_an_earlier_try_quarantined_is_counted_and_not_written_again(tmp_path: Path) -> None:
-    broker = FakeBroker()
+    broker = ScriptedBroker()
     log = broker.log(ACCESS_LOG)
     first = log.append([b"junk"])
     log.append([b"more"])
@@ -109,7 +109,7 @@ def test_what_an_earlier_try_quarantined_is_counted_and_not_written_again(tmp_pa
 
 
 def test_a_damaged_entry_is_quarantined_and_its_neighbours_are_loaded(tmp_path: Path) -> None:
-    broker = FakeBroker()
+    broker = ScriptedBroker()
     log = broker.log(ACCESS_LOG)
     start = log.append([access_log_payload(0)])
     end = log.append([access_log_payload(1)])
@@ -127,7 +127,7 @@ def test_a_damaged_entry_is_quarantined_and_its_neighbours_are_loaded(tmp_path: 
 
 
 def test_a_topic_without_a_schema_goes_to_quarantine(tmp_path: Path) -> None:
-    broker = FakeBroker()
+    broker = ScriptedBroker()
     broker.log("plain").append([b"hello"])
     (result,) = run_task([broker.plan("plain")], task_settings(tmp_path), broker.read)
     assert (result.rows, result.files, result.errors) == (0, [], [])
@@ -136,7 +136,7 @@ def test_a_topic_without_a_schema_goes_to_quarantine(tmp_path: Path) -> None:
 
 
 def test_a_range_that_breaks_off_is_loaded_up_to_there_and_reported(tmp_path: Path) -> None:
-    broker = FakeBroker(fetch_size=700)
+    broker = ScriptedBroker(fetch_size=700)
     broker.log(ACCESS_LOG).append([access_log_payload(n) for n in range(10)])
     broker.log("plain").append([b"hello"])
 
@@ -159,7 +159,7 @@ def test_a_range_that_breaks_off_is_loaded_up_to_there_and_reported(tmp_path: Pa
 
 
 def test_a_disk_that_is_full_makes_the_result_unusable(tmp_path: Path) -> None:
-    broker = FakeBroker()
+    broker = ScriptedBroker()
     broker.log(ACCESS_LOG).append([access_log_payload(0)])
     (tmp_path / "access_log").write_text("a file where the table's directory should be")
     (result,) = run_task([broker.plan(ACCESS_LOG)], task_settings(tmp_path), broker.read)
@@ -168,7 +168,7 @@ def test_a_disk_that_is_full_makes_the_result_unusable(tmp_path: Path) -> None:
 
 
 def test_a_task_that_fails_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    broker = FakeBroker()
+    broker = ScriptedBroker()
     hours = range(0, 7200, 1800)
     broker.log(ACCESS_LOG).append([access_log_payload(n) for n in hours] + [b"junk"])
     written: list[Path] = []

@@ -1,0 +1,319 @@
+"""Servers on loopback for tests: plain TCP that keeps what it received, and a broker in memory.
+
+`ScriptedBroker` answers every request of 0.7 from logs in memory, keeps the request frames, and
+fails as its attributes say. A test that needs the real thing starts it (`tests.support.brokers`).
+"""
+
+import contextlib
+import socket
+import struct
+import threading
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Self
+
+from kafka2011.protocol import message_set
+from kafka2011.protocol.errors import KafkaError
+from kafka2011.protocol.requests import (
+    EARLIEST,
+    LATEST,
+    FetchRequest,
+    MultiFetchRequest,
+    MultiProduceRequest,
+    OffsetsRequest,
+    ProduceRequest,
+    Request,
+    decode_request,
+)
+from kafka2011.protocol.responses import (
+    encode_fetch_header,
+    encode_multifetch_header,
+    encode_offsets_response,
+)
+from tests.support.waiting import wait_until
+
+Partition = tuple[str, int]
+
+OFFSET_OUT_OF_RANGE = 1
+
+
+class ScriptedServer:
+    """Listens from construction on; a thread per connection runs `serve`."""
+
+    def __init__(self, port: int = 0) -> None:
+        self._listener = socket.create_server(("127.0.0.1", port))
+        self.address: tuple[str, int] = self._listener.getsockname()
+        self.host, self.port = self.address
+        self.connections: list[socket.socket] = []
+        self._threads = [threading.Thread(target=self._accept, daemon=True)]
+        self._threads[0].start()
+
+    @property
+    def connection_count(self) -> int:
+        """Connections accepted so far."""
+        return len(self.connections)
+
+    def serve(self, connection: socket.socket) -> None:
+        raise NotImplementedError
+
+    def hang_up(self) -> None:
+        """End all connections."""
+        for connection in tuple(self.connections):  # not those accepted meanwhile
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # closing alone does not wake the acceptor
+        self._listener.close()
+        self._threads[0].join(10)
+        self.hang_up()
+        for thread in self._threads:
+            thread.join(10)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            self.connections.append(connection)
+            thread = threading.Thread(target=self._serve, args=(connection,), daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        with connection, contextlib.suppress(OSError):
+            self.serve(connection)
+
+
+class TcpTarget(ScriptedServer):
+    """Plain TCP: `received[i]` is what the i-th connection sent so far.
+
+    `echo` sends everything back, and ends when the client does. `reads=False` accepts and never
+    reads. `greeting` is sent first.
+    """
+
+    def __init__(
+        self, *, echo: bool = False, reads: bool = True, greeting: bytes = b"", port: int = 0
+    ) -> None:
+        self._echo = echo
+        self._reads = reads
+        self._greeting = greeting
+        self.received: list[bytearray] = []
+        self.ended: list[str] = []  # per ended connection: "end" or the error's name
+        self._closing = threading.Event()
+        super().__init__(port)
+
+    @property
+    def everything(self) -> bytes:
+        return b"".join(bytes(one) for one in self.received)
+
+    def close(self) -> None:
+        self._closing.set()
+        super().close()
+
+    def serve(self, connection: socket.socket) -> None:
+        kept = bytearray()
+        self.received.append(kept)
+        try:
+            if self._greeting:
+                connection.sendall(self._greeting)
+            if not self._reads:
+                self._closing.wait()
+                return
+            while piece := connection.recv(65536):
+                kept += piece
+                if self._echo:
+                    connection.sendall(piece)
+            self.ended.append("end")
+            if self._echo:
+                connection.shutdown(socket.SHUT_WR)
+            self._closing.wait()
+        except OSError as error:
+            self.ended.append(type(error).__name__)
+
+
+class ScriptedBroker(ScriptedServer):
+    """`logs[topic, partition]` is the log from offset `starts[topic, partition]` on.
+
+    Faults, each an attribute to set:
+
+    - `is_silent`: requests are taken and not answered
+    - `hang_ups`: so many of the next requests are answered by closing the connection;
+      `close_at_barrier`: so many of the next Offsets requests
+    - `refused`: topics at whose produce requests it closes the connection
+    - `raw_answers`: sent instead of the next answers; `offsets_answer`: to all Offsets requests
+    - `errors`: error codes of partitions; `damage` changes a partition's bytes as they are sent
+    - `holds_back`: as 0.7 between two flushes, only what was there at the last `flush` is visible
+    - `on_offsets` is called before each Offsets request is answered
+    """
+
+    def __init__(self, port: int = 0) -> None:
+        self.lock = threading.RLock()
+        self.logs: dict[Partition, bytearray] = defaultdict(bytearray)
+        self.starts: dict[Partition, int] = defaultdict(int)
+        self.frames: list[bytes] = []  # requests with their size, in order of arrival
+        self.conversations: list[list[bytes]] = []  # the same per connection
+        self.is_silent = False
+        self.hang_ups = 0
+        self.close_at_barrier = 0
+        self.refused: set[str] = set()
+        self.raw_answers: list[bytes] = []
+        self.offsets_answer: bytes | None = None
+        self.errors: dict[Partition, int] = {}
+        self.damage: Callable[[FetchRequest, bytes], bytes] = lambda _, data: data
+        self.holds_back = False
+        self.on_offsets: Callable[[], object] = lambda: None
+        self.fetch_bytes_max = 1 << 30
+        self._flushed: dict[Partition, int] = {}  # bytes
+        super().__init__(port)
+
+    @property
+    def broker_list(self) -> str:
+        return f"0:{self.host}:{self.port}"
+
+    # --- the logs --------------------------------------------------------------------------------
+
+    def append(self, topic: str, partition: int, payloads: list[bytes], codec: int = 0) -> int:
+        """Append messages; returns the end of the log."""
+        with self.lock:
+            self.logs[topic, partition] += message_set.encode_compressed(payloads, codec)
+            return self.end(topic, partition)
+
+    def log(self, topic: str, partition: int = 0) -> bytes:
+        with self.lock:
+            return bytes(self.logs.get((topic, partition), b""))
+
+    def end(self, topic: str, partition: int) -> int:
+        return self.starts.get((topic, partition), 0) + len(self.log(topic, partition))
+
+    def retire(self, topic: str, partition: int, start: int) -> None:
+        """Retention: the log now starts at `start`."""
+        with self.lock:
+            del self.logs[topic, partition][: start - self.starts[topic, partition]]
+            self.starts[topic, partition] = start
+
+    def flush(self) -> None:
+        """With `holds_back`: make all that is there visible."""
+        with self.lock:
+            self._flushed = {key: len(log) for key, log in self.logs.items()}
+
+    # --- what arrived ----------------------------------------------------------------------------
+
+    def requests(self) -> list[Request]:
+        with self.lock:
+            return [decode_request(frame[4:]) for frame in self.frames]
+
+    def produce_frames(self, count: int) -> list[bytes]:
+        """Wait for `count` produce frames; returns all that arrived."""
+
+        def arrived() -> list[bytes]:
+            with self.lock:
+                found = [frame for frame in self.frames if frame[4:6] in (b"\0\0", b"\0\3")]
+            return found if len(found) >= count else []
+
+        return wait_until(arrived, lambda: f"{count} produce requests; there are {self.frames!r}")
+
+    def parts(self) -> list[ProduceRequest]:
+        """Every produced part that has arrived, in order."""
+        found: list[ProduceRequest] = []
+        for request in self.requests():
+            if isinstance(request, ProduceRequest):
+                found.append(request)
+            elif isinstance(request, MultiProduceRequest):
+                found += request.parts
+        return found
+
+    def barrier_count(self) -> int:
+        return sum(isinstance(request, OffsetsRequest) for request in self.requests())
+
+    # --- serving ---------------------------------------------------------------------------------
+
+    def serve(self, connection: socket.socket) -> None:
+        conversation: list[bytes] = []
+        self.conversations.append(conversation)
+        with connection.makefile("rb") as stream, contextlib.suppress(KafkaError):
+            while header := stream.read(4):
+                frame = header + stream.read(struct.unpack(">i", header)[0])
+                if frame[4:6] == b"\0\4":
+                    self.on_offsets()
+                with self.lock:
+                    self.frames.append(frame)
+                    conversation.append(frame)
+                    answer = self._answer(frame)
+                if answer is None:
+                    return
+                if answer and not self.is_silent:
+                    connection.sendall(answer)
+
+    def _answer(self, frame: bytes) -> bytes | None:
+        """The response (b"" for none); None to close the connection."""
+        if self.hang_ups:
+            self.hang_ups -= 1
+            return None
+        if self.raw_answers:
+            return self.raw_answers.pop(0)
+        request = decode_request(frame[4:])
+        if isinstance(request, ProduceRequest | MultiProduceRequest):
+            parts = [request] if isinstance(request, ProduceRequest) else request.parts
+            for part in parts:
+                if part.topic in self.refused:
+                    return None
+                self.logs[part.topic, part.partition] += part.message_set
+            return b""
+        if isinstance(request, FetchRequest):
+            return self._part(request)
+        if isinstance(request, MultiFetchRequest):
+            sets = [self._part(part) for part in request.parts]
+            return encode_multifetch_header([len(one) - 6 for one in sets]) + b"".join(sets)
+        if self.close_at_barrier:
+            self.close_at_barrier -= 1
+            return None
+        if self.offsets_answer is not None:
+            return self.offsets_answer
+        key = request.topic, request.partition
+        start = self.starts.get(key, 0)
+        end = start + len(self._visible(key))
+        known = {LATEST: [end, start], EARLIEST: [start]}.get(request.time, [])
+        return encode_offsets_response(known[: max(1, request.count_max)])
+
+    def _visible(self, key: Partition) -> bytearray:
+        log = self.logs.get(key, bytearray())
+        return log[: self._flushed.get(key, 0)] if self.holds_back else log
+
+    def _part(self, request: FetchRequest) -> bytes:
+        key = request.topic, request.partition
+        if key in self.errors:
+            return encode_fetch_header(self.errors[key], 0)
+        log = self._visible(key)
+        position = request.offset - self.starts.get(key, 0)
+        if not 0 <= position <= len(log):
+            return encode_fetch_header(OFFSET_OUT_OF_RANGE, 0)
+        size = min(request.size_max, self.fetch_bytes_max)
+        data = self.damage(request, bytes(log[position : position + size]))
+        return encode_fetch_header(0, len(data)) + data
+
+
+def receive_exactly(connection: socket.socket, size: int) -> bytes:
+    """Read `size` bytes; AssertionError when the connection ends before."""
+    data = bytearray()
+    while len(data) < size:
+        piece = connection.recv(size - len(data))
+        assert piece, f"ended after {len(data)} of {size} bytes"
+        data += piece
+    return bytes(data)
+
+
+def receive_all(connection: socket.socket) -> bytes:
+    """Read to the end."""
+    data = bytearray()
+    while piece := connection.recv(65536):
+        data += piece
+    return bytes(data)
