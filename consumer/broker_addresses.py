@@ -11,7 +11,7 @@ from kafka2011.runtime.logs import get_logger
 log = get_logger(__name__)
 
 
-class BrokerDirectory:
+class BrokerAddresses:
     """Safe from any thread."""
 
     def __init__(self, registry: Registry, config: ConsumerConfig) -> None:

@@ -24,9 +24,9 @@ from kafka2011.consumer.chunk import Chunk, ConsumedMessage
 from kafka2011.consumer.errors import ConsumerStateError, PartitionStuck
 from kafka2011.consumer.groups.chunk_queues import (
     DAMAGE_ATTEMPTS,
+    ChunkQueue,
     Grant,
-    PartitionFeed,
-    StreamQueue,
+    OwnedPartition,
 )
 from kafka2011.consumer.stats import ConsumerStats
 from kafka2011.protocol.errors import InvalidMessage
@@ -39,7 +39,7 @@ class MessageStream:
     `shallowiterator.enable`: entries as they stand in the log, wrappers unopened."""
 
     def __init__(
-        self, queue: StreamQueue, timeout_ms: int, stats: ConsumerStats, *, shallow: bool = False
+        self, queue: ChunkQueue, timeout_ms: int, stats: ConsumerStats, *, shallow: bool = False
     ) -> None:
         self._queue = queue
         self._timeout_ms = timeout_ms
@@ -103,12 +103,12 @@ class MessageStream:
             found = self._queue.take(self._timeout_ms)
             if found is None:
                 return
-            feed, grant, item = found
+            owned, grant, item = found
             if isinstance(item, PartitionStuck):
                 raise item
             if not grant.open and not self._queue.await_grant(grant):
                 continue
-            feed.went_well()
+            owned.went_well()
             grant.last = item
             yield item
             grant.done = item
@@ -119,17 +119,17 @@ class MessageStream:
             found = self._queue.take(self._timeout_ms)
             if found is None:
                 return None
-            feed, grant, item = found
+            owned, grant, item = found
             if isinstance(item, PartitionStuck):
                 raise item
             try:
                 messages = self._decode(item)
             except InvalidMessage as error:
-                rescued = self._good_part(feed, grant, item, error)
+                rescued = self._good_part(owned, grant, item, error)
                 if rescued is not None:
                     return rescued
                 continue
-            feed.went_well()
+            owned.went_well()
             if messages:
                 return iter(messages), grant
 
@@ -137,7 +137,7 @@ class MessageStream:
         return chunk.entries() if self._shallow else chunk.messages()
 
     def _good_part(
-        self, feed: PartitionFeed, grant: Grant, chunk: Chunk, error: InvalidMessage
+        self, owned: OwnedPartition, grant: Grant, chunk: Chunk, error: InvalidMessage
     ) -> _Batch | None:
         """What stands before a damaged entry; from there it is fetched again.
 
@@ -147,16 +147,16 @@ class MessageStream:
         self._stats.damaged_chunks += 1
         good_bytes = max(0, error.position)
         bad_offset = chunk.offset + good_bytes
-        fresh = feed.reread_from(bad_offset, grant)
+        fresh = owned.reread_from(bad_offset, grant)
         if fresh is None:
             return None
         if good_bytes:
             good = chunk._replace(data=chunk.data[:good_bytes], next_offset=bad_offset)
             return iter(self._decode(good)), fresh
-        feed.damage_count += 1
-        if feed.damage_count < DAMAGE_ATTEMPTS:
+        owned.damage_count += 1
+        if owned.damage_count < DAMAGE_ATTEMPTS:
             return None
-        if feed.put_aside():
+        if owned.put_aside():
             self._stats.stuck_partitions += 1
-            raise feed.stuck(bad_offset, error)
+            raise owned.stuck(bad_offset, error)
         return None

@@ -71,7 +71,7 @@ class Grant:
         self.state = GrantState.REVOKED
 
 
-class PartitionFeed:
+class OwnedPartition:
     """One owned partition. Its fetcher owns the fetch fields, its stream what stands in the grant;
     the grant and `fetch_offset` change under the queue's lock.
     """
@@ -80,11 +80,11 @@ class PartitionFeed:
         "base",
         "committed",
         "damage_count",
-        "error_told",
         "failure_count",
         "fetch_offset",
         "fetch_size",
         "grant",
+        "has_raised",
         "name",
         "queue",
         "retry_at_s",
@@ -92,7 +92,7 @@ class PartitionFeed:
     )
 
     def __init__(
-        self, name: TopicPartition, thread: str, queue: "StreamQueue", stored: int | None, size: int
+        self, name: TopicPartition, thread: str, queue: "ChunkQueue", stored: int | None, size: int
     ) -> None:
         self.name = name
         self.thread = thread
@@ -105,7 +105,7 @@ class PartitionFeed:
         self.retry_at_s = 0.0
         self.failure_count = 0
         self.damage_count = 0
-        self.error_told = False
+        self.has_raised = False
 
     def delivered_offset(self) -> int | None:
         """Next offset after what was handed out; None when not even the start is known."""
@@ -126,7 +126,7 @@ class PartitionFeed:
             old.revoke()
             self.base = self.fetch_offset = offset
             self.retry_at_s = 0.0
-            self.error_told = False
+            self.has_raised = False
             self.queue.lock.notify_all()
 
     def reread_from(self, offset: int, grant: Grant) -> Grant | None:
@@ -148,7 +148,7 @@ class PartitionFeed:
     def went_well(self) -> None:
         """Something of it could be read: past troubles do not count any more."""
         self.damage_count = self.failure_count = 0
-        self.error_told = False
+        self.has_raised = False
 
     def put_aside(self) -> bool:
         """Fetch it no more for a while, longer each time; True when that is news to tell."""
@@ -156,7 +156,7 @@ class PartitionFeed:
         self.failure_count += 1
         self.damage_count = 0
         self.retry_at_s = time.monotonic() + pause_s
-        news, self.error_told = not self.error_told, True
+        news, self.has_raised = not self.has_raised, True
         return news
 
     def stuck(self, offset: int, cause: BaseException) -> PartitionStuck:
@@ -166,12 +166,12 @@ class PartitionFeed:
 
 
 class Queued(NamedTuple):
-    feed: PartitionFeed
+    owned: OwnedPartition
     grant: Grant
     item: Chunk | PartitionStuck
 
 
-class StreamQueue:
+class ChunkQueue:
     """What was fetched for one stream: at most `chunks_max` chunks, counting those on their way."""
 
     def __init__(self, chunks_max: int) -> None:
@@ -209,16 +209,16 @@ class StreamQueue:
             self._reserved -= 1
             self._wake()
 
-    def put(self, feed: PartitionFeed, grant: Grant, item: Chunk | PartitionStuck) -> bool:
+    def put(self, owned: OwnedPartition, grant: Grant, item: Chunk | PartitionStuck) -> bool:
         """Use reserved room; False when the grant was revoked meanwhile and the item dropped."""
         with self.lock:
             self._reserved -= 1
-            if self.closed or feed.grant is not grant:
+            if self.closed or owned.grant is not grant:
                 self._wake()
                 return False
             if isinstance(item, Chunk):
-                feed.fetch_offset = item.next_offset
-            self._items.append(Queued(feed, grant, item))
+                owned.fetch_offset = item.next_offset
+            self._items.append(Queued(owned, grant, item))
             self.lock.notify()
             return True
 

@@ -41,7 +41,7 @@ def check_offset(offset: int) -> int:
     return offset
 
 
-class OffsetStore:
+class CommittedOffsets:
     """The offset registry of one group, as one member uses it. One thread at a time.
 
     `by_hand`: the partitions were chosen by hand and have no owner; a commit is made while nobody

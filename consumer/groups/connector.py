@@ -17,18 +17,17 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Self
 
-from kafka2011.consumer.broker_addresses import BrokerDirectory
+from kafka2011.consumer.broker_addresses import BrokerAddresses
 from kafka2011.consumer.chunk import TopicPartition
 from kafka2011.consumer.config import ConsumerConfig
 from kafka2011.consumer.errors import ConsumerStateError
-from kafka2011.consumer.groups import positions as steering
-from kafka2011.consumer.groups import rebalance
+from kafka2011.consumer.groups import offset_lookup, rebalance
 from kafka2011.consumer.groups.assignment import make_consumer_id, thread_id
-from kafka2011.consumer.groups.chunk_queues import StreamQueue
-from kafka2011.consumer.groups.committed_offsets import OffsetStore, check_offset, run
+from kafka2011.consumer.groups.chunk_queues import ChunkQueue
+from kafka2011.consumer.groups.committed_offsets import CommittedOffsets, check_offset, run
 from kafka2011.consumer.groups.membership import Membership
 from kafka2011.consumer.groups.rebalance_thread import Rebalancer
-from kafka2011.consumer.groups.stream_assignment import DeliveryHub
+from kafka2011.consumer.groups.stream_assignment import StreamAssignment
 from kafka2011.consumer.groups.topic_filters import TopicFilter
 from kafka2011.consumer.simple import EARLIEST, LATEST
 from kafka2011.consumer.stats import ConsumerStats
@@ -75,12 +74,12 @@ class ConsumerConnector:
             except CoordinationError:
                 self._registry.close()
                 raise
-        self._queues: dict[tuple[str, str], StreamQueue] = {}
-        self._all_queues: list[StreamQueue] = []
-        self._any_topic: dict[str, StreamQueue] = {}
-        self._brokers = BrokerDirectory(self._registry, config)
-        self._hub = DeliveryHub(config, self.stats, self._brokers.find, self._queue_of)
-        self._offsets = OffsetStore(self._registry, config.group_id)
+        self._queues: dict[tuple[str, str], ChunkQueue] = {}
+        self._all_queues: list[ChunkQueue] = []
+        self._any_topic: dict[str, ChunkQueue] = {}
+        self._brokers = BrokerAddresses(self._registry, config)
+        self._assignment = StreamAssignment(config, self.stats, self._brokers.find, self._queue_of)
+        self._offsets = CommittedOffsets(self._registry, config.group_id)
         self._offsets_lock = threading.RLock()
         self._membership: Membership | None = None
         self._listener: Handle | None = None
@@ -149,7 +148,7 @@ class ConsumerConnector:
         """
         self._check_fresh()
         chosen = {TopicPartition(*name): start for name, start in starts.items()}
-        offsets = OffsetStore(self._registry, self.config.group_id, by_hand=True)
+        offsets = CommittedOffsets(self._registry, self.config.group_id, by_hand=True)
         places: dict[TopicPartition, int | None] = {}
         for name, start in chosen.items():
             check_topic(name.topic, "0.7" if self.config.rule == "0.7" else "strict")
@@ -157,14 +156,14 @@ class ConsumerConnector:
             if start is None:
                 places[name] = stored
             elif start in (EARLIEST, LATEST):
-                places[name] = steering.offset_of_time(self._brokers, name, start)
+                places[name] = offset_lookup.offset_of_time(self._brokers, name, start)
             else:
                 places[name] = check_offset(start)
         self._offsets = offsets
         self._is_by_hand = True
         made = self._any_topic[self.consumer_id] = self._new_queue()
         for name, place in places.items():
-            self._hub.start(name, self.consumer_id, place)
+            self._assignment.start(name, self.consumer_id, place)
         if self.config.autocommit_enable:
             self._start_thread("commit", self._commit_by_timer)
         return self._stream(made)
@@ -173,12 +172,12 @@ class ConsumerConnector:
         if self._membership is not None or self._is_by_hand or self._closing.is_set():
             raise ConsumerStateError("streams are created once per connector")
 
-    def _new_queue(self) -> StreamQueue:
-        made = StreamQueue(self.config.queued_chunks_max)
+    def _new_queue(self) -> ChunkQueue:
+        made = ChunkQueue(self.config.queued_chunks_max)
         self._all_queues.append(made)
         return made
 
-    def _stream(self, made: StreamQueue) -> MessageStream:
+    def _stream(self, made: ChunkQueue) -> MessageStream:
         return MessageStream(
             made,
             self.config.consumer_timeout_ms,
@@ -186,7 +185,7 @@ class ConsumerConnector:
             shallow=self.config.shallow_iterator_enable,
         )
 
-    def _queue_of(self, topic: str, thread: str) -> StreamQueue:
+    def _queue_of(self, topic: str, thread: str) -> ChunkQueue:
         shared = self._any_topic.get(thread)
         return self._queues[topic, thread] if shared is None else shared
 
@@ -196,7 +195,7 @@ class ConsumerConnector:
             self.config.group_id,
             self.consumer_id,
             subscription,
-            delivery=self._hub,
+            delivery=self._assignment,
             offsets=self._offsets,
             changed=self._rebalancer.look_again,
             commits_on_release=self.config.autocommit_enable,
@@ -221,12 +220,12 @@ class ConsumerConnector:
 
     def owned(self) -> list[TopicPartition]:
         """The partitions that are being delivered to this member at present, sorted."""
-        return [feed.name for feed in self._hub.feeds()]
+        return [owned.name for owned in self._assignment.owned()]
 
     def positions(self) -> dict[TopicPartition, int | None]:
         """Next offset after what was handed out, per owned partition; None before the start is
         known."""
-        return {feed.name: feed.delivered_offset() for feed in self._hub.feeds()}
+        return {owned.name: owned.delivered_offset() for owned in self._assignment.owned()}
 
     @property
     def is_settled(self) -> bool:
@@ -238,7 +237,7 @@ class ConsumerConnector:
 
         Asks every broker; None where one did not answer or the start is not known yet.
         """
-        return steering.lag(self._brokers, self.positions())
+        return offset_lookup.lag(self._brokers, self.positions())
 
     def seek(self, name: TopicPartition, offset: int) -> bool:
         """Go on from `offset` (an entry's start); False when the partition is not owned.
@@ -246,7 +245,7 @@ class ConsumerConnector:
         Raises ValueError for a number that no log can have. An offset outside the log as it is
         now is moved by `autooffset.reset`.
         """
-        return self._hub.move(name, check_offset(offset))
+        return self._assignment.move(name, check_offset(offset))
 
     def seek_to_time(self, name: TopicPartition, time_ms: int) -> int | None:
         """Go to where everything written after `time_ms` (ms since the epoch) is still to come, or
@@ -256,16 +255,16 @@ class ConsumerConnector:
         written at or before that time, so older messages come first; the log's start when none is
         that old. Raises BrokerUnavailable.
         """
-        offset = steering.offset_of_time(self._brokers, name, time_ms)
-        return offset if self._hub.move(name, offset) else None
+        offset = offset_lookup.offset_of_time(self._brokers, name, time_ms)
+        return offset if self._assignment.move(name, offset) else None
 
     def skip_entry(self, name: TopicPartition, offset: int) -> int:
         """Leave out the entry at `offset` (of a PartitionStuck); returns where it goes on.
 
         Raises BrokerUnavailable, and ConsumerStateError when nothing there says how long it is.
         """
-        following = steering.end_of_entry(self._brokers, name, offset)
-        if not self._hub.move(name, following):
+        following = offset_lookup.end_of_entry(self._brokers, name, offset)
+        if not self._assignment.move(name, following):
             raise ConsumerStateError(f"{name} is not owned any more")
         return following
 
@@ -280,9 +279,9 @@ class ConsumerConnector:
         """
         if offsets is None:
             wanted = {
-                feed.name: offset
-                for feed in self._hub.feeds()
-                if (offset := feed.delivered_offset()) is not None and offset != feed.committed
+                owned.name: offset
+                for owned in self._assignment.owned()
+                if (offset := owned.delivered_offset()) is not None and offset != owned.committed
             }
         else:
             wanted = {TopicPartition(*name): check_offset(at) for name, at in offsets.items()}
@@ -293,17 +292,17 @@ class ConsumerConnector:
         disowned = []
         for name, offset in wanted.items():
             with self._offsets_lock:
-                feed = self._hub.feed(name)
-                if feed is None:
+                owned = self._assignment.find(name)
+                if owned is None:
                     refused.append(name)
                     continue
                 try:
-                    kept = run(self._offsets.commit(name, feed.thread, offset))
+                    kept = run(self._offsets.commit(name, owned.thread, offset))
                 except CoordinationError:
                     self.stats.commit_failures += 1
                     raise
                 if kept:
-                    feed.committed = offset
+                    owned.committed = offset
                     self.stats.commits += 1
                 else:
                     refused.append(name)
@@ -330,7 +329,7 @@ class ConsumerConnector:
 
     def _shut_down(self, *, commit: bool, delivered: bool) -> None:
         self._closing.set()
-        self._hub.commits_delivered = delivered
+        self._assignment.commits_delivered = delivered
         for made in self._all_queues:
             made.close()
         if self._membership is not None:
@@ -340,7 +339,7 @@ class ConsumerConnector:
             self._rebalancer.left.wait(LEAVE_TIMEOUT_S)
         elif self._is_by_hand:
             self._leave_by_hand(commit=commit)
-        self._hub.stop_fetching()
+        self._assignment.stop_fetching()
         if self._listener is not None:
             self._listener.cancel()
         if self._owns_registry:
@@ -351,13 +350,13 @@ class ConsumerConnector:
 
     def _leave_by_hand(self, *, commit: bool) -> None:
         if commit and self.config.autocommit_enable:
-            feeds = self._hub.feeds()
-            places = {feed.name: self._hub.position_to_commit(feed) for feed in feeds}
+            feeds = self._assignment.owned()
+            places = {owned.name: self._assignment.position_to_commit(owned) for owned in feeds}
             try:
                 self._commit({name: at for name, at in places.items() if at is not None})
             except CoordinationError as error:
                 log.warning("commit_failed", group=self.config.group_id, reason=str(error))
-        self._hub.halt_all()
+        self._assignment.halt_all()
 
     def __enter__(self) -> Self:
         return self
@@ -374,14 +373,14 @@ class ConsumerConnector:
 
     def _on_session(self, event: SessionEvent) -> None:
         if event is SessionEvent.EXPIRED:
-            self._hub.suspend()
+            self._assignment.suspend()
             self._rebalancer.tell(rebalance.SessionLost())
         elif event is SessionEvent.RECREATED:
             self._rebalancer.tell(rebalance.Joined())
 
     def _stop_delivering(self) -> None:
         """After a bug of ours in the rebalance thread: nothing more comes, and nobody waits."""
-        self._hub.halt_all()
+        self._assignment.halt_all()
         for made in self._all_queues:
             made.close()
 
@@ -393,17 +392,17 @@ class ConsumerConnector:
             session = self._membership.session
             remaining_ms = self._registry.lease_remaining_ms(session) if session is not None else 0
             if remaining_ms > 0:
-                self._hub.resume()
+                self._assignment.resume()
             else:
-                self._hub.suspend()
+                self._assignment.suspend()
             self._closing.wait(min(LEASE_LOOK_S, max(0.005, remaining_ms / 1000)))
 
     def _commit_by_timer(self) -> None:
         while not self._closing.wait(self.config.autocommit_interval_ms / 1000):
             wanted = {
-                feed.name: offset
-                for feed in self._hub.feeds()
-                if (offset := feed.processed_offset()) is not None and offset != feed.committed
+                owned.name: offset
+                for owned in self._assignment.owned()
+                if (offset := owned.processed_offset()) is not None and offset != owned.committed
             }
             try:
                 self._commit(wanted)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, Protocol
 
 from kafka2011.consumer.chunk import TopicPartition
-from kafka2011.consumer.groups.committed_offsets import OffsetStore, Steps
+from kafka2011.consumer.groups.committed_offsets import CommittedOffsets, Steps
 from kafka2011.consumer.groups.rebalance import Claims
 from kafka2011.consumer.groups.topic_filters import TopicFilter
 from kafka2011.coordination import cluster, paths
@@ -65,7 +65,7 @@ class Membership:
         subscription: Subscription,
         *,
         delivery: Delivery,
-        offsets: OffsetStore,
+        offsets: CommittedOffsets,
         changed: Callable[[], None],
         commits_on_release: bool = True,
     ) -> None:

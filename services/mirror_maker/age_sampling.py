@@ -18,7 +18,7 @@ from kafka2011.services.mirror_maker.copy_progress import PartitionCopy
 SAMPLE_INTERVAL_S = 0.1  # per partition
 
 
-class LatencySampler:
+class AgeSampler:
     """Keeps the sampled event's time from `sent` until `confirmed`."""
 
     def __init__(self, forms: Forms = FORMS_2011) -> None:

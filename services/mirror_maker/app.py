@@ -26,7 +26,7 @@ from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.metrics import Answer, MetricsServer
 from kafka2011.services.heartbeat import HeartbeatSender, into
 from kafka2011.services.mirror_maker.config import MirrorConfig
-from kafka2011.services.mirror_maker.cycle_check import MirrorLoop, refuse_loops
+from kafka2011.services.mirror_maker.cycle_check import MirrorCycle, refuse_cycles
 from kafka2011.services.mirror_maker.group_member import GroupMember, topic_filter
 from kafka2011.services.mirror_maker.metrics import MirrorCollector
 from kafka2011.services.mirror_maker.mirror import Mirror
@@ -54,11 +54,11 @@ class Link:
         self._made: tuple[Mirror, GroupMember] | None = None
 
     def connect(self, stop: threading.Event) -> bool:
-        """False when `stop` came first. Raises CoordinationError or MirrorLoop."""
+        """False when `stop` came first. Raises CoordinationError or MirrorCycle."""
         for registry in (self.source, self.target):
             if not _started(registry, self.config.zk_connection_timeout_ms, stop):
                 return False
-        refuse_loops(self.source, self.target, self.config.group_id)
+        refuse_cycles(self.source, self.target, self.config.group_id)
         return True
 
     def start(self) -> None:
@@ -99,7 +99,7 @@ def run(configs: Sequence[MirrorConfig], stop: threading.Event) -> int:
             if not link.connect(stop):
                 return 0
         return _mirror(links, stop)
-    except (MirrorLoop, KafkaError, ValueError) as error:
+    except (MirrorCycle, KafkaError, ValueError) as error:
         log.error("start_failed", detail=str(error))
         return 2
     except CoordinationError as error:

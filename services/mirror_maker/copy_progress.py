@@ -19,20 +19,10 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from kafka2011.consumer.broker_loop import Backoff
 from kafka2011.consumer.chunk import Chunk, TopicPartition
 from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.services.mirror_maker.offset_map import OffsetMap
-
-
-@dataclass(frozen=True, slots=True)
-class Backoff:
-    """Pauses that double: `pause_s(1)` is the shortest."""
-
-    first_s: float
-    longest_s: float
-
-    def pause_s(self, attempt: int) -> float:
-        return min(self.first_s * 2.0 ** min(attempt - 1, 30), self.longest_s)
 
 
 @dataclass(slots=True)

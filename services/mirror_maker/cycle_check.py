@@ -13,21 +13,21 @@ from kafka2011.coordination.errors import NodeExists
 from kafka2011.coordination.registry import Registry
 
 
-class MirrorLoop(ValueError):
+class MirrorCycle(ValueError):
     """The mirror would copy messages back to where they came from. One line; exit with 2."""
 
 
-def refuse_loops(source: Registry, target: Registry, group: str) -> None:
+def refuse_cycles(source: Registry, target: Registry, group: str) -> None:
     """Check, and enter the source (and what feeds it) into the target's list.
 
-    Raises MirrorLoop, or CoordinationError.
+    Raises MirrorCycle, or CoordinationError.
     """
     source_id, target_id = cluster_id(source), cluster_id(target)
     if source_id == target_id:
-        raise MirrorLoop("source.zk.connect and target.zk.connect lead to the same cluster")
+        raise MirrorCycle("source.zk.connect and target.zk.connect lead to the same cluster")
     upstream = source.children(paths.UPSTREAM)
     if target_id in upstream:
-        raise MirrorLoop(
+        raise MirrorCycle(
             f"the source cluster is itself fed from the target cluster: mirroring back would send "
             f"every message in a circle (if that mirror is gone for good, delete "
             f"{paths.upstream_path(target_id)} in the source's ZooKeeper)"

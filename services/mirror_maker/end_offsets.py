@@ -18,7 +18,7 @@ from kafka2011.services.mirror_maker.copy_progress import PartitionCopy
 TIMEOUT_MS = 5000
 
 
-class SourceEnds:
+class SourceEndOffsets:
     """A thread that keeps `source_end` of all copies fresh."""
 
     def __init__(

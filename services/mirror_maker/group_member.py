@@ -10,7 +10,7 @@ import threading
 
 from kafka2011.consumer.config import ConsumerConfig
 from kafka2011.consumer.groups.assignment import make_consumer_id
-from kafka2011.consumer.groups.committed_offsets import OffsetStore, run
+from kafka2011.consumer.groups.committed_offsets import CommittedOffsets, run
 from kafka2011.consumer.groups.membership import Membership
 from kafka2011.consumer.groups.rebalance import Disowned, Joined, Left, SessionLost
 from kafka2011.consumer.groups.rebalance_thread import Rebalancer
@@ -44,7 +44,7 @@ class GroupMember:
         self.consumer_id = make_consumer_id(
             config.group_id, socket.gethostname(), config.consumer_id
         )
-        self._offsets = OffsetStore(registry, config.group_id)
+        self._offsets = CommittedOffsets(registry, config.group_id)
         self._offsets_lock = threading.RLock()
         self._stats = ConsumerStats()
         self._rebalancer = Rebalancer(

@@ -1,11 +1,11 @@
 """The mirror: takes the partitions that the group gives it, and sees them copied.
 
-    group membership ──start/halt──► Mirror ──► SourceFetcher (one per source broker)
+    group membership ──start/halt──► Mirror ──► SourceReader (one per source broker)
                                        │             │ sets, epoch by epoch
                                        │             ▼
                                        │        PartitionCopy (core.py)
                                        │             │ batches, barriers
-                                       └──────► TargetLane (one per target broker)
+                                       └──────► TargetWriter (one per target broker)
 
 It is the `Delivery` of its membership: what it hands back when a partition goes to another member
 is the confirmed offset, after a last barrier: what is committed is durable at the target, always.
@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from kafka2011.consumer.broker_loop import Backoff
 from kafka2011.consumer.chunk import TopicPartition
 from kafka2011.coordination.errors import CoordinationError
 from kafka2011.coordination.registry import Registry
@@ -24,12 +25,12 @@ from kafka2011.producer.discovery import ZooKeeperBrokers
 from kafka2011.runtime.clock import now_ms
 from kafka2011.runtime.logs import get_logger
 from kafka2011.services.mirror_maker.config import NEVER_COPIED, MirrorConfig
-from kafka2011.services.mirror_maker.copy_progress import Backoff, PartitionCopy
-from kafka2011.services.mirror_maker.end_offsets import SourceEnds
-from kafka2011.services.mirror_maker.mirror_registry import Pauses, StoredMaps
+from kafka2011.services.mirror_maker.copy_progress import PartitionCopy
+from kafka2011.services.mirror_maker.end_offsets import SourceEndOffsets
+from kafka2011.services.mirror_maker.mirror_registry import Pauses, StoredOffsetMaps
 from kafka2011.services.mirror_maker.placement import NotPlaced, Placement, make_topic
-from kafka2011.services.mirror_maker.source_reader import SourceFetcher
-from kafka2011.services.mirror_maker.target_writer import TargetLane
+from kafka2011.services.mirror_maker.source_reader import SourceReader
+from kafka2011.services.mirror_maker.target_writer import TargetWriter
 
 PLACE_RETRY_S = 0.1
 IDLE_WAIT_S = 1.0
@@ -52,9 +53,9 @@ class Mirror:
         self.owning_session: Callable[[], int | None] = lambda: None
         self._copies: dict[TopicPartition, PartitionCopy] = {}
         self._pauses = Pauses(source, config.group_id, self._pauses_changed)
-        self._maps = StoredMaps(source, target, config.group_id)
-        self._fetchers: dict[int, SourceFetcher] = {}
-        self._lanes: dict[int, TargetLane] = {}
+        self._maps = StoredOffsetMaps(source, target, config.group_id)
+        self._fetchers: dict[int, SourceReader] = {}
+        self._lanes: dict[int, TargetWriter] = {}
         self._source_brokers = ZooKeeperBrokers(source)
         self._target_brokers = ZooKeeperBrokers(target)
         self._placement = Placement(
@@ -65,7 +66,9 @@ class Mirror:
         )
         self._maps_due_s = 0.0
         self._closed = threading.Event()
-        self._ends = SourceEnds(config, self._source_brokers.address_of, self.copies, self.wake)
+        self._ends = SourceEndOffsets(
+            config, self._source_brokers.address_of, self.copies, self.wake
+        )
         self._placer = threading.Thread(target=self._place_all, name="placement", daemon=True)
         self._placer.start()
 
@@ -165,7 +168,7 @@ class Mirror:
             if copy in worker.copies:
                 worker.copies.remove(copy)
 
-    def _workers(self) -> list[SourceFetcher | TargetLane]:
+    def _workers(self) -> list[SourceReader | TargetWriter]:
         return [*self._fetchers.values(), *self._lanes.values()]
 
     # --- pausing ---------------------------------------------------------------------------------
@@ -232,18 +235,18 @@ class Mirror:
             lane.copies.append(copy)
             self.wake.notify_all()
 
-    def _fetcher(self, broker_id: int) -> SourceFetcher:
+    def _fetcher(self, broker_id: int) -> SourceReader:
         if broker_id not in self._fetchers:
-            fetcher = SourceFetcher(
+            fetcher = SourceReader(
                 broker_id, self._config, self.wake, address_of=self._source_brokers.address_of
             )
             with self.wake:
                 self._fetchers[broker_id] = fetcher
         return self._fetchers[broker_id]
 
-    def _lane(self, broker_id: int) -> TargetLane:
+    def _lane(self, broker_id: int) -> TargetWriter:
         if broker_id not in self._lanes:
-            lane = TargetLane(
+            lane = TargetWriter(
                 broker_id,
                 self._config,
                 self.wake,

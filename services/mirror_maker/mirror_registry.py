@@ -71,7 +71,7 @@ class _Open(NamedTuple):
     offsets: OffsetMap
 
 
-class StoredMaps:
+class StoredOffsetMaps:
     """The maps of one group's copies into one target cluster."""
 
     def __init__(self, source: Registry, target: Registry, group: str) -> None:

@@ -1,22 +1,27 @@
-"""The way from one source broker: a thread that fetches for all copies that have room.
+"""Fetches from one source broker for all copies that have room.
 
-Sets pass through as the broker gives them, cut to complete entries whose CRCs are right; messages
-are counted, and not looked at otherwise, except where a set is large enough to hold one that the
-target would drop without a word.
+The policy of a `BrokerLoop`. Sets pass through as the broker gives them, cut to complete entries
+whose CRCs are right; messages are counted and otherwise not read, except where a set is large
+enough to hold one that the target would silently drop.
 A fetch belongs to the copy's epoch: what comes back after a rewind is thrown away.
 """
 
 import threading
 import time
 from collections.abc import Callable
-from functools import partial
-from typing import NamedTuple
+from dataclasses import dataclass
 
+from kafka2011.consumer.broker_loop import (
+    UNKNOWN_OFFSET,
+    Backoff,
+    BrokerLoop,
+    PartitionRead,
+    Plan,
+    ReadingPolicy,
+    is_bug,
+)
 from kafka2011.consumer.chunk import Chunk
-from kafka2011.consumer.errors import BrokerUnavailable, ConsumerClosed
-from kafka2011.consumer.simple import FetchedSet, SimpleConsumer
-from kafka2011.coordination.errors import CoordinationError
-from kafka2011.producer.errors import BrokerUnavailable as BrokerUnregistered
+from kafka2011.consumer.simple import SimpleConsumer
 from kafka2011.protocol.errors import (
     KafkaError,
     MessageLargerThanFetchSize,
@@ -25,27 +30,25 @@ from kafka2011.protocol.errors import (
 )
 from kafka2011.protocol.message import MAGIC1_HEADER
 from kafka2011.protocol.message_set import check_entries, entries
-from kafka2011.protocol.requests import FetchRequest
 from kafka2011.runtime.clock import now_ms
 from kafka2011.runtime.logs import get_logger
 from kafka2011.services.mirror_maker.config import Address, MirrorConfig
-from kafka2011.services.mirror_maker.copy_progress import Backoff, PartitionCopy
+from kafka2011.services.mirror_maker.copy_progress import PartitionCopy
 
-# Of one multifetch: partitions take turns above it, so memory does not grow with their number.
+# Of one multifetch: a round of many partitions is several.
 FETCH_BYTES_MAX = 8_000_000
 IDLE_WAIT_S = 1.0
 
 log = get_logger(__name__)
 
 
-class _Asked(NamedTuple):
+@dataclass(slots=True)
+class _CopyRead(PartitionRead):
     copy: PartitionCopy
-    epoch: int
-    request: FetchRequest
-    asked_ms: int  # not later than the answer's state of the log
+    epoch: int  # the copy's when the read was planned
 
 
-class SourceFetcher:
+class SourceReader(ReadingPolicy[_CopyRead]):
     """`copies` is filled and emptied by the mirror, under `wake`'s lock."""
 
     def __init__(
@@ -58,174 +61,89 @@ class SourceFetcher:
     ) -> None:
         self.broker_id = broker_id
         self.copies: list[PartitionCopy] = []
-        self.is_reached = False
         self._config = config
         self._wake = wake
         self._address_of = address_of
-        self._backoff = Backoff(config.retry_min_ms / 1000, config.retry_max_ms / 1000)
-        self._attempt = 0
-        self._retry_at_s = 0.0
-        self._idle_rounds = 0
         self._turn = 0
+        self._requested_ms = 0  # not later than the answers' state of the log
         self._stopped = False
-        self._stop_event = threading.Event()
-        self._client: SimpleConsumer | None = None
-        self._thread = threading.Thread(target=self._run, name=f"fetch-{broker_id}", daemon=True)
-        self._thread.start()
+        first_s = config.fetcher_backoff_ms / 1000
+        self._loop = BrokerLoop(
+            f"source-{broker_id}",
+            self,
+            idle=Backoff(first_s, max(first_s, config.fetcher_backoff_max_ms / 1000)),
+            failure=Backoff(config.retry_min_ms / 1000, config.retry_max_ms / 1000),
+            fetch_size_max=config.fetch_size_max,
+            request_bytes_max=FETCH_BYTES_MAX,
+        )
+        self._loop.start()
 
     def stop(self) -> None:
-        """Fetch nothing more. `wake`'s lock must not be held."""
+        """Fetch nothing more; returns when the thread has ended. `wake`'s lock must not be held."""
         with self._wake:
             self._stopped = True
-            self._stop_event.set()
-            client = self._client
             self._wake.notify_all()
-        if client is not None:
-            client.close()
-        self._thread.join()
+        self._loop.stop()
+        self._loop.join()
 
-    # --- the thread ------------------------------------------------------------------------------
+    # --- what is fetched next --------------------------------------------------------------------
 
-    def _run(self) -> None:
-        while True:
-            due = self._next_round()
-            if due is None:
-                break
-            try:
-                brought = self._fetch_round(due)
-            except ConsumerClosed:
-                break
-            except (BrokerUnavailable, RemoteProtocolError, BrokerUnregistered) as error:
-                self._away(str(error))
-                continue
-            except CoordinationError as error:
-                self._away(str(error))
-                continue
-            except Exception:  # a bug of ours must not stop a broker's partitions for good
-                log.exception("fetcher_failed", source=self.broker_id)
-                self._away("an internal error")
-                continue
-            self._attempt = 0
-            if brought:
-                self._idle_rounds = 0
-                continue
-            self._idle_rounds += 1
-            self._stop_event.wait(self._idle_pause_s())
-        if self._client is not None:
-            self._client.close()
-
-    def _idle_pause_s(self) -> float:
-        first_ms, longest_ms = self._config.fetcher_backoff_ms, self._config.fetcher_backoff_max_ms
-        growing_ms = first_ms * 2.0 ** min(self._idle_rounds - 1, 30)
-        return min(growing_ms, max(first_ms, longest_ms)) / 1000
-
-    def _next_round(self) -> list[PartitionCopy] | None:
-        """Wait for copies that have room; None at the end."""
+    def plan(self) -> Plan[_CopyRead]:
+        """Waits for copies that have room: what makes room notifies the mirror's condition."""
         with self._wake:
-            while not self._stopped:
-                now_s = time.monotonic()
-                if now_s >= self._retry_at_s:
-                    due = [copy for copy in self.copies if copy.wants_fetch(now_s)]
-                    if due:
-                        self._turn = (self._turn + 1) % len(due)
-                        return due[self._turn :] + due[: self._turn]
+            now_s = time.monotonic()
+            due = [copy for copy in self.copies if copy.wants_fetch(now_s)]
+            if not due and not self._stopped:
                 self._wake.wait(self._pause_s(now_s))
-            return None
+                return Plan([])
+            self._turn = (self._turn + 1) % max(1, len(due))
+            return Plan([_read_of(copy) for copy in due[self._turn :] + due[: self._turn]])
 
     def _pause_s(self, now_s: float) -> float:
-        ends = [self._retry_at_s, *(copy.next_event_s() for copy in self.copies)]
+        ends = [copy.next_event_s() for copy in self.copies]
         return min([IDLE_WAIT_S, *(end - now_s for end in ends if end > now_s)])
 
-    def _away(self, reason: str) -> None:
-        if self._attempt == 0:
-            log.warning("source_away", source=self.broker_id, reason=reason)
-        self._attempt += 1
-        self._retry_at_s = time.monotonic() + self._backoff.pause_s(self._attempt)
-        self.is_reached = False
-        if self._client is not None:
-            self._client.close()
-            self._client = None
+    # --- the broker ------------------------------------------------------------------------------
+
+    def connect(self) -> SimpleConsumer:
+        host, port = self._config.dialled(self._address_of(self.broker_id))
+        return SimpleConsumer(host, port, self._config.socket_timeout_ms)
+
+    def requesting(self) -> None:
+        self._requested_ms = now_ms()
+
+    def answered(self, has_moved: bool) -> None:
+        if has_moved:
+            with self._wake:
+                self._wake.notify_all()
+
+    def broker_failed(self, error: Exception) -> None:
+        reason = "an internal error" if is_bug(error) else str(error)
         with self._wake:
             for copy in self.copies:
                 copy.trouble = copy.trouble or reason
 
-    def _connected(self) -> SimpleConsumer:
-        if self._client is None:
-            host, port = self._config.dialled(self._address_of(self.broker_id))
-            client = SimpleConsumer(host, port, self._config.socket_timeout_ms)
-            with self._wake:
-                if self._stopped:
-                    raise ConsumerClosed("the mirror stops")
-                self._client = client
-        return self._client
+    # --- one partition's answer ------------------------------------------------------------------
 
-    # --- one round -------------------------------------------------------------------------------
-
-    def _fetch_round(self, due: list[PartitionCopy]) -> bool:
-        """Fetch once for each of these; whether anything came."""
-        client = self._connected()
-        for copy in due:
-            if not copy.is_started:
-                self._apart(copy, partial(self._find_start, client, copy))
-        asked: list[_Asked] = []
-        asked_ms = now_ms()
-        with self._wake:
-            for copy in due:
-                if copy.is_started and copy.wants_fetch(time.monotonic()):
-                    request = FetchRequest(
-                        copy.name.topic, copy.name.partition, copy.fetch_offset, copy.fetch_size
-                    )
-                    asked.append(_Asked(copy, copy.epoch, request, asked_ms))
-        brought = False
-        while asked:
-            some, asked = _first_of(asked)
-            answers = client.multifetch([one.request for one in some])
-            if not self.is_reached:
-                self.is_reached = True
-                log.info("source_reached", source=self.broker_id, address=f"{client.host}")
-            for one, answer in zip(some, answers, strict=True):
-                brought |= self._take(client, one, answer)
-            if brought:
-                with self._wake:
-                    self._wake.notify_all()
-        return brought
-
-    def _take(self, client: SimpleConsumer, asked: _Asked, answer: FetchedSet) -> bool:
-        """Give one part of an answer to its copy; whether it brought something."""
-        copy = asked.copy
+    def take(self, read: _CopyRead, data: memoryview, valid_bytes: int) -> bool:
+        copy = read.copy
         try:
-            ending = check_entries(answer.data[: answer.valid_bytes()])
+            ending = check_entries(data[:valid_bytes])
             valid_bytes = ending.valid_bytes
             if ending.fault and not valid_bytes:
                 # The target would hang up on it, time and again.
-                raise RemoteProtocolError(f"at {asked.request.offset}: {ending.fault}")
-            data = answer.data[:valid_bytes]
-            self._check_sizes(data, asked.request.offset)
-        except OffsetOutOfRange:
-            self._apart(copy, partial(self._find_range, client, asked))
-            return False
-        except MessageLargerThanFetchSize as error:
-            self._grow(asked, error)
-            return True  # not an idle round: ask again at once
-        except _TooLargeForTarget as error:
-            log.error("copy_refused", partition=str(copy.name), reason=str(error))
-            with self._wake:
-                copy.refuse(str(error))
-            return False
+                raise RemoteProtocolError(f"at {read.offset}: {ending.fault}")
+            data = data[:valid_bytes]
+            self._check_sizes(data, read.offset)
         except KafkaError as error:
-            log.warning("source_refuses", partition=str(copy.name), reason=str(error))
-            with self._wake:
-                copy.source_failed(time.monotonic(), str(error))
-            return False
+            return self.refused(read, error)
         with self._wake:
             copy.fetch_size = self._config.fetch_size
             if not valid_bytes:
-                copy.found_end(asked.epoch, asked.asked_ms)
+                copy.found_end(read.epoch, self._requested_ms)
                 return False
-            offset = asked.request.offset
-            name = copy.name
-            chunk = Chunk(*name, offset, data, offset + valid_bytes)
-            return copy.fetched(asked.epoch, chunk, ending.entry_count)
+            chunk = Chunk(*copy.name, read.offset, data, read.offset + valid_bytes)
+            return copy.fetched(read.epoch, chunk, ending.entry_count)
 
     def _check_sizes(self, data: memoryview, offset: int) -> None:
         """Raises _TooLargeForTarget when a message is too large for the target.
@@ -242,50 +160,55 @@ class SourceFetcher:
                     f"max.message.size={limit}, and the target would drop it"
                 )
 
-    def _grow(self, asked: _Asked, error: MessageLargerThanFetchSize) -> None:
-        copy, size_max = asked.copy, self._config.fetch_size_max
+    def enlarge(self, read: _CopyRead, size_max: int) -> None:
         with self._wake:
-            if asked.request.size_max >= size_max or error.size_needed > size_max:
-                copy.refuse(
-                    f"an entry of {error.size_needed} bytes at {asked.request.offset} is above "
-                    f"fetch.size.max={size_max}"
-                )
-                log.error("copy_refused", partition=str(copy.name), reason=copy.refusal)
-                return
-            copy.fetch_size = min(size_max, max(2 * asked.request.size_max, error.size_needed))
+            read.copy.fetch_size = size_max
+
+    def refused(self, read: _CopyRead, error: KafkaError) -> bool:
+        """Tried again after a pause; what no later attempt can copy stands still for good."""
+        copy = read.copy
+        reason = str(error)
+        if isinstance(error, MessageLargerThanFetchSize):
+            reason = (
+                f"an entry of {error.size_needed} bytes at {read.offset} is above "
+                f"fetch.size.max={self._config.fetch_size_max}"
+            )
+        with self._wake:
+            if isinstance(error, MessageLargerThanFetchSize | _TooLargeForTarget):
+                log.error("copy_refused", partition=str(copy.name), reason=reason)
+                copy.refuse(reason)
+            else:
+                log.warning("source_refused", partition=str(copy.name), reason=reason)
+                copy.source_failed(time.monotonic(), reason)
+        return False
 
     # --- where to start --------------------------------------------------------------------------
 
-    def _apart(self, copy: PartitionCopy, ask: Callable[[], None]) -> None:
-        """Ask for offsets, which a broker answers for a damaged partition by hanging up: that is
-        this copy's trouble, not its neighbours'. A broker that is away shows at the next fetch."""
-        try:
-            ask()
-        except (BrokerUnavailable, RemoteProtocolError) as error:
-            with self._wake:
-                copy.source_failed(time.monotonic(), f"no offsets: {error}")
-
-    def _find_start(self, client: SimpleConsumer, copy: PartitionCopy) -> None:
+    def locate(self, read: _CopyRead) -> _CopyRead | None:
         """A partition that the group never copied starts where `autooffset.reset` says."""
+        client = self._loop.client()
         ask = client.earliest if self._config.autooffset_reset == "smallest" else client.latest
-        offset = ask(copy.name.topic, copy.name.partition)
+        offset = ask(read.topic, read.partition)
         with self._wake:
-            if not copy.is_removed:
-                copy.jump(offset)
+            copy = read.copy
+            if copy.is_removed:
+                return None
+            copy.jump(offset)
+            return _read_of(copy) if copy.wants_fetch(time.monotonic()) else None
 
-    def _find_range(self, client: SimpleConsumer, asked: _Asked) -> None:
-        """What we want is not in the source's log (any more): go on at its start, and say so.
+    def out_of_range(self, read: _CopyRead, _error: OffsetOutOfRange) -> bool:
+        """The offset is not in the source's log (any more): go on at its start, and log it.
 
         Only once everything before has arrived at the target, since the jump forgets it.
         """
-        copy = asked.copy
-        earliest = client.earliest(copy.name.topic, copy.name.partition)
+        copy = read.copy
+        earliest = self._loop.client().earliest(read.topic, read.partition)
         with self._wake:
-            if asked.epoch != copy.epoch or copy.is_removed:
-                return
+            if read.epoch != copy.epoch or copy.is_removed:
+                return False
             if not copy.is_quiet:
                 copy.source_failed(time.monotonic(), "waits before it jumps")
-                return
+                return False
             gap_bytes = earliest - copy.fetch_offset
             copy.skipped_bytes += max(0, gap_bytes)
             copy.jump(earliest)
@@ -294,17 +217,20 @@ class SourceFetcher:
         else:
             # A log never gets shorter below its watermark: this is another log of that name.
             log.error("source_restarted", partition=str(copy.name), offset=earliest)
+        return False
+
+    def offsets_failed(self, read: _CopyRead, error: KafkaError) -> None:
+        """This copy's trouble, not its neighbours': a broker that is away shows at the fetch."""
+        with self._wake:
+            read.copy.source_failed(time.monotonic(), f"no offsets: {error}")
 
 
 class _TooLargeForTarget(KafkaError):
     """A message that the target broker would drop without a word."""
 
 
-def _first_of(asked: list[_Asked]) -> tuple[list[_Asked], list[_Asked]]:
-    """As many as fit into one answer, at least one; and the rest."""
-    total = 0
-    for count, one in enumerate(asked):
-        total += one.request.size_max
-        if count and total > FETCH_BYTES_MAX:
-            return asked[:count], asked[count:]
-    return asked, []
+def _read_of(copy: PartitionCopy) -> _CopyRead:
+    offset = copy.fetch_offset if copy.is_started else UNKNOWN_OFFSET
+    return _CopyRead(
+        copy.name.topic, copy.name.partition, offset, copy.fetch_size, copy, copy.epoch
+    )

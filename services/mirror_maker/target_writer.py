@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from kafka2011.consumer.broker_loop import Backoff
 from kafka2011.coordination.errors import CoordinationError
 from kafka2011.producer.connection import BrokerConnection
 from kafka2011.producer.errors import BrokerUnavailable, BrokerUnreachable
@@ -17,9 +18,9 @@ from kafka2011.producer.offset_polling import connection_kind
 from kafka2011.protocol.requests import ProduceRequest, encode_request
 from kafka2011.runtime.failpoints import failpoint
 from kafka2011.runtime.logs import get_logger
-from kafka2011.services.mirror_maker.age_sampling import LatencySampler
+from kafka2011.services.mirror_maker.age_sampling import AgeSampler
 from kafka2011.services.mirror_maker.config import Address, MirrorConfig
-from kafka2011.services.mirror_maker.copy_progress import Backoff, PartitionCopy, choose_batch
+from kafka2011.services.mirror_maker.copy_progress import PartitionCopy, choose_batch
 
 CONNECT_TIMEOUT_MS = 1000
 IDLE_WAIT_S = 1.0
@@ -29,7 +30,7 @@ SEND_BUFFER_BYTES = 1 << 20
 log = get_logger(__name__)
 
 
-class TargetLane:
+class TargetWriter:
     """`copies` is filled and emptied by the mirror, under `wake`'s lock."""
 
     def __init__(
@@ -55,7 +56,7 @@ class TargetLane:
         self._retry_at_s = 0.0
         self._after_alone = False
         self._stopped = False
-        self._sampler = LatencySampler(config.event_forms)
+        self._sampler = AgeSampler(config.event_forms)
         self._connection: BrokerConnection | None = None
         self._thread = threading.Thread(target=self._run, name=f"lane-{broker_id}", daemon=True)
         self._thread.start()

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from kafka2011.consumer.chunk import TopicPartition
 from kafka2011.consumer.groups import rebalance
 from kafka2011.consumer.groups.assignment import assignment_of
-from kafka2011.consumer.groups.committed_offsets import OffsetStore, Steps
+from kafka2011.consumer.groups.committed_offsets import CommittedOffsets, Steps
 from kafka2011.consumer.groups.membership import Membership
 from kafka2011.consumer.groups.rebalance import Phase, State
 from kafka2011.coordination import paths
@@ -116,7 +116,7 @@ class Member:
         self.registry: InMemoryRegistry = world.zookeeper.client(deliver="by hand")
         self.registry.start()
         self.registry.add_session_listener(self._session_event)
-        self.offsets = OffsetStore(self.registry, GROUP)
+        self.offsets = CommittedOffsets(self.registry, GROUP)
         self.membership = Membership(
             self.registry,
             GROUP,

@@ -13,9 +13,9 @@ from kafka2011.coordination.errors import CoordinationError
 from kafka2011.coordination.registry import Registry
 from kafka2011.runtime.clock import Clock
 from kafka2011.runtime.logs import get_logger
-from kafka2011.services.audit.books.progress import ZOOKEEPER
+from kafka2011.services.audit.books.progress import ZOOKEEPER, PartitionKey
 from kafka2011.services.audit.books.state import AuditState
-from kafka2011.services.audit.readers.broker_reader import BrokerReader, TopicPartition
+from kafka2011.services.audit.readers.broker_reader import BrokerReader
 
 MERGE_S = 0.02  # changes come in groups: a topic, then its brokers
 
@@ -59,9 +59,7 @@ class ClusterReader:
         """Continue with the partitions in the books, and discover more."""
         for key in list(self._state.progress.positions):
             if key.tier == self._tier:
-                self._reader(key.broker_id).assign(
-                    None, [TopicPartition(key.topic, key.partition)], first=True
-                )
+                self._reader(key.broker_id).assign(None, [key], first=True)
         self._thread.start()
 
     def close(self) -> None:
@@ -93,15 +91,16 @@ class ClusterReader:
         asked_ms = self._clock()
         self._watch(registry, paths.BROKER_IDS, paths.BROKER_TOPICS)
         brokers = live_brokers(registry)
-        found: dict[int, list[TopicPartition]] = {broker_id: [] for broker_id in brokers}
+        found: dict[int, list[PartitionKey]] = {broker_id: [] for broker_id in brokers}
         for topic in topics(registry):
             if topic not in self._ignored:
                 self._watch(registry, paths.topic_path(topic))
                 for broker_id, partition in partitions_of(registry, topic):
-                    found.setdefault(broker_id, []).append(TopicPartition(topic, partition))
+                    key = PartitionKey(self._tier, topic, broker_id, partition)
+                    found.setdefault(broker_id, []).append(key)
         for broker_id, partitions in found.items():
-            for name in partitions:
-                self._state.expect(self._tier, name.topic, broker_id, name.partition)
+            for key in partitions:
+                self._state.expect(*key)
             self._reader(broker_id).assign(brokers.get(broker_id), partitions, first=self._is_first)
         self._is_first = False
         self._state.discovered(self._tier, asked_ms)

@@ -77,7 +77,7 @@ def three_in_a_chunk(
 
 def processed(connector: ConsumerConnector) -> list[int | None]:
     """What the timer would commit."""
-    return [feed.processed_offset() for feed in connector._hub.feeds()]
+    return [owned.processed_offset() for owned in connector._assignment.owned()]
 
 
 async def payloads(stream: AioStream, count: int) -> list[bytes]:
@@ -143,10 +143,10 @@ def test_the_rest_of_a_chunk_is_dropped_when_the_partition_is_released(
 ) -> None:
     async def work(connector: ConsumerConnector, stream: AioStream) -> list[bytes]:
         found = await payloads(stream, 1)
-        connector._hub.halt([NAME])
+        connector._assignment.halt([NAME])
         waiting = asyncio.ensure_future(anext(stream))
         await asyncio.sleep(0)
-        connector._hub.start(NAME, f"{connector.consumer_id}-0", 22)
+        connector._assignment.start(NAME, f"{connector.consumer_id}-0", 22)
         return [*found, (await waiting).payload]
 
     with three_in_a_chunk(deployment) as made:
@@ -159,7 +159,7 @@ def test_the_rest_of_a_chunk_waits_while_the_session_may_be_gone(deployment: Dep
         registry = deployment.registry_of(connector)
         registry.suspend()
         await asyncio.to_thread(
-            wait_until, lambda: not connector._hub.feeds()[0].grant.open, "the suspension"
+            wait_until, lambda: not connector._assignment.owned()[0].grant.open, "the suspension"
         )
         waiting = asyncio.ensure_future(anext(stream))
         await asyncio.sleep(0.05)

@@ -6,14 +6,14 @@ import pytest
 
 from kafka2011.consumer.chunk import Chunk, TopicPartition
 from kafka2011.consumer.errors import ConsumerTimeout
-from kafka2011.consumer.groups.chunk_queues import PartitionFeed, StreamQueue
+from kafka2011.consumer.groups.chunk_queues import ChunkQueue, OwnedPartition
 from tests.support.waiting import wait_until
 
 NAME = TopicPartition("t", 1, 0)
 
 
-def feed_at(queue: StreamQueue, offset: int = 0) -> PartitionFeed:
-    return PartitionFeed(NAME, "g_c-0", queue, offset, 100)
+def feed_at(queue: ChunkQueue, offset: int = 0) -> OwnedPartition:
+    return OwnedPartition(NAME, "g_c-0", queue, offset, 100)
 
 
 def chunk(offset: int, next_offset: int) -> Chunk:
@@ -21,7 +21,7 @@ def chunk(offset: int, next_offset: int) -> Chunk:
 
 
 def test_room_counts_what_is_on_its_way() -> None:
-    queue = StreamQueue(2)
+    queue = ChunkQueue(2)
     feed = feed_at(queue)
     room = threading.Event()
     assert queue.reserve()
@@ -45,7 +45,7 @@ def test_room_counts_what_is_on_its_way() -> None:
 
 
 def test_what_was_asked_for_before_a_seek_is_dropped_and_moves_nothing() -> None:
-    queue = StreamQueue(5)
+    queue = ChunkQueue(5)
     feed = feed_at(queue)
     old = feed.grant
     assert queue.reserve()
@@ -62,7 +62,7 @@ def test_what_was_asked_for_before_a_seek_is_dropped_and_moves_nothing() -> None
 
 
 def test_queued_chunks_of_a_revoked_grant_do_not_come_out() -> None:
-    queue = StreamQueue(5)
+    queue = ChunkQueue(5)
     feed = feed_at(queue)
     for start in (0, 10):
         queue.reserve()
@@ -73,7 +73,7 @@ def test_queued_chunks_of_a_revoked_grant_do_not_come_out() -> None:
 
 
 def test_rereading_is_nobodys_business_after_the_grant_was_replaced() -> None:
-    queue = StreamQueue(5)
+    queue = ChunkQueue(5)
     feed = feed_at(queue)
     old = feed.grant
     feed.move_to(50)
@@ -85,7 +85,7 @@ def test_rereading_is_nobodys_business_after_the_grant_was_replaced() -> None:
 
 
 def test_a_suspended_grant_keeps_everything_where_it_is() -> None:
-    queue = StreamQueue(5)
+    queue = ChunkQueue(5)
     feed = feed_at(queue)
     queue.reserve()
     queue.put(feed, feed.grant, chunk(0, 10))
@@ -104,7 +104,7 @@ def test_a_suspended_grant_keeps_everything_where_it_is() -> None:
 
 @pytest.mark.parametrize("end", ["resume", "revoke", "close"])
 def test_waiting_for_a_grant_ends_with_its_suspension(end: str) -> None:
-    queue = StreamQueue(5)
+    queue = ChunkQueue(5)
     feed = feed_at(queue)
     feed.grant.suspend()
     answers: list[bool] = []
@@ -123,7 +123,7 @@ def test_waiting_for_a_grant_ends_with_its_suspension(end: str) -> None:
 
 
 def test_a_closed_queue_ends_every_take_and_takes_nothing() -> None:
-    queue = StreamQueue(5)
+    queue = ChunkQueue(5)
     feed = feed_at(queue)
     queue.reserve()
     queue.close()
@@ -133,7 +133,7 @@ def test_a_closed_queue_ends_every_take_and_takes_nothing() -> None:
 
 
 def test_being_put_aside_is_news_once_until_something_goes_well() -> None:
-    feed = feed_at(StreamQueue(1))
+    feed = feed_at(ChunkQueue(1))
     assert feed.put_aside()
     first = feed.retry_at_s
     assert not feed.put_aside()

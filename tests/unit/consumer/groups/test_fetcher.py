@@ -8,7 +8,7 @@ import pytest
 from kafka2011.consumer.chunk import Chunk, TopicPartition
 from kafka2011.consumer.config import ConsumerConfig
 from kafka2011.consumer.errors import PartitionStuck
-from kafka2011.consumer.groups.chunk_queues import PartitionFeed, StreamQueue
+from kafka2011.consumer.groups.chunk_queues import ChunkQueue, OwnedPartition
 from kafka2011.consumer.groups.fetcher import BrokerFetcher
 from kafka2011.consumer.simple import FetchedSet
 from kafka2011.consumer.stats import ConsumerStats
@@ -18,31 +18,26 @@ from tests.support.scripted_server import ScriptedBroker
 CHUNKS_MAX = 10
 
 
-class Pauses:
+class Pauses(threading.Event):
     """What the fetcher waits on. Pauses that nobody ends are counted instead of slept, and the
     fetcher is stopped at the last."""
 
-    def __init__(self, count: int, stop: Callable[[], None]) -> None:
+    def __init__(self, count: int) -> None:
+        super().__init__()
         self.ended_by_ourselves = 0
         self.rounds: list[int] = []  # requests before each pause
         self.request_count: Callable[[], int] = lambda: 0
+        self.stop: Callable[[], None] = lambda: None
         self._left = count
-        self._stop = stop
-        self._is_set = False
-
-    def set(self) -> None:
-        self._is_set = True
-
-    def clear(self) -> None:
-        self._is_set = False
 
     def wait(self, timeout: float | None = None) -> bool:
-        self.ended_by_ourselves += self._is_set
+        was_set = self.is_set()
+        self.ended_by_ourselves += was_set
         self.rounds.append(self.request_count() - sum(self.rounds))
         self._left -= 1
         if not self._left:
-            self._stop()
-        return self._is_set
+            self.stop()
+        return was_set
 
 
 @pytest.fixture
@@ -54,31 +49,30 @@ def broker() -> Iterator[ScriptedBroker]:
 def run_to_pause(
     monkeypatch: pytest.MonkeyPatch,
     broker: ScriptedBroker,
-    feeds: list[PartitionFeed],
+    feeds: list[OwnedPartition],
     pause_count: int,
     **settings: object,
 ) -> Pauses:
     """Carry out rounds up to the end of so many pauses."""
-    monkeypatch.setattr(threading.Thread, "start", lambda _: None)
+    pauses = Pauses(pause_count)
     fetcher = BrokerFetcher(
         1,
         lambda: broker.address,
         ConsumerConfig(group_id="g", **settings),  # type: ignore[arg-type]
         ConsumerStats(),
+        pauses,
     )
-    monkeypatch.undo()
-    pauses = Pauses(pause_count, fetcher._stopping.set)
+    pauses.stop = fetcher.loop.stop
     pauses.request_count = lambda: len(asked_parts(broker))
-    fetcher._woken = pauses  # type: ignore[assignment]
     for feed in feeds:
         fetcher.add(feed)
-    fetcher._run()
+    fetcher.loop.run()
     return pauses
 
 
-def feeds_of(queue: StreamQueue, topic: str, count: int, at: int | None = 0) -> list[PartitionFeed]:
+def feeds_of(queue: ChunkQueue, topic: str, count: int, at: int | None = 0) -> list[OwnedPartition]:
     names = [TopicPartition(topic, 1, number) for number in range(count)]
-    return [PartitionFeed(name, "g_c-0", queue, at, 1000) for name in names]
+    return [OwnedPartition(name, "g_c-0", queue, at, 1000) for name in names]
 
 
 def asked_parts(broker: ScriptedBroker) -> list[list[tuple[str, int]]]:
@@ -96,7 +90,7 @@ def asked_parts(broker: ScriptedBroker) -> list[list[tuple[str, int]]]:
 def test_each_partition_is_asked_before_an_idle_pause_and_few_twice(
     monkeypatch: pytest.MonkeyPatch, broker: ScriptedBroker, partitions: int, requests: int
 ) -> None:
-    feeds = feeds_of(StreamQueue(CHUNKS_MAX), "t", partitions)
+    feeds = feeds_of(ChunkQueue(CHUNKS_MAX), "t", partitions)
     pauses = run_to_pause(monkeypatch, broker, feeds, 6)
     assert pauses.rounds == [requests] * 6
     assert pauses.ended_by_ourselves == 0
@@ -109,35 +103,35 @@ def test_each_partition_is_asked_before_an_idle_pause_and_few_twice(
 def test_a_stream_without_room_does_not_keep_an_idle_fetcher_busy(
     monkeypatch: pytest.MonkeyPatch, broker: ScriptedBroker
 ) -> None:
-    full = StreamQueue(CHUNKS_MAX)
+    full = ChunkQueue(CHUNKS_MAX)
     for _ in range(CHUNKS_MAX):
         assert full.reserve()
-    feeds = feeds_of(full, "full", 5) + feeds_of(StreamQueue(CHUNKS_MAX), "t", 2)
+    feeds = feeds_of(full, "full", 5) + feeds_of(ChunkQueue(CHUNKS_MAX), "t", 2)
     pauses = run_to_pause(monkeypatch, broker, feeds, 4)
     assert pauses.rounds == [1] * 4
     assert all(len(parts) == 2 for parts in asked_parts(broker))
     assert pauses.ended_by_ourselves == 0
     full.give_back()
-    assert pauses._is_set, "room in the other stream ends the pause"
+    assert pauses.is_set(), "room in the other stream ends the pause"
 
 
 def test_a_fetcher_that_could_ask_nothing_is_woken_by_room(
     monkeypatch: pytest.MonkeyPatch, broker: ScriptedBroker
 ) -> None:
-    full = StreamQueue(1)
+    full = ChunkQueue(1)
     assert full.reserve()
     pauses = run_to_pause(monkeypatch, broker, feeds_of(full, "t", 3), 1)
     assert pauses.rounds == [0]
-    assert not pauses._is_set
+    assert not pauses.is_set()
     full.give_back()
-    assert pauses._is_set
+    assert pauses.is_set()
 
 
 @pytest.mark.parametrize("stored", [None, 700])
 def test_a_partition_without_a_place_to_start_is_told_with_room_for_one_chunk(
     monkeypatch: pytest.MonkeyPatch, broker: ScriptedBroker, stored: int | None
 ) -> None:
-    queue = StreamQueue(1)
+    queue = ChunkQueue(1)
     [feed] = feeds_of(queue, "t", 1, stored)
     run_to_pause(monkeypatch, broker, [feed], 1, autooffset_reset="earliest")
     told = queue.take(0)
@@ -161,7 +155,7 @@ def test_a_bug_is_tried_again_and_keeps_no_room(
             raise bugs.pop()
         return valid_bytes(answer)
 
-    queue = StreamQueue(1)
+    queue = ChunkQueue(1)
     with monkeypatch.context() as patch:
         patch.setattr(FetchedSet, "valid_bytes", failing)
         run_to_pause(pytest.MonkeyPatch(), broker, feeds_of(queue, "t", 1), 1)

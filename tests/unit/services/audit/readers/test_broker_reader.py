@@ -10,7 +10,7 @@ from kafka2011.runtime.clock import ManualClock
 from kafka2011.services.audit.books.ledger import CellKey
 from kafka2011.services.audit.books.progress import PartitionKey
 from kafka2011.services.audit.books.state import AuditState
-from kafka2011.services.audit.readers.broker_reader import BrokerReader, TopicPartition
+from kafka2011.services.audit.readers.broker_reader import BrokerReader
 from tests.support.waiting import wait_until
 from tests.unit.services.audit.samples import (
     SERVER,
@@ -22,8 +22,9 @@ from tests.unit.services.audit.samples import (
     totals_of,
 )
 
-VIEWS = TopicPartition(PAGE_VIEW, 0)
 KEY = PartitionKey("live", PAGE_VIEW, 1, 0)
+SECOND = PartitionKey("live", PAGE_VIEW, 1, 1)
+ADDRESS = BrokerAddress("broker", 1)
 CELL = CellKey(PAGE_VIEW, T0, SERVER)
 
 
@@ -44,8 +45,9 @@ class Bench:
             poll_interval_ms=1,
         )
 
-    def round(self, *partitions: TopicPartition, measure: bool = True) -> bool:
-        return self.reader.round(self.broker, dict.fromkeys(partitions or (VIEWS,), measure))
+    def round(self, *partitions: PartitionKey, measure: bool = True) -> bool:
+        self.reader.assign(ADDRESS, partitions or (KEY,), first=not measure)
+        return self.reader.loop.round()
 
     def counted(self, cell: CellKey = CELL) -> int:
         found = self.state.cells().get(cell)
@@ -66,7 +68,7 @@ def test_messages_are_counted_by_their_window_and_server() -> None:
 def test_monitoring_events_are_the_produced_number_and_no_messages() -> None:
     bench = Bench()
     bench.broker.append(AUDIT, 0, report(0, [(PAGE_VIEW, T0, 5)]))
-    bench.round(TopicPartition(AUDIT, 0))
+    bench.round(PartitionKey("live", AUDIT, 1, 0))
     assert totals_of(bench.state.ledger).produced == [5, 0]
     assert totals_of(bench.state.ledger).counted == [0, 0]
 
@@ -243,7 +245,7 @@ def test_an_impossible_length_stops_its_partition_and_no_other() -> None:
     bench.broker.append_set(PAGE_VIEW, 0, good + b"\0\0\0\1" + b"x" * 100)
     bench.broker.append(PAGE_VIEW, 1, event(2))
     for _ in range(3):
-        bench.round(VIEWS, TopicPartition(PAGE_VIEW, 1))
+        bench.round(KEY, SECOND)
     assert bench.counted() == 2
     assert bench.state.position(KEY) == len(good)
     view = bench.state.progress_of("live")
@@ -260,7 +262,7 @@ def test_an_impossible_length_stops_its_partition_and_no_other() -> None:
 def test_a_partition_that_the_broker_refuses_is_told_with_its_answer() -> None:
     bench = Bench()
     bench.broker.append(PAGE_VIEW, 1, event(1))
-    bench.round(VIEWS, TopicPartition(PAGE_VIEW, 1))
+    bench.round(KEY, SECOND)
     assert bench.counted() == 1
     assert "no such partition" in bench.state.progress_of("live").unreachable
 
@@ -280,7 +282,7 @@ def test_a_broker_that_is_away_is_told_and_read_on_when_it_is_back() -> None:
     bench = Bench()
     bench.broker.append(PAGE_VIEW, 0, event(1))
     bench.broker.failure = ConnectionRefusedError("refused")
-    bench.reader.assign(BrokerAddress("broker", 1), [VIEWS], first=False)
+    bench.reader.assign(ADDRESS, [KEY], first=False)
     bench.reader.start()
     try:
         wait_until(
@@ -300,7 +302,7 @@ def test_a_bug_is_told_and_tried_again() -> None:
     bench = Bench()
     bench.broker.append(PAGE_VIEW, 0, event(1))
     bench.broker.failure = ZeroDivisionError("a bug")
-    bench.reader.assign(BrokerAddress("broker", 1), [VIEWS], first=False)
+    bench.reader.assign(ADDRESS, [KEY], first=False)
     bench.reader.start()
     try:
         wait_until(
@@ -315,7 +317,7 @@ def test_a_bug_is_told_and_tried_again() -> None:
 
 def test_a_broker_that_never_registered_is_told() -> None:
     bench = Bench()
-    bench.reader.assign(None, [VIEWS], first=True)
+    bench.reader.assign(None, [KEY], first=True)
     bench.reader.start()
     try:
         wait_until(lambda: "not registered" in bench.state.progress_of("live").unreachable, "told")

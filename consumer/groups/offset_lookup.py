@@ -5,7 +5,7 @@ Each call opens connections of its own, beside the fetchers', and closes them.
 
 from collections.abc import Mapping
 
-from kafka2011.consumer.broker_addresses import BrokerDirectory
+from kafka2011.consumer.broker_addresses import BrokerAddresses
 from kafka2011.consumer.chunk import TopicPartition
 from kafka2011.consumer.errors import BrokerUnavailable, ConsumerStateError
 from kafka2011.consumer.simple import SimpleConsumer
@@ -13,7 +13,7 @@ from kafka2011.protocol.message import LENGTH, LENGTH_BYTES
 
 
 def lag(
-    brokers: BrokerDirectory, positions: Mapping[TopicPartition, int | None]
+    brokers: BrokerAddresses, positions: Mapping[TopicPartition, int | None]
 ) -> dict[TopicPartition, int | None]:
     """Bytes from each position to the high watermark; None where a broker did not answer."""
     found: dict[TopicPartition, int | None] = dict.fromkeys(positions)
@@ -35,7 +35,7 @@ def lag(
     return found
 
 
-def offset_of_time(brokers: BrokerDirectory, name: TopicPartition, time_ms: int) -> int:
+def offset_of_time(brokers: BrokerAddresses, name: TopicPartition, time_ms: int) -> int:
     """Where to begin to miss nothing written after `time_ms`, EARLIEST or LATEST.
 
     Raises BrokerUnavailable.
@@ -45,7 +45,7 @@ def offset_of_time(brokers: BrokerDirectory, name: TopicPartition, time_ms: int)
         return offsets[0] if offsets else client.earliest(name.topic, name.partition)
 
 
-def end_of_entry(brokers: BrokerDirectory, name: TopicPartition, offset: int) -> int:
+def end_of_entry(brokers: BrokerAddresses, name: TopicPartition, offset: int) -> int:
     """Where the entry at `offset` ends, by its length alone: its bytes may be damaged.
 
     Raises BrokerUnavailable; ConsumerStateError when nothing there says how long it is.

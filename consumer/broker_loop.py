@@ -1,0 +1,357 @@
+"""The loop that reads one broker: a thread that fetches, sorts the answers, backs off and goes on.
+
+The loop owns what all readers of a broker have in common: the connection and its address, requests
+of a bounded size, the pause while nothing comes, the longer one while the broker is away, the
+larger fetch for a large entry, and the end. What is fetched next and what becomes of it is a
+`ReadingPolicy`'s. There are three: of the group consumer (`consumer.groups.fetcher`), of the mirror
+(`services.mirror_maker.source_reader`) and of the audit (`services.audit.readers.broker_reader`).
+
+One round: `plan` says what is due, `locate` finds the offset of each partition that has none, and
+the reads go out in as few multifetches as `request_bytes_max` allows. Each answer is one call of
+`take`, `enlarge`, `out_of_range` or `refused`. A partition that cannot be read never stops the
+others, and a broker that is away never ends the thread.
+"""
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+from kafka2011.consumer.errors import ConsumerClosed
+from kafka2011.consumer.simple import FetchedSet
+from kafka2011.coordination.errors import CoordinationError
+from kafka2011.protocol.errors import KafkaError, MessageLargerThanFetchSize, OffsetOutOfRange
+from kafka2011.protocol.requests import FetchRequest
+from kafka2011.runtime.logs import get_logger
+
+UNKNOWN_OFFSET = -1
+PARTS_MAX = 500  # of one multifetch; brokers refuse thousands
+
+log = get_logger(__name__)
+
+
+class BrokerClient(Protocol):
+    """What is used of a SimpleConsumer."""
+
+    def multifetch(self, parts: Sequence[FetchRequest]) -> list[FetchedSet]: ...
+    def earliest(self, topic: str, partition: int) -> int: ...
+    def latest(self, topic: str, partition: int) -> int: ...
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Pauses that double: `pause_s(1)` is the shortest."""
+
+    first_s: float
+    longest_s: float
+
+    def pause_s(self, attempt: int) -> float:
+        return min(self.first_s * 2.0 ** min(attempt - 1, 30), self.longest_s)
+
+
+@dataclass(slots=True)
+class PartitionRead:
+    """One partition's part of a round; policies add fields of their own.
+
+    `offset` may be UNKNOWN_OFFSET, and `locate` finds it.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    size_max: int
+
+
+Read = TypeVar("Read", bound=PartitionRead)
+
+
+class Plan(NamedTuple, Generic[Read]):
+    """What a round reads; without reads, how long to wait (None: until `wake`)."""
+
+    reads: list[Read]
+    wait_s: float | None = 0.0
+
+
+class ReadingPolicy(ABC, Generic[Read]):
+    """What one kind of reader reads, and what it does with it. All calls come from the thread;
+    `loop.client()` is for questions about offsets.
+
+    Calls that return a bool say whether the round moved something on: the next round then follows
+    without a pause. An exception of any call is a failure of the whole broker, except where it
+    says otherwise.
+    """
+
+    @abstractmethod
+    def plan(self) -> Plan[Read]:
+        """The reads of the next round: partitions that are due and have room."""
+
+    @abstractmethod
+    def connect(self) -> BrokerClient:
+        """A client for the broker's present address, which needs no connection yet.
+
+        Raises KafkaError or CoordinationError when no address is known.
+        """
+
+    @abstractmethod
+    def locate(self, read: Read) -> Read | None:
+        """`read` with its first offset; None to leave it out. A KafkaError: `offsets_failed`."""
+
+    @abstractmethod
+    def take(self, read: Read, data: memoryview, valid_bytes: int) -> bool:
+        """`data` came, complete entries up to `valid_bytes`; empty at the end of a segment or of
+        the log."""
+
+    @abstractmethod
+    def out_of_range(self, read: Read, error: OffsetOutOfRange) -> bool:
+        """The log does not hold the offset. A KafkaError: `offsets_failed`."""
+
+    @abstractmethod
+    def enlarge(self, read: Read, size_max: int) -> None:
+        """The first entry is larger than the fetch: plan `size_max` from now on."""
+
+    @abstractmethod
+    def refused(self, read: Read, error: KafkaError) -> bool:
+        """The partition cannot be read here: damage, an entry above the largest fetch size
+        (MessageLargerThanFetchSize), or the broker's refusal."""
+
+    @abstractmethod
+    def offsets_failed(self, read: Read, error: KafkaError) -> None:
+        """The broker did not say the offsets of a partition; it hangs up for a damaged one."""
+
+    @abstractmethod
+    def broker_failed(self, error: Exception) -> None:
+        """The round failed as a whole; another follows after a pause, on a new connection.
+
+        `is_bug(error)`: the broker is not to blame.
+        """
+
+    # Optional: what not every policy needs.
+
+    def requesting(self) -> None:
+        """A multifetch is about to be sent."""
+
+    def abandoned(self) -> None:
+        """The round ended early, by a failure or by `stop`: what it reserved is free again."""
+
+    def answered(self, has_moved: bool) -> None:
+        """All answers of a multifetch have been sorted."""
+
+    def goes_on(self, has_moved: bool) -> bool:
+        """Whether the next round follows this one without a pause."""
+        return has_moved
+
+
+def is_bug(error: Exception) -> bool:
+    """Neither the broker's, ZooKeeper's nor the network's doing."""
+    return not isinstance(error, KafkaError | CoordinationError | OSError)
+
+
+class BrokerLoop(Generic[Read]):
+    """Runs `policy` on a thread of its own from `start` until `stop`.
+
+    `fetch_size_max`: a fetch grows to this for one large entry. `idle` are the pauses after rounds
+    that moved nothing, `failure` those after failed ones.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        policy: ReadingPolicy[Read],
+        *,
+        idle: Backoff,
+        failure: Backoff,
+        fetch_size_max: int,
+        request_bytes_max: int,
+        woken: threading.Event | None = None,
+    ) -> None:
+        self.woken = woken or threading.Event()
+        self._name = name
+        self._policy = policy
+        self._idle = idle
+        self._failure = failure
+        self._fetch_size_max = fetch_size_max
+        self._request_bytes_max = request_bytes_max
+        self._stopping = threading.Event()
+        self._retry_now = threading.Event()
+        self._has_moved_address = False
+        self._client: BrokerClient | None = None
+        self._idle_rounds = 0
+        self._failures = 0
+        self._thread = threading.Thread(target=self.run, name=name, daemon=True)
+
+    # --- from any thread -------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Something is due: do not wait for the end of an idle pause."""
+        self.woken.set()
+
+    def reconnect(self) -> None:
+        """The broker's address is another one: use it at once, also in the pause of a failure."""
+        self._has_moved_address = True
+        self._retry_now.set()
+        self.woken.set()
+
+    def stop(self) -> None:
+        """Begin to stop; the thread ends soon, also out of a request under way. Idempotent."""
+        self._stopping.set()
+        self._retry_now.set()
+        self.woken.set()
+        client = self._client
+        if client is not None:
+            client.close()
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._stopping.is_set()
+
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def join(self, timeout_s: float | None = None) -> None:
+        if self._thread is not threading.current_thread() and self._thread.ident is not None:
+            self._thread.join(timeout_s)
+
+    # --- the thread ------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Rounds until `stop`."""
+        while True:
+            self.woken.clear()
+            if self.is_stopping:  # checked after the clearing: `stop` sets both
+                break
+            try:
+                reads, wait_s = self._policy.plan()
+                if not reads:
+                    self.woken.wait(wait_s)
+                    continue
+                goes_on = self._round(reads)
+            except Exception as error:
+                self._policy.abandoned()
+                if self.is_stopping:
+                    break
+                self._pause_after_failure(error)
+                continue
+            if not goes_on:
+                self._idle_rounds += 1
+                self.woken.wait(self._idle.pause_s(self._idle_rounds))
+        self._disconnect()
+
+    def round(self) -> bool:
+        """One round, if anything is due; whether the next one follows without a pause.
+
+        Raises what a failed round raises.
+        """
+        reads = self._policy.plan().reads
+        return bool(reads) and self._round(reads)
+
+    def _round(self, reads: list[Read]) -> bool:
+        located = [read for read in map(self._located, reads) if read is not None]
+        has_moved = False
+        for batch in self._batches(located):
+            client = self.client()
+            self._policy.requesting()
+            answers = client.multifetch(
+                [
+                    FetchRequest(read.topic, read.partition, read.offset, read.size_max)
+                    for read in batch
+                ]
+            )
+            for read, answer in zip(batch, answers, strict=True):
+                has_moved |= self._sort(read, answer)
+            if self._failures:
+                log.info("broker_reached", reader=self._name)
+            self._failures = 0
+            self._policy.answered(has_moved)
+        if has_moved:
+            self._idle_rounds = 0
+        return self._policy.goes_on(has_moved)
+
+    def _batches(self, reads: list[Read]) -> Iterator[list[Read]]:
+        """One multifetch each: memory is bounded by their size, not by the partitions' number."""
+        batch: list[Read] = []
+        batch_bytes = 0
+        for read in reads:
+            batch_bytes += read.size_max
+            if batch and (batch_bytes > self._request_bytes_max or len(batch) == PARTS_MAX):
+                yield batch
+                batch, batch_bytes = [], read.size_max
+            batch.append(read)
+        if batch:
+            yield batch
+
+    def _located(self, read: Read) -> Read | None:
+        if read.offset != UNKNOWN_OFFSET:
+            return read
+        self.client()
+        try:
+            return self._policy.locate(read)
+        except KafkaError as error:
+            self._offsets_failed(read, error)
+            return None
+
+    def _sort(self, read: Read, answer: FetchedSet) -> bool:
+        """Call the policy for one answer; whether it moved something on."""
+        try:
+            valid_bytes = answer.valid_bytes()
+        except OffsetOutOfRange as error:
+            self.client()
+            try:
+                return self._policy.out_of_range(read, error)
+            except KafkaError as failure:
+                self._offsets_failed(read, failure)
+                return False
+        except MessageLargerThanFetchSize as error:
+            largest = self._fetch_size_max
+            if read.size_max >= largest or error.size_needed > largest:
+                return self._policy.refused(read, error)
+            # `Unlike 0.7:` there such a message stops its partition for good.
+            self._policy.enlarge(read, min(largest, max(2 * read.size_max, error.size_needed)))
+            return True
+        except KafkaError as error:
+            return self._policy.refused(read, error)
+        return self._policy.take(read, answer.data, valid_bytes)
+
+    def _offsets_failed(self, read: Read, error: KafkaError) -> None:
+        self._disconnect()  # the next request looks the address up again
+        if self.is_stopping:
+            raise error
+        self._policy.offsets_failed(read, error)
+
+    # --- the connection --------------------------------------------------------------------------
+
+    def client(self) -> BrokerClient:
+        """The connection's client, made when there is none. Raises as `ReadingPolicy.connect`."""
+        if self._has_moved_address:
+            self._has_moved_address = False
+            self._retry_now.clear()
+            self._disconnect()
+        if self._client is None:
+            self._client = self._policy.connect()
+            if self.is_stopping:
+                self._client.close()
+                raise ConsumerClosed(f"{self._name} was stopped")
+        return self._client
+
+    def _disconnect(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def _pause_after_failure(self, error: Exception) -> None:
+        """The one place for a round that failed: the broker is away, or there is a bug of ours,
+        which must be seen, and must not stop the broker's partitions for good."""
+        if is_bug(error):
+            log.exception("broker_loop_failed", reader=self._name)
+        elif not self._failures:
+            log.warning("broker_away", reader=self._name, reason=str(error))
+        self._failures += 1
+        self._disconnect()
+        self._policy.broker_failed(error)
+        self._retry_now.wait(self._failure.pause_s(self._failures))
+        if not self.is_stopping:
+            self._retry_now.clear()
