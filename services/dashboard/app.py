@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, Gauge
 from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.metrics import MetricsServer
 from kafka2011.services.dashboard.config import PORT_DEFAULT, DashboardConfig
-from kafka2011.services.dashboard.routes import Pages
+from kafka2011.services.dashboard.routes import Routes
 from kafka2011.services.dashboard.sampling.sampler import Sampler
 from kafka2011.services.registration import ServiceRegistration
 from kafka2011.services.web import serve_until
@@ -59,7 +59,7 @@ def run(config: DashboardConfig, stop: threading.Event) -> int:
     host, port = listener.getsockname()[:2]
     _one_heap()
     sampler = Sampler(config)
-    pages = Pages(config, sampler)
+    pages = Routes(config, sampler)
     metrics = _metrics(config, sampler, pages)
     registration = ServiceRegistration(
         config,
@@ -90,7 +90,7 @@ def _one_heap() -> None:
 
 
 async def _serve(
-    pages: Pages, sampler: Sampler, listener: socket.socket, stop: threading.Event
+    pages: Routes, sampler: Sampler, listener: socket.socket, stop: threading.Event
 ) -> None:
     @contextlib.asynccontextmanager
     async def lifespan(_app: object) -> AsyncIterator[None]:
@@ -105,14 +105,14 @@ async def _serve(
     await serve_until(stop, pages.application(lifespan), listener, when_stopping=pages.end_streams)
 
 
-def _metrics(config: DashboardConfig, sampler: Sampler, pages: Pages) -> MetricsServer | None:
+def _metrics(config: DashboardConfig, sampler: Sampler, pages: Routes) -> MetricsServer | None:
     if config.metrics_port < 0:
         return None
     registry = CollectorRegistry()
     clients = Gauge("kafka2011_dashboard_clients", "open pages", registry=registry)
     clients.set_function(lambda: float(pages.clients))
     samples = Gauge("kafka2011_dashboard_sample", "number of the last sample", registry=registry)
-    samples.set_function(lambda: float(sampler.log.samples))
+    samples.set_function(lambda: float(sampler.changes.samples))
     took = Gauge(
         "kafka2011_dashboard_sample_seconds", "how long the last sample took", registry=registry
     )

@@ -16,7 +16,7 @@ Sections = Mapping[str, Rows]
 KEPT = 60
 
 
-class DeltaLog:
+class ChangeLog:
     """The present sections, and the last `kept` changes by section as ready text."""
 
     def __init__(self, kept: int = KEPT, first: int = 0) -> None:

@@ -1,7 +1,7 @@
 """Reads messages of one partition for the browser: a bounded scan from an offset or a time.
 
-Everything is bounded: bytes read, messages given back, seconds taken. What could not be decoded is
-shown as it is (hex and readable characters), with the reason. The page shows payloads as text only.
+Bytes read, messages returned and seconds taken are bounded. A payload that cannot be decoded is
+returned as hex and readable characters, with the reason. The browser shows payloads as text only.
 """
 
 import time
@@ -14,9 +14,9 @@ from kafka2011.events.errors import EventError
 from kafka2011.events.peek import peek
 from kafka2011.events.registry_client import RegistryError
 from kafka2011.events.topic_codec import TopicCodec
-from kafka2011.protocol.checksum import crc32
-from kafka2011.protocol.errors import KafkaError, MessageLargerThanFetchSize
-from kafka2011.protocol.message import LENGTH_BYTES, MAGIC1_OVERHEAD_BYTES
+from kafka2011.protocol import message_set
+from kafka2011.protocol.errors import InvalidMessage, MessageLargerThanFetchSize
+from kafka2011.protocol.message import LENGTH, LENGTH_BYTES, MAGIC1_OVERHEAD_BYTES
 
 FETCH_BYTES = 256 * 1024
 RESYNC_BYTES = 1_100_000  # more than the largest message that a broker takes
@@ -29,10 +29,10 @@ TIMEOUT_MS = 3000
 
 
 @dataclass(frozen=True)
-class Question:
+class MessageQuery:
     """`offset` None: from `time_ms`, or the newest messages when that is None too.
 
-    `search` keeps messages whose decoded text holds it, whatever the case.
+    `search` keeps messages whose decoded text contains it, ignoring case.
     """
 
     topic: str
@@ -43,18 +43,18 @@ class Question:
     search: str = ""
 
 
-def browse(address: tuple[str, int], question: Question, codec: TopicCodec) -> dict[str, Any]:
+def browse(address: tuple[str, int], query: MessageQuery, codec: TopicCodec) -> dict[str, Any]:
     """The messages found, where the scan began and ended, and why it ended there.
 
     Raises KafkaError (the broker does not answer, the offset is not in the log).
     """
     with SimpleConsumer(*address, socket_timeout_ms=TIMEOUT_MS) as client:
-        earliest = client.earliest(question.topic, question.partition)
-        latest = client.latest(question.topic, question.partition)
-        newest = question.offset is None and question.time_ms is None
-        prefix_bytes = codec.forms.prefix_bytes(question.topic)
-        start = _start(client, question, earliest, latest, prefix_bytes=prefix_bytes)
-        scan = _Scan(question, codec, keeps_last=newest)
+        earliest = client.earliest(query.topic, query.partition)
+        latest = client.latest(query.topic, query.partition)
+        newest = query.offset is None and query.time_ms is None
+        prefix_bytes = codec.forms.prefix_bytes(query.topic)
+        start = _start(client, query, earliest, latest, prefix_bytes=prefix_bytes)
+        scan = _Scan(query, codec, keeps_last=newest)
         ended = scan.run(client, start, latest)
     return {
         "earliest": earliest,
@@ -64,67 +64,69 @@ def browse(address: tuple[str, int], question: Question, codec: TopicCodec) -> d
         "scanned": scan.scanned,
         "scanned_bytes": scan.offset - start,
         "ended": ended,
-        "messages": [describe(codec, question.topic, *found) for found in scan.found],
+        "messages": [describe(codec, query.topic, *found) for found in scan.found],
     }
 
 
 def _start(
-    client: SimpleConsumer, question: Question, earliest: int, latest: int, *, prefix_bytes: int
+    client: SimpleConsumer, query: MessageQuery, earliest: int, latest: int, *, prefix_bytes: int
 ) -> int:
     """Where to begin. Raises KafkaError."""
-    if question.offset is not None:
-        return max(earliest, min(question.offset, latest))
-    if question.time_ms is None:
-        return _boundary(client, question, max(earliest, latest - NEWEST_BYTES), earliest, latest)
+    if query.offset is not None:
+        return max(earliest, min(query.offset, latest))
+    if query.time_ms is None:
+        return _boundary(client, query, max(earliest, latest - NEWEST_BYTES), earliest, latest)
     # Times of a partition rise nearly always, so the place is found by halving; the scan begins
     # a little before it.
     low, high = earliest, latest
     while high - low > FETCH_BYTES:
         middle = (low + high) // 2
-        at = _boundary(client, question, middle, earliest, latest)
-        time_ms = _time_at(client, question, at, prefix_bytes) if at < latest else None
-        if time_ms is None or time_ms >= question.time_ms:
+        at = _boundary(client, query, middle, earliest, latest)
+        time_ms = _time_at(client, query, at, prefix_bytes) if at < latest else None
+        if time_ms is None or time_ms >= query.time_ms:
             high = middle
         else:
             low = at
-    return low if low == earliest else _boundary(client, question, low, earliest, latest)
+    return low if low == earliest else _boundary(client, query, low, earliest, latest)
 
 
 def _boundary(
-    client: SimpleConsumer, question: Question, near: int, earliest: int, latest: int
+    client: SimpleConsumer, query: MessageQuery, near: int, earliest: int, latest: int
 ) -> int:
     """The first entry that begins at `near` or after it; `latest` when none is found.
 
-    0.7 has no index and serves bytes from wherever it is asked, so the boundary is recognised: an
-    entry whose CRC holds. Four bytes of CRC do not fit by chance.
+    0.7 has no index and serves bytes from any offset, so the boundary is recognised: an entry whose
+    CRC is right. Four bytes of CRC do not fit by chance.
     """
     if near <= earliest:
         return earliest
-    data = bytes(client.fetch(question.topic, question.partition, near, RESYNC_BYTES).data)
+    data = client.fetch(query.topic, query.partition, near, RESYNC_BYTES).data
     for position in range(max(0, len(data) - LENGTH_BYTES - MAGIC1_OVERHEAD_BYTES)):
         if _is_entry(data, position):
             return near + position
     return latest
 
 
-def _is_entry(data: bytes, position: int) -> bool:
-    magic = data[position + LENGTH_BYTES]
-    if magic > 1:
+def _is_entry(view: memoryview, position: int) -> bool:
+    # Nearly every position that is no boundary has no known magic or no possible length.
+    if view[position + LENGTH_BYTES] > 1:
         return False
-    length = int.from_bytes(data[position : position + LENGTH_BYTES], "big")
-    crc_at = position + LENGTH_BYTES + 1 + magic
-    payload_at = crc_at + 4
-    end = position + LENGTH_BYTES + length
-    if length < MAGIC1_OVERHEAD_BYTES or end > len(data) or payload_at >= end:
+    (length,) = LENGTH.unpack_from(view, position)
+    if not 0 < length <= len(view) - position - LENGTH_BYTES:
         return False
-    return crc32(data[payload_at:end]) == int.from_bytes(data[crc_at:payload_at], "big")
+    try:
+        entry = next(message_set.entries(view[position:]), None)
+    except InvalidMessage:
+        return False
+    # An empty payload fits a CRC of 0, and zeros are not rare.
+    return entry is not None and entry.is_valid and bool(entry.payload)
 
 
 def _time_at(
-    client: SimpleConsumer, question: Question, offset: int, prefix_bytes: int
+    client: SimpleConsumer, query: MessageQuery, offset: int, prefix_bytes: int
 ) -> int | None:
     """header.time of the first message there that has one."""
-    fetched = client.fetch(question.topic, question.partition, offset, RESYNC_BYTES)
+    fetched = client.fetch(query.topic, query.partition, offset, RESYNC_BYTES)
     for payload, _ in fetched.messages()[:100]:
         try:
             return peek(payload, prefix_bytes).time_ms
@@ -134,11 +136,11 @@ def _time_at(
 
 
 class _Scan:
-    def __init__(self, question: Question, codec: TopicCodec, *, keeps_last: bool) -> None:
-        self._question = question
+    def __init__(self, query: MessageQuery, codec: TopicCodec, *, keeps_last: bool) -> None:
+        self._query = query
         self._codec = codec
         self._keeps_last = keeps_last
-        self._count = max(1, min(question.count, COUNT_MAX))
+        self._count = max(1, min(query.count, COUNT_MAX))
         self.found: list[tuple[int, int, bytes]] = []  # offset, next offset, payload
         self.offset = 0
         self.scanned = 0
@@ -162,7 +164,7 @@ class _Scan:
         return "end"
 
     def _read(self, client: SimpleConsumer) -> list[tuple[bytes, int]]:
-        topic, partition = self._question.topic, self._question.partition
+        topic, partition = self._query.topic, self._query.partition
         fetched = client.fetch(topic, partition, self.offset, FETCH_BYTES)
         try:
             return fetched.messages()
@@ -173,11 +175,9 @@ class _Scan:
         # Messages of a compressed entry share their next offset: only the first has a place.
         at, self.offset = self.offset, next_offset
         self.scanned += 1
-        if self._question.time_ms is not None and not self._is_since(
-            self._question.time_ms, payload
-        ):
+        if self._query.time_ms is not None and not self._is_since(self._query.time_ms, payload):
             return
-        if self._question.search and not self._holds(self._question.search, payload):
+        if self._query.search and not self._contains(self._query.search, payload):
             return
         self.found.append((at, next_offset, payload))
         if self._keeps_last and len(self.found) > self._count:
@@ -185,18 +185,18 @@ class _Scan:
 
     def _is_since(self, time_ms: int, payload: bytes) -> bool:
         """Whether the event is of that time or later; what has no header is shown."""
-        prefix_bytes = self._codec.forms.prefix_bytes(self._question.topic)
+        prefix_bytes = self._codec.forms.prefix_bytes(self._query.topic)
         try:
             return peek(payload, prefix_bytes).time_ms >= time_ms
         except EventError:
             return True
 
-    def _holds(self, search: str, payload: bytes) -> bool:
+    def _contains(self, search: str, payload: bytes) -> bool:
         wanted = search.casefold()
         if search.encode() in payload:
             return True
         try:
-            record = self._codec.decode(self._question.topic, payload)[1]
+            record = self._codec.decode(self._query.topic, payload)[1]
         except (EventError, RegistryError):
             return wanted in payload.decode("utf-8", "replace").casefold()
         return wanted in text_of(record).casefold()
@@ -244,9 +244,9 @@ def _plain(value: Any, depth: int = 0) -> Any:
     return str(value)
 
 
-def question_from(query: Mapping[str, str]) -> Question:
+def query_from(query: Mapping[str, str]) -> MessageQuery:
     """Raises ValueError with one line."""
-    return Question(
+    return MessageQuery(
         topic=query.get("topic", ""),
         partition=_number(query, "number", 0) or 0,
         offset=_number(query, "offset", None),
@@ -263,6 +263,3 @@ def _number(query: Mapping[str, str], name: str, default: int | None) -> int | N
     if not text.isdecimal() or len(text) > 18:
         raise ValueError(f"{name} must be a whole number")
     return int(text)
-
-
-__all__ = ["KafkaError", "Question", "browse", "describe", "question_from"]

@@ -22,10 +22,16 @@ from starlette.routing import Route
 from kafka2011.protocol.errors import KafkaError
 from kafka2011.runtime.logs import get_logger
 from kafka2011.services.dashboard.config import DashboardConfig
-from kafka2011.services.dashboard.faults import processes as chaos
-from kafka2011.services.dashboard.faults.containers import EngineChaos
+from kafka2011.services.dashboard.faults.actions import (
+    SIGNALS,
+    FaultInjector,
+    FaultRefused,
+    parse_action,
+    proxy_faults,
+)
+from kafka2011.services.dashboard.faults.processes import EmbeddedFaults
+from kafka2011.services.dashboard.sampling.http_client import RequestFailed
 from kafka2011.services.dashboard.sampling.sampler import SLOW_TIMEOUT_S, Sampler
-from kafka2011.services.dashboard.sampling.scraping import ScrapeFailed
 
 STATIC = Path(__file__).with_name("static")
 TYPES = {
@@ -63,7 +69,7 @@ log = get_logger(__name__)
 Handler = Callable[[Request], Awaitable[Response]]
 
 
-class Pages:
+class Routes:
     """The application; `clients` is the number of open streams."""
 
     def __init__(self, config: DashboardConfig, sampler: Sampler) -> None:
@@ -74,7 +80,7 @@ class Pages:
         self._files = load_static()
         # Few threads, kept: each costs memory for as long as the process lives.
         self._threads = ThreadPoolExecutor(QUESTIONS_AT_ONCE, thread_name_prefix="question")
-        self._breaker = breaker_of(config)
+        self._injector = fault_injector(config)
         named = [name.strip().lower() for name in config.hosts.split(",") if name.strip()]
         self._hosts = {"localhost", "127.0.0.1", "::1", config.bind.lower(), *named}
         self.clients = 0
@@ -132,7 +138,7 @@ class Pages:
 
     async def snapshot(self, request: Request) -> Response:
         """Everything of the sections that are asked for, and the number to stream from."""
-        body = self._sampler.log.snapshot(wanted_sections(request.query_params.get("sections")))
+        body = self._sampler.changes.snapshot(wanted_sections(request.query_params.get("sections")))
         return Response(body, media_type="application/json")
 
     async def stream(self, request: Request) -> Response:
@@ -150,15 +156,15 @@ class Pages:
             yield "retry: 1000\n\n"
             while not self._is_ending:
                 changed = self._sampler.changed
-                found = self._sampler.log.since(number, wanted)
+                found = self._sampler.changes.since(number, wanted)
                 if found is None:
-                    number = self._sampler.log.id
-                    snapshot = self._sampler.log.snapshot(wanted)
+                    number = self._sampler.changes.id
+                    snapshot = self._sampler.changes.snapshot(wanted)
                     yield f"id: {number}\nevent: snapshot\ndata: {snapshot}\n\n"
                     continue
                 for number, text in found:
                     yield f"id: {number}\ndata: {text}\n\n"
-                if self._sampler.log.id == number:
+                if self._sampler.changes.id == number:
                     try:
                         async with asyncio.timeout(KEEPALIVE_S):
                             await changed.wait()
@@ -170,17 +176,17 @@ class Pages:
     async def messages(self, request: Request) -> Response:
         """Messages of one partition; see `messages.browse`."""
         # Codecs and a consumer: some 5 MB that a dashboard nobody asks for messages does without.
-        from kafka2011.services.dashboard.message_browser import browse, question_from
+        from kafka2011.services.dashboard.message_browser import browse, query_from
 
         query = dict(request.query_params)
         try:
-            question = question_from(query)
+            question = query_from(query)
         except ValueError as error:
             return _problem(400, str(error))
-        watcher = self._sampler.watchers.get(query.get("dc", ""))
+        watcher = self._sampler.cluster_samplers.get(query.get("dc", ""))
         broker = query.get("broker", "")
         published = (
-            watcher.look.brokers.get(int(broker)) if watcher and broker.isdecimal() else None
+            watcher.observed.brokers.get(int(broker)) if watcher and broker.isdecimal() else None
         )
         if published is None:
             return _problem(404, "no such broker is registered at present")
@@ -202,7 +208,7 @@ class Pages:
             return _problem(503, "no audit service is registered")
         try:
             told = await client.get_json("/audit?" + urlencode(wanted), SLOW_TIMEOUT_S)
-        except ScrapeFailed as error:
+        except RequestFailed as error:
             return _problem(502, str(error))
         return JSONResponse({"cells": told.get("cell_list", [])})
 
@@ -230,39 +236,42 @@ class Pages:
             if len(body) > BODY_BYTES_MAX:
                 return _problem(413, "too large")
         try:
-            action, name, details = chaos.action_from(body)
+            action, name, details = parse_action(body)
             said = await self._break(action, name, details)
-        except (chaos.ChaosRefused, ScrapeFailed) as error:
+        except (FaultRefused, RequestFailed) as error:
             return _problem(409, str(error))
         log.warning("fault_applied", action=action, process=name)
         return JSONResponse({"said": said})
 
     async def _break(self, action: str, name: str, details: dict[str, Any]) -> str:
-        if action == "start" or action in chaos.SIGNALS:
-            if self._breaker is None:
-                raise chaos.ChaosRefused("this dashboard may break links only")
+        if action == "start" or action in SIGNALS:
+            if self._injector is None:
+                raise FaultRefused("this dashboard may break links only")
             if action == "start":
-                return await self._in_thread(self._breaker.start, name)
-            return await self._in_thread(self._breaker.signal, action, name)
-        faults = chaos.faults_of(action, details)
+                return await self._in_thread(self._injector.start, name)
+            return await self._in_thread(self._injector.signal, action, name)
+        faults = proxy_faults(action, details)
         for key, process in self._sampler.processes.items():
             client = self._sampler.client_of(key)
             if process.name == name and process.kind == "proxy" and client is not None:
                 await client.post_json("/faults", faults, SLOW_TIMEOUT_S)
-                return f"{action}: {name}" if action != "drop" else dropping(name, details)
-        raise chaos.ChaosRefused(f"{name} is no proxy")
+                return f"{action}: {name}" if action != "drop" else drop_text(name, details)
+        raise FaultRefused(f"{name} is no proxy")
 
 
-def breaker_of(config: DashboardConfig) -> chaos.Breaker | None:
+def fault_injector(config: DashboardConfig) -> FaultInjector | None:
     """What may kill and pause: local processes, containers, or nothing."""
     if config.chaos != "on":
         return None
     if config.chaos_engine is not None:
-        return EngineChaos(config.chaos_engine, config.chaos_project)
-    return chaos.Chaos(config.chaos_dir) if config.chaos_dir is not None else None
+        # The docker SDK takes some 20 MB: only where containers may be broken.
+        from kafka2011.services.dashboard.faults.containers import ContainerFaults
+
+        return ContainerFaults(config.chaos_engine, config.chaos_project)
+    return EmbeddedFaults(config.chaos_dir) if config.chaos_dir is not None else None
 
 
-def dropping(name: str, details: dict[str, Any]) -> str:
+def drop_text(name: str, details: dict[str, Any]) -> str:
     """What is said when messages are being dropped."""
     return (
         f"{name} drops the next {details['count']} messages of {details['topic']}; the audit wall "

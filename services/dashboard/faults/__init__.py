@@ -1,1 +1,1 @@
-"""Faults on purpose: processes and links, or containers."""
+"""Faults applied on purpose: processes killed or paused, links cut or slowed, containers."""

@@ -1,1 +1,1 @@
-"""The page's tables as plain rows. Pure."""
+"""The dashboard's tables as plain rows. Pure."""

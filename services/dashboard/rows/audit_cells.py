@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kafka2011.services.dashboard.process_states import History, Rates, rounded
-from kafka2011.services.dashboard.rows.groups import Tell
+from kafka2011.services.dashboard.rows.groups import AddEvent
+from kafka2011.services.dashboard.rows.rates import History, Rates, rounded
 from kafka2011.services.dashboard.sampling.observations import Rows
 
 SERIES_STEP_MS = 2_000
@@ -17,12 +17,12 @@ WORSE = ("complete", "redelivered", "pending", "extra", "missing")
 WINDOWS_SHOWN = 60
 
 
-class AuditMemory:
+class AuditRows:
     """Rates and delays over time, and what was missing last; `tell` takes the events."""
 
-    def __init__(self, rates: Rates, history_ms: int, tell: Tell) -> None:
+    def __init__(self, rates: Rates, history_ms: int, add_event: AddEvent) -> None:
         self._rates = rates
-        self._tell = tell
+        self._add_event = add_event
         self._missing: dict[str, int] = {}
         self._silent: set[str] = set()
         self._answer: Mapping[str, Any] | None = None
@@ -68,19 +68,19 @@ class AuditMemory:
         """`silent`: the servers whose heartbeats stopped without a goodbye."""
         names = {f"{sender['server']} ({sender['tier']})" for sender in silent}
         for name in sorted(names - self._silent):
-            self._tell(now_ms, "bad", "audit", f"server {name} fell silent: no heartbeat")
+            self._add_event(now_ms, "bad", "audit", f"server {name} fell silent: no heartbeat")
         for name in sorted(self._silent - names):
-            self._tell(now_ms, "good", "audit", f"server {name} is heard again")
+            self._add_event(now_ms, "good", "audit", f"server {name} is heard again")
         self._silent = names
 
     def _note_missing(self, tier: str, missing: int, now_ms: int) -> None:
         before = self._missing.get(tier, 0)
         self._missing[tier] = missing
         if missing > before:
-            self._tell(now_ms, "bad", "audit", f"{missing:,} messages missing in {tier}")
+            self._add_event(now_ms, "bad", "audit", f"{missing:,} messages missing in {tier}")
         elif missing < before:
             left = f"{missing:,} messages still missing" if missing else "nothing missing any more"
-            self._tell(now_ms, "good", "audit", f"{left} in {tier}")
+            self._add_event(now_ms, "good", "audit", f"{left} in {tier}")
 
 
 def cell_rows(cells: list[dict[str, Any]]) -> Rows:

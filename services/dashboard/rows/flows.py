@@ -1,26 +1,30 @@
 """How fast each process moves, how far behind it is, and what flows between them. Pure.
 
-`Flows` keeps the counters of the last seconds; a round of looking becomes rows of processes and of
-edges. A process that is gone flows nothing.
+`FlowRows` keeps the counters of the last seconds and turns each sample into rows of processes and
+of edges. A process that is down or stopped has no flow.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafka2011.services.dashboard.config import LIVE, OFFLINE
-from kafka2011.services.dashboard.process_states import (
-    DOWN,
-    STARTING,
-    STOPPED,
-    Rates,
-    behind_ms,
-    rounded,
-)
+from kafka2011.services.dashboard.process_states import DOWN, STARTING, STOPPED
+from kafka2011.services.dashboard.rows.rates import Rates, behind_ms, rounded
 from kafka2011.services.dashboard.sampling.metrics_text import by_label, total
-from kafka2011.services.dashboard.sampling.observations import Collected, ProcessLook, Rows
+from kafka2011.services.dashboard.sampling.observations import Observations, ObservedProcess, Rows
 
 
-class Flows:
+class Flow(NamedTuple):
+    """Bytes a second in and out; what is not read yet, in bytes and ms (None: unknown or nothing to
+    be behind of)."""
+
+    in_s: float
+    out_s: float
+    lag_bytes: int | None = None
+    behind_ms: float | None = None
+
+
+class FlowRows:
     """Rates by process; `broker_ids` maps a broker's process key to its id."""
 
     def __init__(self, rates: Rates, lag_ms_max: int) -> None:
@@ -28,7 +32,7 @@ class Flows:
         self._lag_ms_max = lag_ms_max
         self.broker_ids: dict[str, int] = {}
 
-    def name_brokers(self, seen: Collected) -> None:
+    def name_brokers(self, seen: Observations) -> None:
         for process in seen.processes.values():
             if process.kind != "broker":
                 continue
@@ -40,11 +44,11 @@ class Flows:
             if process.key not in self.broker_ids and suffix.isdecimal():
                 self.broker_ids[process.key] = int(suffix)
 
-    def process_rows(self, seen: Collected) -> Rows:
+    def process_rows(self, seen: Observations) -> Rows:
         rows: Rows = {}
         for key, process in sorted(seen.processes.items()):
-            rate_in, rate_out, lag_bytes, behind = self._flow_of(process, seen.now_ms)
-            state = process.health.judge(seen.now_ms, behind, self._lag_ms_max)
+            flow = self._flow_of(process, seen.now_ms)
+            state = process.health.judge(seen.now_ms, flow.behind_ms, self._lag_ms_max)
             gone = state in (DOWN, STOPPED, STARTING)
             rows[key] = {
                 "name": process.name,
@@ -56,10 +60,10 @@ class Flows:
                 "address": process.address,
                 "metrics": process.metrics,
                 "pid": process.pid,
-                "in_s": 0.0 if gone else rounded(rate_in),
-                "out_s": 0.0 if gone else rounded(rate_out),
-                "lag_bytes": lag_bytes,
-                "behind_ms": None if behind is None else round(behind, -2),
+                "in_s": 0.0 if gone else rounded(flow.in_s),
+                "out_s": 0.0 if gone else rounded(flow.out_s),
+                "lag_bytes": flow.lag_bytes,
+                "behind_ms": None if flow.behind_ms is None else round(flow.behind_ms, -2),
                 "facts": process.facts if not gone else {},
             }
             if process.kind == "broker":
@@ -69,81 +73,81 @@ class Flows:
                 rows[key]["faults"] = [] if gone else process.faults
         return rows
 
-    def _flow_of(
-        self, process: ProcessLook, now_ms: int
-    ) -> tuple[float, float, int | None, float | None]:
-        """Rates in and out in bytes a second, what is not read, and how far behind that is, ms."""
-        samples, key = process.samples, process.key
+    def _flow_of(self, process: ObservedProcess, now_ms: int) -> "Flow":
+        """The process's flow now; sets its `facts`."""
+        of_kind = {
+            "broker": self._broker_flow,
+            "frontend": self._frontend_flow,
+            "proxy": self._proxy_flow,
+            "mirror": self._mirror_flow,
+            "online-consumer": self._consumer_flow,
+            "loader": self._loader_flow,
+        }.get(process.kind)
+        return of_kind(process, now_ms) if of_kind else Flow(0.0, 0.0)
 
-        def rate(name: str, **labels: str) -> float:
-            words = "".join(f"|{k}={v}" for k, v in labels.items())
-            return self._rates.note(f"{key}|{name}{words}", total(samples, name, **labels), now_ms)
+    def _rate(self, process: ObservedProcess, now_ms: int, name: str, **labels: str) -> float:
+        """Rate per second of a counter of the process."""
+        words = "".join(f"|{k}={v}" for k, v in labels.items())
+        value = total(process.samples, name, **labels)
+        return self._rates.note(f"{process.key}|{name}{words}", value, now_ms)
 
-        match process.kind:
-            case "broker":
-                self._rates.note(
-                    f"{key}|messages", total(samples, "kafka2011_broker_messages_in_total"), now_ms
-                )
-                process.facts = {
-                    "messages_s": rounded(self._rates.rate(f"{key}|messages")),
-                    "connections": total(samples, "kafka2011_broker_connections"),
-                    "flush_ms": rounded(self._flush_ms(process, now_ms)),
-                    "flush_errors": total(samples, "kafka2011_broker_flush_errors_total"),
-                }
-                return (
-                    rate("kafka2011_broker_bytes_in_total"),
-                    rate("kafka2011_broker_bytes_out_total"),
-                    None,
-                    None,
-                )
-            case "frontend":
-                sent = rate("kafka2011_frontend_messages_total")
-                process.facts = {"messages_s": rounded(sent)}
-                return sent * self._message_bytes, sent * self._message_bytes, None, None
-            case "proxy":
-                process.facts = {
-                    "connections": total(samples, "kafka2011_proxy_connections_open"),
-                    "dropped_messages": total(samples, "kafka2011_proxy_dropped_messages_total"),
-                }
-                to_server = rate("kafka2011_proxy_bytes_total", direction="to_server")
-                if is_link(process):
-                    # Mirrors fetch over it: what matters comes back.
-                    to_client = rate("kafka2011_proxy_bytes_total", direction="to_client")
-                    return to_client, to_client, None, None
-                return to_server, to_server, None, None
-            case "mirror":
-                copied = rate("kafka2011_mirror_copied_bytes_total")
-                lag = int(total(samples, "kafka2011_mirror_lag_bytes"))
-                return (
-                    copied,
-                    copied,
-                    lag,
-                    behind_ms(lag, self._in_rate(source_of(process.datacenter))),
-                )
-            case "online-consumer":
-                size = rate("kafka2011_online_bytes_total")
-                process.facts = {
-                    "messages_s": rounded(rate("kafka2011_online_messages_total")),
-                }
-                lag = int(total(samples, "kafka2011_online_lag_bytes"))
-                return (
-                    size,
-                    0.0,
-                    lag,
-                    behind_ms(lag, max(size, self._in_rate(process.datacenter) / 2)),
-                )
-            case "loader":
-                rows = rate("kafka2011_warehouse_rows_total")
-                process.facts = {
-                    "rows_s": rounded(rows),
-                    "problems": total(samples, "kafka2011_warehouse_problems"),
-                }
-                lag = int(total(samples, "kafka2011_warehouse_lag_bytes"))
-                size = rows * self._message_bytes
-                return size, size, lag, behind_ms(lag, self._in_rate("offline"))
-        return 0.0, 0.0, None, None
+    def _broker_flow(self, process: ObservedProcess, now_ms: int) -> "Flow":
+        samples = process.samples
+        messages = total(samples, "kafka2011_broker_messages_in_total")
+        process.facts = {
+            "messages_s": rounded(self._rates.note(f"{process.key}|messages", messages, now_ms)),
+            "connections": total(samples, "kafka2011_broker_connections"),
+            "flush_ms": rounded(self._flush_ms(process, now_ms)),
+            "flush_errors": total(samples, "kafka2011_broker_flush_errors_total"),
+        }
+        return Flow(
+            self._rate(process, now_ms, "kafka2011_broker_bytes_in_total"),
+            self._rate(process, now_ms, "kafka2011_broker_bytes_out_total"),
+        )
 
-    def _flush_ms(self, process: ProcessLook, now_ms: int) -> float:
+    def _frontend_flow(self, process: ObservedProcess, now_ms: int) -> "Flow":
+        messages_s = self._rate(process, now_ms, "kafka2011_frontend_messages_total")
+        process.facts = {"messages_s": rounded(messages_s)}
+        bytes_s = messages_s * self._message_bytes
+        return Flow(bytes_s, bytes_s)
+
+    def _proxy_flow(self, process: ObservedProcess, now_ms: int) -> "Flow":
+        samples = process.samples
+        process.facts = {
+            "connections": total(samples, "kafka2011_proxy_connections_open"),
+            "dropped_messages": total(samples, "kafka2011_proxy_dropped_messages_total"),
+        }
+        # Mirrors fetch over a link, so that its data goes to the client; frontends send through a
+        # balancer.
+        direction = "to_client" if is_link(process) else "to_server"
+        bytes_s = self._rate(process, now_ms, "kafka2011_proxy_bytes_total", direction=direction)
+        return Flow(bytes_s, bytes_s)
+
+    def _mirror_flow(self, process: ObservedProcess, now_ms: int) -> "Flow":
+        copied = self._rate(process, now_ms, "kafka2011_mirror_copied_bytes_total")
+        lag = int(total(process.samples, "kafka2011_mirror_lag_bytes"))
+        in_rate = self._in_rate(source_of(process.datacenter))
+        return Flow(copied, copied, lag, behind_ms(lag, in_rate))
+
+    def _consumer_flow(self, process: ObservedProcess, now_ms: int) -> "Flow":
+        size = self._rate(process, now_ms, "kafka2011_online_bytes_total")
+        messages_s = self._rate(process, now_ms, "kafka2011_online_messages_total")
+        process.facts = {"messages_s": rounded(messages_s)}
+        lag = int(total(process.samples, "kafka2011_online_lag_bytes"))
+        in_rate = max(size, self._in_rate(process.datacenter) / 2)
+        return Flow(size, 0.0, lag, behind_ms(lag, in_rate))
+
+    def _loader_flow(self, process: ObservedProcess, now_ms: int) -> "Flow":
+        rows_s = self._rate(process, now_ms, "kafka2011_warehouse_rows_total")
+        process.facts = {
+            "rows_s": rounded(rows_s),
+            "problems": total(process.samples, "kafka2011_warehouse_problems"),
+        }
+        lag = int(total(process.samples, "kafka2011_warehouse_lag_bytes"))
+        size = rows_s * self._message_bytes
+        return Flow(size, size, lag, behind_ms(lag, self._in_rate(OFFLINE)))
+
+    def _flush_ms(self, process: ObservedProcess, now_ms: int) -> float:
         seconds = self._rates.note(
             f"{process.key}|flush_s", total(process.samples, "kafka2011_broker_flush_seconds_sum"),
             now_ms,
@@ -173,7 +177,7 @@ class Flows:
 
     # --- edges -------------------------------------------------------------------------------
 
-    def edge_rows(self, seen: Collected, rows: Rows) -> Rows:
+    def edge_rows(self, seen: Observations, rows: Rows) -> Rows:
         of: dict[tuple[str, str], list[str]] = {}
         for key, row in rows.items():
             of.setdefault((row["dc"], row["kind"]), []).append(key)
@@ -199,7 +203,7 @@ class Flows:
         offline_brokers = of.get((OFFLINE, "broker"), [])
         for dc in sorted({dc for dc, _ in of}):
             brokers = of.get((dc, "broker"), [])
-            # What a stopped one was cannot be seen any more, and nothing goes through it.
+            # Whether a stopped proxy was a link cannot be seen any more; nothing passes it.
             proxies = [
                 key
                 for key in of.get((dc, "proxy"), [])
@@ -232,7 +236,7 @@ class Flows:
 
     def _mirror_edges(  # noqa: PLR0917 (what one edge needs)
         self,
-        seen: Collected,
+        seen: Observations,
         mirror: str,
         by_id: Mapping[tuple[str, int], str],
         live_brokers: list[str],
@@ -245,14 +249,14 @@ class Flows:
         """From the live brokers to the mirror, over the link where there is one, and on."""
         samples = seen.processes[mirror].samples
         name = "kafka2011_mirror_copied_bytes_total"
-        through = 0.0
+        link_bytes_s = 0.0
         for label, dc, brokers in (
             ("source", source, live_brokers),
             ("target", OFFLINE, offline_brokers),
         ):
             sums = dict.fromkeys(brokers, 0.0)
-            for place, size in by_label(samples, name, label).items():
-                number = place.partition("-")[0]
+            for partition, size in by_label(samples, name, label).items():
+                number = partition.partition("-")[0]
                 broker = by_id.get((dc, int(number))) if number.isdecimal() else None
                 if broker is not None:
                     sums[broker] = sums.get(broker, 0.0) + size
@@ -261,13 +265,13 @@ class Flows:
                 if label == "source":
                     for link in links:
                         edge(broker, link, rate, adds=True)
-                    through += rate
+                    link_bytes_s += rate
                     if not links:
                         edge(broker, mirror, rate)
                 else:
                     edge(mirror, broker, rate)
         for link in links:
-            edge(link, mirror, through)
+            edge(link, mirror, link_bytes_s)
 
 
 def source_of(datacenter: str) -> str:
@@ -276,15 +280,15 @@ def source_of(datacenter: str) -> str:
     return LIVE if datacenter == OFFLINE else datacenter
 
 
-def is_link(process: ProcessLook) -> bool:
+def is_link(process: ObservedProcess) -> bool:
     """Whether a proxy is a link between datacenters: it has a route for each broker behind it,
     where a balancer has one for all."""
     return len(by_label(process.samples, "kafka2011_proxy_connections_open", "route")) > 1
 
 
 def faults_in_words(status: Mapping[str, Any]) -> list[str]:
-    """What a proxy's /faults page says that it does to its routes; empty when nothing. Routes that
-    do the same are named once."""
+    """The faults on a proxy's /faults page, in words; empty when there are none. Equal faults
+    of several routes are listed once."""
     words: dict[str, None] = {}
     for route in status.get("routes", {}).values():
         faults = route.get("faults", {})

@@ -8,9 +8,13 @@ from collections import deque
 from collections.abc import Callable, Mapping
 
 from kafka2011.consumer.tools.lag_rules import ERRORS, SEVERITY, PartitionHistory, judge, worst
-from kafka2011.services.dashboard.process_states import History
-from kafka2011.services.dashboard.sampling.clusters import ClusterLook, GroupLook
-from kafka2011.services.dashboard.sampling.observations import Row, Rows
+from kafka2011.services.dashboard.rows.rates import History
+from kafka2011.services.dashboard.sampling.observations import (
+    ObservedCluster,
+    ObservedGroup,
+    Row,
+    Rows,
+)
 
 STEP_MS = 2_000
 MOVES_KEPT = 100  # of one group; the time line shows them
@@ -18,7 +22,7 @@ TOLD_AFTER_MS = 10_000
 WARN = "WARN"
 SECTIONS = ("groups", "group_partitions", "lag_series", "rebalances")
 
-Tell = Callable[[int, str, str, str], None]
+AddEvent = Callable[[int, str, str, str], None]
 
 
 class GroupMemory:
@@ -37,17 +41,17 @@ class GroupMemory:
         self.new_since_ms = 0
 
 
-class Groups:
+class GroupRows:
     """All groups of all datacenters. `tell(now_ms, kind, subject, text)` takes the events."""
 
-    def __init__(self, history_ms: int, tell: Tell) -> None:
+    def __init__(self, history_ms: int, add_event: AddEvent) -> None:
         self._history_ms = history_ms
-        self._tell = tell
+        self._add_event = add_event
         self._memories: dict[str, GroupMemory] = {}
         self._found: dict[str, Rows] = {name: {} for name in SECTIONS}
 
     def sections(
-        self, clusters: Mapping[str, ClusterLook], partitions: Rows, now_ms: int
+        self, clusters: Mapping[str, ObservedCluster], partitions: Rows, now_ms: int
     ) -> dict[str, Rows]:
         """groups, group_partitions, lag_series and rebalances: the same objects as before until
         a group was looked at anew."""
@@ -82,17 +86,17 @@ class Groups:
         return found
 
     def _look(
-        self, key: str, memory: GroupMemory, group: GroupLook, partitions: Rows, now_ms: int
+        self, key: str, memory: GroupMemory, group: ObservedGroup, partitions: Rows, now_ms: int
     ) -> None:
         datacenter = key.partition("/")[0]
         self._note_moves(key, memory, group, memory.looked_at_ms or now_ms)
         memory.rows = _partition_rows(memory, datacenter, group, partitions, now_ms)
         memory.row = _group_row(datacenter, group, memory.rows) | {"looked_ms": memory.looked_at_ms}
-        self._note_state(key, memory, now_ms)
+        self._note_verdict(key, memory, now_ms)
         memory.history.note(now_ms, {"bytes": memory.row["lag_bytes"], "ms": memory.row["lag_ms"]})
 
-    def _note_state(self, key: str, memory: GroupMemory, now_ms: int) -> None:
-        """Tell a verdict that has stood for `TOLD_AFTER_MS`, when somebody should know."""
+    def _note_verdict(self, key: str, memory: GroupMemory, now_ms: int) -> None:
+        """AddEvent a verdict that has stood for `TOLD_AFTER_MS`, when somebody should know."""
         state = memory.row["state"]
         if not memory.state:
             memory.state = state
@@ -103,10 +107,10 @@ class Groups:
         if {memory.state, state} & (ERRORS | {WARN}):
             kind = "bad" if state in ERRORS else "warn" if state == WARN else "good"
             why = f": {memory.row['reason']}" if state in ERRORS | {WARN} else ""
-            self._tell(now_ms, kind, key, f"group {memory.row['group']} is {state}{why}")
+            self._add_event(now_ms, kind, key, f"group {memory.row['group']} is {state}{why}")
         memory.state = state
 
-    def _note_moves(self, key: str, memory: GroupMemory, group: GroupLook, at_ms: int) -> None:
+    def _note_moves(self, key: str, memory: GroupMemory, group: ObservedGroup, at_ms: int) -> None:
         before, now = memory.owners, group.owners
         memory.owners = dict(now)
         moved = {p for p in set(before or {}) | set(now) if (before or {}).get(p) != now.get(p)}
@@ -122,7 +126,7 @@ class Groups:
         }
         memory.moves.append((at_ms, row))
         if before is not None and moved:
-            self._tell(
+            self._add_event(
                 at_ms,
                 "info",
                 key,
@@ -136,7 +140,7 @@ def counted(number: int, thing: str) -> str:
     return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
 
 
-def owned_by_member(group: GroupLook) -> dict[str, int]:
+def owned_by_member(group: ObservedGroup) -> dict[str, int]:
     """How many partitions each member owns: an owner is a thread, `<consumer id>-<number>`."""
     owned = dict.fromkeys(group.members, 0)
     for owner in group.owners.values():
@@ -146,7 +150,7 @@ def owned_by_member(group: GroupLook) -> dict[str, int]:
 
 
 def _partition_rows(
-    memory: GroupMemory, datacenter: str, group: GroupLook, partitions: Rows, now_ms: int
+    memory: GroupMemory, datacenter: str, group: ObservedGroup, partitions: Rows, now_ms: int
 ) -> Rows:
     rows: Rows = {}
     named = set(group.owners) | set(group.offsets)
@@ -183,7 +187,7 @@ def _partition_rows(
     return rows
 
 
-def _group_row(datacenter: str, group: GroupLook, rows: Rows) -> Row:
+def _group_row(datacenter: str, group: ObservedGroup, rows: Rows) -> Row:
     worst_row = max(
         rows.values(),
         key=lambda row: (SEVERITY.index(row["state"]), row["lag_bytes"] or 0),

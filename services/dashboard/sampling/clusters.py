@@ -1,73 +1,44 @@
-"""Asks the ZooKeepers, one thread a datacenter: processes, brokers, topics, groups and offsets.
+"""Samples the ZooKeepers, one thread a datacenter: processes, brokers, topics, groups and offsets.
 
-A ZooKeeper that is away leaves the last answer standing, marked as old. How often groups are read
-follows from how long it takes, so that ten thousand partitions cost no more than ten.
+While a ZooKeeper does not answer its last state stays, marked as old. The longer it takes to read
+the groups, the less often they are read, so that ten thousand partitions cost no more than ten.
 """
 
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from kafka2011.coordination import cluster, paths, processes
 from kafka2011.coordination.errors import BadZnode, CoordinationError
-from kafka2011.coordination.paths import BrokerAddress, BrokerPartition
+from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.coordination.processes import ProcessRecord
 from kafka2011.coordination.registry import Registry
 from kafka2011.coordination.zookeeper import ZooKeeperRegistry
 from kafka2011.runtime.clock import now_ms
 from kafka2011.runtime.logs import get_logger
 from kafka2011.services.dashboard.config import LIVE, OFFLINE
+from kafka2011.services.dashboard.sampling.observations import ObservedCluster, ObservedGroup
 
-LOOK_S = 1.5
-KINDS_LOOKS = 20  # the kinds of processes are read again after so many looks: they stay
+SAMPLE_S = 1.5
+KINDS_SAMPLES = 20  # the kinds of processes rarely change: read again after so many samples
 GROUPS_S = 4.0
 GROUPS_SHARE = 25  # reading groups takes at most one part in so many of the time
-OWNERS_LOOKS = 3  # owners that did not seem to move are read again after so many looks
+OWNERS_SAMPLES = 3  # unchanged owners are read again after so many samples
 ABSENT_S = 15.0  # between attempts at a datacenter that need not be there
 CONNECT_MS = 3000
 
 log = get_logger(__name__)
 
 
-@dataclass(frozen=True)
-class GroupLook:
-    """One group as it stands in ZooKeeper. Owners and offsets by (topic, "<id>-<partition>")."""
-
-    name: str
-    members: dict[str, str]
-    owners: dict[tuple[str, str], str]
-    offsets: dict[tuple[str, str], tuple[int, int]]  # offset and the node's version
-    owners_age: int = 0  # looks since the owners were read
-
-
-@dataclass
-class ClusterLook:
-    """The last answer of one datacenter's ZooKeeper. Replaced whole, never changed."""
-
-    datacenter: str
-    address: str
-    is_answering: bool = False
-    reason: str = "not connected yet"
-    at_ms: int = 0
-    expected: dict[str, str] = field(default_factory=dict)  # name -> kind
-    alive: dict[str, ProcessRecord] = field(default_factory=dict)
-    brokers: dict[int, BrokerAddress] = field(default_factory=dict)
-    topics: tuple[str, ...] = ()
-    # topic -> broker id -> how many partitions it has there, of the brokers that live
-    partitions: dict[str, dict[int, int]] = field(default_factory=dict)
-    groups: dict[str, GroupLook] = field(default_factory=dict)
-    groups_at_ms: int = 0
-
-
-def look_at_processes(
+def read_processes(
     registry: Registry, known: list[ProcessRecord], live: str = LIVE
 ) -> tuple[list[ProcessRecord], dict[str, str], dict[str, ProcessRecord]]:
     """Every process in this ZooKeeper: records expected, by key their kinds, by key those alive.
 
     Keys are `<datacenter>/<name>`: a process registers in its own datacenter's ZooKeeper, the
     shared ones in the live one. Of several live datacenters each calls itself `live`; here this one
-    is called `live`. `known` are those expected at the last look.
+    is called `live`. `known` are those expected at the last sample.
     """
     expected = processes.expected(registry, known)
 
@@ -78,7 +49,7 @@ def look_at_processes(
     return expected, {key_of(process): process.kind for process in expected}, alive
 
 
-def look_at_partitions(
+def read_partition_counts(
     registry: Registry, topics: Iterable[str], known: Mapping[str, Mapping[int, int]]
 ) -> dict[str, dict[int, int]]:
     """topic -> broker id -> number of partitions. What is in `known` is not read again: a broker
@@ -97,22 +68,25 @@ def look_at_partitions(
                 if stored is not None and number >= 0:
                     counts[number] = paths.decode_partition_count(stored.value)
             except BadZnode:
-                continue  # not what any broker wrote
+                continue  # not written by a broker
     return found
 
 
-def look_at_group(registry: Registry, group: str, before: GroupLook | None = None) -> GroupLook:
-    """`before` gives its owners while the members are the same: they move when members do."""
+def read_group(
+    registry: Registry, group: str, before: ObservedGroup | None = None
+) -> ObservedGroup:
+    """The group; owners are those of `before` while the members are the same, since partitions
+    change owners when members do."""
     members: dict[str, str] = {}
     for consumer_id in registry.children(paths.consumer_ids_path(group)):
         stored = registry.get(paths.consumer_id_path(group, consumer_id))
         if stored is not None:
             members[consumer_id] = (stored.value or b"").decode("utf-8", "replace")
     base = paths.group_path(group)
-    if before is not None and before.members == members and before.owners_age < OWNERS_LOOKS:
+    if before is not None and before.members == members and before.owners_age < OWNERS_SAMPLES:
         owners, age = before.owners, before.owners_age + 1
     else:
-        owners, age = owners_of(registry, group), 0
+        owners, age = read_owners(registry, group), 0
     offsets: dict[tuple[str, str], tuple[int, int]] = {}
     for topic in registry.children(f"{base}/offsets"):
         for name in registry.children(paths.offsets_path(group, topic)):
@@ -122,12 +96,12 @@ def look_at_group(registry: Registry, group: str, before: GroupLook | None = Non
                 if stored is not None:
                     offsets[topic, name] = (paths.decode_offset(stored.value), stored.version)
             except BadZnode:
-                continue  # not an offset that any consumer wrote
-    return GroupLook(group, members, owners, offsets, age)
+                continue  # not written by a consumer
+    return ObservedGroup(group, members, owners, offsets, age)
 
 
-def owners_of(registry: Registry, group: str) -> dict[tuple[str, str], str]:
-    """Who owns which partition: (topic, "<id>-<partition>") -> thread id."""
+def read_owners(registry: Registry, group: str) -> dict[tuple[str, str], str]:
+    """The owner of each partition: (topic, "<id>-<partition>") -> thread id."""
     owners: dict[tuple[str, str], str] = {}
     for topic in registry.children(f"{paths.group_path(group)}/owners"):
         for name in registry.children(paths.owners_path(group, topic)):
@@ -137,8 +111,8 @@ def owners_of(registry: Registry, group: str) -> dict[tuple[str, str], str]:
     return owners
 
 
-class ClusterWatcher:
-    """Keeps `look` fresh until closed."""
+class ClusterSampler:
+    """Keeps `observed` fresh until closed."""
 
     def __init__(
         self,
@@ -148,15 +122,15 @@ class ClusterWatcher:
         *,
         is_optional: bool = False,
     ) -> None:
-        """`is_optional`: it need not be there, and is asked for more seldom until it was."""
-        self.look = ClusterLook(datacenter, zk_connect)
+        """`is_optional`: it need not exist, and is tried less often until it has answered."""
+        self.observed = ObservedCluster(datacenter, zk_connect)
         self.registry: ZooKeeperRegistry | None = None
         self._make = make
         self._live = LIVE if datacenter == OFFLINE else datacenter
-        self._absent_s = ABSENT_S if is_optional else LOOK_S
+        self._absent_s = ABSENT_S if is_optional else SAMPLE_S
         self._closed = threading.Event()
         self._groups_due = 0.0
-        self._looks = 0
+        self._samples = 0
         self._expected: list[ProcessRecord] = []
         self._thread = threading.Thread(target=self._run, name=f"zk-{datacenter}", daemon=True)
         self._thread.start()
@@ -167,45 +141,45 @@ class ClusterWatcher:
 
     def _run(self) -> None:
         while not self._closed.is_set():
-            registry = self._make(self.look.address)
+            registry = self._make(self.observed.address)
             try:
                 registry.start(timeout_ms=CONNECT_MS)
                 self.registry = registry
                 while not self._closed.is_set():
-                    self._look(registry)
-                    self._closed.wait(LOOK_S)
+                    self._sample(registry)
+                    self._closed.wait(SAMPLE_S)
             except CoordinationError as error:
                 self._note_failure(str(error))
-                self._closed.wait(LOOK_S if self.look.at_ms else self._absent_s)
+                self._closed.wait(SAMPLE_S if self.observed.at_ms else self._absent_s)
             finally:
                 self.registry = None
                 registry.close()
 
     def _note_failure(self, reason: str) -> None:
-        old = self.look
+        old = self.observed
         if old.is_answering:
             log.warning("zookeeper_away", datacenter=old.datacenter, reason=reason)
-        self.look = replace(old, is_answering=False, reason=reason)
+        self.observed = replace(old, is_answering=False, reason=reason)
 
-    def _look(self, registry: Registry) -> None:
-        old = self.look
-        self._looks += 1
-        known = [] if self._looks % KINDS_LOOKS == 0 else self._expected
-        self._expected, kinds, alive = look_at_processes(registry, known, self._live)
+    def _sample(self, registry: Registry) -> None:
+        old = self.observed
+        self._samples += 1
+        known = [] if self._samples % KINDS_SAMPLES == 0 else self._expected
+        self._expected, kinds, alive = read_processes(registry, known, self._live)
         topics = tuple(cluster.topics(registry))
         partitions, groups, groups_at_ms = old.partitions, old.groups, old.groups_at_ms
         if time.monotonic() >= self._groups_due:
             began = time.monotonic()
-            again = self._looks % KINDS_LOOKS == 0
-            partitions = look_at_partitions(registry, topics, {} if again else old.partitions)
+            again = self._samples % KINDS_SAMPLES == 0
+            partitions = read_partition_counts(registry, topics, {} if again else old.partitions)
             groups = {
-                name: look_at_group(registry, name, old.groups.get(name))
+                name: read_group(registry, name, old.groups.get(name))
                 for name in registry.children(paths.CONSUMERS)
             }
             groups_at_ms = now_ms()
             took_s = time.monotonic() - began
             self._groups_due = time.monotonic() + max(GROUPS_S, GROUPS_SHARE * took_s)
-        self.look = ClusterLook(
+        self.observed = ObservedCluster(
             datacenter=old.datacenter,
             address=old.address,
             is_answering=True,

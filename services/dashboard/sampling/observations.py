@@ -1,17 +1,18 @@
-"""What one round of looking found, and the metrics that it asks for. Types only, no decisions."""
+"""What one sample observed, and the metrics that it reads. Types only, no decisions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kafka2011.services.dashboard.process_states import Health
-from kafka2011.services.dashboard.sampling.clusters import ClusterLook
+from kafka2011.coordination.paths import BrokerAddress
+from kafka2011.coordination.processes import ProcessRecord
+from kafka2011.services.dashboard.process_states import ProcessHealth
 from kafka2011.services.dashboard.sampling.metrics_text import Samples
 
 Row = dict[str, Any]
 Rows = dict[str, Row]
 
-# Every metric that the page reads; a test finds each of them in the processes' code.
+# Every metric that the dashboard reads; a test finds each of them in the processes' code.
 METRICS = (
     "kafka2011_broker_messages_in_total",
     "kafka2011_broker_bytes_in_total",
@@ -45,9 +46,39 @@ METRICS = (
 WANTED = frozenset(METRICS)
 
 
+@dataclass(frozen=True)
+class ObservedGroup:
+    """One group as it stands in ZooKeeper. Owners and offsets by (topic, "<id>-<partition>")."""
+
+    name: str
+    members: dict[str, str]
+    owners: dict[tuple[str, str], str]
+    offsets: dict[tuple[str, str], tuple[int, int]]  # offset and the node's version
+    owners_age: int = 0  # samples since the owners were read
+
+
 @dataclass
-class ProcessLook:
-    """One process: who it is, and what its last scrapes said. Written by the sampler."""
+class ObservedCluster:
+    """The last state of one datacenter's ZooKeeper. Replaced whole, never changed."""
+
+    datacenter: str
+    address: str
+    is_answering: bool = False
+    reason: str = "not connected yet"
+    at_ms: int = 0
+    expected: dict[str, str] = field(default_factory=dict)  # name -> kind
+    alive: dict[str, ProcessRecord] = field(default_factory=dict)
+    brokers: dict[int, BrokerAddress] = field(default_factory=dict)
+    topics: tuple[str, ...] = ()
+    # topic -> broker id -> number of its partitions there, of registered brokers
+    partitions: dict[str, dict[int, int]] = field(default_factory=dict)
+    groups: dict[str, ObservedGroup] = field(default_factory=dict)
+    groups_at_ms: int = 0
+
+
+@dataclass
+class ObservedProcess:
+    """One process: its registration and its last scrape. Written by the sampler."""
 
     key: str  # <datacenter>/<name>
     datacenter: str
@@ -56,20 +87,20 @@ class ProcessLook:
     address: str = ""
     metrics: str = ""
     pid: int = 0
-    health: Health = field(default_factory=Health)
+    health: ProcessHealth = field(default_factory=ProcessHealth)
     samples: Samples = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)  # of a proxy, in words
-    registered_in: str = ""  # the datacenter whose ZooKeeper knows of it
+    registered_in: str = ""  # the datacenter whose ZooKeeper has its registration
 
 
 @dataclass
-class Collected:
-    """What one round of looking found."""
+class Observations:
+    """What one sample observed."""
 
     now_ms: int
-    processes: Mapping[str, ProcessLook]
-    clusters: Mapping[str, ClusterLook]
+    processes: Mapping[str, ObservedProcess]
+    clusters: Mapping[str, ObservedCluster]
     audit: Mapping[str, Any] | None
     cells: Rows  # as `cell_rows` makes them
     loader: Mapping[str, Any] | None

@@ -11,16 +11,21 @@ from typing import Any
 
 from kafka2011.runtime.clock import now_ms
 from kafka2011.runtime.logs import get_logger
-from kafka2011.services.dashboard.changes import DeltaLog
+from kafka2011.services.dashboard.changes import ChangeLog
 from kafka2011.services.dashboard.config import LIVE, OFFLINE, DashboardConfig
 from kafka2011.services.dashboard.process_states import FAILURES_DOWN
 from kafka2011.services.dashboard.rows.audit_cells import WINDOWS_SHOWN, cell_rows
 from kafka2011.services.dashboard.rows.flows import faults_in_words
-from kafka2011.services.dashboard.rows.tables import Deployment
-from kafka2011.services.dashboard.sampling.clusters import ClusterLook, ClusterWatcher
+from kafka2011.services.dashboard.rows.sections import SectionRows
+from kafka2011.services.dashboard.sampling.clusters import ClusterSampler
+from kafka2011.services.dashboard.sampling.http_client import HttpClient, RequestFailed
 from kafka2011.services.dashboard.sampling.metrics_text import parse
-from kafka2011.services.dashboard.sampling.observations import WANTED, Collected, ProcessLook
-from kafka2011.services.dashboard.sampling.scraping import Client, ScrapeFailed
+from kafka2011.services.dashboard.sampling.observations import (
+    WANTED,
+    Observations,
+    ObservedCluster,
+    ObservedProcess,
+)
 from kafka2011.services.dashboard.sampling.spark_jobs import JobReader, Rows
 
 # Two failures a second apart and both at their deadline are still seen within 3 s.
@@ -42,12 +47,12 @@ class Sampler:
 
     def __init__(self, config: DashboardConfig) -> None:
         self._config = config
-        self.log = DeltaLog(first=now_ms())
+        self.changes = ChangeLog(first=now_ms())
         self.took_s = 0.0
         self._sampled_s: float | None = None
         self.changed = asyncio.Event()
-        self.watchers = {
-            name: ClusterWatcher(name, address, is_optional=name in config.more_zk_connect)
+        self.cluster_samplers = {
+            name: ClusterSampler(name, address, is_optional=name in config.more_zk_connect)
             for name, address in (
                 (LIVE, config.live_zk_connect),
                 *config.more_zk_connect.items(),
@@ -55,10 +60,10 @@ class Sampler:
             )
             if address
         }
-        self._deployment = Deployment(config.history_ms, config.lag_ms)
+        self._deployment = SectionRows(config.history_ms, config.lag_ms)
         self._jobs = JobReader(config.warehouse_dir, config.report_dir)
-        self.processes: dict[str, ProcessLook] = {}
-        self._clients: dict[str, tuple[str, Client]] = {}
+        self.processes: dict[str, ObservedProcess] = {}
+        self._clients: dict[str, tuple[str, HttpClient]] = {}
         self._audit: dict[str, Any] | None = None
         self._audit_ms = 0
         self._cells: Rows = {}
@@ -71,7 +76,7 @@ class Sampler:
     def close(self) -> None:
         for _, client in self._clients.values():
             client.close()
-        for watcher in self.watchers.values():
+        for watcher in self.cluster_samplers.values():
             watcher.close()
 
     def dialled(self, address: str) -> tuple[str, int] | None:
@@ -81,7 +86,7 @@ class Sampler:
             return None
         return self._config.address_map.get((host, int(port)), (host, int(port)))
 
-    def client_of(self, key: str) -> Client | None:
+    def client_of(self, key: str) -> HttpClient | None:
         """The client of a process's metrics server; None while its address is not known."""
         process = self.processes.get(key)
         place = self.dialled(process.metrics) if process else None
@@ -91,10 +96,10 @@ class Sampler:
         if known is None or known[0] != process.metrics:
             if known is not None:
                 known[1].close()
-            known = self._clients[key] = (process.metrics, Client(*place))
+            known = self._clients[key] = (process.metrics, HttpClient(*place))
         return known[1]
 
-    def first_of(self, kind: str) -> ProcessLook | None:
+    def first_of(self, kind: str) -> ObservedProcess | None:
         """A process of that kind, one that answers if there is one. A further live datacenter's
         audit counts for that one only."""
         found = [
@@ -128,16 +133,16 @@ class Sampler:
 
     async def sample(self) -> None:
         looks = {
-            name: watcher.look
-            for name, watcher in self.watchers.items()
-            if watcher.look.at_ms or name not in self._config.more_zk_connect
+            name: watcher.observed
+            for name, watcher in self.cluster_samplers.items()
+            if watcher.observed.at_ms or name not in self._config.more_zk_connect
         }
         at_ms = now_ms()
         self._take_registry(looks, at_ms)
         await asyncio.gather(*(self._scrape(process) for process in self.processes.values()))
         self._start_slow()
         sections = self._deployment.sections(
-            Collected(
+            Observations(
                 now_ms=now_ms(),
                 processes=self.processes,
                 clusters=looks,
@@ -154,20 +159,20 @@ class Sampler:
             self._config.chaos_dir or self._config.chaos_engine
         )
         sections["meta"]["deployment"]["lag_ms"] = self._config.lag_ms
-        self.log.advance(sections)
+        self.changes.advance(sections)
         self._sampled_s = time.monotonic()
         changed, self.changed = self.changed, asyncio.Event()
         changed.set()
 
     # --- the registry ------------------------------------------------------------------------
 
-    def _take_registry(self, looks: Mapping[str, ClusterLook], at_ms: int) -> None:
+    def _take_registry(self, looks: Mapping[str, ObservedCluster], at_ms: int) -> None:
         for datacenter, look in looks.items():
             for key, kind in look.expected.items():
                 dc, _, name = key.partition("/")
                 process = self.processes.get(key)
                 if process is None:
-                    process = self.processes[key] = ProcessLook(
+                    process = self.processes[key] = ObservedProcess(
                         key, dc, name, kind, registered_in=datacenter
                     )
                 record = look.alive.get(key)
@@ -185,21 +190,21 @@ class Sampler:
                     del self.processes[key]
             self._take_zookeeper(datacenter, look, at_ms)
 
-    def _take_zookeeper(self, datacenter: str, look: ClusterLook, at_ms: int) -> None:
+    def _take_zookeeper(self, datacenter: str, look: ObservedCluster, at_ms: int) -> None:
         """A ZooKeeper that does not register itself is known by its own answers."""
         if any(kind == "zookeeper" for kind in look.expected.values()):
             return
         key = f"{datacenter}/zookeeper-{datacenter}"
         name = f"zookeeper-{datacenter}"
         process = self.processes.setdefault(
-            key, ProcessLook(key, datacenter, name, "zookeeper", address=look.address)
+            key, ObservedProcess(key, datacenter, name, "zookeeper", address=look.address)
         )
         process.health.note_node(look.is_answering, at_ms)
         process.facts = {"topics": len(look.topics), "groups": len(look.groups)}
 
     # --- asking the processes ------------------------------------------------------------------
 
-    async def _scrape(self, process: ProcessLook) -> None:
+    async def _scrape(self, process: ObservedProcess) -> None:
         if process.kind == "zookeeper" and not process.metrics:
             await self._probe(process)
             return
@@ -214,13 +219,13 @@ class Sampler:
         path = "/healthz" if process.kind == "audit" else "/metrics"
         try:
             body = await client.get(path, SCRAPE_TIMEOUT_S)
-        except ScrapeFailed as error:
+        except RequestFailed as error:
             process.health.note_scrape(False, now_ms(), str(error))
             return
         process.health.note_scrape(True, now_ms())
         process.samples = parse(body.decode("utf-8", "replace"), WANTED)
 
-    async def _probe(self, process: ProcessLook) -> None:
+    async def _probe(self, process: ObservedProcess) -> None:
         """Ask a ZooKeeper whether it serves, on its client port."""
         place = self.dialled(process.address.split(",", maxsplit=1)[0].split("/")[0])
         if place is None:
@@ -265,7 +270,7 @@ class Sampler:
         began = time.monotonic()
         try:
             await work()
-        except ScrapeFailed as error:
+        except RequestFailed as error:
             log.debug("source_not_answering", what=name, reason=str(error))
         finally:
             now = time.monotonic()

@@ -4,7 +4,7 @@ import json
 import random
 from typing import Any
 
-from kafka2011.services.dashboard.changes import DeltaLog, diff
+from kafka2011.services.dashboard.changes import ChangeLog, diff
 
 
 def apply(sections: dict[str, Any], text: str) -> None:
@@ -17,7 +17,7 @@ def apply(sections: dict[str, Any], text: str) -> None:
 
 def test_deltas_lead_from_any_kept_picture_to_the_present_one() -> None:
     rng = random.Random(2011)
-    log = DeltaLog(kept=20)
+    log = ChangeLog(kept=20)
     pictures: dict[int, dict[str, Any]] = {}
     for _ in range(50):
         rows = {str(rng.randrange(8)): {"v": rng.randrange(3)} for _ in range(rng.randrange(8))}
@@ -35,7 +35,7 @@ def test_deltas_lead_from_any_kept_picture_to_the_present_one() -> None:
 
 
 def test_unknown_future_and_forgotten_numbers_need_a_snapshot() -> None:
-    log = DeltaLog(kept=2)
+    log = ChangeLog(kept=2)
     assert log.since(-1, ["a"]) is None
     for value in range(5):
         log.advance({"a": {"x": {"v": value}}})
@@ -45,7 +45,7 @@ def test_unknown_future_and_forgotten_numbers_need_a_snapshot() -> None:
 
 
 def test_numbers_of_an_earlier_run_need_a_snapshot() -> None:
-    earlier, log = DeltaLog(first=1_000), DeltaLog(first=9_000)
+    earlier, log = ChangeLog(first=1_000), ChangeLog(first=9_000)
     for _ in range(30):
         earlier.advance({"a": {"old": {"v": 1}}})
         log.advance({"a": {"new": {"v": 1}}})
@@ -55,7 +55,7 @@ def test_numbers_of_an_earlier_run_need_a_snapshot() -> None:
 
 
 def test_only_wanted_sections_are_sent() -> None:
-    log = DeltaLog()
+    log = ChangeLog()
     log.advance({"a": {"x": {"v": 1}}, "b": {"y": {"v": 1}}})
     log.advance({"a": {"x": {"v": 2}}, "b": {"y": {"v": 2}}})
     found = log.since(1, ["b"])

@@ -9,7 +9,7 @@ from kafka2011.events.forms import FORMS_2011
 from kafka2011.events.topic_codec import TopicCodec
 from kafka2011.protocol import message_set
 from kafka2011.services.dashboard import message_browser as messages
-from kafka2011.services.dashboard.message_browser import Question, browse, describe, question_from
+from kafka2011.services.dashboard.message_browser import MessageQuery, browse, describe, query_from
 
 CODEC = TopicCodec(FORMS_2011)
 
@@ -71,7 +71,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> type[FakeClient]:
 
 
 def found(**question: Any) -> dict[str, Any]:
-    return browse(("h", 1), Question("page-view", 0, **question), CODEC)
+    return browse(("h", 1), MessageQuery("page-view", 0, **question), CODEC)
 
 
 def ids(answer: dict[str, Any]) -> list[int]:
@@ -122,4 +122,4 @@ def test_what_cannot_be_decoded_is_shown_as_it_is() -> None:
 
 def test_bad_numbers_are_refused() -> None:
     with pytest.raises(ValueError, match="offset"):
-        question_from({"offset": "-1"})
+        query_from({"offset": "-1"})

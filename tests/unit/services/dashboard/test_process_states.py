@@ -2,13 +2,14 @@
 
 import pytest
 
-from kafka2011.services.dashboard.process_states import Health, History, Rates, behind_ms
+from kafka2011.services.dashboard.process_states import ProcessHealth
+from kafka2011.services.dashboard.rows.rates import History, Rates, behind_ms
 
 LAG = 10_000
 
 
-def seen_up() -> Health:
-    health = Health()
+def seen_up() -> ProcessHealth:
+    health = ProcessHealth()
     health.note_node(True, 0)
     health.note_scrape(True, 0)
     assert health.judge(0, None, LAG) == "up"
@@ -49,7 +50,7 @@ def test_far_behind_is_lagging() -> None:
 
 
 def test_never_seen_is_starting_then_stopped() -> None:
-    health = Health()
+    health = ProcessHealth()
     assert health.judge(5, None, LAG) == "starting"
 
 

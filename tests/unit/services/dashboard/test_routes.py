@@ -11,32 +11,32 @@ from typing import Any
 import httpx
 import pytest
 
-from kafka2011.services.dashboard.changes import DeltaLog
+from kafka2011.services.dashboard.changes import ChangeLog
 from kafka2011.services.dashboard.config import DashboardConfig
-from kafka2011.services.dashboard.routes import STATIC, Pages, load_static, wanted_sections
+from kafka2011.services.dashboard.routes import STATIC, Routes, load_static, wanted_sections
 
 
 class FakeSampler:
-    """What Pages needs of a sampler, with a picture of its own."""
+    """What Routes needs of a sampler, with a picture of its own."""
 
     def __init__(self) -> None:
-        self.log = DeltaLog()
-        self.log.advance({"topics": {"live/x": {"topic": "<script>alert(1)</script>"}}})
+        self.changes = ChangeLog()
+        self.changes.advance({"topics": {"live/x": {"topic": "<script>alert(1)</script>"}}})
         self.changed = asyncio.Event()
-        self.watchers: dict[str, Any] = {}
+        self.cluster_samplers: dict[str, Any] = {}
         self.processes: dict[str, Any] = {}
 
     def first_of(self, kind: str) -> None:
         return None
 
 
-def pages(**settings: Any) -> tuple[Pages, FakeSampler]:
+def pages(**settings: Any) -> tuple[Routes, FakeSampler]:
     sampler = FakeSampler()
     config = DashboardConfig(live_zk_connect="127.0.0.1:1", **settings)
-    return Pages(config, sampler), sampler  # type: ignore[arg-type]
+    return Routes(config, sampler), sampler  # type: ignore[arg-type]
 
 
-def ask(page: Pages, method: str, path: str, **more: Any) -> httpx.Response:
+def ask(page: Routes, method: str, path: str, **more: Any) -> httpx.Response:
     @contextlib.asynccontextmanager
     async def lifespan(_app: object) -> AsyncIterator[None]:
         yield
@@ -98,7 +98,7 @@ def test_stream_begins_with_a_snapshot_then_brings_changes() -> None:
         async for text in page._changes(["topics"], -1):
             found.append(text)
             if len(found) == 2:
-                sampler.log.advance({"topics": {}})
+                sampler.changes.advance({"topics": {}})
                 sampler.changed.set()
             if len(found) == 3:
                 page.end_streams()

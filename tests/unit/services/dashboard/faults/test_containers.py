@@ -10,8 +10,8 @@ from urllib.parse import parse_qs, urlparse
 
 import pytest
 
-from kafka2011.services.dashboard.faults.containers import EngineChaos
-from kafka2011.services.dashboard.faults.processes import ChaosRefused
+from kafka2011.services.dashboard.faults.actions import FaultRefused
+from kafka2011.services.dashboard.faults.containers import ContainerFaults
 
 
 class Engine(socketserver.ThreadingUnixStreamServer):
@@ -37,19 +37,20 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def do_GET(self) -> None:
+        if self.path == "/version":
+            self.answer(200, {"ApiVersion": "1.44"})
+            return
         labels = json.loads(parse_qs(urlparse(self.path).query)["filters"][0])["label"]
         wanted = {
             "com.docker.compose.project=demo",
             "com.docker.compose.service=broker-1",
         }
-        self.answer(200, [{"Id": "c1"}] if set(labels) == wanted else [])
+        self.answer(200, [{"Id": "c1", "State": "running"}] if set(labels) == wanted else [])
 
     def do_POST(self) -> None:
         assert isinstance(self.server, Engine)
-        self.server.asked.append(self.path)
-        if self.path.endswith("/start"):
-            self.answer(304, None)
-        elif self.path.endswith("/unpause"):
+        self.server.asked.append(self.path.removeprefix("/v1.44"))
+        if self.path.endswith("/unpause"):
             self.answer(500, {"message": "Container c1 is not paused"})
         else:
             self.answer(204, None)
@@ -67,30 +68,30 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
     thread.join()
 
 
-def chaos(engine: Engine) -> EngineChaos:
-    return EngineChaos(Path(str(engine.server_address)), "demo")
+def faults(engine: Engine) -> ContainerFaults:
+    return ContainerFaults(Path(str(engine.server_address)), "demo")
 
 
 def test_container_of_the_project_is_killed_and_paused(engine: Engine) -> None:
-    assert chaos(engine).signal("kill", "broker-1") == "kill: container broker-1"
-    chaos(engine).signal("pause", "broker-1")
+    assert faults(engine).signal("kill", "broker-1") == "kill: container broker-1"
+    faults(engine).signal("pause", "broker-1")
     assert engine.asked == ["/containers/c1/kill", "/containers/c1/pause"]
 
 
 def test_what_is_not_of_the_project_is_refused_and_the_dashboard_too(engine: Engine) -> None:
     for name in ("broker-9", "dashboard"):
-        with pytest.raises(ChaosRefused):
-            chaos(engine).signal("kill", name)
+        with pytest.raises(FaultRefused):
+            faults(engine).signal("kill", name)
     assert engine.asked == []
 
 
 def test_what_the_engine_refuses_is_said_in_its_words(engine: Engine) -> None:
-    with pytest.raises(ChaosRefused, match="not paused"):
-        chaos(engine).signal("continue", "broker-1")
-    with pytest.raises(ChaosRefused, match="runs already"):
-        chaos(engine).start("broker-1")
+    with pytest.raises(FaultRefused, match="not paused"):
+        faults(engine).signal("continue", "broker-1")
+    with pytest.raises(FaultRefused, match="runs already"):
+        faults(engine).start("broker-1")
 
 
 def test_engine_that_is_not_there_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(ChaosRefused, match="does not answer"):
-        EngineChaos(tmp_path / "none.sock", "demo").start("broker-1")
+    with pytest.raises(FaultRefused, match="does not answer"):
+        ContainerFaults(tmp_path / "none.sock", "demo").start("broker-1")

@@ -2,27 +2,27 @@
 
 from typing import Any
 
-from kafka2011.services.dashboard.process_states import Rates
-from kafka2011.services.dashboard.rows.flows import Flows, faults_in_words, is_link
-from kafka2011.services.dashboard.sampling.observations import Collected, ProcessLook
+from kafka2011.services.dashboard.rows.flows import FlowRows, faults_in_words, is_link
+from kafka2011.services.dashboard.rows.rates import Rates
+from kafka2011.services.dashboard.sampling.observations import Observations, ObservedProcess
 
 
-def process(kind: str, name: str, dc: str = "live", **samples: Any) -> ProcessLook:
-    found = ProcessLook(f"{dc}/{name}", dc, name, kind)
+def process(kind: str, name: str, dc: str = "live", **samples: Any) -> ObservedProcess:
+    found = ObservedProcess(f"{dc}/{name}", dc, name, kind)
     found.health.note_node(True, 0)
     found.health.note_scrape(True, 0)
     found.samples = samples
     return found
 
 
-def proxy(name: str, *routes: str) -> ProcessLook:
+def proxy(name: str, *routes: str) -> ObservedProcess:
     opened = [({"route": route}, 1.0) for route in routes]
     return process("proxy", name, kafka2011_proxy_connections_open=opened)
 
 
-def edges(*processes: ProcessLook) -> set[str]:
-    seen = Collected(0, {p.key: p for p in processes}, {}, None, {}, None, {}, {})
-    flows = Flows(Rates(), 10_000)
+def edges(*processes: ObservedProcess) -> set[str]:
+    seen = Observations(0, {p.key: p for p in processes}, {}, None, {}, None, {}, {})
+    flows = FlowRows(Rates(), 10_000)
     flows.name_brokers(seen)
     return set(flows.edge_rows(seen, flows.process_rows(seen)))
 
@@ -57,7 +57,7 @@ def test_a_link_is_not_what_frontends_send_through() -> None:
 
 
 def test_a_proxy_that_was_stopped_carries_nothing() -> None:
-    gone = ProcessLook("live/wan-link", "live", "wan-link", "proxy")
+    gone = ObservedProcess("live/wan-link", "live", "wan-link", "proxy")
     gone.health.note_node(False, 0)
     gone.health.note_scrape(False, 0, "not registered")
     gone.health.note_scrape(False, 1_000, "not registered")
@@ -67,7 +67,7 @@ def test_a_proxy_that_was_stopped_carries_nothing() -> None:
 
 
 def test_two_live_datacenters_with_the_same_broker_ids_meet_in_the_offline_one_only() -> None:
-    def mirror(name: str, dc: str) -> ProcessLook:
+    def mirror(name: str, dc: str) -> ObservedProcess:
         copied = [({"source": "1-0", "target": "11-0"}, 5.0)]
         return process("mirror", name, dc, kafka2011_mirror_copied_bytes_total=copied)
 

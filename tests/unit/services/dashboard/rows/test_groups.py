@@ -2,19 +2,21 @@
 
 from typing import Any
 
-from kafka2011.services.dashboard.rows.groups import Groups, owned_by_member
-from kafka2011.services.dashboard.sampling.clusters import ClusterLook, GroupLook
+from kafka2011.services.dashboard.rows.groups import GroupRows, owned_by_member
+from kafka2011.services.dashboard.sampling.observations import ObservedCluster, ObservedGroup
 
 TWO = {("x", "7-0"): "g_a-1-0", ("x", "7-1"): "g_b-2-0"}
 ONE = {("x", "7-0"): "g_a-1-0", ("x", "7-1"): "g_a-1-1"}
 
 
-def look(at_ms: int, owners: dict[tuple[str, str], str], offset: int = 0) -> dict[str, ClusterLook]:
+def look(
+    at_ms: int, owners: dict[tuple[str, str], str], offset: int = 0
+) -> dict[str, ObservedCluster]:
     members = {owner.rpartition("-")[0]: "{}" for owner in owners.values()}
     offsets = {("x", "7-0"): (offset, at_ms), ("x", "7-1"): (offset, at_ms)}
-    group = GroupLook("g", members, owners, offsets)
+    group = ObservedGroup("g", members, owners, offsets)
     return {
-        "live": ClusterLook(
+        "live": ObservedCluster(
             "live", "zk", is_answering=True, groups={"g": group}, groups_at_ms=at_ms
         )
     }
@@ -33,13 +35,13 @@ def ends(end: int) -> dict[str, dict[str, Any]]:
 
 
 def test_owner_is_a_thread_of_a_member_and_members_without_partitions_count() -> None:
-    group = GroupLook("g", {"g_a-1": "", "g_c-3": ""}, TWO, {})
+    group = ObservedGroup("g", {"g_a-1": "", "g_c-3": ""}, TWO, {})
     assert owned_by_member(group) == {"g_a-1": 1, "g_b-2": 1, "g_c-3": 0}
 
 
 def test_a_rebalance_is_one_point_of_the_time_line_and_one_event() -> None:
     told: list[str] = []
-    groups = Groups(60_000, lambda _at, _kind, _subject, text: told.append(text))
+    groups = GroupRows(60_000, lambda _at, _kind, _subject, text: told.append(text))
     for at_ms, owners in ((1000, TWO), (4000, TWO), (7000, ONE), (10_000, ONE)):
         sections = groups.sections(look(at_ms, owners), ends(0), at_ms)
     assert [(row["at_ms"], row["members"]) for row in sections["rebalances"].values()] == [
@@ -51,7 +53,7 @@ def test_a_rebalance_is_one_point_of_the_time_line_and_one_event() -> None:
 
 def test_a_verdict_is_told_when_it_has_lasted() -> None:
     told: list[tuple[str, str]] = []
-    groups = Groups(60_000, lambda _at, kind, _subject, text: told.append((kind, text)))
+    groups = GroupRows(60_000, lambda _at, kind, _subject, text: told.append((kind, text)))
     groups.sections(look(0, TWO), ends(0), 0)
     for at_ms in (3000, 6000):  # nobody owns anything: a rebalance is on its way
         groups.sections(look(at_ms, {}), ends(500), at_ms)
@@ -63,13 +65,13 @@ def test_a_verdict_is_told_when_it_has_lasted() -> None:
 
 
 def test_a_group_that_went_is_forgotten_only_when_zookeeper_says_so() -> None:
-    groups = Groups(60_000, lambda *_: None)
+    groups = GroupRows(60_000, lambda *_: None)
     looks = look(1000, TWO)
     groups.sections(looks, ends(0), 1000)
-    away = {"live": ClusterLook("live", "zk", is_answering=False)}
+    away = {"live": ObservedCluster("live", "zk", is_answering=False)}
     groups.sections(away, ends(0), 2000)
     again = groups.sections(look(3000, ONE), ends(0), 3000)
     assert len(again["rebalances"]) == 2
-    gone = {"live": ClusterLook("live", "zk", is_answering=True)}
+    gone = {"live": ObservedCluster("live", "zk", is_answering=True)}
     groups.sections(gone, ends(0), 4000)
     assert len(groups.sections(look(5000, ONE), ends(0), 5000)["rebalances"]) == 1

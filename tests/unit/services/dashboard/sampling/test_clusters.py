@@ -6,7 +6,7 @@ from kafka2011.coordination import paths
 from kafka2011.coordination.memory import InMemoryZooKeeper
 from kafka2011.coordination.processes import ProcessRecord, expect_process, register_process
 from kafka2011.services.dashboard.config import more_datacenters
-from kafka2011.services.dashboard.sampling.clusters import look_at_partitions, look_at_processes
+from kafka2011.services.dashboard.sampling.clusters import read_partition_counts, read_processes
 
 
 def test_partitions_are_those_registered_and_counts_are_read_once() -> None:
@@ -14,12 +14,12 @@ def test_partitions_are_those_registered_and_counts_are_read_once() -> None:
     registry.start()
     for broker, text in (("1", b"2"), ("11", b"3"), ("12", b"many"), ("x", b"1")):
         registry.put(f"{paths.topic_path('clicks')}/{broker}", text)
-    found = look_at_partitions(registry, ["clicks", "gone"], {})
+    found = read_partition_counts(registry, ["clicks", "gone"], {})
     assert found == {"clicks": {1: 2, 11: 3}, "gone": {}}
     registry.put(f"{paths.topic_path('clicks')}/1", b"9")
     registry.delete_recursive(f"{paths.topic_path('clicks')}/11")
-    assert look_at_partitions(registry, ["clicks"], found) == {"clicks": {1: 2}}
-    assert look_at_partitions(registry, ["clicks"], {}) == {"clicks": {1: 9}}
+    assert read_partition_counts(registry, ["clicks"], found) == {"clicks": {1: 2}}
+    assert read_partition_counts(registry, ["clicks"], {}) == {"clicks": {1: 9}}
 
 
 def test_processes_of_a_further_live_datacenter_are_called_by_its_name() -> None:
@@ -30,15 +30,15 @@ def test_processes_of_a_further_live_datacenter_are_called_by_its_name() -> None
     record = ProcessRecord("live", "west-frontend-1", "frontend", "", "west-frontend-1:8080", 7)
     registration = register_process(registry, record)
     assert registration.wait(10)
-    expected, kinds, alive = look_at_processes(registry, [], "west")
+    expected, kinds, alive = read_processes(registry, [], "west")
     assert kinds == {
         "west/west-broker-1": "broker",
         "west/west-frontend-1": "frontend",
         "shared/x": "odd",
     }
     assert alive["west/west-frontend-1"].metrics_address == "west-frontend-1:8080"
-    assert look_at_processes(registry, expected, "west") == (expected, kinds, alive)
-    assert "live/west-broker-1" in look_at_processes(registry, expected)[1]
+    assert read_processes(registry, expected, "west") == (expected, kinds, alive)
+    assert "live/west-broker-1" in read_processes(registry, expected)[1]
     registration.close()
 
 

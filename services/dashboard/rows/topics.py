@@ -1,20 +1,21 @@
 """Partitions and topics as rows: offsets, sizes, segments, retention, rates, readers. Pure."""
 
-from kafka2011.services.dashboard.process_states import DOWN, STOPPED, Rates, rounded
+from kafka2011.services.dashboard.process_states import DOWN, STOPPED
+from kafka2011.services.dashboard.rows.rates import Rates, rounded
 from kafka2011.services.dashboard.sampling.metrics_text import by_label
-from kafka2011.services.dashboard.sampling.observations import Collected, Row, Rows
+from kafka2011.services.dashboard.sampling.observations import Observations, Row, Rows
 
 PARTITIONS_MAX = 10_000  # of one topic on one broker, as ZooKeeper says: anybody can write there
 
 
-class Storage:
+class TopicRows:
     """What the brokers keep; `broker_ids` maps a broker's process key to its id."""
 
     def __init__(self, rates: Rates, broker_ids: dict[str, int]) -> None:
         self._rates = rates
         self._broker_ids = broker_ids
 
-    def partition_rows(self, seen: Collected) -> Rows:
+    def partition_rows(self, seen: Observations) -> Rows:
         rows: Rows = {}
         for process in seen.processes.values():
             if process.kind != "broker" or not process.samples:
@@ -50,7 +51,7 @@ class Storage:
         self._add_empty(seen, rows)
         return rows
 
-    def _add_empty(self, seen: Collected, rows: Rows) -> None:
+    def _add_empty(self, seen: Observations, rows: Rows) -> None:
         """Partitions that are registered and have no log yet: nobody has sent them a message. The
         tools show them as 0."""
         brokers = {
@@ -81,7 +82,7 @@ class Storage:
                             "state": "away" if away else "online",
                         }
 
-    def topic_rows(self, seen: Collected, partitions: Rows, group_partitions: Rows) -> Rows:
+    def topic_rows(self, seen: Observations, partitions: Rows, group_partitions: Rows) -> Rows:
         rows: Rows = {}
         for datacenter, look in seen.clusters.items():
             for topic in look.topics:

@@ -1,7 +1,7 @@
 """Asks the processes over HTTP: one kept connection each, one deadline for the whole answer.
 
 A client of its own: forty lines, no library, and no thread per process. Nothing that a process
-answers raises anything but ScrapeFailed.
+answers raises anything but RequestFailed.
 """
 
 import asyncio
@@ -13,11 +13,11 @@ BODY_BYTES_MAX = 32 * 1024 * 1024
 HEADER_BYTES_MAX = 32 * 1024
 
 
-class ScrapeFailed(Exception):
+class RequestFailed(Exception):
     """No usable answer in time. The text says why, for people."""
 
 
-class Client:
+class HttpClient:
     """One process's HTTP server. For one task at a time; a lock keeps it so."""
 
     def __init__(self, host: str, port: int) -> None:
@@ -26,16 +26,16 @@ class Client:
         self._lock = asyncio.Lock()
 
     async def get(self, path: str, timeout_s: float) -> bytes:
-        """The body of a 200. Raises ScrapeFailed."""
+        """The body of a 200. Raises RequestFailed."""
         return await self._ask(f"GET {path} HTTP/1.1", b"", timeout_s)
 
     async def get_json(self, path: str, timeout_s: float) -> dict[str, Any]:
         try:
             value = json.loads(await self.get(path, timeout_s))
         except ValueError:
-            raise ScrapeFailed("the answer is not JSON") from None
+            raise RequestFailed("the answer is not JSON") from None
         if not isinstance(value, dict):
-            raise ScrapeFailed("the answer is not a JSON object")
+            raise RequestFailed("the answer is not a JSON object")
         return value
 
     async def post_json(self, path: str, value: object, timeout_s: float) -> bytes:
@@ -51,13 +51,13 @@ class Client:
                     return await self._exchange(request + body)
             except TimeoutError:
                 self.close()
-                raise ScrapeFailed(f"no answer within {timeout_s * 1000:.0f} ms") from None
+                raise RequestFailed(f"no answer within {timeout_s * 1000:.0f} ms") from None
             except ConnectionRefusedError:
                 self.close()
-                raise ScrapeFailed("connection refused") from None
+                raise RequestFailed("connection refused") from None
             except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
                 self.close()
-                raise ScrapeFailed(f"{type(error).__name__}: {error}"[:200]) from None
+                raise RequestFailed(f"{type(error).__name__}: {error}"[:200]) from None
 
     async def _exchange(self, request: bytes) -> bytes:
         if self._streams is not None:
@@ -82,14 +82,14 @@ class Client:
         length = headers.get("content-length", "")
         if not length.isdecimal() or int(length) > BODY_BYTES_MAX:
             self.close()
-            raise ScrapeFailed("an answer without a size, or too large")
+            raise RequestFailed("an answer without a size, or too large")
         body = await reader.readexactly(int(length))
         if headers.get("connection", "").lower() == "close":
             self.close()
         status = head[0].split(" ")[1] if " " in head[0] else ""
         if status != "200":
             text = body[:200].decode("utf-8", "replace").strip()
-            raise ScrapeFailed(f"status {status}: {text}")
+            raise RequestFailed(f"status {status}: {text}")
         return body
 
     def close(self) -> None:

@@ -1,46 +1,52 @@
 """The page's tables as plain rows, from what the samplers collected. Pure: no IO, time passed in.
 
-`Deployment` keeps what needs memory and turns one round of collected facts into sections: name ->
+`SectionRows` keeps what needs memory and turns one round of collected facts into sections: name ->
 key -> row. Everything that a row says is JSON. What each section says is decided in flows.py,
 storage.py, groups.py and wall.py.
 """
 
 from collections import deque
 
-from kafka2011.services.dashboard.process_states import DOWN, STARTING, STOPPED, Rates
-from kafka2011.services.dashboard.rows.audit_cells import AuditMemory
-from kafka2011.services.dashboard.rows.flows import Flows
-from kafka2011.services.dashboard.rows.groups import Groups
-from kafka2011.services.dashboard.rows.storage import Storage
-from kafka2011.services.dashboard.sampling.observations import Collected, ProcessLook, Row, Rows
+from kafka2011.services.dashboard.process_states import DOWN, STARTING, STOPPED
+from kafka2011.services.dashboard.rows.audit_cells import AuditRows
+from kafka2011.services.dashboard.rows.flows import FlowRows
+from kafka2011.services.dashboard.rows.groups import GroupRows
+from kafka2011.services.dashboard.rows.rates import Rates
+from kafka2011.services.dashboard.rows.topics import TopicRows
+from kafka2011.services.dashboard.sampling.observations import (
+    Observations,
+    ObservedProcess,
+    Row,
+    Rows,
+)
 
 EVENTS_KEPT = 200
 
 
-class Deployment:
+class SectionRows:
     """The memory behind the sections."""
 
     def __init__(self, history_ms: int, lag_ms_max: int) -> None:
         self._rates = Rates()
-        self._flows = Flows(self._rates, lag_ms_max)
-        self._storage = Storage(self._rates, self._flows.broker_ids)
-        self._groups = Groups(history_ms, self.tell)
-        self._audit = AuditMemory(self._rates, history_ms, self.tell)
+        self._flows = FlowRows(self._rates, lag_ms_max)
+        self._storage = TopicRows(self._rates, self._flows.broker_ids)
+        self._groups = GroupRows(history_ms, self.add_event)
+        self._audit = AuditRows(self._rates, history_ms, self.add_event)
         self._events: deque[tuple[str, Row]] = deque(maxlen=EVENTS_KEPT)
         self._event_count = 0
         self._states: dict[str, str] = {}
         self._faults: dict[str, list[str]] = {}
         self._had_processes = False
 
-    def sections(self, seen: Collected) -> dict[str, Rows]:
+    def sections(self, seen: Observations) -> dict[str, Rows]:
         now = seen.now_ms
         self._flows.name_brokers(seen)
         partitions = self._storage.partition_rows(seen)
         processes = self._flows.process_rows(seen)
         for process in seen.processes.values():
-            self._tell_state(process, processes[process.key]["state"], now)
+            self._note_state(process, processes[process.key]["state"], now)
             if process.kind == "proxy":
-                self._tell_faults(process, processes[process.key]["faults"], now)
+                self._note_faults(process, processes[process.key]["faults"], now)
         groups = self._groups.sections(seen.clusters, partitions, now)
         sections = {
             **groups,
@@ -61,13 +67,13 @@ class Deployment:
         self._rates.forget(now)
         return sections
 
-    def tell(self, now_ms: int, kind: str, subject: str, text: str) -> None:
+    def add_event(self, now_ms: int, kind: str, subject: str, text: str) -> None:
         """`kind`: bad, warn, good or info."""
         self._event_count += 1
         row = {"at_ms": now_ms, "kind": kind, "subject": subject, "text": text}
         self._events.append((f"{self._event_count:09d}", row))
 
-    def _tell_state(self, process: ProcessLook, state: str, now_ms: int) -> None:
+    def _note_state(self, process: ObservedProcess, state: str, now_ms: int) -> None:
         before = self._states.get(process.key)
         if state == "slow" or (state == STOPPED and not process.health.was_seen):
             return  # one slow answer, or never seen running: nothing happened
@@ -76,16 +82,16 @@ class Deployment:
             return
         kind = {"down": "bad", "lagging": "warn", "up": "good"}.get(state, "info")
         reason = f": {process.health.reason}" if state == DOWN and process.health.reason else ""
-        self.tell(now_ms, kind, process.key, f"{process.name} is {state}{reason}")
+        self.add_event(now_ms, kind, process.key, f"{process.name} is {state}{reason}")
 
-    def _tell_faults(self, process: ProcessLook, faults: list[str], now_ms: int) -> None:
+    def _note_faults(self, process: ObservedProcess, faults: list[str], now_ms: int) -> None:
         before = self._faults.get(process.key, [])
         self._faults[process.key] = faults
         if faults != before and not process.health.failures:
             kind, text = ("warn", ", ".join(faults)) if faults else ("good", "passes everything")
-            self.tell(now_ms, kind, process.key, f"{process.name}: {text}")
+            self.add_event(now_ms, kind, process.key, f"{process.name}: {text}")
 
-    def _meta(self, seen: Collected, processes: Rows) -> Row:
+    def _meta(self, seen: Observations, processes: Rows) -> Row:
         states = [row["state"] for row in processes.values()]
         answering = any(look.is_answering for look in seen.clusters.values())
         working = [

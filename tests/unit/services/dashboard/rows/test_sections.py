@@ -5,11 +5,15 @@ from pathlib import Path
 from typing import Any
 
 from kafka2011.coordination.paths import BrokerAddress
-from kafka2011.services.dashboard.faults.processes import ChaosRefused, action_from, faults_of
+from kafka2011.services.dashboard.faults.actions import FaultRefused, parse_action, proxy_faults
 from kafka2011.services.dashboard.rows.audit_cells import cell_rows
-from kafka2011.services.dashboard.rows.tables import Deployment
-from kafka2011.services.dashboard.sampling.clusters import ClusterLook, GroupLook
-from kafka2011.services.dashboard.sampling.observations import Collected, ProcessLook
+from kafka2011.services.dashboard.rows.sections import SectionRows
+from kafka2011.services.dashboard.sampling.observations import (
+    Observations,
+    ObservedCluster,
+    ObservedGroup,
+    ObservedProcess,
+)
 from kafka2011.services.dashboard.sampling.spark_jobs import JobReader
 
 
@@ -51,8 +55,8 @@ def test_old_cells_stay_while_they_are_not_complete() -> None:
     assert "page-view|99" in cell_rows(cells)
 
 
-def broker(now_ms: int, end: int) -> ProcessLook:
-    process = ProcessLook("live/broker-7", "live", "broker-7", "broker", "h:1")
+def broker(now_ms: int, end: int) -> ObservedProcess:
+    process = ObservedProcess("live/broker-7", "live", "broker-7", "broker", "h:1")
     process.health.note_node(True, now_ms)
     process.health.note_scrape(True, now_ms)
     place = {"topic": "x", "partition": "0"}
@@ -64,9 +68,11 @@ def broker(now_ms: int, end: int) -> ProcessLook:
     return process
 
 
-def collected(now_ms: int, process: ProcessLook, groups_at_ms: int, offset: int) -> Collected:
-    group = GroupLook("g", {"g_h": "{}"}, {("x", "7-0"): "g_h-0"}, {("x", "7-0"): (offset, 1)})
-    look = ClusterLook(
+def collected(
+    now_ms: int, process: ObservedProcess, groups_at_ms: int, offset: int
+) -> Observations:
+    group = ObservedGroup("g", {"g_h": "{}"}, {("x", "7-0"): "g_h-0"}, {("x", "7-0"): (offset, 1)})
+    look = ObservedCluster(
         "live",
         "zk",
         is_answering=True,
@@ -75,11 +81,11 @@ def collected(now_ms: int, process: ProcessLook, groups_at_ms: int, offset: int)
         groups={"g": group},
         groups_at_ms=groups_at_ms,
     )
-    return Collected(now_ms, {process.key: process}, {"live": look}, None, {}, None, {}, {})
+    return Observations(now_ms, {process.key: process}, {"live": look}, None, {}, None, {}, {})
 
 
 def test_rows_of_partitions_topics_and_groups() -> None:
-    deployment = Deployment(60_000, 10_000)
+    deployment = SectionRows(60_000, 10_000)
     deployment.sections(collected(0, broker(0, 1000), 0, 400))
     sections = deployment.sections(collected(1000, broker(1000, 3000), 1000, 400))
     assert sections["partitions"]["live/x/7-0"]["bytes_s"] == 2000
@@ -90,7 +96,7 @@ def test_rows_of_partitions_topics_and_groups() -> None:
 
 
 def test_registered_partitions_without_a_message_are_zeros_as_in_the_tools() -> None:
-    deployment = Deployment(60_000, 10_000)
+    deployment = SectionRows(60_000, 10_000)
     seen = collected(0, broker(0, 1000), 0, 400)
     seen.clusters["live"].partitions = {"x": {7: 2, 8: 1}, "y": {7: 1}}
     sections = deployment.sections(seen)
@@ -107,14 +113,14 @@ def test_registered_partitions_without_a_message_are_zeros_as_in_the_tools() -> 
 
 
 def test_old_offset_beside_a_new_end_is_no_lag() -> None:
-    deployment = Deployment(60_000, 10_000)
+    deployment = SectionRows(60_000, 10_000)
     deployment.sections(collected(0, broker(0, 400), 5, 400))
     sections = deployment.sections(collected(1000, broker(1000, 3000), 5, 400))
     assert sections["groups"]["live/g"]["lag_bytes"] == 0
 
 
 def test_dead_broker_is_told_once_and_its_partitions_are_away() -> None:
-    deployment = Deployment(60_000, 10_000)
+    deployment = SectionRows(60_000, 10_000)
     process = broker(0, 1000)
     deployment.sections(collected(0, process, 0, 0))
     for at in (1000, 2000, 3000):
@@ -129,7 +135,7 @@ def test_dead_broker_is_told_once_and_its_partitions_are_away() -> None:
 
 
 def test_an_audit_that_is_not_heard_any_more_gives_no_rates_and_says_since_when() -> None:
-    deployment = Deployment(60_000, 10_000)
+    deployment = SectionRows(60_000, 10_000)
     seen = collected(0, broker(0, 0), 0, 0)
     seen.audit = {"produced": 5, "tiers": {"live": {"count": 5}}}
     heard = deployment.sections(seen)["audit"]["summary"]
@@ -180,13 +186,13 @@ def test_reports_tell_of_their_tables_and_rows(tmp_path: Path) -> None:
 
 
 def test_chaos_takes_only_known_words() -> None:
-    assert action_from(b'{"action": "kill", "name": "a"}')[:2] == ("kill", "a")
+    assert parse_action(b'{"action": "kill", "name": "a"}')[:2] == ("kill", "a")
     for body in (b"", b"[]", b'{"action": "rm", "name": "a"}', b'{"action": "kill", "name": 1}'):
         try:
-            action_from(body)
-        except ChaosRefused:
+            parse_action(body)
+        except FaultRefused:
             continue
         raise AssertionError(body)
-    assert faults_of("drop", {"topic": "x", "count": 3}) == {
+    assert proxy_faults("drop", {"topic": "x", "count": 3}) == {
         "faults": {"drop_messages": {"topic": "x", "count": 3}}
     }

@@ -1,0 +1,60 @@
+"""Actions that the dashboard may apply: requests checked, and translated for the proxies. Pure.
+
+Killing, pausing and starting go to a `FaultInjector`: processes.py for the embedded deployment,
+containers.py for containers. Faults of links go to the proxies' own /faults, wherever they run.
+"""
+
+import json
+import signal
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+SIGNALS = {
+    "kill": signal.SIGKILL,
+    "pause": signal.SIGSTOP,
+    "continue": signal.SIGCONT,
+}
+LINK_ACTIONS = ("cut", "mend", "delay", "narrow", "drop")
+ACTIONS = (*SIGNALS, "start", *LINK_ACTIONS)
+DROP_MAX = 1000
+DELAY_MS = 400
+NARROW_BYTES_S = 20_000
+
+
+class FaultInjector(Protocol):
+    """Kills, pauses, continues and starts a process by its name. Raises FaultRefused."""
+
+    def signal(self, action: str, name: str) -> str: ...
+    def start(self, name: str) -> str: ...
+
+
+class FaultRefused(ValueError):
+    """The action cannot be applied. One line for the user."""
+
+
+def parse_action(body: bytes) -> tuple[str, str, dict[str, Any]]:
+    """(action, process name, details) of a request. Raises FaultRefused."""
+    try:
+        request = json.loads(body)
+        action, name = request["action"], request["name"]
+    except (ValueError, KeyError, TypeError):
+        raise FaultRefused("send {action, name}") from None
+    if action not in ACTIONS or not isinstance(name, str):
+        raise FaultRefused(f"action must be one of {', '.join(ACTIONS)}")
+    return action, name, request
+
+
+def proxy_faults(action: str, details: Mapping[str, Any]) -> dict[str, Any]:
+    """The body for the proxy's /faults."""
+    if action == "cut":
+        return {"faults": {"cut": True}}
+    if action == "delay":
+        return {"faults": {"delay_ms": DELAY_MS}}
+    if action == "narrow":
+        return {"faults": {"rate_bytes_s": NARROW_BYTES_S}}
+    if action == "mend":
+        return {"faults": {"clear": True}}
+    count, topic = details.get("count"), details.get("topic")
+    if type(count) is not int or not 1 <= count <= DROP_MAX or not isinstance(topic, str):
+        raise FaultRefused(f"drop needs a topic and a count from 1 to {DROP_MAX}")
+    return {"faults": {"drop_messages": {"topic": topic, "count": count}}}
