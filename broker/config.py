@@ -1,7 +1,7 @@
-"""The broker's settings: every name of 0.7 (reference 10.1), and ours beside them.
+"""The broker's settings: every name of 0.7's server.properties, and our own.
 
-Defaults differ from 0.7's where one number multiplies by the number of connections or where 0.7
-had no limit at all; the sentence says so. A value that is set always wins over such a default.
+Defaults differ from 0.7's where every connection may need the amount, or where 0.7 had no limit;
+the description says so. A value that is set always wins over such a default.
 """
 
 from collections.abc import Callable
@@ -14,14 +14,19 @@ from kafka2011.runtime.config import (
     REQUIRED,
     boolean,
     comma_list,
-    one_of,
     path,
     per_topic,
     setting,
     text,
     whole,
 )
-from kafka2011.runtime.process_config import ProcessConfig
+from kafka2011.runtime.shared_settings import (
+    MessageSize,
+    TopicNameRule,
+    ZooKeeperSession,
+    ZooKeeperSettings,
+    shared,
+)
 
 MIB = 1024 * 1024
 HOUR_MS = 3_600_000
@@ -35,13 +40,16 @@ FRAME_OVERHEAD_BYTES = 1024
 
 
 @dataclass(frozen=True, kw_only=True)
-class BrokerConfig(ProcessConfig):
+class BrokerConfig(TopicNameRule, ZooKeeperSession):
     """Settings of one broker."""
 
     broker_id: int = setting(
-        "brokerid", REQUIRED, whole(0, 2**31 - 1), "integer id, unique in the cluster"
+        "brokerid",
+        REQUIRED,
+        whole(0, 2**31 - 1),
+        "id of this broker, a whole number, unique in the cluster",
     )
-    port: int = setting("port", 6667, whole(0, 65535), "listening port; 0 takes a free one")
+    port: int = setting("port", 6667, whole(0, 65535), "port to listen on; 0: any free port")
     hostname: str | None = setting(
         "hostname", None, text, "address published in ZooKeeper; unset: bind.address"
     )
@@ -52,187 +60,210 @@ class BrokerConfig(ProcessConfig):
         "address to listen on; unset: hostname, else 127.0.0.1. Unlike 0.7, which always listens "
         "on all interfaces",
     )
-    log_dir: Path = setting("log.dir", REQUIRED, path, "root directory of the logs")
+    log_dir: Path = setting(
+        "log.dir", REQUIRED, path, "directory of the logs, one subdirectory for each partition"
+    )
     quarantine_dir: Path | None = setting(
         "quarantine.dir",
         None,
         path,
-        "where recovery copies what it cuts; outside log.dir; unset: <log.dir>-quarantine",
+        "directory, outside log.dir, for copies of what recovery cuts; unset: <log.dir>-quarantine",
     )
 
     num_partitions: int = setting(
-        "num.partitions", 1, whole(1, 100_000), "partitions of a topic on this broker"
+        "num.partitions", 1, whole(1, 100_000), "partitions of each topic on this broker"
     )
     topic_partition_count_map: dict[str, int] = setting(
-        "topic.partition.count.map", {}, per_topic(1, 100_000), "the same for single topics"
-    )
-    topic_name_rule: str = setting(
-        "topic.name.rule",
-        "strict",
-        one_of("strict", "0.7"),
-        "strict: [A-Za-z0-9._-]{1,249} without a leading dot; 0.7: what the original accepts",
+        "topic.partition.count.map",
+        {},
+        per_topic(1, 100_000),
+        "num.partitions of single topics, topic:number,...",
     )
     max_topic_name_length: int = setting(
         "max.topic.name.length", 255, whole(1, 255), "longest topic name, in characters"
     )
     topics_max: int = setting(
-        "topics.max", 1000, whole(1), "topics on this broker; a produce to one more is refused"
+        "topics.max",
+        1000,
+        whole(1),
+        "most topics on this broker; a produce that would create one more is refused",
     )
     partitions_max: int = setting(
-        "partitions.max", 10_000, whole(1), "partitions on this broker, likewise"
+        "partitions.max",
+        10_000,
+        whole(1),
+        "most partitions on this broker; a produce that would create one more is refused",
     )
 
     socket_send_buffer_bytes: int | None = setting(
         "socket.send.buffer",
         None,
         whole(1024, 2**30),
-        "SO_SNDBUF in bytes; unset: the kernel's own sizing (0.7: 102400)",
+        "SO_SNDBUF of a connection, bytes; unset: sized by the kernel (0.7: 102400)",
     )
     socket_receive_buffer_bytes: int | None = setting(
         "socket.receive.buffer",
         None,
         whole(1024, 2**30),
-        "SO_RCVBUF in bytes; unset: the kernel's own sizing (0.7: 102400)",
+        "SO_RCVBUF of a connection, bytes; unset: sized by the kernel (0.7: 102400)",
     )
     request_bytes_max: int = setting(
         "max.socket.request.bytes",
         10 * MIB,
         whole(1, 2**31 - 1),
-        "largest frame accepted (0.7: 104857600; here every connection may hold one)",
+        "largest request accepted, bytes (0.7: 104857600; each connection may buffer one)",
     )
-    message_bytes_max: int = setting(
+    message_bytes_max: int = shared(
+        MessageSize,
         "max.message.size",
-        1_000_000,
-        whole(0, 2**31 - 1),
-        "largest payload of a top-level message; a set with a larger one is dropped",
+        parse=whole(0, 2**31 - 1),
+        doc="largest payload of a message, bytes; a set with a larger one is dropped",
     )
     parts_max: int = setting(
-        "multi.request.parts.max", 1000, whole(1, 32767), "parts of one multi-request"
+        "multi.request.parts.max",
+        1000,
+        whole(1, 32767),
+        "most topic-partitions in one multi-request",
     )
     fetch_bytes_max: int = setting(
         "fetch.bytes.max",
         256 * MIB,
         whole(1, 2**31 - 1),
-        "a larger fetch size is taken down to this",
+        "most bytes in one response; a larger fetch size is reduced to this",
     )
     decompressed_bytes_max: int = setting(
         "decompressed.bytes.max",
         16 * MIB,
         whole(1, 2**31 - 1),
-        "what the compressed sets of one request may unpack to, in all",
+        "most bytes that the compressed sets of one request may decompress to, in all",
     )
     decompression_depth_max: int = setting(
-        "decompression.depth.max", 4, whole(1, 16), "how deep compressed sets may be nested"
+        "decompression.depth.max", 4, whole(1, 16), "deepest nesting of compressed sets"
     )
     buffered_request_bytes_max: int = setting(
         "buffered.request.bytes.max",
         256 * MIB,
         whole(MIB),
-        "memory for requests that have not arrived whole, over all connections",
+        "most bytes of incomplete requests, over all connections",
     )
     connections_max: int = setting(
-        "connections.max", 1000, whole(1), "connections at a time; more are closed at once"
+        "connections.max", 1000, whole(1), "most open connections; further ones are closed at once"
     )
     connections_per_address_max: int = setting(
         "connections.max.per.address",
         100,
         whole(1),
-        "the same from one address; not for loopback and connections.unlimited.addresses",
+        "most open connections from one address, except loopback and "
+        "connections.unlimited.addresses",
     )
     unlimited_addresses: tuple[str, ...] = setting(
         "connections.unlimited.addresses",
         (),
         comma_list,
-        "addresses of load balancers: as many connections as connections.max allows",
+        "addresses, such as a load balancer's, that only connections.max limits",
     )
     read_deadline_ms: int = setting(
         "request.read.deadline.ms",
         30_000,
         whole(1),
-        "from a request's first byte to its last; an idle connection is never closed",
+        "longest time from a request's first byte to its last, ms; idle connections stay open",
     )
     send_deadline_ms: int = setting(
         "response.send.deadline.ms",
         30_000,
         whole(1),
-        "how long a client may take nothing of its response",
+        "longest time in which a client reads none of its response, ms",
     )
 
     segment_bytes_max: int = setting(
         "log.file.size",
         2**30,
         whole(5, 2**31 - 1),
-        "a segment larger than this is rolled at the next append",
+        "a segment larger than this is rolled at the next append, bytes",
     )
     topic_segment_bytes_max: dict[str, int] = setting(
-        "topic.log.file.size", {}, per_topic(5), "the same for single topics"
+        "topic.log.file.size", {}, per_topic(5), "log.file.size of single topics"
     )
     roll_hours: int = setting(
-        "log.roll.hours", 168, whole(1, 10**6), "a segment older than this is rolled likewise"
+        "log.roll.hours",
+        168,
+        whole(1, 10**6),
+        "a segment older than this is rolled at the next append, hours",
     )
     topic_roll_hours: dict[str, int] = setting(
-        "topic.log.roll.hours", {}, per_topic(), "the same for single topics"
+        "topic.log.roll.hours", {}, per_topic(), "log.roll.hours of single topics"
     )
     retention_hours: int = setting(
-        "log.retention.hours", 168, whole(1, 10**6), "segments written longer ago are deleted"
+        "log.retention.hours",
+        168,
+        whole(1, 10**6),
+        "segments last written longer ago than this are deleted, hours",
     )
     topic_retention_hours: dict[str, int] = setting(
-        "topic.log.retention.hours", {}, per_topic(), "the same for single topics"
+        "topic.log.retention.hours", {}, per_topic(), "log.retention.hours of single topics"
     )
     retention_bytes: int = setting(
-        "log.retention.size", -1, whole(-1), "bytes to keep of a partition; -1: no limit"
+        "log.retention.size", -1, whole(-1), "bytes of a partition to keep; -1: no limit"
     )
     topic_retention_bytes: dict[str, int] = setting(
         "topic.log.retention.size",
         {},
         per_topic(1, 2**63 - 1),
-        "the same for single topics (the original does not start with it)",
+        "log.retention.size of single topics (the original does not start with it)",
     )
     retention_interval_minutes: int = setting(
-        "log.cleanup.interval.mins", 10, whole(1, 10**6), "minutes between rounds of deletion"
+        "log.cleanup.interval.mins",
+        10,
+        whole(1, 10**6),
+        "time between two rounds of retention, minutes",
     )
-    open_segments_max: int = setting("open.segments.max", 2000, whole(1), "segment files kept open")
+    open_segments_max: int = setting(
+        "open.segments.max", 2000, whole(1), "most segment files kept open"
+    )
 
     flush_interval_messages: int | None = setting(
         "log.flush.interval",
         None,
         whole(1, 2**31 - 1),
-        "messages of a partition before a flush (0.7: 500); when no flush property is set, "
-        "everything is flushed at once, many sets at a time",
+        "messages of a partition after which it is flushed (0.7: 500); when none of the flush "
+        "settings is set, every append is flushed at once, several sets at a time",
     )
     flush_scheduler_interval_ms: int | None = setting(
         "log.default.flush.scheduler.interval.ms",
         None,
         whole(1, 2**31 - 1),
-        "how often partitions are looked at for the flush by time (0.7: 3000)",
+        "time between two checks for partitions to flush by time, ms (0.7: 3000)",
     )
     flush_interval_ms: int | None = setting(
         "log.default.flush.interval.ms",
         None,
         whole(1, 2**31 - 1),
-        "longest time unflushed (0.7: the scheduler's interval)",
+        "longest time before an append is flushed, ms (0.7: the scheduler's interval)",
     )
     topic_flush_interval_ms: dict[str, int] = setting(
-        "topic.flush.intervals.ms", {}, per_topic(), "the same for single topics"
+        "topic.flush.intervals.ms",
+        {},
+        per_topic(),
+        "log.default.flush.interval.ms of single topics",
     )
     flush_threads: int = setting(
-        "flush.threads", 4, whole(1, 256), "threads that wait for the disk, beside the loop"
+        "flush.threads", 4, whole(1, 256), "threads that flush to disk, beside the network loop"
     )
 
     enable_zookeeper: bool = setting(
-        "enable.zookeeper", True, boolean, "false: no registration, a broker on its own"
+        "enable.zookeeper", True, boolean, "false: a broker on its own, without ZooKeeper"
     )
-    zk_connect: str | None = setting(
-        "zk.connect", None, text, "host:port,host:port/chroot; needed when enable.zookeeper"
+    zk_connect: str | None = shared(
+        ZooKeeperSettings,
+        "zk.connect",
+        default=None,
+        doc="ZooKeeper, host:port,host:port/chroot; required when enable.zookeeper=true",
     )
-    zk_session_timeout_ms: int = setting(
-        "zk.sessiontimeout.ms", 6000, whole(1, 10**9), "session length"
-    )
-    zk_connection_timeout_ms: int | None = setting(
+    zk_connection_timeout_ms: int | None = shared(
+        ZooKeeperSettings,
         "zk.connectiontimeout.ms",
-        None,
-        whole(1, 10**9),
-        "how long to wait for ZooKeeper at the start; unset: the session length",
+        default=None,
+        doc="longest wait for the first connection to ZooKeeper, ms; unset: the session timeout",
     )
     num_threads: int | None = setting(
         "num.threads", None, whole(1), "one loop serves all connections", has_effect=False
@@ -241,14 +272,19 @@ class BrokerConfig(ProcessConfig):
         "monitoring.period.secs",
         None,
         whole(1),
-        "rates are computed by whoever reads /metrics",
+        "a reader of /metrics computes rates",
         has_effect=False,
     )
-    zk_sync_time_ms: int | None = setting(
-        "zk.synctime.ms", None, whole(1), "0.7's broker does not use it either", has_effect=False
+    zk_sync_time_ms: int | None = shared(
+        ZooKeeperSettings,
+        "zk.synctime.ms",
+        default=None,
+        doc="0.7's broker does not use it either",
+        has_effect=False,
     )
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.enable_zookeeper and not self.zk_connect:
             raise ValueError("zk.connect is required (or set enable.zookeeper=false)")
         if self.bind_address in ("0.0.0.0", "::") and not self.hostname:
@@ -256,7 +292,6 @@ class BrokerConfig(ProcessConfig):
                 f"bind.address={self.bind_address} cannot be published in ZooKeeper: "
                 "set hostname as well"
             )
-
         if self.enable_zookeeper and ":" in self.published_host:
             raise ValueError(
                 f"hostname={self.published_host}: an IPv6 address does not fit 0.7's registration"
@@ -276,7 +311,7 @@ class BrokerConfig(ProcessConfig):
 
     @property
     def group_commit(self) -> bool:
-        """Whether none of 0.7's flush properties is set (contracts section 1)."""
+        """Whether none of 0.7's flush properties is set: then each append is flushed at once."""
         return (
             self.flush_interval_messages is None
             and self.flush_scheduler_interval_ms is None
@@ -321,6 +356,6 @@ class BrokerConfig(ProcessConfig):
         )
 
     def retention_policy(self, topic: str) -> RetentionPolicy:
-        """0.7's: by age, then by size (reference 5.6)."""
+        """0.7's: by age, then by size."""
         age_ms_max, log_bytes_min = self.retention_limits(topic)
         return each_in_turn(by_age(age_ms_max), by_size(log_bytes_min))

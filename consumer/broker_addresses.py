@@ -1,12 +1,13 @@
 """Where brokers are, for a consumer: looked up in the registry, remembered while that is silent."""
 
-from kafka2011.consumer.config import Address, ConsumerConfig
+from kafka2011.consumer.config import ConsumerConfig
 from kafka2011.consumer.errors import BrokerUnavailable
 from kafka2011.consumer.simple import SimpleConsumer
 from kafka2011.coordination import paths
 from kafka2011.coordination.errors import BadZnode, CoordinationError
 from kafka2011.coordination.registry import Registry
 from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.shared_settings import Address
 
 log = get_logger(__name__)
 

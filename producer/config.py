@@ -1,8 +1,8 @@
 """The producer's settings: every name of 0.7's producer, and `address.map`.
 
 Exactly one of `zk.connect`, `broker.list` and `host` with `port` says where the brokers are; a
-library user may hand a registry over instead. Class names of the JVM are understood where we have
-the same thing; Python objects are named as `package.module.Name` or `package.module:Name`.
+library user may pass a registry instead. JVM class names are accepted where there is an
+equivalent here; Python objects are named as `package.module.Name` or `package.module:Name`.
 """
 
 import importlib
@@ -20,7 +20,6 @@ from kafka2011.protocol.compression import Codec
 from kafka2011.runtime.config import (
     ConfigError,
     address,
-    address_map,
     comma_list,
     one_of,
     setting,
@@ -29,15 +28,23 @@ from kafka2011.runtime.config import (
     whole,
 )
 from kafka2011.runtime.logs import get_logger
-from kafka2011.runtime.process_config import ProcessConfig
+from kafka2011.runtime.shared_settings import (
+    INT_MAX,
+    Address,
+    DialSettings,
+    FlushMethod,
+    MessageSize,
+    ZooKeeperConnect,
+    ZooKeeperSession,
+    ZooKeeperSettings,
+    shared,
+)
 
-Address = tuple[str, int]
 BrokerList = tuple[tuple[int, Address], ...]
 
-INT_MAX = 2**31 - 1
 MIB = 1024 * 1024
 
-# Below what a broker takes by default: 10 MiB and, unpacked, 16 MiB.
+# Below what a broker accepts by default: 10 MiB and, decompressed, 16 MiB.
 REQUEST_BYTES = 8 * MIB
 UNPACKED_BYTES = 12 * MIB
 REQUEST_BYTES_MIN = 4096  # explicit limits leave room for a message
@@ -71,7 +78,7 @@ def codec(value: str) -> Codec:
 
 
 def python_object(value: str) -> Any:
-    """What `module:name` or `module.name` means. ValueError when it cannot be imported."""
+    """The object that `module:name` or `module.name` names. Raises ValueError."""
     module, colon, attribute = value.partition(":")
     if not colon:
         module, _, attribute = value.rpartition(".")
@@ -130,138 +137,137 @@ def partitioner(value: str) -> Callable[[Any, int], int] | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProducerConfig(ProcessConfig):
+class ProducerConfig(FlushMethod, DialSettings, ZooKeeperConnect, ZooKeeperSession):
     """Settings of a `Producer`; times in ms, sizes in bytes."""
 
-    zk_connect: str = setting(
-        "zk.connect", "", text, "ZooKeeper of the brokers: host:port,host:port/chroot"
-    )
     broker_list: BrokerList = setting(
-        "broker.list", (), broker_list, "the brokers, or a balancer's address: id:host:port,..."
+        "broker.list",
+        (),
+        broker_list,
+        "the brokers or a load balancer, id:host:port,...: instead of zk.connect",
     )
-    address_map: dict[Address, Address] = setting(
-        "address.map", {}, address_map, "published=dial: where to connect instead"
-    )
-    zk_session_timeout_ms: int = setting(
-        "zk.sessiontimeout.ms", 6000, whole(1, INT_MAX), "ZooKeeper session, ms"
-    )
-    zk_connection_timeout_ms: int = setting(
+    zk_connection_timeout_ms: int = shared(
+        ZooKeeperSettings,
         "zk.connectiontimeout.ms",
-        0,
-        whole(0, INT_MAX),
-        "wait for the first connection to ZooKeeper, ms; 0: as long as the session",
+        default=0,
+        parse=whole(0, INT_MAX),
+        doc="longest wait for the first connection to ZooKeeper, ms; 0: the session timeout",
     )
-    zk_sync_time_ms: int = setting(
+    zk_sync_time_ms: int = shared(
+        ZooKeeperSettings,
         "zk.synctime.ms",
-        2000,
-        whole(0, INT_MAX),
-        "our client is told of changes by watches",
+        parse=whole(0, INT_MAX),
+        doc="this client uses watches instead",
         has_effect=False,
     )
     producer_type: str = setting(
-        "producer.type", "sync", one_of("sync", "async"), "send at once, or from a queue"
+        "producer.type",
+        "sync",
+        one_of("sync", "async"),
+        "sync: send in the caller's thread; async: through a queue",
     )
     serializer: Callable[[Any], bytes] | None = setting(
-        "serializer.class", None, serializer, "message to payload; unset: bytes as they are"
+        "serializer.class",
+        None,
+        serializer,
+        "function from message to payload; unset: messages are bytes",
     )
     partitioner: Callable[[Any, int], int] | None = setting(
-        "partitioner.class", None, partitioner, "key and count to partition; unset: the JVM's hash"
+        "partitioner.class",
+        None,
+        partitioner,
+        "function from key and partition count to partition; unset: the JVM's hash",
     )
     compression_codec: Codec = setting(
-        "compression.codec", Codec.NONE, codec, "0 none, 1 gzip, 2 snappy"
+        "compression.codec", Codec.NONE, codec, "0: none, 1: gzip, 2: snappy"
     )
     compressed_topics: tuple[str, ...] = setting(
-        "compressed.topics", (), comma_list, "topics to compress, async only; empty: all"
+        "compressed.topics",
+        (),
+        comma_list,
+        "topics to compress, comma-separated; empty: all (async)",
     )
     send_buffer_bytes: int = setting(
         "buffer.size", 102400, whole(1, INT_MAX), "SO_SNDBUF of a connection, bytes"
     )
     connect_timeout_ms: int = setting(
-        "connect.timeout.ms", 5000, whole(1, INT_MAX), "keep trying to connect for this long, ms"
-    )
-    socket_timeout_ms: int = setting(
-        "socket.timeout.ms",
-        30000,
-        whole(1, INT_MAX),
-        "longest wait for a broker to take bytes or to answer, ms",
+        "connect.timeout.ms", 5000, whole(1, INT_MAX), "longest time of attempts to connect, ms"
     )
     reconnect_interval: int = setting(
-        "reconnect.interval", 30000, whole(1, INT_MAX), "sends after which to connect anew"
+        "reconnect.interval", 30000, whole(1, INT_MAX), "sends after which a connection is replaced"
     )
     reconnect_time_interval_ms: int = setting(
         "reconnect.time.interval.ms",
         10_000_000,
         whole(-1, INT_MAX),
-        "time after which to connect anew, ms; negative: never",
+        "age at which a connection is replaced, ms; negative: never",
     )
-    max_message_bytes: int = setting(
-        "max.message.size", 1_000_000, whole(1, INT_MAX), "largest payload, bytes"
-    )
+    max_message_bytes: int = shared(MessageSize, "max.message.size")
     request_bytes_max: int = setting(
         "request.bytes.max",
         0,
         whole(0, INT_MAX),
-        "largest request, bytes; what is more goes in several; "
+        "largest request, bytes; more is sent in several requests; "
         "0: 8 MiB, or one message of max.message.size if that is more",
     )
     request_unpacked_bytes_max: int = setting(
         "request.decompressed.bytes.max",
         0,
         whole(0, INT_MAX),
-        "what a request's compressed sets unpack to, bytes; likewise; 0: 12 MiB, or one message",
+        "most bytes that a request's compressed sets decompress to; more is sent in several "
+        "requests; 0: 12 MiB, or one message if that is more",
     )
     request_parts_max: int = setting(
         "request.parts.max",
         500,
         whole(1, PARTS_MAX),
-        "message sets in a request; likewise",
+        "most message sets in a request; more are sent in several requests",
     )
     queue_time_ms: int = setting(
-        "queue.time", 5000, whole(0, INT_MAX), "longest stay in the queue, ms (async)"
+        "queue.time", 5000, whole(0, INT_MAX), "longest time of a message in the queue, ms (async)"
     )
     queue_size: int = setting(
-        "queue.size", 10000, whole(1, INT_MAX), "messages that a broker's queue holds (async)"
+        "queue.size", 10000, whole(1, INT_MAX), "most messages in a broker's queue (async)"
     )
     enqueue_timeout_ms: int = setting(
         "queue.enqueueTimeout.ms",
         0,
         whole(-1, INT_MAX),
-        "queue full: 0 drop at once, negative wait, else wait so many ms and drop (async)",
+        "queue full: 0: drop at once; negative: wait; else wait this long, ms, then drop (async)",
     )
-    batch_size: int = setting(
-        "batch.size", 200, whole(1, INT_MAX), "messages that are sent together (async)"
-    )
+    batch_size: int = setting("batch.size", 200, whole(1, INT_MAX), "messages of one batch (async)")
     num_retries: int = setting(
-        "num.retries", 0, whole(0, 1000), "times to send a failed batch again (async)"
+        "num.retries", 0, whole(0, 1000), "retries of a failed batch (async)"
     )
     zk_read_num_retries: int = setting(
         "zk.read.num.retries",
         3,
         whole(0, 1000),
-        "times to look for another broker when the chosen one is gone",
+        "attempts to find another broker when the chosen one is gone",
     )
     callback_handler: Callable[..., Any] | None = setting(
-        "callback.handler", None, hook, "class of the callbacks, a ProducerCallbacks (async)"
+        "callback.handler", None, hook, "subclass of ProducerCallbacks (async)"
     )
     callback_handler_props: dict[str, str] = setting(
-        "callback.handler.props", {}, properties, "name=value,...: given to the callbacks' init"
+        "callback.handler.props",
+        {},
+        properties,
+        "name=value,...: passed to the callbacks' init (async)",
     )
     event_handler: Callable[..., Any] | None = setting(
-        "event.handler", None, hook, "function or class: the events of a batch to its parts (async)"
+        "event.handler",
+        None,
+        hook,
+        "function or class that splits a batch into topic-partitions (async)",
     )
     event_handler_props: dict[str, str] = setting(
-        "event.handler.props", {}, properties, "name=value,...: given to the class's init"
+        "event.handler.props", {}, properties, "name=value,...: passed to the class's init (async)"
     )
-    host: str = setting("host", "", text, "the one broker's host, instead of broker.list")
-    port: int = setting("port", 0, whole(0, 65535), "its port")
-    flush_method: str = setting(
-        "flush.method",
-        "barrier",
-        one_of("barrier", "offsets"),
-        "how flush makes sure; offsets: polls, for brokers of the original (explicit partitions)",
-    )
+    host: str = setting("host", "", text, "host of the one broker, instead of broker.list")
+    port: int = setting("port", 0, whole(0, 65535), "port of the one broker")
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name, value in (
             ("request.bytes.max", self.request_bytes_max),
             ("request.decompressed.bytes.max", self.request_unpacked_bytes_max),
@@ -280,13 +286,13 @@ class ProducerConfig(ProcessConfig):
             object.__setattr__(self, "port", 0)
         if self.broker_list and self.partitioner is not None:
             raise ValueError(
-                "partitioner.class has no use with broker.list (the broker picks the partition): "
-                "use zk.connect"
+                "partitioner.class has no effect with broker.list, where the broker picks the "
+                "partition: use zk.connect"
             )
 
     @property
     def payload_bytes_max(self) -> int:
-        """The largest payload that is sent: `max.message.size`, or what a request has room for."""
+        """The largest payload that is sent: `max.message.size`, or what fits into a request."""
         limit = self.max_message_bytes
         if self.request_bytes_max:
             head = REQUEST_HEAD_BYTES_MAX + ENTRY_OVERHEAD_BYTES
@@ -297,7 +303,7 @@ class ProducerConfig(ProcessConfig):
 
     @property
     def request_limits(self) -> RequestLimits:
-        """What one request may be."""
+        """The limits of one request."""
         entry = self.payload_bytes_max + ENTRY_OVERHEAD_BYTES
         return RequestLimits(
             self.payload_bytes_max,
@@ -308,10 +314,9 @@ class ProducerConfig(ProcessConfig):
 
 
 def configured(config: ProducerConfig, settings: dict[str, Any]) -> ProducerConfig:
-    """`config` with keyword settings over it; texts are parsed as in a properties file.
+    """`config` with keyword settings over it; strings are parsed as in a properties file.
 
-    Raises ConfigError, and TypeError for a name that is no setting. One that has no effect is
-    logged.
+    A setting without effect is logged. Raises ConfigError, and TypeError for an unknown name.
     """
     by_field = {field.name: field for field in settings_of(type(config)).values()}
     values = {}

@@ -14,11 +14,12 @@ from kafka2011.coordination import cluster, paths
 from kafka2011.coordination.errors import CoordinationError
 from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.coordination.registry import Handle, Registry, SessionEvent
-from kafka2011.producer.config import Address, BrokerList
+from kafka2011.producer.config import BrokerList
 from kafka2011.producer.errors import BrokerUnavailable, InvalidPartition
 from kafka2011.producer.partitioner import default_partitioner
 from kafka2011.protocol.requests import ANY_PARTITION
 from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.shared_settings import Address
 
 log = get_logger(__name__)
 

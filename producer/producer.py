@@ -31,7 +31,7 @@ from kafka2011.producer.callbacks import (
     made_callbacks,
     made_handler,
 )
-from kafka2011.producer.config import Address, ProducerConfig, configured
+from kafka2011.producer.config import ProducerConfig, configured
 from kafka2011.producer.connection import BrokerConnection
 from kafka2011.producer.discovery import Discovery, StaticBrokers, Target, ZooKeeperBrokers
 from kafka2011.producer.encoding import BatchEncoder
@@ -50,6 +50,7 @@ from kafka2011.protocol.names import check_topic
 from kafka2011.protocol.requests import ANY_PARTITION
 from kafka2011.runtime.config import ConfigError
 from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.shared_settings import Address
 
 log = get_logger(__name__)
 

@@ -8,12 +8,12 @@ other.
 from collections.abc import Callable, Sequence
 
 from kafka2011.producer.batching import SetPart
-from kafka2011.producer.config import Address
 from kafka2011.producer.connection import BrokerConnection
 from kafka2011.producer.discovery import Discovery
 from kafka2011.producer.errors import BrokerUnavailable
 from kafka2011.producer.intake import QueuedEvent
 from kafka2011.protocol.errors import KafkaError
+from kafka2011.runtime.shared_settings import Address
 
 
 class Rerouter:

@@ -19,36 +19,45 @@ def _url(value: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class FormSettings(ProcessConfig):
-    """For what reads headers only."""
+    """For a process that reads the headers of events only."""
 
     event_forms: Forms = setting(
         "event.forms",
         FORMS_DEFAULT,
         parse_forms,
-        "form of the events, topic:id or topic:2011, * for all others; the same for all processes",
+        "form of each topic's events, topic:id or topic:2011,...; * for all others",
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class SchemaSettings(FormSettings):
-    """For what encodes or decodes whole events."""
+    """For a process that encodes or decodes whole events."""
 
     schema_registry_url: str = setting(
-        "schema.registry.url", "", _url, "http://host:port; empty: only the 2011 form can be used"
+        "schema.registry.url",
+        "",
+        _url,
+        "schema registry, http://host:port; empty: only the 2011 form can be used",
     )
     schema_registry_timeout_ms: int = setting(
-        "schema.registry.timeout.ms", 2_000, whole(1, 600_000), "longest wait for its answer, ms"
+        "schema.registry.timeout.ms",
+        2_000,
+        whole(1, 600_000),
+        "longest wait for the schema registry, ms",
     )
     schema_cache_file: Path | None = setting(
-        "schema.cache.file", None, path, "keeps what the registry said; unset: only in memory"
+        "schema.cache.file",
+        None,
+        path,
+        "file that keeps the registry's schemas; unset: in memory only",
     )
 
     def topic_codec(self, cache_file: Path | None = None) -> TopicCodec:
-        """A codec by these settings; `cache_file` is used where none is set."""
+        """A codec by these settings, with `cache_file` unless schema.cache.file is set."""
         return TopicCodec(self.event_forms, self.registry_client(cache_file))
 
     def registry_client(self, cache_file: Path | None = None) -> RegistryClient | None:
-        """A client by these settings, None where no registry is set."""
+        """A client by these settings; None when no registry is set."""
         url = self.schema_registry_url
         if not url:
             return None

@@ -7,20 +7,27 @@ from kafka2011.runtime.config import one_of, setting, text, whole
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessConfig:
-    """Base of every process's configuration."""
+    """Base of every process's configuration. Subclasses check values in `__post_init__`, and call
+    super's, since groups of shared settings have checks of their own."""
 
     process_name: str = setting(
-        "process.name", "", text, "name in logs and in the process registry; empty: not registered"
+        "process.name",
+        "",
+        text,
+        "name in log lines and in the process registry; empty: not registered",
     )
     datacenter: str = setting(
-        "datacenter", "live", one_of("live", "offline"), "the datacenter this process stands in"
+        "datacenter", "live", one_of("live", "offline"), "datacenter of this process"
     )
     metrics_bind: str = setting(
         "metrics.bind", "127.0.0.1", text, "address of the /metrics and /healthz server"
     )
     metrics_port: int = setting(
-        "metrics.port", -1, whole(-1, 65535), "its port; 0 takes a free one, -1 runs none"
+        "metrics.port", -1, whole(-1, 65535), "port of that server; 0: any free port, -1: no server"
     )
     log_format: str = setting(
         "log.format", "text", one_of("text", "json"), "form of the log lines on standard error"
     )
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for values that exclude each other."""

@@ -1,61 +1,70 @@
-"""The settings of `kafka2011 tail`: the producer's, and how files are followed."""
+"""The settings of `kafka2011 tail`: the producer's, and those of following files."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
-from kafka2011.producer.config import INT_MAX, ProducerConfig
+from kafka2011.producer.config import ProducerConfig
 from kafka2011.protocol.errors import KafkaError
 from kafka2011.protocol.names import check_topic
 from kafka2011.runtime.config import REQUIRED, one_of, path, setting, text, whole
+from kafka2011.runtime.shared_settings import INT_MAX
 
 
 @dataclass(frozen=True, kw_only=True)
 class TailConfig(ProducerConfig):
     """One tailer process."""
 
-    topic: str = setting("tail.topic", REQUIRED, text, "the topic that the lines go to")
+    topic: str = setting("tail.topic", REQUIRED, text, "topic that the lines are sent to")
     state_file: Path | None = setting(
-        "tail.state", None, path, "where the positions are kept; unset: ~/.kafka2011/tail-TOPIC"
+        "tail.state", None, path, "file that keeps the positions; unset: ~/.kafka2011/tail-TOPIC"
     )
     start: str = setting(
         "tail.from",
         "start",
         one_of("start", "end"),
-        "where files without a position begin that are there at the start; later ones: start",
+        "where to begin in files that exist at the start and have no position; later files: start",
     )
     key: str = setting(
         "tail.key",
         "path",
         one_of("path", "none"),
-        "path: a file's lines go to one partition, in order (zk.connect); none: to any",
+        "path: all lines of a file to one partition, in order (needs zk.connect); none: to any",
     )
-    poll_ms: int = setting("tail.poll.ms", 250, whole(1, INT_MAX), "pause when nothing is new, ms")
+    poll_ms: int = setting(
+        "tail.poll.ms", 250, whole(1, INT_MAX), "pause when no file has new lines, ms"
+    )
     gone_wait_ms: int = setting(
         "tail.gone.wait.ms",
         5000,
         whole(0, INT_MAX),
-        "a file that is renamed away or deleted is finished when it was quiet for so long, ms",
+        "a renamed or deleted file is finished when it had no new lines for this long, ms",
     )
     line_bytes_max: int = setting(
-        "tail.line.bytes.max", 1_000_000, whole(1, INT_MAX), "longer lines are sent in pieces"
+        "tail.line.bytes.max",
+        1_000_000,
+        whole(1, INT_MAX),
+        "longest line, bytes; longer ones are sent in pieces",
     )
     files_max: int = setting(
-        "tail.files.max", 500, whole(1, 100_000), "files that are followed at once"
+        "tail.files.max", 500, whole(1, 100_000), "most files followed at once"
     )
     retry_max_ms: int = setting(
-        "tail.retry.max.ms", 5000, whole(1, INT_MAX), "longest pause while brokers are away, ms"
+        "tail.retry.max.ms",
+        5000,
+        whole(1, INT_MAX),
+        "longest pause between attempts while brokers are unreachable, ms",
     )
     give_up_ms: int = setting(
         "tail.give.up.ms",
         60_000,
         whole(1, INT_MAX),
-        "with --until-end: end when the brokers were away for so long, ms",
+        "with --until-end: give up after the brokers were unreachable for this long, ms",
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.zk_connect and not self.broker_list:
-            raise ValueError("say where the brokers are: --zookeeper or --broker-list")
+            raise ValueError("the brokers are not named: use --zookeeper or --broker-list")
         if self.line_bytes_max > self.payload_bytes_max:
             object.__setattr__(self, "line_bytes_max", self.payload_bytes_max)
         try:

@@ -4,7 +4,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kafka2011.events.settings import FormSettings
-from kafka2011.runtime.config import address_map, comma_list, path, setting, text, whole
+from kafka2011.runtime.config import boolean, comma_list, path, setting, text, whole
+from kafka2011.runtime.shared_settings import (
+    AuditWindow,
+    DatacenterSettings,
+    DataDir,
+    DialSettings,
+    FetchSize,
+    WarehousePlace,
+    ZooKeeperSession,
+    shared,
+)
 from kafka2011.services.audit.server_filter import IsOurs, server_filter
 
 TIERS = ("live", "offline", "warehouse")  # in the order in which messages pass them
@@ -34,70 +44,63 @@ def _tier_times(value: str) -> dict[str, int]:
     return found
 
 
-def _switch(value: str) -> bool:
-    if value not in ("true", "false"):
-        raise ValueError("must be exactly true or false")
-    return value == "true"
-
-
 @dataclass(frozen=True, kw_only=True)
-class AuditConfig(FormSettings):
-    """A tier is audited when the setting that leads to it is given."""
+class AuditConfig(
+    FormSettings,
+    DatacenterSettings,
+    WarehousePlace,
+    AuditWindow,
+    DialSettings,
+    ZooKeeperSession,
+    DataDir,
+):
+    """A tier is audited when its ZooKeeper, or the warehouse's directory, is set."""
 
-    live_zk_connect: str = setting(
-        "live.zk.connect", "", text, "ZooKeeper of the live brokers; empty: no such tier"
-    )
-    offline_zk_connect: str = setting(
-        "offline.zk.connect", "", text, "ZooKeeper of the offline brokers; empty: no such tier"
-    )
-    warehouse_dir: Path | None = setting(
-        "warehouse.dir", None, path, "directory of the Delta tables; unset: no such tier"
-    )
-    data_dir: Path = setting(
-        "data.dir", Path("var/audit"), path, "where counts and offsets are kept (audit.sqlite)"
-    )
-    window_ms: int = setting(
-        "audit.window.ms", 600_000, whole(1), "width of a window, as the producers have it, ms"
+    data_dir: Path = shared(
+        DataDir,
+        "data.dir",
+        default=Path("var/audit"),
+        doc="directory of audit.sqlite, the counts and offsets",
     )
     lateness_ms: int | None = setting(
         "audit.lateness.ms",
         None,
         whole(0),
-        "how long after its end a window may still be incomplete, ms; "
-        "unset: as long as a window, at most a minute",
+        "time after its end in which a window may be incomplete, ms; "
+        "unset: one window, at most a minute",
     )
     tier_lateness_ms: dict[str, int] = setting(
-        "audit.tier.lateness.ms", {}, _tier_times, "exceptions, as tier:ms,tier:ms"
+        "audit.tier.lateness.ms", {}, _tier_times, "audit.lateness.ms of single tiers, tier:ms,..."
     )
     exempt: frozenset[tuple[str, str]] = setting(
-        "audit.exempt", frozenset(), _exempt, "topics that need not reach a tier, as tier:topic,..."
+        "audit.exempt", frozenset(), _exempt, "topics that need not reach a tier, tier:topic,..."
     )
     topics_ignored: tuple[str, ...] = setting(
-        "audit.topics.ignored", (), comma_list, "topics that are not audited at all"
+        "audit.topics.ignored", (), comma_list, "topics that are not audited, comma-separated"
     )
     servers_whitelist: str = setting(
         "audit.servers.whitelist",
         "",
         text,
-        "regular expression; behind the live tier count only messages of servers that match",
+        "regular expression: behind the live tier, count only messages of servers that match",
     )
     servers_blacklist: str = setting(
         "audit.servers.blacklist",
         "",
         text,
-        "regular expression; behind the live tier leave out messages of servers that match",
+        "regular expression: behind the live tier, leave out messages of servers that match",
     )
     restarts_file: Path | None = setting(
         "audit.restarts.file",
         None,
         path,
-        "JSON list of {name, time_ms} of restarted processes: excuses redelivered messages",
+        "JSON list of {name, time_ms} of restarted processes, which may redeliver messages",
     )
     redelivery_expected: bool = setting(
         "audit.redelivery.expected",
         False,
-        _switch,
-        "true: list extras as redelivered always (where no restarts file is kept)",
+        boolean,
+        "true: extra messages count as redelivered at any time (when there is no restarts file)",
     )
     redelivery_grace_ms: int = setting(
         "audit.redelivery.grace.ms",
@@ -109,49 +112,47 @@ class AuditConfig(FormSettings):
         "audit.fold.after.ms",
         3_600_000,
         whole(0),
-        "cells that balance are folded into totals when their window is this old, ms",
+        "age of a window at which its balanced cells are folded into totals, ms",
     )
     cells_max: int = setting(
         "audit.cells.max",
         200_000,
         whole(100),
-        "above this judged cells are folded too, above twice this the oldest of any kind",
+        "cells above which judged ones are folded too; above twice this, the oldest of any kind",
     )
     instances_keep_ms: int = setting(
         "audit.instances.keep.ms",
         7 * 24 * 3_600_000,
         whole(0),
-        "how long a producer's monitoring events are remembered to recognise repeats, ms",
+        "time for which monitoring events are remembered to recognise repeated ones, ms",
     )
     commit_interval_ms: int = setting(
         "audit.commit.ms",
         500,
         whole(10),
-        "pause between two transactions of counts and offsets, ms",
+        "time between two commits of counts and offsets, ms",
     )
     refresh_interval_ms: int = setting(
-        "audit.refresh.ms", 1_000, whole(10), "pause between two looks at ZooKeeper for topics, ms"
+        "audit.refresh.ms",
+        1_000,
+        whole(10),
+        "time between two reads of the topics from ZooKeeper, ms",
     )
     poll_interval_ms: int = setting(
-        "audit.poll.ms", 50, whole(1), "longest pause between two fetches when nothing comes, ms"
+        "audit.poll.ms", 50, whole(1), "longest pause after empty fetches, ms"
     )
     warehouse_poll_interval_ms: int = setting(
-        "audit.warehouse.poll.ms", 500, whole(10), "pause between two looks at the tables, ms"
+        "audit.warehouse.poll.ms",
+        500,
+        whole(10),
+        "time between two polls of the tables' commits, ms",
     )
-    fetch_bytes: int = setting(
-        "fetch.size", FETCH_BYTES_DEFAULT, whole(64, 2**31 - 1), "bytes asked for of each partition"
-    )
-    socket_timeout_ms: int = setting(
-        "socket.timeout.ms", 30_000, whole(1), "longest wait for a broker's answer, ms"
-    )
-    zk_session_timeout_ms: int = setting(
-        "zk.sessiontimeout.ms", 6_000, whole(1), "session timeout asked of ZooKeeper, ms"
-    )
-    address_map: dict[tuple[str, int], tuple[str, int]] = setting(
-        "address.map", {}, address_map, "published address=address to dial, comma-separated"
+    fetch_bytes: int = shared(
+        FetchSize, "fetch.size", default=FETCH_BYTES_DEFAULT, parse=whole(64, 2**31 - 1)
     )
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.tiers:
             raise ValueError(
                 "nothing to audit: set live.zk.connect, offline.zk.connect or warehouse.dir"
@@ -160,7 +161,7 @@ class AuditConfig(FormSettings):
 
     @property
     def tiers(self) -> tuple[str, ...]:
-        """The tiers that this service counts, in order."""
+        """The tiers that are audited, in order."""
         given = (self.live_zk_connect, self.offline_zk_connect, self.warehouse_dir)
         return tuple(tier for tier, place in zip(TIERS, given, strict=True) if place)
 

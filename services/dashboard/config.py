@@ -5,7 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kafka2011.events.settings import SchemaSettings
-from kafka2011.runtime.config import address_map, one_of, path, setting, text, whole
+from kafka2011.runtime.config import one_of, path, setting, text, whole
+from kafka2011.runtime.shared_settings import (
+    AddressMapSettings,
+    DatacenterSettings,
+    ReportPlace,
+    WarehousePlace,
+)
 
 PORT_DEFAULT = 8088
 LIVE, OFFLINE = "live", "offline"
@@ -25,71 +31,66 @@ def more_datacenters(value: str) -> dict[str, str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DashboardConfig(SchemaSettings):
-    """Where the two datacenters are; everything else is found in their ZooKeepers."""
+class DashboardConfig(
+    SchemaSettings, DatacenterSettings, WarehousePlace, ReportPlace, AddressMapSettings
+):
+    """The datacenters' ZooKeepers, in which everything else is found, and the web server."""
 
-    live_zk_connect: str = setting(
-        "live.zk.connect", "", text, "ZooKeeper of the live datacenter; empty: not shown"
-    )
-    offline_zk_connect: str = setting(
-        "offline.zk.connect", "", text, "ZooKeeper of the offline datacenter; empty: not shown"
-    )
     more_zk_connect: dict[str, str] = setting(
         "live.more.zk.connect",
         {},
         more_datacenters,
-        "further live datacenters, name=connect;name=connect; one that never answered is not shown",
+        "further live datacenters, name=connect;name=connect; one that never answered is hidden",
     )
     bind: str = setting(
-        "dashboard.bind", "127.0.0.1", text, "address of the page; the page has no login"
+        "dashboard.bind", "127.0.0.1", text, "address to listen on; the dashboard has no login"
     )
     port: int = setting(
-        "dashboard.port", PORT_DEFAULT, whole(0, 65535), "port of the page; 0 takes a free one"
+        "dashboard.port", PORT_DEFAULT, whole(0, 65535), "port of the dashboard; 0: any free port"
     )
     hosts: str = setting(
         "dashboard.hosts",
         "",
         text,
-        "names beside localhost and bind under which the page may be asked for, by comma",
+        "host names, besides localhost and dashboard.bind, that requests may name, comma-separated",
     )
     sample_ms: int = setting(
-        "dashboard.sample.ms", 1000, whole(250, 60_000), "pause between two looks, ms"
+        "dashboard.sample.ms", 1000, whole(250, 60_000), "time between two samples, ms"
     )
     history_ms: int = setting(
-        "dashboard.history.ms", 900_000, whole(60_000, 86_400_000), "how far back the lines go, ms"
+        "dashboard.history.ms", 900_000, whole(60_000, 86_400_000), "time that the charts show, ms"
     )
     lag_ms: int = setting(
-        "dashboard.lag.ms", 10_000, whole(100), "a process further behind is lagging, ms"
-    )
-    warehouse_dir: Path | None = setting(
-        "warehouse.dir", None, path, "directory of the Delta tables; unset: no commits shown"
-    )
-    report_dir: Path | None = setting(
-        "report.dir", None, path, "directory of the reports; unset: no pictures shown"
+        "dashboard.lag.ms",
+        10_000,
+        whole(100),
+        "delay above which a process is marked as lagging, ms",
     )
     chaos: str = setting(
         "dashboard.chaos",
         "off",
         one_of("off", "on"),
-        "on: the page may cut and slow the links, and kill and pause what the next three name",
+        "on: the dashboard may cut and slow links, and kill and pause the processes of "
+        "dashboard.chaos.dir or dashboard.chaos.engine",
     )
     chaos_dir: Path | None = setting(
-        "dashboard.chaos.dir", None, path, "the embedded deployment that may be broken"
+        "dashboard.chaos.dir",
+        None,
+        path,
+        "directory of the embedded deployment whose processes may be broken",
     )
     chaos_engine: Path | None = setting(
         "dashboard.chaos.engine",
         None,
         path,
-        "socket of the container engine whose containers may be broken; its holder is root",
+        "socket of the container engine whose containers may be broken; equals root access",
     )
     chaos_project: str = setting(
         "dashboard.chaos.project", "kafka2011", text, "Compose project of those containers"
     )
-    address_map: dict[tuple[str, int], tuple[str, int]] = setting(
-        "address.map", {}, address_map, "published address=address to dial, by comma"
-    )
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.live_zk_connect and not self.offline_zk_connect:
             raise ValueError("nothing to show: set live.zk.connect or offline.zk.connect")
         if self.chaos_dir is not None and self.chaos_engine is not None:

@@ -5,65 +5,70 @@ from pathlib import Path
 
 from kafka2011.events.settings import FormSettings
 from kafka2011.runtime.config import one_of, path, setting, text, whole
+from kafka2011.runtime.shared_settings import AuditWindow, LoadInterval, shared
 
 DASHBOARD_PORT = 8088
 
 
 @dataclass(frozen=True, kw_only=True)
 class EmbeddedConfig(FormSettings):
-    """What `kafka2011 embedded` runs."""
+    """The deployment that `kafka2011 embedded` runs."""
 
-    root_dir: Path = setting(
-        "embedded.dir", Path("var"), path, "where data, logs and state are kept"
-    )
+    root_dir: Path = setting("embedded.dir", Path("var"), path, "directory of data, logs and state")
     live_brokers: int = setting(
-        "embedded.live.brokers", 2, whole(1, 20), "brokers, live datacenter"
+        "embedded.live.brokers", 2, whole(1, 20), "brokers in the live datacenter"
     )
     offline_brokers: int = setting(
-        "embedded.offline.brokers", 2, whole(1, 20), "brokers, offline datacenter"
+        "embedded.offline.brokers", 2, whole(1, 20), "brokers in the offline datacenter"
     )
     partitions: int = setting(
         "embedded.partitions", 2, whole(1, 1000), "partitions of a topic on each broker"
     )
-    frontends: int = setting("embedded.frontends", 1, whole(1, 20), "load generators")
+    frontends: int = setting("embedded.frontends", 1, whole(1, 20), "frontends (load generators)")
     mirrors: int = setting("embedded.mirrors", 1, whole(1, 20), "mirror makers")
     online_consumers: int = setting(
-        "embedded.online.consumers", 2, whole(0, 20), "members of the online group"
+        "embedded.online.consumers", 2, whole(0, 20), "members of the online consumer group"
     )
     input_path: str = setting(
         "embedded.input", "", text, "access log to send; empty: synthetic member activity"
     )
     seed: int = setting("embedded.seed", 2011, whole(0), "seed of the synthetic activity")
     rate: int = setting(
-        "embedded.rate", 2000, whole(1, 1_000_000), "synthetic events a second, all frontends"
+        "embedded.rate", 2000, whole(1, 1_000_000), "synthetic events a second, over all frontends"
     )
     duration_ms: int = setting(
         "embedded.duration.ms", 20_000, whole(1_000), "length of the synthetic activity, ms"
     )
-    window_ms: int = setting(
-        "audit.window.ms", 10_000, whole(1_000), "width of an audit window, ms"
-    )
-    load_interval_ms: int = setting(
-        "load.interval.ms", 2_000, whole(100), "pause between two loads into the warehouse, ms"
+    window_ms: int = shared(AuditWindow, "audit.window.ms", default=10_000, parse=whole(1_000))
+    load_interval_ms: int = shared(
+        LoadInterval,
+        "load.interval.ms",
+        default=2_000,
+        parse=whole(100),
+        doc="time between two loads into the warehouse, ms",
     )
     dashboard_port: int = setting(
         "embedded.dashboard.port",
         DASHBOARD_PORT,
         whole(-1, 65535),
-        "port of the page; when 8088 is taken a free one; 0: a free one; -1: no dashboard",
+        "port of the dashboard; 8088 or, when that is taken, any free port; 0: any free port; "
+        "-1: no dashboard",
     )
     chaos: str = setting(
-        "embedded.chaos", "off", one_of("off", "on"), "on: the page may kill, pause and cut"
+        "embedded.chaos",
+        "off",
+        one_of("off", "on"),
+        "on: the dashboard may kill and pause processes and cut links",
     )
     start_timeout_ms: int = setting(
         "embedded.start.timeout.ms",
         120_000,
         whole(1_000),
-        "longest wait for a process to serve, ms",
+        "longest time until a process serves, ms",
     )
     stall_timeout_ms: int = setting(
         "embedded.stall.timeout.ms",
         120_000,
         whole(1_000),
-        "without progress for this long everything is stopped, ms",
+        "time without progress after which everything is stopped, ms",
     )

@@ -1,4 +1,4 @@
-"""The settings of `kafka2011 frontend`: a producer's, and where its events come from."""
+"""The settings of `kafka2011 frontend`: a producer's, and the source of its events."""
 
 import socket
 from dataclasses import dataclass
@@ -7,90 +7,95 @@ from pathlib import Path
 from kafka2011.events.forms import Form
 from kafka2011.events.header import NAME_BYTES_MAX
 from kafka2011.events.settings import SchemaSettings
-from kafka2011.producer.config import INT_MAX, ProducerConfig
-from kafka2011.runtime.config import boolean, one_of, path, setting, text, whole
+from kafka2011.producer.config import ProducerConfig
+from kafka2011.runtime.config import boolean, one_of, setting, text, whole
+from kafka2011.runtime.shared_settings import (
+    AuditWindow,
+    DatacenterSettings,
+    DataDir,
+    Heartbeats,
+    shared,
+)
 from kafka2011.services.frontend.schemas import topics_of
 
 
 @dataclass(frozen=True, kw_only=True)
-class FrontendConfig(ProducerConfig, SchemaSettings):
+class FrontendConfig(ProducerConfig, SchemaSettings, Heartbeats, AuditWindow, DataDir):
     """One load generator. `broker.list` is a balancer's address, or use `zk.connect`."""
 
     source: str = setting(
-        "source", "synthetic", one_of("synthetic", "access-log"), "where the events come from"
+        "source", "synthetic", one_of("synthetic", "access-log"), "source of the events"
     )
     input_path: str = setting(
         "input.path", "", text, "access log to send (source=access-log), common or combined format"
     )
     input_follow: bool = setting(
-        "input.follow", False, boolean, "go on with what is appended to the access log"
+        "input.follow",
+        False,
+        boolean,
+        "true: continue with lines that are appended to the access log",
     )
-    seed: int = setting("seed", 2011, whole(0, 2**63 - 1), "of the synthetic activity")
+    seed: int = setting("seed", 2011, whole(0, 2**63 - 1), "seed of the synthetic activity")
     rate: int = setting(
         "rate",
         0,
         whole(0, 10_000_000),
-        "events a second; 0: 1000 synthetic ones, an access log as fast as it goes",
+        "events a second; 0: 1000 for synthetic ones, no limit for an access log",
     )
     message_count: int = setting(
-        "message.count", 0, whole(0), "stop after so many synthetic events; 0: no limit"
+        "message.count", 0, whole(0), "synthetic events after which to stop; 0: no limit"
     )
     duration_ms: int = setting(
-        "duration.ms", 0, whole(0), "stop the synthetic activity after this long, ms; 0: no limit"
+        "duration.ms", 0, whole(0), "length of the synthetic activity, ms; 0: no limit"
     )
     server: str = setting(
-        "frontend.server", "", text, "server name in event headers; empty: process.name, or host"
+        "frontend.server",
+        "",
+        text,
+        "server name in event headers; empty: process.name, else the host's",
     )
     service: str = setting("frontend.service", "site", text, "service name in event headers")
-    data_dir: Path = setting(
-        "data.dir", Path("var/frontend"), path, "journal of what was sent, and progress.json"
+    data_dir: Path = shared(
+        DataDir,
+        "data.dir",
+        default=Path("var/frontend"),
+        doc="directory of progress.json and the journal of sent messages",
     )
-    window_ms: int = setting(
-        "audit.window.ms", 600_000, whole(1_000), "width of an audit window, ms"
-    )
-    live_zk_connect: str = setting(
-        "live.zk.connect", "", text, "process registry to enter; empty: zk.connect"
+    window_ms: int = shared(AuditWindow, "audit.window.ms", parse=whole(1_000))
+    live_zk_connect: str = shared(
+        DatacenterSettings,
+        "live.zk.connect",
+        doc="ZooKeeper in which this process is registered; empty: zk.connect",
     )
     flush_interval_ms: int = setting(
         "frontend.flush.interval.ms",
         150,
         whole(1, 60_000),
-        "between barriers, ms: what is sent twice at most after a broker's death",
+        "time between barriers, ms: at most this much is sent twice after a broker's death",
     )
     unconfirmed_messages_max: int = setting(
         "frontend.unconfirmed.messages",
         20_000,
         whole(1),
-        "the source waits while so many messages are not confirmed",
-    )
-    heartbeat_interval_ms: int = setting(
-        "heartbeat.interval.ms",
-        5_000,
-        whole(0, 3_600_000),
-        "between heartbeats to topic audit, ms; 0: none",
+        "unconfirmed messages at which the source waits",
     )
     stop_timeout_ms: int = setting(
         "frontend.stop.timeout.ms",
         10_000,
         whole(0, 600_000),
-        "how long to go on delivering after SIGTERM, ms",
+        "longest time of delivery after SIGTERM, ms",
     )
-    # A balancer spreads connections: this often a frontend moves on (contracts section 5).
-    reconnect_time_interval_ms: int = setting(
-        "reconnect.time.interval.ms",
-        2_000,
-        whole(-1, INT_MAX),
-        "time after which to connect anew, ms; negative: never",
+    # A load balancer spreads connections, not requests, so a frontend replaces its own this often.
+    reconnect_time_interval_ms: int = shared(
+        ProducerConfig, "reconnect.time.interval.ms", default=2_000
     )
-    # Failures are retried for ever anyway; a short wait keeps SIGTERM punctual.
-    connect_timeout_ms: int = setting(
-        "connect.timeout.ms", 1_000, whole(1, INT_MAX), "keep trying to connect for this long, ms"
-    )
+    # Failures are retried without end anyway; a short wait keeps SIGTERM punctual.
+    connect_timeout_ms: int = shared(ProducerConfig, "connect.timeout.ms", default=1_000)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.zk_connect and not self.broker_list:
-            raise ValueError("set broker.list (a balancer or brokers) or zk.connect")
+            raise ValueError("set broker.list (a load balancer or brokers) or zk.connect")
         if self.source == "access-log" and not self.input_path:
             raise ValueError("source=access-log needs input.path, the log to send")
         in_ids = [t for t in topics_of(self.source) if self.event_forms.of(t) is Form.ID]
@@ -105,7 +110,7 @@ class FrontendConfig(ProducerConfig, SchemaSettings):
 
     @property
     def server_name(self) -> str:
-        """Who the events say made them."""
+        """The server name in the headers of events."""
         return self.server or self.process_name or socket.gethostname()
 
     @property
@@ -114,7 +119,7 @@ class FrontendConfig(ProducerConfig, SchemaSettings):
 
     @property
     def event_count_max(self) -> int | None:
-        """How many synthetic events there are in all; None without end."""
+        """The number of synthetic events; None: no limit."""
         limits = []
         if self.message_count:
             limits.append(self.message_count)

@@ -12,7 +12,8 @@ from kafka2011.coordination.errors import CoordinationError
 from kafka2011.producer.errors import BrokerUnavailable as BrokerUnregistered
 from kafka2011.protocol.errors import RemoteProtocolError
 from kafka2011.runtime.clock import now_ms
-from kafka2011.services.mirror_maker.config import Address, MirrorConfig
+from kafka2011.runtime.shared_settings import Address
+from kafka2011.services.mirror_maker.config import MirrorConfig
 from kafka2011.services.mirror_maker.copy_progress import PartitionCopy
 
 TIMEOUT_MS = 5000

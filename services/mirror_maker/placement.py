@@ -22,7 +22,7 @@ from kafka2011.producer.connection import BrokerConnection
 from kafka2011.producer.errors import BrokerUnavailable
 from kafka2011.protocol.requests import ANY_PARTITION, ProduceRequest, encode_request
 from kafka2011.runtime.logs import get_logger
-from kafka2011.services.mirror_maker.config import Address
+from kafka2011.runtime.shared_settings import Address
 from kafka2011.services.mirror_maker.copy_progress import choose_target
 
 TOPIC_PATIENCE_S = 5.0  # wait this long for every live target broker to announce a new topic

@@ -32,7 +32,8 @@ from kafka2011.protocol.message import MAGIC1_HEADER
 from kafka2011.protocol.message_set import check_entries, entries
 from kafka2011.runtime.clock import now_ms
 from kafka2011.runtime.logs import get_logger
-from kafka2011.services.mirror_maker.config import Address, MirrorConfig
+from kafka2011.runtime.shared_settings import Address
+from kafka2011.services.mirror_maker.config import MirrorConfig
 from kafka2011.services.mirror_maker.copy_progress import PartitionCopy
 
 # Of one multifetch: a round of many partitions is several.

@@ -18,8 +18,9 @@ from kafka2011.producer.offset_polling import connection_kind
 from kafka2011.protocol.requests import ProduceRequest, encode_request
 from kafka2011.runtime.failpoints import failpoint
 from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.shared_settings import Address
 from kafka2011.services.mirror_maker.age_sampling import AgeSampler
-from kafka2011.services.mirror_maker.config import Address, MirrorConfig
+from kafka2011.services.mirror_maker.config import MirrorConfig
 from kafka2011.services.mirror_maker.copy_progress import PartitionCopy, choose_batch
 
 CONNECT_TIMEOUT_MS = 1000

@@ -1,31 +1,24 @@
-"""The settings of `kafka2011 online-consumer`: a consumer's, and which topics it reads."""
+"""The settings of `kafka2011 online-consumer`: a consumer's, and the topics to read."""
 
 from dataclasses import dataclass
 
-from kafka2011.consumer.config import ConsumerConfig
+from kafka2011.consumer.config import ConsumerConfig, GroupMember
 from kafka2011.events.settings import FormSettings
-from kafka2011.runtime.config import setting, text, whole
+from kafka2011.runtime.config import setting, whole
+from kafka2011.runtime.shared_settings import TopicFilterSettings, shared
 
-# Monitoring events are the audit's, not a product's.
+# Monitoring events are for the audit, not for a product.
 NEVER_READ = frozenset({"audit"})
 
 
 @dataclass(frozen=True, kw_only=True)
-class OnlineConsumerConfig(ConsumerConfig, FormSettings):
+class OnlineConsumerConfig(ConsumerConfig, TopicFilterSettings, FormSettings):
     """One member of the group."""
 
-    group_id: str = setting("groupid", "online", text, "the consumer group; its members share")
-    topics_whitelist: str = setting(
-        "topics.whitelist", "", text, "regular expression; read only topics that match"
-    )
-    topics_blacklist: str = setting(
-        "topics.blacklist", "", text, "regular expression; read no topics that match"
-    )
+    group_id: str = shared(GroupMember, "groupid", default="online")
     status_interval_ms: int = setting(
-        "online.status.interval.ms", 1000, whole(10, 3_600_000), "lag is asked for this often, ms"
+        "online.status.interval.ms",
+        1000,
+        whole(10, 3_600_000),
+        "time between two measurements of the lag, ms",
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.topics_whitelist and self.topics_blacklist:
-            raise ValueError("topics.whitelist and topics.blacklist exclude each other")

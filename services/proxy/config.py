@@ -1,9 +1,9 @@
-"""The settings of `kafka2011 proxy`, and the form in which routes are written."""
+"""The settings of `kafka2011 proxy`, and the syntax of routes."""
 
 from dataclasses import dataclass
 
-from kafka2011.runtime.config import REQUIRED, address, boolean, setting, text, whole
-from kafka2011.runtime.process_config import ProcessConfig
+from kafka2011.runtime.config import REQUIRED, address, boolean, setting, whole
+from kafka2011.runtime.shared_settings import ZooKeeperConnect, shared
 from kafka2011.services.proxy.faults import Faults, parse_faults
 
 Address = tuple[str, int]
@@ -11,7 +11,7 @@ Address = tuple[str, int]
 
 @dataclass(frozen=True)
 class RouteConfig:
-    """One listening address and the targets its connections are spread over."""
+    """One listening address and the targets that share its connections."""
 
     name: str
     listen: Address
@@ -45,36 +45,44 @@ def parse_routes(value: str) -> tuple[RouteConfig, ...]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProxyConfig(ProcessConfig):
+class ProxyConfig(ZooKeeperConnect):
     """One proxy process with any number of routes."""
 
     routes: tuple[RouteConfig, ...] = setting(
         "proxy.routes",
         REQUIRED,
         parse_routes,
-        "[name=]listenhost:port>host:port|host:port,... one per listening address",
+        "one route for each listening address: [name=]host:port>host:port|host:port,...",
     )
     faults: Faults = setting(
-        "proxy.faults", Faults(), parse_faults, "faults of every route at start, as JSON"
+        "proxy.faults", Faults(), parse_faults, "faults of every route at the start, as JSON"
     )
     frames: bool = setting(
         "proxy.frames",
         True,
         boolean,
-        "follow 0.7 frames from client to target, which dropping messages needs",
+        "true: follow the 0.7 frames from client to target, which faults that drop messages need",
     )
     connect_timeout_ms: int = setting(
-        "proxy.connect.timeout.ms", 2000, whole(1, 600_000), "per target, ms"
+        "proxy.connect.timeout.ms",
+        2000,
+        whole(1, 600_000),
+        "longest wait for a connection to a target, ms",
     )
     retry_min_ms: int = setting(
         "proxy.retry.min.ms",
         100,
         whole(1, 600_000),
-        "first pause of a dead target, ms",
+        "first pause before an unreachable target is tried again, ms; doubles",
     )
     retry_max_ms: int = setting(
-        "proxy.retry.max.ms", 3000, whole(1, 600_000), "longest pause, ms; each is twice the last"
+        "proxy.retry.max.ms",
+        3000,
+        whole(1, 600_000),
+        "longest pause before a target is tried again, ms",
     )
-    zk_connect: str = setting(
-        "zk.connect", "", text, "ZooKeeper to register this process in; empty: none"
+    zk_connect: str = shared(
+        ZooKeeperConnect,
+        "zk.connect",
+        doc="ZooKeeper in which this process is registered; empty: not registered",
     )

@@ -4,8 +4,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from kafka2011.runtime.config import comma_list, path, setting, text, whole
-from kafka2011.runtime.process_config import ProcessConfig
+from kafka2011.runtime.config import comma_list, setting, text, whole
+from kafka2011.runtime.shared_settings import DataDir, shared
 
 
 def parse_ensemble(value: str) -> dict[int, str]:
@@ -20,17 +20,18 @@ def parse_ensemble(value: str) -> dict[int, str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ZooKeeperConfig(ProcessConfig):
+class ZooKeeperConfig(DataDir):
     """One ZooKeeper server."""
 
     client_port: int = setting(
-        "zk.client.port", 2181, whole(0, 65535), "port for clients; 0 takes a free one"
+        "zk.client.port", 2181, whole(0, 65535), "port for clients; 0: any free port"
     )
-    bind_address: str = setting(
-        "zk.bind.address", "127.0.0.1", text, "address the client port is bound to"
-    )
-    data_dir: Path = setting(
-        "data.dir", Path("var/zookeeper"), path, "snapshots, transaction logs and zoo.cfg"
+    bind_address: str = setting("zk.bind.address", "127.0.0.1", text, "address to listen on")
+    data_dir: Path = shared(
+        DataDir,
+        "data.dir",
+        default=Path("var/zookeeper"),
+        doc="directory of snapshots, transaction logs and zoo.cfg",
     )
     # ZooKeeper alone needs about 40 MB for the few thousand znodes of this deployment.
     heap_mb: int = setting("zk.heap.mb", 96, whole(32, 65536), "size of the Java heap, MiB")
@@ -44,30 +45,37 @@ class ZooKeeperConfig(ProcessConfig):
         "zk.session.timeout.max.ms", 60_000, whole(1000, 3_600_000), "longest session granted, ms"
     )
     connections_max: int = setting(
-        "zk.connections.max", 200, whole(0, 100_000), "connections per client address; 0: any"
+        "zk.connections.max",
+        200,
+        whole(0, 100_000),
+        "most connections from one address; 0: no limit",
     )
     start_timeout_ms: int = setting(
-        "zk.start.timeout.ms", 60_000, whole(100, 600_000), "give up when not serving by then, ms"
+        "zk.start.timeout.ms",
+        60_000,
+        whole(100, 600_000),
+        "longest time until the server serves, ms",
     )
     stop_timeout_ms: int = setting(
         "zk.stop.timeout.ms",
         10_000,
         whole(100, 600_000),
-        "SIGKILL a stop longer than this, ms",
+        "longest time of a clean stop, ms; then SIGKILL",
     )
     jars_dir: str = setting(
-        "zk.jars.dir", "", text, "directory with ZooKeeper's jars; empty: those of PySpark"
+        "zk.jars.dir", "", text, "directory of ZooKeeper's jars; empty: those of PySpark"
     )
     ensemble: dict[int, str] = setting(
         "zk.ensemble",
         {},
         parse_ensemble,
-        "id=host:peerport:electionport,... of all servers; empty: this one alone",
+        "all servers of the ensemble, id=host:peerport:electionport,...; empty: this one only",
     )
-    server_id: int = setting("zk.server.id", 0, whole(0, 255), "this server's id in zk.ensemble")
-    log_level: str = setting("zk.log.level", "WARN", text, "level of ZooKeeper's own log lines")
+    server_id: int = setting("zk.server.id", 0, whole(0, 255), "id of this server in zk.ensemble")
+    log_level: str = setting("zk.log.level", "WARN", text, "level of ZooKeeper's own log")
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.session_timeout_min_ms > self.session_timeout_max_ms:
             raise ValueError(
                 "zk.session.timeout.min.ms must not be above zk.session.timeout.max.ms"

@@ -8,4 +8,4 @@ from kafka2011.runtime.process_config import ProcessConfig
 
 @dataclass(frozen=True, kw_only=True)
 class ScheduleConfig(ProcessConfig):
-    """The schedule (`kafka2011 schedule FILE`); with `metrics.port` it tells of its jobs."""
+    """The schedule (`kafka2011 schedule FILE`); `metrics.port` serves the state of its jobs."""

@@ -5,63 +5,62 @@ from pathlib import Path
 
 from kafka2011.events.settings import SchemaSettings
 from kafka2011.runtime.config import one_of, path, setting, text, whole
+from kafka2011.runtime.shared_settings import SparkSettings, ZooKeeperConnect, shared
 
 
 @dataclass(frozen=True, kw_only=True)
-class StreamConfig(SchemaSettings):
-    """A stream job (`kafka2011 stream NAME`). Each job has a checkpoint of its own."""
+class StreamConfig(SchemaSettings, ZooKeeperConnect, SparkSettings):
+    """A stream job (`kafka2011 stream NAME`). Each job has its own checkpoint."""
 
-    zk_connect: str = setting(
-        "zk.connect", "127.0.0.1:2181", text, "ZooKeeper of the brokers that are read and written"
+    zk_connect: str = shared(
+        ZooKeeperConnect,
+        "zk.connect",
+        default="127.0.0.1:2181",
+        doc="ZooKeeper of the brokers to read and write, host:port,host:port/chroot",
     )
     stream_dir: Path = setting(
-        "stream.dir", Path("var/streams"), path, "results and checkpoints stand in here"
+        "stream.dir", Path("var/streams"), path, "directory of results and checkpoints"
     )
     interval_ms: int = setting(
-        "stream.interval.ms", 2_000, whole(0), "time between two micro-batches"
+        "stream.interval.ms", 2_000, whole(0), "time between two micro-batches, ms"
     )
     starting: str = setting(
         "stream.start",
         "earliest",
         one_of("earliest", "latest"),
-        "where a job starts that has no checkpoint",
+        "where a job without a checkpoint starts",
     )
     bytes_max: int = setting(
         "stream.batch.bytes.max",
         0,
         whole(0),
-        "bytes of each topic in one micro-batch; 0: all there is",
+        "most bytes of each topic in one micro-batch; 0: no limit",
     )
     watermark_ms: int = setting(
         "stream.watermark.ms",
         60_000,
         whole(0),
-        "how much later than the newest an event may come and still count",
+        "watermark: events older than the newest one by more than this are dropped, ms",
     )
-    window_ms: int = setting("stream.window.ms", 60_000, whole(1), "length of a window")
+    window_ms: int = setting("stream.window.ms", 60_000, whole(1), "length of a window, ms")
     slide_ms: int = setting(
-        "stream.slide.ms", 20_000, whole(1), "from one sliding window's start to the next's"
+        "stream.slide.ms", 20_000, whole(1), "time between the starts of two sliding windows, ms"
     )
     session_gap_ms: int = setting(
-        "stream.session.gap.ms", 1_800_000, whole(1), "a pause of this length ends a visit"
+        "stream.session.gap.ms", 1_800_000, whole(1), "pause between events that ends a session, ms"
     )
-    top: int = setting("stream.top", 10, whole(1, 10_000), "items of a window that are written")
+    top: int = setting("stream.top", 10, whole(1, 10_000), "items written for each window")
     topic: str = setting(
-        "stream.topic", "top-items", text, "the topic that top-items is written to"
+        "stream.topic", "top-items", text, "topic that the job top-items writes to"
     )
     items: Path | None = setting(
         "stream.items",
         None,
         path,
-        "items with their category: Parquet, or the table items of an SQLite file",
-    )
-    spark_master: str = setting(
-        "spark.master", "local[2,3]", text, "Spark master, unless spark-submit names one"
-    )
-    spark_event_log_dir: Path | None = setting(
-        "spark.event.log.dir", None, path, "event logs for `kafka2011 history`; unset: none"
+        "file of items with their category: Parquet, or SQLite with a table `items`",
     )
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.slide_ms > self.window_ms:
             raise ValueError("stream.slide.ms must not be above stream.window.ms")

@@ -532,7 +532,7 @@ def test_a_run_keeps_what_it_read_until_a_broker_takes_it(tmp_path: Path) -> Non
 
 
 def test_settings_that_do_not_fit() -> None:
-    with pytest.raises(ValueError, match="where the brokers are"):
+    with pytest.raises(ValueError, match="the brokers are not named"):
         TailConfig(topic="t")
     with pytest.raises(ValueError, match="topic"):
         TailConfig(topic="a/b", zk_connect="h:1")

@@ -1,0 +1,58 @@
+"""Settings as users see them: names, variables and defaults stay; each name is declared once."""
+
+import ast
+import re
+from collections import Counter
+
+import pytest
+
+from kafka2011.cli.settings import config_classes
+from kafka2011.runtime.config import documented, settings_of
+from kafka2011.runtime.shared_settings import FetchSettings, shared
+from tests import ROOT
+
+TABLE = ROOT / "tests" / "unit" / "runtime" / "settings.tsv"
+ROOMS = ("broker", "consumer", "producer", "services", "kafka2011")
+
+# A broker's own port, and the port of the one broker that a producer sends to.
+DECLARED_TWICE = {"port"}
+
+
+def test_names_variables_and_defaults_are_those_of_the_table() -> None:
+    found = [
+        "\t".join((config_class.__name__, name, variable, default))
+        for config_class in config_classes()
+        for name, variable, default, _ in documented(config_class)
+    ]
+    assert sorted(found) == TABLE.read_text(encoding="utf-8").splitlines()[1:]
+
+
+def test_each_name_is_declared_once() -> None:
+    names = Counter(
+        node.args[0].value
+        for room in ROOMS
+        for path in (ROOT / room).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "setting"
+        and isinstance(node.args[0], ast.Constant)
+    )
+    assert len(names) > 200, "the check finds the declarations"
+    assert {name for name, count in names.items() if count > 1} == DECLARED_TWICE
+
+
+@pytest.mark.parametrize("config_class", config_classes(), ids=lambda found: found.__name__)
+def test_every_setting_has_a_description_and_times_state_their_unit(config_class: type) -> None:
+    for name, _, _, description in documented(config_class):
+        assert description, name
+        has_effect = settings_of(config_class)[name].metadata["has_effect"]
+        if name.endswith(".ms") and has_effect:
+            assert re.search(r"\bms\b", description), name
+
+
+def test_a_redeclared_setting_keeps_what_it_does_not_change() -> None:
+    declared = shared(FetchSettings, "fetch.size", default=7)
+    group = settings_of(FetchSettings)["fetch.size"]
+    assert declared.default == 7
+    assert declared.metadata == group.metadata
