@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from kafka2011.cli.settings import config_classes
 from kafka2011.runtime.config import documented, settings_of
+from kafka2011.runtime.process_settings import config_classes
 from kafka2011.runtime.shared_settings import FetchSettings, shared
 from tests import ROOT
 
