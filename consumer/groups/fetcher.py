@@ -19,7 +19,7 @@ from kafka2011.consumer.broker_loop import (
     ReadingPolicy,
 )
 from kafka2011.consumer.chunk import Chunk
-from kafka2011.consumer.config import Address, ConsumerConfig
+from kafka2011.consumer.config import ConsumerConfig
 from kafka2011.consumer.errors import BrokerUnavailable, PartitionStuck
 from kafka2011.consumer.groups.chunk_queues import (
     DAMAGE_ATTEMPTS,
@@ -31,6 +31,7 @@ from kafka2011.consumer.simple import SimpleConsumer
 from kafka2011.consumer.stats import ConsumerStats
 from kafka2011.protocol.errors import InvalidMessage, KafkaError, OffsetOutOfRange
 from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.shared_settings import Address
 
 log = get_logger(__name__)
 

@@ -8,10 +8,11 @@ import threading
 from collections.abc import Callable, Iterable
 
 from kafka2011.consumer.chunk import TopicPartition
-from kafka2011.consumer.config import Address, ConsumerConfig
+from kafka2011.consumer.config import ConsumerConfig
 from kafka2011.consumer.groups.chunk_queues import ChunkQueue, OwnedPartition
 from kafka2011.consumer.groups.fetcher import BrokerFetcher
 from kafka2011.consumer.stats import ConsumerStats
+from kafka2011.runtime.shared_settings import Address
 
 JOIN_TIMEOUT_S = 5.0
 
