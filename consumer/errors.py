@@ -1,32 +1,30 @@
-"""What a consumer can tell its application besides the broker's own answers (protocol.errors)."""
+"""What a consumer raises, besides the broker's own answers (`protocol.errors`)."""
 
 from typing import ClassVar
 
-from kafka2011.protocol.errors import KafkaError
+from kafka2011.protocol.errors import BrokerUnavailable, KafkaError
 
-
-class BrokerUnavailable(KafkaError):
-    """The broker could not be reached, or hung up twice on the same request.
-
-    Nothing was consumed. A broker also hangs up on an offsets request for a topic or partition
-    that it can never have, so retrying for ever is not for requests made by hand.
-    """
-
-    retriable: ClassVar[bool] = True
+__all__ = [
+    "BrokerUnavailable",
+    "ConsumerClosed",
+    "ConsumerStateError",
+    "ConsumerTimeout",
+    "PartitionStuck",
+]
 
 
 class ConsumerClosed(KafkaError):
-    """The consumer was closed by another thread while this call was on its way."""
+    """Another thread closed the consumer during the call."""
 
 
 class ConsumerTimeout(KafkaError):
-    """No message came within `consumer.timeout.ms`. The stream is whole: iterate it again."""
+    """No message within `consumer.timeout.ms`. Nothing is lost: iterate the stream again."""
 
     retriable: ClassVar[bool] = True
 
 
 class ConsumerStateError(KafkaError):
-    """The call does not fit what was done before, such as creating streams twice."""
+    """The call is not possible in this state, such as creating streams twice."""
 
 
 class PartitionStuck(KafkaError):
@@ -34,8 +32,8 @@ class PartitionStuck(KafkaError):
 
     A damaged or too large entry, an offset out of range with `autooffset.reset` neither smallest
     nor largest, or a broker's refusal. The stream goes on with its other partitions when it is
-    iterated again; this one is retried every now and then without a further error. To leave the
-    place: `connector.seek(...)` or `connector.skip_entry(...)`.
+    iterated again; this one is retried, at most a minute apart, without a further error. To go on
+    elsewhere: `connector.seek(...)` or `connector.skip_entry(...)`.
     """
 
     def __init__(self, topic: str, broker_id: int, partition: int, offset: int, cause: str) -> None:

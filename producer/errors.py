@@ -3,7 +3,17 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kafka2011.protocol.errors import KafkaError
+from kafka2011.protocol.errors import BrokerUnavailable, KafkaError
+
+__all__ = [
+    "BrokerUnavailable",
+    "BrokerUnreachable",
+    "InvalidPartition",
+    "NotDurable",
+    "ProducerClosed",
+    "QueueFull",
+    "Unconfirmed",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +63,6 @@ class NotDurable(KafkaError):
         )
         more = f" and {len(self.unconfirmed) - 5} more" if len(self.unconfirmed) > 5 else ""
         super().__init__(f"not known to be durable: {parts}{more} ({reason})")
-
-
-class BrokerUnavailable(KafkaError):
-    """No broker could be reached, or the connection broke while the request was handed over.
-
-    In the second case the request may have arrived. Try again later.
-    """
-
-    retriable = True
 
 
 class BrokerUnreachable(BrokerUnavailable):

@@ -72,6 +72,17 @@ class DecompressedSizeTooLarge(InvalidMessage):
     """A compressed set would unpack to more bytes than allowed; it was not unpacked further."""
 
 
+class BrokerUnavailable(KafkaError):
+    """No broker is registered or can be reached, or the connection ended before the answer.
+
+    In the last case a produce request may have arrived; a fetch or offsets request was repeated
+    once. Try again later, but not for ever: a broker also hangs up on a request that it refuses,
+    such as one for a topic or partition that it can never have.
+    """
+
+    retriable = True
+
+
 class BrokerError(KafkaError):
     """A broker answered one part of a fetch with an error code."""
 

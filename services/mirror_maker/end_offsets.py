@@ -9,7 +9,6 @@ from collections.abc import Callable
 from kafka2011.consumer.errors import BrokerUnavailable, ConsumerClosed
 from kafka2011.consumer.simple import SimpleConsumer
 from kafka2011.coordination.errors import CoordinationError
-from kafka2011.producer.errors import BrokerUnavailable as BrokerUnregistered
 from kafka2011.protocol.errors import RemoteProtocolError
 from kafka2011.runtime.clock import now_ms
 from kafka2011.runtime.shared_settings import Address
@@ -64,7 +63,7 @@ class SourceEndOffsets:
             end = self._client(broker_id).latest(copy.name.topic, copy.name.partition)
         except ConsumerClosed:
             return False
-        except (BrokerUnavailable, BrokerUnregistered, RemoteProtocolError, CoordinationError):
+        except (BrokerUnavailable, RemoteProtocolError, CoordinationError):
             client = self._clients.pop(broker_id, None)
             if client is not None:
                 client.close()
