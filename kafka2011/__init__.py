@@ -1,7 +1,7 @@
 """A distributed messaging system for log processing: the Kafka of the NetDB'11 paper, in Python.
 
 What a program needs is here; errors and settings stand beside their class (`kafka2011.producer`,
-`kafka2011.consumer`). docs/clients.md names the whole public surface; anything else may change.
+`kafka2011.consumer`). docs/public.md names the whole public surface; anything else may change.
 
 Names are loaded when they are first used: importing one client does not load the other.
 """

@@ -1,0 +1,95 @@
+"""The documentation against itself and the code: links, the public surface, quoted messages."""
+
+import importlib
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from tests import ROOT
+
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+# Tables whose first column quotes the code, and where the code has its texts.
+QUOTED = re.compile(r"^\| ((?:`[^`]+`(?:, )?)+) \|", re.M)
+SOURCE_ENDINGS = (".py", ".sh")
+
+
+def without_code(text: str) -> str:
+    return re.sub(r"```.*?```|`[^`\n]*`", "", text, flags=re.DOTALL)
+
+
+def anchors(path: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    text = re.sub(r"```.*?```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    found = set()
+    for heading in re.findall(r"^#+ (.+)$", text, re.M):
+        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading.strip().lower())
+        found.add(re.sub(r"[^\w\- ]", "", plain).replace(" ", "-"))
+    return found
+
+
+def relative(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=relative)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for link in LINK.findall(without_code(page.read_text(encoding="utf-8"))):
+        if link.startswith(("http://", "https://", "mailto:")):
+            continue
+        name, _, anchor = link.partition("#")
+        target = (page.parent / name).resolve() if name else page
+        assert target.exists(), f"{link}: no such file"
+        assert not anchor or anchor in anchors(target), f"{link}: no such heading"
+
+
+def test_every_page_is_in_an_index() -> None:
+    for index in (ROOT / "docs/README.md", ROOT / "docs/decisions/README.md"):
+        listed = {
+            (index.parent / link.partition("#")[0]).resolve()
+            for link in LINK.findall(index.read_text(encoding="utf-8"))
+        }
+        pages = {path.resolve() for path in index.parent.glob("*.md")} - {index.resolve()}
+        assert pages <= listed, f"{relative(index)} does not list {pages - listed}"
+
+
+def public_names() -> dict[str, list[str]]:
+    text = (ROOT / "docs/public.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(kafka2011[\w.]*)` \| (`.+`) \|$", text, re.M)
+    return {module: re.findall(r"`([\w]+)`", names) for module, names in rows}
+
+
+@pytest.mark.parametrize("module", ["kafka2011", "kafka2011.producer", "kafka2011.consumer"])
+def test_the_public_page_lists_what_a_package_exports(module: str) -> None:
+    assert sorted(importlib.import_module(module).__all__) == sorted(public_names()[module])
+
+
+@pytest.mark.parametrize("module", public_names())
+def test_every_public_name_is_there(module: str) -> None:
+    loaded = importlib.import_module(module)
+    assert not [name for name in public_names()[module] if not hasattr(loaded, name)]
+
+
+def source_text() -> str:
+    """All code, with the texts that stand on several lines joined."""
+    parts = []
+    for room in ("kafka2011", "deploy"):
+        for folder, _, names in os.walk(ROOT / room, followlinks=True):
+            parts += [Path(folder, name) for name in names if name.endswith(SOURCE_ENDINGS)]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in sorted(parts))
+    return re.sub(r'"\s*\n\s*f?"', "", text)
+
+
+def test_every_quoted_message_is_in_the_source() -> None:
+    text = (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8")
+    code = source_text()
+    quoted = [one for row in QUOTED.findall(text) for one in re.findall(r"`([^`]+)`", row)]
+    assert len(quoted) > 60
+    missing = [
+        message
+        for message in quoted
+        if any(part and part not in code for part in re.split(r" ?… ?", message))
+    ]
+    assert not missing
