@@ -1,4 +1,4 @@
-"""Types of the compiled half of `consumer.spark_reading`."""
+"""Types of the compiled half of `consumer.spark.rows`."""
 
 Headers = tuple[bytes, bytes, int, bytes, list[bytes | None]]
 

@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """A fetched set straight to Arrow buffers, without a Python object per message.
 
-The strict half of `spark_reading`: it takes a set of plain entries that are all good, and hands
-back None for anything else (a wrapper, a damaged or a cut entry), where the Python code has the
-last word. What it says of a header is what `events.peek` says.
+The fast half of `rows`. It reads a set whose entries are all plain and good, and returns None for
+any other set (a wrapper, a damaged or a cut entry), which the Python code then reads. It reads
+headers as `events.peek` does.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -18,7 +18,7 @@ cdef extern from "_crc32.h" nogil:
 
 kafka2011_crc32_start()
 
-# The layout; `protocol.message` and `events.header` have it in words.
+# The layout; `protocol.message` and `events.header` describe it.
 cdef enum:
     LENGTH_BYTES = 4
     MAGIC0_OVERHEAD_BYTES = 5
@@ -65,7 +65,7 @@ cdef inline int _is_ascii(const uint8_t *text, Py_ssize_t length) noexcept nogil
 
 
 cdef int _name(const uint8_t *data, Py_ssize_t *position, Py_ssize_t end) except -1:
-    """Passes over one name; 0 when a peek would not believe it."""
+    """Skips one name; 0 when `peek` would reject it."""
     cdef int64_t length = 0
     if not _long(data, position, end, &length):
         return 0
@@ -124,7 +124,8 @@ cdef Py_ssize_t _count(const uint8_t *data, Py_ssize_t total, Py_ssize_t *payloa
 def rows_of(
     object buffer, int64_t offset, Py_ssize_t prefix_bytes, bint with_headers, bint with_payloads
 ):
-    """(rows, starts, next offsets, headers or None, payloads or None), or None: not for us.
+    """(rows, starts, next offsets, headers or None, payloads or None), or None for a set that the
+    Python code must read.
 
     `offset` is the log offset of the buffer's first byte. Headers are (times in microseconds,
     validity, nulls, prefix numbers, prefixes): a payload's first `prefix_bytes` are

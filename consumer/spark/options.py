@@ -5,17 +5,17 @@ topicsPattern       a pattern that must match whole names    three, or `ranges`)
 zk.connect          where the brokers register, or
 brokers             id:host:port,... with `partitions` on each (default 1)
 startingOffsets     earliest, latest, or {"topic": {"11-0": 1234 or "earliest"}}; others: earliest
-endingOffsets       likewise; others: latest
-startingTimestamp   ms since the epoch; from the last segment written before it (coarse, 0.7)
-endingTimestamp     likewise: up to the first segment written after it, so all before it is in
+endingOffsets       as startingOffsets; others: latest
+startingTimestamp   ms since the epoch; from the last segment written before it (coarse, as in 0.7)
+endingTimestamp     ms since the epoch; up to the first segment written after it, so with all before
 ranges              [["topic", 11, 0, start, end], ...]: exactly these bytes
 split.bytes         cut ranges at segment starts into pieces of about this size
 fetch.size, socket.timeout.ms, address.map                  as in consumer settings
-failOnDataLoss      true (default): asked-for offsets that are gone are an error
+failOnDataLoss      true (default): requested offsets that were retired are an error
 columns             only these of the columns; `offset` alone counts fastest
 decode              true, or the topic whose schema it is: the event's own fields as columns
-event.forms, schema.registry.url        as in all settings: what stands in front of an event
-quarantine.dir      unreadable messages go to Parquet files there and are no rows
+event.forms, schema.registry.url        as in all settings: the bytes in front of an event
+quarantine.dir      unreadable messages go to Parquet files there and are not rows
 maxBytesPerTrigger, maxRowsPerTrigger                       streams: at most this much a batch
 """
 
@@ -37,13 +37,13 @@ Address = tuple[str, int]
 EARLIEST = "earliest"
 LATEST = "latest"
 # topic -> "broker-partition" -> an offset, EARLIEST or LATEST
-Places = dict[str, dict[str, int | str]]
+Positions = dict[str, dict[str, int | str]]
 
 _COUNT = whole(1, 2**62)
 
 
 class OptionError(ValueError):
-    """An option that cannot be used; the text is one line for the user."""
+    """An option cannot be used; the text is one line for the user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,8 @@ class SourceOptions:
     zk_connect: str = ""
     brokers: dict[int, Address] = field(default_factory=dict)
     partition_count: int = 1
-    starting: str | Places = EARLIEST
-    ending: str | Places = LATEST
+    starting: str | Positions = EARLIEST
+    ending: str | Positions = LATEST
     starting_time_ms: int | None = None
     ending_time_ms: int | None = None
     ranges: tuple[OffsetRange, ...] = ()
@@ -111,7 +111,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
 
 
 def _with_decoded_topic(found: SourceOptions) -> SourceOptions:
-    """`decode` as the name of a topic: of the one that is read where it only says true."""
+    """The options with `decode` as a topic's name; `true` means the topic that is read."""
     word = found.decode.strip().lower()
     if word in ("", "false"):
         return replace(found, decode="")
@@ -126,29 +126,29 @@ def _with_decoded_topic(found: SourceOptions) -> SourceOptions:
 def _brokers(text: str) -> dict[int, Address]:
     found = {}
     for part in comma_list(text):
-        broker_id, colon, place = part.partition(":")
+        broker_id, colon, endpoint = part.partition(":")
         if not colon or not broker_id.isdecimal():
             raise ValueError(f"{part!r} must be id:host:port")
-        found[int(broker_id)] = address(place)
+        found[int(broker_id)] = address(endpoint)
     return found
 
 
-def _places(text: str) -> str | Places:
+def _positions(text: str) -> str | Positions:
     word = text.strip().lower()
     if word in (EARLIEST, LATEST):
         return word
     given = json.loads(text)
     if not isinstance(given, dict):
         raise ValueError("must be earliest, latest or a JSON object")
-    found: Places = {}
+    found: Positions = {}
     for topic, partitions in given.items():
         found[topic] = {}
-        for partition, place in partitions.items():
+        for partition, position in partitions.items():
             if not re.fullmatch(r"\d+-\d+", partition):
                 raise ValueError(f"{partition!r} must be broker-partition")
-            if place not in (EARLIEST, LATEST) and (type(place) is not int or place < 0):
-                raise ValueError(f"{place!r} must be an offset, earliest or latest")
-            found[topic][partition] = place
+            if position not in (EARLIEST, LATEST) and (type(position) is not int or position < 0):
+                raise ValueError(f"{position!r} must be an offset, earliest or latest")
+            found[topic][partition] = position
     return found
 
 
@@ -175,8 +175,8 @@ _PARSERS: dict[str, tuple[str, Any]] = {
     "zk.connect": ("zk_connect", str),
     "brokers": ("brokers", _brokers),
     "partitions": ("partition_count", whole(1, 100_000)),
-    "startingoffsets": ("starting", _places),
-    "endingoffsets": ("ending", _places),
+    "startingoffsets": ("starting", _positions),
+    "endingoffsets": ("ending", _positions),
     "startingtimestamp": ("starting_time_ms", whole(0)),
     "endingtimestamp": ("ending_time_ms", whole(0)),
     "ranges": ("ranges", _ranges),

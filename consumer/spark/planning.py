@@ -1,6 +1,6 @@
-"""What the data source asks of ZooKeeper and brokers on the driver: places to offsets to ranges.
+"""Plans a query on the driver: looks up partitions and offsets, and makes ranges of them.
 
-Nothing of Spark's in here; `spark_source` turns ranges into its partitions.
+Imports nothing of Spark; `source` turns ranges into its partitions.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,7 +10,7 @@ from kafka2011.consumer.chunk import TopicPartition
 from kafka2011.consumer.ranges.planning import OffsetRange, plan_ranges, split_at
 from kafka2011.consumer.ranges.reading import read_range
 from kafka2011.consumer.simple import SimpleConsumer
-from kafka2011.consumer.spark.options import EARLIEST, LATEST, Address, Places, SourceOptions
+from kafka2011.consumer.spark.options import EARLIEST, LATEST, Address, Positions, SourceOptions
 from kafka2011.consumer.spark.rows import entry_next_offsets
 from kafka2011.coordination import cluster
 from kafka2011.coordination.zookeeper import ZooKeeperRegistry
@@ -28,28 +28,28 @@ Boundary = Callable[[Address, TopicPartition, int, int, int], tuple[int, int]]
 
 
 class DataLoss(KafkaError):
-    """Offsets that were asked for are not in the log (any more).
+    """Requested offsets are not in the log, or no longer.
 
-    `failOnDataLoss=false` reads what is left instead and says so in the log.
+    `failOnDataLoss=false` reads what is left instead and logs it.
     """
 
 
 class PartitionAway(KafkaError):
-    """A partition that is to be read is not registered by any live broker at present."""
+    """No live broker has registered a partition that is to be read."""
 
     retriable = True
 
 
 @dataclass(frozen=True, slots=True)
 class PlacedRange:
-    """A range and where to read it."""
+    """A range and the address of its broker."""
 
     address: Address
     offsets: OffsetRange
 
 
 class SourcePlanner:
-    """Looks up partitions and offsets for one set of options. One thread; `close` it.
+    """Looks up partitions and offsets for one set of options. Not thread-safe; `close` it.
 
     Its methods raise CoordinationUnavailable, BrokerUnavailable and the errors above.
     """
@@ -67,7 +67,7 @@ class SourcePlanner:
             self._registry.close()
             self._registry = None
 
-    # --- where things are -------------------------------------------------------------------------
+    # --- partitions -------------------------------------------------------------------------------
 
     def partitions(self) -> dict[TopicPartition, Address]:
         """Every partition that the options select and a live broker has."""
@@ -120,24 +120,24 @@ class SourcePlanner:
     # --- a batch ----------------------------------------------------------------------------------
 
     def batch_ranges(self) -> list[PlacedRange]:
-        """What a batch query reads: largest first, cut as `split.bytes` says."""
-        places = self.partitions()
+        """The ranges of a batch query: largest first, cut by `split.bytes`."""
+        addresses = self.partitions()
         if self._options.ranges:
-            return self._placed(self._options.ranges, places)
+            return self._placed(self._options.ranges, addresses)
         bounds = {}
-        for name, address in places.items():
+        for name, address in addresses.items():
             earliest, latest = self._earliest(name, address), self._latest(name, address)
-            start = self._place(self._options.starting, name, EARLIEST, earliest, latest)
+            start = self._offset_at(self._options.starting, name, EARLIEST, earliest, latest)
             if self._options.starting_time_ms is not None:
                 start = self._since(name, address, earliest)
-            end = self._place(self._options.ending, name, LATEST, earliest, latest)
+            end = self._offset_at(self._options.ending, name, LATEST, earliest, latest)
             if self._options.ending_time_ms is not None:
                 end = self._until(name, address, latest)
             if start < earliest or end > latest:
                 self.lose(f"{name}: asked for {start} to {end}, has {earliest} to {latest}")
                 start, end = max(start, earliest), min(end, latest)
             bounds[name] = (start, max(start, end))
-        return self._placed(plan_ranges(bounds), places)
+        return self._placed(plan_ranges(bounds), addresses)
 
     def placed(self, ranges: list[OffsetRange]) -> list[PlacedRange]:
         """The ranges with the addresses of their brokers. Raises PartitionAway."""
@@ -146,11 +146,11 @@ class SourcePlanner:
     def _placed(
         self,
         ranges: list[OffsetRange] | tuple[OffsetRange, ...],
-        places: dict[TopicPartition, Address],
+        addresses: dict[TopicPartition, Address],
     ) -> list[PlacedRange]:
         found = []
         for whole in ranges:
-            address = places.get(whole.topic_partition)
+            address = addresses.get(whole.topic_partition)
             if address is None:
                 raise PartitionAway(f"no live broker has {whole.topic_partition}")
             if whole.size_bytes:
@@ -166,40 +166,40 @@ class SourcePlanner:
         )
         return split_at(whole, starts, split_bytes)
 
-    def _place(
+    def _offset_at(
         self,
-        asked: str | Places,
+        asked: str | Positions,
         name: TopicPartition,
         default: str,
         earliest: int,
         latest: int,
     ) -> int:
         if isinstance(asked, str):
-            place: int | str = asked
+            offset: int | str = asked
         else:
             partition = f"{name.broker_id}-{name.partition}"
-            place = asked.get(name.topic, {}).get(partition, default)
-        if place == EARLIEST:
+            offset = asked.get(name.topic, {}).get(partition, default)
+        if offset == EARLIEST:
             return earliest
-        return latest if place == LATEST else int(place)
+        return latest if offset == LATEST else int(offset)
 
     def _since(self, name: TopicPartition, address: Address, earliest: int) -> int:
-        """Start of the last segment that was last written at or before the asked-for time."""
+        """Start of the last segment that was last written at or before startingTimestamp."""
         time_ms = self._options.starting_time_ms
         assert time_ms is not None
         found = self._client(address).get_offsets_before(name.topic, name.partition, time_ms, 1)
         return found[0] if found else earliest
 
     def _until(self, name: TopicPartition, address: Address, latest: int) -> int:
-        """End of the segment that was written at the asked-for time: no message before it is left
-        out."""
+        """End of the segment that was being written at endingTimestamp: earlier messages are all
+        included."""
         time_ms = self._options.ending_time_ms
         assert time_ms is not None
         client = self._client(address)
         before = client.get_offsets_before(name.topic, name.partition, time_ms, 1)
         starts = client.get_offsets_before(name.topic, name.partition, LATEST_TIME, SEGMENTS_MAX)
         later = [start for start in starts if not before or start > before[0]]
-        # The last segment of those is the one that was still being written to at that time.
+        # The first of those segments is the one that was being written at that time.
         return sorted(later)[1] if len(later) > 1 else latest
 
     def _earliest(self, name: TopicPartition, address: Address) -> int:
@@ -209,7 +209,7 @@ class SourcePlanner:
         return self._client(address).latest(name.topic, name.partition)
 
     def lose(self, what: str) -> None:
-        """Raises DataLoss, or says so where the options want what is left."""
+        """Raises DataLoss, or only logs it where the options accept what is left."""
         if self._options.fail_on_data_loss:
             raise DataLoss(f"{what} (failOnDataLoss=false reads what is left)")
         log.warning("offsets_gone", detail=what)
@@ -217,19 +217,19 @@ class SourcePlanner:
     # --- a stream ---------------------------------------------------------------------------------
 
     def starting(self) -> dict[TopicPartition, int]:
-        """Where a new stream starts."""
+        """The offsets at which a new stream starts."""
         found = {}
         for name, address in self.partitions().items():
             earliest, latest = self._earliest(name, address), self._latest(name, address)
             if self._options.starting_time_ms is not None:
                 found[name] = self._since(name, address, earliest)
             else:
-                place = self._place(self._options.starting, name, EARLIEST, earliest, latest)
-                found[name] = min(max(place, earliest), latest)
+                offset = self._offset_at(self._options.starting, name, EARLIEST, earliest, latest)
+                found[name] = min(max(offset, earliest), latest)
         return found
 
     def latest(self) -> dict[TopicPartition, int]:
-        """The ends of all partitions that can be asked at present."""
+        """The ends of the partitions whose brokers answer."""
         found = {}
         for name, address in self.partitions().items():
             try:
@@ -247,15 +247,15 @@ class SourcePlanner:
     def within_bytes(
         self, start: dict[TopicPartition, int], end: dict[TopicPartition, int], bytes_max: int
     ) -> dict[TopicPartition, int]:
-        """The farthest entry boundaries that stay within `bytes_max` in all (at least one entry a
-        partition). Only reading shows where an entry ends, so what is admitted is read here once.
+        """The highest entry boundaries within `bytes_max` over all partitions, at least one entry a
+        partition. Only reading finds where entries end, so the admitted bytes are read here once.
         """
         return self._within(start, end, bytes_max, self._boundary_by_bytes)
 
     def within_rows(
         self, start: dict[TopicPartition, int], end: dict[TopicPartition, int], rows_max: int
     ) -> dict[TopicPartition, int]:
-        """Likewise for messages; a compressed set counts whole."""
+        """The same for messages; a compressed set counts whole."""
         return self._within(start, end, rows_max, self._boundary_by_rows)
 
     def _within(
@@ -265,16 +265,16 @@ class SourcePlanner:
         budget: int,
         boundary: Boundary,
     ) -> dict[TopicPartition, int]:
-        places = self.partitions()
+        addresses = self.partitions()
         backlog = {name: end[name] - start[name] for name in end}
         waiting = sorted(
-            (name for name in end if backlog[name] > 0 and name in places),
+            (name for name in end if backlog[name] > 0 and name in addresses),
             key=lambda name: backlog[name],
         )
         found = {name: start[name] for name in end}
         for position, name in enumerate(waiting):
             share = max(1, budget // (len(waiting) - position))
-            used, found[name] = boundary(places[name], name, start[name], end[name], share)
+            used, found[name] = boundary(addresses[name], name, start[name], end[name], share)
             budget -= used
             if budget <= 0:
                 break
@@ -286,20 +286,20 @@ class SourcePlanner:
         if end - start <= budget:
             return end - start, end
         ends = [end for _, _, end in self._chunks(address, name, start, start + budget)]
-        place = ends[-1] if ends else start
-        return place - start, place
+        offset = ends[-1] if ends else start
+        return offset - start, offset
 
     def _boundary_by_rows(
         self, address: Address, name: TopicPartition, start: int, end: int, budget: int
     ) -> tuple[int, int]:
-        used, place = 0, start
-        for rows, next_place in self._entry_rows(address, name, start, end):
+        used, offset = 0, start
+        for rows, next_offset in self._entry_rows(address, name, start, end):
             if used and used + rows > budget:
                 break
-            used, place = used + rows, next_place
+            used, offset = used + rows, next_offset
             if used >= budget:
                 break
-        return used, place
+        return used, offset
 
     def _chunks(
         self, address: Address, name: TopicPartition, start: int, end: int

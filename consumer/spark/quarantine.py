@@ -1,8 +1,8 @@
-"""Where messages go that could not be read when a query names a `quarantine.dir`.
+"""Files of the messages that a query with `quarantine.dir` could not read.
 
-One Parquet file a task that met some: topic, broker, partition, offset, next_offset, error,
-payload, quarantined_at. Its name is the range that the task read, so that a task that Spark runs
-again writes the same file again and no message stands there twice.
+One Parquet file for each task with such messages: topic, broker, partition, offset, next_offset,
+error, payload, quarantined_at. Its name is the range of the task, so that a task that Spark runs
+again replaces its file and no message is there twice.
 """
 
 import os
@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from kafka2011.consumer.ranges.planning import OffsetRange
 from kafka2011.consumer.spark.rows import TIMESTAMP, Unreadable
 
-# What is held before it is written; a range may be damaged from end to end.
+# Buffered before it is written; a range may be damaged from end to end.
 BUFFER_BYTES_MAX = 32 * 1024 * 1024
 
 QUARANTINE_SCHEMA = pa.schema(
@@ -34,8 +34,8 @@ QUARANTINE_SCHEMA = pa.schema(
 
 
 class QuarantineFile:
-    """Takes the unreadable messages of one range. One owner; `close` puts the file in its place,
-    `discard` leaves nothing. Both raise OSError when the disk does not take it."""
+    """Collects the unreadable messages of one range. `close` puts the file in its place, `discard`
+    removes it. The methods raise OSError when the file cannot be written. Not thread-safe."""
 
     def __init__(self, directory: Path, planned: OffsetRange) -> None:
         topic, broker_id, partition, start, end = planned

@@ -1,7 +1,6 @@
-"""How a Spark task reads a range: through a broker's restart.
+"""Reads a range in a Spark task, through a broker's restart.
 
-Used by the data source (`spark_source`) and by the warehouse's load tasks, which skip the way
-through the JVM. Imports neither Spark nor ZooKeeper.
+For the data source (`source`) and the warehouse's load tasks. Imports neither Spark nor ZooKeeper.
 """
 
 import time
@@ -12,7 +11,7 @@ from kafka2011.consumer.errors import BrokerUnavailable
 from kafka2011.consumer.ranges.planning import OffsetRange
 from kafka2011.consumer.ranges.reading import FETCH_SIZE, read_range
 
-PATIENCE_S = 15.0  # a broker that is started again serves well within this
+PATIENCE_S = 15.0  # a restarted broker serves well within this time
 PAUSE_S = 0.25
 
 
@@ -26,9 +25,9 @@ def read_patiently(
     pause: Callable[[float], None] = time.sleep,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> Iterator[Chunk]:
-    """`read_range`, going on where it stopped when the broker is away for less than `patience_s`.
+    """`read_range`, continued where it stopped if the broker is away for less than `patience_s`.
 
-    Raises what `read_range` raises; BrokerUnavailable only after the patience without progress.
+    Raises the errors of `read_range`; BrokerUnavailable only after `patience_s` without progress.
     """
     offset = planned.start
     deadline = monotonic() + patience_s

@@ -1,8 +1,9 @@
-"""Messages as Spark's rows: a fetched chunk to Arrow batches of the columns that were asked for.
+"""Messages as Spark's rows: a fetched chunk to Arrow batches of the requested columns.
 
 A set of plain, good entries, as nearly all are, becomes buffers in one compiled pass
-(`_rows_compiled`); compressed and damaged ones, and builds without a compiler, go message by
-message in Python. Both are held to the same tests. Imports neither Spark nor ZooKeeper.
+(`_rows_compiled`). Compressed and damaged sets, and all sets in a build without a compiler, are
+read message by message in Python. Both ways are under the same tests. Imports neither Spark nor
+ZooKeeper.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -25,10 +26,10 @@ try:
 except ImportError:  # no compiler where it was installed
     compiled = None  # type: ignore[assignment]
 
-# Which twin of the hot loops is in use decides here, too.
+# Compiled only if the hot loops of the protocol are.
 COMPILED = hot.COMPILED and compiled is not None
 
-# Spark wants exactly this type, and a later batch that differs fails far from its cause.
+# Spark requires exactly this type; a batch that differs fails far from its cause.
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 MESSAGE_SCHEMA = pa.schema(
     [
@@ -43,12 +44,12 @@ MESSAGE_SCHEMA = pa.schema(
         pa.field("error", pa.string()),
     ]
 )
-# Spark and Python know the years up to 9999.
+# Spark and Python have the years up to 9999.
 _TIME_MS_MAX = 253_402_300_799_999
 
 
 class Unreadable(NamedTuple):
-    """A message that could not be read, and where: `offset` to `next_offset` are its entry."""
+    """A message that could not be read; its entry is at `offset` up to `next_offset`."""
 
     topic: str
     broker_id: int
@@ -65,9 +66,8 @@ Quarantine = Callable[[Unreadable], None]
 class MessageRows:
     """Makes batches of some columns of MESSAGE_SCHEMA.
 
-    A damaged entry is a row whose payload is the raw entry and whose `error` says what is wrong, so
-    that a query can keep it apart; in all other rows `error` is null. With a `quarantine` such an
-    entry goes there and is no row.
+    A damaged entry is a row with the raw entry as payload and the reason in `error`, which is null
+    in all other rows. With a `quarantine` such an entry goes there and is not a row.
     """
 
     def __init__(
@@ -84,8 +84,8 @@ class MessageRows:
         self._with_payloads = "payload" in names
 
     def batches(self, chunk: Chunk) -> Iterator[pa.RecordBatch]:
-        """The chunk's messages. Raises InvalidMessage when an entry's length is damaged, for
-        nothing after it can be found."""
+        """The chunk's messages. Raises InvalidMessage when an entry's length is damaged: no entry
+        behind it can be found."""
         found = self._compiled(chunk) if COMPILED else None
         if found is None:
             yield from self._in_python(chunk)
@@ -169,7 +169,7 @@ class MessageRows:
 
 
 class _Rows:
-    """The columns of one batch; those that are the same in every row are made when asked for."""
+    """The columns of one batch; those with one value in every row are made on first use."""
 
     starts: pa.Array
     ends: pa.Array
@@ -219,13 +219,13 @@ def _numbers(kind: pa.DataType, rows: int, data: bytes) -> pa.Array:
 def entry_next_offsets(next_offsets: Sequence[int], offset: int) -> list[int]:
     """For each message the next offset of its entry, given what a consumer would store.
 
-    A consumer stores a wrapper's own start for all but its last message (reference 3.8), since a
-    fetch cannot start inside. A row says where its entry ends, so that "read up to" compares.
-    `offset` is where the set was fetched.
+    A consumer stores a wrapper's own start for all but its last message, since a fetch cannot start
+    inside a compressed set. A row has the end of its entry, so that "read up to" compares. `offset`
+    is where the set was fetched.
     """
     ends = np.array(next_offsets, np.int64)
     if not len(ends) or (ends[0] > offset and bool((ends[1:] > ends[:-1]).all())):
-        return list(next_offsets)  # no wrappers, as mostly
+        return list(next_offsets)  # no wrappers, the usual case
     found: list[int] = []
     position = offset
     inside = 0
@@ -238,7 +238,7 @@ def entry_next_offsets(next_offsets: Sequence[int], offset: int) -> list[int]:
 
 
 def entry_offsets(ends: Sequence[int], offset: int) -> list[int]:
-    """Where each message's entry starts, given `entry_next_offsets`."""
+    """For each message the offset of its entry, given `entry_next_offsets`."""
     found: list[int] = []
     start = end = offset
     for entry_end in ends:
@@ -258,15 +258,15 @@ def _time_ms(payload: bytes, prefix_bytes: int) -> int | None:
 
 
 def _prefix(payload: bytes, prefix_bytes: int) -> bytes | None:
-    """The bytes in front of an event's header; None for what is no event."""
+    """The bytes in front of an event's header; None for a message that is no event."""
     if len(payload) < prefix_bytes or payload[0] != FORM_BYTE:
         return None
     return payload[:prefix_bytes]
 
 
 def _schema_id(prefix: bytes | None) -> str | None:
-    """What an event says of its schema: the registry's number, or the fingerprint in hexadecimal
-    (2011 form). None for what is no event."""
+    """The schema's id in the registry, or its fingerprint in hexadecimal (2011 form). None for a
+    message that is no event."""
     if prefix is None:
         return None
     if len(prefix) == PREFIX_BYTES_ID:

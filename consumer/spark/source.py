@@ -5,12 +5,12 @@
 
 Columns: topic, broker, partition, offset (where the entry starts), next_offset, timestamp (header
 time of an event), schema_id (the registry's number, or in the 2011 form the MD5 in hexadecimal),
-payload, error (null, or why the entry could not be read; payload is the raw entry then). Options:
-`spark_options`.
+payload, error (null, or the reason why the entry could not be read; payload is the raw entry then).
+Options: `options`.
 
 Planning runs in a Python process beside the driver, reading in one on each executor; payloads go
 from broker to executor as Arrow batches. What the format has beyond messages (decoded events, the
-writer) stands in `services.warehouse.spark_format`; `pyspark_kafka2011` registers the whole.
+writer) is in `services.warehouse.data_source`; Spark finds the whole in `pyspark_kafka2011`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -74,14 +74,13 @@ class Rows(Protocol):
 
 
 class RowsFactory(Protocol):
-    """What a source makes of messages: its columns for Spark, and on each executor the rows.
-    Pickled with the reader."""
+    """Makes a source's rows on each executor; pickled with the reader."""
 
     def rows(self, quarantine: Quarantine | None) -> Rows: ...
 
 
 class MessagesFactory:
-    """Rows as the messages are: `columns` of MESSAGE_SCHEMA, all of them when none are named."""
+    """Rows of messages as they are: `columns` of MESSAGE_SCHEMA, all when none are named."""
 
     def __init__(self, columns: tuple[str, ...] = (), forms: Forms = FORMS_DEFAULT) -> None:
         unknown = set(columns) - set(_SPARK_TYPES)
@@ -117,7 +116,7 @@ def read_split(
 
 
 def _read(options: SourceOptions, placed: PlacedRange, rows: Rows) -> Iterator[pa.RecordBatch]:
-    """The range's rows. What the broker retired while the query ran is an error, or passed over."""
+    """The range's rows. Offsets retired while the query runs are an error, or skipped."""
     left = placed.offsets
     while left.size_bytes:
         try:
@@ -164,7 +163,7 @@ class Kafka2011Reader(DataSourceReader):
 
 
 class Kafka2011StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A stream: Spark keeps the offsets, and asks for the same range again after a failure."""
+    """A stream. Spark stores the offsets, and reads the same range again after a failure."""
 
     def __init__(self, options: SourceOptions, factory: RowsFactory | None = None) -> None:
         self._options = options
@@ -174,7 +173,7 @@ class Kafka2011StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._newest: StreamOffsets | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        # Executors read; connections and the state of planning stay with the driver.
+        # Executors only read; connections and the state of planning stay on the driver.
         kept = {"_options": self._options, "_factory": self._factory}
         return {**kept, "_planner": None, "_target": None, "_newest": None}
 
@@ -184,7 +183,7 @@ class Kafka2011StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return self._planner
 
     def initialOffset(self) -> StreamOffsets:
-        return _told(self._planning().starting())
+        return _by_text(self._planning().starting())
 
     def getDefaultReadLimit(self) -> ReadLimit:
         if self._options.bytes_max_per_trigger is not None:
@@ -194,16 +193,16 @@ class Kafka2011StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return ReadAllAvailable()
 
     def latestOffset(self, start: StreamOffsets, limit: ReadLimit) -> StreamOffsets:
-        """How far the next batch goes. A partition whose broker is away stays where it is.
+        """The end of the next batch. A partition whose broker is away stays where it is.
 
-        One whose log ends before `start` was cut or replaced: that is data loss, and where the
-        options accept it the batch reads the log from its start, up to an end before `start`.
+        A log that ends before `start` was cut or replaced. That is data loss; where the options
+        accept it, the batch reads the log from its start up to its end, which is before `start`.
         """
         newest = self._newest_offsets()
         anew = {
-            name: self._start_anew(name, place, newest[name])
-            for name, place in start.items()
-            if newest.get(name, place) < place
+            name: self._start_anew(name, offset, newest[name])
+            for name, offset in start.items()
+            if newest.get(name, offset) < offset
         }
         if self._target is not None:
             newest = {
@@ -215,32 +214,32 @@ class Kafka2011StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         for name in newest:
             if name not in begin:
                 begin[name] = self._planning().earliest(_name(name))
-        end = {name: max(place, newest.get(name, place)) for name, place in begin.items()}
+        end = {name: max(offset, newest.get(name, offset)) for name, offset in begin.items()}
         if isinstance(limit, ReadMaxBytes):
             within = self._planning().within_bytes(_names(begin), _names(end), limit.max_bytes)
         elif isinstance(limit, ReadMaxRows):
             within = self._planning().within_rows(_names(begin), _names(end), limit.max_rows)
         else:
             return end
-        return _told(within)
+        return _by_text(within)
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._target = self._newest_offsets()
 
     def reportLatestOffset(self) -> StreamOffsets | None:
-        """The ends of the logs when the last batch was planned: what is left is the lag."""
+        """The ends of the logs when the last batch was planned; Spark computes the lag."""
         return self._newest
 
     def partitions(self, start: StreamOffsets, end: StreamOffsets) -> Sequence[InputPartition]:
         ranges = []
-        for name, place in end.items():
+        for name, offset in end.items():
             begin = start.get(name)
             if begin is None:
                 begin = self._planning().earliest(_name(name))
-            elif place < begin:
-                begin = self._start_anew(name, begin, place)
-            if place > begin:
-                ranges.append(OffsetRange(*_name(name), begin, place))
+            elif offset < begin:
+                begin = self._start_anew(name, begin, offset)
+            if offset > begin:
+                ranges.append(OffsetRange(*_name(name), begin, offset))
         if not ranges:
             return []
         return [RangeSplit(placed) for placed in self._planning().placed(ranges)]
@@ -253,26 +252,26 @@ class Kafka2011StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             self._planner.close()
             self._planner = None
 
-    def _start_anew(self, name: str, place: int, end: int) -> int:
-        """Where to read a log that was read up to `place` and has its end before it."""
-        self._planning().lose(f"{name} was read up to {place}, but its log ends at {end}")
+    def _start_anew(self, name: str, offset: int, end: int) -> int:
+        """Where to start reading a log that ends before `offset`, up to which it was read."""
+        self._planning().lose(f"{name} was read up to {offset}, but its log ends at {end}")
         return self._planning().earliest(_name(name))
 
     def _newest_offsets(self) -> StreamOffsets:
-        self._newest = _told(self._planning().latest())
+        self._newest = _by_text(self._planning().latest())
         return dict(self._newest)
 
 
-def _told(offsets: dict[TopicPartition, int]) -> StreamOffsets:
-    return {str(name): place for name, place in offsets.items()}
+def _by_text(offsets: dict[TopicPartition, int]) -> StreamOffsets:
+    return {str(name): offset for name, offset in offsets.items()}
 
 
 def _names(offsets: StreamOffsets) -> dict[TopicPartition, int]:
-    return {_name(text): place for text, place in offsets.items()}
+    return {_name(text): offset for text, offset in offsets.items()}
 
 
 def _name(text: str) -> TopicPartition:
-    """`topic/11-0`, as str(TopicPartition) has it; a topic has no slash in it."""
+    """The partition of `topic/11-0`, the form of str(TopicPartition); a topic has no slash."""
     topic, _, partition = text.rpartition("/")
     broker_id, _, number = partition.partition("-")
     return TopicPartition(topic, int(broker_id), int(number))
@@ -286,7 +285,7 @@ class Kafka2011DataSource(DataSource):
         return "kafka2011"
 
     def factory(self, options: SourceOptions) -> MessagesFactory:
-        """What makes the rows. Raises OptionError."""
+        """The factory of the rows. Raises OptionError."""
         if options.decode:
             raise OptionError("decode needs the format of the module pyspark_kafka2011")
         return MessagesFactory(options.columns, options.codec.forms)

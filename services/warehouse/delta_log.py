@@ -1,8 +1,7 @@
-"""Reads the Delta log of a table on a local or mounted directory: commits, and who loaded what.
+"""Reads the Delta log of a table in a local or mounted directory: commits and app transactions.
 
-delta-rs answers for one app transaction by name but cannot list them, and its `history()` reads
-the whole log each time. The log's layout is a published protocol, so the few lines that need
-more read it themselves:
+delta-rs finds one app transaction by name but cannot list them, and its `history()` reads the whole
+log each time. The log's layout is a published protocol, so this module reads the files:
 
     _delta_log/00000000000000000007.json            one JSON action a line: commitInfo, add, txn ...
     _delta_log/00000000000000000100.checkpoint.parquet   the state up to that version; column `txn`
@@ -30,7 +29,7 @@ def _log_directory(table_path: Path) -> Path:
 
 
 def versions(table_path: Path) -> list[int]:
-    """The versions whose commit file is still there, ascending; empty when there is no table."""
+    """The versions that still have a commit file, ascending; empty when there is no table."""
     try:
         names = [entry.name for entry in _log_directory(table_path).iterdir()]
     except FileNotFoundError:
@@ -39,7 +38,7 @@ def versions(table_path: Path) -> list[int]:
 
 
 def actions(table_path: Path, version: int) -> list[Action]:
-    """The actions of one commit. Raises FileNotFoundError when it is not there (any more)."""
+    """The actions of one commit. Raises FileNotFoundError when it has no file, or no longer."""
     text = (_log_directory(table_path) / f"{version:020d}.json").read_text(encoding="utf-8")
     return [json.loads(line) for line in text.splitlines() if line.strip()]
 
@@ -48,7 +47,7 @@ def commits_after(table_path: Path, since_version: int) -> Iterator[tuple[int, l
     """Each commit above `since_version` (-1: all), in order.
 
     Log clean-up removes old commits (30 days by default): a first version above
-    `since_version` + 1 means that some are gone.
+    `since_version` + 1 means that some were removed.
     """
     version = since_version + 1
     if not (_log_directory(table_path) / f"{version:020d}.json").exists():

@@ -17,7 +17,7 @@ UNDER_SPARK_SUBMIT = "PYSPARK_GATEWAY_PORT"
 
 CONF_DIR = Path(__file__).resolve().parent / "spark_conf"
 
-# Only where spark-submit, or the configuration directory, says nothing.
+# Used only where neither spark-submit nor the configuration directory sets a value.
 DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -26,16 +26,16 @@ DEFAULTS = {
     "spark.sql.shuffle.partitions": "4",
     # The hours of a path are text; guessing types of `2015-05-17-10` could only go wrong.
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
-    # The list of files comes from the table's log; a Spark job to look at them again is a waste.
+    # The list of files comes from the table's log; no Spark job needs to list them again.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
     "spark.sql.files.ignoreMissingFiles": "false",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.python.worker.reuse": "true",
     "spark.cleaner.periodicGC.interval": "10min",
-    # A busy machine takes long to start a Python worker; giving up early only starts another.
+    # A busy machine takes long to start a Python worker; an early timeout only starts another.
     "spark.python.authenticate.socketTimeout": "60s",
 }
-# Nothing outside this machine has business with a driver in local mode.
+# In local mode, nothing outside this machine connects to the driver.
 LOCAL_DEFAULTS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -88,7 +88,7 @@ def start_session(
         event_log_dir.mkdir(parents=True, exist_ok=True)
         defaults["spark.eventLog.enabled"] = "true"
         defaults["spark.eventLog.dir"] = event_log_dir.resolve().as_uri()
-    # The workers import what the driver imports, installed or not.
+    # The workers import the package of the driver, whether it is installed or a clone.
     defaults["spark.executorEnv.PYTHONPATH"] = str(Path(kafka2011.__file__).resolve().parents[1])
     for name, value in defaults.items():
         conf.setIfMissing(name, value)
@@ -96,5 +96,5 @@ def start_session(
 
 
 def parallelism(session: Any) -> int:
-    """How many tasks run at the same time."""
+    """The number of tasks that run at the same time."""
     return int(session.sparkContext.defaultParallelism)

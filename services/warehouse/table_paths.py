@@ -1,4 +1,4 @@
-"""Where the tables of a warehouse stand.
+"""The directories of a warehouse's tables.
 
 <warehouse.dir>/<table>              the rows of a topic
 <warehouse.dir>/quarantine/<table>   its messages that could not become rows
@@ -22,9 +22,9 @@ def quarantine_path(warehouse_dir: Path, topic: str) -> Path:
 
 
 def tables_in(warehouse_dir: Path) -> dict[str, Path]:
-    """View name -> table directory, of everything that the warehouse holds.
+    """View name -> table directory, for every table of the warehouse.
 
-    A view's name has `_` for what SQL does not take in one, such as a topic's dots.
+    A view's name has `_` for characters that SQL does not allow in one, such as a topic's dots.
     """
     found = {}
     for prefix, directory in (("", warehouse_dir), (QUARANTINED, warehouse_dir / QUARANTINE)):

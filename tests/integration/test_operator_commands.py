@@ -25,7 +25,7 @@ from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.events.primitives import long
 from kafka2011.producer import Producer
 from kafka2011.runtime.clock import now_ms
-from kafka2011.services.warehouse.load.commit import Load, LoadedRange, WarehouseTable, read_commits
+from kafka2011.services.warehouse.delta_table import Load, LoadedRange, WarehouseTable, read_commits
 from tests.support.clusters import Cluster
 from tests.support.commands import ROOT
 from tests.support.waiting import wait_until

@@ -14,9 +14,13 @@ import pytest
 from deltalake import write_deltalake
 
 from kafka2011.services.dashboard.sampling.spark_jobs import JobReader
-from kafka2011.services.warehouse.load.commit import WarehouseError
+from kafka2011.services.warehouse.delta_table import WarehouseError
 from kafka2011.services.warehouse.reports.activity import BY_NAME, REPORTS
-from kafka2011.services.warehouse.reports.activity_job import ActivityRun, lacking, write_files
+from kafka2011.services.warehouse.reports.activity_job import (
+    ActivityRun,
+    missing_input,
+    write_files,
+)
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -187,8 +191,8 @@ def test_every_figure_is_the_one_counted_by_hand(
 
 def test_a_table_that_does_not_serve_is_named(spark: Any, tmp_path: Path) -> None:
     report = BY_NAME["top-searches"]
-    assert lacking(report, tmp_path) == "there is no table search"
+    assert missing_input(report, tmp_path) == "there is no table search"
     write_deltalake(tmp_path / "search", pa.table({"guid": [b"1"], "hour": ["x"]}))
-    assert "has no column elapsed_ms" in lacking(report, tmp_path)
+    assert "has no column elapsed_ms" in missing_input(report, tmp_path)
     with pytest.raises(WarehouseError, match="no column"):
         ActivityRun(spark, tmp_path).make(report)

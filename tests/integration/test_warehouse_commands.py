@@ -22,7 +22,7 @@ from kafka2011.events import codec
 from kafka2011.events.topics import CLICK
 from kafka2011.producer.producer import Producer
 from kafka2011.protocol import message_set
-from kafka2011.services.warehouse.load.commit import WarehouseTable, read_commits
+from kafka2011.services.warehouse.delta_table import WarehouseTable, read_commits
 from tests.support.brokers import RunningBroker, start_broker
 from tests.support.commands import RunningCommand, start_command
 from tests.support.waiting import wait_until

@@ -24,7 +24,7 @@ import pytest
 from kafka2011.producer.producer import Producer
 from kafka2011.services.frontend.access_log import LineEncoder
 from kafka2011.services.frontend.lines import Line
-from kafka2011.services.warehouse.load.commit import WarehouseTable, read_commits
+from kafka2011.services.warehouse.delta_table import WarehouseTable, read_commits
 from kafka2011.services.warehouse.session import CONF_DIR
 from tests import ROOT
 from tests.support.brokers import RunningBroker, start_broker

@@ -16,7 +16,7 @@ from kafka2011.events.topics import ACCESS_LOG
 from kafka2011.producer.producer import Producer
 from kafka2011.protocol import message_set
 from kafka2011.services.warehouse.config import WarehouseConfig
-from kafka2011.services.warehouse.load.commit import WarehouseTable, read_commits
+from kafka2011.services.warehouse.delta_table import WarehouseTable, read_commits
 from kafka2011.services.warehouse.load.job import Loader, spark_runner, table_schema
 from kafka2011.services.warehouse.reports.traffic import make_report
 from kafka2011.services.warehouse.shell.prompt import run_shell

@@ -17,7 +17,7 @@ from kafka2011.events import codec
 from kafka2011.events.topics import ACCESS_LOG
 from kafka2011.producer.producer import Producer
 from kafka2011.protocol import message_set
-from kafka2011.services.warehouse.load.commit import WarehouseTable, read_commits
+from kafka2011.services.warehouse.delta_table import WarehouseTable, read_commits
 from kafka2011.services.warehouse.session import CONF_DIR
 from tests import ROOT
 from tests.support.brokers import start_broker

@@ -21,7 +21,7 @@ from kafka2011.runtime.logs import get_logger
 from kafka2011.services.audit.books.progress import WAREHOUSE
 from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.warehouse import delta_log
-from kafka2011.services.warehouse.load.commit import CommitInfo, read_commits
+from kafka2011.services.warehouse.delta_table import CommitInfo, read_commits
 
 GAP_CHECK_MS = 10_000  # listing a log directory is slow when it holds a month of loads
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kafka2011.services.warehouse import delta_log
-from kafka2011.services.warehouse.load.commit import WarehouseTable
+from kafka2011.services.warehouse.delta_table import WarehouseTable
 
 ROWS_MAX = 65_536
 APP_PREFIX = "load/"

@@ -1,1 +1,5 @@
-"""What `format("kafka2011")` has beyond messages: decoded events, and writing to topics."""
+"""The Spark format `kafka2011`: decoded events and writing; `consumer.spark` reads messages.
+
+decoded   events with their own fields as columns, and the whole format for `pyspark_kafka2011`
+writing   DataFrames into topics
+"""

@@ -1,7 +1,7 @@
 """The whole of `format("kafka2011")` for Spark: messages, decoded events, and writing.
 
-`consumer.spark_source` reads messages as they are. Here `decode` makes the columns of a topic's
-events of them, those of the warehouse's tables, and `spark_writing` writes rows into topics.
+`consumer.spark.source` reads messages as they are. With `decode`, rows have the columns of a
+topic's events, those of the warehouse's tables. `writing` writes rows to topics.
 """
 
 from collections.abc import Iterator
@@ -34,12 +34,12 @@ _REST = ("error", "payload")
 
 
 class DecodedFactory(MessagesFactory):
-    """Rows as the events say: where the message stood, the columns of the warehouse's table, and
-    `error` with the raw `payload` of what is no such event (null in all other rows).
+    """Rows of decoded events: the message's place, the columns of the warehouse's table, and
+    `error` with the raw `payload` of a message that is no such event (null in all other rows).
 
-    An event's field whose name is taken gets `event_` in front. Raises OptionError when no schema
-    is shipped for the topic, or for an unknown column. A registry that is away fails the task, and
-    Spark runs it again; nothing is judged then.
+    An event's field whose name is taken gets the prefix `event_`. Raises OptionError when no schema
+    is shipped for the topic, or for an unknown column. While the registry is away the task fails
+    without judging a message, and Spark runs it again.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class DecodedFactory(MessagesFactory):
 class _DecodedRows:
     def __init__(self, factory: DecodedFactory, quarantine: Quarantine | None) -> None:
         columns = event_columns(factory.topic, factory.codec.codec())
-        assert columns is not None  # the factory has looked
+        assert columns is not None  # checked by the factory
         self._columns = columns
         self._factory = factory
         self._quarantine = quarantine
@@ -98,7 +98,7 @@ class _DecodedRows:
             if self._quarantine is None:
                 yield self._made(bad, {"error": pa.array(reasons, pa.string())})
             else:
-                self._put_aside(chunk, bad, reasons)
+                self._set_aside(chunk, bad, reasons)
             gone = set(rejected.to_pylist())
             kept = [index for index in range(len(payloads)) if index not in gone]
             messages = messages.take(pa.array(kept, pa.int64()))
@@ -107,7 +107,7 @@ class _DecodedRows:
             events["payload"] = pa.nulls(messages.num_rows, pa.binary())
             yield self._made(messages, events)
 
-    def _put_aside(self, chunk: Chunk, bad: pa.RecordBatch, reasons: list[str]) -> None:
+    def _set_aside(self, chunk: Chunk, bad: pa.RecordBatch, reasons: list[str]) -> None:
         assert self._quarantine is not None
         starts, ends = bad.column("offset").to_pylist(), bad.column("next_offset").to_pylist()
         payloads = bad.column("payload").to_pylist()
@@ -116,7 +116,7 @@ class _DecodedRows:
             self._quarantine(Unreadable(*where, reason, raw))
 
     def _made(self, messages: pa.RecordBatch, given: dict[str, pa.Array]) -> pa.RecordBatch:
-        """A row for each message: columns of `given`, else the message's own, else null."""
+        """A row for each message: columns from `given`, else the message's own, else null."""
         arrays = []
         for field in self._factory.schema:
             if field.name in given:

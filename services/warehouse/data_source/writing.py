@@ -1,17 +1,18 @@
-"""Rows into topics: `df.write.format("kafka2011")`, as 0.7's Hadoop output did.
+"""Writes rows to topics: `df.write.format("kafka2011")`, like 0.7's Hadoop output.
 
 Columns: payload (or value; binary or text), and optionally topic and key (text hashes as a key of
 any other producer does). Options:
 
-topic               where rows go that have no column topic
+topic               the topic, where the rows have no column topic
 zk.connect          where the brokers register (keys place messages), or
 brokers             id:host:port,... ; the broker picks the partition
 address.map, compression.codec, max.message.size, flush.timeout.ms       as the producer's
 batch.size          payloads of one message set, at most (default 200)
 
-Each task sends with a producer of its own, on the executor, and ends when the brokers' barrier has
-answered: a job that succeeded is on the brokers' disks. Spark runs a failed task again, and what it
-had sent stays: at least once, as everywhere in 0.7. Rows of one key keep their order within a task.
+Each task sends with its own producer, on the executor, and ends when the brokers' barrier has
+answered: the messages of a successful job are on the brokers' disks. Spark runs a failed task
+again, and messages that it had sent remain: at least once, as everywhere in 0.7. Rows of one key
+keep their order within a task.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -61,7 +62,7 @@ class WriteOptions:
 def parse_write_options(given: Mapping[str, str], columns: Sequence[str]) -> WriteOptions:
     """Raises OptionError for what is missing, unknown, or cannot be read."""
     options = {name.lower(): text for name, text in given.items()}
-    # Spark adds the last two by itself, for any stream.
+    # Spark itself adds the last two to any stream.
     others = {"topic", "batch.size", "flush.timeout.ms", "path", "checkpointlocation"}
     unknown = set(options) - set(_PRODUCER_SETTINGS) - others
     if unknown:
@@ -89,13 +90,13 @@ def parse_write_options(given: Mapping[str, str], columns: Sequence[str]) -> Wri
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What one task made durable."""
+    """The number of messages that one task made durable."""
 
     messages: int
 
 
 def write_batches(options: WriteOptions, batches: Iterable[pa.RecordBatch]) -> Written:
-    """Send every row and make sure of it; runs on an executor.
+    """Send every row and wait until all are durable; runs on an executor.
 
     Raises OptionError for a null payload or topic, and the producer's errors: NotDurable and
     BrokerUnavailable (run the task again), MessageSizeTooLarge (do not).
@@ -103,7 +104,7 @@ def write_batches(options: WriteOptions, batches: Iterable[pa.RecordBatch]) -> W
     filled = (batch for batch in batches if batch.num_rows)
     first = next(filled, None)
     if first is None:
-        return Written(0)  # most tasks of a small write: nobody is called
+        return Written(0)  # most tasks of a small write: no connection is made
     count = 0
     try:
         producer = Producer(**options.settings)
@@ -119,7 +120,7 @@ def write_batches(options: WriteOptions, batches: Iterable[pa.RecordBatch]) -> W
 
 
 def _sets(options: WriteOptions, batch: pa.RecordBatch) -> Iterator[tuple[str, Any, list[bytes]]]:
-    """(topic, key, payloads) of at most `set_messages`, in the order of the rows of each key."""
+    """(topic, key, payloads) with at most `set_messages` payloads, in row order for each key."""
     names = batch.schema.names
     payloads = _as_bytes(batch, options.payload)
     if None in payloads:
@@ -127,15 +128,15 @@ def _sets(options: WriteOptions, batch: pa.RecordBatch) -> Iterator[tuple[str, A
     rows = batch.num_rows
     topics = batch.column("topic").to_pylist() if "topic" in names else [options.topic] * rows
     keys = batch.column("key").to_pylist() if "key" in names else [None] * rows
-    together: dict[tuple[str, Any], list[bytes]] = {}
+    collected: dict[tuple[str, Any], list[bytes]] = {}
     for topic, key, payload in zip(topics, keys, payloads, strict=True):
         if topic is None:
             raise OptionError("column topic has a null, which is no topic")
-        held = together.setdefault((topic, key), [])
+        held = collected.setdefault((topic, key), [])
         held.append(payload)
         if len(held) == options.set_messages:
-            yield topic, key, together.pop((topic, key))
-    for (topic, key), held in together.items():
+            yield topic, key, collected.pop((topic, key))
+    for (topic, key), held in collected.items():
         yield topic, key, held
 
 
@@ -149,12 +150,12 @@ def _as_bytes(batch: pa.RecordBatch, name: str) -> list[Any]:
     return found
 
 
-def _told(messages: Iterable[WriterCommitMessage | None]) -> int:
+def _message_count(messages: Iterable[WriterCommitMessage | None]) -> int:
     return sum(message.messages for message in messages if isinstance(message, Written))
 
 
 class TopicWriter(DataSourceArrowWriter):
-    """A batch: written when `save` returns."""
+    """Writes a DataFrame; its messages are durable when `save` returns."""
 
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
@@ -163,19 +164,19 @@ class TopicWriter(DataSourceArrowWriter):
         return write_batches(self._options, iterator)
 
     def commit(self, messages: Any) -> None:
-        log.info("written", topic=self._options.topic, messages=_told(messages))
+        log.info("written", topic=self._options.topic, messages=_message_count(messages))
 
     def abort(self, messages: Any) -> None:
         log.warning(
             "write_task_failed",
             hint="messages that other tasks have sent stay",
             topic=self._options.topic,
-            messages=_told(messages),
+            messages=_message_count(messages),
         )
 
 
 class StreamTopicWriter(DataSourceStreamArrowWriter):
-    """A stream: each micro-batch is durable before Spark notes it as done."""
+    """Writes a stream; each micro-batch is durable before Spark records it as done."""
 
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
@@ -184,7 +185,7 @@ class StreamTopicWriter(DataSourceStreamArrowWriter):
         return write_batches(self._options, iterator)
 
     def commit(self, messages: Any, batchId: int) -> None:
-        log.debug("written", batch=batchId, messages=_told(messages))
+        log.debug("written", batch=batchId, messages=_message_count(messages))
 
     def abort(self, messages: Any, batchId: int) -> None:
-        log.warning("batch_failed", batch=batchId, messages=_told(messages))
+        log.warning("batch_failed", batch=batchId, messages=_message_count(messages))

@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Avro payloads straight to Arrow buffers, without a Python object per value.
 
-The strict half of `columns`: it takes what it is sure of and hands everything else back by index,
-where the Python decoder has the last word. A schema becomes a program, one step a field in the
-order of the bytes (`columns.program_of`):
+The fast half of `columns`. It decodes payloads that are exactly of one schema and returns the
+indexes of all others, which the Python decoder then decodes or rejects. A schema becomes a program,
+one step a field in the order of the bytes (made by `fast_columns.fast_decoder`):
 
     (kind, null branch or -1, size of a fixed, lowest and highest long, factor of a long)
 
@@ -100,7 +100,7 @@ cdef int _row(
     const uint8_t* data, Py_ssize_t position, Py_ssize_t end, Column* columns, int count,
     Py_ssize_t row,
 ) except -1:
-    """Append one payload's fields as row `row`; 0 when it is not for us."""
+    """Append one payload's fields as row `row`; 0 when the Python decoder must judge it."""
     cdef int number
     cdef Column* column
     cdef int64_t value

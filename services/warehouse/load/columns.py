@@ -1,14 +1,14 @@
-"""Events to columns: which columns a topic's table has, and payloads to Arrow batches of them.
+"""The columns of a topic's table, and events decoded into Arrow batches of them.
 
     guid, header_time, server, service      from the event's header
     the event's own fields                  in the schema's order
-    source_broker, source_partition,        where the message was read; the offset is the next
-      source_offset                         offset of the message's entry
+    source_broker, source_partition,        the partition of the message, and the next offset of
+      source_offset                         its entry
     hour                                    the partition column, UTC, YYYY-MM-DD-HH
 
-A message that does not become a row is named with the reason, never dropped. Decoding is by the
-schema that the payload names; columns it lacks are null. No files; where the topic's events carry
-ids, the registry is asked for one that is new, and when it is away nothing is decided.
+A message that cannot become a row is returned with the reason, never dropped. A payload is decoded
+by the schema that it names; columns which that lacks are null. Where the topic's events carry ids,
+a new id is looked up in the registry; while that is away, decoding fails and no message is judged.
 """
 
 import functools
@@ -43,7 +43,7 @@ SOURCE_FIELDS = (
 HOUR_FIELD = pa.field("hour", pa.string())
 _RESERVED = {column.name for column in (*HEADER_FIELDS, *SOURCE_FIELDS, HOUR_FIELD)}
 
-# Years 1 to 9999: what Spark, Python and a four-digit hour bucket can all say.
+# Years 1 to 9999: the range of Spark, of Python and of a four-digit hour bucket.
 TIME_MS_MIN = -62_135_596_800_000
 TIME_MS_MAX = 253_402_300_799_999
 
@@ -72,12 +72,12 @@ Convert = Callable[[Any], Any]
 
 CODEC_2011 = TopicCodec(FORMS_2011)
 
-# A value that decodes and fits no column: another version of a schema may say anything.
+# A value that decodes and does not fit its column: another version of a schema may allow any.
 _DOES_NOT_FIT = (ValueError, TypeError, OverflowError, AttributeError, KeyError)
 
 
 class Rejected(NamedTuple):
-    """A message that is no row: its place in the list it came in, and why."""
+    """A message that is no row: its index in the list, and the reason."""
 
     message_index: int
     reason: str
@@ -92,7 +92,7 @@ class Decoded(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """One field of the event's own as a column; `convert` None: the decoded value as it is."""
+    """One of the event's own fields as a column. `convert` None: the decoded value as it is."""
 
     name: str
     source: str
@@ -124,7 +124,7 @@ def _times(values: Sequence[int | None], unit: str) -> pa.Array:
 class EventColumns:
     """The columns of one topic. Raises UnknownSchema when no schema is shipped for the topic.
 
-    Every decoding method may raise RegistryError: then no message was judged, try again.
+    The decoding methods may raise RegistryError: then no message was judged; try again.
     """
 
     def __init__(self, topic: str, codec: TopicCodec = CODEC_2011) -> None:
@@ -155,13 +155,13 @@ class EventColumns:
         for index in left:
             found = self.decode_in_python([payloads[index]])
             if not found.rejected:
-                # Readable after all, by another version of the schema: all of them in order.
+                # Readable by another version of the schema: decode all, to keep their order.
                 return self.decode_in_python(payloads)
             rejected.append(Rejected(index, found.rejected[0].reason))
         return Decoded(batch, rejected)
 
     def _fast_for(self, payloads: Sequence[bytes]) -> FastDecoder | None:
-        """The compiled decoder, set to the prefix of messages that it can read."""
+        """The compiled decoder, set to the prefix of the messages that it reads, if any."""
         if self._fast is None or not payloads:
             return None
         prefix = bytes(payloads[0][: self._prefix_bytes])
@@ -170,7 +170,7 @@ class EventColumns:
         return self._fast if self._fast_prefix else None
 
     def decode_in_python(self, payloads: Sequence[bytes]) -> Decoded:
-        """`decode` without the compiled twin."""
+        """The same as `decode`, without the compiled twin."""
         rejected: list[Rejected] = []
         records: list[Record] = []
         kept: list[int] = []
@@ -185,7 +185,7 @@ class EventColumns:
             return Decoded(self._batch(records), rejected)
         except _DOES_NOT_FIT:
             pass
-        # A value decodes and fits no column (a time in the year 300,000). Find out whose it is.
+        # A value decodes and fits no column (a time in the year 300,000). Find its record.
         fitting = []
         for index, record in zip(kept, records, strict=True):
             try:
@@ -237,7 +237,7 @@ def event_columns(topic: str, codec: TopicCodec = CODEC_2011) -> EventColumns | 
 def with_source(
     batch: pa.RecordBatch, broker_id: int, partition: int, next_offsets: Sequence[int]
 ) -> pa.RecordBatch:
-    """The batch with the columns that say where each row was read."""
+    """The batch with the source columns: partition and next offset of each row."""
     rows = batch.num_rows
     arrays = [
         *batch.columns,
@@ -252,7 +252,7 @@ def with_source(
 
 
 def _columns_of(schema: Schema) -> list[_Column]:
-    """The event's own fields; a name that the table needs itself gets `event_` in front."""
+    """The event's own fields; a name that the table uses itself gets the prefix `event_`."""
     columns = []
     types = _Types(schema)
     for part in schema["fields"]:
@@ -267,7 +267,7 @@ def _columns_of(schema: Schema) -> list[_Column]:
 
 
 class _Types:
-    """Resolves the types of one schema, whose named types may be used again by name."""
+    """Resolves the types of one schema, in which named types may occur again by name."""
 
     def __init__(self, schema: Schema) -> None:
         self._named: dict[str, Schema] = {}
@@ -302,7 +302,7 @@ class _Types:
             if node in _PRIMITIVES:
                 return _PRIMITIVES[node], None
             if node in self._open:
-                return pa.string(), _as_json  # a type that holds itself has no fixed columns
+                return pa.string(), _as_json  # a recursive type has no fixed columns
             return self.resolve(self._named[node])
         kind = node["type"]
         if kind == "array":

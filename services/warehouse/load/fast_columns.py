@@ -1,8 +1,8 @@
-"""The compiled way from payloads to columns: which schemas it can read, and Arrow around it.
+"""Payloads to Arrow columns with the compiled decoder: which schemas it reads, and its program.
 
-`_columns_compiled` reads schemas whose fields are all plain values or plain values or null, as
-those of the shipped topics are. Where it was not built, where KAFKA2011_PURE=1 asks for Python, and
-for other schemas, `columns` decodes by itself; the two are held to the same tests.
+`_columns_compiled` reads schemas whose fields are all plain values, or plain values or null, as
+those of the shipped topics are. Where it was not built, with KAFKA2011_PURE=1, and for other
+schemas, `columns` decodes in Python; both decoders are under the same tests.
 """
 
 from collections.abc import Sequence
@@ -49,7 +49,7 @@ class FastDecoder:
         self._schema = schema
 
     def decode(self, payloads: Sequence[bytes], prefix: bytes) -> tuple[pa.RecordBatch, list[int]]:
-        """A batch of the payloads that it read, and the indexes of the others, ascending.
+        """A batch of the payloads that could be read, and the ascending indexes of the others.
 
         Only those that start with `prefix` are read.
         """
@@ -67,7 +67,7 @@ class FastDecoder:
 def fast_decoder(
     physical: Schema, schema: pa.Schema, header: Times, times: dict[str, Times]
 ) -> FastDecoder | None:
-    """A decoder for the schema; None when it has fields that only Python reads, or is not built.
+    """A decoder for the schema; None when only Python reads a field, or none was built.
 
     `times` are the event's own fields that are times, by name.
     """
@@ -87,7 +87,8 @@ def fast_decoder(
 
 
 def _step(node: Any, times: Times | None, fixed_sizes: dict[str, int]) -> Step | None:
-    """`fixed_sizes` remembers fixed types by name, for fields that use one again."""
+    """The step of one field; None when only Python reads it. `fixed_sizes` collects the fixed types
+    by name, for fields that use one again."""
     null_branch = -1
     if isinstance(node, list):
         if len(node) != 2 or "null" not in node:

@@ -1,8 +1,8 @@
-"""One load: ask where everything stands, plan, read on Spark, commit a table at a time.
+"""One load: get the offsets of logs and tables, plan, read on Spark, commit a table at a time.
 
-`Loader` holds what lives longer than one load: connections to brokers, open tables. Every load
-starts from what the tables say, so nothing here needs saving. Payloads never come by: the tasks
-return file names, counts and end offsets.
+`Loader` keeps connections to brokers and open tables between loads. Every load starts from the
+offsets in the tables, so nothing here needs saving. Payloads do not pass through the driver: the
+tasks return file names, counts and end offsets.
 """
 
 import contextlib
@@ -28,13 +28,7 @@ from kafka2011.runtime.clock import Clock, now_ms
 from kafka2011.runtime.failpoints import failpoint
 from kafka2011.runtime.logs import get_logger
 from kafka2011.services.warehouse.config import WarehouseConfig
-from kafka2011.services.warehouse.load.columns import (
-    HEADER_FIELDS,
-    HOUR_FIELD,
-    SOURCE_FIELDS,
-    event_columns,
-)
-from kafka2011.services.warehouse.load.commit import (
+from kafka2011.services.warehouse.delta_table import (
     AnotherLoadWon,
     CommitUncertain,
     Load,
@@ -43,6 +37,12 @@ from kafka2011.services.warehouse.load.commit import (
     SchemaConflict,
     WarehouseError,
     WarehouseTable,
+)
+from kafka2011.services.warehouse.load.columns import (
+    HEADER_FIELDS,
+    HOUR_FIELD,
+    SOURCE_FIELDS,
+    event_columns,
 )
 from kafka2011.services.warehouse.load.parquet_files import remove_files
 from kafka2011.services.warehouse.load.plan import (
@@ -64,12 +64,12 @@ from kafka2011.services.warehouse.table_paths import quarantine_path, table_path
 
 log = get_logger(__name__)
 
-SCHEMAS_FILE = "schemas.json"  # in the warehouse: what ids mean, for when the registry is away
+SCHEMAS_FILE = "schemas.json"  # in the warehouse: schemas by id, for when the registry is away
 
-# A broker that does not say its offsets within this is taken for away, and the others go on.
+# A broker that does not answer within this counts as away, and the others are loaded.
 OFFSETS_TIMEOUT_MS = 5_000
 
-# Runs the function on each item, in parallel, and returns the answers (Spark, or a test).
+# Runs the function on each item, in parallel, and returns the results (Spark, or a test).
 RunTasks = Callable[
     [Callable[[Sequence[PlannedRange]], list[TopicResult]], list[list[PlannedRange]]],
     list[list[TopicResult]],
@@ -102,7 +102,7 @@ def read_planned(
     fetch_size: int,
     socket_timeout_ms: int,
 ) -> Iterator[Chunk]:
-    """Runs on an executor."""
+    """The chunks of a planned range, on an executor; see `read_patiently`."""
     offsets = OffsetRange(
         planned.topic,
         planned.source.broker_id,
@@ -117,13 +117,13 @@ def read_planned(
 
 @dataclass(slots=True)
 class LoadOutcome:
-    """What one load did. `lag_bytes` is what was known to be unread when it ended, by topic."""
+    """The result of one load. `lag_bytes`: bytes by topic known to be unread when it ended."""
 
     rows: dict[str, int] = field(default_factory=dict)
     versions: dict[str, int] = field(default_factory=dict)
     quarantined: dict[str, int] = field(default_factory=dict)
     lag_bytes: dict[str, int] = field(default_factory=dict)
-    # Of the partitions of which this load committed something: the next load brings more at once.
+    # Unread bytes of the partitions that this load committed: the next load should start at once.
     left_bytes: int = 0
     read_bytes: int = 0
     problems: list[Problem] = field(default_factory=list)
@@ -134,13 +134,13 @@ class LoadOutcome:
 
     @property
     def is_caught_up(self) -> bool:
-        """True when nothing was left that this load had seen and could read."""
+        """True when the load left no bytes unread that it had seen and could read."""
         return not any(self.lag_bytes.values())
 
 
 @dataclass(slots=True)
 class _Topic:
-    """One topic's tables and the offsets they stand at."""
+    """One topic's tables, and the next offset of each partition."""
 
     name: str
     table: WarehouseTable | None
@@ -149,7 +149,7 @@ class _Topic:
 
 
 class Offsets(Protocol):
-    """What the loader asks of one broker; SimpleConsumer has it."""
+    """The requests of a loader to one broker; SimpleConsumer answers them."""
 
     def earliest(self, topic: str, partition: int) -> int: ...
 
@@ -159,10 +159,10 @@ class Offsets(Protocol):
 
 
 class Loader:
-    """Loads again and again. One owner, one thread.
+    """Loads repeatedly. Not thread-safe.
 
-    `load` raises CoordinationUnavailable when ZooKeeper is away and whatever the runner raises;
-    call it again then. What is wrong with a single topic or partition is in the outcome instead.
+    `load` raises CoordinationUnavailable when ZooKeeper is away, and the runner's errors; call it
+    again then. Problems of a single topic or partition are in the outcome instead.
     """
 
     def __init__(
@@ -189,7 +189,7 @@ class Loader:
         )
         self._codec = config.topic_codec(self._warehouse_dir / SCHEMAS_FILE)
         self._topics: dict[str, _Topic] = {}
-        # (topic, partition) -> what was committed when its log was found to end before that.
+        # (topic, partition) -> the offset committed when its log was found to end before that.
         self._beyond_end: dict[tuple[str, BrokerPartition], tuple[int | None, Problem]] = {}
         self._connect = connect or self._simple_consumer
         self._clients: dict[BrokerAddress, Offsets] = {}
@@ -201,7 +201,7 @@ class Loader:
     # --- one load ---------------------------------------------------------------------------------
 
     def load(self) -> LoadOutcome:
-        """Load what is new up to the present ends of the logs; cheap when nothing is."""
+        """Load new messages up to the present ends of the logs; cheap when there are none."""
         outcome = LoadOutcome()
         ranges = self._plan(outcome)
         if not ranges:
@@ -219,10 +219,10 @@ class Loader:
             ),
         )
         task = functools.partial(run_task, settings=settings, read=self._read)
-        answers = self._run_tasks(task, pack(ranges, self._task_count))
+        found = self._run_tasks(task, pack(ranges, self._task_count))
         failpoint("after_files_written")
         by_topic: dict[str, list[TopicResult]] = {}
-        for result in (result for answer in answers for result in answer):
+        for result in (result for results in found for result in results):
             by_topic.setdefault(result.topic, []).append(result)
             self._codec.learn(result.schemas)
         for topic, results in sorted(by_topic.items()):
@@ -258,7 +258,7 @@ class Loader:
         return ranges
 
     def _takes_types(self, topic: _Topic, outcome: LoadOutcome) -> bool:
-        """False when the topic's events cannot go into its table: nothing of it is read then."""
+        """Whether the topic's events fit the types of its table; if not, the topic is not read."""
         try:
             if topic.table is not None:
                 topic.table.lacking_columns(table_schema(topic.name))
@@ -288,7 +288,7 @@ class Loader:
                 latest = None
         found_at, beyond_end = self._beyond_end.get((topic.name, source), (None, None))
         if found_at != committed:
-            beyond_end = None  # reset meanwhile
+            beyond_end = None  # the partition was reset in the meantime
         return PartitionState(topic.name, source, committed, address, earliest, latest, beyond_end)
 
     def _client(self, address: BrokerAddress) -> Offsets:
@@ -304,8 +304,8 @@ class Loader:
     # --- tables -----------------------------------------------------------------------------------
 
     def _open(self, name: str) -> _Topic:
-        """The topic with its tables as they are now; what others committed is seen."""
-        topic = self._topics.pop(name, None)  # not kept when looking at it fails: opened anew then
+        """The topic with its tables at their newest versions."""
+        topic = self._topics.pop(name, None)  # if refreshing fails, it is opened anew next time
         if topic is None:
             table = WarehouseTable.open(table_path(self._warehouse_dir, name))
             known = table.known_partitions(name) if table is not None else {}
@@ -350,7 +350,7 @@ class Loader:
                 version = self._commit_rows(topic, load)
         except AnotherLoadWon as won:
             outcome.lost_to_another.append(str(won))
-            self._topics.pop(name)  # look again at what the other one did
+            self._topics.pop(name)  # opened anew, with the other one's commit
             return
         except (WarehouseError, DeltaError, OSError) as error:
             outcome.failures.append(f"{name}: {error}")
@@ -375,10 +375,9 @@ class Loader:
     def _commit_quarantine(
         self, topic: _Topic, load: Load, results: Sequence[TopicResult], settings: TaskSettings
     ) -> None:
-        """Messages that are no rows, before the rows: a crash in between repeats neither.
+        """Commit messages that are no rows, before the rows: a crash in between repeats neither.
 
-        The quarantine table holds its own offsets, and tasks passed over what stood there when
-        they were planned.
+        The quarantine table holds its own offsets, and tasks skip the messages below them.
         """
         files = [file for result in results for file in result.quarantine_files]
         if not files:
@@ -416,7 +415,7 @@ class Loader:
 
 @contextlib.contextmanager
 def _removed_on_failure(path: Path, files: Sequence[NewFile]) -> Iterator[None]:
-    """Removes files that the next try writes again, unless a commit may name them after all."""
+    """Remove files that the next load writes again, unless a commit may name them."""
     try:
         yield
     except (AnotherLoadWon, CommitUncertain):
@@ -427,7 +426,7 @@ def _removed_on_failure(path: Path, files: Sequence[NewFile]) -> Iterator[None]:
 
 
 def table_schema(topic: str) -> pa.Schema:
-    """The columns of a topic's table; only those of the header where no schema is shipped."""
+    """The columns of a topic's table; without a shipped schema, only those of the header."""
     columns = event_columns(topic)
     if columns is not None:
         return columns.table_schema
@@ -437,7 +436,7 @@ def table_schema(topic: str) -> pa.Schema:
 def _merged(
     topic: str, planned: Sequence[PlannedRange], results: Sequence[TopicResult], window_ms: int
 ) -> Load:
-    """One load out of what the tasks did for the topic."""
+    """The results of a topic's tasks as one load."""
     ends = {source: end for result in results for source, end in result.ends.items()}
     counts: dict[tuple[int, str], int] = {}
     quarantined: dict[tuple[int, str], int] = {}

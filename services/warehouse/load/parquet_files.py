@@ -1,10 +1,9 @@
 """Rows to Parquet files in a table's directory, one file per event hour and write.
 
-A file gets a unique name, is written beside its place, flushed to the disk and renamed; nobody
-sees it until a commit names it. A load that fails removes its files, one that dies leaves them to
-`vacuum`.
-Rows are buffered up to a limit over all hours, so that an old log with thousands of hours in it
-costs files, not memory.
+A file is written under a temporary name, flushed to the disk and renamed to a unique one; no reader
+sees it until a commit names it. A load that fails removes its files; those of one that dies are
+left to `vacuum`. Rows are buffered up to a limit over all hours, so that an old log with thousands
+of hours costs files, not memory.
 """
 
 import contextlib
@@ -19,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from kafka2011.services.warehouse.load.commit import HOUR_COLUMN, NewFile
+from kafka2011.services.warehouse.delta_table import HOUR_COLUMN, NewFile
 
 BUFFER_BYTES_MAX = 64 * 1024 * 1024
 US_PER_HOUR = 3_600_000_000
@@ -33,11 +32,10 @@ def unique_name() -> str:
 
 
 class HourFiles:
-    """Collects batches of one table and writes them bucketed by hour. One owner, one thread.
+    """Collects batches of one table and writes them bucketed by hour. Not thread-safe.
 
-    `schema` has every column but the partition's. `add` takes batches of that schema; `finish`
-    writes what is left and returns all files written. `hour_of` names the columns that the hour
-    is taken from, the first that is not null.
+    `schema` has every column except the partition column. A row's hour is that of the first of the
+    columns `hour_of` that is not null.
     """
 
     def __init__(
@@ -67,12 +65,12 @@ class HourFiles:
             self._write_buffered()
 
     def finish(self) -> list[NewFile]:
-        """Write what is buffered; the files of this and all earlier writes."""
+        """Write the buffered rows; returns the files of all writes."""
         self._write_buffered()
         return self._files
 
     def discard(self) -> None:
-        """Remove what was written: this write failed, and the next one writes it all again."""
+        """Remove the files: this load failed, and the next one writes them again."""
         self._batches, self._buffered_bytes = [], 0
         remove_files(self._table_path, self._files)
         self._files = []
@@ -87,7 +85,7 @@ class HourFiles:
 
 
 def split_by_hour(table: pa.Table, hour_of: tuple[str, ...]) -> list[tuple[str, pa.Table]]:
-    """(hour bucket, its rows in the order they came), ascending by hour. UTC, YYYY-MM-DD-HH."""
+    """(hour bucket, its rows in their order), ascending by hour. UTC, YYYY-MM-DD-HH."""
     times = pc.coalesce(*(table.column(name) for name in hour_of))
     hours = np.floor_divide(times.cast(pa.int64()).to_numpy(), US_PER_HOUR)
     distinct, counts = np.unique(hours, return_counts=True)
@@ -102,7 +100,7 @@ def split_by_hour(table: pa.Table, hour_of: tuple[str, ...]) -> list[tuple[str, 
 
 
 def hour_name(hours_since_epoch: int) -> str:
-    """`2015-05-17-10` for the hours since 1970, of the years 1 to 9999."""
+    """The bucket's name, such as `2015-05-17-10`; years 1 to 9999."""
     moment = _EPOCH_HOUR + np.timedelta64(hours_since_epoch, "h")
     return str(moment).replace("T", "-")
 
@@ -110,7 +108,7 @@ def hour_name(hours_since_epoch: int) -> str:
 def write_file(table_path: Path, hour: str, rows: pa.Table, name: str) -> NewFile:
     """Write one Parquet file durably under its final, unique name.
 
-    Raises OSError when the disk does not take it; what was begun is removed.
+    Raises OSError when it cannot be written; the unfinished file is removed then.
     """
     path = f"{HOUR_COLUMN}={hour}/{name}.parquet"
     final = table_path / path
@@ -136,23 +134,23 @@ def write_file(table_path: Path, hour: str, rows: pa.Table, name: str) -> NewFil
 
 
 def remove_files(table_path: Path, files: Iterable[NewFile]) -> None:
-    """Remove files that no commit names and none will. What resists is left to `vacuum`."""
+    """Remove files that no commit will name. Files that cannot be removed are left to `vacuum`."""
     for file in files:
         with contextlib.suppress(OSError):
             (table_path / file.path).unlink()
 
 
 def _dictionary_columns(schema: pa.Schema) -> list[str]:
-    """Strings repeat; guids and offsets do not, and a dictionary of them costs time and space."""
+    """The string columns: their values repeat. A dictionary of guids or offsets would only cost."""
     return [column.name for column in schema if pa.types.is_string(column.type)]
 
 
 def _stats(rows: pa.Table) -> str:
     """Delta's file statistics: the row count and the range of offsets."""
-    told: dict[str, object] = {"numRecords": rows.num_rows}
+    stats: dict[str, object] = {"numRecords": rows.num_rows}
     if "source_offset" in rows.column_names:
         bounds = pc.min_max(rows.column("source_offset")).as_py()
-        told["minValues"] = {"source_offset": bounds["min"]}
-        told["maxValues"] = {"source_offset": bounds["max"]}
-        told["nullCount"] = {"source_offset": 0}
-    return json.dumps(told, separators=(",", ":"))
+        stats["minValues"] = {"source_offset": bounds["min"]}
+        stats["maxValues"] = {"source_offset": bounds["max"]}
+        stats["nullCount"] = {"source_offset": 0}
+    return json.dumps(stats, separators=(",", ":"))

@@ -1,6 +1,6 @@
-"""Decides what a load reads: ranges per partition, what is in the way, and which task takes what.
+"""Plans a load: the range of each partition, its problems, and the ranges of each task.
 
-Pure: offsets come in, plans go out. `load` asks the brokers and the tables, `tasks` reads.
+Pure: offsets in, plans out. `job` gets the offsets of brokers and tables, `tasks` reads.
 """
 
 from collections.abc import Iterable, Sequence
@@ -8,18 +8,18 @@ from dataclasses import dataclass
 
 from kafka2011.coordination.cluster import BrokerAddress, BrokerPartition
 
-# Below this a task costs more than the second core gains.
+# Below this size a further task costs more time than the second core saves.
 TASK_BYTES_MIN = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """What is known about one partition when a load is planned.
+    """One partition's offsets when a load is planned.
 
     `committed` is the table's next offset (None: never loaded). `address` is None while its broker
-    is away; `earliest` and `latest` are the broker's answers, None when it gave none. `beyond_end`
-    is the problem of that kind that an earlier plan found with the same `committed`: a log that was
-    replaced is another one, also when it has grown beyond what was loaded of the old one.
+    is away; `earliest` and `latest` are the log's ends, None when the broker gave none.
+    `beyond_end` is the problem of that kind that an earlier plan found with the same `committed`:
+    a replaced log stays a different one when it has grown beyond the end of the old one.
     """
 
     topic: str
@@ -33,10 +33,10 @@ class PartitionState:
 
 @dataclass(frozen=True, slots=True)
 class PlannedRange:
-    """Read the partition from `start` up to `end`, as far as whole entries go.
+    """Read the partition's whole entries from `start` up to `end`.
 
-    `end` is the log's end, or nearer where one load would grow too large: then it is no entry
-    boundary, and the next load goes on where this one's last entry ended.
+    `end` is the log's end, or a smaller offset where one load would grow too large: then it is no
+    entry boundary, and the next load continues at the end of this one's last whole entry.
     """
 
     topic: str
@@ -54,7 +54,7 @@ class PlannedRange:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something the operator must see; the other partitions are loaded all the same."""
+    """A problem for the operator; the other partitions are loaded all the same."""
 
     topic: str
     source: BrokerPartition
@@ -74,7 +74,7 @@ BEYOND_END = "beyond_end"
 def plan_partition(
     state: PartitionState, bytes_max: int
 ) -> tuple[PlannedRange | None, Problem | None]:
-    """What to read of a partition, and what is wrong with it. Both may be None: nothing new."""
+    """The range to read of a partition, and its problem. Both None: nothing new."""
     if state.beyond_end is not None:
         return None, state.beyond_end
     if state.address is None or state.latest is None:
@@ -108,9 +108,9 @@ def plan_partition(
 
 
 def pack(ranges: Iterable[PlannedRange], tasks_max: int) -> list[list[PlannedRange]]:
-    """Share the ranges out over at most `tasks_max` tasks.
+    """Distribute the ranges over at most `tasks_max` tasks.
 
-    A topic with little to read stays in one task, for each task writes its own file per hour.
+    A topic with few bytes to read stays in one task, as each task writes its own file per hour.
     Larger ones are spread by partition, the largest range first to the least loaded task.
     """
     by_topic: dict[str, list[PlannedRange]] = {}

@@ -1,7 +1,7 @@
-"""Starts a partition anew whose log was lost or replaced: the remedy for `core.BEYOND_END`.
+"""Resets a partition whose log was lost or replaced: the remedy for `plan.BEYOND_END`.
 
-Nothing but offsets is committed: the partition's next offset becomes the earliest of the log that
-is there now, and the commit's gap, which goes backwards, tells up to where the old one was loaded.
+Only offsets are committed: the partition's next offset becomes the earliest of the present log. The
+commit records a gap that goes backwards, from the end of what was loaded of the old log.
 """
 
 from pathlib import Path
@@ -16,7 +16,7 @@ from kafka2011.coordination.zookeeper import ZooKeeperRegistry
 from kafka2011.protocol.errors import KafkaError
 from kafka2011.runtime.logs import get_logger
 from kafka2011.services.warehouse.config import WarehouseConfig
-from kafka2011.services.warehouse.load.commit import (
+from kafka2011.services.warehouse.delta_table import (
     Load,
     LoadedRange,
     WarehouseError,
@@ -27,18 +27,18 @@ from kafka2011.services.warehouse.table_paths import quarantine_path, table_path
 log = get_logger(__name__)
 
 
-def start_anew(
+def reset_partition(
     warehouse_dir: Path, topic: str, source: BrokerPartition, earliest: int, window_ms: int
 ) -> int:
-    """The next load of the partition reads from `earliest`; returns what was loaded up to.
+    """Have the next load of the partition read from `earliest`; returns the offset it replaces.
 
-    Raises WarehouseError when it was never loaded, or is loaded by someone at this moment.
+    Raises WarehouseError when the partition was never loaded, or another load commits it right now.
     """
     table = WarehouseTable.open(table_path(warehouse_dir, topic))
     committed = None if table is None else table.next_offset(topic, source)
     if table is None or committed is None:
         raise WarehouseError(f"{topic}/{source.text} was never loaded into {warehouse_dir}")
-    # The quarantine first: while its offset is higher, it takes nothing that was below.
+    # The quarantine first: it takes no messages below its own offset.
     for each in (WarehouseTable.open(quarantine_path(warehouse_dir, topic)), table):
         known = None if each is None else each.next_offset(topic, source)
         if each is not None and known is not None:
@@ -48,7 +48,7 @@ def start_anew(
 
 
 def run_reset(config: WarehouseConfig, topic: str, source: BrokerPartition) -> int:
-    """`kafka2011 load --reset`; the exit status."""
+    """Run `kafka2011 load --reset`; returns the exit status."""
     registry = ZooKeeperRegistry(config.zk_connect, config.zk_session_timeout_ms)
     try:
         registry.start(timeout_ms=config.zk_session_timeout_ms)
@@ -58,7 +58,7 @@ def run_reset(config: WarehouseConfig, topic: str, source: BrokerPartition) -> i
         dialled = config.address_map.get(address, address)
         with SimpleConsumer(*dialled, socket_timeout_ms=config.socket_timeout_ms) as client:
             earliest = client.earliest(topic, source.partition)
-        committed = start_anew(
+        committed = reset_partition(
             config.warehouse_dir.resolve(), topic, source, earliest, config.window_ms
         )
     except (CoordinationError, KafkaError, WarehouseError, DeltaError, OSError) as error:

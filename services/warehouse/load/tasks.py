@@ -1,8 +1,8 @@
-"""What an executor does: read ranges, decode, count, write files; only small facts go back.
+"""A load's work on an executor: read ranges, decode, count, write files.
 
 A task is a list of ranges of one or more topics. It runs in a Spark Python worker, and in tests
 without Spark. Payloads stay here: the driver gets file names, counts and end offsets. A failure
-is part of the answer, so that one broken partition does not keep the others from being loaded.
+is part of the result, so that one broken partition does not keep the others from being loaded.
 """
 
 import time
@@ -25,6 +25,7 @@ from kafka2011.protocol import message_set
 from kafka2011.protocol.errors import InvalidMessage, KafkaError
 from kafka2011.runtime.clock import now_ms
 from kafka2011.runtime.failpoints import failpoint
+from kafka2011.services.warehouse.delta_table import Counts, NewFile
 from kafka2011.services.warehouse.load.columns import (
     HEADER_FIELDS,
     HOUR_FIELD,
@@ -35,12 +36,11 @@ from kafka2011.services.warehouse.load.columns import (
     event_columns,
     with_source,
 )
-from kafka2011.services.warehouse.load.commit import Counts, NewFile
 from kafka2011.services.warehouse.load.parquet_files import HourFiles
 from kafka2011.services.warehouse.load.plan import PlannedRange
 from kafka2011.services.warehouse.table_paths import quarantine_path, table_path
 
-# Event hours come from the event's own time where it has one, else from when it was made.
+# The hour of a row is that of the event's own time where it has one, else of its header's time.
 EVENT_TIME = "event_time"
 HEADER_TIME = "header_time"
 
@@ -63,22 +63,22 @@ Read = Callable[[PlannedRange], Iterator[Chunk]]
 
 @dataclass(frozen=True, slots=True)
 class TaskSettings:
-    """What every task of a load needs beside its ranges."""
+    """The settings of every task of a load."""
 
     warehouse_dir: Path
     window_ms: int
-    # Next offsets that the quarantine tables already have: a load that died between its two
-    # commits must not quarantine the same messages again.
+    # Next offsets of the quarantine tables: a load that died between its two commits must not
+    # quarantine the same messages again.
     quarantined_up_to: dict[tuple[str, BrokerPartition], int]
     codec: CodecSource = field(default_factory=CodecSource)
 
 
 @dataclass(slots=True)
 class TopicResult:
-    """What one task did for one topic.
+    """The result of one task for one topic.
 
-    `ends` has the ranges that were read, as far as they were: an error in reading leaves what came
-    before it good. Not so an error in writing: then `is_usable` is False and nothing counts.
+    `ends` has the next offset of each range that was read: after a read error, that of the last
+    good chunk. After a write error `is_usable` is False, and nothing of the result counts.
     """
 
     topic: str
@@ -93,15 +93,14 @@ class TopicResult:
     read_bytes: int = 0
     errors: list[str] = field(default_factory=list)
     is_usable: bool = True
-    schemas: dict[int, RegisteredSchema] = field(
-        default_factory=dict
-    )  # of ids met for the first time
+    # Fetched from the registry by this task, by id.
+    schemas: dict[int, RegisteredSchema] = field(default_factory=dict)
 
 
 def run_task(
     ranges: Sequence[PlannedRange], settings: TaskSettings, read: Read
 ) -> list[TopicResult]:
-    """Load the ranges into files that nobody sees yet; one result a topic."""
+    """Load the ranges into files that no commit names yet; returns one result a topic."""
     by_topic: dict[str, list[PlannedRange]] = {}
     for planned in ranges:
         by_topic.setdefault(planned.topic, []).append(planned)
@@ -145,7 +144,7 @@ class _TopicTask:
             result.is_usable = False
             result.files = []
             for written in (self._files, self._quarantine):
-                if written is not None:  # a full disk must not fill up further at every try
+                if written is not None:  # a full disk must not fill further with every attempt
                     written.discard()
         return result
 
@@ -175,9 +174,9 @@ class _TopicTask:
             self._load_payloads(planned, payloads, next_offsets)
 
     def _load_damaged(self, planned: PlannedRange, chunk: Chunk) -> None:
-        """A chunk with a damaged entry in it: each entry by itself, the damaged to quarantine.
+        """Load a chunk that has a damaged entry: entry by entry, damaged ones to quarantine.
 
-        Raises InvalidMessage when an entry's length is damaged, for nothing after it can be found.
+        Raises InvalidMessage when an entry's length is damaged: no entry behind it can be found.
         """
         for entry in message_set.entries(chunk.data, chunk.offset):
             start, end = entry.offset - chunk.offset, entry.next_offset - chunk.offset
@@ -185,7 +184,7 @@ class _TopicTask:
             try:
                 payloads = message_set.payloads(raw)
             except InvalidMessage as error:
-                self._put_aside(planned, [raw], [entry.next_offset], [f"damaged entry: {error}"])
+                self._set_aside(planned, [raw], [entry.next_offset], [f"damaged entry: {error}"])
             else:
                 self._load_payloads(planned, payloads, [entry.next_offset] * len(payloads))
 
@@ -195,7 +194,7 @@ class _TopicTask:
         decoded = self._decode(payloads)
         if decoded.rejected:
             rejected = [reject.message_index for reject in decoded.rejected]
-            self._put_aside(
+            self._set_aside(
                 planned,
                 [payloads[index] for index in rejected],
                 [next_offsets[index] for index in rejected],
@@ -227,14 +226,14 @@ class _TopicTask:
         for age, count in rounded_ages(times_ms, result.ages_at_ms).items():
             result.ages[age] = result.ages.get(age, 0) + count
 
-    def _put_aside(
+    def _set_aside(
         self,
         planned: PlannedRange,
         payloads: Sequence[bytes],
         next_offsets: Sequence[int],
         reasons: Sequence[str],
     ) -> None:
-        """Quarantine messages; count them also where an earlier try has written them already."""
+        """Quarantine messages; counts them even where an earlier attempt has written them."""
         for payload in payloads:
             key = _window_key(payload, self._settings.window_ms, self._prefix_bytes)
             self._result.quarantined[key] = self._result.quarantined.get(key, 0) + 1
@@ -268,7 +267,7 @@ def _window_key(payload: bytes, window_ms: int, prefix_bytes: int) -> tuple[int,
 
 
 def count_windows(times_ms: np.ndarray, servers: pa.Array, window_ms: int) -> Counts:
-    """Rows by (window start in ms, server)."""
+    """The number of rows by (window start in ms, server)."""
     encoded = servers.dictionary_encode()
     names = encoded.dictionary.to_pylist()
     keys = (times_ms // window_ms) * len(names) + encoded.indices.to_numpy()
@@ -280,7 +279,8 @@ def count_windows(times_ms: np.ndarray, servers: pa.Array, window_ms: int) -> Co
 
 
 def rounded_ages(times_ms: np.ndarray, at_ms: int) -> dict[int, int]:
-    """Messages by age in ms at `at_ms`, to two digits: at most 90 values per power of ten."""
+    """The number of messages by age in ms at `at_ms`, rounded to two digits: at most 90 values per
+    power of ten."""
     ages = np.maximum(at_ms - times_ms, 0)
     digits = np.floor(np.log10(np.maximum(ages, 1))).astype(np.int64)
     step = 10 ** np.maximum(digits - 1, 0)

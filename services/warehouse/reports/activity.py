@@ -2,12 +2,12 @@
 
     click-through-items, -positions   relevance, ads: how often what was shown was clicked
     top-searches                      what members look for
-    co-viewed                         recommendations: who viewed this also viewed
+    co-viewed                         recommendations: pages viewed by the same members
     sessions                          the feed: how long visits are
     abuse-candidates                  security: scrapers and password guessers
 
 They read only the warehouse's tables, each event once by its guid; times are event_time, UTC. This
-file holds the definitions and nothing that runs; `activity_run` runs them.
+module has the definitions only; `activity_job` runs them.
 """
 
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ PARAMETERS = {
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """Bars: one a row, `label` and `value` being columns; `unit` says what is counted."""
+    """A bar chart, one bar a row: the columns of its label and its value, and the unit counted."""
 
     label: tuple[str, ...]
     value: str
@@ -42,7 +42,7 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class ActivityReport:
-    """`tables` are the columns that each table needs; the view of a table has its name."""
+    """One report: `sql` over views named as the tables. `tables`: the columns needed of each."""
 
     name: str
     title: str
@@ -53,7 +53,7 @@ class ActivityReport:
 
 _SHOWN = {"impression": ("guid", "item", "position"), "click": ("guid", "impression")}
 
-# A click that names no impression of the table counts nowhere; two on the same one count once.
+# A click that names no impression of the table is not counted; two on the same one count once.
 _CLICKED = """
 WITH clicked AS (SELECT DISTINCT impression AS shown FROM click)
 SELECT {what}, count(*) AS impressions, count(shown) AS clicks,

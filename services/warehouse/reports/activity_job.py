@@ -1,4 +1,4 @@
-"""Runs the reports on member activity: tables to views, SQL to rows, rows to files.
+"""The job of the reports on member activity: tables to views, SQL to rows, rows to files.
 
 A report is `<name>.json` (the rows), `.txt` (a table) and `.svg` (a picture) in `report.dir`.
 """
@@ -18,7 +18,7 @@ from rich.console import Console
 from kafka2011.runtime.logs import get_logger
 from kafka2011.services.warehouse.atomic_files import replace_text
 from kafka2011.services.warehouse.config import WarehouseConfig
-from kafka2011.services.warehouse.load.commit import WarehouseError, WarehouseTable
+from kafka2011.services.warehouse.delta_table import WarehouseError, WarehouseTable
 from kafka2011.services.warehouse.reports.activity import (
     BY_NAME,
     PARAMETERS,
@@ -26,8 +26,8 @@ from kafka2011.services.warehouse.reports.activity import (
     ActivityReport,
 )
 from kafka2011.services.warehouse.reports.charts import rows_svg, rows_table, rows_text
-from kafka2011.services.warehouse.reports.traffic import read_table
 from kafka2011.services.warehouse.session import start_session
+from kafka2011.services.warehouse.table_views import has_repeats, read_table
 
 log = get_logger(__name__)
 
@@ -35,9 +35,9 @@ CONSOLE_WIDTH_MIN = 120
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A report's answer. `versions` are those of the tables that it was made from, `took_ms` is how
-    long Spark computed."""
+class ReportRows:
+    """The rows of a report. `versions` are those of the tables that it was made from, `took_ms` is
+    how long Spark computed."""
 
     report: ActivityReport
     versions: dict[str, int]
@@ -46,17 +46,17 @@ class Found:
     rows: list[dict[str, Any]]
 
     def as_json(self) -> str:
-        told = {
+        document = {
             "report": self.report.name,
             "tables": self.versions,
             "took_ms": self.took_ms,
             "rows": self.rows,
         }
-        return json.dumps(told, indent=1, ensure_ascii=False) + "\n"
+        return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
 
 
-def lacking(report: ActivityReport, warehouse_dir: Path) -> str:
-    """Why the report cannot be made from this warehouse; empty when it can."""
+def missing_input(report: ActivityReport, warehouse_dir: Path) -> str:
+    """The reason why the report cannot be made from this warehouse; empty when it can."""
     for name, columns in report.tables.items():
         table = WarehouseTable.open(warehouse_dir / name)
         if table is None:
@@ -68,18 +68,18 @@ def lacking(report: ActivityReport, warehouse_dir: Path) -> str:
 
 
 class ActivityRun:
-    """Makes reports in one Spark session; each table is looked at once, so that all the reports
-    speak of the same version. `close` takes the views away again."""
+    """Makes reports in one Spark session. Each table is opened once, so that all reports are of the
+    same version. `close` drops the views."""
 
     def __init__(self, session: Any, warehouse_dir: Path) -> None:
         self._session = session
         self._warehouse_dir = warehouse_dir.resolve()
         self._versions: dict[str, int] = {}
 
-    def make(self, report: ActivityReport) -> Found:
-        """Raises WarehouseError when a table is not there or does not serve."""
+    def make(self, report: ActivityReport) -> ReportRows:
+        """Compute a report. Raises WarehouseError when a table or a column of it is missing."""
         began = time.monotonic()
-        reason = lacking(report, self._warehouse_dir)
+        reason = missing_input(report, self._warehouse_dir)
         if reason:
             raise WarehouseError(reason)
         for name in report.tables:
@@ -91,7 +91,7 @@ class ActivityRun:
         ]
         versions = {name: self._versions[name] for name in report.tables}
         took_ms = round((time.monotonic() - began) * 1000)
-        return Found(report, versions, took_ms, frame.columns, rows)
+        return ReportRows(report, versions, took_ms, frame.columns, rows)
 
     def close(self) -> None:
         for name in self._versions:
@@ -100,28 +100,22 @@ class ActivityRun:
 
     def _open(self, name: str) -> None:
         table = WarehouseTable.open(self._warehouse_dir / name)
-        assert table is not None  # `lacking` has looked
+        assert table is not None  # checked by `missing_input`
         once(read_table(self._session, table)).createOrReplaceTempView(name)
         self._versions[name] = table.version
 
 
 def once(rows: Any) -> Any:
-    """Each event once, however often it was delivered.
-
-    To take one row of each guid Spark sorts them all, so it is asked first whether that is needed.
-    """
-    from pyspark.sql import functions as f
-
-    (told,) = rows.select(f.count("*"), f.count_distinct("guid")).collect()
-    return rows if told[0] == told[1] else rows.dropDuplicates(["guid"])
+    """The rows with each event once, however often it was delivered."""
+    return rows.dropDuplicates(["guid"]) if has_repeats(rows) else rows
 
 
 def _plain(value: Any) -> Any:
     return float(value) if isinstance(value, Decimal) else value
 
 
-def write_files(found: Found, directory: Path) -> None:
-    """Each file is replaced whole."""
+def write_files(found: ReportRows, directory: Path) -> None:
+    """Write `<name>.json`, `.txt` and `.svg` into `directory`, each replaced whole."""
     report = found.report
     picture = report.picture
     svg = rows_svg(report.title, picture.label, picture.value, picture.unit, found.rows)
@@ -139,27 +133,27 @@ def _running(session: Any, warehouse_dir: Path) -> Iterator[ActivityRun]:
         run.close()
 
 
-def _say(text: str) -> None:
+def _complain(text: str) -> None:
     sys.stderr.write(f"kafka2011 reports: {text}\n")
 
 
 def run_reports(config: WarehouseConfig, names: Sequence[str] = ()) -> int:
-    """Make the named reports, or all that the warehouse has the tables for.
+    """Make the named reports, or all that the warehouse has tables for; returns the exit status.
 
-    The exit status: 0; 1 when a named one cannot be made, or none at all; 2 for an unknown name.
+    1 when a named report cannot be made, or none at all; 2 for an unknown name; else 0.
     """
     unknown = [name for name in names if name not in BY_NAME]
     if unknown:
-        _say(f"no report {unknown[0]!r} (there are: {', '.join(BY_NAME)})")
+        _complain(f"no report {unknown[0]!r} (there are: {', '.join(BY_NAME)})")
         return 2
     wanted = [BY_NAME[name] for name in names] or list(REPORTS)
-    reasons = {report.name: lacking(report, config.warehouse_dir) for report in wanted}
+    reasons = {report.name: missing_input(report, config.warehouse_dir) for report in wanted}
     for name, reason in reasons.items():
         if reason:
-            _say(f"{name} is not made: {reason} in {config.warehouse_dir}")
+            _complain(f"{name} is not made: {reason} in {config.warehouse_dir}")
     possible = [report for report in wanted if not reasons[report.name]]
     if not possible:
-        _say(
+        _complain(
             f"nothing to report on in {config.warehouse_dir}; run `make demo` first: without "
             "INPUT it leaves member activity there"
         )

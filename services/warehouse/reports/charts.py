@@ -1,4 +1,4 @@
-"""Rows of a report as a table for people and as a picture: horizontal bars in SVG. Pure."""
+"""Rows of a report as a table for people, and as a picture: horizontal bars in SVG. Pure."""
 
 import io
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from kafka2011.services.warehouse.reports.text import visible
+from kafka2011.services.warehouse.safe_text import visible
 
 Row = Mapping[str, Any]
 
@@ -51,10 +51,10 @@ def rows_text(title: str, columns: Sequence[str], rows: Sequence[Row]) -> str:
 
 
 def rows_svg(title: str, label: Sequence[str], value: str, unit: str, rows: Sequence[Row]) -> str:
-    """One bar a row, in the rows' order, with its figure behind it."""
+    """An SVG with one bar a row, in the rows' order, each followed by its figure."""
     highest = max((float(row[value]) for row in rows), default=0.0) or 1.0
     height = _TOP + _STEP * max(1, len(rows)) + _MARGIN
-    room = _WIDTH - _LABELS - _MARGIN - 90  # the figure stands behind the longest bar
+    room = _WIDTH - _LABELS - _MARGIN - 90  # the figure follows the longest bar
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" role="img" '
         f'font-family="sans-serif" font-size="12">',

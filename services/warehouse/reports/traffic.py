@@ -1,9 +1,9 @@
 """The traffic report: page views, visitors and bytes per hour, top paths, share of errors.
 
-Reads only the warehouse's table. Definitions (contracts section 3): a page view is a row, counted
-once per guid however often it was delivered; a visitor is a distinct host; null bytes are 0; a path
-is the second word of the request with its query; an error is a status of 400 or more; hours are
-those of event_time in UTC; ties between paths go by path, ascending by its UTF-8 bytes.
+Reads only the warehouse's table. Definitions: a page view is a row, counted once per guid however
+often it was delivered; a visitor is a distinct host; null bytes are 0; a path is the second word of
+the request with its query; an error is a status of 400 or more; hours are those of event_time in
+UTC; paths with equally many views are ordered by their UTF-8 bytes.
 """
 
 import json
@@ -12,10 +12,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from kafka2011.services.warehouse.load.commit import WarehouseError, WarehouseTable
+from kafka2011.services.warehouse.delta_table import WarehouseError, WarehouseTable
+from kafka2011.services.warehouse.table_views import has_repeats, read_table
 
 TOP_PATHS = 20
-TABLES = ("access_log", "page_view")  # the first that is there, when none is named
+TABLES = ("access_log", "page_view")  # the first that exists, when no table is named
 COLUMNS = ("guid", "hour", "host", "path", "status", "bytes")
 
 # One row an hour, and one with a null hour for all of them together.
@@ -55,7 +56,7 @@ class PathViews:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """`rows` are the table's rows; the difference to the page views was delivered again.
+    """`rows` are the table's rows: those above the number of page views are redeliveries.
     `took_ms` is how long Spark computed, without the JVM's start."""
 
     table: str
@@ -71,7 +72,7 @@ class Report:
 
 
 def choose_table(warehouse_dir: Path, name: str) -> str:
-    """`name`, or the first of TABLES that is in the warehouse. Raises WarehouseError when not."""
+    """`name`, or the first of TABLES that exists. Raises WarehouseError when there is none."""
     candidates = (name,) if name else TABLES
     for candidate in candidates:
         if (warehouse_dir / candidate / "_delta_log").is_dir():
@@ -79,23 +80,8 @@ def choose_table(warehouse_dir: Path, name: str) -> str:
     raise WarehouseError(f"no table {' or '.join(candidates)} in {warehouse_dir}")
 
 
-def read_table(session: Any, table: WarehouseTable) -> Any:
-    """A Spark DataFrame of the table's present version, without Delta's own reader.
-
-    The files come from the table's log, never from a look at its directory, which also holds files
-    that no commit names.
-    """
-    from pyspark.sql.types import StructType
-
-    schema = StructType.fromJson(json.loads(table.schema_json()))
-    files = table.file_paths()
-    if not files:
-        return session.createDataFrame([], schema)
-    return session.read.schema(schema).option("basePath", str(table.path)).parquet(*files)
-
-
 def make_report(session: Any, warehouse_dir: Path, table_name: str) -> Report:
-    """Compute the report on Spark. Raises WarehouseError when the table does not serve for it."""
+    """Compute the report. Raises WarehouseError when the table or a column of it is missing."""
     began = time.monotonic()
     opened = WarehouseTable.open(warehouse_dir.resolve() / table_name)
     if opened is None:
@@ -124,14 +110,10 @@ def make_report(session: Any, warehouse_dir: Path, table_name: str) -> Report:
 
 
 def _page_views(rows: Any) -> Any:
-    """Each event once, with the number of times that it was delivered.
-
-    To take one row of each guid Spark sorts them all, so it is asked first whether that is needed.
-    """
+    """The rows with each event once, and `deliveries`: how often it was delivered."""
     from pyspark.sql import functions as f
 
-    (told,) = rows.select(f.count("*"), f.count_distinct("guid")).collect()
-    if told[0] == told[1]:
+    if not has_repeats(rows):
         return rows.withColumn("deliveries", f.lit(1))
     once = [f.first(name).alias(name) for name in COLUMNS if name != "guid"]
     return rows.groupBy("guid").agg(*once, f.count("*").alias("deliveries"))

@@ -1,4 +1,4 @@
-"""Runs the report: Spark up, figures, tables on standard output, files in `report.dir`."""
+"""The job of the traffic report: tables on standard output, files in `report.dir`."""
 
 import sys
 from pathlib import Path
@@ -8,9 +8,9 @@ from rich.console import Console
 from kafka2011.runtime.logs import get_logger
 from kafka2011.services.warehouse.atomic_files import replace_text
 from kafka2011.services.warehouse.config import WarehouseConfig
-from kafka2011.services.warehouse.load.commit import WarehouseError
-from kafka2011.services.warehouse.reports.text import as_svg, as_text, tables
+from kafka2011.services.warehouse.delta_table import WarehouseError
 from kafka2011.services.warehouse.reports.traffic import Report, choose_table, make_report
+from kafka2011.services.warehouse.reports.traffic_text import as_svg, as_text, tables
 from kafka2011.services.warehouse.session import start_session
 
 log = get_logger(__name__)
@@ -19,9 +19,9 @@ CONSOLE_WIDTH_MIN = 100
 
 
 def run_report(config: WarehouseConfig, json_to: str | None = None) -> int:
-    """The exit status: 1 when there is no table to report on.
+    """Make the report; returns the exit status: 1 when there is no table to report on.
 
-    `json_to` is a file for the JSON; `-` is standard output, which then has nothing else.
+    `json_to` is a file for the JSON; `-` is standard output, which then gets no tables.
     """
     try:
         table = choose_table(config.warehouse_dir, config.report_table)
@@ -54,7 +54,7 @@ def run_report(config: WarehouseConfig, json_to: str | None = None) -> int:
 
 
 def write_files(report: Report, directory: Path) -> None:
-    """`<table>.json`, `.txt` and `.svg`, each replaced whole."""
+    """Write `<table>.json`, `.txt` and `.svg` into `directory`, each replaced whole."""
     for ending, text in (
         ("json", report.as_json()),
         ("txt", as_text(report)),

@@ -1,5 +1,4 @@
-"""The settings of `kafka2011 schedule`. The jobs that it starts have their own, from the same
-environment."""
+"""The settings of `kafka2011 schedule`. Its jobs read their own from the same environment."""
 
 from dataclasses import dataclass
 

@@ -1,7 +1,7 @@
-"""Runs a schedule: each due job is a process of its own, a failure is logged and the rest goes on.
+"""Runs a schedule: each due job is a process; a job that fails is logged, the others continue.
 
-Asked to stop, it passes SIGTERM on to the jobs that run and waits for them. /status on the metrics
-port tells of each job when it runs next, how often it ran, and how that ended.
+On SIGTERM it sends SIGTERM to the running jobs and waits for them. /status on the metrics port has
+each job's next start, number of runs and last result.
 """
 
 import json
@@ -27,14 +27,14 @@ from kafka2011.services.warehouse.schedule.timetable import Job
 
 log = get_logger(__name__)
 
-LOOK_EVERY_MS = 500
-STEP_AGE_S_MAX = 30.0  # a step starts processes at most: one that takes longer hangs
+POLL_INTERVAL_MS = 500
+STEP_AGE_S_MAX = 30.0  # a step only starts processes: one that takes longer hangs
 # The schedule's own: a job must not claim its port, nor its name in the process registry.
-NOT_HANDED_DOWN = ("metrics.port", "process.name")
+NOT_INHERITED = ("metrics.port", "process.name")
 
 
 class Process(Protocol):
-    """What is asked of a job that runs; subprocess.Popen has it."""
+    """A running job; subprocess.Popen is one."""
 
     def poll(self) -> int | None: ...
 
@@ -47,9 +47,9 @@ Start = Callable[[Sequence[str]], Process]
 
 
 def starter(environment: Mapping[str, str]) -> Start:
-    """Starts commands of kafka2011 under this interpreter, with this process's own output and the
-    settings of `environment`."""
-    own = {environment_name(name) for name in NOT_HANDED_DOWN}
+    """A function that starts commands of kafka2011 under this interpreter, with the settings of
+    `environment` and this process's output."""
+    own = {environment_name(name) for name in NOT_INHERITED}
     given = {name: value for name, value in environment.items() if name not in own}
 
     def start(command: Sequence[str]) -> Process:
@@ -60,7 +60,7 @@ def starter(environment: Mapping[str, str]) -> Start:
 
 @dataclass(slots=True)
 class _Entry:
-    """`last` is what /status tells of the run that ended last."""
+    """One job's state. `last` is the run that ended last, as in /status."""
 
     job: Job
     due_ms: int
@@ -72,8 +72,10 @@ class _Entry:
 
 
 class Scheduler:
-    """One thread calls `step`; jobs run beside each other, each of them once at a time. Any thread
-    may ask for the `status`."""
+    """Starts jobs at their times; jobs run in parallel, each of them once at a time.
+
+    One thread calls `step`; any thread may call `status` and `is_stepping`.
+    """
 
     def __init__(self, jobs: Sequence[Job], start: Start, clock: Clock = now_ms) -> None:
         self._start = start
@@ -95,22 +97,22 @@ class Scheduler:
         )
 
     def step(self) -> None:
-        """Note what ended and start what is due."""
+        """Record the jobs that ended and start those that are due."""
         at_ms = self._clock()
         self._stepped_s = time.monotonic()
         for entry in self._entries:
             if entry.running is not None:
-                self._look(entry, at_ms)
+                self._poll(entry, at_ms)
             if entry.running is None and entry.due_ms <= at_ms:
                 self._begin(entry, at_ms)
 
     @property
-    def is_looking(self) -> bool:
-        """Whether jobs are still started at their times. Any thread."""
+    def is_stepping(self) -> bool:
+        """Whether `step` is still called, so that jobs start at their times."""
         return time.monotonic() - self._stepped_s < STEP_AGE_S_MAX
 
     def status(self) -> list[dict[str, Any]]:
-        """Each job as it stands in the file: times in ms since the epoch, `last` null before its
+        """The jobs in the order of the file: times in ms since the epoch, `last` null before the
         first run has ended."""
         return [
             {
@@ -125,7 +127,7 @@ class Scheduler:
             for entry in self._entries
         ]
 
-    def _look(self, entry: _Entry, at_ms: int) -> None:
+    def _poll(self, entry: _Entry, at_ms: int) -> None:
         assert entry.running is not None
         status = entry.running.poll()
         if status is None:
@@ -134,8 +136,8 @@ class Scheduler:
         took_ms = at_ms - entry.started_ms
         entry.last = {"started_ms": entry.started_ms, "took_ms": took_ms, "status": status}
         self._count(entry, is_good=status == 0)
-        tell = log.info if status == 0 else log.warning
-        tell("job ended", job=entry.job.name, status=status, seconds=round(took_ms / 1000, 1))
+        write = log.info if status == 0 else log.warning
+        write("job ended", job=entry.job.name, status=status, seconds=round(took_ms / 1000, 1))
 
     def _begin(self, entry: _Entry, at_ms: int) -> None:
         entry.due_ms = entry.job.next_after(at_ms)
@@ -154,27 +156,27 @@ class Scheduler:
         self._runs.labels(entry.job.name, "ok" if is_good else "failed").inc()
 
     def stop(self) -> None:
-        """Ask the jobs that run to end, and wait until they have."""
+        """Send SIGTERM to the running jobs and wait until they have ended."""
         running = [entry.running for entry in self._entries if entry.running is not None]
         for process in running:
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
         for process in running:
             process.wait()
-        self.step_ends()
+        self.record_ended()
 
-    def step_ends(self) -> None:
-        """Note what ended, and start nothing."""
+    def record_ended(self) -> None:
+        """Record the jobs that ended; starts none."""
         for entry in self._entries:
             if entry.running is not None:
-                self._look(entry, self._clock())
+                self._poll(entry, self._clock())
 
 
 def run_until_stopped(scheduler: Scheduler, stop: threading.Event) -> int:
-    """Until `stop` is set; the exit status."""
+    """Step until `stop` is set; returns the exit status."""
     while not stop.is_set():
         scheduler.step()
-        stop.wait(LOOK_EVERY_MS / 1000)
+        stop.wait(POLL_INTERVAL_MS / 1000)
     scheduler.stop()
     return 0
 
@@ -182,7 +184,7 @@ def run_until_stopped(scheduler: Scheduler, stop: threading.Event) -> int:
 def run_schedule(
     config: ScheduleConfig, jobs: Sequence[Job], environment: Mapping[str, str]
 ) -> int:
-    """Run the schedule until a signal; the exit status, 1 when the metrics port is taken."""
+    """Run the schedule until a signal; returns the exit status (1: the metrics port is in use)."""
     stop = stop_event()
     scheduler = Scheduler(jobs, starter(environment))
 
@@ -194,7 +196,7 @@ def run_schedule(
         try:
             metrics = MetricsServer(
                 scheduler.registry,
-                lambda: scheduler.is_looking,
+                lambda: scheduler.is_stepping,
                 bind=config.metrics_bind,
                 port=config.metrics_port,
                 routes={"/status": status},

@@ -1,13 +1,13 @@
-"""Decides which jobs of a schedule are due. Pure; `schedule_run` starts them.
+"""Parses a schedule: its jobs and their start times. Pure; `scheduler` starts them.
 
-A schedule is a text file. Each line says when, and a command of `kafka2011` with its words:
+A schedule is a text file. Each line has a time, and a command of `kafka2011` with its arguments:
 
     every 10m    reports
     hourly :05   load --set warehouse.dir=var/warehouse
     daily 02:30  report --table access_log
 
 Units are s, m and h; hours and days are UTC; `#` begins a comment. A job whose time comes while it
-still runs is not started twice: it starts when it has ended, once, however often it was missed.
+still runs is not started twice: it starts once when it has ended, however many times were missed.
 """
 
 import re
@@ -20,7 +20,7 @@ _HOUR_MS, _DAY_MS = 3_600_000, 86_400_000
 
 
 class ScheduleError(ValueError):
-    """A line that cannot be read; the text names it."""
+    """A line cannot be parsed; the text names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +43,9 @@ class Job:
 
 
 def parse_schedule(text: str, commands: Iterable[str]) -> list[Job]:
-    """The jobs of a schedule file. Raises ScheduleError for a line, or when there is no job.
+    """The jobs of a schedule file. Raises ScheduleError for a bad line, or when there is no job.
 
-    `commands` are those that may stand in it.
+    `commands` are those that may be scheduled.
     """
     known = set(commands)
     jobs = []

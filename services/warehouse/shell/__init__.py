@@ -1,1 +1,1 @@
-"""Questions by hand: one SQL statement, or a Python prompt."""
+"""Interactive queries: one SQL statement, or a Python prompt."""

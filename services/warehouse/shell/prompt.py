@@ -1,4 +1,4 @@
-"""A Python prompt with Spark in it: `spark`, the warehouse's tables as views, topics as frames.
+"""A Python prompt with Spark: `spark`, the warehouse's tables as views, topics as DataFrames.
 
 spark.sql("select count(*) from access_log").show()
 topic("page-view", decode="true").groupBy("path").count().show()
@@ -9,30 +9,24 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from kafka2011.services.warehouse.load.commit import WarehouseTable
-from kafka2011.services.warehouse.reports.traffic import read_table
 from kafka2011.services.warehouse.table_paths import tables_in
+from kafka2011.services.warehouse.table_views import create_view
 
 BANNER = """Spark {version}: `spark`, and `topic(NAME, ...)` for a topic's messages ({zookeeper}).
 Views of {warehouse}: {views}"""
 
 
 def register_tables(session: Any, warehouse_dir: Path) -> list[str]:
-    """A view for each table of the warehouse, as of its present version; their names."""
-    names = []
-    for name, path in tables_in(warehouse_dir.resolve()).items():
-        table = WarehouseTable.open(path)
-        if table is not None:
-            read_table(session, table).createOrReplaceTempView(name)
-            names.append(name)
-    return names
+    """Make a view of the newest version of each table; returns the views' names."""
+    tables = tables_in(warehouse_dir.resolve())
+    return [name for name, path in tables.items() if create_view(session, name, path)]
 
 
 def names_for(session: Any, source: dict[str, str]) -> dict[str, Any]:
-    """What the prompt knows."""
+    """The names defined at the prompt."""
 
     def topic(name: str, **options: str) -> Any:
-        """A topic as a DataFrame; options as of the source, with `_` for `.`"""
+        """A topic as a DataFrame; options are the data source's, with `_` for `.`"""
         given = {**source, "topic": name}
         given.update({option.replace("_", "."): value for option, value in options.items()})
         return session.read.format("kafka2011").options(**given).load()
@@ -54,7 +48,7 @@ def run_shell(session: Any, warehouse_dir: Path, source: dict[str, str]) -> None
         readline.set_completer(rlcompleter.Completer(names).complete)
         readline.parse_and_bind("tab: complete")
     except ImportError:
-        pass  # a Python without it: no editing of lines
+        pass  # a Python built without it: no editing of lines
     banner = BANNER.format(
         version=session.version,
         zookeeper=f"brokers of {source['zk.connect']}",

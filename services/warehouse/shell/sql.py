@@ -1,10 +1,10 @@
-"""One SQL statement over the warehouse's tables and, with a ZooKeeper given, over raw topics.
+"""Runs one SQL statement over the warehouse's tables and, with a ZooKeeper given, over raw topics.
 
     access_log              the warehouse table of that name, as of its newest version
     quarantine_access_log   messages of the topic that could not become rows
     raw_access_log          the topic itself, from the brokers, in the data source's columns
 
-Only what the statement names becomes a view: each costs a look at a table's log.
+Only tables that the statement names become views: each needs its table's log read.
 """
 
 import csv
@@ -22,10 +22,10 @@ from rich.text import Text
 
 from kafka2011.consumer.spark.rows import MESSAGE_SCHEMA
 from kafka2011.services.warehouse.config import WarehouseConfig
-from kafka2011.services.warehouse.load.commit import WarehouseError, WarehouseTable
-from kafka2011.services.warehouse.reports.text import visible
-from kafka2011.services.warehouse.reports.traffic import read_table
+from kafka2011.services.warehouse.delta_table import WarehouseError
+from kafka2011.services.warehouse.safe_text import visible
 from kafka2011.services.warehouse.table_paths import tables_in
+from kafka2011.services.warehouse.table_views import create_view
 
 RAW = "raw_"
 CELL_SHOWN_MAX = 200
@@ -46,7 +46,7 @@ _LISTING = re.compile(r"\s*(show|describe|desc)\b", re.IGNORECASE)
 
 
 def source_options(config: WarehouseConfig, zk_connect: str) -> dict[str, str]:
-    """The data source's options by these settings, for the brokers of `zk_connect`."""
+    """The data source's options for the brokers of `zk_connect`, from the settings."""
     options = {"zk.connect": zk_connect, "event.forms": str(config.event_forms)}
     if config.schema_registry_url:
         options["schema.registry.url"] = config.schema_registry_url
@@ -69,9 +69,7 @@ def run_sql(
     is_listing = _LISTING.match(statement) is not None
     for name, path in tables.items():
         if is_listing or name.lower() in words:
-            table = WarehouseTable.open(path)
-            if table is not None:
-                read_table(session, table).createOrReplaceTempView(name)
+            create_view(session, name, path)
     columns = columns_named(statement)
     for word in sorted(words):
         if word.startswith(RAW) and raw_options:
@@ -86,10 +84,10 @@ def run_sql(
 
 
 def columns_named(statement: str) -> list[str]:
-    """The columns of a raw topic that a statement can need; Spark does not tell a source in Python.
+    """The columns of a raw topic that a statement may read: a source in Python does not get them.
 
-    A column is used by its name, by a `*` (but for count(*)), or by what speaks of whole rows. A
-    statement that names none needs only the number of rows: the narrowest column has it.
+    A column is read by its name, by a `*` (except count(*)), or by a word for whole rows. Without
+    any, a statement needs only the number of rows: the narrowest column is enough.
     """
     text = _COUNT_ALL.sub("", statement.lower())
     words = set(_WORD.findall(text))
@@ -99,7 +97,7 @@ def columns_named(statement: str) -> list[str]:
 
 
 def _raw_view(session: Any, name: str, options: dict[str, str]) -> None:
-    """A topic's name has dashes or dots where the view's has underscores."""
+    """Make a topic a view, whose name has underscores for the topic's dashes and dots."""
     pattern = re.sub("_", "[-._]", name.removeprefix(RAW))
     frame = session.read.format("kafka2011").options(**options, topicsPattern=pattern).load()
     frame.createOrReplaceTempView(name)
@@ -111,7 +109,7 @@ def _first_line(error: Exception) -> str:
 
 
 def write_result(frame: Any, form: str, out: TextIO) -> int:
-    """Write the rows as `table`, `csv` or `json`; returns how many there were. Raises SqlError."""
+    """Write the rows as `table`, `csv` or `json`; returns their number. Raises SqlError."""
     from pyspark.errors import PySparkException
 
     try:
@@ -136,7 +134,7 @@ def _write_csv(columns: list[str], rows: Iterable[Any], out: TextIO) -> int:
 
 
 def _write_json(columns: list[str], rows: Iterable[Any], out: TextIO) -> int:
-    """An array with one object a line."""
+    """Write an array with one object a line."""
     count = 0
     out.write("[")
     for row in rows:

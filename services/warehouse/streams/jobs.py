@@ -1,15 +1,15 @@
-"""Stream jobs on Structured Streaming: what each makes of topics, as DataFrames to a DataFrame.
+"""The stream jobs' definitions: the DataFrames of topics to the DataFrame of the result.
 
     views-tumbling       page views per path and window
     views-sliding        the same, over windows that overlap
     member-sessions      visits of a member: a pause ends one
     search-to-click      clicks within half an hour of a search by the same member
-    clicks-by-category   clicks per window, by what a table in another store says of the item
+    clicks-by-category   clicks per window, by the item's category in a table of another store
     views-per-member     page views per member of a keyed topic, without a shuffle
     top-items            the items clicked most in each window, written back to a topic
 
-Events come decoded, and count once by their guid where they come again within the watermark. Times
-are event_time. Nothing runs here: `stream_run` starts the queries.
+Events are decoded, and counted once by their guid if redelivered within the watermark. Times are
+event_time. Nothing runs here: `runner` starts the queries.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -40,7 +40,7 @@ class StreamSettings:
 
 @dataclass(frozen=True, slots=True)
 class StreamJob:
-    """`build` makes the stream that is written. `ranks` jobs go to a topic, the others to files."""
+    """`build` makes the stream to write: to a topic if `is_ranked`, else to files."""
 
     name: str
     about: str
@@ -55,7 +55,7 @@ def _ms(duration_ms: int) -> str:
 
 
 def _once(events: Any, settings: StreamSettings) -> Any:
-    """The events that are any, each once as far back as the watermark goes."""
+    """Decodable events, de-duplicated within the watermark."""
     return (
         events.where("error IS NULL")
         .withWatermark("event_time", _ms(settings.watermark_ms))
@@ -107,7 +107,7 @@ def member_sessions(streams: Streams, settings: StreamSettings) -> Any:
 
 
 def search_to_click(streams: Streams, settings: StreamSettings) -> Any:
-    """A row for each pair of a search and a click behind it; both sides forget in time."""
+    """A row for each search and later click of a member; the watermark bounds both sides' state."""
     from pyspark.sql import functions as f
 
     searches = _once(streams[SEARCH], settings).select(
@@ -126,7 +126,7 @@ def search_to_click(streams: Streams, settings: StreamSettings) -> Any:
 
 
 def clicks_by_category(streams: Streams, settings: StreamSettings) -> Any:
-    """Items that the other store does not know have the category `unknown`."""
+    """Clicks per category and window; items missing in the other store have category `unknown`."""
     from pyspark.sql import functions as f
 
     items = f.broadcast(settings.items.select("item", "category"))
@@ -136,11 +136,11 @@ def clicks_by_category(streams: Streams, settings: StreamSettings) -> Any:
 
 
 def views_per_member(streams: Streams, settings: StreamSettings) -> Any:
-    """Counts of each micro-batch, made in the task that read the partition.
+    """Counts of each micro-batch, made in the task that reads the partition.
 
     A producer's key places all messages of a member in one partition, and a stream reads a
-    partition in one task. So each member comes to one task, and nothing is shuffled. Redelivered
-    events count again: to know them would need state, and Spark keeps that by a shuffle.
+    partition in one task. So each member's are in one task, and nothing is shuffled. Redelivered
+    events count again: to recognise them needs state, which Spark distributes by a shuffle.
     """
     del settings
     views = streams[PAGE_VIEW].where("error IS NULL").select("partition", "member_id")
@@ -148,7 +148,7 @@ def views_per_member(streams: Streams, settings: StreamSettings) -> Any:
 
 
 def _count_members(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """One row a member and partition of all that the task reads."""
+    """One row a member and partition, over all batches of the task."""
     counted = None
     for batch in batches:
         found = pa.table(batch).group_by(["member_id", "partition"])
@@ -163,22 +163,22 @@ def _count_members(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch
 
 
 def top_items(streams: Streams, settings: StreamSettings) -> Any:
-    """Clicks per item and window. A window's rows come in one micro-batch, when it is closed."""
+    """Clicks per item and window. A window's rows are in one micro-batch, when it is closed."""
     clicks = _once(streams[CLICK], settings)
     return _windows(clicks, settings, "item", "clicks", settings.window_ms)
 
 
 def ranked(closed: Any, top: int) -> Any:
-    """Of the rows of closed windows the first `top` of each, as messages: key and JSON payload."""
+    """The first `top` rows of each closed window as messages: key and JSON payload."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
     order = Window.partitionBy("window_start").orderBy(f.desc("clicks"), f.asc("item"))
-    told = f.struct("window_start", "window_end", "rank", "item", "clicks")
+    payload = f.struct("window_start", "window_end", "rank", "item", "clicks")
     return (
         closed.withColumn("rank", f.row_number().over(order))
         .where(f.col("rank") <= top)
-        .select(f.col("item").alias("key"), f.to_json(told).alias("payload"))
+        .select(f.col("item").alias("key"), f.to_json(payload).alias("payload"))
     )
 
 

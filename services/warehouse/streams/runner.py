@@ -1,10 +1,10 @@
-"""Runs a stream job: topics in, files or a topic out, Spark's checkpoint in between.
+"""Runs a stream job: reads topics, writes files or a topic, and keeps Spark's checkpoint.
 
-<stream.dir>/<job>               Parquet files; read them with Spark, whose log names the good ones
-<stream.dir>/checkpoints/<job>   offsets and state: a job that is started again goes on from there
+<stream.dir>/<job>               Parquet files; read them with Spark, whose log names the valid ones
+<stream.dir>/checkpoints/<job>   offsets and state: a job that is started again continues from there
 
-Files hold each result once. Messages to a topic are durable when a batch is done and come at least
-once; window, rank and item in them let a reader drop a repeat.
+Files hold each result once. Messages to a topic are durable when a batch is done, and delivered at
+least once; window, rank and item in them let a reader drop a repeat.
 """
 
 import signal
@@ -27,17 +27,17 @@ FORMAT = "kafka2011"
 ITEM_COLUMNS = ("item", "category")
 STARTS_MAX = 5
 SLOW_START = "Python worker failed to connect back"
-_LOOK_EVERY_S = 1
+_POLL_INTERVAL_S = 1
 
 
 class StreamError(Exception):
-    """The job cannot run as it is set; one line for the user."""
+    """The job cannot run with these settings; the text is one line for the user."""
 
 
 def read_items(session: Any, path: Path) -> Any:
     """The table of items: a Parquet file or directory, or the table `items` of an SQLite file.
 
-    An SQLite file is read here, on the driver: a dimension is small. Raises StreamError.
+    An SQLite file is read here, on the driver: a dimension table is small. Raises StreamError.
     """
     if not path.exists():
         raise StreamError(f"stream.items: there is no {path}")
@@ -56,13 +56,13 @@ def read_items(session: Any, path: Path) -> Any:
 
 
 def check(config: StreamConfig, job: StreamJob) -> None:
-    """Raises StreamError for what is wrong before there is a session."""
+    """Raises StreamError for settings that do not fit the job; needs no Spark session."""
     if job.needs_items and config.items is None:
         raise StreamError(f"{job.name} needs stream.items: a Parquet or SQLite table of items")
 
 
 def settings_of(session: Any, config: StreamConfig, job: StreamJob) -> StreamSettings:
-    """Raises StreamError."""
+    """The job's settings, with its table of items. Raises StreamError."""
     check(config, job)
     items = read_items(session, config.items) if job.needs_items and config.items else None
     return StreamSettings(
@@ -76,9 +76,9 @@ def settings_of(session: Any, config: StreamConfig, job: StreamJob) -> StreamSet
 
 
 def start_stream(session: Any, config: StreamConfig, job: StreamJob, *, once: bool) -> Any:
-    """The running query. `once`: everything that is there now, and then it ends by itself.
+    """Start the query and return it. `once`: it processes what is there now, then ends.
 
-    Raises StreamError for settings; what fails later is the query's `exception()`.
+    Raises StreamError for settings; a later failure is the query's `exception()`.
     """
     settings = settings_of(session, config, job)
     streams = {topic: _events(session, config, topic) for topic in job.topics}
@@ -122,7 +122,7 @@ def run_stream(start: Callable[[], Any], stop: threading.Event) -> tuple[int, An
     """Start the query and wait until it ends by itself or `stop` is set: (exit status, query).
 
     Spark gives a Python worker ten seconds to start, which no setting changes, and a busy machine
-    may take longer. Such a query is started again; its checkpoint knows where it was.
+    may take longer. Such a query is started again, and continues from its checkpoint.
     """
     from pyspark.errors import PySparkException
 
@@ -131,7 +131,7 @@ def run_stream(start: Callable[[], Any], stop: threading.Event) -> tuple[int, An
         query = start()
         try:
             while not stop.is_set():
-                if query.awaitTermination(_LOOK_EVERY_S):
+                if query.awaitTermination(_POLL_INTERVAL_S):
                     return 0, query
             query.stop()
             return 0, query
@@ -146,7 +146,10 @@ def run_stream(start: Callable[[], Any], stop: threading.Event) -> tuple[int, An
 
 
 def run_job(config: StreamConfig, job: StreamJob, *, once: bool) -> int:
-    """Run one job until it has done all (`once`) or a signal comes; the exit status."""
+    """Run one job until a signal, or until it has processed what is there (`once`).
+
+    Returns the exit status: 1 when the query failed, 2 when the settings do not fit the job.
+    """
     try:
         check(config, job)
     except StreamError as error:
@@ -159,7 +162,7 @@ def run_job(config: StreamConfig, job: StreamJob, *, once: bool) -> int:
         config.spark_master,
         event_log_dir=config.spark_event_log_dir,
     )
-    signal.signal(signal.SIGINT, on_interrupt)  # PySpark's own would cancel the batch that runs
+    signal.signal(signal.SIGINT, on_interrupt)  # PySpark's own would cancel the running batch
     try:
 
         def start() -> Any:

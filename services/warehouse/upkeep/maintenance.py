@@ -1,9 +1,9 @@
-"""Keeps tables small and clean: joins small files, drops old hours, removes what nobody names.
+"""Maintains tables: joins small files, drops old hours, removes files that no version names.
 
 Each load adds a file an hour and task, so a loop leaves thousands of small ones; compaction joins
-those of one hour. None of it changes a row that is kept, an offset or a count: app transactions
-survive, and the commits that the audit follows stay in the log (30 days). All of it may run
-beside loads and readers: a reader's files stay on disk for the retention of `vacuum`.
+those of one hour. Remaining rows, offsets and counts do not change: app transactions survive, and
+the commits that the audit follows stay in the log (30 days). It may run beside loads and readers:
+a reader's files stay on disk for the retention of `vacuum`.
 """
 
 import datetime
@@ -16,7 +16,7 @@ from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
 from kafka2011.runtime.clock import Clock, now_ms
 from kafka2011.runtime.logs import get_logger
-from kafka2011.services.warehouse.load.commit import HOUR_COLUMN
+from kafka2011.services.warehouse.delta_table import HOUR_COLUMN
 from kafka2011.services.warehouse.load.parquet_files import COMPRESSION_LEVEL
 from kafka2011.services.warehouse.table_paths import tables_in
 
@@ -29,7 +29,7 @@ MS_PER_HOUR = 3_600_000
 @dataclass(frozen=True, slots=True)
 class UpkeepPolicy:
     """`files_min`: an hour with at least this many files is compacted. `retention_hours` 0 keeps
-    every row. `vacuum_hours`: how long a file stays that the newest version does not name."""
+    every row. `vacuum_hours`: how long a file is kept that the newest version does not name."""
 
     files_min: int = 8
     retention_hours: int = 0
@@ -45,7 +45,7 @@ class UpkeepOutcome:
 
 
 def oldest_hour(policy: UpkeepPolicy, at_ms: int) -> str | None:
-    """Hours before this one are dropped; None keeps all."""
+    """The oldest hour to keep; None keeps all."""
     if policy.retention_hours == 0:
         return None
     moment = datetime.datetime.fromtimestamp(
@@ -55,9 +55,9 @@ def oldest_hour(policy: UpkeepPolicy, at_ms: int) -> str | None:
 
 
 def maintain_table(path: Path, policy: UpkeepPolicy, clock: Clock = now_ms) -> UpkeepOutcome:
-    """Drop, compact and vacuum one table. Nothing is done where there is none.
+    """Drop old hours of one table, compact it and vacuum it. Does nothing where there is none.
 
-    A commit of someone else that gets in the way ends this round early; the next one goes on.
+    A conflicting commit of another process ends this round early; the next one continues.
     """
     try:
         table = DeltaTable(str(path))
@@ -100,13 +100,13 @@ def maintain_table(path: Path, policy: UpkeepPolicy, clock: Clock = now_ms) -> U
 
 
 def maintain_warehouse(warehouse_dir: Path, policy: UpkeepPolicy, clock: Clock = now_ms) -> None:
-    """`maintain_table` for every table, quarantine included."""
+    """Maintain every table, including those of the quarantine."""
     for path in tables_in(warehouse_dir).values():
         maintain_table(path, policy, clock)
 
 
 def _hours(table: DeltaTable) -> Counter[str]:
-    """Files by hour."""
+    """The number of files by hour."""
     actions = table.get_add_actions(flatten=True)
     return Counter(str(hour) for hour in actions.column(f"partition.{HOUR_COLUMN}").to_pylist())
 
@@ -116,7 +116,7 @@ def _crowded_hours(table: DeltaTable, files_min: int) -> list[str]:
 
 
 def _drop_old(table: DeltaTable, oldest: str | None) -> int:
-    """Delete whole hours, which touches no file; returns how many."""
+    """Delete whole hours, which rewrites no file; returns their number."""
     if oldest is None:
         return 0
     old = [hour for hour in _hours(table) if hour < oldest]

@@ -13,8 +13,8 @@ from kafka2011.services.audit.books.ledger import CellKey
 from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.audit.readers.warehouse_reader import WarehouseReader
 from kafka2011.services.audit.recount import warehouse_rows as tables
+from kafka2011.services.warehouse.delta_table import Load, LoadedRange, WarehouseTable
 from kafka2011.services.warehouse.load.columns import EventColumns, with_source
-from kafka2011.services.warehouse.load.commit import Load, LoadedRange, WarehouseTable
 from kafka2011.services.warehouse.load.parquet_files import HourFiles
 from tests.unit.services.audit.samples import SERVER, T0, WINDOW_MS, event
 

@@ -19,15 +19,15 @@ from kafka2011.events.forms import FORMS_2011
 from kafka2011.events.header import UNREADABLE
 from kafka2011.events.topics import ACCESS_LOG, AUDIT
 from kafka2011.runtime.failpoints import FailpointError
+from kafka2011.services.warehouse import delta_table
 from kafka2011.services.warehouse.config import WarehouseConfig
-from kafka2011.services.warehouse.load import commit as commit_module
-from kafka2011.services.warehouse.load import job as load_module
-from kafka2011.services.warehouse.load.commit import (
+from kafka2011.services.warehouse.delta_table import (
     SchemaConflict,
     WarehouseError,
     WarehouseTable,
     read_commits,
 )
+from kafka2011.services.warehouse.load import job as load_module
 from kafka2011.services.warehouse.load.job import Loader, RunTasks
 from kafka2011.services.warehouse.load.plan import (
     BEYOND_END,
@@ -36,7 +36,7 @@ from kafka2011.services.warehouse.load.plan import (
     PlannedRange,
     Problem,
 )
-from kafka2011.services.warehouse.load.reset import start_anew
+from kafka2011.services.warehouse.load.reset import reset_partition
 from kafka2011.services.warehouse.load.tasks import TopicResult
 from tests.unit.services.warehouse.samples import (
     FIRST,
@@ -244,7 +244,7 @@ def test_killed_at_any_step_nothing_is_lost_or_repeated(
         if reached == name and seen[reached] == nth:
             raise FailpointError(name)
 
-    for module in (commit_module, load_module):
+    for module in (delta_table, load_module):
         monkeypatch.setattr(module, "failpoint", failpoint)
     try:
         deployment.loader().load()
@@ -544,7 +544,7 @@ def test_after_a_reset_the_new_log_is_loaded_whole(deployment: Deployment) -> No
     deployment.broker.log(ACCESS_LOG).append([b"junk 2"])
     assert loader.load().problems
     since = read_commits(deployment.warehouse / "access_log")[-1].version
-    assert start_anew(deployment.warehouse, ACCESS_LOG, FIRST, 0, 10_000) == end
+    assert reset_partition(deployment.warehouse, ACCESS_LOG, FIRST, 0, 10_000) == end
     (info,) = read_commits(deployment.warehouse / "access_log", since)
     assert (info.gaps, info.offsets, info.rows) == ({FIRST: (end, 0)}, {FIRST: 0}, 0)
     # The process that knows the problem goes on, and so does a new one.
@@ -558,8 +558,8 @@ def test_after_a_reset_the_new_log_is_loaded_whole(deployment: Deployment) -> No
 
 def test_a_partition_that_was_never_loaded_is_not_reset(deployment: Deployment) -> None:
     with pytest.raises(WarehouseError, match="access-log/12-1 was never loaded"):
-        start_anew(deployment.warehouse, ACCESS_LOG, SECOND, 0, 10_000)
+        reset_partition(deployment.warehouse, ACCESS_LOG, SECOND, 0, 10_000)
     append(deployment, range(2))
     deployment.loader().load()
     with pytest.raises(WarehouseError, match="access-log/12-1 was never loaded"):
-        start_anew(deployment.warehouse, ACCESS_LOG, SECOND, 0, 10_000)
+        reset_partition(deployment.warehouse, ACCESS_LOG, SECOND, 0, 10_000)

@@ -8,7 +8,7 @@ import pytest
 from deltalake import DeltaTable
 
 from kafka2011.events.topics import ACCESS_LOG
-from kafka2011.services.warehouse.load.commit import Load, LoadedRange, WarehouseTable
+from kafka2011.services.warehouse.delta_table import Load, LoadedRange, WarehouseTable
 from kafka2011.services.warehouse.load.job import table_schema
 from kafka2011.services.warehouse.load.tasks import run_task
 from kafka2011.services.warehouse.table_paths import table_path

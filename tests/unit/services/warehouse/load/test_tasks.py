@@ -13,8 +13,8 @@ from kafka2011.events.header import UNREADABLE
 from kafka2011.events.topics import ACCESS_LOG
 from kafka2011.protocol import message_set
 from kafka2011.protocol.compression import Codec
+from kafka2011.services.warehouse.delta_table import NewFile
 from kafka2011.services.warehouse.load import parquet_files as files_module
-from kafka2011.services.warehouse.load.commit import NewFile
 from kafka2011.services.warehouse.load.parquet_files import write_file
 from kafka2011.services.warehouse.load.plan import PlannedRange
 from kafka2011.services.warehouse.load.tasks import count_windows, rounded_ages, run_task

@@ -1,18 +1,12 @@
-"""Reports for people: bars in SVG, tables in text; and what is said when there is nothing."""
+"""Reports for people: bars in SVG, tables in text."""
 
-from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka2011.services.warehouse.config import WarehouseConfig
-from kafka2011.services.warehouse.reports import activity_job as activity_run
-from kafka2011.services.warehouse.reports.activity import BY_NAME, REPORTS
 from kafka2011.services.warehouse.reports.charts import figure, rows_svg, rows_text
 
 
@@ -50,28 +44,3 @@ def test_a_table_in_text_has_the_rows() -> None:
     assert "Title" in text
     assert "[b]x" in text
     assert "1,500" in text
-
-
-def test_each_report_has_a_name_of_its_own_and_a_picture_of_its_columns() -> None:
-    assert len(BY_NAME) == len(REPORTS)
-    for report in REPORTS:
-        for column in (*report.picture.label, report.picture.value):
-            assert column in report.sql, report.name
-
-
-def test_nothing_to_report_on_says_what_to_run(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    config = WarehouseConfig(warehouse_dir=tmp_path)
-    assert activity_run.run_reports(config) == 1
-    told = capsys.readouterr().err
-    assert "there is no table page_view" in told
-    assert "make demo" in told
-    assert activity_run.run_reports(config, ["weather"]) == 2
-    assert "no report 'weather'" in capsys.readouterr().err
-
-
-def test_a_table_that_lacks_a_column_is_named(tmp_path: Path) -> None:
-    write_deltalake(tmp_path / "search", pa.table({"guid": [b"1"], "query": ["x"]}))
-    reason = activity_run.lacking(BY_NAME["top-searches"], tmp_path)
-    assert reason == "table search has no column elapsed_ms, member_id, result_count"

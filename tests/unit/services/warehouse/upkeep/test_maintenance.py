@@ -7,14 +7,14 @@ import duckdb
 import pytest
 
 from kafka2011.coordination.cluster import BrokerPartition
-from kafka2011.services.warehouse.load.commit import WarehouseTable, read_commits
+from kafka2011.services.warehouse.delta_table import WarehouseTable, read_commits
 from kafka2011.services.warehouse.upkeep.maintenance import (
     UpkeepOutcome,
     UpkeepPolicy,
     maintain_table,
     oldest_hour,
 )
-from tests.unit.services.warehouse.load.test_commit import TOPIC, load, small_schema
+from tests.unit.services.warehouse.test_delta_table import TOPIC, load, small_schema
 
 ONE = BrokerPartition(11, 0)
 # 2015-05-18 10:30 UTC

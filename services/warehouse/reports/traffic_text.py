@@ -1,7 +1,6 @@
-"""The report for people: tables for a terminal or a text file, and a picture of the hours."""
+"""The traffic report for people: tables for a terminal or a file, and a picture of the hours."""
 
 import io
-import re
 from collections.abc import Iterable
 from html import escape
 
@@ -10,22 +9,16 @@ from rich.table import Table
 from rich.text import Text
 
 from kafka2011.services.warehouse.reports.traffic import Report, Traffic
+from kafka2011.services.warehouse.safe_text import visible
 
 HOURS_SHOWN_MAX = 100
 PATH_SHOWN_MAX = 80
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 _WIDTH, _HEIGHT, _MARGIN_LEFT, _MARGIN = 960, 320, 70, 40
 
 
-def visible(text: str, length_max: int) -> str:
-    """Text of an unknown sender made safe for a terminal, and short."""
-    shown = _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
-    return shown if len(shown) <= length_max else shown[: length_max - 1] + "…"
-
-
 def tables(report: Report, hours_max: int | None = HOURS_SHOWN_MAX) -> Iterable[Table | str]:
-    """The tables in order, with lines of text between them."""
+    """The report's tables in order, with lines of text between them."""
     totals = report.totals
     yield (
         f"Report on {report.table} (version {report.version}): {totals.page_views:,} page views of "
@@ -78,7 +71,7 @@ def as_text(report: Report) -> str:
 
 
 def as_svg(report: Report) -> str:
-    """Page views per hour as bars, errors in their own colour."""
+    """An SVG of page views per hour as bars, errors in their own colour."""
     plot_width, plot_height = _WIDTH - _MARGIN_LEFT - _MARGIN, _HEIGHT - 2 * _MARGIN
     highest = max((hour.page_views for hour in report.hours), default=0) or 1
     count = len(report.hours) or 1

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from kafka2011.coordination.cluster import BrokerPartition
-from kafka2011.services.warehouse.load import commit as commit_module
-from kafka2011.services.warehouse.load.commit import (
+from kafka2011.services.warehouse import delta_table
+from kafka2011.services.warehouse.delta_table import (
     AnotherLoadWon,
     Load,
     LoadedRange,
@@ -104,7 +104,7 @@ def test_an_instance_that_looked_before_the_other_committed_loses(
             monkeypatch.undo()
             second.commit(load(path, None, 700))
 
-    monkeypatch.setattr(commit_module, "failpoint", other_commits_between_check_and_commit)
+    monkeypatch.setattr(delta_table, "failpoint", other_commits_between_check_and_commit)
     with pytest.raises(AnotherLoadWon):
         first.commit(loser)
     first.refresh()
@@ -123,7 +123,7 @@ def test_two_instances_on_different_partitions_both_win(
             monkeypatch.undo()
             second.commit(other)
 
-    monkeypatch.setattr(commit_module, "failpoint", other_commits_in_between)
+    monkeypatch.setattr(delta_table, "failpoint", other_commits_in_between)
     first.commit(load(path, None, 700))
     assert first.next_offset(TOPIC, ONE) == 700
     assert first.next_offset(TOPIC, TWO) == 90

@@ -1,13 +1,14 @@
-"""The one Delta commit of a load: files, end offsets and counts, all or nothing (contracts 6).
+"""One table of the warehouse, and the one Delta commit of a load: files, end offsets and counts.
 
-The truth about offsets is one app transaction per partition, `load/<topic>/<broker>-<partition>`
-with version = next offset; it survives compaction, checkpoints and log clean-up. The counts ride
-in the commit's custom metadata under the key `kafka2011`, where the audit reads them with
-`read_commits`; files are invisible until the commit names them.
+A load is published whole or not at all. Its offsets are one app transaction per partition,
+`load/<topic>/<broker>-<partition>` with version = next offset, which survives compaction,
+checkpoints and log clean-up. The counts are in the commit's custom metadata under the key
+`kafka2011`, where the audit reads them with `read_commits`. Files are invisible until the commit
+names them. docs/warehouse.md says what follows when a load dies on the way.
 
 delta-rs accepts the same app transaction twice, so a commit checks and then commits on the same
-DeltaTable object: from one snapshot, the second of two commits that name the same app
-transaction fails. Whoever loses gets AnotherLoadWon, leaves its files to `vacuum` and plans anew.
+DeltaTable object: of two commits from one snapshot that name the same app transaction, the second
+fails with AnotherLoadWon. Its files are left to `vacuum`, and the load is planned again.
 """
 
 import json
@@ -36,11 +37,11 @@ class WarehouseError(Exception):
 
 
 class AnotherLoadWon(WarehouseError):
-    """Another instance committed these offsets first. Say so in one line and plan anew."""
+    """Another instance committed these offsets first. Log it in one line and plan again."""
 
 
 class CommitUncertain(WarehouseError):
-    """The commit failed in a way that does not tell whether it stands. Its files must stay."""
+    """The commit failed, and may have taken effect all the same. Its files must stay."""
 
 
 class SchemaConflict(WarehouseError):
@@ -49,7 +50,7 @@ class SchemaConflict(WarehouseError):
 
 @dataclass(frozen=True, slots=True)
 class NewFile:
-    """A Parquet file that stands in the table's directory and that no commit names yet.
+    """A Parquet file in the table's directory that no commit names yet.
 
     `path` is relative to the table; `stats` is Delta's JSON (numRecords and so on).
     """
@@ -65,8 +66,8 @@ class NewFile:
 class LoadedRange:
     """What was read of one partition: from `start` up to `end`, both offsets of entries.
 
-    `committed` is the app transaction that the plan saw (None: never loaded); it differs from
-    `start` where the broker had retired what lay between, which is then a gap.
+    `committed` is the app transaction at the time of planning (None: never loaded); it differs
+    from `start` where the broker had retired the bytes in between, which are then a gap.
     """
 
     source: BrokerPartition
@@ -77,7 +78,7 @@ class LoadedRange:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """All that one commit says. Counts were made from the decoded messages."""
+    """The contents of one commit. `counts` are of the decoded messages."""
 
     topic: str
     ranges: Sequence[LoadedRange]
@@ -89,12 +90,12 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class CommitInfo:
-    """One load as the table's log tells it, for the audit.
+    """One load as recorded in the table's log, for the audit.
 
     `counts` are the rows added, by (window start in ms, server). `quarantined` are messages that
-    were read and could not become rows: they stand in the quarantine table, are not in
-    `counts`, and have the key (-1, "unreadable-header") where not even the header was readable.
-    `offsets` are next offsets.
+    were read and could not become rows: they are in the quarantine table and not in `counts`, and
+    have the key (-1, "unreadable-header") where not even the header was readable. `offsets` are
+    next offsets.
     """
 
     version: int
@@ -118,9 +119,9 @@ def _broker_partition(text: str) -> BrokerPartition:
 
 
 class WarehouseTable:
-    """One Delta table in a local or mounted directory. Not thread-safe: one owner.
+    """One Delta table in a local or mounted directory. Not thread-safe.
 
-    Another process may commit at any time; `refresh` looks at what it did.
+    Another process may commit at any time; `refresh` reads its commits.
     """
 
     def __init__(self, path: Path, table: DeltaTable) -> None:
@@ -137,7 +138,7 @@ class WarehouseTable:
 
     @classmethod
     def open_or_create(cls, path: Path, schema: pa.Schema, description: str) -> "WarehouseTable":
-        """The table, made empty with `schema` (which holds the column `hour`) if it was not there.
+        """The table, created empty with `schema` (which has the column `hour`) if it was not there.
 
         An existing table keeps its columns; see `add_columns`.
         """
@@ -154,14 +155,14 @@ class WarehouseTable:
                 description=description,
             )
         except DeltaError:
-            found = cls.open(path)  # another instance made it in the same moment
+            found = cls.open(path)  # another instance created it at the same moment
             if found is None:
                 raise
             return found
         return cls(path, table)
 
     def refresh(self) -> bool:
-        """Take in what others committed; True when there was something."""
+        """Read the commits since the last refresh; returns whether there were any."""
         before = self._table.version()
         self._table.update_incremental()
         return bool(self._table.version() != before)
@@ -190,7 +191,7 @@ class WarehouseTable:
     def known_partitions(self, topic: str) -> dict[BrokerPartition, int]:
         """Every partition that was ever loaded into this table, with its next offset.
 
-        Reads the log; for the look at what is missing, not for every tick.
+        Reads the whole log: not for every load.
         """
         prefix = f"load/{topic}/"
         return {
@@ -200,7 +201,7 @@ class WarehouseTable:
         }
 
     def lacking_columns(self, schema: pa.Schema) -> list[pa.Field]:
-        """The columns that the table has not.
+        """The columns of `schema` that the table does not have.
 
         Raises SchemaConflict when a column is there with another type.
         """
@@ -236,8 +237,8 @@ class WarehouseTable:
     def commit(self, load: Load) -> int:
         """Publish the load and return the table's version.
 
-        Raises AnotherLoadWon when a partition was loaded by someone else since the plan; then
-        nothing of this load is visible, now or later. Nor is it after any other error, but for
+        Raises AnotherLoadWon when another instance has loaded a partition since the plan; nothing
+        of this load is visible then, now or later. The same holds after any other error, except
         CommitUncertain.
         """
         self.refresh()
@@ -314,9 +315,8 @@ def _counts(cells: Sequence[Sequence[Any]]) -> Counts:
 def read_commits(table_path: Path, since_version: int = -1) -> list[CommitInfo]:
     """The loads committed above `since_version`, in order; [] while there is no table.
 
-    Pass the newest version seen so far and each load comes exactly once, whatever restarts in
-    between. Commits that are not loads (creation, compaction) are passed over. Reads only the
-    new commit files.
+    Pass the newest version read so far, and each load is returned exactly once, across restarts.
+    Commits that are not loads (creation, compaction) are skipped. Reads only the new commit files.
     """
     found = []
     for version, actions in delta_log.commits_after(table_path, since_version):
@@ -328,15 +328,15 @@ def read_commits(table_path: Path, since_version: int = -1) -> list[CommitInfo]:
 
 
 def _commit_info(version: int, info: dict[str, Any]) -> CommitInfo:
-    told = json.loads(info[METADATA_KEY])
+    load = json.loads(info[METADATA_KEY])
     return CommitInfo(
         version=version,
         timestamp_ms=int(info["timestamp"]),
-        topic=told["topic"],
-        window_ms=told["window_ms"],
-        counts=_counts(told["counts"]),
-        quarantined=_counts(told["quarantined"]),
-        offsets={_broker_partition(k): end for k, (_, end) in told["offsets"].items()},
-        gaps={_broker_partition(k): (a, b) for k, (a, b) in told["gaps"].items()},
-        rows=told["rows"],
+        topic=load["topic"],
+        window_ms=load["window_ms"],
+        counts=_counts(load["counts"]),
+        quarantined=_counts(load["quarantined"]),
+        offsets={_broker_partition(k): end for k, (_, end) in load["offsets"].items()},
+        gaps={_broker_partition(k): (a, b) for k, (a, b) in load["gaps"].items()},
+        rows=load["rows"],
     )
