@@ -92,7 +92,7 @@ class ReadProgress:
         self.positions[key].next_offset = next_offset
         self.dirty_positions.add(key)
 
-    def read_to(self, key: PartitionKey, time_ms: int, lag_bytes: int) -> None:
+    def set_read_to(self, key: PartitionKey, time_ms: int, lag_bytes: int) -> None:
         """Without lag: everything visible at `time_ms` is counted."""
         position = self.positions[key]
         position.trouble = ""
@@ -109,7 +109,7 @@ class ReadProgress:
         self.unread.append((self.unread_count, unread))
         self.new_unread.append((self.unread_count, unread))
 
-    def discovered(self, tier: str, time_ms: int) -> None:
+    def set_discovered(self, tier: str, time_ms: int) -> None:
         self._discovered_ms[tier] = time_ms
 
     def set_unreachable(

@@ -76,7 +76,7 @@ class AuditState:
         with self.lock:
             self.progress.begin(key, offset)
 
-    def counted(
+    def add_messages(
         self,
         key: PartitionKey,
         counts: Mapping[tuple[int, str], int],
@@ -89,7 +89,7 @@ class AuditState:
             self.delays[key.tier].add(delays, self.clock())
             self.progress.advance(key, next_offset)
 
-    def reported(self, key: PartitionKey, payloads: Iterable[bytes], next_offset: int) -> None:
+    def add_reports(self, key: PartitionKey, payloads: Iterable[bytes], next_offset: int) -> None:
         """Add payloads of the topic `audit`, read up to `next_offset`."""
         events = []
         beats = []
@@ -125,7 +125,7 @@ class AuditState:
                 )
             self.progress.advance(key, next_offset)
 
-    def loaded(
+    def add_load(
         self,
         table: str,
         *,
@@ -141,12 +141,12 @@ class AuditState:
             self.delays[tier].add(delays, self.clock())
             self.progress.advance_table(table, version)
 
-    def versions_read(self, table: str, version: int) -> None:
+    def advance_table(self, table: str, version: int) -> None:
         """Every commit of the table up to `version` was read."""
         with self.lock:
             self.progress.advance_table(table, version)
 
-    def passed_over(self, key: PartitionKey, first: int, last: int, reason: str) -> None:
+    def skip(self, key: PartitionKey, first: int, last: int, reason: str) -> None:
         """Bytes from `first` up to `last` cannot be read; reading continues at `last`."""
         with self.lock:
             self.note_unread(key, first, last, reason)
@@ -160,9 +160,7 @@ class AuditState:
                 UnreadRange(self.clock(), key.tier, key.topic, place, first, last, reason)
             )
 
-    def versions_passed_over(
-        self, tier: str, table: str, *, first: int, last: int, why: str
-    ) -> None:
+    def skip_versions(self, tier: str, table: str, *, first: int, last: int, why: str) -> None:
         """Table versions `first` up to and without `last` are gone."""
         with self.lock:
             unread = UnreadRange(self.clock(), tier, table, "versions", first, last, why)
@@ -171,27 +169,29 @@ class AuditState:
 
     # --- progress of the readers -------------------------------------------------------------
 
-    def read_to(self, key: PartitionKey, time_ms: int, lag_bytes: int = 0) -> None:
+    def set_read_to(self, key: PartitionKey, time_ms: int, lag_bytes: int = 0) -> None:
         """With no lag: everything visible at `time_ms` is counted."""
         with self.lock:
-            self.progress.read_to(key, time_ms, lag_bytes)
+            self.progress.set_read_to(key, time_ms, lag_bytes)
 
-    def trouble(self, key: PartitionKey, reason: str) -> None:
+    def set_trouble(self, key: PartitionKey, reason: str) -> None:
         """The partition cannot be read at present; the reason is shown until it can."""
         with self.lock:
             self.progress.positions[key].trouble = reason
 
-    def discovered(self, tier: str, time_ms: int) -> None:
+    def set_discovered(self, tier: str, time_ms: int) -> None:
         """All topics, brokers and tables that existed at `time_ms` are known to the reader."""
         with self.lock:
-            self.progress.discovered(tier, time_ms)
+            self.progress.set_discovered(tier, time_ms)
 
-    def away(self, tier: str, source: str, reason: str, broker_id: int | None = None) -> None:
+    def set_unreachable(
+        self, tier: str, source: str, reason: str, broker_id: int | None = None
+    ) -> None:
         """`source` (a broker, ZooKeeper) does not answer; verdicts are given without it."""
         with self.lock:
             self.progress.set_unreachable(tier, source, reason, broker_id)
 
-    def back(self, tier: str, source: str, broker_id: int | None = None) -> None:
+    def set_reachable(self, tier: str, source: str, broker_id: int | None = None) -> None:
         """`source` answers again."""
         with self.lock:
             self.progress.set_reachable(tier, source, broker_id)

@@ -177,11 +177,13 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
             self._away(f"does not answer: {error}")
 
     def _back(self) -> None:
-        self._state.back(self._tier, f"broker {self._broker_id}", self._broker_id)
+        self._state.set_reachable(self._tier, f"broker {self._broker_id}", self._broker_id)
 
     def _away(self, reason: str) -> None:
         broker = f"broker {self._broker_id}"
-        self._state.away(self._tier, broker, f"{self._tier} {broker} {reason}", self._broker_id)
+        self._state.set_unreachable(
+            self._tier, broker, f"{self._tier} {broker} {reason}", self._broker_id
+        )
 
     # --- one partition's answer --------------------------------------------------------------
 
@@ -229,7 +231,7 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
             return False  # the log moved on meanwhile; the next fetch will show it
         self._watermarks.pop(key, None)  # perhaps another log's
         log.warning("unread", place=str(key), first=offset, goes_on_at=earliest, reason=reason)
-        self._state.passed_over(key, offset, earliest, reason)
+        self._state.skip(key, offset, earliest, reason)
         return False
 
     def offsets_failed(self, _read: _KeyRead, error: KafkaError) -> None:
@@ -260,7 +262,7 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
         if end >= mark.latest:
             # What comes from now on comes while it is watched: its delay can be measured.
             self._measure_from.setdefault(key, end)
-        self._state.read_to(key, mark.asked_ms, max(0, mark.latest - end))
+        self._state.set_read_to(key, mark.asked_ms, max(0, mark.latest - end))
 
     def _count(self, key: PartitionKey, offset: int, data: memoryview) -> int | None:
         """Count complete entries at `offset`; the offset behind them, None when it is stuck."""
@@ -288,9 +290,9 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
             )
         with self._state.lock:  # counts, offset and what was passed over, or none of them
             if key.topic == AUDIT:
-                self._state.reported(key, payloads, end)
+                self._state.add_reports(key, payloads, end)
             else:
-                self._state.counted(key, counts, delays, end)
+                self._state.add_messages(key, counts, delays, end)
             for first, last, why in broken:
                 assert last is not None
                 self._state.note_unread(key, first, last, f"damaged entry: {why}")
@@ -300,7 +302,7 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
         return None
 
     def _stuck(self, key: PartitionKey, reason: str) -> None:
-        self._state.trouble(key, reason)
+        self._state.set_trouble(key, reason)
         self._paused_until_ms[key] = self._clock() + TROUBLE_PAUSE_MS
 
 

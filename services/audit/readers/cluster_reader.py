@@ -79,9 +79,9 @@ class ClusterReader:
                 self.discover(self._registry)
             except CoordinationError as error:
                 text = f"{self._tier} ZooKeeper does not answer: {error}"
-                self._state.away(self._tier, ZOOKEEPER, text)
+                self._state.set_unreachable(self._tier, ZOOKEEPER, text)
             else:
-                self._state.back(self._tier, ZOOKEEPER)
+                self._state.set_reachable(self._tier, ZOOKEEPER)
             if self._wake.wait(self._refresh_interval_s):
                 self._stop.wait(MERGE_S)
                 self._wake.clear()
@@ -103,7 +103,7 @@ class ClusterReader:
                 self._state.expect(*key)
             self._reader(broker_id).assign(brokers.get(broker_id), partitions, first=self._is_first)
         self._is_first = False
-        self._state.discovered(self._tier, asked_ms)
+        self._state.set_discovered(self._tier, asked_ms)
 
     def _watch(self, registry: Registry, *places: str) -> None:
         """Have a change below `places` wake the thread; set before reading, so none is missed."""

@@ -56,10 +56,12 @@ class WarehouseReader:
                 self.poll()
             except (OSError, ValueError, KeyError) as error:
                 log.warning("warehouse_unreadable", reason=repr(error))
-                self._state.away(WAREHOUSE, "tables", f"the warehouse cannot be read: {error!r}")
+                self._state.set_unreachable(
+                    WAREHOUSE, "tables", f"the warehouse cannot be read: {error!r}"
+                )
             else:
-                self._state.back(WAREHOUSE, "tables")
-                self._state.discovered(WAREHOUSE, asked_ms)
+                self._state.set_reachable(WAREHOUSE, "tables")
+                self._state.set_discovered(WAREHOUSE, asked_ms)
             self._stop.wait(self._poll_interval_s)
 
     def poll(self) -> int:
@@ -89,7 +91,7 @@ class WarehouseReader:
         for info in loads:
             self._take(path.name, info)
         # Versions that load nothing (creation, compaction) need not be read again either.
-        self._state.versions_read(path.name, newest)
+        self._state.advance_table(path.name, newest)
         return len(loads)
 
     def _skip_gap(self, path: Path, seen: int) -> int:
@@ -100,7 +102,7 @@ class WarehouseReader:
         later = [version for version in delta_log.versions(path) if version > seen + 1]
         if not later or _exists(path, seen + 1):
             return seen
-        self._state.versions_passed_over(
+        self._state.skip_versions(
             WAREHOUSE,
             path.name,
             first=seen + 1,
@@ -125,7 +127,7 @@ class WarehouseReader:
                 f"{WAREHOUSE} {info.topic}: version {info.version} put {aside} messages "
                 "in quarantine that could not become rows"
             )
-        self._state.loaded(
+        self._state.add_load(
             table,
             tier=WAREHOUSE,
             topic=info.topic,

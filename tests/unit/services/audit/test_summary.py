@@ -55,15 +55,15 @@ class Service:
 
     def catch_up(self) -> None:
         for key in self.keys:
-            self.state.read_to(key, self.clock())
+            self.state.set_read_to(key, self.clock())
         for tier in self.config.tiers:
-            self.state.discovered(tier, self.clock())
+            self.state.set_discovered(tier, self.clock())
 
     def produce(self, sequence: int, count: int, window: int = T0) -> None:
-        self.state.reported(self.keys[1], [report(sequence, [(PAGE_VIEW, window, count)])], 1)
+        self.state.add_reports(self.keys[1], [report(sequence, [(PAGE_VIEW, window, count)])], 1)
 
     def count(self, tier: int, count: int, window: int = T0) -> None:
-        self.state.counted(self.keys[2 * tier], {(window, SERVER): count}, {}, 1)
+        self.state.add_messages(self.keys[2 * tier], {(window, SERVER): count}, {}, 1)
 
     def cells(self, query: dict[str, str]) -> Json:
         return self.answers.cells(selection_from(query))
@@ -123,7 +123,7 @@ def test_a_broker_that_is_away_is_the_reason_given(service: Service) -> None:
     service.produce(0, 5)
     service.count(0, 5)
     service.settle()
-    service.state.away("offline", "broker 11", "offline broker 11 does not answer", 11)
+    service.state.set_unreachable("offline", "broker 11", "offline broker 11 does not answer", 11)
     (cell,) = service.cells({})["cell_list"]
     assert cell["tiers"]["offline"]["verdict"] == "missing 5"
     assert cell["tiers"]["offline"]["reason"] == "offline broker 11 does not answer"
@@ -239,7 +239,7 @@ def test_metrics_say_what_the_summary_says(service: Service) -> None:
     service.produce(0, 5)
     service.count(0, 5)
     service.count(1, 3)
-    service.state.counted(service.keys[0], {}, {120: 10}, 2)
+    service.state.add_messages(service.keys[0], {}, {120: 10}, 2)
     service.settle()
     registry = CollectorRegistry()
     registry.register(AuditCollector(service.answers))
@@ -257,7 +257,9 @@ def test_metrics_say_what_the_summary_says(service: Service) -> None:
 def test_a_server_that_stops_beating_is_silent_until_it_is_heard_again(service: Service) -> None:
     audit = service.keys[1]
     silent = lambda: service.answers.summary()["silent"]  # noqa: E731
-    service.state.reported(audit, [heartbeat(T0), heartbeat(T0, server="other", is_last=True)], 1)
+    service.state.add_reports(
+        audit, [heartbeat(T0), heartbeat(T0, server="other", is_last=True)], 1
+    )
     assert silent() == []
     service.clock.advance(3_001)  # the clock alone says nothing: the readers may be behind
     assert silent() == []
@@ -268,7 +270,7 @@ def test_a_server_that_stops_beating_is_silent_until_it_is_heard_again(service: 
     assert any(f"{SERVER} (live) is silent since 2011-03-13" in note for note in summary["notes"])
     page = generate_latest(registry_of(service)).decode()
     assert f'server_silent_seconds{{server="{SERVER}",tier="live"}} 4.001' in page
-    service.state.reported(audit, [heartbeat(T0 + 4_000), heartbeat(T0 + 10)], 2)
+    service.state.add_reports(audit, [heartbeat(T0 + 4_000), heartbeat(T0 + 10)], 2)
     service.catch_up()
     service.clock.advance(1_000)
     assert silent() == []
@@ -349,11 +351,11 @@ def test_pending_cells_do_not_turn_into_missing_ones_where_there_are_many(
     assert len(crowd.service.state.ledger.cells) == 150
     assert summary["exit_status"] == 0
     # A broker that is away may still have them.
-    crowd.service.state.away("offline", "broker 11", "offline broker 11 is away", 11)
+    crowd.service.state.set_unreachable("offline", "broker 11", "offline broker 11 is away", 11)
     crowd.settle()
     crowd.write()
     assert len(crowd.service.state.ledger.cells) == 150
-    crowd.service.state.back("offline", "broker 11", 11)
+    crowd.service.state.set_reachable("offline", "broker 11", 11)
     summary = crowd.write()
     assert len(crowd.service.state.ledger.cells) == 90
     assert summary["tiers"]["offline"]["missing"] == 300

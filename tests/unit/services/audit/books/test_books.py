@@ -52,9 +52,9 @@ def books(state: AuditState) -> dict[CellKey, tuple[list[int], list[int]]]:
 def test_deltas_add_up_and_a_repeat_counts_once() -> None:
     state = new_state()
     first, second = report(0, [("page-view", 0, 3)]), report(1, [("page-view", 0, 2)])
-    state.reported(AUDIT, [first, second], 100)
-    state.reported(AUDIT, [first], 150)
-    state.counted(VIEWS, {(0, "web-1"): 5}, {}, 50)
+    state.add_reports(AUDIT, [first, second], 100)
+    state.add_reports(AUDIT, [first], 150)
+    state.add_messages(VIEWS, {(0, "web-1"): 5}, {}, 50)
     key = CellKey("page-view", 0, "web-1")
     assert books(state) == {key: ([5, 0, 0], [5, 0, 0])}
     assert totals_of(state.ledger).expected == [5, 5, 5]
@@ -62,13 +62,13 @@ def test_deltas_add_up_and_a_repeat_counts_once() -> None:
 
 def test_a_lost_monitoring_event_is_told() -> None:
     state = new_state()
-    state.reported(AUDIT, [report(0, []), report(3, [])], 100)
+    state.add_reports(AUDIT, [report(0, []), report(3, [])], 100)
     assert any("monitoring events 1 to 2 of web-1" in note for note in state.notes())
 
 
 def test_garbage_in_the_audit_topic_is_told_and_does_not_stop_the_reading() -> None:
     state = new_state()
-    state.reported(AUDIT, [b"garbage", report(0, [("page-view", 0, 3)])], 100)
+    state.add_reports(AUDIT, [b"garbage", report(0, [("page-view", 0, 3)])], 100)
     assert state.reports_rejected == 1
     assert totals_of(state.ledger).produced == [3, 0, 0]
     assert any("no monitoring event" in note for note in state.notes())
@@ -81,7 +81,7 @@ def test_monitoring_events_with_impossible_numbers_are_rejected(
     counts: list[tuple[str, int, int]],
 ) -> None:
     state = new_state()
-    state.reported(AUDIT, [report(0, counts)], 100)
+    state.add_reports(AUDIT, [report(0, counts)], 100)
     assert state.reports_rejected == 1
     assert state.cells() == {}
 
@@ -97,7 +97,7 @@ def test_producers_with_narrower_windows_are_added_up() -> None:
         window_ms=WINDOW // 2,
         counts=[WindowCount("page-view", 0, 1, 1), WindowCount("page-view", WINDOW // 2, 2, 1)],
     )
-    state.reported(AUDIT, [payload], 10)
+    state.add_reports(AUDIT, [payload], 10)
     assert books(state) == {CellKey("page-view", 0, "web-1"): ([3, 0, 0], [0, 0, 0])}
     assert not any("windows" in note for note in state.notes())
 
@@ -106,7 +106,7 @@ def test_a_producer_in_the_offline_datacenter_owes_the_live_tier_nothing() -> No
     state = new_state()
     key = PartitionKey("offline", "audit", 11, 0)
     state.begin(key, 0)
-    state.reported(key, [report(0, [("page-view", 0, 3)])], 100)
+    state.add_reports(key, [report(0, [("page-view", 0, 3)])], 100)
     assert totals_of(state.ledger).expected == [0, 3, 3]
 
 
@@ -212,9 +212,9 @@ def open_store(path: Path) -> AuditStore:
 def test_a_restart_finds_everything_that_was_written(tmp_path: Path) -> None:
     clock = ManualClock()
     state, store = new_state(clock), open_store(tmp_path)
-    state.reported(AUDIT, [report(0, [("page-view", 0, 3)]), report(2, [])], 100)
-    state.counted(VIEWS, {(0, "web-1"): 2, (-1, "unreadable-header"): 1}, {5: 2, 80: 1}, 70)
-    state.loaded(
+    state.add_reports(AUDIT, [report(0, [("page-view", 0, 3)]), report(2, [])], 100)
+    state.add_messages(VIEWS, {(0, "web-1"): 2, (-1, "unreadable-header"): 1}, {5: 2, 80: 1}, 70)
+    state.add_load(
         "page_view",
         tier="warehouse",
         topic="page-view",
@@ -222,7 +222,7 @@ def test_a_restart_finds_everything_that_was_written(tmp_path: Path) -> None:
         delays={900: 2},
         version=7,
     )
-    state.passed_over(OFFLINE_VIEWS, 0, 40, "retired")
+    state.skip(OFFLINE_VIEWS, 0, 40, "retired")
     store.write(take_changes(state))
     assert not take_changes(state)
     store.close()
@@ -242,17 +242,17 @@ def test_a_restart_finds_everything_that_was_written(tmp_path: Path) -> None:
     for tier in TIERS:
         assert again.delays[tier].summary() == state.delays[tier].summary()
     # The repeat of a monitoring event is recognised by the new process too.
-    again.reported(AUDIT, [report(0, [("page-view", 0, 3)])], 130)
+    again.add_reports(AUDIT, [report(0, [("page-view", 0, 3)])], 130)
     assert totals_of(again.ledger).produced == [3, 0, 0]
 
 
 def test_what_the_disk_refused_is_in_the_next_snapshot(tmp_path: Path) -> None:
     state, store = new_state(), open_store(tmp_path)
-    state.reported(AUDIT, [report(0, [("page-view", 0, 3)])], 100)
-    state.counted(VIEWS, {(0, "web-1"): 3}, {5: 3}, 70)
-    state.passed_over(OFFLINE_VIEWS, 0, 40, "retired")
+    state.add_reports(AUDIT, [report(0, [("page-view", 0, 3)])], 100)
+    state.add_messages(VIEWS, {(0, "web-1"): 3}, {5: 3}, 70)
+    state.skip(OFFLINE_VIEWS, 0, 40, "retired")
     refused = take_changes(state)
-    state.counted(VIEWS, {(0, "web-1"): 1}, {}, 90)
+    state.add_messages(VIEWS, {(0, "web-1"): 1}, {}, 90)
     put_back(state, refused)
     store.write(take_changes(state))
     store.close()
@@ -287,11 +287,11 @@ def test_other_windows_need_other_books(tmp_path: Path) -> None:
 
 def test_folded_cells_leave_the_database(tmp_path: Path) -> None:
     state, store = new_state(), open_store(tmp_path)
-    state.reported(AUDIT, [report(0, [("page-view", 0, 3)])], 100)
+    state.add_reports(AUDIT, [report(0, [("page-view", 0, 3)])], 100)
     for tier, key in (("live", VIEWS), ("offline", OFFLINE_VIEWS)):
         assert key.tier == tier
-        state.counted(key, {(0, "web-1"): 3}, {}, 70)
-    state.loaded(
+        state.add_messages(key, {(0, "web-1"): 3}, {}, 70)
+    state.add_load(
         "t", tier="warehouse", topic="page-view", counts={(0, "web-1"): 3}, delays={}, version=1
     )
     store.write(take_changes(state))
@@ -377,11 +377,11 @@ def test_books_equal_a_simple_model_whatever_the_order_and_the_crashes(
         """Each log read from where the books stand to the given length."""
         start = state.position(AUDIT) or 0
         for number in range(start, reports):
-            state.reported(AUDIT, [payload(audit_log[number])], number + 1)
+            state.add_reports(AUDIT, [payload(audit_log[number])], number + 1)
         for tier, key in enumerate(keys):
             for number in range(state.position(key) or 0, reads[tier]):
                 _, _, window, count = tier_logs[tier][number]
-                state.counted(key, {(window * WINDOW, "web-0"): count}, {}, number + 1)
+                state.add_messages(key, {(window * WINDOW, "web-0"): count}, {}, number + 1)
 
     def fresh(store: AuditStore) -> AuditState:
         state = AuditState(TIERS, WINDOW, ManualClock())
@@ -429,7 +429,7 @@ def test_books_equal_a_simple_model_whatever_the_order_and_the_crashes(
 
 def test_who_was_heard_outlives_a_restart_and_a_disk_that_refuses(tmp_path: Path) -> None:
     state = new_state()
-    state.reported(AUDIT, [heartbeat(5_000), heartbeat(6_000, server="other")], 10)
+    state.add_reports(AUDIT, [heartbeat(5_000), heartbeat(6_000, server="other")], 10)
     refused = take_changes(state)
     put_back(state, refused)
     store = AuditStore(tmp_path / "audit.sqlite", window_ms=WINDOW, tiers=TIERS)
@@ -451,8 +451,8 @@ def test_a_heartbeat_of_garbage_is_rejected_and_servers_are_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     state = new_state()
-    state.reported(AUDIT, [heartbeat(2**62)], 10)
+    state.add_reports(AUDIT, [heartbeat(2**62)], 10)
     assert state.reports_rejected == 1
     monkeypatch.setattr(silence, "SERVERS_MAX", 10)
-    state.reported(AUDIT, [heartbeat(n, server=f"s{n}") for n in range(1, 31)], 20)
+    state.add_reports(AUDIT, [heartbeat(n, server=f"s{n}") for n in range(1, 31)], 20)
     assert [sender.server for sender in state.heartbeats.beats] == [f"s{n}" for n in range(21, 31)]

@@ -92,7 +92,7 @@ def test_messages_without_a_header_are_counted_under_a_name_of_their_own() -> No
 def test_what_a_fetch_cuts_off_is_read_by_the_next() -> None:
     bench = Bench(fetch_bytes=300)
     bench.broker.append(PAGE_VIEW, 0, *(event(n) for n in range(20)))
-    bench.state.discovered("live", T0)
+    bench.state.set_discovered("live", T0)
     rounds = 0
     while bench.round():
         rounds += 1
@@ -134,7 +134,7 @@ def test_a_partition_found_later_is_measured_from_its_start() -> None:
 
 def test_the_end_of_a_segment_is_not_the_end_of_the_log() -> None:
     bench = Bench()
-    bench.state.discovered("live", T0 + 5000)
+    bench.state.set_discovered("live", T0 + 5000)
     for number in range(3):
         bench.broker.append(PAGE_VIEW, 0, event(number))
         bench.broker.roll(PAGE_VIEW, 0)
@@ -154,7 +154,7 @@ def test_the_end_of_a_segment_is_not_the_end_of_the_log() -> None:
 
 def test_where_empty_answers_follow_the_end_is_not_asked_for() -> None:
     bench = Bench()
-    bench.state.discovered("live", T0 + 100_000)
+    bench.state.set_discovered("live", T0 + 100_000)
     bench.broker.logs[PAGE_VIEW, 0] = b""
     bench.round()
     for number in range(20):
@@ -169,7 +169,7 @@ def test_where_empty_answers_follow_the_end_is_not_asked_for() -> None:
 
 def test_under_traffic_without_a_pause_the_end_is_asked_for_twice_a_second() -> None:
     bench = Bench()
-    bench.state.discovered("live", T0 + 100_000)
+    bench.state.set_discovered("live", T0 + 100_000)
     for number in range(100):
         bench.broker.append(PAGE_VIEW, 0, event(number))
         bench.round()
@@ -182,7 +182,7 @@ def test_under_traffic_without_a_pause_the_end_is_asked_for_twice_a_second() -> 
 
 def test_a_reader_that_never_gets_to_the_end_says_up_to_when_it_has_read() -> None:
     bench = Bench(fetch_bytes=300)
-    bench.state.discovered("live", T0 + 100_000)
+    bench.state.set_discovered("live", T0 + 100_000)
     bench.broker.append(PAGE_VIEW, 0, *(event(n) for n in range(10)))
     for number in range(60):
         bench.broker.append(PAGE_VIEW, 0, *(event(10 * number + n) for n in range(3)))
@@ -270,7 +270,7 @@ def test_a_partition_that_the_broker_refuses_is_told_with_its_answer() -> None:
 def test_progress_is_the_time_before_the_fetch_that_found_the_end() -> None:
     bench = Bench()
     bench.broker.append(PAGE_VIEW, 0, event(1))
-    bench.state.discovered("live", T0 + 5000)
+    bench.state.set_discovered("live", T0 + 5000)
     bench.round()
     assert bench.state.progress_of("live").read_to_ms == T0 + 1000
 
