@@ -1,8 +1,8 @@
-"""Whose messages an audit answers for, where several live datacenters feed one offline datacenter.
+"""Which servers an audit counts, where several live datacenters are mirrored into one offline one.
 
-The live tier is one datacenter's own. What the tiers behind it hold came from all of them and is
-told apart by the server in its header: one audit counts the servers that match a rule (a prefix),
-the other those that do not. So no message is left out by both.
+The live tier belongs to one datacenter. Messages in the tiers behind it came from all of them and
+are distinguished by the server in their header: one audit counts the servers that match a rule, the
+other those that do not, so that every message is counted by exactly one.
 """
 
 import re
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 SERVERS_REMEMBERED = 10_000
-OWN_TIER = "live"  # everything there belongs to the datacenter, whatever its name
+OWN_TIER = "live"  # everything there belongs to the datacenter, whatever the server
 
 IsOurs = Callable[[str], bool]  # by server
 

@@ -1,4 +1,4 @@
-"""Wires `kafka2011 dashboard`: samplers, pages, the stream of changes, signals.
+"""Wires `kafka2011 dashboard`: sampler, HTTP routes, the stream of changes, signals.
 
 Exit statuses: 0 after SIGTERM; 1 when the port is taken; 2 for a bad setting.
 """
@@ -28,9 +28,9 @@ log = get_logger(__name__)
 
 
 def listening_socket(config: DashboardConfig) -> socket.socket:
-    """The socket of the page. Raises OSError when the port is taken.
+    """The listening socket. Raises OSError when the port is taken.
 
-    8088 that nobody asked for gives way to a free port, with a line that says so.
+    The default port gives way to a free one, with a log line that says so.
     """
     family = socket.AF_INET6 if ":" in config.bind else socket.AF_INET
     ports = [config.port, 0] if config.port == PORT_DEFAULT else [config.port]
@@ -59,8 +59,8 @@ def run(config: DashboardConfig, stop: threading.Event) -> int:
     host, port = listener.getsockname()[:2]
     _one_heap()
     sampler = Sampler(config)
-    pages = Routes(config, sampler)
-    metrics = _metrics(config, sampler, pages)
+    routes = Routes(config, sampler)
+    metrics = _metrics(config, sampler, routes)
     registration = ServiceRegistration(
         config,
         kind=KIND,
@@ -70,7 +70,7 @@ def run(config: DashboardConfig, stop: threading.Event) -> int:
     )
     log.info("serving", page=f"http://{host}:{port}", pid=os.getpid())
     try:
-        asyncio.run(_serve(pages, sampler, listener, stop))
+        asyncio.run(_serve(routes, sampler, listener, stop))
     finally:
         registration.close()
         sampler.close()
@@ -82,7 +82,7 @@ def run(config: DashboardConfig, stop: threading.Event) -> int:
 
 
 def _one_heap() -> None:
-    """Have glibc keep one heap for all threads: each of its own would hold a few MB for good."""
+    """Make glibc use one heap for all threads: one per thread would hold a few MB each for good."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(M_ARENA_MAX, 1)
@@ -90,7 +90,7 @@ def _one_heap() -> None:
 
 
 async def _serve(
-    pages: Routes, sampler: Sampler, listener: socket.socket, stop: threading.Event
+    routes: Routes, sampler: Sampler, listener: socket.socket, stop: threading.Event
 ) -> None:
     @contextlib.asynccontextmanager
     async def lifespan(_app: object) -> AsyncIterator[None]:
@@ -102,15 +102,17 @@ async def _serve(
             with contextlib.suppress(asyncio.CancelledError):
                 await sampling
 
-    await serve_until(stop, pages.application(lifespan), listener, when_stopping=pages.end_streams)
+    await serve_until(
+        stop, routes.application(lifespan), listener, when_stopping=routes.end_streams
+    )
 
 
-def _metrics(config: DashboardConfig, sampler: Sampler, pages: Routes) -> MetricsServer | None:
+def _metrics(config: DashboardConfig, sampler: Sampler, routes: Routes) -> MetricsServer | None:
     if config.metrics_port < 0:
         return None
     registry = CollectorRegistry()
-    clients = Gauge("kafka2011_dashboard_clients", "open pages", registry=registry)
-    clients.set_function(lambda: float(pages.clients))
+    clients = Gauge("kafka2011_dashboard_clients", "open streams", registry=registry)
+    clients.set_function(lambda: float(routes.clients))
     samples = Gauge("kafka2011_dashboard_sample", "number of the last sample", registry=registry)
     samples.set_function(lambda: float(sampler.changes.samples))
     took = Gauge(

@@ -1,8 +1,8 @@
-"""What changed between two samples, numbered and kept for a bounded time for every browser.
+"""What changed between two samples, numbered, in one bounded log for all browsers.
 
-A browser holds no queue here: it has the number of the last delta that it was sent, and takes what
-came since from one shared ring. One that fell further behind than the ring gets everything anew, so
-a slow or sleeping tab costs nothing and never sees a wrong picture.
+There is no queue per browser: it sends the number of the last change that it received and gets
+those after it. One that is further behind than the log gets a snapshot, so that a slow or sleeping
+tab costs nothing and never shows a wrong state.
 """
 
 import json
@@ -21,13 +21,13 @@ class ChangeLog:
 
     def __init__(self, kept: int = KEPT, first: int = 0) -> None:
         """`first`: above every number of an earlier run (the time in ms is), so that a browser
-        that comes back with one of those gets everything anew."""
+        that reconnects with one of those gets a snapshot."""
         self.id = self._first = first
         self._sections: dict[str, Rows] = {}
         self._ring: deque[tuple[int, dict[str, str]]] = deque(maxlen=kept)
 
     def advance(self, sections: Sections) -> int:
-        """Take the next sample; returns its number."""
+        """Add the next sample; returns its number."""
         changed: dict[str, str] = {}
         for name, rows in sections.items():
             change = diff(self._sections.get(name, {}), rows)
@@ -40,7 +40,7 @@ class ChangeLog:
 
     @property
     def samples(self) -> int:
-        """How many were taken."""
+        """Number of samples added."""
         return self.id - self._first
 
     def snapshot(self, wanted: Collection[str]) -> str:
@@ -49,7 +49,7 @@ class ChangeLog:
         return dumps({"id": self.id, "sections": rows})
 
     def since(self, number: int, wanted: Collection[str]) -> list[tuple[int, str]] | None:
-        """The deltas after `number` as JSON; None when a snapshot is needed instead."""
+        """The changes after `number` as JSON; None when a snapshot is needed instead."""
         if number == self.id:
             return []
         if number > self.id or not self._ring or number < self._ring[0][0] - 1:
@@ -66,7 +66,7 @@ class ChangeLog:
 
 
 def diff(old: Rows, new: Rows) -> dict[str, Any]:
-    """`set`: rows that are new or different; `gone`: keys that went. Empty when equal."""
+    """`set`: rows that are new or different; `gone`: keys that were removed. Empty when equal."""
     if old is new:
         return {}
     changed = {

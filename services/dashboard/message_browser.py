@@ -20,7 +20,7 @@ from kafka2011.protocol.message import LENGTH, LENGTH_BYTES, MAGIC1_OVERHEAD_BYT
 
 FETCH_BYTES = 256 * 1024
 RESYNC_BYTES = 1_100_000  # more than the largest message that a broker takes
-NEWEST_BYTES = 128 * 1024  # looked through for the newest messages
+NEWEST_BYTES = 128 * 1024  # read for the newest messages
 SCAN_BYTES_MAX = 8 * 1024 * 1024
 SCAN_S_MAX = 2.0
 COUNT_MAX = 200
@@ -76,7 +76,7 @@ def _start(
         return max(earliest, min(query.offset, latest))
     if query.time_ms is None:
         return _boundary(client, query, max(earliest, latest - NEWEST_BYTES), earliest, latest)
-    # Times of a partition rise nearly always, so the place is found by halving; the scan begins
+    # Times of a partition rise nearly always, so the offset is found by halving; the scan begins
     # a little before it.
     low, high = earliest, latest
     while high - low > FETCH_BYTES:
@@ -125,7 +125,7 @@ def _is_entry(view: memoryview, position: int) -> bool:
 def _time_at(
     client: SimpleConsumer, query: MessageQuery, offset: int, prefix_bytes: int
 ) -> int | None:
-    """header.time of the first message there that has one."""
+    """header.time of the first message at `offset` or after it that has one."""
     fetched = client.fetch(query.topic, query.partition, offset, RESYNC_BYTES)
     for payload, _ in fetched.messages()[:100]:
         try:
@@ -172,7 +172,7 @@ class _Scan:
             return client.fetch(topic, partition, self.offset, RESYNC_BYTES).messages()
 
     def _take(self, payload: bytes, next_offset: int) -> None:
-        # Messages of a compressed entry share their next offset: only the first has a place.
+        # Messages of a compressed set share their next offset; only the first has its own.
         at, self.offset = self.offset, next_offset
         self.scanned += 1
         if self._query.time_ms is not None and not self._is_since(self._query.time_ms, payload):
@@ -184,7 +184,7 @@ class _Scan:
             del self.found[0]
 
     def _is_since(self, time_ms: int, payload: bytes) -> bool:
-        """Whether the event is of that time or later; what has no header is shown."""
+        """Whether the event is of that time or later; true of messages without a header."""
         prefix_bytes = self._codec.forms.prefix_bytes(self._query.topic)
         try:
             return peek(payload, prefix_bytes).time_ms >= time_ms
@@ -205,7 +205,7 @@ class _Scan:
 def describe(
     codec: TopicCodec, topic: str, offset: int, next_offset: int, payload: bytes
 ) -> dict[str, Any]:
-    """One message for the page."""
+    """One message as JSON."""
     row: dict[str, Any] = {"offset": offset, "next": next_offset, "size": len(payload)}
     try:
         schema, record = codec.decode(topic, payload)

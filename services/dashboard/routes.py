@@ -1,9 +1,9 @@
-"""The pages: static files, snapshot, stream of changes, messages, audit cells, and the breaking.
+"""The HTTP routes: static files, snapshot, stream of changes, messages, audit cells, faults.
 
 Read-only unless chaos is on. Every answer forbids foreign addresses, frames and scripts that are
 not this server's own files; a request that names another host is refused, so that no foreign web
-page can reach a dashboard on loopback by a name of its own. What changes something must be JSON,
-which no foreign form can send.
+page can reach a dashboard on loopback by a name of its own. Requests that change something must be
+JSON, which no foreign form can send.
 """
 
 import asyncio
@@ -62,7 +62,7 @@ SECTIONS = (
 CLIENTS_MAX = 100
 KEEPALIVE_S = 15.0
 BODY_BYTES_MAX = 4096
-QUESTIONS_AT_ONCE = 3
+BLOCKING_THREADS = 3
 Result = TypeVar("Result")
 
 log = get_logger(__name__)
@@ -70,7 +70,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 class Routes:
-    """The application; `clients` is the number of open streams."""
+    """Makes the application; `clients` is the number of open streams."""
 
     def __init__(self, config: DashboardConfig, sampler: Sampler) -> None:
         self._config = config
@@ -79,7 +79,7 @@ class Routes:
         self._is_ending = False
         self._files = load_static()
         # Few threads, kept: each costs memory for as long as the process lives.
-        self._threads = ThreadPoolExecutor(QUESTIONS_AT_ONCE, thread_name_prefix="question")
+        self._threads = ThreadPoolExecutor(BLOCKING_THREADS, thread_name_prefix="blocking")
         self._injector = fault_injector(config)
         named = [name.strip().lower() for name in config.hosts.split(",") if name.strip()]
         self._hosts = {"localhost", "127.0.0.1", "::1", config.bind.lower(), *named}
@@ -102,7 +102,7 @@ class Routes:
             Route("/api/messages", self._guarded(self.messages)),
             Route("/api/cells", self._guarded(self.cells)),
             Route("/api/report/{name}", self._guarded(self.report)),
-            Route("/api/chaos", self._guarded(self.break_something), methods=["POST"]),
+            Route("/api/chaos", self._guarded(self.apply_fault), methods=["POST"]),
             Route("/{path:path}", self._guarded(self.file)),
         ]
         return Starlette(routes=routes, lifespan=lifespan)
@@ -127,24 +127,24 @@ class Routes:
         name = host.rpartition(":")[0] if ":" in host and not host.endswith("]") else host
         return name.strip("[]").lower() in self._hosts
 
-    # --- pages -------------------------------------------------------------------------------
+    # --- reading -----------------------------------------------------------------------------
 
     async def file(self, request: Request) -> Response:
         path = request.path_params["path"] or "index.html"
         found = self._files.get(path)
         if found is None:
-            return Response("no such page\n", 404, media_type="text/plain")
+            return Response("not found\n", 404, media_type="text/plain")
         return Response(found[1], headers={"Content-Type": found[0]})
 
     async def snapshot(self, request: Request) -> Response:
-        """Everything of the sections that are asked for, and the number to stream from."""
+        """The requested sections whole, and the number to stream from."""
         body = self._sampler.changes.snapshot(wanted_sections(request.query_params.get("sections")))
         return Response(body, media_type="application/json")
 
     async def stream(self, request: Request) -> Response:
         """Changes as server-sent events, from `after` or Last-Event-ID on."""
         if self.clients >= CLIENTS_MAX:
-            return Response("too many pages are open\n", 503, media_type="text/plain")
+            return Response("too many open streams\n", 503, media_type="text/plain")
         wanted = wanted_sections(request.query_params.get("sections"))
         last = request.headers.get("last-event-id") or request.query_params.get("after", "")
         number = int(last) if last.isdecimal() and len(last) < 16 else -1
@@ -174,8 +174,8 @@ class Routes:
             self.clients -= 1
 
     async def messages(self, request: Request) -> Response:
-        """Messages of one partition; see `messages.browse`."""
-        # Codecs and a consumer: some 5 MB that a dashboard nobody asks for messages does without.
+        """Messages of one partition; see `message_browser.browse`."""
+        # Codecs and a consumer: some 5 MB, loaded with the first request.
         from kafka2011.services.dashboard.message_browser import browse, query_from
 
         query = dict(request.query_params)
@@ -183,10 +183,10 @@ class Routes:
             question = query_from(query)
         except ValueError as error:
             return _problem(400, str(error))
-        watcher = self._sampler.cluster_samplers.get(query.get("dc", ""))
+        cluster = self._sampler.cluster_samplers.get(query.get("dc", ""))
         broker = query.get("broker", "")
         published = (
-            watcher.observed.brokers.get(int(broker)) if watcher and broker.isdecimal() else None
+            cluster.observed.brokers.get(int(broker)) if cluster and broker.isdecimal() else None
         )
         if published is None:
             return _problem(404, "no such broker is registered at present")
@@ -207,10 +207,10 @@ class Routes:
         if client is None:
             return _problem(503, "no audit service is registered")
         try:
-            told = await client.get_json("/audit?" + urlencode(wanted), SLOW_TIMEOUT_S)
+            found = await client.get_json("/audit?" + urlencode(wanted), SLOW_TIMEOUT_S)
         except RequestFailed as error:
             return _problem(502, str(error))
-        return JSONResponse({"cells": told.get("cell_list", [])})
+        return JSONResponse({"cells": found.get("cell_list", [])})
 
     async def report(self, request: Request) -> Response:
         name = request.path_params["name"]
@@ -219,17 +219,17 @@ class Routes:
             return _problem(404, "no such report")
         return Response(picture, headers={"Content-Type": TYPES[".svg"], **PICTURE_HEADERS})
 
-    # --- breaking ------------------------------------------------------------------------------
+    # --- faults ------------------------------------------------------------------------------
 
-    async def break_something(self, request: Request) -> Response:
+    async def apply_fault(self, request: Request) -> Response:
         """Kill, pause, continue, start, cut, mend, delay, drop; only where chaos is on."""
         if self._config.chaos != "on":
-            return _problem(403, "this dashboard only looks (dashboard.chaos is off)")
+            return _problem(403, "this dashboard is read-only (dashboard.chaos is off)")
         if request.headers.get("content-type", "").partition(";")[0] != "application/json":
             return _problem(415, "send application/json")
         origin = request.headers.get("origin")
         if origin and not self.is_host_allowed(origin.partition("://")[2]):
-            return _problem(403, "another page's request")
+            return _problem(403, "a request of a foreign web page")
         body = b""
         async for block in request.stream():
             body += block
@@ -237,13 +237,13 @@ class Routes:
                 return _problem(413, "too large")
         try:
             action, name, details = parse_action(body)
-            said = await self._break(action, name, details)
+            text = await self._apply(action, name, details)
         except (FaultRefused, RequestFailed) as error:
             return _problem(409, str(error))
         log.warning("fault_applied", action=action, process=name)
-        return JSONResponse({"said": said})
+        return JSONResponse({"said": text})
 
-    async def _break(self, action: str, name: str, details: dict[str, Any]) -> str:
+    async def _apply(self, action: str, name: str, details: dict[str, Any]) -> str:
         if action == "start" or action in SIGNALS:
             if self._injector is None:
                 raise FaultRefused("this dashboard may break links only")
@@ -260,11 +260,11 @@ class Routes:
 
 
 def fault_injector(config: DashboardConfig) -> FaultInjector | None:
-    """What may kill and pause: local processes, containers, or nothing."""
+    """The injector of the settings: local processes, containers, or None (links only)."""
     if config.chaos != "on":
         return None
     if config.chaos_engine is not None:
-        # The docker SDK takes some 20 MB: only where containers may be broken.
+        # The docker SDK takes 6 MB: only where containers may be broken.
         from kafka2011.services.dashboard.faults.containers import ContainerFaults
 
         return ContainerFaults(config.chaos_engine, config.chaos_project)
@@ -272,10 +272,10 @@ def fault_injector(config: DashboardConfig) -> FaultInjector | None:
 
 
 def drop_text(name: str, details: dict[str, Any]) -> str:
-    """What is said when messages are being dropped."""
+    """The confirmation shown when messages are being dropped."""
     return (
-        f"{name} drops the next {details['count']} messages of {details['topic']}; the audit wall "
-        "says so once their window is over"
+        f"{name} drops the next {details['count']} messages of {details['topic']}; the audit "
+        "shows them as missing once their window is over"
     )
 
 
@@ -283,8 +283,8 @@ def wanted_sections(text: str | None) -> list[str]:
     """The known names of a comma list; all sections when none is given."""
     if text is None:
         return list(SECTIONS)
-    asked = set(text.split(","))
-    return [name for name in SECTIONS if name in asked]
+    given = set(text.split(","))
+    return [name for name in SECTIONS if name in given]
 
 
 def load_static() -> dict[str, tuple[str, bytes]]:

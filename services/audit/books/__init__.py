@@ -1,1 +1,1 @@
-"""The audit's books: counts, read positions, delays and heartbeats, in memory and in SQLite."""
+"""The audit's books: counts, read progress, delays and heartbeats, in memory and in SQLite."""

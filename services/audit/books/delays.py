@@ -1,7 +1,7 @@
-"""Delays from a producer to a tier: percentiles since the books were opened, and of late.
+"""Percentiles of the delay from producer to tier: since the books were created, and recent ones.
 
-HdrHistogram, so that a percentile is right to a part in a thousand and a day of traffic takes as
-much room as a second. Pure apart from the library; times are injected.
+HdrHistogram: a percentile is exact to a part in a thousand, and a day of traffic takes as much
+memory as a second. Times are passed in.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ RECENT_MS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class DelaySummary:
-    """Delays in ms; `count` messages were measured. None where nothing was."""
+    """Delays in ms of `count` measured messages; None where there are none."""
 
     count: int
     p50_ms: int | None
@@ -38,7 +38,7 @@ def _summary(histogram: HdrHistogram) -> DelaySummary:
 
 
 class DelayMeter:
-    """Delays at one tier. Not thread-safe: one owner, who locks."""
+    """Delays at one tier. Not thread-safe; `state.AuditState` locks."""
 
     def __init__(self, stored: bytes | None = None) -> None:
         self._total = _histogram()
@@ -52,14 +52,14 @@ class DelayMeter:
         """Add messages by delay in ms."""
         if not delays:
             return
-        self._turn(now_ms)
+        self._advance_period(now_ms)
         for delay_ms, count in delays.items():
             bounded_ms = min(max(delay_ms, 1), DELAY_MS_MAX)
             self._total.record_value(bounded_ms, count)
             self._recent[0].record_value(bounded_ms, count)
         self.is_dirty = True
 
-    def _turn(self, now_ms: int) -> None:
+    def _advance_period(self, now_ms: int) -> None:
         period = now_ms // RECENT_MS
         if period == self._period:
             return
@@ -68,18 +68,18 @@ class DelayMeter:
         self._period = period
 
     def summary(self) -> DelaySummary:
-        """Since the books were opened, restarts included."""
+        """Since the books were created, over all restarts."""
         return _summary(self._total)
 
     def recent(self, now_ms: int) -> DelaySummary:
         """Of the last one to two minutes."""
-        self._turn(now_ms)
+        self._advance_period(now_ms)
         both = _histogram()
         for histogram in self._recent:
             both.add(histogram)
         return _summary(both)
 
     def encoded(self) -> bytes:
-        """For the store; `DelayMeter(encoded)` continues from it."""
+        """The histogram for the store; `DelayMeter(encoded)` continues from it."""
         encoded = self._total.encode()
         return encoded if isinstance(encoded, bytes) else encoded.encode()

@@ -1,8 +1,8 @@
-"""Who has gone silent: the last heartbeat of every server, and when the next one was due. Pure.
+"""The last heartbeat of every server, and which servers are silent. Pure.
 
-A server that has nothing to send still beats, so silence means that it is dead, cut off, or stuck.
-One that said goodbye is not silent. Time is the moment up to which the topic `audit` has been read,
-not the clock: an audit that catches up knows nothing yet of what comes later.
+A server without messages to send still sends heartbeats, so silence means that it is dead, cut off
+or stuck. After a goodbye heartbeat it is not silent. Time is the moment up to which the topic
+`audit` has been read, not the clock: heartbeats that are not read yet are not missing.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ SERVERS_MAX = 10_000
 
 
 class Sender(NamedTuple):
-    """`tier`: the cluster that it writes to."""
+    """A server that sends heartbeats. `tier`: the cluster that it writes to."""
 
     tier: str
     server: str
@@ -22,7 +22,7 @@ class Sender(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """The newest heartbeat of a sender: its header.time, and when the next one is due, ms."""
+    """The newest heartbeat of a sender: its header.time and the interval to the next one, ms."""
 
     time_ms: int
     interval_ms: int
@@ -37,7 +37,7 @@ class Heartbeats:
         self.dirty: set[Sender] = set()
 
     def add(self, sender: Sender, beat: Beat) -> None:
-        """One heartbeat was read; older ones than the newest change nothing."""
+        """Note one heartbeat; one that is older than the newest changes nothing."""
         known = self.beats.get(sender)
         if known is not None and known.time_ms > beat.time_ms:
             return
@@ -47,7 +47,7 @@ class Heartbeats:
             self._forget(min(self.beats, key=lambda each: self.beats[each].time_ms))
 
     def forget(self, before_ms: int) -> None:
-        """Forget who was last heard before `before_ms`."""
+        """Drop senders whose last heartbeat is older than `before_ms`."""
         for sender in [each for each, beat in self.beats.items() if beat.time_ms < before_ms]:
             self._forget(sender)
 
@@ -56,7 +56,8 @@ class Heartbeats:
         self.dirty.add(sender)
 
     def silent(self, tier: str, read_to_ms: int) -> Iterator[tuple[Sender, int]]:
-        """(sender, since when, ms) of a tier whose topic `audit` is read up to `read_to_ms`."""
+        """Silent senders of a tier whose topic `audit` is read up to `read_to_ms`, with the time of
+        the last heartbeat, ms."""
         for sender, beat in self.beats.items():
             due_ms = beat.time_ms + BEATS_MISSED * beat.interval_ms
             if sender.tier == tier and not beat.is_last and due_ms < read_to_ms:

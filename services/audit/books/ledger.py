@@ -16,9 +16,9 @@ from kafka2011.services.audit.verdicts import UNREADABLE_WINDOW, expected_of
 
 CELLS_MAX = 200_000
 INSTANCES_MAX = 100_000
-RANGES_MAX = 1_000  # of one instance; a producer that makes more gaps than this is not ours
+RANGES_MAX = 1_000  # of one instance; no producer of ours makes more gaps
 
-# Which cells are folded before others where there are too many. What balances loses nothing by it.
+# The order in which cells are folded where there are too many. One that balances loses nothing.
 _RANK_BALANCED, _RANK_BALANCES_NOW, _RANK_JUDGED, _RANK_PENDING = range(4)
 
 
@@ -64,7 +64,7 @@ class Cell:
 
 @dataclass(slots=True)
 class ReportsSeen:
-    """Which monitoring events of one instance were counted, and when the last one came (ms)."""
+    """Counted monitoring events of one instance, and the time of the last one (ms)."""
 
     sequences: SequenceRanges = field(default_factory=SequenceRanges)
     last_seen_ms: int = 0
@@ -141,7 +141,7 @@ class Ledger:
     ) -> bool:
         """Count one monitoring event, read at `entry_tier`.
 
-        False when it was counted before, or is not for these books.
+        False when it was counted before, or belongs to another audit.
         """
         if not self._counts(entry_tier, server):
             return False
@@ -187,8 +187,8 @@ class Ledger:
     def fold(self, before_ms: int) -> int:
         """Fold cells of windows that began before `before_ms` and balance; returns how many.
 
-        A message or report that comes later for a folded window opens the cell anew; since what
-        was folded was even, only what is new decides its verdict.
+        A message or report that comes later for a folded window opens a new cell; since the folded
+        numbers were equal, only the new ones decide its verdict.
         """
         gone = [
             key

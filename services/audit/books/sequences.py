@@ -1,8 +1,8 @@
-"""Remembers which monitoring events of a producer have been counted, in little space. Pure.
+"""The sequence numbers of a producer's monitoring events that have been counted, as ranges. Pure.
 
-Sequences of one instance run from 0 without gaps, so what has been seen is nearly always one range,
+Sequences of one instance run from 0 without gaps, so those counted are nearly always one range,
 however many events there were. A gap that stays means that a monitoring event was lost, and with
-it a part of the producer's own number.
+it part of the produced number.
 """
 
 from bisect import bisect_left

@@ -1,7 +1,7 @@
-"""Keeps the audit's books in SQLite: counts and the offsets they were read up to, always together.
+"""The audit's books in SQLite: counts together with the offsets up to which they were read.
 
 One transaction holds every number that changed since the last one, as it is now, so that writing
-the same change twice does no harm; after a crash reading goes on at the stored offsets and counts
+the same change twice does no harm. After a crash reading continues at the stored offsets and counts
 what the lost transaction had counted. Used by one thread at a time.
 """
 
@@ -42,12 +42,12 @@ CREATE TABLE IF NOT EXISTS unread (
 
 
 class StoreMismatch(Exception):
-    """The books were kept with other settings. One line for the user: use another data.dir."""
+    """The books were written with other settings. One line for the user: use another data.dir."""
 
 
 @dataclass
 class Changes:
-    """Rows to write, each the present value; `gone_*` are keys whose rows go away."""
+    """Rows to write, each the present value; `gone_*` are keys whose rows are deleted."""
 
     positions: list[tuple[str, str, int, int, int]] = field(default_factory=list)
     table_versions: list[tuple[str, int]] = field(default_factory=list)
@@ -67,9 +67,9 @@ class Changes:
 
 
 class AuditStore:
-    """The database `path`, made when it is not there.
+    """The database `path`, created when it does not exist.
 
-    Raises StoreMismatch when it was kept with another window width, other tiers or other servers.
+    Raises StoreMismatch when it was written with another window width, other tiers or servers.
     """
 
     def __init__(

@@ -1,1 +1,1 @@
-"""Readers of the tiers: brokers of a cluster, and the commits of the warehouse."""
+"""Readers of the tiers: the brokers of a cluster, and the commits of the warehouse."""

@@ -105,12 +105,12 @@ class ClusterReader:
         self._is_first = False
         self._state.set_discovered(self._tier, asked_ms)
 
-    def _watch(self, registry: Registry, *places: str) -> None:
-        """Have a change below `places` wake the thread; set before reading, so none is missed."""
-        for place in places:
-            if place not in self._watched:
-                self._watched.add(place)
-                registry.watch_children(place, lambda _children: self._wake.set())
+    def _watch(self, registry: Registry, *znodes: str) -> None:
+        """Wake the thread on changes below `znodes`; set before reading, so that none is missed."""
+        for path in znodes:
+            if path not in self._watched:
+                self._watched.add(path)
+                registry.watch_children(path, lambda _children: self._wake.set())
 
     def _reader(self, broker_id: int) -> BrokerReader:
         reader = self._readers.get(broker_id)

@@ -68,7 +68,7 @@ class WarehouseReader:
         """Read every commit that is new; returns how many loads there were.
 
         Raises OSError when the directory cannot be read, ValueError or KeyError for a commit
-        that is not as we write them.
+        that no load of ours wrote.
         """
         if not self._directory.is_dir():
             return 0  # nothing was ever loaded

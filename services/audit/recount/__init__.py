@@ -1,1 +1,1 @@
-"""The recount: everything counted again from the files, as an independent witness."""
+"""The recount: everything counted again from the messages, independent of the running service."""

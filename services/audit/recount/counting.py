@@ -181,5 +181,5 @@ class _Recount:
 
 
 def recount(plan: RecountPlan, *, now_ms: int, progress: OnProgress = lambda *_: None) -> Json:
-    """Read everything and report. Raises OSError when a file cannot be read at all."""
+    """The report on everything in the plan. Raises OSError when a file cannot be opened."""
     return _Recount(plan, now_ms, progress).run()

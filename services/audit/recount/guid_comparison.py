@@ -1,8 +1,8 @@
-"""Compares tiers guid by guid, so that a copy can never stand in for a lost message.
+"""Compares tiers guid by guid, so that a copy never makes up for a lost message.
 
 Each message becomes twenty bytes: the number of its cell and its guid. They are spread over buckets
 by their hash, spilled to one temporary file above a limit, and compared bucket by bucket, so that
-memory is bounded however many messages there are. One owner, one thread.
+memory is bounded however many messages there are. Used by one thread.
 """
 
 import hashlib
@@ -27,10 +27,10 @@ MEMORY_BYTES_MAX = 256 * 1024 * 1024
 
 
 class GuidTally:
-    """Counts messages by cell and tier, and remembers which they were. Use as a context manager.
+    """Counts messages by cell and tier, and keeps their guids. Use as a context manager.
 
     `tier_count` tiers, addressed by index in the order in which messages pass them. `is_ours` by
-    tier: messages of other servers are passed over there (None: of none).
+    tier: messages of other servers are skipped there (None: count all).
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class GuidTally:
     # --- messages ----------------------------------------------------------------------------
 
     def add_payloads(self, tier: int, topic: str, payloads: Iterable[bytes]) -> int:
-        """Count messages as they stand in a log; returns how many."""
+        """Count the payloads of a log; returns their number."""
         window_ms = self._window_ms
         prefix_bytes = self._forms.prefix_bytes(topic)
         buffers = self._buffers[tier]
@@ -105,7 +105,7 @@ class GuidTally:
         times_ms: Sequence[int],
         servers: Sequence[str],
     ) -> int:
-        """Count messages as they stand in a table; returns how many."""
+        """Count the rows of a table; returns their number."""
         window_ms = self._window_ms
         buffers = self._buffers[tier]
         is_ours = self._is_ours[tier]
@@ -143,14 +143,14 @@ class GuidTally:
                     buffer.clear()
         self._buffered_bytes = 0
 
-    # --- answers -----------------------------------------------------------------------------
+    # --- results -----------------------------------------------------------------------------
 
     def counts(self, tier: int) -> dict[CellKey, int]:
         """Messages by cell, copies included."""
         return {self._keys[number]: count for number, count in self._counted[tier].items()}
 
     def compare(self) -> dict[tuple[CellKey, int], GuidCounts]:
-        """What the guids say of each cell at each tier; call once, at the end."""
+        """The counts by guid of each cell at each tier; call once, at the end."""
         cells = range(len(self._keys))
         distinct = [Counter[bytes]() for _ in range(self._tier_count)]
         lost = [Counter[bytes]() for _ in range(self._tier_count)]

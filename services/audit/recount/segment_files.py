@@ -1,7 +1,7 @@
 """Reads the payloads of segment files from disk, for the recount. Never writes, opens no socket.
 
 Uses the layout of 0.7 (`<topic>-<partition>/<20 digits>.kafka`) and none of the broker's code, so
-that it is independent of it. Everything that cannot be read is reported with its place.
+that it is independent of it. Everything that cannot be read is reported with partition and offset.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""Reads the rows of the warehouse's tables for the recount: guid, time and server, nothing else.
+"""Reads guid, time and server of every row of the warehouse's tables, for the recount.
 
-Goes by the files of a table's newest version, so it sees exactly what a report would see. Importing
-this module loads Arrow and delta-rs; the running service does without it.
+Reads the files of a table's newest version, as a report does. Importing this module loads Arrow and
+delta-rs; the running service does not.
 """
 
 from collections.abc import Iterator
@@ -60,7 +60,7 @@ def rows_of(path: Path) -> Iterator[Rows]:
 
 
 def quarantined_of(path: Path) -> Iterator[list[bytes]]:
-    """The payloads in a quarantine table: messages that were read and could not become rows."""
+    """The payloads in a quarantine table: messages that were read but could not become rows."""
     for batch in _batches(path, ["payload"]):
         yield [payload or b"" for payload in batch.column("payload").to_pylist()]
 
@@ -73,5 +73,5 @@ def _batches(path: Path, columns: list[str]) -> Iterator[Any]:
 
 
 def _sixteen(guid: bytes | None) -> bytes:
-    """A guid as the tally needs it, whatever stands in the table."""
+    """A guid of the tally's length, whatever the column holds."""
     return (guid or b"").ljust(GUID_BYTES, b"\0")[:GUID_BYTES]

@@ -1,4 +1,4 @@
-"""The audit as rows: the cells of the wall, the tiers' totals, their rates and delays. Pure."""
+"""The audit as rows: its cells, the tiers' totals, their rates and delays. Pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,7 +18,7 @@ WINDOWS_SHOWN = 60
 
 
 class AuditRows:
-    """Rates and delays over time, and what was missing last; `tell` takes the events."""
+    """Rates and delays over time, and what was missing last; `add_event` receives the events."""
 
     def __init__(self, rates: Rates, history_ms: int, add_event: AddEvent) -> None:
         self._rates = rates
@@ -31,15 +31,15 @@ class AuditRows:
         self.flow = History(history_ms, SERIES_STEP_MS)
 
     def rows(self, audit: Mapping[str, Any] | None, now_ms: int, unheard_since_ms: int = 0) -> Rows:
-        """The summary, once an answer: an old answer seen again is no new measurement. One that
-        stays alone since `unheard_since_ms` tells how it was, not how it is: it has no rates."""
+        """The summary, measured once per answer: the same answer again is no new measurement. While
+        the audit does not answer (`unheard_since_ms`) the last summary stays, without rates."""
         if audit is not None and audit is not self._answer:
             self._answer = audit
             self._rows = {"summary": self._summary(audit, now_ms)}
         if unheard_since_ms and self._rows:
             rates = dict.fromkeys(self._rows["summary"]["rates"])
-            said = {"rates": rates, "unheard_since_ms": unheard_since_ms}
-            return {"summary": self._rows["summary"] | said}
+            outdated = {"rates": rates, "unheard_since_ms": unheard_since_ms}
+            return {"summary": self._rows["summary"] | outdated}
         return self._rows
 
     def _summary(self, audit: Mapping[str, Any], now_ms: int) -> dict[str, Any]:
@@ -70,7 +70,7 @@ class AuditRows:
         for name in sorted(names - self._silent):
             self._add_event(now_ms, "bad", "audit", f"server {name} fell silent: no heartbeat")
         for name in sorted(self._silent - names):
-            self._add_event(now_ms, "good", "audit", f"server {name} is heard again")
+            self._add_event(now_ms, "good", "audit", f"server {name} sends heartbeats again")
         self._silent = names
 
     def _note_missing(self, tier: str, missing: int, now_ms: int) -> None:

@@ -36,8 +36,8 @@ class FlowRows:
         for process in seen.processes.values():
             if process.kind != "broker":
                 continue
-            look = seen.clusters.get(process.datacenter)
-            for broker_id, address in (look.brokers if look else {}).items():
+            cluster = seen.clusters.get(process.datacenter)
+            for broker_id, address in (cluster.brokers if cluster else {}).items():
                 if f"{address.host}:{address.port}" == process.address:
                     self.broker_ids[process.key] = broker_id
             suffix = process.name.rpartition("-")[2]

@@ -1,7 +1,7 @@
 """Consumer groups as rows: verdict with its reason, lag now and over time, rebalances. Pure.
 
-A verdict is that of `consumer.lag_rules`. What is told as an event must have lasted: while a group
-rebalances its partitions have no owner for some seconds, and that is nobody's alarm.
+Verdicts are those of `consumer.tools.lag_rules`. One becomes an event when it has lasted: while a
+group rebalances, its partitions have no owner for some seconds, which is no fault.
 """
 
 from collections import deque
@@ -18,55 +18,55 @@ from kafka2011.services.dashboard.sampling.observations import (
 
 STEP_MS = 2_000
 MOVES_KEPT = 100  # of one group; the time line shows them
-TOLD_AFTER_MS = 10_000
+EVENT_AFTER_MS = 10_000
 WARN = "WARN"
 SECTIONS = ("groups", "group_partitions", "lag_series", "rebalances")
 
 AddEvent = Callable[[int, str, str, str], None]
 
 
-class GroupMemory:
-    """What is remembered of one group."""
+class GroupHistory:
+    """The history of one group."""
 
     def __init__(self, history_ms: int) -> None:
         self.history = History(history_ms, STEP_MS)
         self.partitions: dict[tuple[str, str], PartitionHistory] = {}
         self.moves: deque[tuple[int, Row]] = deque(maxlen=MOVES_KEPT)
         self.owners: dict[tuple[str, str], str] | None = None
-        self.looked_at_ms = -1
+        self.sampled_ms = -1
         self.rows: Rows = {}
         self.row: Row = {}
-        self.state = ""  # the last that was told
+        self.state = ""  # the last that became an event
         self.new_state = ""
         self.new_since_ms = 0
 
 
 class GroupRows:
-    """All groups of all datacenters. `tell(now_ms, kind, subject, text)` takes the events."""
+    """All groups of all datacenters. Events go to `add_event(now_ms, kind, subject, text)`."""
 
     def __init__(self, history_ms: int, add_event: AddEvent) -> None:
         self._history_ms = history_ms
         self._add_event = add_event
-        self._memories: dict[str, GroupMemory] = {}
+        self._memories: dict[str, GroupHistory] = {}
         self._found: dict[str, Rows] = {name: {} for name in SECTIONS}
 
     def sections(
         self, clusters: Mapping[str, ObservedCluster], partitions: Rows, now_ms: int
     ) -> dict[str, Rows]:
         """groups, group_partitions, lag_series and rebalances: the same objects as before until
-        a group was looked at anew."""
+        a group was sampled again."""
         is_new = False
-        for datacenter, look in clusters.items():
-            for group in look.groups.values():
+        for datacenter, cluster in clusters.items():
+            for group in cluster.groups.values():
                 key = f"{datacenter}/{group.name}"
-                memory = self._memories.setdefault(key, GroupMemory(self._history_ms))
+                memory = self._memories.setdefault(key, GroupHistory(self._history_ms))
                 # Offsets and ends must be of one moment: an old offset beside a new end is no lag.
-                if memory.looked_at_ms != look.groups_at_ms:
-                    memory.looked_at_ms = look.groups_at_ms
-                    self._look(key, memory, group, partitions, now_ms)
+                if memory.sampled_ms != cluster.groups_at_ms:
+                    memory.sampled_ms = cluster.groups_at_ms
+                    self._sample(key, memory, group, partitions, now_ms)
                     is_new = True
-        if all(look.is_answering for look in clusters.values()):
-            there = {f"{dc}/{name}" for dc, look in clusters.items() for name in look.groups}
+        if all(cluster.is_answering for cluster in clusters.values()):
+            there = {f"{dc}/{name}" for dc, cluster in clusters.items() for name in cluster.groups}
             for key in self._memories.keys() - there:
                 del self._memories[key]
                 is_new = True
@@ -85,24 +85,24 @@ class GroupRows:
                 found["rebalances"][f"{key}|{at_ms}"] = move
         return found
 
-    def _look(
-        self, key: str, memory: GroupMemory, group: ObservedGroup, partitions: Rows, now_ms: int
+    def _sample(
+        self, key: str, memory: GroupHistory, group: ObservedGroup, partitions: Rows, now_ms: int
     ) -> None:
         datacenter = key.partition("/")[0]
-        self._note_moves(key, memory, group, memory.looked_at_ms or now_ms)
+        self._note_moves(key, memory, group, memory.sampled_ms or now_ms)
         memory.rows = _partition_rows(memory, datacenter, group, partitions, now_ms)
-        memory.row = _group_row(datacenter, group, memory.rows) | {"looked_ms": memory.looked_at_ms}
+        memory.row = _group_row(datacenter, group, memory.rows) | {"looked_ms": memory.sampled_ms}
         self._note_verdict(key, memory, now_ms)
         memory.history.note(now_ms, {"bytes": memory.row["lag_bytes"], "ms": memory.row["lag_ms"]})
 
-    def _note_verdict(self, key: str, memory: GroupMemory, now_ms: int) -> None:
-        """AddEvent a verdict that has stood for `TOLD_AFTER_MS`, when somebody should know."""
+    def _note_verdict(self, key: str, memory: GroupHistory, now_ms: int) -> None:
+        """Add an event for a verdict that has lasted `EVENT_AFTER_MS` and concerns the operator."""
         state = memory.row["state"]
         if not memory.state:
             memory.state = state
         if state != memory.new_state:
             memory.new_state, memory.new_since_ms = state, now_ms
-        if state == memory.state or now_ms - memory.new_since_ms < TOLD_AFTER_MS:
+        if state == memory.state or now_ms - memory.new_since_ms < EVENT_AFTER_MS:
             return
         if {memory.state, state} & (ERRORS | {WARN}):
             kind = "bad" if state in ERRORS else "warn" if state == WARN else "good"
@@ -110,7 +110,7 @@ class GroupRows:
             self._add_event(now_ms, kind, key, f"group {memory.row['group']} is {state}{why}")
         memory.state = state
 
-    def _note_moves(self, key: str, memory: GroupMemory, group: ObservedGroup, at_ms: int) -> None:
+    def _note_moves(self, key: str, memory: GroupHistory, group: ObservedGroup, at_ms: int) -> None:
         before, now = memory.owners, group.owners
         memory.owners = dict(now)
         moved = {p for p in set(before or {}) | set(now) if (before or {}).get(p) != now.get(p)}
@@ -150,11 +150,11 @@ def owned_by_member(group: ObservedGroup) -> dict[str, int]:
 
 
 def _partition_rows(
-    memory: GroupMemory, datacenter: str, group: ObservedGroup, partitions: Rows, now_ms: int
+    memory: GroupHistory, datacenter: str, group: ObservedGroup, partitions: Rows, now_ms: int
 ) -> Rows:
     rows: Rows = {}
     named = set(group.owners) | set(group.offsets)
-    # As the tools have it: all partitions of what the group reads, also those that nobody reads.
+    # As in the tools: all partitions of the topics that the group reads, owned or not.
     topics = {topic for topic, _ in named}
     named |= {
         (row["topic"], row["partition"])

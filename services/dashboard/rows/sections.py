@@ -1,8 +1,8 @@
-"""The page's tables as plain rows, from what the samplers collected. Pure: no IO, time passed in.
+"""All sections of the dashboard as plain rows, from what was observed. Pure: time is passed in.
 
-`SectionRows` keeps what needs memory and turns one round of collected facts into sections: name ->
-key -> row. Everything that a row says is JSON. What each section says is decided in flows.py,
-storage.py, groups.py and wall.py.
+`SectionRows` keeps what needs memory and turns each sample into sections: name -> key -> row, all
+of it JSON. flows.py, topics.py, groups.py and audit_cells.py make most of them; events and the
+state of the whole deployment are made here.
 """
 
 from collections import deque
@@ -76,7 +76,7 @@ class SectionRows:
     def _note_state(self, process: ObservedProcess, state: str, now_ms: int) -> None:
         before = self._states.get(process.key)
         if state == "slow" or (state == STOPPED and not process.health.was_seen):
-            return  # one slow answer, or never seen running: nothing happened
+            return  # one slow answer, or never seen running: no event
         self._states[process.key] = state
         if before is None or before == state:
             return
@@ -93,7 +93,7 @@ class SectionRows:
 
     def _meta(self, seen: Observations, processes: Rows) -> Row:
         states = [row["state"] for row in processes.values()]
-        answering = any(look.is_answering for look in seen.clusters.values())
+        answering = any(cluster.is_answering for cluster in seen.clusters.values())
         working = [
             row for row in processes.values() if row["kind"] not in ("zookeeper", "dashboard")
         ]
@@ -110,7 +110,7 @@ class SectionRows:
             "state": state,
             "counts": {name: states.count(name) for name in sorted(set(states))},
             "clusters": {
-                name: {"answering": look.is_answering, "reason": look.reason}
-                for name, look in seen.clusters.items()
+                name: {"answering": cluster.is_answering, "reason": cluster.reason}
+                for name, cluster in seen.clusters.items()
             },
         }

@@ -5,11 +5,12 @@ from kafka2011.services.dashboard.rows.rates import Rates, rounded
 from kafka2011.services.dashboard.sampling.metrics_text import by_label
 from kafka2011.services.dashboard.sampling.observations import Observations, Row, Rows
 
-PARTITIONS_MAX = 10_000  # of one topic on one broker, as ZooKeeper says: anybody can write there
+# Of one topic on one broker; the number is read from ZooKeeper, where any client can write.
+PARTITIONS_MAX = 10_000
 
 
 class TopicRows:
-    """What the brokers keep; `broker_ids` maps a broker's process key to its id."""
+    """Rows of the brokers' logs; `broker_ids` maps a broker's process key to its id."""
 
     def __init__(self, rates: Rates, broker_ids: dict[str, int]) -> None:
         self._rates = rates
@@ -31,8 +32,8 @@ class TopicRows:
                 ("online", "kafka2011_broker_partition_online"),
             ):
                 for labels, value in process.samples.get(metric, ()):
-                    place = (labels.get("topic", ""), labels.get("partition", ""))
-                    values.setdefault(place, {})[field_name] = value
+                    name = (labels.get("topic", ""), labels.get("partition", ""))
+                    values.setdefault(name, {})[field_name] = value
             for (topic, partition), found in values.items():
                 key = f"{process.datacenter}/{topic}/{number}-{partition}"
                 end = int(found.get("end", 0))
@@ -52,15 +53,15 @@ class TopicRows:
         return rows
 
     def _add_empty(self, seen: Observations, rows: Rows) -> None:
-        """Partitions that are registered and have no log yet: nobody has sent them a message. The
+        """Add registered partitions that have no log yet, since no message was sent to them; the
         tools show them as 0."""
         brokers = {
             (seen.processes[key].datacenter, number): seen.processes[key]
             for key, number in self._broker_ids.items()
             if key in seen.processes
         }
-        for datacenter, look in seen.clusters.items():
-            for topic, counts in look.partitions.items():
+        for datacenter, cluster in seen.clusters.items():
+            for topic, counts in cluster.partitions.items():
                 for number, count in counts.items():
                     process = brokers.get((datacenter, number))
                     away = process is None or process.health.state in (DOWN, STOPPED)
@@ -84,8 +85,8 @@ class TopicRows:
 
     def topic_rows(self, seen: Observations, partitions: Rows, group_partitions: Rows) -> Rows:
         rows: Rows = {}
-        for datacenter, look in seen.clusters.items():
-            for topic in look.topics:
+        for datacenter, cluster in seen.clusters.items():
+            for topic in cluster.topics:
                 rows[f"{datacenter}/{topic}"] = _empty_topic(datacenter, topic)
         for partition in partitions.values():
             key = f"{partition['dc']}/{partition['topic']}"

@@ -1,1 +1,1 @@
-"""Sampling: asks processes and clusters once a second."""
+"""Observes processes and clusters once a second."""

@@ -53,7 +53,7 @@ def read_partition_counts(
     registry: Registry, topics: Iterable[str], known: Mapping[str, Mapping[int, int]]
 ) -> dict[str, dict[int, int]]:
     """topic -> broker id -> number of partitions. What is in `known` is not read again: a broker
-    that comes back with another number was away in between."""
+    that returns with another number was unregistered in between."""
     found: dict[str, dict[int, int]] = {}
     for topic in topics:
         before = known.get(topic, {})

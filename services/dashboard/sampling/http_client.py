@@ -1,7 +1,7 @@
-"""Asks the processes over HTTP: one kept connection each, one deadline for the whole answer.
+"""HTTP client for the processes: one kept connection each, one deadline for the whole exchange.
 
-A client of its own: forty lines, no library, and no thread per process. Nothing that a process
-answers raises anything but RequestFailed.
+Forty lines instead of a library, and no thread per process. No answer of a process raises anything
+but RequestFailed.
 """
 
 import asyncio
@@ -14,11 +14,11 @@ HEADER_BYTES_MAX = 32 * 1024
 
 
 class RequestFailed(Exception):
-    """No usable answer in time. The text says why, for people."""
+    """No usable answer before the deadline. The text is shown to the user."""
 
 
 class HttpClient:
-    """One process's HTTP server. For one task at a time; a lock keeps it so."""
+    """A connection to one process's HTTP server. Requests of several tasks wait for each other."""
 
     def __init__(self, host: str, port: int) -> None:
         self.host, self.port = host, port
@@ -27,7 +27,7 @@ class HttpClient:
 
     async def get(self, path: str, timeout_s: float) -> bytes:
         """The body of a 200. Raises RequestFailed."""
-        return await self._ask(f"GET {path} HTTP/1.1", b"", timeout_s)
+        return await self._request(f"GET {path} HTTP/1.1", b"", timeout_s)
 
     async def get_json(self, path: str, timeout_s: float) -> dict[str, Any]:
         try:
@@ -41,9 +41,9 @@ class HttpClient:
     async def post_json(self, path: str, value: object, timeout_s: float) -> bytes:
         body = json.dumps(value).encode()
         head = f"POST {path} HTTP/1.1\r\nContent-Type: application/json"
-        return await self._ask(head, body, timeout_s)
+        return await self._request(head, body, timeout_s)
 
-    async def _ask(self, head: str, body: bytes, timeout_s: float) -> bytes:
+    async def _request(self, head: str, body: bytes, timeout_s: float) -> bytes:
         request = f"{head}\r\nHost: {self.host}\r\nContent-Length: {len(body)}\r\n\r\n".encode()
         async with self._lock:
             try:
@@ -61,7 +61,7 @@ class HttpClient:
 
     async def _exchange(self, request: bytes) -> bytes:
         if self._streams is not None:
-            # A kept connection may have been closed meanwhile: then once more on a new one.
+            # A kept connection may have been closed meanwhile: try once more on a new one.
             try:
                 return await self._send(request)
             except (ConnectionError, asyncio.IncompleteReadError):
@@ -82,7 +82,7 @@ class HttpClient:
         length = headers.get("content-length", "")
         if not length.isdecimal() or int(length) > BODY_BYTES_MAX:
             self.close()
-            raise RequestFailed("an answer without a size, or too large")
+            raise RequestFailed("an answer without Content-Length, or too large")
         body = await reader.readexactly(int(length))
         if headers.get("connection", "").lower() == "close":
             self.close()

@@ -1,8 +1,8 @@
-"""Reads the text of /metrics: only the families asked for, at some microseconds a line.
+"""Parses the wanted samples of a /metrics text, at some microseconds a line.
 
-prometheus_client's own parser takes ten times as long and keeps what nobody asks for; a dashboard
-that reads a dozen processes every second notices. Unreadable lines are passed over: what a process
-says of itself must never stop the page.
+prometheus_client's own parser takes ten times as long and keeps every family, which matters when a
+dozen processes are read every second. Unreadable lines are skipped: no process's metrics may stop
+the dashboard.
 """
 
 import re

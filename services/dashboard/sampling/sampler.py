@@ -1,7 +1,7 @@
-"""Looks at everything once a second: asks each process, takes the clusters' last answers, decides.
+"""Samples everything once a second: scrapes each process, takes the last state of each ZooKeeper.
 
-One asyncio task. Every request has a deadline, so one process that hangs never holds back the
-others; the changes are published as one numbered delta.
+One asyncio task. Every request has a deadline, so that one process that hangs never delays the
+others. Each sample becomes rows, and what changed is published under one number.
 """
 
 import asyncio
@@ -32,18 +32,18 @@ from kafka2011.services.dashboard.sampling.spark_jobs import JobReader, Rows
 SCRAPE_TIMEOUT_S = 0.8
 SLOW_TIMEOUT_S = 5.0
 AUDIT_EVERY_S = 2.0
-AUDIT_AGE_MS_MAX = 30_000  # a starved audit answers late; an older answer is no verdict on now
+AUDIT_AGE_MS_MAX = 30_000  # a starved audit answers late; an older answer is no present verdict
 PROXIES_EVERY_S = 2.0
 JOBS_EVERY_S = 3.0
-SAMPLE_AGE_S_MAX = 30.0  # a page whose samples all fail serves an old picture: not healthy
+SAMPLE_AGE_S_MAX = 30.0  # when all samples fail the state served is old: not healthy
 CELLS_LIMIT = 10_000
-SHARE = 20  # what asks for much takes at most one part in so many of the time
+SHARE = 20  # a large request takes at most one part in so many of the time
 
 log = get_logger(__name__)
 
 
 class Sampler:
-    """The present picture in `log`; `changed` is set at each sample and replaced: wait on it."""
+    """The present state in `log`; `changed` is set at each sample and replaced: wait on it."""
 
     def __init__(self, config: DashboardConfig) -> None:
         self._config = config
@@ -89,14 +89,14 @@ class Sampler:
     def client_of(self, key: str) -> HttpClient | None:
         """The client of a process's metrics server; None while its address is not known."""
         process = self.processes.get(key)
-        place = self.dialled(process.metrics) if process else None
-        if process is None or place is None:
+        address = self.dialled(process.metrics) if process else None
+        if process is None or address is None:
             return None
         known = self._clients.get(key)
         if known is None or known[0] != process.metrics:
             if known is not None:
                 known[1].close()
-            known = self._clients[key] = (process.metrics, HttpClient(*place))
+            known = self._clients[key] = (process.metrics, HttpClient(*address))
         return known[1]
 
     def first_of(self, kind: str) -> ObservedProcess | None:
@@ -119,7 +119,7 @@ class Sampler:
             began = time.monotonic()
             try:
                 await self.sample()
-            except Exception:  # a fault of ours must not freeze the page: logged, and tried again
+            except Exception:  # a bug must not freeze the dashboard: logged, and tried again
                 log.exception("sample_failed")
             self.took_s = time.monotonic() - began
             due = max(due + interval_s, loop.time())
@@ -127,29 +127,29 @@ class Sampler:
 
     @property
     def is_fresh(self) -> bool:
-        """Whether the picture is one of now. Any thread."""
+        """Whether the last sample is recent. Any thread."""
         age_s = None if self._sampled_s is None else time.monotonic() - self._sampled_s
         return age_s is not None and age_s < SAMPLE_AGE_S_MAX + self._config.sample_ms / 1000
 
     async def sample(self) -> None:
-        looks = {
+        clusters = {
             name: watcher.observed
             for name, watcher in self.cluster_samplers.items()
             if watcher.observed.at_ms or name not in self._config.more_zk_connect
         }
         at_ms = now_ms()
-        self._take_registry(looks, at_ms)
+        self._take_registry(clusters, at_ms)
         await asyncio.gather(*(self._scrape(process) for process in self.processes.values()))
         self._start_slow()
         sections = self._deployment.sections(
             Observations(
                 now_ms=now_ms(),
                 processes=self.processes,
-                clusters=looks,
+                clusters=clusters,
                 audit=self._audit,
-                audit_unheard_ms=0 if self._is_heard("audit") else self._audit_ms,
+                audit_unheard_ms=0 if self._is_current("audit") else self._audit_ms,
                 cells=self._cells,
-                loader=self._loader if self._is_heard("loader") else None,
+                loader=self._loader if self._is_current("loader") else None,
                 commits=self._commits,
                 reports=self._reports,
             )
@@ -166,43 +166,43 @@ class Sampler:
 
     # --- the registry ------------------------------------------------------------------------
 
-    def _take_registry(self, looks: Mapping[str, ObservedCluster], at_ms: int) -> None:
-        for datacenter, look in looks.items():
-            for key, kind in look.expected.items():
+    def _take_registry(self, clusters: Mapping[str, ObservedCluster], at_ms: int) -> None:
+        for datacenter, cluster in clusters.items():
+            for key, kind in cluster.expected.items():
                 dc, _, name = key.partition("/")
                 process = self.processes.get(key)
                 if process is None:
                     process = self.processes[key] = ObservedProcess(
                         key, dc, name, kind, registered_in=datacenter
                     )
-                record = look.alive.get(key)
-                if look.is_answering:
+                record = cluster.alive.get(key)
+                if cluster.is_answering:
                     process.health.note_node(record is not None, at_ms)
                 if record is not None:
                     process.address, process.pid = record.address, record.pid
                     process.metrics = record.metrics_address
-            if look.is_answering:
+            if cluster.is_answering:
                 for key in [
                     key
                     for key, process in self.processes.items()
-                    if process.registered_in == datacenter and key not in look.expected
+                    if process.registered_in == datacenter and key not in cluster.expected
                 ]:
                     del self.processes[key]
-            self._take_zookeeper(datacenter, look, at_ms)
+            self._take_zookeeper(datacenter, cluster, at_ms)
 
-    def _take_zookeeper(self, datacenter: str, look: ObservedCluster, at_ms: int) -> None:
-        """A ZooKeeper that does not register itself is known by its own answers."""
-        if any(kind == "zookeeper" for kind in look.expected.values()):
+    def _take_zookeeper(self, datacenter: str, cluster: ObservedCluster, at_ms: int) -> None:
+        """Observe a ZooKeeper that does not register itself by its own answers."""
+        if any(kind == "zookeeper" for kind in cluster.expected.values()):
             return
         key = f"{datacenter}/zookeeper-{datacenter}"
         name = f"zookeeper-{datacenter}"
         process = self.processes.setdefault(
-            key, ObservedProcess(key, datacenter, name, "zookeeper", address=look.address)
+            key, ObservedProcess(key, datacenter, name, "zookeeper", address=cluster.address)
         )
-        process.health.note_node(look.is_answering, at_ms)
-        process.facts = {"topics": len(look.topics), "groups": len(look.groups)}
+        process.health.note_node(cluster.is_answering, at_ms)
+        process.facts = {"topics": len(cluster.topics), "groups": len(cluster.groups)}
 
-    # --- asking the processes ------------------------------------------------------------------
+    # --- scraping the processes ----------------------------------------------------------------
 
     async def _scrape(self, process: ObservedProcess) -> None:
         if process.kind == "zookeeper" and not process.metrics:
@@ -215,7 +215,7 @@ class Sampler:
             elif not process.metrics:
                 process.health.note_scrape(True, now_ms())  # runs without a metrics server
             return
-        # The audit's own numbers come from its pages: its /metrics would compute them twice.
+        # The audit's numbers come from its summary; its /metrics would compute them twice.
         path = "/healthz" if process.kind == "audit" else "/metrics"
         try:
             body = await client.get(path, SCRAPE_TIMEOUT_S)
@@ -226,14 +226,14 @@ class Sampler:
         process.samples = parse(body.decode("utf-8", "replace"), WANTED)
 
     async def _probe(self, process: ObservedProcess) -> None:
-        """Ask a ZooKeeper whether it serves, on its client port."""
-        place = self.dialled(process.address.split(",", maxsplit=1)[0].split("/")[0])
-        if place is None:
+        """Probe a ZooKeeper on its client port."""
+        address = self.dialled(process.address.split(",", maxsplit=1)[0].split("/")[0])
+        if address is None:
             return
         writer = None
         try:
             async with asyncio.timeout(SCRAPE_TIMEOUT_S):
-                reader, writer = await asyncio.open_connection(*place)
+                reader, writer = await asyncio.open_connection(*address)
                 writer.write(b"srvr")
                 answer = await reader.read(4096)
             if b"Zookeeper version" not in answer:
@@ -248,15 +248,15 @@ class Sampler:
             if writer is not None:
                 writer.close()
 
-    # --- what is asked less often ----------------------------------------------------------------
+    # --- slower requests -------------------------------------------------------------------------
 
     def _start_slow(self) -> None:
-        """Start what is due, beside the samples: none of it may hold one back."""
+        """Start the requests that are due, beside the samples: none may delay one."""
         for name, work, every_s in (
-            ("audit", self._ask_audit, AUDIT_EVERY_S),
-            ("cells", self._ask_cells, AUDIT_EVERY_S),
-            ("loader", self._ask_loader, AUDIT_EVERY_S),
-            ("proxies", self._ask_proxies, PROXIES_EVERY_S),
+            ("audit", self._fetch_audit, AUDIT_EVERY_S),
+            ("cells", self._fetch_cells, AUDIT_EVERY_S),
+            ("loader", self._fetch_loader, AUDIT_EVERY_S),
+            ("proxies", self._fetch_faults, PROXIES_EVERY_S),
             ("jobs", self._read_jobs, JOBS_EVERY_S),
         ):
             if time.monotonic() < self._due.get(name, 0.0):
@@ -276,42 +276,42 @@ class Sampler:
             now = time.monotonic()
             self._due[name] = now + max(every_s, SHARE * (now - began) if name != "audit" else 0)
 
-    def _is_heard(self, kind: str) -> bool:
-        """Whether what that process said last can still be true."""
+    def _is_current(self, kind: str) -> bool:
+        """Whether the last answer of that kind of process is recent enough to show."""
         process = self.first_of(kind)
         if process is None or process.health.failures >= FAILURES_DOWN:
             return False
         return kind != "audit" or now_ms() - self._audit_ms < AUDIT_AGE_MS_MAX
 
-    async def _ask_audit(self) -> None:
+    async def _fetch_audit(self) -> None:
         process = self.first_of("audit")
         client = self.client_of(process.key) if process else None
         if client is not None and process is not None and not process.health.failures:
             self._audit = await client.get_json("/audit/summary", SLOW_TIMEOUT_S)
             self._audit_ms = now_ms()
 
-    async def _ask_cells(self) -> None:
+    async def _fetch_cells(self) -> None:
         process = self.first_of("audit")
         client = self.client_of(process.key) if process else None
         if client is not None and process is not None and not process.health.failures:
             # Never all: an hour of them is some 20 MB once parsed, most of it complete and old.
-            told = await client.get_json(
+            found = await client.get_json(
                 f"/audit?newest={WINDOWS_SHOWN}&limit={CELLS_LIMIT}", SLOW_TIMEOUT_S
             )
-            self._cells = cell_rows(told.get("cell_list", []))
+            self._cells = cell_rows(found.get("cell_list", []))
 
-    async def _ask_loader(self) -> None:
+    async def _fetch_loader(self) -> None:
         process = self.first_of("loader")
         client = self.client_of(process.key) if process else None
         if client is not None and process is not None and not process.health.failures:
             self._loader = await client.get_json("/status", SLOW_TIMEOUT_S)
 
-    async def _ask_proxies(self) -> None:
+    async def _fetch_faults(self) -> None:
         for process in [p for p in self.processes.values() if p.kind == "proxy"]:
             client = self.client_of(process.key)
             if client is not None and not process.health.failures:
-                told = await client.get_json("/faults", SCRAPE_TIMEOUT_S)
-                process.faults = faults_in_words(told)
+                found = await client.get_json("/faults", SCRAPE_TIMEOUT_S)
+                process.faults = faults_in_words(found)
 
     async def _read_jobs(self) -> None:
         loop = asyncio.get_running_loop()

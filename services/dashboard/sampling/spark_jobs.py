@@ -1,7 +1,7 @@
-"""What the Spark jobs left behind: the warehouse's newest commits and the reports' pictures.
+"""Output of the Spark jobs: the warehouse's newest commits and the reports' pictures.
 
-Commits are read from the tables' own log, as the audit does it, and never through Spark. A file
-that cannot be read is passed over: it may be half written.
+Commits are read from the tables' own log, as the audit does, and never through Spark. A file that
+cannot be read is skipped: it may be half written.
 """
 
 import json
@@ -18,7 +18,7 @@ Rows = dict[str, dict[str, Any]]
 
 
 class JobReader:
-    """Remembers the commits that were read: they never change."""
+    """Reads commits and reports; commits are cached, since they never change."""
 
     def __init__(self, warehouse_dir: Path | None, report_dir: Path | None) -> None:
         self._warehouse_dir = warehouse_dir
@@ -27,7 +27,7 @@ class JobReader:
         self._reports: Rows = {}
 
     def commits(self) -> Rows:
-        """`<table>/<version>` -> what the commit says of itself."""
+        """`<table>/<version>` -> the commit's metadata."""
         if self._warehouse_dir is None or not self._warehouse_dir.is_dir():
             return {}
         newest: list[tuple[float, Path]] = []
@@ -47,7 +47,7 @@ class JobReader:
         return {key: row for key, row in known.items() if row is not None}
 
     def reports(self) -> Rows:
-        """File name -> what the report says of itself; only those with a picture."""
+        """File name -> the report's metadata; only reports with a picture."""
         if self._report_dir is None or not self._report_dir.is_dir():
             return {}
         rows: Rows = {}
@@ -64,7 +64,7 @@ class JobReader:
         return rows
 
     def picture(self, name: str) -> bytes | None:
-        """The report's SVG; only one that `reports` lists can be asked for."""
+        """The report's SVG; None unless `reports` lists it."""
         if self._report_dir is None or not (name in self._reports or name in self.reports()):
             return None
         try:
@@ -75,29 +75,29 @@ class JobReader:
 
 
 def read_report(picture: Path, made_ms: int) -> dict[str, Any]:
-    """What stands beside a report's picture: its tables with their versions, how many rows it was
-    made from or answers with, totals, and how long it took where it says so.
+    """The metadata beside a report's picture: its tables with their versions, the number of rows it
+    was made from or has, totals, and its duration where it is there.
 
     Raises OSError and ValueError when the file cannot be read.
     """
     file = picture.with_suffix(".json")
     if file.stat().st_size > REPORT_BYTES_MAX:
         raise ValueError("too large")
-    told = json.loads(file.read_text(encoding="utf-8"))
-    if not isinstance(told, dict):
+    found = json.loads(file.read_text(encoding="utf-8"))
+    if not isinstance(found, dict):
         raise ValueError("not an object")
-    tables = told.get("tables")
+    tables = found.get("tables")
     if not isinstance(tables, dict):
-        tables = {str(told.get("table", picture.stem)): told.get("version")}
-    rows = told.get("rows")
-    totals = told.get("totals")
+        tables = {str(found.get("table", picture.stem)): found.get("version")}
+    rows = found.get("rows")
+    totals = found.get("totals")
     return {
         "name": picture.stem,
         "made_ms": made_ms,
         "tables": {str(name): version for name, version in tables.items()},
         "rows": rows if isinstance(rows, int) else None,
         "answers": len(rows) if isinstance(rows, list) else None,
-        "took_ms": told["took_ms"] if isinstance(told.get("took_ms"), int | float) else None,
+        "took_ms": found["took_ms"] if isinstance(found.get("took_ms"), int | float) else None,
         "totals": totals if isinstance(totals, dict) else {},
     }
 
@@ -110,21 +110,21 @@ def read_commit(file: Path) -> dict[str, Any] | None:
         lines = file.read_text(encoding="utf-8").splitlines()
         actions = [json.loads(line) for line in lines if line]
         info = next(action["commitInfo"] for action in actions if "commitInfo" in action)
-        told = json.loads(info[METADATA])
+        found = json.loads(info[METADATA])
         added = [action["add"] for action in actions if "add" in action]
         return {
             "table": file.parent.parent.name,
             "version": int(file.stem),
             "at_ms": int(info["timestamp"]),
-            "topic": str(told["topic"]),
-            "rows": int(told["rows"]),
+            "topic": str(found["topic"]),
+            "rows": int(found["rows"]),
             "files": len(added),
             "bytes": sum(int(add["size"]) for add in added),
-            "partitions": len(told.get("offsets", {})),
+            "partitions": len(found.get("offsets", {})),
             "source_bytes": sum(
-                int(end) - int(start) for start, end in told.get("offsets", {}).values()
+                int(end) - int(start) for start, end in found.get("offsets", {}).values()
             ),
-            "quarantined": sum(int(found[-1]) for found in told.get("quarantined", [])),
+            "quarantined": sum(int(found[-1]) for found in found.get("quarantined", [])),
         }
     except (OSError, ValueError, KeyError, TypeError, StopIteration, IndexError):
         return None
