@@ -15,8 +15,9 @@ SOURCES = [
     "kafka2011/events/_peek_compiled.pyx",
     "kafka2011/services/warehouse/load/_columns_compiled.pyx",
 ]
-# Rebuilt when it changes, and part of the source archive.
+# Rebuilt when one changes, and part of the source archive.
 CHECKSUM = "kafka2011/protocol/_crc32.h"
+NUMBERS = "kafka2011/events/_varint.pxd"
 
 
 def extensions() -> list[Extension]:
@@ -26,7 +27,7 @@ def extensions() -> list[Extension]:
         Extension(
             source.removesuffix(".pyx").replace("/", "."),
             [source],
-            depends=[CHECKSUM],
+            depends=[CHECKSUM, NUMBERS],
             include_dirs=[os.path.dirname(CHECKSUM)],
             extra_compile_args=["-O3"],
             optional=True,

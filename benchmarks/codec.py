@@ -14,6 +14,7 @@ from types import ModuleType
 from benchmarks.machine import facts
 from kafka2011.protocol import _hot_pure
 from kafka2011.protocol.compression import DecompressionBudget
+from kafka2011.protocol.requests import ProduceRequest, encode_request
 
 PAYLOAD_BYTES = 200
 MESSAGES = 5_000
@@ -34,8 +35,8 @@ def measure(twin: ModuleType) -> dict[str, float]:
     fifty = twin.encode(payloads)
     one = twin.encode(payloads[:1])
     large = fifty * (MESSAGES // 50)
-    single_requests = twin.encode_produce(b"test", 0, payloads[:1]) * MESSAGES
-    batch_requests = twin.encode_produce(b"test", 0, payloads) * (MESSAGES // 50)
+    single_requests = encode_request(ProduceRequest("test", 0, one)) * MESSAGES
+    batch_requests = encode_request(ProduceRequest("test", 0, fifty)) * (MESSAGES // 50)
     budget = DecompressionBudget()
 
     def runs(stream: bytes) -> Callable[[], object]:
@@ -54,7 +55,7 @@ def measure(twin: ModuleType) -> dict[str, float]:
         "message objects": cost_ns(lambda: twin.consumed(large, 0, "test", 1, 0), MESSAGES),
         "make a set of 50": cost_ns(lambda: twin.encode(payloads), 50),
         "make a produce request of 1": cost_ns(
-            lambda: twin.encode_produce(b"test", 0, payloads[:1]), 1
+            lambda: encode_request(ProduceRequest("test", 0, twin.encode(payloads[:1]))), 1
         ),
     }
 

@@ -14,7 +14,8 @@ from pathlib import Path
 from benchmarks.crowd import together
 from benchmarks.running_broker import RunningBroker, running_broker
 from kafka2011.producer.producer import Producer
-from kafka2011.protocol.requests import LATEST, OffsetsRequest, encode_produce, encode_request
+from kafka2011.protocol.message_set import encode
+from kafka2011.protocol.requests import LATEST, OffsetsRequest, ProduceRequest, encode_request
 
 MESSAGE_BYTES = 200
 ENTRY_BYTES = MESSAGE_BYTES + 10
@@ -101,7 +102,7 @@ def measure_encoded(data_dir: Path, runs: int, batch: int) -> Iterator[dict[str,
     with running_broker(data_dir) as broker:
         for run in range(runs):
             topic = f"bench-{run}"
-            frame = encode_produce(topic, 0, [PAYLOAD] * batch)
+            frame = encode_request(ProduceRequest(topic, 0, encode([PAYLOAD] * batch)))
             together_count = max(1, 256 * 1024 // len(frame))
             frames = frame * together_count
             with socket.create_connection((broker.host, broker.port)) as connection:

@@ -35,9 +35,6 @@ HOUR_MS = 3_600_000
 FLUSH_INTERVAL_MESSAGES_07 = 500
 FLUSH_SCHEDULER_INTERVAL_MS_07 = 3000
 
-# What a frame holds beside the largest message: request id, topic, partition, sizes, entry header.
-FRAME_OVERHEAD_BYTES = 1024
-
 
 @dataclass(frozen=True, kw_only=True)
 class BrokerConfig(TopicNameRule, ZooKeeperSession):

@@ -18,8 +18,8 @@ from typing import Final, Protocol, TypeAlias
 from kafka2011.broker.config import BrokerConfig
 from kafka2011.broker.log.errors import LimitReached, LogError, PartitionOffline
 from kafka2011.broker.log.file_layer import Buffer
+from kafka2011.broker.log.file_region import FileRegion
 from kafka2011.broker.log.log import Appender, Log, LogState
-from kafka2011.broker.log.region import FileRegion
 from kafka2011.broker.metrics import BrokerMetrics
 from kafka2011.protocol import message_set as message_sets
 from kafka2011.protocol import names, requests, responses

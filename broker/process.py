@@ -19,7 +19,7 @@ from kafka2011.broker.config import BrokerConfig
 from kafka2011.broker.log.errors import DataDirectoryError
 from kafka2011.broker.log.file_layer import FileLayer
 from kafka2011.broker.log.log_manager import LogManager
-from kafka2011.broker.log.steady_clock import SteadyClock
+from kafka2011.broker.log.slewed_clock import SlewedClock
 from kafka2011.broker.metrics import BrokerCollector, BrokerMetrics
 from kafka2011.broker.registration import BrokerRegistration, DuplicateBrokerId, StoppedWhileWaiting
 from kafka2011.broker.server import BrokerServer, raise_descriptor_limit
@@ -94,7 +94,7 @@ class Broker:
         self._registration: BrokerRegistration | None = None
         self._registry: Registry | None = None
         self.metrics = BrokerMetrics()
-        clock = SteadyClock()
+        clock = SlewedClock()
         self.logs = LogManager(
             config.log_dir,
             config.quarantine,

@@ -16,7 +16,7 @@ from enum import Enum
 from itertools import islice
 
 from kafka2011.broker.handlers import Piece, Reply
-from kafka2011.broker.log.region import FileRegion
+from kafka2011.broker.log.file_region import FileRegion
 from kafka2011.broker.metrics import BrokerMetrics
 
 # One connection may not keep the loop for itself: after this much it waits for its next turn.

@@ -14,6 +14,7 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from kafka2011.broker.buffers import BufferBudget, BufferPool
@@ -21,7 +22,7 @@ from kafka2011.broker.config import BrokerConfig
 from kafka2011.broker.connection import BROKEN_READS, Connection
 from kafka2011.broker.flushing import DiskThreads
 from kafka2011.broker.handlers import RequestHandlers
-from kafka2011.broker.log.jobs import FlushJob, Retirement
+from kafka2011.broker.log.disk_jobs import FlushJob, Retirement
 from kafka2011.broker.log.log import Log, LogState
 from kafka2011.broker.log.log_manager import LogManager
 from kafka2011.broker.metrics import BrokerMetrics
@@ -289,12 +290,11 @@ class BrokerServer:
             return
         job = log.begin_flush()
         if job is not None:
-            self._disk.put(job, self._flushed)
+            self._disk.put(job, partial(self._flushed, log))
         elif log.state is not LogState.ONLINE:
             self._check_all_failed()
 
-    def _flushed(self, job: FlushJob) -> None:
-        log = job.log
+    def _flushed(self, log: Log, job: FlushJob) -> None:
         self.metrics.flush_s.observe(job.elapsed_s)
         if job.error is not None:
             self.metrics.flush_errors += 1
@@ -353,23 +353,23 @@ class BrokerServer:
 
     def retire_now(self) -> None:
         """One round of retention; the files go in the background."""
-        for job in self._logs.retire():
-            self._disk.put(job, self._retired)
+        for log, job in self._logs.retire():
+            self._disk.put(job, partial(self._retired, log))
 
-    def _retired(self, job: Retirement) -> None:
-        job.log.complete_retirement(job)
+    def _retired(self, log: Log, job: Retirement) -> None:
+        log.complete_retirement(job)
         self.metrics.retired_segments += len(job.removed)
         self.metrics.retired_bytes += job.bytes_removed
         if job.error is not None:
             self.metrics.retention_errors += 1
-            _log.error("retention_failed", partition=job.log.name, reason=str(job.error))
+            _log.error("retention_failed", partition=log.name, reason=str(job.error))
             return
         _log.info(
             "segments_retired",
-            partition=job.log.name,
+            partition=log.name,
             segments=len(job.removed),
             bytes=job.bytes_removed,
-            start_offset=job.log.start_offset,
+            start_offset=log.start_offset,
         )
 
     def gauges(self) -> dict[str, float]:

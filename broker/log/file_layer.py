@@ -39,9 +39,6 @@ class FileLayer:
     def read_at(self, fd: int, count: int, position: int) -> bytes:
         return os.pread(fd, count, position)
 
-    def read_into(self, fd: int, buffer: memoryview, position: int) -> int:
-        return os.preadv(fd, [buffer], position)
-
     def drop_cached(self, fd: int) -> None:
         """Make later reads come from the disk, but for what is still to be written to it."""
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)

@@ -31,16 +31,16 @@ from enum import Enum
 from pathlib import Path
 from typing import Protocol
 
-from kafka2011.broker.log import distrust
+from kafka2011.broker.log import suspect_cache
 from kafka2011.broker.log.barrier import Barrier
+from kafka2011.broker.log.disk_jobs import FlushJob, Retirement
 from kafka2011.broker.log.errors import LogError, PartitionOffline, StorageFailed, StorageFull
 from kafka2011.broker.log.file_layer import Buffer, FileLayer
-from kafka2011.broker.log.jobs import FlushJob, Retirement
-from kafka2011.broker.log.region import FileRegion
+from kafka2011.broker.log.file_region import FileRegion
+from kafka2011.broker.log.offset_waiters import OffsetWaiters
 from kafka2011.broker.log.retention import RetentionPolicy, SegmentSummary
 from kafka2011.broker.log.segment import OpenFiles, Segment, segment_name
 from kafka2011.broker.log.segment_list import SegmentList
-from kafka2011.broker.log.waiters import Waiters
 from kafka2011.broker.log.writing import write_all
 from kafka2011.protocol.errors import OffsetOutOfRange
 from kafka2011.runtime.clock import Clock
@@ -121,8 +121,8 @@ class Log:
         self.messages_since_flush_began = 0  # what the count trigger looks at
         self.last_flush_ms = clock()
         self.flush_interval_messages = settings.flush_interval_messages or NEVER
-        self._flush_waiters = Waiters()
-        self._write_waiters = Waiters()
+        self._flush_waiters = OffsetWaiters()
+        self._write_waiters = OffsetWaiters()
 
         self._is_retiring = False
         self._unremoved: list[Segment] = []  # retired, but a round failed before their files went
@@ -394,7 +394,7 @@ class Log:
         self.messages_since_flush_began = 0
         directories, self._unsynced_directories = self._unsynced_directories, []
         self._open_files.lease(self._active)  # pinned, so this opens nothing
-        return FlushJob(self, self._active, self._files, directories)
+        return FlushJob(self._active, self.written_end, self._files, directories)
 
     def complete_flush(self, job: FlushJob) -> None:
         """Move the watermark, or freeze it when the flush failed: then nothing is known of the
@@ -479,7 +479,7 @@ class Log:
         """Freeze this log: reads up to the watermark, no writes, until a restart."""
         self.state = LogState.FAILED
         self.state_reason = reason
-        distrust.leave(self._files, self.directory.parent)
+        suspect_cache.mark(self._files, self.directory.parent)
         self.log_end = self._gathered_end = self.written_end
         refused = [*self._appenders, *(held[2] for held in self._held)]
         self._gathered, self._appenders = [], []
@@ -584,7 +584,7 @@ class Log:
             return None
         self._is_retiring = True
         gone, self._unremoved = self._unremoved, []
-        return Retirement(self, gone, self.directory, self._files)
+        return Retirement(gone, self.directory, self._files)
 
     def complete_retirement(self, job: Retirement) -> None:
         """What an error left on the disk comes first in the next round: the oldest goes first."""

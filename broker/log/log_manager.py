@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from kafka2011.broker.log import clean_stop, distrust, recovery
+from kafka2011.broker.log import clean_stop, recovery, suspect_cache
 from kafka2011.broker.log.directory_lock import DirectoryLock
+from kafka2011.broker.log.disk_jobs import Retirement
 from kafka2011.broker.log.errors import DataDirectoryError, LimitReached
 from kafka2011.broker.log.file_layer import FileLayer
-from kafka2011.broker.log.jobs import Retirement
 from kafka2011.broker.log.log import Log, LogSettings, LogState
 from kafka2011.broker.log.recovery import Examination, Verdict
 from kafka2011.broker.log.segment import SUFFIX, OpenFiles, Segment, segment_name, start_of_name
@@ -111,7 +111,7 @@ class LogManager:
 
     def _load_all(self, ends: clean_stop.Ends | None) -> None:
         began = time.monotonic()
-        self._is_memory_distrusted = distrust.is_there(self._files, self.root)
+        self._is_memory_distrusted = suspect_cache.is_marked(self._files, self.root)
         for name in self._files.list_directory(self.root):
             path = self.root / name
             if not self._files.is_directory(path):
@@ -125,7 +125,7 @@ class LogManager:
                 continue
             self._add(self._load(topic, int(number), path, ends))
         if self._is_memory_distrusted and not self._has_unreadable:
-            distrust.withdraw(self._files, self.root)
+            suspect_cache.clear(self._files, self.root)
         self._files.sync_directory(self.root)
         self.recovery_s = time.monotonic() - began
 
@@ -142,7 +142,7 @@ class LogManager:
         except OSError as error:
             problem = f"{path} cannot be loaded: {error.strerror}: {error.filename or path}"
             self._has_unreadable = True
-            distrust.leave(self._files, self.root)
+            suspect_cache.mark(self._files, self.root)
         except DataDirectoryError as error:
             problem = str(error)
         if problem:
@@ -295,14 +295,15 @@ class LogManager:
             if log.flush_wanted and now_ms - log.last_flush_ms >= log.settings.flush_interval_ms:
                 yield log
 
-    def retire(self) -> list[Retirement]:
-        """Apply every log's retention policy; the jobs remove the files, in any thread."""
+    def retire(self) -> list[tuple[Log, Retirement]]:
+        """Apply every log's retention policy. Run each job in any thread, then give it to its
+        log's `complete_retirement`."""
         now_ms = self._clock()
         jobs = []
         for log in self.logs.values():
             job = log.retire(now_ms)
             if job is not None:
-                jobs.append(job)
+                jobs.append((log, job))
         return jobs
 
     @property

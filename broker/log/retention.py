@@ -1,8 +1,7 @@
 """Which old segments a log may drop. Pure: segments and a time in, a count out.
 
-A policy is any function `(segments, now_ms) -> how many of the oldest may go`; the three of 0.7's
-world are here: by age, by size, and keep everything. `log` never deletes but through a policy, so
-a new rule is a new function and nothing else.
+A policy is any function `(segments, now_ms) -> how many of the oldest may go`; 0.7's two, by age
+and by size, are here. A log deletes nothing but through its policy.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,10 +18,6 @@ class SegmentSummary:
 
 
 RetentionPolicy = Callable[[Sequence[SegmentSummary], int], int]
-
-
-def keep_everything(segments: Sequence[SegmentSummary], now_ms: int) -> int:  # noqa: ARG001
-    return 0
 
 
 def by_age(age_ms_max: int) -> RetentionPolicy:

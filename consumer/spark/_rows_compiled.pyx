@@ -9,8 +9,10 @@ headers as `events.peek` does.
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcmp, memcpy, memset
+
+from kafka2011.events._varint cimport VARINT_READ, read_varint
 
 cdef extern from "_crc32.h" nogil:
     void kafka2011_crc32_start()
@@ -34,28 +36,6 @@ cdef inline uint32_t _u32(const uint8_t *at) noexcept nogil:
     return (<uint32_t>at[0] << 24) | (<uint32_t>at[1] << 16) | (<uint32_t>at[2] << 8) | at[3]
 
 
-cdef inline int _long(
-    const uint8_t *data, Py_ssize_t *position, Py_ssize_t end, int64_t *found
-) noexcept nogil:
-    """Zigzag varint of at most 64 bits; 0 when it is cut or longer."""
-    cdef uint64_t raw = 0
-    cdef int shift = 0
-    cdef uint8_t byte
-    while True:
-        if position[0] >= end:
-            return 0
-        byte = data[position[0]]
-        position[0] += 1
-        if shift == 63 and byte > 1:
-            return 0
-        raw |= (<uint64_t>(byte & 0x7F)) << shift
-        if byte < 0x80:
-            break
-        shift += 7
-    found[0] = <int64_t>(raw >> 1) ^ -(<int64_t>(raw & 1))
-    return 1
-
-
 cdef inline int _is_ascii(const uint8_t *text, Py_ssize_t length) noexcept nogil:
     cdef Py_ssize_t position
     cdef uint8_t seen = 0
@@ -67,7 +47,7 @@ cdef inline int _is_ascii(const uint8_t *text, Py_ssize_t length) noexcept nogil
 cdef int _name(const uint8_t *data, Py_ssize_t *position, Py_ssize_t end) except -1:
     """Skips one name; 0 when `peek` would reject it."""
     cdef int64_t length = 0
-    if not _long(data, position, end, &length):
+    if read_varint(data, position, end, &length) != VARINT_READ:
         return 0
     if length < 0 or length > NAME_BYTES_MAX or length > end - position[0]:
         return 0
@@ -83,7 +63,7 @@ cdef int _name(const uint8_t *data, Py_ssize_t *position, Py_ssize_t end) except
 cdef int _time(const uint8_t *data, Py_ssize_t size, Py_ssize_t prefix_bytes, int64_t *ms) except -1:
     """The header's time; 0 when the header cannot be read or no calendar has the time."""
     cdef Py_ssize_t position = prefix_bytes + GUID_BYTES
-    if size <= position or data[0] != 0 or not _long(data, &position, size, ms):
+    if size <= position or data[0] != 0 or read_varint(data, &position, size, ms) != VARINT_READ:
         return 0
     if not _name(data, &position, size) or not _name(data, &position, size):
         return 0

@@ -7,9 +7,10 @@ same: most cost a few nanoseconds and no Python object.
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int64_t
 from libc.string cimport memcmp, memcpy
 
+from kafka2011.events._varint cimport VARINT_CUT, VARINT_READ, Varint, read_varint
 from kafka2011.events.errors import HeaderUnreadable
 from kafka2011.events.header import UNREADABLE, Header
 
@@ -44,25 +45,13 @@ _REASONS = {
 }
 
 
-cdef inline Fault _varint(
+cdef inline Fault _number(
     const unsigned char* data, Py_ssize_t size, Py_ssize_t* position, int64_t* value
 ) noexcept nogil:
-    cdef uint64_t raw = 0
-    cdef int shift = 0
-    cdef unsigned char byte
-    while True:
-        if position[0] >= size:
-            return CUT
-        byte = data[position[0]]
-        position[0] += 1
-        if shift == 63 and byte > 1:
-            return LONG_NUMBER
-        raw |= (<uint64_t>(byte & 0x7F)) << shift
-        if byte < 0x80:
-            break
-        shift += 7
-    value[0] = <int64_t>(raw >> 1) ^ -<int64_t>(raw & 1)
-    return FINE
+    cdef Varint outcome = read_varint(data, position, size, value)
+    if outcome == VARINT_READ:
+        return FINE
+    return CUT if outcome == VARINT_CUT else LONG_NUMBER
 
 
 cdef Fault _locate(
@@ -73,10 +62,10 @@ cdef Fault _locate(
     cdef Fault fault
     if prefix_bytes < 1 or size <= position or data[0] != 0:
         return START
-    fault = _varint(data, size, &position, &place.time_ms)
+    fault = _number(data, size, &position, &place.time_ms)
     if fault != FINE:
         return fault
-    fault = _varint(data, size, &position, &length)
+    fault = _number(data, size, &position, &length)
     if fault != FINE:
         return fault
     if length < 0 or length > NAME_BYTES_MAX:
@@ -84,7 +73,7 @@ cdef Fault _locate(
     place.server_start = position
     place.server_size = length
     position += length
-    fault = _varint(data, size, &position, &length)
+    fault = _number(data, size, &position, &length)
     if fault != FINE:
         return fault
     if length < 0 or length > NAME_BYTES_MAX:

@@ -9,7 +9,7 @@ both say the same.
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize
-from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.string cimport memcmp, memcpy, memmove
 
 from kafka2011.protocol import _hot_pure
@@ -39,10 +39,8 @@ cdef enum:
     MAGIC0_OVERHEAD_BYTES = 5
     MAGIC1_OVERHEAD_BYTES = 6
     CODEC_MASK = 3
-    # size, request id, topic length; after the topic: partition, set size
+    # size, request id, topic length (see `protocol.requests`)
     PRODUCE_HEAD_BYTES = 8
-    PRODUCE_TAIL_BYTES = 8
-    TOPIC_BYTES_MAX = 32767
     MERGED_SET_BYTES_MAX = 32768
 
 cdef enum Fault:
@@ -55,7 +53,6 @@ cdef struct Look:
     Py_ssize_t end
     int attributes
 
-cdef int64_t SIZE_MAX_I32 = 2147483647
 cdef Py_ssize_t PAYLOAD_MAX = PAYLOAD_BYTES_MAX
 
 
@@ -70,11 +67,6 @@ cdef inline void write_i32(unsigned char *at, uint32_t value) noexcept nogil:
     at[1] = <unsigned char>(value >> 16)
     at[2] = <unsigned char>(value >> 8)
     at[3] = <unsigned char>value
-
-
-cdef inline void write_i16(unsigned char *at, uint16_t value) noexcept nogil:
-    at[0] = <unsigned char>(value >> 8)
-    at[1] = <unsigned char>value
 
 
 cdef inline Fault look(
@@ -482,9 +474,6 @@ cdef class ConsumedMessage:
     def __repr__(self):
         return _hot_pure.consumed_text(self)
 
-    def __reduce__(self):
-        return _hot_pure.make_consumed, self.fields()
-
 
 cdef inline ConsumedMessage consumed_message(
     bytes payload, str topic, int broker_id, int partition, int64_t next_offset
@@ -593,29 +582,6 @@ def encode(object payloads, int magic=1):
     )
     cdef bytes made = PyBytes_FromStringAndSize(NULL, size)
     write_entries(<unsigned char *>PyBytes_AS_STRING(made), given, magic)
-    return made
-
-
-def encode_produce(bytes topic, object partition, object payloads):
-    """A whole Produce frame (see `requests.encode_produce`)."""
-    cdef object given = only_bytes(payloads)
-    cdef Py_ssize_t set_size = entries_size(given, MAGIC1_OVERHEAD_BYTES)
-    cdef Py_ssize_t topic_size = len(topic)
-    cdef Py_ssize_t size = PRODUCE_HEAD_BYTES + topic_size + PRODUCE_TAIL_BYTES + set_size
-    cdef bytes made
-    cdef unsigned char *at
-    if topic_size > TOPIC_BYTES_MAX or size > SIZE_MAX_I32 or not -(2**31) <= partition < 2**31:
-        raise LocalProtocolError("a field of the produce request does not fit")
-    made = PyBytes_FromStringAndSize(NULL, size)
-    at = <unsigned char *>PyBytes_AS_STRING(made)
-    write_i32(at, <uint32_t>(size - LENGTH_BYTES))
-    write_i16(at + 4, 0)
-    write_i16(at + 6, <uint16_t>topic_size)
-    memcpy(at + 8, PyBytes_AS_STRING(topic), topic_size)
-    at += PRODUCE_HEAD_BYTES + topic_size
-    write_i32(at, <uint32_t><int32_t>partition)
-    write_i32(at + 4, <uint32_t>set_size)
-    write_entries(at + PRODUCE_TAIL_BYTES, given, 1)
     return made
 
 

@@ -16,7 +16,6 @@ whole, right CRC. Whatever is not that goes to `_entry`, which knows every case.
 
 from collections.abc import Sequence
 from struct import Struct
-from struct import error as StructError
 from typing import Final, TypeAlias
 
 from kafka2011.protocol.checksum import crc32
@@ -50,9 +49,7 @@ __all__ = [
     "consumed_text",
     "cut_first",
     "encode",
-    "encode_produce",
     "fault_text",
-    "make_consumed",
     "messages",
     "payloads",
     "produce_runs",
@@ -446,15 +443,6 @@ def consumed_text(message: ConsumedMessage) -> str:
     return f"ConsumedMessage({fields})"
 
 
-def make_consumed(
-    payload: bytes, topic: str, broker_id: int, partition: int, next_offset: int
-) -> ConsumedMessage:
-    """Unpickle a consumed message as the class of the twin in use."""
-    from kafka2011.protocol import hot
-
-    return hot.ConsumedMessage(payload, topic, broker_id, partition, next_offset)
-
-
 # Make ---------------------------------------------------------------------------------------------
 
 
@@ -476,15 +464,3 @@ def encode(payloads: Sequence[bytes], magic: int = 1) -> bytes:
             add(pack0(size + MAGIC0_OVERHEAD_BYTES, 0, crc32(payload)))
         add(payload)
     return b"".join(pieces)
-
-
-def encode_produce(topic: bytes, partition: int, payloads: Sequence[bytes]) -> bytes:
-    """A whole Produce frame (see `requests.encode_produce`)."""
-    message_set = encode(payloads)
-    size = _PRODUCE_HEAD.size - LENGTH_BYTES + len(topic) + _PRODUCE_TAIL.size + len(message_set)
-    try:
-        head = _PRODUCE_HEAD.pack(size, 0, len(topic))
-        tail = _PRODUCE_TAIL.pack(partition, len(message_set))
-    except StructError as error:
-        raise LocalProtocolError("a field of the produce request does not fit") from error
-    return b"".join((head, topic, tail, message_set))

@@ -4,8 +4,10 @@
 made at import. It is the rule of `runtime.twins`, said again: this package imports nothing of ours.
 """
 
+import copyreg
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING or os.environ.get("KAFKA2011_PURE") == "1":
     from kafka2011.protocol import _hot_pure as _twin
@@ -23,7 +25,6 @@ __all__ = [
     "check_entries",
     "consumed",
     "encode",
-    "encode_produce",
     "messages",
     "payloads",
     "produce_runs",
@@ -36,9 +37,22 @@ COMPILED: bool = _twin.COMPILED
 check_entries = _twin.check_entries
 consumed = _twin.consumed
 encode = _twin.encode
-encode_produce = _twin.encode_produce
 messages = _twin.messages
 payloads = _twin.payloads
 produce_runs = _twin.produce_runs
 scan = _twin.scan
 split = _twin.split
+
+
+def _consumed_again(*fields: Any) -> ConsumedMessage:
+    return ConsumedMessage(*fields)
+
+
+def _reduced(message: ConsumedMessage) -> tuple[Callable[..., ConsumedMessage], tuple[Any, ...]]:
+    names = ConsumedMessage.__match_args__
+    return _consumed_again, tuple(getattr(message, name) for name in names)
+
+
+# A message is unpickled as the class that is in use there: a process without the compiled twin
+# reads those of one that has it.
+copyreg.pickle(ConsumedMessage, _reduced)

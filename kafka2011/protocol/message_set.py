@@ -15,7 +15,7 @@ from kafka2011.protocol.compression import (
     DecompressionBudget,
     compress,
 )
-from kafka2011.protocol.errors import InvalidMessage, LocalProtocolError
+from kafka2011.protocol.errors import InvalidMessage
 from kafka2011.protocol.hot import ConsumedMessage
 from kafka2011.protocol.message import (
     CODEC_MASK,
@@ -37,7 +37,6 @@ __all__ = [
     "Ending",
     "Entry",
     "Scan",
-    "check_codec",
     "check_entries",
     "codec_of",
     "consumed",
@@ -197,16 +196,3 @@ def codec_of(entry: Entry) -> Codec:
         return Codec(number)
     except ValueError:
         raise InvalidMessage(f"unknown codec {number} at {entry.offset}") from None
-
-
-def check_codec(name: str) -> Codec:
-    """The codec of a setting: `none`, `gzip`, `snappy`, or its number as 0.7 writes it.
-
-    Raises:
-      LocalProtocolError: no such codec.
-    """
-    text = name.strip().lower()
-    for codec in Codec:
-        if text in (codec.name.lower(), str(codec.value)):
-            return codec
-    raise LocalProtocolError(f"no codec is called {name!a}")

@@ -132,16 +132,6 @@ def request_pieces(request: Request) -> list[Buffer]:
     return [header, *pieces]
 
 
-def encode_produce(topic: str, partition: int, payloads: Sequence[bytes]) -> bytes:
-    """The whole Produce frame for plain messages, made in one piece: the producer's fast path.
-
-    Raises:
-      LocalProtocolError: the topic, the partition or the whole does not fit its field.
-      MessageSizeTooLarge: a payload cannot be expressed in 31 bits.
-    """
-    return hot.encode_produce(_encoded(topic), partition, payloads)
-
-
 def produce_runs(
     buffer: bytearray | memoryview,
     start: int,

@@ -14,9 +14,9 @@ from kafka2011.broker.log import recovery
 from kafka2011.protocol import _hot_pure
 from kafka2011.protocol.compression import DecompressionBudget, decompress
 from kafka2011.protocol.errors import KafkaError, RemoteProtocolError
-from kafka2011.protocol.framing import NEED_DATA, FrameReader
 from kafka2011.protocol.requests import decode_request
 from tests.fuzz import mutation
+from tests.support.frames import NEED_DATA, FrameReader
 
 Target = Callable[[random.Random], None]
 

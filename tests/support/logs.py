@@ -1,13 +1,14 @@
 """Logs on a temporary directory for unit tests: a manager, its clock, and entries to append."""
 
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from kafka2011.broker.log.file_layer import FileLayer
 from kafka2011.broker.log.log import Log, LogSettings
 from kafka2011.broker.log.log_manager import LogManager
-from kafka2011.broker.log.retention import RetentionPolicy, keep_everything
+from kafka2011.broker.log.retention import RetentionPolicy, SegmentSummary
 from kafka2011.runtime.clock import Clock, ManualClock
 
 
@@ -16,6 +17,10 @@ def entry(payload: bytes, magic: int = 1) -> bytes:
     crc = zlib.crc32(payload).to_bytes(4, "big")
     body = (b"\1\0" if magic else b"\0") + crc + payload
     return len(body).to_bytes(4, "big") + body
+
+
+def keep_everything(segments: Sequence[SegmentSummary], now_ms: int) -> int:
+    return 0
 
 
 def settings(

@@ -94,6 +94,16 @@ def test_imports_follow_the_arrows(path: Path) -> None:
             assert here in ONLY_IN[top], f"only {ONLY_IN[top]} may import {top}"
 
 
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    # Imports inside functions and under TYPE_CHECKING count as well: they hide a circle, no more.
+    modules = {module_name(path): path for path in sources()}
+    imports = {name: imports_of(path) & modules.keys() - {name} for name, path in modules.items()}
+    while leaves := [name for name, needed in imports.items() if not needed & imports.keys()]:
+        for name in leaves:
+            del imports[name]
+    assert {name: needed & imports.keys() for name, needed in imports.items()} == {}
+
+
 def test_no_service_imports_another() -> None:
     # Services meet in ZooKeeper, in topics and in tables. The audit follows the warehouse's
     # commits, whose form the warehouse owns; the embedded deployment says where Spark's

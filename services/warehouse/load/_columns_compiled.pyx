@@ -10,12 +10,14 @@ one step a field in the order of the bytes (made by `fast_columns.fast_decoder`)
 Every read is checked against the payload's end, and a payload must end where its last field does.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcmp, memcpy, memset
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeUTF8
+
+from kafka2011.events._varint cimport VARINT_READ, read_varint
 
 FIXED, LONG, INT, STRING, BYTES, BOOLEAN, FLOAT, DOUBLE = range(8)
 
@@ -44,26 +46,6 @@ cdef struct Column:
     int32_t* offsets
     uint8_t* validity
     Py_ssize_t nulls
-
-
-cdef inline int _long(const uint8_t* data, Py_ssize_t* position, Py_ssize_t end, int64_t* found) noexcept nogil:
-    """Zigzag varint of at most 64 bits; 0 when it is cut or longer."""
-    cdef uint64_t raw = 0
-    cdef int shift = 0
-    cdef uint8_t byte
-    while True:
-        if position[0] >= end or shift > 63:
-            return 0
-        byte = data[position[0]]
-        position[0] += 1
-        if shift == 63 and byte > 1:
-            return 0
-        raw |= (<uint64_t>(byte & 0x7F)) << shift
-        if byte < 0x80:
-            break
-        shift += 7
-    found[0] = <int64_t>((raw >> 1) ^ (~(raw & 1) + 1))
-    return 1
 
 
 cdef inline int _room(Column* column, Py_ssize_t more) noexcept nogil:
@@ -110,14 +92,14 @@ cdef int _row(
         column = &columns[number]
         is_null = False
         if column.null_branch >= 0:
-            if not _long(data, &position, end, &value) or value < 0 or value > 1:
+            if read_varint(data, &position, end, &value) != VARINT_READ or value < 0 or value > 1:
                 return 0
             is_null = value == column.null_branch
         if column.kind == K_LONG or column.kind == K_INT:
             if is_null:
                 value = 0
             else:
-                if not _long(data, &position, end, &value):
+                if read_varint(data, &position, end, &value) != VARINT_READ:
                     return 0
                 if value < column.lowest or value > column.highest:
                     return 0
@@ -133,7 +115,7 @@ cdef int _row(
                 if column.kind == K_FIXED:
                     length = column.size
                 else:
-                    if not _long(data, &position, end, &value) or value < 0:
+                    if read_varint(data, &position, end, &value) != VARINT_READ or value < 0:
                         return 0
                     if value > end - position:
                         return 0

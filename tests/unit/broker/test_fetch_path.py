@@ -9,7 +9,7 @@ import pytest
 
 from kafka2011.broker.config import BrokerConfig
 from kafka2011.broker.handlers import Reply, RequestHandlers
-from kafka2011.broker.log.region import FileRegion
+from kafka2011.broker.log.file_region import FileRegion
 from kafka2011.broker.metrics import BrokerMetrics
 from kafka2011.protocol.requests import FetchRequest, encode_request
 from kafka2011.runtime import config

@@ -8,9 +8,9 @@ import pytest
 
 from kafka2011.broker.log import recovery
 from kafka2011.broker.log.clean_stop import ENDS, MARKER, Ends
-from kafka2011.broker.log.distrust import NOTE
 from kafka2011.broker.log.errors import DataDirectoryError, LimitReached, LogError
 from kafka2011.broker.log.log import LogState
+from kafka2011.broker.log.suspect_cache import NOTE
 from kafka2011.runtime.clock import ManualClock
 from tests.support.faulty_files import Fault, FaultyFileLayer
 from tests.support.logs import abandon, contents, entry, manager

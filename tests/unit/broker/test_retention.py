@@ -7,7 +7,6 @@ from kafka2011.broker.log.retention import (
     by_age,
     by_size,
     each_in_turn,
-    keep_everything,
 )
 
 
@@ -21,10 +20,6 @@ def segments(*sizes_and_times: tuple[int, int]) -> list[SegmentSummary]:
 
 
 THREE = segments((100, 1000), (100, 2000), (100, 3000))
-
-
-def test_keep_everything_keeps_everything() -> None:
-    assert keep_everything(THREE, 10**15) == 0
 
 
 @pytest.mark.parametrize(

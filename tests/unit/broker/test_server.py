@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from kafka2011.broker import handlers, sending
-from kafka2011.broker.log.region import FileRegion
+from kafka2011.broker.log.file_region import FileRegion
 from kafka2011.broker.process import STATUS_STORAGE_FAILED
 from kafka2011.producer.connection import BrokerConnection
 from tests.support.faulty_files import Fault, FaultyFileLayer

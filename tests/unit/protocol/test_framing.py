@@ -7,7 +7,7 @@ import tracemalloc
 import pytest
 
 from kafka2011.protocol.errors import FrameTooLarge, RemoteProtocolError
-from kafka2011.protocol.framing import NEED_DATA, FrameReader
+from tests.support.frames import NEED_DATA, FrameReader
 
 
 def frame(body: bytes) -> bytes:

@@ -275,14 +275,6 @@ def test_consumed_messages_compare_hash_show_and_pickle(twin: ModuleType) -> Non
         first.something = 1
 
 
-def test_codec_names_of_settings() -> None:
-    assert message_set.check_codec("0") is Codec.NONE
-    assert message_set.check_codec(" GZIP ") is Codec.GZIP
-    assert message_set.check_codec("2") is Codec.SNAPPY
-    with pytest.raises(LocalProtocolError):
-        message_set.check_codec("lz4")
-
-
 def test_the_callers_module_uses_the_chosen_twin() -> None:
     budget = DecompressionBudget()
     assert message_set.scan(V, LIMIT, budget=budget) == (15, 1, 1, 5)

@@ -17,7 +17,6 @@ from kafka2011.protocol.errors import (
     MessageLargerThanFetchSize,
     RemoteProtocolError,
 )
-from kafka2011.protocol.framing import NEED_DATA, FrameReader
 from kafka2011.protocol.requests import (
     FetchRequest,
     MultiFetchRequest,
@@ -36,6 +35,7 @@ from kafka2011.protocol.responses import (
     encode_multifetch_header,
     encode_offsets_response,
 )
+from tests.support.frames import NEED_DATA, FrameReader
 from tests.vectors import names, vector
 
 BIG = 10**6

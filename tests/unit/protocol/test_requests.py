@@ -6,7 +6,6 @@ import pytest
 
 from kafka2011.protocol import message_set
 from kafka2011.protocol.errors import LocalProtocolError, RemoteProtocolError
-from kafka2011.protocol.framing import NEED_DATA, FrameReader
 from kafka2011.protocol.requests import (
     EARLIEST,
     LATEST,
@@ -17,9 +16,9 @@ from kafka2011.protocol.requests import (
     ProduceRequest,
     Request,
     decode_request,
-    encode_produce,
     encode_request,
 )
+from tests.support.frames import NEED_DATA, FrameReader
 from tests.vectors import names, vector
 
 V2, S1, S4, S5 = (vector(name) for name in ("V2", "S1", "S4", "S5"))
@@ -248,17 +247,3 @@ def test_legal_oddities_are_left_to_the_broker() -> None:
 def test_what_does_not_fit_is_our_own_error(request_: Request) -> None:
     with pytest.raises(LocalProtocolError):
         encode_request(request_)
-
-
-def test_produce_frames_are_made_in_one_piece(twin: object) -> None:
-    assert encode_produce("test", 0, [b"hello"]) == vector("P1")
-    assert encode_produce("perf", -1, [bytes(200)] * 50) == vector("P20")
-    make = twin.encode_produce  # type: ignore[attr-defined]
-    assert make(b"test", 0, [b"hello"]) == vector("P1")
-    assert make(b"test", -1, ()) == vector("P5")[:12] + b"\xff\xff\xff\xff" + bytes(4)
-    assert make(b"perf", -1, [bytearray(200)] * 50) == vector("P20")
-    for topic, partition in ((b"t" * 32768, 0), (b"t", 2**31), (b"t", -(2**31) - 1)):
-        with pytest.raises(LocalProtocolError):
-            make(topic, partition, [b""])
-    with pytest.raises(LocalProtocolError):
-        encode_produce("\ud800", 0, [])

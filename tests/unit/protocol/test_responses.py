@@ -4,7 +4,6 @@ import pytest
 
 from kafka2011.protocol import message_set
 from kafka2011.protocol.errors import LocalProtocolError, RemoteProtocolError
-from kafka2011.protocol.framing import NEED_DATA, FrameReader
 from kafka2011.protocol.responses import (
     decode_fetch_response,
     decode_multifetch_response,
@@ -13,6 +12,7 @@ from kafka2011.protocol.responses import (
     encode_multifetch_header,
     encode_offsets_response,
 )
+from tests.support.frames import NEED_DATA, FrameReader
 from tests.vectors import names, vector
 
 V2, V3, S4, S11 = (vector(name) for name in ("V2", "V3", "S4", "S11"))

@@ -9,15 +9,10 @@ import errno
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kafka2011.broker.log.file_layer import FileLayer
 from kafka2011.broker.log.segment import Segment
 from kafka2011.runtime.failpoints import failpoint
-
-if TYPE_CHECKING:
-    from kafka2011.broker.log.log import Log
-
 
 # No descriptor was to be had, which only the opening of a directory can meet: nothing was asked of
 # the disk, so nothing is known to have failed.
@@ -27,16 +22,16 @@ NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
 class FlushJob:
     """The part of a flush that waits for the disk. `run` may be called in any thread.
 
+    `target` is the offset up to which the log is durable when it has run without an error.
     `is_postponed` afterwards: there was no descriptor for one of `directories`, which then holds
     those that are not durable yet; the file was not flushed. Try again later.
     """
 
     def __init__(
-        self, log: "Log", segment: Segment, files: FileLayer, directories: Sequence[Path]
+        self, segment: Segment, target: int, files: FileLayer, directories: Sequence[Path]
     ) -> None:
-        self.log = log
         self.segment = segment
-        self.target = log.written_end
+        self.target = target
         self.error: OSError | None = None
         self.is_postponed = False
         self.elapsed_s = 0.0
@@ -72,10 +67,7 @@ class Retirement:
     `segments` become `removed` one by one; what an error leaves there is for the next round.
     """
 
-    def __init__(
-        self, log: "Log", segments: list[Segment], directory: Path, files: FileLayer
-    ) -> None:
-        self.log = log
+    def __init__(self, segments: list[Segment], directory: Path, files: FileLayer) -> None:
         self.segments = segments
         self.removed: list[Segment] = []
         self.error: OSError | None = None
@@ -89,7 +81,7 @@ class Retirement:
     def run(self) -> None:
         try:
             # The new segment must be durable before the old ones go: else a power loss could
-            # leave an empty directory, and offsets would start again at 0 (G2).
+            # leave an empty directory, and offsets would start again at 0.
             self._files.sync_directory(self._directory)
             while self.segments:
                 failpoint("before_remove_segment")

@@ -19,7 +19,7 @@ def boot_ms() -> int:
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
 
 
-class SteadyClock:
+class SlewedClock:
     """Milliseconds since the epoch, as a `Clock`."""
 
     def __init__(self, wall: Clock = now_ms, timer: Callable[[], int] = boot_ms) -> None:

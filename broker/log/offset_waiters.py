@@ -3,7 +3,7 @@
 from kafka2011.broker.log.barrier import Barrier
 
 
-class Waiters:
+class OffsetWaiters:
     """Barriers by the offset that each waits for. The loop's thread only."""
 
     __slots__ = ("_waiting",)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kafka2011.broker.log.retention import by_age
-from kafka2011.broker.log.steady_clock import SteadyClock
+from kafka2011.broker.log.slewed_clock import SlewedClock
 from kafka2011.runtime.clock import ManualClock
 from tests.support.logs import entry, manager
 
@@ -19,7 +19,7 @@ class Machine:
     def __init__(self) -> None:
         self.wall = ManualClock()
         self.timer = ManualClock(0)
-        self.clock = SteadyClock(self.wall, self.timer)
+        self.clock = SlewedClock(self.wall, self.timer)
 
     def passes(self, elapsed_ms: int, step_ms: int = 1000) -> None:
         for _ in range(elapsed_ms // step_ms):
