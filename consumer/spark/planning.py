@@ -134,7 +134,7 @@ class SourcePlanner:
             if self._options.ending_time_ms is not None:
                 end = self._until(name, address, latest)
             if start < earliest or end > latest:
-                self.lose(f"{name}: asked for {start} to {end}, has {earliest} to {latest}")
+                self.lose(f"{name}: requested {start} to {end}, has {earliest} to {latest}")
                 start, end = max(start, earliest), min(end, latest)
             bounds[name] = (start, max(start, end))
         return self._placed(plan_ranges(bounds), addresses)
@@ -168,17 +168,17 @@ class SourcePlanner:
 
     def _offset_at(
         self,
-        asked: str | Positions,
+        requested: str | Positions,
         name: TopicPartition,
         default: str,
         earliest: int,
         latest: int,
     ) -> int:
-        if isinstance(asked, str):
-            offset: int | str = asked
+        if isinstance(requested, str):
+            offset: int | str = requested
         else:
             partition = f"{name.broker_id}-{name.partition}"
-            offset = asked.get(name.topic, {}).get(partition, default)
+            offset = requested.get(name.topic, {}).get(partition, default)
         if offset == EARLIEST:
             return earliest
         return latest if offset == LATEST else int(offset)

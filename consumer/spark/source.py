@@ -199,8 +199,8 @@ class Kafka2011StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         accept it, the batch reads the log from its start up to its end, which is before `start`.
         """
         newest = self._newest_offsets()
-        anew = {
-            name: self._start_anew(name, offset, newest[name])
+        restarts = {
+            name: self._restart(name, offset, newest[name])
             for name, offset in start.items()
             if newest.get(name, offset) < offset
         }
@@ -210,7 +210,7 @@ class Kafka2011StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
                 for name, end in newest.items()
                 if name in self._target
             }
-        begin = {**start, **anew}
+        begin = {**start, **restarts}
         for name in newest:
             if name not in begin:
                 begin[name] = self._planning().earliest(_name(name))
@@ -237,7 +237,7 @@ class Kafka2011StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             if begin is None:
                 begin = self._planning().earliest(_name(name))
             elif offset < begin:
-                begin = self._start_anew(name, begin, offset)
+                begin = self._restart(name, begin, offset)
             if offset > begin:
                 ranges.append(OffsetRange(*_name(name), begin, offset))
         if not ranges:
@@ -252,7 +252,7 @@ class Kafka2011StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             self._planner.close()
             self._planner = None
 
-    def _start_anew(self, name: str, offset: int, end: int) -> int:
+    def _restart(self, name: str, offset: int, end: int) -> int:
         """Where to start reading a log that ends before `offset`, up to which it was read."""
         self._planning().lose(f"{name} was read up to {offset}, but its log ends at {end}")
         return self._planning().earliest(_name(name))

@@ -305,7 +305,7 @@ class Loader:
 
     def _open(self, name: str) -> _Topic:
         """The topic with its tables at their newest versions."""
-        topic = self._topics.pop(name, None)  # if refreshing fails, it is opened anew next time
+        topic = self._topics.pop(name, None)  # if refreshing fails, it is opened again next time
         if topic is None:
             table = WarehouseTable.open(table_path(self._warehouse_dir, name))
             known = table.known_partitions(name) if table is not None else {}
@@ -350,7 +350,7 @@ class Loader:
                 version = self._commit_rows(topic, load)
         except AnotherLoadWon as won:
             outcome.lost_to_another.append(str(won))
-            self._topics.pop(name)  # opened anew, with the other one's commit
+            self._topics.pop(name)  # opened again, with the other one's commit
             return
         except (WarehouseError, DeltaError, OSError) as error:
             outcome.failures.append(f"{name}: {error}")

@@ -56,7 +56,7 @@ def run_shell(session: Any, warehouse_dir: Path, source: dict[str, str]) -> None
         views=", ".join(views) or "none; `make demo` leaves some",
     )
     if not sys.stdin.isatty():
-        sys.ps1 = sys.ps2 = ""  # a script: prompts would stand among its output
+        sys.ps1 = sys.ps2 = ""  # a script: prompts would be mixed into its output
         banner = ""
     try:
         code.interact(banner, local=names, exitmsg="")

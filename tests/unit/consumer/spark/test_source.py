@@ -209,7 +209,7 @@ def test_offsets_that_are_gone_are_an_error_unless_told_otherwise(logs: Logs) ->
     end = logs.append(ZERO, [b"x"] * 10)
     logs.first[ZERO] = 33
     asked = '{"t": {"11-0": 11}}'
-    with pytest.raises(DataLoss, match="asked for 11"):
+    with pytest.raises(DataLoss, match="requested 11"):
         ranges(startingOffsets=asked)
     assert ranges(startingOffsets=asked, failOnDataLoss="false") == [
         OffsetRange("t", 11, 0, 33, end)
