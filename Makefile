@@ -7,28 +7,53 @@ export VENV
 # What `make demo` reads: empty for synthetic activity, or a web access log.
 INPUT ?=
 
-# How many kills `make test-faults` does in each of its modes.
+# Kills of `make test-faults` in each of its modes.
 COUNT ?= 100
 
-.PHONY: test-original help prepare check format test test-unit test-unit-pure test-wheel test-integration
-.PHONY: test-audit test-browser soak-dashboard test-large-load test-faults demo live bench bench-large bench-peers fuzz soak reports lock clean
+.PHONY: help prepare check format lock clean demo live reports
+.PHONY: test test-unit test-unit-pure test-wheel test-integration test-browser test-original
+.PHONY: test-faults test-audit test-large-load soak-dashboard fuzz soak bench bench-large bench-peers
+
+define HELP
+Run the deployment
+  make demo [INPUT=access.log]  both datacenters, a load into the warehouse, the audit; ends by itself
+  make live [CHAOS=on]          the same until Ctrl-C; dashboard at http://127.0.0.1:8088 (PORT=n)
+  make reports                  reports on the member activity that the demo left under var/
+
+Run it in containers (docs/containers.md)
+  make up, make down [KEEP=1]   start; stop and remove (KEEP=1 keeps the data)
+  make status, logs, shell      what runs; follow the logs [SERVICE=name]; a prompt beside it
+  make report, make wan         a report job; faults of the link between the datacenters
+  make demo-docker              the demo in containers, nothing left behind
+  make preflight, make images   check that the machine can; build the images
+
+Test it (docs/testing.md)
+  make check                    format, lint, types, import arrows
+  make test-unit                unit tests: no Java, no Docker
+  make test                     every test: unit (both builds), wheel, integration, browser, containers
+  make test-unit-pure, test-wheel, test-integration, test-browser, test-docker    parts of make test
+  make test-chaos               every container times every fault, hours
+  make test-faults COUNT=100    SIGKILL under load, again and again (SEED=n repeats)
+  make test-audit EVENTS=n      the audit's counts while processes are killed
+  make test-large-load          5 GB through a small Spark driver (SIZE_MB=n)
+  make test-original            beside Kafka 0.7.2 (ORIGINAL_CLASSPATH=...)
+  make fuzz [SECONDS=60]        changed bytes against the codec and a broker
+  make soak [MINUTES=10]        load and restarts: memory and descriptors must stay flat
+  make soak-dashboard           a page left open: its memory must stay flat
+
+Measure it (docs/performance.md)
+  make bench [JSON=1]           produce, consume, fetch
+  make bench-large              logs of up to 50 GB (needs 55 GB free)
+  make bench-peers              beside Redis, NATS, RabbitMQ, ActiveMQ, where installed
+
+Work on it
+  make prepare                  .venv with the locked dependencies, compiled loops, Java
+  make format, lock, clean      format the code; resolve the dependencies anew; remove what was built
+endef
+export HELP
 
 help:
-	@echo "make demo [INPUT=access.log]  run the whole deployment, load the warehouse, prove the audit"
-	@echo "make test                     every test (unit in both builds, wheel, integration, containers)"
-	@echo "make test-unit                the fast ones: no Java, no Docker, under a minute"
-	@echo "make check                    format, lint, types, import arrows"
-	@echo "make live [CHAOS=on]          keep it all running until Ctrl-C; http://127.0.0.1:8088"
-	@echo "make test-browser             the dashboard in a real browser"
-	@echo "make test-faults COUNT=100    kill brokers under load again and again"
-	@echo "make up, make down            the same deployment in containers (docs/containers.md)"
-	@echo "make fuzz [SECONDS=60]        mutated bytes against the codec's twins and a live broker"
-	@echo "make soak [MINUTES=10]        load and restarts; memory and descriptors must stay flat"
-	@echo "make bench                    the table of docs/performance.md, measured here"
-	@echo "make bench-large              the same with logs of 20 and 50 GB; needs 55 GB free"
-	@echo "make bench-peers              beside Redis, NATS, RabbitMQ, ActiveMQ, those installed here"
-	@echo "make reports                  reports on the member activity that make demo left under var/"
-	@echo "make lock                     resolve the dependencies anew"
+	@printf '%s\n' "$$HELP"
 
 prepare:
 	@deploy/tools/prepare.sh
@@ -57,19 +82,19 @@ test-wheel: prepare
 test-integration: prepare
 	$(PYTHON_IN) -m pytest -q --no-skips -n 2 tests/integration tests/faults
 
-# Beside Kafka 0.7.2 itself, whose classes you have (docs/testing.md).
+# Beside Kafka 0.7.2 itself; its classes are not part of the project (docs/testing.md).
 ORIGINAL_CLASSPATH ?=
 test-original: prepare
 	@test -n "$(ORIGINAL_CLASSPATH)" || \
 	    { echo "say where Kafka 0.7.2's classes are: ORIGINAL_CLASSPATH=... (docs/testing.md)"; exit 2; }
 	ORIGINAL_CLASSPATH="$(ORIGINAL_CLASSPATH)" $(PYTHON_IN) -m pytest -q --timeout 600 tests/original
 
-# The dashboard in Debian's Chromium, over a real deployment; where none can be had each test says so.
+# The dashboard in Debian's Chromium over a real deployment; skipped with a reason where there is none.
 test-browser: prepare
 	@deploy/tools/browser.sh
 	$(PYTHON_IN) -m pytest -q --no-skips tests/browser
 
-# Tabs left open on their streams for SOAK_S seconds must not grow, nor the server behind them.
+# Pages open on their streams for SOAK_S seconds: neither they nor the server may grow.
 SOAK_S ?= 3600
 soak-dashboard: prepare
 	@deploy/tools/browser.sh
@@ -102,7 +127,7 @@ test: prepare
 demo: prepare
 	$(PYTHON_IN) -m kafka2011 embedded demo $(if $(INPUT),--input "$(INPUT)")
 
-# CHAOS=on lets the page kill, pause and cut; PORT chooses the page's port.
+# CHAOS=on lets the dashboard kill, pause and cut; PORT is the dashboard's port.
 PORT ?= 8088
 CHAOS ?= off
 live: prepare
@@ -127,7 +152,7 @@ bench-large: prepare
 bench-peers: prepare
 	$(PYTHON_IN) -m benchmarks.peers $(if $(JSON),--json)
 
-# Tables and pictures in var/reports, of what the demo left in var/warehouse.
+# Tables and pictures in var/reports, from what the demo left in var/warehouse.
 reports: prepare
 	$(PYTHON_IN) -m kafka2011 reports
 

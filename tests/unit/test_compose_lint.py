@@ -1,8 +1,8 @@
-"""docker-compose.yml, the Dockerfiles and the embedded deployment, held against each other.
+"""docker-compose.yml, chaos.yml, the Dockerfiles and the embedded deployment against each other.
 
-What a reviewer would have to look for by eye each time: hardening, limits, health checks, networks,
-words that one of the two Compose generations refuses, and that containers and local processes
-start the same entry points with the same variables (contracts sections 2, 7, 9).
+What a reviewer would otherwise compare by eye: hardening, limits, health checks, networks, keys
+that one of the two Compose generations refuses, and that containers and local processes start the
+same entry points with the same variables.
 """
 
 import re
@@ -13,67 +13,83 @@ from typing import Any
 import pytest
 import yaml
 
-from kafka2011.broker.config import BrokerConfig
 from kafka2011.cli.schedule import SCHEDULABLE
 from kafka2011.runtime.config import load
-from kafka2011.runtime.process_config import ProcessConfig
-from kafka2011.runtime.process_settings import known_names
-from kafka2011.services.audit.config import AuditConfig
+from kafka2011.runtime.process_settings import config_classes, known_names
 from kafka2011.services.containers.demo import FRONTENDS
-from kafka2011.services.dashboard.config import DashboardConfig
 from kafka2011.services.embedded.config import EmbeddedConfig
 from kafka2011.services.embedded.topology import ProcessSpec, plan
-from kafka2011.services.frontend.config import FrontendConfig
-from kafka2011.services.mirror_maker.config import MirrorConfig
-from kafka2011.services.online_consumer.config import OnlineConsumerConfig
-from kafka2011.services.proxy.config import ProxyConfig
-from kafka2011.services.schema_registry.config import SchemaRegistryConfig
-from kafka2011.services.warehouse.config import WarehouseConfig
-from kafka2011.services.warehouse.schedule.config import ScheduleConfig
 from kafka2011.services.warehouse.schedule.timetable import parse_schedule
-from kafka2011.services.zookeeper.config import ZooKeeperConfig
 from tests import ROOT
 
-TEXT = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
+
+def text_of(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def env_of(name: str) -> dict[str, str]:
+    return dict(line.split("=", 1) for line in text_of(name).splitlines() if line[:1] not in "#")
+
+
+TEXT = text_of("docker-compose.yml")
 COMPOSE: dict[str, Any] = yaml.safe_load(TEXT)
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 DEFAULT = {name: service for name, service in SERVICES.items() if "profiles" not in service}
 # make up CHAOS=on: deploy/docker/chaos.yml over docker-compose.yml.
-CHAOS_TEXT = (ROOT / "deploy/docker/chaos.yml").read_text(encoding="utf-8")
-CHAOS: dict[str, dict[str, Any]] = yaml.safe_load(CHAOS_TEXT)["services"]
+CHAOS: dict[str, dict[str, Any]] = yaml.safe_load(text_of("deploy/docker/chaos.yml"))["services"]
 DOCKERFILES = sorted((ROOT / "deploy/docker").glob("*.Dockerfile"))
+IMAGES = text_of("deploy/tools/images.sh")
+HAPROXY = text_of("deploy/docker/haproxy.cfg")
+HA = env_of("deploy/docker/ha.env")
+VARIABLE = re.compile(r"\$\{([A-Z0-9_]+):-([^}]*)\}")
 
-MEMORY_MB_MAX = 6 * 1024
-# Variables that only a container needs: it listens on all interfaces, and Spark is a cluster.
-CONTAINERS_ONLY = {
-    "KAFKA2011_LOG_FORMAT",
-    "KAFKA2011_BIND_ADDRESS",
-    "KAFKA2011_ZK_BIND_ADDRESS",
-    "KAFKA2011_SPARK_MASTER",
-    "KAFKA2011_DASHBOARD_BIND",
-    "KAFKA2011_REGISTRY_BIND",
-    # What the page may break: local processes by their directory, containers by chaos.yml.
-    "KAFKA2011_DASHBOARD_CHAOS_DIR",
-    # Who may ask for a page; there is more than loopback in a container.
-    "KAFKA2011_DASHBOARD_HOSTS",
-    # Nobody keeps a list of restarts after a `docker kill`, and there may be a second datacenter.
-    "KAFKA2011_AUDIT_REDELIVERY_EXPECTED",
-    "KAFKA2011_AUDIT_SERVERS_BLACKLIST",
-    # Nobody starts a process after what it needs, so it waits.
-    "KAFKA2011_ZK_CONNECTIONTIMEOUT_MS",
-    "KAFKA2011_ZK_START_TIMEOUT_MS",
-    # Profile `two-live`.
-    "KAFKA2011_LIVE_MORE_ZK_CONNECT",
-    # Profile `ha`: three servers.
-    "KAFKA2011_ZK_ENSEMBLE",
-    "KAFKA2011_ZK_SERVER_ID",
-    # Twice the processes on the same two cores, so each asks less often.
-    "KAFKA2011_FETCHER_BACKOFF_MS",
-    "KAFKA2011_AUDIT_POLL_MS",
+# What every container has, word for word.
+EVERYWHERE = {
+    "user": "10001:10001",
+    "read_only": True,
+    "cap_drop": ["ALL"],
+    "security_opt": ["no-new-privileges:true"],
+    "init": True,
+    "pull_policy": "never",
 }
-
-# Who stands in both datacenters.
-SHARED = {"audit", "registry", "dashboard", "shell", "prometheus"}
+RIGHTS = {"privileged", "cap_add", "devices", "pid", "ipc", "network_mode", "userns_mode"}
+MEMORY_MB_MAX = 6 * 1024
+# Variables that only a container needs.
+CONTAINERS_ONLY = {
+    f"KAFKA2011_{name}"
+    for name in (
+        # All interfaces, other hosts in a page's address, Spark as a cluster.
+        *("BIND_ADDRESS", "ZK_BIND_ADDRESS", "DASHBOARD_BIND", "REGISTRY_BIND", "DASHBOARD_HOSTS"),
+        *("LOG_FORMAT", "SPARK_MASTER"),
+        # Faults of local processes go through a directory, of containers through chaos.yml.
+        "DASHBOARD_CHAOS_DIR",
+        # After a `docker kill` there is no list of restarts; and there may be a second datacenter.
+        *("AUDIT_REDELIVERY_EXPECTED", "AUDIT_SERVERS_BLACKLIST", "LIVE_MORE_ZK_CONNECT"),
+        # A process may be started before what it needs, so it waits.
+        *("ZK_CONNECTIONTIMEOUT_MS", "ZK_START_TIMEOUT_MS"),
+        # Profile `ha`.
+        *("ZK_ENSEMBLE", "ZK_SERVER_ID"),
+        # Twice the processes on the same two cores, so each polls less often.
+        *("FETCHER_BACKOFF_MS", "AUDIT_POLL_MS"),
+    )
+}
+KINDS = {
+    "zookeeper": {"zookeeper-live", "zookeeper-offline"},
+    "broker": {"broker-1", "broker-2", "broker-3", "broker-11", "broker-12"},
+    "proxy": {"wan-link"},
+    "frontend": {"frontend-1", "frontend-2"},
+    "online-consumer": {"online-1", "online-2"},
+    "mirror": {"mirror-1", "mirror-2"},
+    "audit": {"audit"},
+    "registry": {"registry"},
+    "dashboard": {"dashboard"},
+    "other programs": {"balancer", "spark-master", "spark-worker-1", "spark-worker-2", "loader"},
+}
+NETWORKS = {
+    "wan": {"wan-link", "mirror-1", "mirror-2"},
+    "wan-west": {"west-wan-link", "west-mirror-1"},
+    "live and offline": {"audit", "registry", "dashboard", "shell", "prometheus"},
+}
 
 
 def merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
@@ -81,18 +97,17 @@ def merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
     service = dict(base)
     for key, value in over.items():
         before = service.get(key)
-        if isinstance(value, dict) and isinstance(before, dict):
-            service[key] = before | value
-        elif isinstance(value, list) and isinstance(before, list):
-            service[key] = before + value
-        else:
+        mergeable = isinstance(value, (dict, list)) and isinstance(before, type(value))
+        if not mergeable:
             service[key] = value
+        else:
+            service[key] = before | value if isinstance(value, dict) else before + value
     return service
 
 
 CHAOS_SERVICES = {name: merged(SERVICES.get(name, {}), over) for name, over in CHAOS.items()}
-each_service = pytest.mark.parametrize("name", SERVICES)
-# Also as deploy/docker/chaos.yml makes them.
+EVERY = SERVICES | CHAOS_SERVICES
+# Each service of docker-compose.yml, and each as chaos.yml changes it.
 each_variant = pytest.mark.parametrize(
     ("name", "service"),
     [
@@ -102,8 +117,24 @@ each_variant = pytest.mark.parametrize(
 )
 
 
+def environment_of(name: str) -> dict[str, Any]:
+    return dict(SERVICES[name].get("environment", {}))
+
+
 def networks_of(name: str) -> set[str]:
     return set(SERVICES[name]["networks"])
+
+
+def members_of(network: str) -> set[str]:
+    return {name for name in SERVICES if network in networks_of(name)}
+
+
+def running(command: str) -> list[str]:
+    return [n for n, s in SERVICES.items() if (s.get("command") or [""])[0] == command]
+
+
+def in_profile(profile: str) -> set[str]:
+    return {name for name, s in SERVICES.items() if profile in s.get("profiles", [])}
 
 
 def megabytes(limit: str) -> int:
@@ -112,40 +143,32 @@ def megabytes(limit: str) -> int:
     return int(found[1]) * (1024 if found[2] == "g" else 1)
 
 
-# --- hardening -----------------------------------------------------------------------------------
+# --- each container ------------------------------------------------------------------------------
 
 
 @each_variant
-def test_service_runs_without_rights(name: str, service: dict[str, Any]) -> None:
-    assert service["user"] == "10001:10001"
-    assert service["read_only"] is True
-    assert service["cap_drop"] == ["ALL"]
-    assert service["security_opt"] == ["no-new-privileges:true"]
-    forbidden = {"privileged", "cap_add", "devices", "pid", "ipc", "network_mode", "userns_mode"}
-    assert not forbidden & set(service)
-    sockets = [volume for volume in service.get("volumes", []) if "sock" in str(volume)]
-    # chaos.yml alone gives the engine's socket away: to one process, by the socket's group.
-    is_given = name == "dashboard" and service is not SERVICES["dashboard"]
-    assert sockets == (["${ENGINE_SOCKET:-/var/run/docker.sock}:/engine.sock"] if is_given else [])
-    groups = service.get("group_add", [])
-    assert len(groups) == is_given
-    assert all(group.startswith("${ENGINE_SOCKET_GROUP:?") for group in groups)
-
-
-@each_variant
-def test_service_is_limited(name: str, service: dict[str, Any]) -> None:
+def test_service_is_hardened_and_limited(name: str, service: dict[str, Any]) -> None:
+    assert {key: service[key] for key in EVERYWHERE} == EVERYWHERE
+    assert not RIGHTS & set(service)
     assert megabytes(service["mem_limit"]) <= 2048
     assert 0 < service["cpus"] <= 1.0, "more than one would be refused on a machine with one"
     assert 0 < service["pids_limit"] <= 512
     assert service["logging"]["options"]["max-size"]
     assert all("size=" in mount for mount in service["tmpfs"])
+    assert service["stop_grace_period"]
+    assert service["restart"] in ("on-failure", "no")
 
 
 @each_variant
-def test_service_ends_and_is_reaped(name: str, service: dict[str, Any]) -> None:
-    assert service["init"] is True
-    assert service["stop_grace_period"]
-    assert service["restart"] in ("on-failure", "no")
+def test_only_chaos_gives_the_engines_socket_and_only_to_the_dashboard(
+    name: str, service: dict[str, Any]
+) -> None:
+    sockets = [volume for volume in service.get("volumes", []) if "sock" in str(volume)]
+    groups = service.get("group_add", [])
+    is_given = name == "dashboard" and service is not SERVICES["dashboard"]
+    assert sockets == (["${ENGINE_SOCKET:-/var/run/docker.sock}:/engine.sock"] if is_given else [])
+    assert len(groups) == is_given
+    assert all(group.startswith("${ENGINE_SOCKET_GROUP:?") for group in groups)
 
 
 @each_variant
@@ -171,13 +194,32 @@ def test_only_the_dashboard_is_published_and_only_on_loopback(
 
 @each_variant
 def test_image_is_one_that_is_built_here(name: str, service: dict[str, Any]) -> None:
-    image = service["image"]
-    found = re.fullmatch(r"kafka2011/([a-z]+):\$\{KAFKA2011_VERSION:-dev\}", image)
-    assert found, image
-    assert service["pull_policy"] == "never"
-    assert re.search(
-        rf"^image {found[1]} ", (ROOT / "deploy/tools/images.sh").read_text(encoding="utf-8"), re.M
-    )
+    found = re.fullmatch(r"kafka2011/([a-z]+):\$\{KAFKA2011_VERSION:-dev\}", service["image"])
+    assert found, service["image"]
+    assert re.search(rf"^image {found[1]} ", IMAGES, re.M)
+
+
+@each_variant
+def test_service_has_its_own_name(name: str, service: dict[str, Any]) -> None:
+    environment = service.get("environment", {})
+    assert service["hostname"] == name
+    assert environment.get("KAFKA2011_PROCESS_NAME", name) == name
+    assert environment.get("KAFKA2011_FRONTEND_SERVER", name) == name
+    if "KAFKA2011_PROCESS_NAME" in environment:
+        assert environment.get("KAFKA2011_METRICS_PORT", 8080) == 8080
+
+
+@each_variant
+def test_no_key_that_either_compose_generation_refuses(name: str, service: dict[str, Any]) -> None:
+    assert "deploy" not in service
+    assert "start_interval" not in service["healthcheck"]
+    # A condition would make 1.29 give up for good when a slow machine misses a deadline.
+    assert isinstance(service.get("depends_on", []), list)
+    for volume in service.get("volumes", []):
+        assert len(volume.partition(":")[0]) > 1, "2.26 takes one letter for a Windows drive"
+
+
+# --- the files -----------------------------------------------------------------------------------
 
 
 def test_the_default_profile_fits_its_memory() -> None:
@@ -185,40 +227,26 @@ def test_the_default_profile_fits_its_memory() -> None:
     assert total <= MEMORY_MB_MAX, f"{total} MB"
 
 
-def test_nothing_is_called_latest() -> None:
-    for path in [ROOT / "docker-compose.yml", *DOCKERFILES, ROOT / "deploy/tools/images.sh"]:
-        assert "latest" not in path.read_text(encoding="utf-8"), path
+def test_no_image_is_called_latest() -> None:
+    for text in (TEXT, IMAGES, *(path.read_text(encoding="utf-8") for path in DOCKERFILES)):
+        assert "latest" not in text
 
 
-# --- both Compose generations, both builders -----------------------------------------------------
-
-
-def test_no_word_that_either_compose_generation_refuses() -> None:
+def test_the_file_has_no_name_and_no_version() -> None:
     # docker-compose 1.29 refuses `name`; Compose v2 warns of `version`.
-    assert set(COMPOSE) - {"services", "networks", "volumes"} == {
-        key for key in COMPOSE if key.startswith("x-")
+    assert {key for key in COMPOSE if not key.startswith("x-")} == {
+        *("services", "networks", "volumes")
     }
-    for name, service in SERVICES.items():
-        assert "deploy" not in service, name
-        assert "start_interval" not in service["healthcheck"], name
-        # A condition would make 1.29 give up for good when a slow machine misses a deadline.
-        assert isinstance(service.get("depends_on", []), list), name
-        for volume in service.get("volumes", []):
-            assert len(volume.partition(":")[0]) > 1, "2.26 takes one letter for a Windows drive"
-
-
-def test_a_service_never_waits_for_one_of_a_profile() -> None:
-    for name, service in DEFAULT.items():
-        assert set(service.get("depends_on", [])) <= set(DEFAULT), name
 
 
 def test_every_variable_is_in_the_env_file_with_its_default() -> None:
-    env = (ROOT / ".env").read_text(encoding="utf-8")
+    env = text_of(".env")
     named = dict(re.findall(r"^#?([A-Z0-9_]+)=(.*)$", env, re.M))
-    used = dict(re.findall(r"\$\{([A-Z0-9_]+):-([^}]*)\}", TEXT))
+    used = dict(VARIABLE.findall(TEXT))
     assert not re.findall(r"\$\{[A-Z0-9_]+\}", TEXT), "every variable has a default"
     assert {name: named.get(name) for name in used} == used
     assert set(named) - set(used) == {"COMPOSE_PROJECT_NAME"}
+    # The one line that both generations of Compose must find.
     assert re.findall(r"^[^#\n].*", env, re.M) == ["COMPOSE_PROJECT_NAME=kafka2011"]
 
 
@@ -231,133 +259,109 @@ def test_dockerfile_needs_no_buildkit(path: Path) -> None:
 
 @pytest.mark.parametrize("image", ["app", "haproxy", "prometheus"])
 def test_image_that_runs_names_its_user(image: str) -> None:
-    text = (ROOT / "deploy/docker" / f"{image}.Dockerfile").read_text(encoding="utf-8")
+    text = text_of(f"deploy/docker/{image}.Dockerfile")
     assert "USER kafka2011" in text.rpartition("\nFROM ")[2]
 
 
 # --- topology ------------------------------------------------------------------------------------
 
 
-def test_the_topology_is_that_of_the_architecture() -> None:
-    kinds = {
-        "zookeeper": ["zookeeper-live", "zookeeper-offline"],
-        "broker": ["broker-1", "broker-2", "broker-3", "broker-11", "broker-12"],
-        "proxy": ["wan-link"],
-        "frontend": ["frontend-1", "frontend-2"],
-        "online-consumer": ["online-1", "online-2"],
-        "mirror": ["mirror-1", "mirror-2"],
-        "audit": ["audit"],
-        "registry": ["registry"],
-        "dashboard": ["dashboard"],
-    }
-    for kind, names in kinds.items():
-        for name in names:
-            assert DEFAULT[name]["command"][0] == kind, name
-    others = {"balancer", "spark-master", "spark-worker-1", "spark-worker-2", "loader"}
-    assert set(DEFAULT) == others | {name for names in kinds.values() for name in names}
+def test_the_default_profile_is_the_deployment_of_the_paper() -> None:
+    assert set(DEFAULT) == set().union(*KINDS.values())
+    for kind in set(KINDS) - {"other programs"}:
+        assert KINDS[kind] == set(running(kind)) & set(DEFAULT)
+    for name, service in DEFAULT.items():
+        assert set(service.get("depends_on", [])) <= set(DEFAULT), name
 
 
 def test_the_datacenters_are_apart() -> None:
-    networks = COMPOSE["networks"]
-    assert {name for name, options in networks.items() if not options.get("internal")} == {"shared"}
-    for name in SERVICES:
-        both = {"live", "offline"} <= networks_of(name)
-        assert both == (name in SHARED), name
-    assert networks_of("mirror-1") == networks_of("mirror-2") == {"wan", "offline", "shared"}
+    options = COMPOSE["networks"]
+    assert {name for name in options if not options[name].get("internal")} == {"shared"}
+    assert members_of("live") & members_of("offline") == NETWORKS["live and offline"]
+    for network in ("wan", "wan-west"):
+        assert members_of(network) == NETWORKS[network]
+    for name in ("mirror-1", "mirror-2"):
+        assert networks_of(name) == {"wan", "offline", "shared"}
     assert networks_of("wan-link") == {"live", "wan"}
-    assert {name for name in SERVICES if "wan" in networks_of(name)} == {
-        "wan-link",
-        "mirror-1",
-        "mirror-2",
-    }
 
 
 def test_the_wan_link_answers_under_the_names_of_the_live_datacenter() -> None:
     brokers = [name for name in SERVICES if re.fullmatch(r"broker-\d", name)]
     aliases = SERVICES["wan-link"]["networks"]["wan"]["aliases"]
     assert set(aliases) == {"zookeeper-live", *brokers}
-    routes = SERVICES["wan-link"]["environment"]["KAFKA2011_PROXY_ROUTES"]
     for name in brokers:
-        port = SERVICES[name]["environment"]["KAFKA2011_PORT"]
+        port = environment_of(name)["KAFKA2011_PORT"]
         # By the alias that only the live network has: the plain name would lead back to the link.
-        assert f"0.0.0.0:{port}>live-{name}:{port}" in routes
+        route = f"0.0.0.0:{port}>live-{name}:{port}"
+        assert route in environment_of("wan-link")["KAFKA2011_PROXY_ROUTES"]
         assert SERVICES[name]["networks"]["live"]["aliases"] == [f"live-{name}"]
+        assert re.search(rf"^ +server {name} live-{name}:{port}$", HAPROXY, re.M)
 
 
-def test_three_zookeepers_are_the_ones_that_everybody_is_told() -> None:
-    lines = (ROOT / "deploy/docker/ha.env").read_text(encoding="utf-8").splitlines()
-    told = dict(line.split("=", 1) for line in lines if not line.startswith("#"))
-    assert told.pop("COMPOSE_PROFILES") == "ha"
-    used = set(re.findall(r"\$\{([A-Z0-9_]+):-", TEXT))
-    assert set(told) <= used, "variables that nothing reads"
-    for datacenter in ("live", "offline"):
-        first = f"zookeeper-{datacenter}"
-        names = [first, f"{first}-2", f"{first}-3"]
-        assert told[f"ZK_{datacenter.upper()}"] == ",".join(f"{name}:2181" for name in names)
-        members = enumerate(names, 1)
-        ensemble = ",".join(f"{number}={name}:2888:3888" for number, name in members)
-        assert told[f"ZK_{datacenter.upper()}_ENSEMBLE"] == ensemble
-        for number, name in enumerate(names, 1):
-            environment = SERVICES[name]["environment"]
-            assert environment["KAFKA2011_ZK_SERVER_ID"] == number
-            assert f"ZK_{datacenter.upper()}_ENSEMBLE" in environment["KAFKA2011_ZK_ENSEMBLE"]
-            assert networks_of(name) == {datacenter}
-    aliases = {
-        alias
-        for name in ("zookeeper-live", "zookeeper-live-2", "zookeeper-live-3")
-        for alias in SERVICES[name]["networks"]["live"]["aliases"]
-    }
-    assert {place.partition(":")[0] for place in told["WAN_ZOOKEEPERS"].split("|")} == aliases
+def test_the_balancer_closes_no_idle_connection() -> None:
+    assert re.search(r"timeout client 24d\n +timeout server 24d", HAPROXY)
+    assert "option clitcpka" in HAPROXY
+
+
+@pytest.mark.parametrize("datacenter", ["live", "offline"])
+def test_ha_names_the_three_zookeepers_of_a_datacenter(datacenter: str) -> None:
+    names = [f"zookeeper-{datacenter}{suffix}" for suffix in ("", "-2", "-3")]
+    variable = f"ZK_{datacenter.upper()}"
+    assert HA[variable] == ",".join(f"{name}:2181" for name in names)
+    members = enumerate(names, 1)
+    assert HA[f"{variable}_ENSEMBLE"] == ",".join(f"{n}={name}:2888:3888" for n, name in members)
+    for number, name in enumerate(names, 1):
+        assert environment_of(name)["KAFKA2011_ZK_SERVER_ID"] == number
+        assert f"{variable}_ENSEMBLE" in environment_of(name)["KAFKA2011_ZK_ENSEMBLE"]
+        assert networks_of(name) == {datacenter}
+    if datacenter == "live":
+        aliases = {a for name in names for a in SERVICES[name]["networks"]["live"]["aliases"]}
+        assert {one.partition(":")[0] for one in HA["WAN_ZOOKEEPERS"].split("|")} == aliases
+
+
+def test_every_variable_of_ha_is_used() -> None:
+    assert HA["COMPOSE_PROFILES"] == "ha"
+    assert set(HA) - {"COMPOSE_PROFILES"} <= set(dict(VARIABLE.findall(TEXT)))
 
 
 def test_the_second_live_datacenter_is_like_the_first_and_apart_from_it() -> None:
     """The same broker ids behind the same direct names, in networks of its own."""
     west = {name for name in SERVICES if name.startswith("west-")}
-    assert {name for name, s in SERVICES.items() if "two-live" in s.get("profiles", [])} == west
+    assert in_profile("two-live") == west
     for number in (1, 2, 3):
-        first, second = SERVICES[f"broker-{number}"], SERVICES[f"west-broker-{number}"]
-        assert second["networks"]["west"] == first["networks"]["live"]
+        first, second = f"broker-{number}", f"west-broker-{number}"
+        assert SERVICES[second]["networks"]["west"] == SERVICES[first]["networks"]["live"]
         for key in ("KAFKA2011_BROKERID", "KAFKA2011_PORT", "KAFKA2011_NUM_PARTITIONS"):
-            assert second["environment"][key] == first["environment"][key]
+            assert environment_of(second)[key] == environment_of(first)[key]
     for name in west:
         assert not {"live", "wan"} & networks_of(name), name
         assert set(SERVICES[name].get("depends_on", [])) <= west | set(DEFAULT), name
     assert networks_of("west-mirror-1") == {"wan-west", "offline", "shared"}
-    link = SERVICES["west-wan-link"]
     assert networks_of("west-wan-link") == {"west", "wan-west"}
-    aliases = SERVICES["wan-link"]["networks"]["wan"]["aliases"]
-    assert len(link["networks"]["wan-west"]["aliases"]) == len(aliases)
+    first, second = SERVICES["wan-link"]["networks"], SERVICES["west-wan-link"]["networks"]
+    assert len(second["wan-west"]["aliases"]) == len(first["wan"]["aliases"])
     # Every server belongs to exactly one audit.
-    rules = [SERVICES[name]["environment"] for name in ("audit", "west-audit")]
-    assert rules[0]["KAFKA2011_AUDIT_SERVERS_BLACKLIST"] == "west-.*"
-    assert rules[1]["KAFKA2011_AUDIT_SERVERS_WHITELIST"] == "west-.*"
-    for name, service in SERVICES.items():
-        server = service.get("environment", {}).get("KAFKA2011_FRONTEND_SERVER")
-        assert server in (None, name)
+    assert environment_of("audit")["KAFKA2011_AUDIT_SERVERS_BLACKLIST"] == "west-.*"
+    assert environment_of("west-audit")["KAFKA2011_AUDIT_SERVERS_WHITELIST"] == "west-.*"
 
 
 def test_with_chaos_messages_can_be_lost_before_the_balancer() -> None:
-    link = CHAOS_SERVICES["frontend-link"]
+    link = CHAOS_SERVICES["frontend-link"]["environment"]
     assert set(CHAOS) - set(SERVICES) == {"frontend-link"}
-    assert link["hostname"] == "frontend-link"
-    assert link["environment"]["KAFKA2011_PROCESS_NAME"] == link["hostname"]
-    assert link["environment"]["KAFKA2011_METRICS_PORT"] == 8080
-    route = link["environment"]["KAFKA2011_PROXY_ROUTES"]
+    assert link["KAFKA2011_METRICS_PORT"] == 8080
+    route = link["KAFKA2011_PROXY_ROUTES"]
     assert route == "balancer=0.0.0.0:9092>balancer:9092", "one route: a balancer to the page"
     for name in ("frontend-1", "frontend-2"):
-        told = CHAOS_SERVICES[name]["environment"] | {"KAFKA2011_BROKER_LIST": None}
-        assert told == SERVICES[name]["environment"] | {"KAFKA2011_BROKER_LIST": None}
-        assert CHAOS_SERVICES[name]["environment"]["KAFKA2011_BROKER_LIST"].endswith(
-            ":frontend-link:9092"
-        )
+        through = {"KAFKA2011_BROKER_LIST": "0:frontend-link:9092"}
+        assert CHAOS_SERVICES[name]["environment"] == environment_of(name) | through
     for text in (value for s in CHAOS.values() for value in str(s.get("environment")).split("'")):
         assert not re.search(r"\$\{(?!COMPOSE_PROJECT_NAME)[A-Z0-9_]+\}", text), text
 
 
 def test_a_second_job_finds_room_on_the_spark_cluster() -> None:
     """Beside the load job, which never ends: else `make report` would wait for it for ever."""
-    text = (ROOT / "deploy/docker/spark/spark-defaults.conf").read_text(encoding="utf-8")
-    conf = dict(line.split(maxsplit=1) for line in text.splitlines() if line[:1] not in "#")
+    lines = text_of("deploy/docker/spark/spark-defaults.conf").splitlines()
+    conf = dict(line.split(maxsplit=1) for line in lines if line[:1] not in "#")
     workers = [name for name in DEFAULT if name.startswith("spark-worker-")]
     executors = int(conf["spark.cores.max"]) // int(conf["spark.executor.cores"])
     for name in workers:
@@ -369,94 +373,62 @@ def test_a_second_job_finds_room_on_the_spark_cluster() -> None:
         assert megabytes(memory) < megabytes(SERVICES[name]["mem_limit"])
 
 
-def test_what_is_scheduled_can_be_read_and_leaves_its_logs_where_the_history_looks() -> None:
-    text = (ROOT / "deploy/docker/schedule").read_text(encoding="utf-8")
-    assert {job.command[0] for job in parse_schedule(text, SCHEDULABLE)} == {"report", "reports"}
+def test_scheduled_jobs_can_be_read_and_leave_their_logs_to_the_history_server() -> None:
+    jobs = parse_schedule(text_of("deploy/docker/schedule"), SCHEDULABLE)
+    assert {job.command[0] for job in jobs} == {"report", "reports"}
     for name in ("report", "schedule", "spark-history"):
         assert "spark-events:/data" in SERVICES[name]["volumes"], name
     for name in ("report", "schedule"):
-        assert SERVICES[name]["environment"]["KAFKA2011_SPARK_EVENT_LOG_DIR"] == "/data"
+        assert environment_of(name)["KAFKA2011_SPARK_EVENT_LOG_DIR"] == "/data"
     command = SERVICES["spark-history"]["command"]
     assert command[command.index("--dir") + 1] == "/data"
-    # The two read the same table in the same way, so a report does not depend on who started it.
+    # Both read the same table in the same way, so a report is the same from either.
     own = {"KAFKA2011_PROCESS_NAME", *COMPOSE["x-offline"], *COMPOSE["x-settings"]}
-    assert {k: v for k, v in SERVICES["schedule"]["environment"].items() if k not in own} == (
-        SERVICES["report"]["environment"]
-    )
+    scheduled = {k: v for k, v in environment_of("schedule").items() if k not in own}
+    assert scheduled == environment_of("report")
 
 
-def test_what_sends_messages_starts_last() -> None:
+def test_frontends_start_last() -> None:
     last = {name for name, s in SERVICES.items() if s.get("labels") == {"kafka2011.start": "last"}}
-    assert last == {n for n, s in SERVICES.items() if (s.get("command") or [""])[0] == "frontend"}
+    assert last == set(running("frontend"))
 
 
-def test_one_frontend_alone_sends_the_access_log() -> None:
+@pytest.mark.parametrize("name", running("frontend"))
+def test_one_frontend_alone_sends_the_access_log(name: str) -> None:
     """Two would send every line twice, and where it is not mounted there is nothing to send."""
-    senders = [n for n, s in SERVICES.items() if (s.get("command") or [""])[0] == "frontend"]
-    assert senders[0] == FRONTENDS[0]  # `make demo-docker INPUT=` starts this one
-    for name in senders:
-        is_first = name == FRONTENDS[0]
-        source = SERVICES[name]["environment"]["KAFKA2011_SOURCE"]
-        assert source == ("${FRONTEND_SOURCE:-synthetic}" if is_first else "synthetic"), name
-        assert ("KAFKA2011_INPUT_PATH" in SERVICES[name]["environment"]) == is_first, name
-        assert ("/input" in str(SERVICES[name]["volumes"])) == is_first, name
+    is_first = name == FRONTENDS[0] == running("frontend")[0]  # `make demo-docker INPUT=`
+    source = environment_of(name)["KAFKA2011_SOURCE"]
+    assert source == ("${FRONTEND_SOURCE:-synthetic}" if is_first else "synthetic")
+    assert ("KAFKA2011_INPUT_PATH" in environment_of(name)) == is_first
+    assert ("/input" in str(SERVICES[name]["volumes"])) == is_first
 
 
 def test_every_broker_has_its_own_port_and_published_name() -> None:
-    brokers = {name: s["environment"] for name, s in SERVICES.items() if name.startswith("broker-")}
+    brokers = {name: environment_of(name) for name in SERVICES if name.startswith("broker-")}
     assert len({environment["KAFKA2011_PORT"] for environment in brokers.values()}) == len(brokers)
     for name, environment in brokers.items():
         assert environment["KAFKA2011_HOSTNAME"] == name
         assert environment["KAFKA2011_BROKERID"] == int(name.removeprefix("broker-"))
 
 
-@each_service
-def test_service_knows_its_own_name(name: str) -> None:
-    service = SERVICES[name]
-    assert service["hostname"] == name
-    environment = service.get("environment", {})
-    if "KAFKA2011_PROCESS_NAME" in environment:
-        assert environment["KAFKA2011_PROCESS_NAME"] == name
-        assert environment["KAFKA2011_METRICS_PORT"] == 8080
-
-
-def test_the_balancer_has_every_live_broker_and_closes_no_idle_connection() -> None:
-    text = (ROOT / "deploy/docker/haproxy.cfg").read_text(encoding="utf-8")
-    for name in ("broker-1", "broker-2", "broker-3"):
-        port = SERVICES[name]["environment"]["KAFKA2011_PORT"]
-        assert re.search(rf"^ +server {name} live-{name}:{port}$", text, re.M)
-    assert re.search(r"timeout client 24d\n +timeout server 24d", text)
-    assert "option clitcpka" in text
-
-
 def test_prometheus_scrapes_every_process() -> None:
-    config = yaml.safe_load((ROOT / "deploy/docker/prometheus.yml").read_text(encoding="utf-8"))
-    targets = {
-        target
-        for job in config["scrape_configs"]
-        for group in job["static_configs"]
-        for target in group["targets"]
-    }
-    serving = {
-        f"{name}:8080"
-        for name, service in DEFAULT.items()
-        if "KAFKA2011_METRICS_PORT" in service.get("environment", {}) or name == "balancer"
-    }
-    assert targets == serving
+    jobs = yaml.safe_load(text_of("deploy/docker/prometheus.yml"))["scrape_configs"]
+    groups = [group for job in jobs for group in job["static_configs"]]
+    serving = [
+        n for n in DEFAULT if n == "balancer" or "KAFKA2011_METRICS_PORT" in environment_of(n)
+    ]
+    assert sorted(target for group in groups for target in group["targets"]) == sorted(
+        f"{name}:8080" for name in serving
+    )
 
 
 # --- the same processes as the embedded deployment -----------------------------------------------
 
-SIZES = {"live_brokers": 3, "offline_brokers": 2, "mirrors": 2, "frontends": 2}
 
-
-def embedded(**settings: object) -> dict[str, ProcessSpec]:
+def embedded(**settings: Any) -> dict[str, ProcessSpec]:
     ports = count(20_000)
-    specs = plan(
-        EmbeddedConfig(**SIZES, **settings),  # type: ignore[arg-type]
-        Path("/data"),
-        lambda: next(ports),
-    )
+    sizes = {"live_brokers": 3, "offline_brokers": 2, "mirrors": 2, "frontends": 2}
+    specs = plan(EmbeddedConfig(**sizes, **settings), Path("/data"), lambda: next(ports))
     return {spec.name: spec for spec in specs}
 
 
@@ -468,77 +440,50 @@ def words_after_the_interpreter(command: tuple[str, ...]) -> list[str]:
     return [Path(words[0]).name, Path(words[1]).name, *words[2:]]
 
 
-def test_containers_start_the_entry_points_of_the_embedded_deployment() -> None:
-    for name, spec in embedded().items():
-        if name == "balancer":  # HAProxy in containers
-            continue
-        service = SERVICES[name]
-        words = [*service.get("entrypoint", []), *service["command"]]
-        wanted = words_after_the_interpreter(spec.command)
-        assert [Path(word).name for word in words] == wanted, name
+@pytest.mark.parametrize("name", set(embedded()) - {"balancer"})  # HAProxy in containers
+def test_a_container_starts_the_entry_point_of_the_embedded_process(name: str) -> None:
+    words = [*SERVICES[name].get("entrypoint", []), *SERVICES[name]["command"]]
+    wanted = words_after_the_interpreter(embedded()[name].command)
+    assert [Path(word).name for word in words] == wanted
 
 
-def test_containers_set_the_variables_of_the_embedded_deployment() -> None:
-    synthetic, from_log = embedded(), embedded(input_path="access.log")
-    for name, spec in synthetic.items():
-        wanted = set(spec.environment)
-        if name == "frontend-1":  # one set of variables serves both sources here
-            wanted |= set(from_log["frontend-1"].environment)
-        in_containers = "wan-link" if name == "balancer" else name  # where the proxy stands there
-        found = set(SERVICES[in_containers]["environment"]) - {"HOME"}
-        assert found - CONTAINERS_ONLY == wanted - CONTAINERS_ONLY, name
+@pytest.mark.parametrize("name", sorted(embedded()))
+def test_a_container_sets_the_variables_of_the_embedded_process(name: str) -> None:
+    wanted = set(embedded()[name].environment)
+    if name == "frontend-1":  # one set of variables serves both sources here
+        wanted |= set(embedded(input_path="access.log")[name].environment)
+    in_containers = "wan-link" if name == "balancer" else name  # where the proxy stands there
+    found = set(environment_of(in_containers)) - {"HOME"}
+    assert found - CONTAINERS_ONLY == wanted - CONTAINERS_ONLY
 
 
-CONFIGS: dict[str, type[ProcessConfig]] = {
-    "zookeeper": ZooKeeperConfig,
-    "broker": BrokerConfig,
-    "frontend": FrontendConfig,
-    "online-consumer": OnlineConsumerConfig,
-    "mirror": MirrorConfig,
-    "proxy": ProxyConfig,
-    "audit": AuditConfig,
-    "registry": SchemaRegistryConfig,
-    "dashboard": DashboardConfig,
-    "/opt/kafka2011/spark-jobs/load.py": WarehouseConfig,
-    "/opt/kafka2011/spark-jobs/report.py": WarehouseConfig,
-    "schedule": ScheduleConfig,
-}
-NOT_OURS = {"balancer", "west-balancer", "prometheus", "shell", "chaos"}
-NOT_OURS |= {"spark-master", "spark-worker-1", "spark-worker-2", "spark-history"}
+# What is behind an entry point, where its settings are not named as its command.
+SETTINGS = {"load.py": "warehouse", "report.py": "warehouse"}
+SETTINGS |= {"registry": "schemaregistry", "online-consumer": "onlineconsumer"}
+CONFIGS = {cls.__name__.removesuffix("Config").lower(): cls for cls in config_classes()}
+OTHER_PROGRAMS = {"balancer", "west-balancer", "prometheus", "shell", "chaos", "spark-master"}
+OTHER_PROGRAMS |= {"spark-worker-1", "spark-worker-2", "spark-history"}
 
 
-EVERY = SERVICES | CHAOS_SERVICES
-HA = (ROOT / "deploy/docker/ha.env").read_text(encoding="utf-8").splitlines()
-
-
-@pytest.mark.parametrize("lines", [pytest.param([], id="default"), pytest.param(HA, id="ha")])
-@pytest.mark.parametrize("name", sorted(set(EVERY) - NOT_OURS))
-def test_every_process_accepts_its_variables(name: str, lines: list[str]) -> None:
+@pytest.mark.parametrize("values", [pytest.param({}, id="default"), pytest.param(HA, id="ha")])
+@pytest.mark.parametrize("name", sorted(set(EVERY) - OTHER_PROGRAMS))
+def test_every_process_accepts_its_variables(name: str, values: dict[str, str]) -> None:
     """As the process itself reads them: a bad value would only show when a profile is used."""
     service = EVERY[name]
-    told = dict(line.split("=", 1) for line in lines if not line.startswith("#"))
-
-    def value_of(variable: re.Match[str]) -> str:
-        return told.get(variable[1], variable[2])
-
     environment = {
-        key: re.sub(r"\$\{([A-Z0-9_]+):-([^}]*)\}", value_of, str(value))
+        key: VARIABLE.sub(lambda found: values.get(found[1], found[2]), str(value)).replace(
+            "${COMPOSE_PROJECT_NAME}", "x"
+        )
         for key, value in service["environment"].items()
     }
-    environment = {k: v.replace("${COMPOSE_PROJECT_NAME}", "x") for k, v in environment.items()}
-    load(CONFIGS[service["command"][0]], environment=environment, known_elsewhere=known_names())
+    command = Path(service["command"][0]).name
+    config = CONFIGS[SETTINGS.get(command, command)]
+    load(config, environment=environment, known_elsewhere=known_names())
 
 
-def test_services_of_one_kind_differ_only_by_name_and_place() -> None:
-    own = {"PROCESS_NAME", "BROKERID", "HOSTNAME", "PORT", "ZK_CONNECT", "DATACENTER"}
-    own |= {"FRONTEND_SERVER", "SEED", "ZK_ENSEMBLE", "ZK_SERVER_ID"}
-    own |= {
-        "SOURCE",
-        "INPUT_PATH",
-        "RATE",
-        "LIVE_ZK_CONNECT",
-    }  # of one frontend, of `load`, of west
-    for first, *others in (
+@pytest.mark.parametrize(
+    "names",
+    [
         ("broker-1", "broker-2", "broker-3", "broker-11", "broker-12"),
         ("frontend-2", "frontend-1", "load", "west-frontend-1"),
         ("online-1", "online-2"),
@@ -546,8 +491,15 @@ def test_services_of_one_kind_differ_only_by_name_and_place() -> None:
         ("broker-1", "west-broker-1", "west-broker-2", "west-broker-3"),
         ("zookeeper-live", "zookeeper-live-2", "zookeeper-live-3", "zookeeper-offline"),
         ("zookeeper-offline", "zookeeper-offline-2", "zookeeper-offline-3"),
-    ):
-        for other in others:
-            one, two = SERVICES[first]["environment"], SERVICES[other]["environment"]
-            differing = {key for key in one | two if one.get(key) != two.get(key)}
-            assert differing <= {f"KAFKA2011_{name}" for name in own}, other
+    ],
+    ids=lambda names: names[-1],
+)
+def test_services_of_one_kind_differ_only_by_name_and_place(names: tuple[str, ...]) -> None:
+    own = {"PROCESS_NAME", "BROKERID", "HOSTNAME", "PORT", "ZK_CONNECT", "DATACENTER", "SEED"}
+    own |= {"FRONTEND_SERVER", "ZK_ENSEMBLE", "ZK_SERVER_ID"}
+    own |= {"SOURCE", "INPUT_PATH", "RATE", "LIVE_ZK_CONNECT"}  # of one frontend, `load`, west
+    one = environment_of(names[0])
+    for name in names[1:]:
+        two = environment_of(name)
+        differing = {key for key in one | two if one.get(key) != two.get(key)}
+        assert differing <= {f"KAFKA2011_{key}" for key in own}, name

@@ -93,3 +93,14 @@ def test_every_quoted_message_is_in_the_source() -> None:
         if any(part and part not in code for part in re.split(r" ?… ?", message))
     ]
     assert not missing
+
+
+def test_make_help_names_every_target() -> None:
+    files = (ROOT / "Makefile", ROOT / "deploy/docker/containers.mk")
+    targets = {
+        name
+        for path in files
+        for name in re.findall(r"^([a-z][a-z-]*):(?!=)", path.read_text(encoding="utf-8"), re.M)
+    }
+    text = files[0].read_text(encoding="utf-8").partition("define HELP")[2].partition("endef")[0]
+    assert targets - {"help"} <= set(re.findall(r"[a-z][a-z-]*", text))
