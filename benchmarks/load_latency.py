@@ -30,7 +30,7 @@ from benchmarks.machine import facts
 from benchmarks.running_broker import running_broker
 from kafka2011.events import codec
 from kafka2011.events.topics import PAGE_VIEW
-from kafka2011.producer.producer import Producer
+from kafka2011.producer import Producer
 from kafka2011.services.warehouse.delta_table import WarehouseTable
 from kafka2011.services.zookeeper.config import ZooKeeperConfig
 from kafka2011.services.zookeeper.server import ZooKeeperServer

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchmarks.crowd import together
 from benchmarks.running_broker import RunningBroker, running_broker
-from kafka2011.producer.producer import Producer
+from kafka2011.producer import Producer
 from kafka2011.protocol.message_set import encode
 from kafka2011.protocol.requests import LATEST, OffsetsRequest, ProduceRequest, encode_request
 

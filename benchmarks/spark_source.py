@@ -27,7 +27,7 @@ from benchmarks.running_broker import RunningBroker, running_broker
 from kafka2011.events import codec
 from kafka2011.events.primitives import long, text
 from kafka2011.events.topics import PAGE_VIEW
-from kafka2011.producer.producer import Producer
+from kafka2011.producer import Producer
 from kafka2011.protocol import message_set
 
 PAYLOAD_BYTES = 200

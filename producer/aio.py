@@ -1,12 +1,12 @@
-"""The producer for asyncio: a thin wrapper, whose calls are awaited.
+"""The producer for asyncio: a thin wrapper with awaitable calls.
 
     async with AioProducer(broker_list="0:127.0.0.1:9092") as producer:
         await producer.send("greetings", b"hello")
         await producer.flush()            # the barrier, as Producer.flush
 
-One thread of its own makes the calls, in the order in which they were asked for, so that neither a
-broker that is away nor ZooKeeper holds the event loop up. An await that is cancelled leaves the
-wrapper usable; what it had asked for may still be done, as with any message under way.
+One thread of its own makes the calls, in order, so that neither an unavailable broker nor ZooKeeper
+blocks the event loop. The wrapper stays usable after a cancelled await; the cancelled call may
+still be made.
 """
 
 import asyncio
@@ -20,13 +20,13 @@ from kafka2011.producer.config import ProducerConfig
 from kafka2011.producer.errors import NotDurable, ProducerClosed
 from kafka2011.producer.producer import FLUSH_TIMEOUT_MS, Part, Producer, ProducerStats
 
-_Job = tuple[Callable[[], Any], asyncio.Future[Any] | None]  # None: nobody waits for it
+_Job = tuple[Callable[[], Any], asyncio.Future[Any] | None]  # None: no caller awaits it
 _Outcome = tuple[asyncio.Future[Any] | None, Any, BaseException | None]
 
 
 class AioProducer:
-    """Takes what `Producer` takes, and `pending_max`: calls that may wait for the thread (count);
-    further ones wait before they are taken, so that a slow broker slows its senders down."""
+    """Takes the arguments of `Producer`, and `pending_max`: calls (count) that may be queued for
+    the thread; further ones wait before that, so that a slow broker slows its callers down."""
 
     def __init__(
         self, config: ProducerConfig | None = None, *, pending_max: int = 1000, **settings: Any
@@ -48,25 +48,25 @@ class AioProducer:
         """
         if self._is_closed:
             raise ProducerClosed("the producer was closed")
-        async with self._starting:  # whoever comes meanwhile finds it started
+        async with self._starting:  # a concurrent call finds it started
             if self._producer is None:
                 await self._make()
 
     async def _make(self) -> None:
         self._loop = asyncio.get_running_loop()
-        # Its own: the thread of a start that failed may still be busy with what was left to it.
+        # A queue of its own: the thread of a failed start may still be working through another.
         jobs = self._jobs = deque()
         threading.Thread(target=self._run, args=(jobs,), name="aio-producer", daemon=True).start()
         made: list[Producer] = []
         try:
-            await self._asked(lambda: made.append(Producer(self._config, **self._settings)))
+            await self._run_in_thread(lambda: made.append(Producer(self._config, **self._settings)))
         except BaseException:
 
-            def close_what_was_made() -> None:  # cancelled, it may still be made
+            def close_made() -> None:  # a cancelled call may still make it
                 for one in made:
                     one.close(0)
 
-            jobs.append((close_what_was_made, None))
+            jobs.append((close_made, None))
             self._end()
             raise
         (self._producer,) = made
@@ -74,20 +74,20 @@ class AioProducer:
     async def send(self, topic: str, payload: Any, key: Any = None) -> None:
         """As `Producer.send`, and raises what it raises."""
         producer = self._open()
-        await self._asked(lambda: producer.send(topic, payload, key))
+        await self._run_in_thread(lambda: producer.send(topic, payload, key))
 
     async def send_parts(self, parts: Sequence[Part]) -> None:
         """As `Producer.send_parts`."""
         producer = self._open()
-        await self._asked(lambda: producer.send_parts(parts))
+        await self._run_in_thread(lambda: producer.send_parts(parts))
 
     async def flush(self, timeout_ms: int = FLUSH_TIMEOUT_MS) -> None:
-        """What was sent before is durable on return; raises NotDurable as `Producer.flush`."""
+        """Return when everything sent before is durable; raises NotDurable as `Producer.flush`."""
         producer = self._open()
-        await self._asked(lambda: producer.flush(timeout_ms))
+        await self._run_in_thread(lambda: producer.flush(timeout_ms))
 
     async def close(self, timeout_ms: int = FLUSH_TIMEOUT_MS) -> None:
-        """Flush and close, behind everything that was asked for before. Idempotent.
+        """Flush and close, after all earlier calls. Idempotent.
 
         Raises NotDurable as `Producer.close`.
         """
@@ -97,7 +97,7 @@ class AioProducer:
         producer = self._producer
         self._is_closed = True
         try:
-            await self._asked(lambda: producer.close(timeout_ms))
+            await self._run_in_thread(lambda: producer.close(timeout_ms))
         finally:
             self._end()
 
@@ -110,8 +110,8 @@ class AioProducer:
             raise ProducerClosed("the producer was closed, or never started")
         return self._producer
 
-    async def _asked(self, call: Callable[[], Any]) -> Any:
-        """Have the thread make this call. The room is given back when it has, cancelled or not."""
+    async def _run_in_thread(self, call: Callable[[], Any]) -> Any:
+        """The result of `call`, made by the thread. Its room is released then, cancelled or not."""
         assert self._loop is not None
         await self._room.acquire()
         future: asyncio.Future[Any] = self._loop.create_future()
@@ -121,7 +121,7 @@ class AioProducer:
         return await asyncio.shield(future)
 
     def _end(self) -> None:
-        """The thread ends behind the jobs that are there."""
+        """End the thread after the queued jobs."""
         with self._wake:
             self._jobs.append((_END, None))
             self._wake.notify()
@@ -137,20 +137,20 @@ class AioProducer:
             outcomes: list[_Outcome] = []
             for call, future in taken:
                 if call is _END:
-                    self._tell(outcomes)
+                    self._report(outcomes)
                     return
                 try:
                     outcomes.append((future, call(), None))
                 except BaseException as error:
                     outcomes.append((future, None, error))
-            self._tell(outcomes)
+            self._report(outcomes)
 
-    def _tell(self, outcomes: list[_Outcome]) -> None:
+    def _report(self, outcomes: list[_Outcome]) -> None:
         assert self._loop is not None
         try:
             self._loop.call_soon_threadsafe(self._settle, outcomes)
         except RuntimeError:
-            pass  # the loop is closed: nobody waits any more
+            pass  # the loop is closed: no caller awaits a result
 
     def _settle(self, outcomes: list[_Outcome]) -> None:
         for future, result, error in outcomes:
@@ -163,7 +163,7 @@ class AioProducer:
                 future.set_result(result)
             else:
                 future.set_exception(error)
-                future.exception()  # a cancelled caller does not come for it
+                future.exception()  # a cancelled caller does not retrieve it
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -175,7 +175,7 @@ class AioProducer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close; an error of the block is not hidden by what could not be flushed."""
+        """Close; an error of the block is not hidden by a failed flush."""
         try:
             await self.close()
         except NotDurable as not_durable:

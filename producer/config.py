@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kafka2011.producer.batching import (
+from kafka2011.producer.requests import (
     ENTRY_OVERHEAD_BYTES,
     PARTS_MAX,
     REQUEST_HEAD_BYTES_MAX,

@@ -1,9 +1,10 @@
-"""One TCP connection to one broker: hands frames to the kernel and finds out what is durable.
+"""One TCP connection to one broker: sends frames and waits until they are durable.
 
-A produce request has no answer, so `send` succeeding means only that the kernel took the bytes.
-`barrier` asks for an offset behind the sends on the same connection, which our broker answers when
-all of them are on its disk (contracts section 1). When a connection breaks, everything since its
-last barrier is not known to be durable: it goes to `lost`, which the owner takes.
+A produce request has no response, so a `send` that succeeds means only that the kernel has the
+bytes. `barrier` sends an Offsets request behind them on the same connection; this project's broker
+answers it when all of them are on its disk (docs/protocol.md). When a
+connection breaks, everything since its last barrier is not known to be durable: it goes to `lost`,
+which the owner takes.
 
 Not thread-safe: the owner serialises calls.
 """
@@ -20,8 +21,8 @@ from kafka2011.protocol.errors import RemoteProtocolError
 from kafka2011.protocol.requests import LATEST, OffsetsRequest, encode_request
 from kafka2011.protocol.responses import decode_offsets_response
 
-# After this long without a send the next one first looks whether the peer has closed: the kernel
-# takes a write into a connection that the other side closed, and the bytes are gone.
+# After this long without a send the next one first checks whether the peer has closed: the kernel
+# accepts a write to a connection that the peer has closed, and the bytes are lost.
 IDLE_CHECK_NS = 50_000_000
 CONNECT_RETRY_FIRST_MS = 1  # then ten times that, as 0.7 does
 CONNECT_RETRY_MAX_MS = 60_000
@@ -35,7 +36,7 @@ Sleep = Callable[[float], object]
 
 
 class BrokerConnection:
-    """Connects at the first send. `address` is dialled; `name` is what errors call it.
+    """Connects to `address` at the first send; `name` is host:port for errors.
 
     `reconnect_sends` and `reconnect_ms` (None: never) make `is_reconnect_due` true.
     """
@@ -66,7 +67,7 @@ class BrokerConnection:
         self._reconnect_at_ns = 0
         self._last_send_ns = 0
         self._pending: dict[str, list[int]] = {}  # topic -> sends, bytes since the last barrier
-        self._barrier_asked = False
+        self._barrier_requested = False
         self.lost: list[Unconfirmed] = []
         self.lost_reason = ""
         self.connect_count = 0
@@ -76,11 +77,11 @@ class BrokerConnection:
     def send(
         self, frame: bytes, topic: str, set_bytes: int, more: Sequence[tuple[str, int]] = ()
     ) -> None:
-        """Hand one produce frame to the kernel, connecting first when there is no connection.
+        """Send one produce frame, connecting first when there is no connection.
 
-        `topic` and `set_bytes` (and `more` of them for the other parts of a MultiProduce) say what
-        a NotDurable would have to name. Raises BrokerUnreachable when no connection could be made
-        (nothing left), else BrokerUnavailable: the frame may have arrived, and stands in `lost`.
+        `topic` and `set_bytes` (and `more` of them for the other parts of a MultiProduce) are what
+        a NotDurable would name. Raises BrokerUnreachable when no connection could be made and no
+        bytes were sent, else BrokerUnavailable: the frame may have arrived, and is in `lost`.
         """
         now_ns = time.monotonic_ns()
         sock = self._socket
@@ -92,7 +93,7 @@ class BrokerConnection:
             sock = self.connect()
             now_ns = time.monotonic_ns()
         self._last_send_ns = now_ns
-        # Entered before the bytes leave: a broken send may have arrived.
+        # Recorded before the bytes are sent: a failed send may have arrived.
         pending = self._pending.get(topic)
         if pending is None:
             self._pending[topic] = [1, set_bytes]
@@ -121,7 +122,7 @@ class BrokerConnection:
                 sock = socket.create_connection(self.address, timeout=max(left_s, 0.001))
                 break
             except UnicodeError as error:  # an empty label, or one above 63 characters
-                raise BrokerUnreachable(f"{self.name}: is no host: {error}") from error
+                raise BrokerUnreachable(f"{self.name}: is not a host: {error}") from error
             except OSError as error:
                 left_ms = (deadline_ns - time.monotonic_ns()) / 1e6
                 if wait_ms > left_ms:
@@ -144,7 +145,7 @@ class BrokerConnection:
         self._socket = sock
         self.connect_count += 1
         self._sends_left = self._reconnect_sends
-        self._barrier_asked = False
+        self._barrier_requested = False
         self._reconnect_at_ns = _NEVER
         if self._reconnect_ms is not None:
             jitter_ms = self._rng.uniform(0, min(RECONNECT_JITTER_MAX_MS, self._reconnect_ms))
@@ -154,15 +155,15 @@ class BrokerConnection:
 
     @staticmethod
     def _is_closed_by_peer(sock: socket.socket) -> bool:
-        # Nothing is ever sent to a connection that only produces, so readable means closed.
+        # A broker sends nothing on a connection that only produces, so readable means closed.
         poller = select.poll()
         poller.register(sock, select.POLLIN | select.POLLHUP | select.POLLERR)
         return bool(poller.poll(0))
 
     def is_reconnect_due(self, now_ns: int = 0) -> bool:
-        """The planned reconnect is due: make a barrier, then `disconnect`.
+        """Whether the planned reconnect is due: make a barrier, then `disconnect`.
 
-        Time is that of the last send or `now_ns` (monotonic), the later.
+        The time is the later of the last send and `now_ns` (monotonic).
         """
         return self._socket is not None and (
             self._sends_left <= 0
@@ -176,50 +177,45 @@ class BrokerConnection:
 
     # --- the barrier -------------------------------------------------------------------------
 
-    @property
-    def has_pending(self) -> bool:
-        """Whether something was sent since the last barrier."""
-        return bool(self._pending)
+    def request_barrier(self) -> None:
+        """Send the barrier's request without waiting, if anything is pending.
 
-    def ask_barrier(self) -> None:
-        """Send the barrier's request without waiting; does nothing when nothing is pending.
-
-        A failure to send is kept for `await_barrier`, as any broken connection.
+        A failure is reported by `await_barrier`, as any broken connection.
         """
         sock = self._socket
-        if sock is None or not self._pending or self._barrier_asked:
+        if sock is None or not self._pending or self._barrier_requested:
             return
         topic = next(reversed(self._pending))
         try:
             sock.sendall(encode_request(OffsetsRequest(topic, 0, LATEST, 1)))
-            self._barrier_asked = True
+            self._barrier_requested = True
         except OSError as error:
-            self._break(f"asking for the barrier failed: {error}")
+            self._break(f"sending the barrier's request failed: {error}")
 
     def await_barrier(self, deadline_ns: int) -> bool:
-        """Wait for the answer until `deadline_ns` (monotonic); True: all sends are durable.
+        """Wait for the response until `deadline_ns` (monotonic); True: all sends are durable.
 
-        False: the connection is closed now and the sends stand in `lost`.
+        False: the connection is closed now and the sends are in `lost`.
         """
         sock = self._socket
-        if sock is None or not self._barrier_asked:
+        if sock is None or not self._barrier_requested:
             return not self.lost
         try:
             read_answer(sock, deadline_ns)
         except (OSError, RemoteProtocolError) as error:
             self._break(str(error) or type(error).__name__)
             return False
-        self._barrier_asked = False
+        self._barrier_requested = False
         self._pending.clear()
         return not self.lost
 
     def barrier(self, timeout_ms: int) -> bool:
-        """`ask_barrier` and `await_barrier` in one."""
-        self.ask_barrier()
+        """`request_barrier`, then `await_barrier`."""
+        self.request_barrier()
         return self.await_barrier(time.monotonic_ns() + timeout_ms * 1_000_000)
 
     def end_of(self, topic: str, partition: int, timeout_ms: int) -> int:
-        """The partition's visible end, behind what was sent before. Nothing may be pending.
+        """The partition's high watermark after all earlier sends. Nothing may be pending.
 
         Raises BrokerUnavailable; the connection is closed then.
         """
@@ -232,19 +228,19 @@ class BrokerConnection:
         except (OSError, RemoteProtocolError) as error:
             self._break(str(error) or type(error).__name__)
             raise BrokerUnavailable(
-                f"{self.name}: no end of {topic}-{partition}: {error}"
+                f"{self.name}: no high watermark of {topic}-{partition}: {error}"
             ) from error
         return offsets[0] if offsets else 0
 
     # --- endings -----------------------------------------------------------------------------
 
     def take_lost(self) -> list[Unconfirmed]:
-        """What broken connections left unknown since the last call."""
+        """Sends of broken connections, not known to be durable, since the last call."""
         taken, self.lost = self.lost, []
         return taken
 
     def disconnect(self) -> None:
-        """Close the connection; what is pending becomes `lost`. The next send connects anew."""
+        """Close the connection; pending sends become `lost`. The next send connects again."""
         self._break("closed before a barrier")
 
     def _break(self, reason: str) -> None:
@@ -255,7 +251,7 @@ class BrokerConnection:
             ]
             self.lost_reason = reason
             self._pending.clear()
-        self._barrier_asked = False
+        self._barrier_requested = False
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -270,7 +266,7 @@ def read_answer(sock: socket.socket, deadline_ns: int) -> list[int]:
     while True:
         left_ms = (deadline_ns - time.monotonic_ns()) / 1e6
         if left_ms <= 0 or not poller.poll(left_ms):
-            raise TimeoutError("the barrier was not answered in time")
+            raise TimeoutError("the barrier was not answered before the deadline")
         chunk = sock.recv(ANSWER_BYTES_MAX)
         if not chunk:
             raise ConnectionResetError("the broker closed the connection")

@@ -1,8 +1,8 @@
-"""Where a message goes: which broker, at which address, and which partition (reference 8.1).
+"""The target of a message: its broker, the broker's address, and the partition.
 
-`StaticBrokers` knows a list that never changes and leaves the partition to the broker.
-`ZooKeeperBrokers` keeps a copy of the broker registry that watches mark as stale, so a send costs
-no round trip and a change is seen within a moment.
+`StaticBrokers` has a fixed list and leaves the partition to the broker. `ZooKeeperBrokers` keeps a
+copy of the broker registry that watches mark as stale, so a send costs no round trip and a change
+is seen within milliseconds.
 """
 
 import random
@@ -25,7 +25,7 @@ log = get_logger(__name__)
 
 
 class Target(NamedTuple):
-    """`address` is what the broker published; the producer maps it before dialling."""
+    """`address` is the broker's published one; `address.map` is applied at the connection."""
 
     broker_id: int
     address: Address
@@ -34,23 +34,23 @@ class Target(NamedTuple):
 
 class Discovery(Protocol):
     def choose(self, topic: str, key: Any, avoid: Address | None = None) -> Target:
-        """Where a part with this key goes; without a key not to the broker `avoid`, if there is
+        """The target of a part with this key; without a key not the broker `avoid`, if there is
         another. Raises BrokerUnavailable or InvalidPartition."""
 
     def address_of(self, broker_id: int) -> Address:
         """The broker's published address. Raises BrokerUnavailable when it is not known."""
 
     def refresh(self) -> bool:
-        """The last choice led nowhere: read everything anew before the next.
+        """Read everything again before the next choice, because the last one failed.
 
-        False when another choice could only lead to the same place.
+        False when the next choice can only be the same.
         """
 
     def close(self) -> None: ...
 
 
 class StaticBrokers:
-    """`broker.list`: a random broker each time, which picks the partition; keys have no effect."""
+    """A random broker of `broker.list`, which picks the partition; keys have no effect."""
 
     def __init__(self, brokers: BrokerList, rng: random.Random | None = None) -> None:
         self._targets = [
@@ -89,11 +89,11 @@ class ZooKeeperBrokers:
     """The broker registry through `registry`, which the caller starts and closes.
 
     An unknown topic is assumed to have partition 0 on every live broker. Each broker announces it
-    when the first message comes; those that have not yet keep their assumed partition, so that one
-    that was quicker does not get everything from then on (as 0.7.2's ZKBrokerPartitionInfo merges
-    the two). Only a look with nothing assumed (a new session, `refresh`) forgets them.
+    at its first message; brokers that have not yet keep their assumed partition, so that the first
+    to announce does not receive everything from then on (0.7.2's ZKBrokerPartitionInfo merges the
+    two as well). A new session and `refresh` drop the assumptions.
 
-    Keeps serving its copy while ZooKeeper is away (fault Z2).
+    Its copy stays in use while ZooKeeper is unavailable.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class ZooKeeperBrokers:
         self._partition = partitioner or default_partitioner
         self._random = (rng or random.Random()).random
         self._lock = threading.Lock()
-        self._targets: dict[str, list[Target]] = {}  # by topic, as the last look found them
+        self._targets: dict[str, list[Target]] = {}  # by topic, as last read
         self._addresses: Mapping[int, Address] = {}
         self._topics: dict[str, list[BrokerPartition]] = {}
         self._stale_brokers = True
@@ -133,7 +133,7 @@ class ZooKeeperBrokers:
     def address_of(self, broker_id: int) -> Address:
         with self._lock:
             self._update_brokers()
-            if broker_id not in self._addresses:  # maybe the watch has not come yet
+            if broker_id not in self._addresses:  # the watch may not have fired yet
                 self._stale_brokers = True
                 self._update_brokers()
             address = self._addresses.get(broker_id)
@@ -154,8 +154,8 @@ class ZooKeeperBrokers:
             handle.cancel()
 
     def _look_up(self, topic: str) -> list[Target]:
-        """The topic's targets as they are now, kept until a watch says that something changed."""
-        # Taken before the looks: what a watch throws away meanwhile stays thrown away.
+        """The topic's current targets, cached until a watch fires."""
+        # Taken before the reads: what a watch discards meanwhile stays discarded.
         kept = self._targets
         with self._lock:
             self._update_brokers()
@@ -171,7 +171,7 @@ class ZooKeeperBrokers:
                 Target(broker_id, self._addresses[broker_id], partition)
                 for broker_id, partition in live
             ]
-            # Whatever could not be read now is looked for again at the next message.
+            # What could not be read now is read again at the next message.
             if not self._stale_brokers and topic not in self._stale_topics:
                 kept[topic] = targets
         if not targets:
@@ -193,7 +193,7 @@ class ZooKeeperBrokers:
         except CoordinationError as error:
             self._stale_brokers = True
             if not self._addresses:
-                raise BrokerUnavailable(f"ZooKeeper does not answer: {error}") from error
+                raise BrokerUnavailable(f"ZooKeeper is unavailable: {error}") from error
             log.warning("brokers_not_read", reason=str(error))
 
     def _stop_assuming(self, gone: set[int]) -> None:
@@ -222,7 +222,7 @@ class ZooKeeperBrokers:
         except CoordinationError as error:
             self._stale_topics.add(topic)
             if topic not in self._topics:
-                raise BrokerUnavailable(f"ZooKeeper does not answer: {error}") from error
+                raise BrokerUnavailable(f"ZooKeeper is unavailable: {error}") from error
             log.warning("topic_not_read", topic=topic, reason=str(error))
 
     # Callbacks only set flags, then forget the targets: they may run on the thread of the call that

@@ -1,4 +1,4 @@
-"""What a producer raises, beside `protocol.errors.MessageSizeTooLarge` and IllegalTopicName."""
+"""A producer's errors, beside `protocol.errors.MessageSizeTooLarge` and IllegalTopicName."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,9 +18,9 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Unconfirmed:
-    """What was handed to one broker for one topic and is not known to be on its disk.
+    """Sends to one broker for one topic that are not known to be on its disk.
 
-    It may be there or not. `sends` counts requests' parts, `set_bytes` their message sets.
+    They may be there or not. `sends` counts requests' parts, `set_bytes` their message sets.
     """
 
     broker: str  # host:port
@@ -32,24 +32,24 @@ class Unconfirmed:
 class NotDurable(KafkaError):
     """Some sends since the last successful flush are not known to be durable.
 
-    They may be stored or lost. `unconfirmed` says which; everything else that was sent is durable.
-    The producer is usable: it connects anew, and the next flush speaks of later sends only.
+    They may be stored or lost. `unconfirmed` names them; everything else that was sent is durable.
+    The producer stays usable: it connects again, and the next flush covers later sends only.
 
-    Send them again if they matter (their readers then may see some twice), some times, with
-    pauses, and not for ever. Most causes pass: a broker that died or is away, a broken connection,
-    a disk that is full, no answer in time. But a refusal looks the same, since a broker can only
-    close the connection, and it comes again:
+    Send them again if they matter (consumers may then see some twice), a limited number of times,
+    with pauses. Most causes are transient: a broker that died or is unavailable, a broken
+    connection, a full disk, no response before the deadline. But a rejected request looks the same,
+    since a broker can only close the connection, and is rejected again:
 
-    - a topic or partition that the broker does not take: `topics.max`, `partitions.max`, a name
-      that its rule refuses, a partition beyond its number
+    - a topic or partition that the broker does not accept: `topics.max`, `partitions.max`, an
+      illegal name, a partition number out of range
     - a message or request above the broker's limits, where those are below the producer's
-      (`max.message.size`, `request.bytes.max`, ...), or where the caller answers for the sizes:
+      (`max.message.size`, `request.bytes.max`, ...), or where the producer does not check sizes:
       `send_set`, `send_sets`, an event handler
-    - an invalid set of `send_set` or `send_sets`
-    - `reason` says "not encoded": a hook raised, or returned what makes no request
+    - an invalid set passed to `send_set` or `send_sets`
+    - a `reason` of "not encoded": a hook raised, or its result makes no request
 
-    The broker's log and its metric `connections_closed_total` name which. Mend that, send the
-    messages one by one to find the one that is refused, or put them aside.
+    The broker's log and its metric `connections_closed_total` name the cause. Remove it, send the
+    messages one by one to find the rejected one, or park them.
     """
 
     retriable = True
@@ -71,11 +71,11 @@ class BrokerUnreachable(BrokerUnavailable):
 
 
 class InvalidPartition(KafkaError):
-    """The partitioner's answer is not one of the topic's partitions; nothing was sent."""
+    """The partitioner returned an index out of range; nothing was sent."""
 
 
 class QueueFull(KafkaError):
-    """The asynchronous producer's queue had no room in time: the message was dropped, counted."""
+    """The asynchronous producer's queue stayed full: the message was dropped and counted."""
 
     retriable = True
 

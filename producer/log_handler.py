@@ -3,10 +3,9 @@
     logging.getLogger().addHandler(ShippingHandler("app-log", broker_list="0:127.0.0.1:9092"))
 
 The application never waits for a broker: `emit` encodes the record and puts it into a bounded
-queue; a thread of the handler connects and sends. While the brokers are away the queue fills, and
-then records are dropped, counted, and spoken of in one line on standard error when they come
-through again. What the clients themselves log while they ship is not shipped, else a broker's death
-would feed on itself.
+queue; a thread of the handler connects and sends. While the brokers are unavailable the queue
+fills; then records are dropped and counted, with one line on standard error when sending works
+again. Records of the clients' own loggers are not shipped, since shipping would add to them.
 """
 
 import json
@@ -32,7 +31,7 @@ from kafka2011.runtime.config import ConfigError
 Encoder = Callable[[logging.LogRecord], bytes]
 
 BATCH_RECORDS = 500
-LINGER_S = 0.05  # records of so long go out together
+LINGER_S = 0.05  # records within this time are sent together
 RETRY_FIRST_S = 0.1
 RETRY_LONGEST_S = 5.0
 # Loggers of the clients' own code and of the ZooKeeper client.
@@ -58,14 +57,13 @@ def json_record(record: logging.LogRecord) -> bytes:
 class ShippingHandler(logging.Handler):
     """Ships to `topic` with the settings of a `Producer` (`broker_list=` or `zk_connect=`, ...).
 
-    `encoder` makes a record's payload; without one it is the handler's formatter's text in UTF-8.
-    `queue_records` (count) may wait for the brokers. `close` and `flush` wait at most
-    `close_timeout_ms`. Raises ConfigError for settings that no producer takes; brokers that are
-    away raise nothing, ever.
+    `encoder` makes a record's payload (default: the formatter's text in UTF-8). At most
+    `queue_records` (count) are queued. `close` and `flush` wait at most `close_timeout_ms`. Raises
+    ConfigError for invalid settings; unavailable brokers never raise.
 
     `dropped` counts records that found no room, were too large, or were left at `close`;
-    `shipped` those that are durable; `repeated` those sent again, which may stand there twice.
-    In a forked child it goes on by itself, with an empty queue.
+    `shipped` those that are durable; `repeated` those sent again, which may be stored twice.
+    A forked child continues with an empty queue and a thread of its own.
     """
 
     def __init__(
@@ -93,20 +91,20 @@ class ShippingHandler(logging.Handler):
         self.shipped = 0
         self.dropped = 0
         self.repeated = 0
-        self._start_anew()
-        anew = weakref.WeakMethod(self._start_anew)
-        os.register_at_fork(after_in_child=lambda: (method := anew()) and method())
+        self._reset()
+        reset = weakref.WeakMethod(self._reset)
+        os.register_at_fork(after_in_child=lambda: (method := reset()) and method())
 
-    def _start_anew(self) -> None:
-        """A queue and, at the first record, a thread: of this process, in a child without the
-        records that the parent ships."""
+    def _reset(self) -> None:
+        """Start with an empty queue and no thread: the first record starts one. A forked child
+        does this too, since the parent ships the records queued before."""
         self._queue: deque[bytes] = deque()
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._in_flight = 0
         self._is_closed = False
         self._is_flushing = False
-        self._untold_drops = 0
+        self._unreported_drops = 0
 
     # --- the application's side ------------------------------------------------------------------
 
@@ -138,7 +136,7 @@ class ShippingHandler(logging.Handler):
 
     def _drop(self, count: int) -> None:
         self.dropped += count
-        self._untold_drops += count
+        self._unreported_drops += count
 
     def flush(self) -> None:
         """Wait until what was logged before is durable, at most `close_timeout_ms`."""
@@ -152,8 +150,8 @@ class ShippingHandler(logging.Handler):
         return len(self._queue) + self._in_flight if self._thread is not None else 0
 
     def close(self) -> None:
-        """Ship what is there, at most for `close_timeout_ms`; the rest is counted and told on
-        standard error. Later records are dropped."""
+        """Ship what is queued, for at most `close_timeout_ms`; the rest is dropped, counted, and
+        reported on standard error. Later records are dropped."""
         self.flush()
         with self._changed:
             if not self._is_closed:
@@ -161,11 +159,11 @@ class ShippingHandler(logging.Handler):
                 self._drop(self._waiting())
                 self._queue.clear()
                 self._changed.notify_all()
-                self._tell_drops()
+                self._report_drops()
         super().close()
 
-    def _tell_drops(self) -> None:
-        count, self._untold_drops = self._untold_drops, 0
+    def _report_drops(self) -> None:
+        count, self._unreported_drops = self._unreported_drops, 0
         if count and sys.stderr is not None:
             sys.stderr.write(f"kafka2011: {count} log records for {self._topic} were dropped\n")
 
@@ -187,7 +185,7 @@ class ShippingHandler(logging.Handler):
                 producer.flush()
             except (KafkaError, CoordinationError, OSError) as error:
                 if isinstance(error, KafkaError) and not getattr(error, "retriable", False):
-                    self._done(batch, shipped=False)  # will never go
+                    self._done(batch, shipped=False)  # permanent
                     batch = []
                     continue
                 # The same batch again, later; meanwhile the queue fills.
@@ -215,11 +213,11 @@ class ShippingHandler(logging.Handler):
             else:
                 self._drop(len(batch))
             self._in_flight = 0
-            self._tell_drops()
+            self._report_drops()
             self._changed.notify_all()
 
     def _next_batch(self) -> list[bytes]:
-        """What waits, once there is enough of it or it has waited; empty when closed."""
+        """The next batch, when it is full or has lingered; empty when closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._queue or self._is_closed)
             deadline_s = time.monotonic() + LINGER_S
@@ -228,7 +226,7 @@ class ShippingHandler(logging.Handler):
                 max(0.0, deadline_s - time.monotonic()),
             )
             batch: list[bytes] = []
-            # So small that it stays below max.message.size when it is compressed into one message.
+            # Half, so that it fits max.message.size compressed into one message.
             room = self._config.payload_bytes_max // 2
             while self._queue and len(batch) < BATCH_RECORDS:
                 room -= len(self._queue[0])

@@ -1,12 +1,12 @@
-"""A connection to a broker of the original: finds out by polling what its disk has.
+"""A connection to a broker of the original: polls for what is durable (`flush.method=offsets`).
 
-The original answers an Offsets request at once, so that there is no barrier to ask for. What it
-shows of a partition is the end of what it has flushed: when that has passed our bytes, they are
-durable. So the end is asked for before the first send to a partition (the base) and, at a flush,
-again and again until it is the base and our bytes (contracts section 1, `flush.method=offsets`).
+The original answers an Offsets request at once, so it offers no barrier. Its answer is the
+partition's high watermark: when that has passed the bytes sent, they are durable. So the high
+watermark is fetched before the first send to a partition (the base) and, at a flush, polled until
+it has reached the base plus the bytes sent.
 
-That can be known only of partitions that the request named. Where the broker chose one (-1),
-nothing can be known, and a flush says so.
+This works only for partitions that the request named. Sends for which the broker chose the
+partition (-1) are always reported as not known to be durable.
 """
 
 import socket
@@ -35,28 +35,28 @@ Partition = tuple[str, int]
 
 @dataclass(slots=True)
 class _Sent:
-    """What went to one partition since its end was last known."""
+    """Sends to one partition since its high watermark was last known."""
 
-    base_offset: int  # the visible end before the first of it
+    base_offset: int  # the high watermark before the first send
     sends: int = 0
     set_bytes: int = 0
-    first_answer: int | None = None  # the visible end right behind the last send
+    first_answer: int | None = None  # the high watermark right after the last send
 
 
 def is_visible(base_offset: int, own_bytes: int, first_answer: int, answer: int) -> bool:
-    """Whether `own_bytes` sent since the end was `base_offset` are below the end `answer`.
+    """Whether `own_bytes` sent since the high watermark `base_offset` are below `answer`.
 
-    `first_answer` is the end that the broker told right behind the sends, on their connection. An
-    end beyond the base and our bytes shows that others write there, too, and what it has passed may
-    be theirs. A flush takes everything that was appended before it, though: an end that has
-    moved since `first_answer` has passed ours.
+    `first_answer` is the high watermark right after the sends, on their connection. One beyond the
+    base plus `own_bytes` shows that another producer writes there, too, and may have passed that
+    one's bytes only. A flush covers everything appended before it, though: a high watermark that
+    has moved since `first_answer` has passed these bytes.
     """
     expected = base_offset + own_bytes
     return answer == expected or (answer > expected and answer > first_answer)
 
 
 class PollingConnection(BrokerConnection):
-    """As BrokerConnection; what was sent where is read off the frames."""
+    """A BrokerConnection that reads the partitions of its sends from the frames."""
 
     _partitions: dict[Partition, _Sent]
     _unknowable: dict[str, list[int]]  # topic -> sends, bytes whose partition the broker chose
@@ -95,19 +95,21 @@ class PollingConnection(BrokerConnection):
             sent.first_answer = None
 
     def _find_bases(self, wanted: set[Partition]) -> None:
-        """Ask for the end of each partition that has not been sent to on this connection."""
+        """Fetch the high watermark of each partition not sent to on this connection before."""
         deadline_ns = time.monotonic_ns() + self._socket_timeout_ms * 1_000_000
         try:
             for topic, partition in sorted(wanted):
                 if partition != ANY_PARTITION and (topic, partition) not in self._partitions:
-                    end = self._end_of(topic, partition, deadline_ns)
-                    self._partitions[topic, partition] = _Sent(end)
+                    high_watermark = self._high_watermark(topic, partition, deadline_ns)
+                    self._partitions[topic, partition] = _Sent(high_watermark)
         except (OSError, RemoteProtocolError) as error:
             reason = str(error) or type(error).__name__
             self._break(reason)
-            raise BrokerUnreachable(f"{self.name}: no end of the partition: {reason}") from error
+            raise BrokerUnreachable(
+                f"{self.name}: no high watermark of the partition: {reason}"
+            ) from error
 
-    def _end_of(self, topic: str, partition: int, deadline_ns: int) -> int:
+    def _high_watermark(self, topic: str, partition: int, deadline_ns: int) -> int:
         """Raises OSError or RemoteProtocolError."""
         sock = self._socket
         assert sock is not None
@@ -117,8 +119,8 @@ class PollingConnection(BrokerConnection):
 
     # --- the barrier -----------------------------------------------------------------------------
 
-    def ask_barrier(self) -> None:
-        """Nothing is under way meanwhile: the questions are asked by `await_barrier`."""
+    def request_barrier(self) -> None:
+        """Does nothing: `await_barrier` polls."""
 
     def await_barrier(self, deadline_ns: int) -> bool:
         if self._socket is None or not self._pending:
@@ -127,7 +129,7 @@ class PollingConnection(BrokerConnection):
         try:
             while not self._all_visible(deadline_ns):
                 if time.monotonic_ns() + pause_s * 1e9 >= deadline_ns:
-                    raise TimeoutError("the broker did not show what was sent in time")
+                    raise TimeoutError("the broker did not show what was sent before the deadline")
                 self._sleep(pause_s)
                 pause_s = min(2 * pause_s, POLL_LONGEST_S)
         except (OSError, RemoteProtocolError) as error:
@@ -142,7 +144,7 @@ class PollingConnection(BrokerConnection):
         for (topic, partition), sent in self._partitions.items():
             if not sent.sends:
                 continue
-            answer = self._end_of(topic, partition, deadline_ns)
+            answer = self._high_watermark(topic, partition, deadline_ns)
             if sent.first_answer is None:
                 sent.first_answer = answer
             if is_visible(sent.base_offset, sent.set_bytes, sent.first_answer, answer):
@@ -156,7 +158,7 @@ class PollingConnection(BrokerConnection):
             self.lost += [
                 Unconfirmed(self.name, topic, *counts) for topic, counts in self._unknowable.items()
             ]
-            self.lost_reason = "the broker chose the partitions: nothing can be known of them"
+            self.lost_reason = "the broker chose the partitions: durability cannot be known"
             self._unknowable = {}
 
 

@@ -1,12 +1,9 @@
-"""Which partition a key belongs to: pure, and the same as the JVM producer's for text and numbers.
+"""The partition of a key: the same as the JVM producer's for text and numbers. Pure.
 
 The index runs over all (broker, partition) pairs of a topic, sorted numerically.
 """
 
-from collections.abc import Callable
-
 Key = str | int | bytes
-Partitioner = Callable[[Key, int], int]
 
 
 def _signed_32(number: int) -> int:
@@ -17,8 +14,8 @@ def _signed_32(number: int) -> int:
 def jvm_hash(key: Key) -> int:
     """The JVM's hashCode of a String, Integer or Long; -2^31 to 2^31-1.
 
-    Bytes hash as the text whose characters are those bytes, so that an ASCII key has one place
-    whichever way it is written. (A JVM byte array hashes by its address, which helps nobody.)
+    Bytes hash as the text whose characters are those bytes, so that an ASCII key has one partition
+    as text and as bytes. (A JVM byte array hashes by its address, which places nothing.)
     """
     if isinstance(key, int):
         if -(1 << 31) <= key < 1 << 31:

@@ -1,9 +1,9 @@
-"""The producer that users see: `send` hands messages over at once, `flush` makes sure of them.
+"""The producer: `send` writes messages to a broker or queues them, `flush` waits for durability.
 
-One call may carry several parts; they are grouped by broker, one part for a broker makes a Produce
-request and several one MultiProduce, as in 0.7. Nothing is sent again by itself once bytes have
-left: that could store messages twice, and only the caller knows whether that matters. What is not
-known to have arrived is named by NotDurable.
+One call may carry several parts, grouped by broker: one part for a broker makes a Produce request,
+several make one MultiProduce, as in 0.7. Once bytes were sent, the synchronous producer does not
+retry: that could store messages twice, and only the application can judge whether that matters.
+NotDurable names what is not known to be stored.
 """
 
 import random
@@ -15,26 +15,18 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from kafka2011.coordination.registry import Registry
-from kafka2011.producer.asynchronous import BrokerQueue
-from kafka2011.producer.batching import (
-    EncodedSet,
-    SetPart,
-    encode_sets,
-    packed,
-    payload_bytes,
-    produce_frame,
-    request_frame,
-)
-from kafka2011.producer.callbacks import (
+from kafka2011.producer.asynchronous.batch_encoder import BatchEncoder
+from kafka2011.producer.asynchronous.broker_queue import BrokerQueue
+from kafka2011.producer.asynchronous.callbacks import (
     EventHandler,
     ProducerCallbacks,
-    made_callbacks,
-    made_handler,
+    new_callbacks,
+    new_handler,
 )
+from kafka2011.producer.asynchronous.rerouting import Rerouter
 from kafka2011.producer.config import ProducerConfig, configured
 from kafka2011.producer.connection import BrokerConnection
 from kafka2011.producer.discovery import Discovery, StaticBrokers, Target, ZooKeeperBrokers
-from kafka2011.producer.encoding import BatchEncoder
 from kafka2011.producer.errors import (
     BrokerUnavailable,
     BrokerUnreachable,
@@ -43,7 +35,15 @@ from kafka2011.producer.errors import (
     Unconfirmed,
 )
 from kafka2011.producer.offset_polling import connection_kind
-from kafka2011.producer.rerouting import Rerouter
+from kafka2011.producer.requests import (
+    EncodedSet,
+    SetPart,
+    encode_sets,
+    pack_requests,
+    payload_bytes,
+    produce_frame,
+    request_frame,
+)
 from kafka2011.protocol.errors import LocalProtocolError, MessageSizeTooLarge
 from kafka2011.protocol.message_set import encode as encode_plain
 from kafka2011.protocol.names import check_topic
@@ -58,7 +58,7 @@ FLUSH_TIMEOUT_MS = 30_000
 
 
 class Part(NamedTuple):
-    """Some payloads for one topic, placed together by `key`."""
+    """Payloads of one topic for one partition, which `key` chooses."""
 
     topic: str
     payloads: Sequence[Any]
@@ -67,26 +67,26 @@ class Part(NamedTuple):
 
 @dataclass(slots=True)
 class ProducerStats:
-    """What a producer did since it was made."""
+    """A producer's counters since it was created."""
 
-    sends: int = 0  # produce parts handed to a connection
+    sends: int = 0  # produce parts written to a connection
     messages: int = 0
     set_bytes: int = 0
-    refused_too_large: int = 0  # calls that had a payload above max.message.size
-    lost_sends: int = 0  # parts that a broken connection left unknown
-    reconnects: int = 0  # planned ones
-    # Of the asynchronous producer, in messages:
+    refused_too_large: int = 0  # calls with a payload above max.message.size
+    lost_sends: int = 0  # parts not known to be durable after a broken connection
+    reconnects: int = 0  # planned (reconnect.interval, reconnect.time.interval.ms)
+    # Asynchronous producer only, in messages:
     dropped: int = 0  # found no room in the queue
-    failed: int = 0  # could not be sent, after all retries
-    rerouted: int = 0  # sent to another broker than they were queued for
+    failed: int = 0  # not sent after all retries
+    rerouted: int = 0  # sent to a broker other than the queue's
 
 
 class Producer:
     """Sends to the brokers of `broker_list=`, `zk_connect=`, or of a started `registry`.
 
     `config` or keyword arguments, named as the fields of ProducerConfig, with values as in a
-    properties file or parsed. Safe from several threads; a send waits for another one's. The
-    asynchronous kind (`producer_type="async"`) is made by the same call.
+    properties file or parsed. Thread-safe; synchronous sends wait for one another.
+    `producer_type="async"` makes it asynchronous.
     """
 
     def __init__(
@@ -112,12 +112,10 @@ class Producer:
         self._stats = ProducerStats()
         self._is_async = config.producer_type == "async"
         try:
-            self._callbacks = callbacks or made_callbacks(
+            self._callbacks = callbacks or new_callbacks(
                 config.callback_handler, config.callback_handler_props
             )
-            handler = event_handler or made_handler(
-                config.event_handler, config.event_handler_props
-            )
+            handler = event_handler or new_handler(config.event_handler, config.event_handler_props)
         except TypeError as error:
             raise ConfigError(str(error)) from None
         if not self._is_async and (self._callbacks or handler):
@@ -127,14 +125,14 @@ class Producer:
         self._queues: dict[Address, BrokerQueue] = {}
         self._topic_bytes: dict[str, bytes] = {}
         self._connections: dict[Address, BrokerConnection] = {}
-        # Looked up at every send.
+        # Read at every send.
         self._codec = config.compression_codec
         self._message_bytes_max = config.payload_bytes_max
         self._limits = config.request_limits
         self._serialize = config.serializer
         self._discovery = self._discover(registry)
         self._is_one_broker = len(config.broker_list) == 1
-        # Of an asynchronous producer with one broker: known topic -> the queue's `put_one`.
+        # Asynchronous with a single broker: topic -> the `put_one` of that broker's queue.
         self._straight: dict[str, Callable[[str, int, bytes, Any], object]] = {}
 
     def _discover(self, registry: Registry | None) -> Discovery:
@@ -159,13 +157,12 @@ class Producer:
     # --- sending -----------------------------------------------------------------------------
 
     def send(self, topic: str, payload: Any, key: Any = None) -> None:
-        """Hand one payload, or a list of payloads as one message set, to a broker.
+        """Send one payload, or a list of payloads as one message set, to a broker.
 
-        On return the bytes are with the kernel, or in a queue if the producer is asynchronous;
-        `flush` says when they are durable. With
-        `zk_connect` the key places them, else a random partition gets them. With `broker_list`
-        the broker picks the partition and a key has no effect. A list above `request.bytes.max`
-        goes in several requests, in order.
+        On return the kernel has the bytes, or they are queued if the producer is asynchronous;
+        `flush` waits until they are durable. With `zk_connect` the key chooses the partition; the
+        default is a random one. With `broker_list` the broker picks the partition and a key has no
+        effect. A list above `request.bytes.max` goes in several requests, in order.
 
         Raises:
           MessageSizeTooLarge: a payload is above max.message.size; nothing was sent.
@@ -174,7 +171,7 @@ class Producer:
           TypeError: a payload is not bytes or like bytes; nothing was sent.
           QueueFull: asynchronous only; the payload and those behind it were dropped.
         """
-        # One small message a call: a million of them a second want the shortest way.
+        # The fast path of a single message: up to a million calls a second.
         if type(payload) is bytes and len(payload) <= self._message_bytes_max:
             put_one = self._straight.get(topic)
             if put_one is not None:
@@ -196,15 +193,15 @@ class Producer:
             return
         with self._lock:
             sets = self._encoded(topic, payloads)
-            handed_over = 0
+            sent_count = 0
             retries = self.config.zk_read_num_retries
             avoid: Address | None = None
             while True:
                 target = self._discovery.choose(topic, key, avoid)
                 try:
-                    while handed_over < len(sets):
-                        self._hand_over(target, topic, sets[handed_over][0])
-                        handed_over += 1
+                    while sent_count < len(sets):
+                        self._send_one_set(target, topic, sets[sent_count][0])
+                        sent_count += 1
                     break
                 except BrokerUnreachable:  # choose again, as 0.7 does
                     if not self._discovery.refresh() or retries <= 0:
@@ -246,9 +243,9 @@ class Producer:
         broker_id: int | None = None,
         partition: int = ANY_PARTITION,
     ) -> None:
-        """Send an encoded message set as it is, to a given broker and partition if wanted.
+        """Send an encoded message set unchanged, to `broker_id` and `partition` if given.
 
-        The caller answers for the sizes within. Without `broker_id` a broker is chosen as for a
+        Sizes within the set are not checked. Without `broker_id` a broker is chosen as for a
         message without key, and `partition` replaces the choice unless it is -1. Raises as `send`.
         """
         self._check_sync("send_set")
@@ -260,12 +257,12 @@ class Producer:
                     target = target._replace(partition=partition)
             else:
                 target = Target(broker_id, self._discovery.address_of(broker_id), partition)
-            self._hand_over(target, topic, message_set)
+            self._send_one_set(target, topic, message_set)
 
     def send_sets(self, parts: Sequence[SetPart], *, broker_id: int) -> None:
         """Send several encoded sets to one broker, in one request or, above the limits, in several.
 
-        The caller answers for the size of each. Raises as `send` does.
+        The size of each is not checked. Raises as `send` does.
         """
         self._check_sync("send_sets")
         with self._lock:
@@ -278,7 +275,7 @@ class Producer:
         self._check_open()
         if topic not in self._topic_bytes:
             self._topic_bytes[topic] = check_topic(topic, "0.7").encode()
-        # Copied now: who sends a bytearray may change it when `send` has returned.
+        # Copied now: the caller may change a bytearray after `send` has returned.
         payloads = [one if type(one) is bytes else payload_bytes(one) for one in payloads]
         for payload in payloads:
             if len(payload) > self._message_bytes_max:
@@ -315,7 +312,7 @@ class Producer:
         if topic not in self._topic_bytes:
             self._topic_bytes[topic] = check_topic(topic, "0.7").encode()
         try:
-            if not self._codec:  # mostly, and mostly it fits
+            if not self._codec:  # the usual case, and it usually fits
                 encoded = encode_plain(payloads)
                 size_max = self._message_bytes_max
                 if len(encoded) <= size_max or (
@@ -328,7 +325,7 @@ class Producer:
             self._stats.refused_too_large += 1
             raise
 
-    def _hand_over(self, target: Target, topic: str, encoded: bytes) -> None:
+    def _send_one_set(self, target: Target, topic: str, encoded: bytes) -> None:
         name = self._topic_bytes.get(topic)
         if name is None:
             name = self._topic_bytes[topic] = check_topic(topic, "0.7").encode()
@@ -342,13 +339,13 @@ class Producer:
             self._reconnect(connection)
 
     def _send_grouped(self, by_broker: dict[Address, list[tuple[SetPart, int]]]) -> None:
-        """Send each broker its parts, given with what they unpack to."""
+        """Send each broker its parts, given with their decompressed sizes."""
         failure: BrokerUnavailable | None = None
         for address, found in by_broker.items():
             connection = self._connections.get(address) or self._connection(address)
             sets, unpacked = [part for part, _ in found], [size for _, size in found]
             try:
-                for parts in packed(sets, unpacked, self._limits):
+                for parts in pack_requests(sets, unpacked, self._limits):
                     self._send_request(connection, parts)
             except BrokerUnavailable as error:
                 self._discovery.refresh()
@@ -371,7 +368,7 @@ class Producer:
         return connection
 
     def _new_connection(self, published: Address) -> BrokerConnection:
-        """A connection to what the published address stands for."""
+        """A connection to a published address, dialled by `address.map`."""
         config = self.config
         dialled = config.address_map.get(published, published)
         interval_ms = config.reconnect_time_interval_ms
@@ -387,24 +384,24 @@ class Producer:
         )
 
     def _reconnect(self, connection: BrokerConnection) -> None:
-        """The planned reconnect: a barrier first, since a close may lose what is under way.
+        """Make the planned reconnect: a barrier first, since a close may lose bytes in flight.
 
-        Unlike 0.7: the original closes at once. A barrier that fails leaves its sends in the
-        connection's `lost`, for the next flush to tell.
+        Unlike 0.7: the original closes at once. Sends of a failed barrier go to the connection's
+        `lost`, and the next flush names them.
         """
         if not connection.barrier(self.config.socket_timeout_ms):
             log.warning("barrier_failed", broker=connection.name, reason=connection.lost_reason)
         connection.disconnect()
         self._stats.reconnects += 1
 
-    # --- making sure -------------------------------------------------------------------------
+    # --- durability -------------------------------------------------------------------------
 
     def flush(self, timeout_ms: int = FLUSH_TIMEOUT_MS) -> None:
         """Return when everything sent before is durable on its broker: the barrier.
 
-        Raises NotDurable when that is not known of some of it, at the latest after `timeout_ms`;
-        see there what to do. For brokers of the original set `flush.method=offsets`: they answer
-        the barrier before their own flush. It polls, and knows of explicit partitions only.
+        Raises NotDurable, at the latest after `timeout_ms`, when some of it may not be; its
+        docstring says what to do then. For brokers of the original set `flush.method=offsets`,
+        since they answer the barrier before they flush: that polls, for explicit partitions only.
         """
         with self._lock:
             lost, reason = self._flush(timeout_ms)
@@ -416,7 +413,7 @@ class Producer:
         if self._is_async:
             return self._flush_queues(deadline_ns)
         for connection in self._connections.values():
-            connection.ask_barrier()  # all brokers flush at the same time
+            connection.request_barrier()  # first, so that all brokers flush at the same time
         lost: list[Unconfirmed] = []
         reasons = []
         for connection in self._connections.values():
@@ -424,9 +421,8 @@ class Producer:
             if connection.lost:
                 lost += connection.take_lost()
                 reasons.append(f"{connection.name}: {connection.lost_reason}")
-            if connection.is_reconnect_due(
-                time.monotonic_ns()
-            ):  # nothing is pending now, so it costs no barrier
+            # Nothing is pending now, so a reconnect costs no barrier.
+            if connection.is_reconnect_due(time.monotonic_ns()):
                 connection.disconnect()
                 self._stats.reconnects += 1
         if lost:
@@ -435,7 +431,7 @@ class Producer:
         return lost, ", ".join(reasons)
 
     def _flush_queues(self, deadline_ns: int) -> tuple[list[Unconfirmed], str]:
-        tickets = [(queue, queue.ask_flush(deadline_ns)) for queue in self._queues.values()]
+        tickets = [(queue, queue.request_flush(deadline_ns)) for queue in self._queues.values()]
         lost: list[Unconfirmed] = []
         reasons = []
         for queue, ticket in tickets:
@@ -458,7 +454,7 @@ class Producer:
             deadline_ns = time.monotonic_ns() + timeout_ms * 1_000_000
             lost, reason = self._flush(timeout_ms)
             for queue in self._queues.values():
-                queue.ask_close()
+                queue.request_close()
             for queue in self._queues.values():
                 late, late_reason = queue.join(deadline_ns)
                 lost += late
@@ -483,7 +479,7 @@ class Producer:
 
     @property
     def stats(self) -> ProducerStats:
-        """What this producer has done so far: a copy."""
+        """A copy of the counters so far."""
         queues = [queue.stats for queue in self._queues.values()]
         return replace(
             self._stats,
@@ -510,7 +506,7 @@ class Producer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close; an error of the block is not hidden by what could not be flushed."""
+        """Close; an error of the block is not hidden by a failed flush."""
         try:
             self.close()
         except NotDurable as not_durable:

@@ -7,7 +7,7 @@ from pathlib import Path
 from benchmarks.peers.common import BATCH, PAYLOAD, SECONDS, Rates
 from benchmarks.running_broker import running_broker
 from kafka2011.consumer.simple import SimpleConsumer
-from kafka2011.producer.producer import Producer
+from kafka2011.producer import Producer
 from kafka2011.protocol.errors import OffsetOutOfRange
 
 VISIBLE_TIMEOUT_S = 60

@@ -22,9 +22,8 @@ import typer
 from kafka2011.cli.output import complain, fail
 from kafka2011.cli.registry import connected
 from kafka2011.coordination.errors import CoordinationError
-from kafka2011.producer import NotDurable, Producer
+from kafka2011.producer import BrokerUnavailable, NotDurable, Producer
 from kafka2011.producer.config import python_object
-from kafka2011.producer.errors import BrokerUnavailable
 from kafka2011.protocol.errors import IllegalTopicName, KafkaError, MessageSizeTooLarge
 from kafka2011.protocol.names import check_topic
 from kafka2011.runtime import logs

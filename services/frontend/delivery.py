@@ -16,9 +16,8 @@ from dataclasses import dataclass, field
 from kafka2011.events.monitoring import encode_heartbeat, encode_monitoring
 from kafka2011.events.topics import AUDIT
 from kafka2011.events.windows import WindowCounts
-from kafka2011.producer import NotDurable, Producer
-from kafka2011.producer.batching import encode_set
-from kafka2011.producer.errors import BrokerUnavailable
+from kafka2011.producer import BrokerUnavailable, NotDurable, Producer
+from kafka2011.producer.requests import encode_set
 from kafka2011.protocol.errors import KafkaError, MessageSizeTooLarge
 from kafka2011.runtime.clock import Clock
 from kafka2011.runtime.logs import get_logger

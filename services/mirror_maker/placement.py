@@ -18,8 +18,8 @@ from kafka2011.coordination import cluster, paths
 from kafka2011.coordination.errors import BadZnode, NodeExists
 from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.coordination.registry import Registry
+from kafka2011.producer import BrokerUnavailable
 from kafka2011.producer.connection import BrokerConnection
-from kafka2011.producer.errors import BrokerUnavailable
 from kafka2011.protocol.requests import ANY_PARTITION, ProduceRequest, encode_request
 from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.shared_settings import Address

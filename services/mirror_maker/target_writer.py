@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 from kafka2011.consumer.broker_loop import Backoff
 from kafka2011.coordination.errors import CoordinationError
+from kafka2011.producer import BrokerUnavailable, BrokerUnreachable
 from kafka2011.producer.connection import BrokerConnection
-from kafka2011.producer.errors import BrokerUnavailable, BrokerUnreachable
 from kafka2011.producer.offset_polling import connection_kind
 from kafka2011.protocol.requests import ProduceRequest, encode_request
 from kafka2011.runtime.failpoints import failpoint

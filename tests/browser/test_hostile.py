@@ -9,7 +9,7 @@ from kafka2011.coordination.zookeeper import ZooKeeperRegistry
 from kafka2011.events.forms import FORMS_DEFAULT
 from kafka2011.events.registry_client import RegistryClient
 from kafka2011.events.topic_codec import TopicCodec
-from kafka2011.producer.producer import Producer
+from kafka2011.producer import Producer
 from kafka2011.services.embedded.processes import http_json
 from tests.browser.conftest import Deployment, Open
 from tests.browser.test_page import expect

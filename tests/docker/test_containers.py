@@ -9,8 +9,7 @@ from testcontainers.core.container import DockerContainer
 from testcontainers.core.wait_strategies import LogMessageWaitStrategy
 
 from kafka2011.consumer.simple import SimpleConsumer
-from kafka2011.producer.errors import NotDurable
-from kafka2011.producer.producer import Producer
+from kafka2011.producer import NotDurable, Producer
 from kafka2011.protocol.errors import KafkaError
 from tests.docker.stack import APP_IMAGE, HARDENED, RUN_LABEL, project_name
 from tests.support.waiting import wait_until

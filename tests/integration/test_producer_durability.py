@@ -6,7 +6,7 @@ import pytest
 
 from kafka2011.coordination.zookeeper import ZooKeeperRegistry
 from kafka2011.producer import BrokerUnavailable, NotDurable, Part, Producer
-from kafka2011.producer.batching import SetPart
+from kafka2011.producer.requests import SetPart
 from kafka2011.protocol.message_set import encode
 from kafka2011.services.zookeeper.server import ZooKeeperServer
 from tests.support.brokers import RunningBroker, start_broker

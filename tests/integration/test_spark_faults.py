@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kafka2011.producer.producer import Producer
+from kafka2011.producer import Producer
 from kafka2011.protocol import message_set
 from tests.support.brokers import RunningBroker, start_broker
 from tests.support.waiting import wait_until

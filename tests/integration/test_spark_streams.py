@@ -17,7 +17,7 @@ from kafka2011.coordination import cluster
 from kafka2011.coordination.zookeeper import ZooKeeperRegistry
 from kafka2011.events import codec
 from kafka2011.events.forms import FORMS_2011
-from kafka2011.producer.producer import Producer
+from kafka2011.producer import Producer
 from kafka2011.protocol import message_set
 from kafka2011.services.warehouse.streams.config import StreamConfig
 from kafka2011.services.warehouse.streams.jobs import BY_NAME

@@ -20,7 +20,7 @@ import pytest
 from kafka2011.consumer.simple import SimpleConsumer
 from kafka2011.events import codec
 from kafka2011.events.topics import CLICK
-from kafka2011.producer.producer import Producer
+from kafka2011.producer import Producer
 from kafka2011.protocol import message_set
 from kafka2011.services.warehouse.delta_table import WarehouseTable, read_commits
 from tests.support.brokers import RunningBroker, start_broker

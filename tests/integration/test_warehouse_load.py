@@ -21,7 +21,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from kafka2011.producer.producer import Producer
+from kafka2011.producer import Producer
 from kafka2011.services.frontend.access_log import LineEncoder
 from kafka2011.services.frontend.lines import Line
 from kafka2011.services.warehouse.delta_table import WarehouseTable, read_commits

@@ -13,7 +13,7 @@ from kafka2011.coordination import cluster
 from kafka2011.coordination.zookeeper import ZooKeeperRegistry
 from kafka2011.events.forms import FORMS_2011
 from kafka2011.events.topics import ACCESS_LOG
-from kafka2011.producer.producer import Producer
+from kafka2011.producer import Producer
 from kafka2011.protocol import message_set
 from kafka2011.services.warehouse.config import WarehouseConfig
 from kafka2011.services.warehouse.delta_table import WarehouseTable, read_commits

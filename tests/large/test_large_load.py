@@ -15,7 +15,7 @@ import pytest
 
 from kafka2011.events import codec
 from kafka2011.events.topics import ACCESS_LOG
-from kafka2011.producer.producer import Producer
+from kafka2011.producer import Producer
 from kafka2011.protocol import message_set
 from kafka2011.services.warehouse.delta_table import WarehouseTable, read_commits
 from kafka2011.services.warehouse.session import CONF_DIR

@@ -6,8 +6,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kafka2011.producer import BrokerUnavailable, NotDurable, Producer
-from kafka2011.producer.batching import SetPart
 from kafka2011.producer.offset_polling import is_visible
+from kafka2011.producer.requests import SetPart
 from kafka2011.protocol.message_set import encode
 from tests.support.scripted_server import ScriptedBroker
 
@@ -117,7 +117,7 @@ def test_a_dropped_message_is_not_durable(original: ScriptedBroker) -> None:
 def test_a_broker_that_hangs_up_before_the_send_took_nothing(original: ScriptedBroker) -> None:
     original.on_offsets = original.hang_up
     with new_producer(original) as producer:
-        with pytest.raises(BrokerUnavailable, match="no end of the partition"):
+        with pytest.raises(BrokerUnavailable, match="no high watermark of the partition"):
             producer.send_set("t", encode([b"x"]), broker_id=0, partition=0)
         assert original.logs == {}
         original.on_offsets = lambda: None

@@ -30,7 +30,7 @@ def test_all_pairs_of_twins_go_by_one_rule(compiled: ModuleType, asked: str, is_
 
     environment = {**os.environ, "KAFKA2011_PURE": asked, "PYTHONPATH": os.pathsep.join(sys.path)}
     code = (
-        "from kafka2011.protocol import hot\nfrom kafka2011.producer import intake\n"
+        "from kafka2011.protocol import hot\nfrom kafka2011.producer.asynchronous import intake\n"
         "from kafka2011.events import peek\n"
         "print(hot.COMPILED, intake.COMPILED, peek.COMPILED)"
     )

@@ -1,23 +1,22 @@
-"""Sends what one broker did not take to wherever its messages would go now.
+"""Sends messages that one broker did not accept to the brokers they would go to now.
 
-A sender's thread does this itself, over connections that it makes for it and closes behind a
-barrier: putting the messages into another broker's queue could have two full queues wait for each
-other.
+The sender thread does this itself, over connections that it opens for it and closes after a
+barrier: with another broker's queue instead, two full queues could wait for each other.
 """
 
 from collections.abc import Callable, Sequence
 
-from kafka2011.producer.batching import SetPart
+from kafka2011.producer.asynchronous.intake import QueuedEvent
 from kafka2011.producer.connection import BrokerConnection
 from kafka2011.producer.discovery import Discovery
 from kafka2011.producer.errors import BrokerUnavailable
-from kafka2011.producer.intake import QueuedEvent
+from kafka2011.producer.requests import SetPart
 from kafka2011.protocol.errors import KafkaError
 from kafka2011.runtime.shared_settings import Address
 
 
 class Rerouter:
-    """For the queue of the broker `own`. `connect` makes a connection to a published address."""
+    """Places and sends for the queue of the broker `own`; `connect` takes a published address."""
 
     def __init__(
         self,
@@ -32,12 +31,12 @@ class Rerouter:
         self._barrier_timeout_ms = barrier_timeout_ms
 
     def refresh(self) -> None:
-        """Read the brokers anew before the next placing."""
+        """Read the brokers again before the next `placed`."""
         self._discovery.refresh()
 
     def placed(self, events: Sequence[QueuedEvent]) -> tuple[dict[Address, list[QueuedEvent]], str]:
-        """The events by the broker that each would go to now, in order; with none known, by the
-        broker that they were for, and why."""
+        """The events by their current broker, in order, and the reason ("") why some have none:
+        those stay with the queue's own."""
         found: dict[Address, list[QueuedEvent]] = {}
         reason = ""
         for topic, partition, payload, key in events:
@@ -53,9 +52,9 @@ class Rerouter:
         return address == self._own
 
     def send(self, address: Address, frames: bytes, parts: Sequence[SetPart]) -> str:
-        """Send these requests to another broker and make sure; why that failed, or "".
+        """Send requests to another broker with a barrier; the reason of a failure, or "".
 
-        A failure may have stored some of it, as any retry may.
+        After a failure some of it may be stored, as with any retry.
         """
         connection = self._connect(address)
         sizes = [(part.topic, len(part.message_set)) for part in parts]

@@ -1,7 +1,8 @@
-"""How message sets become requests, and when a batch is full. Pure; for both kinds of producer.
+"""Payloads to message sets, and message sets to requests within the limits. Pure.
 
-A broker closes the connection on a request above its limits, and all of it is lost: what would be
-above ours is cut into several sets (`encode_sets`) and several requests (`packed`), in order.
+A broker closes the connection on a request above its limits, and the whole request is lost. So
+payloads above the limits are cut into several sets (`encode_sets`) and requests (`pack_requests`),
+in order.
 """
 
 from collections.abc import Sequence
@@ -120,7 +121,7 @@ def cut_set(encoded: bytes, bytes_max: int) -> list[bytes]:
     return pieces
 
 
-def packed(
+def pack_requests(
     parts: Sequence[SetPart], unpacked_bytes: Sequence[int], limits: RequestLimits
 ) -> list[Sequence[SetPart]]:
     """The parts in order, in as few requests as the limits allow; `unpacked_bytes` is of each.
@@ -175,27 +176,3 @@ def frame_pieces(parts: Sequence[SetPart], *, always_multi: bool = False) -> lis
     if len(requests) > PARTS_MAX:
         raise LocalProtocolError(f"{len(requests)} parts do not fit one request")
     return request_pieces(MultiProduceRequest(requests))
-
-
-class BatchTrigger:
-    """When the messages taken from a queue are sent: enough of them, or long enough.
-
-    Time is whatever the caller counts in; `queue_time` in the same unit, from the last dispatch.
-    """
-
-    def __init__(self, batch_size: int, queue_time: float, now: float) -> None:
-        self._batch_size = batch_size
-        self._queue_time = queue_time
-        self._last_dispatch = now
-
-    def wait(self, now: float) -> float:
-        """How long the queue may be waited on; 0 when the time is over."""
-        return max(0.0, self._last_dispatch + self._queue_time - now)
-
-    def is_due(self, message_count: int, now: float) -> bool:
-        return message_count >= self._batch_size or (
-            message_count > 0 and now >= self._last_dispatch + self._queue_time
-        )
-
-    def dispatched(self, now: float) -> None:
-        self._last_dispatch = now

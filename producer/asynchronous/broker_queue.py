@@ -1,13 +1,13 @@
-"""The asynchronous producer's engine: one bounded queue and one sender thread per broker.
+"""One broker's bounded queue and sender thread.
 
-`put` only appends; the thread takes what has collected, when there is a batch of it or the oldest
-has waited for `queue.time`, and sends it as MultiProduce requests. Nothing is swallowed: a message
-that found no room is counted and raised to its sender, one that could not be sent is counted,
-logged, and named by the next `flush`.
+`put` only appends. The thread takes the queue's messages when they make a batch or the oldest has
+waited for `queue.time`, and sends them as MultiProduce requests. No message is dropped silently:
+one that found no room is counted and raises QueueFull in its `send`; one that could not be sent is
+counted, logged, and named by the next `flush`.
 
-What could not be sent is tried again `num.retries` times. `Unlike 0.7:` that reads the list of
-brokers anew and places each message as if it came now (`producer.rerouting`), so that a broker's
-death costs nothing; the original tries the same broker.
+A failed batch is retried `num.retries` times. `Unlike 0.7:` a retry reads the list of brokers again
+and places each message as if it were new (`rerouting`), so that the death of a broker loses
+nothing; the original retries the same broker.
 """
 
 import threading
@@ -16,11 +16,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kafka2011.producer.batching import BatchTrigger, SetPart, frame_pieces, payload_bytes
-from kafka2011.producer.callbacks import Event, ProducerCallbacks
+from kafka2011.producer.asynchronous.batch_encoder import BatchEncoder
+from kafka2011.producer.asynchronous.batch_trigger import BatchTrigger
+from kafka2011.producer.asynchronous.callbacks import Event, ProducerCallbacks
+from kafka2011.producer.asynchronous.intake import Intake, QueuedEvent, group
+from kafka2011.producer.asynchronous.rerouting import Rerouter
 from kafka2011.producer.config import ProducerConfig
 from kafka2011.producer.connection import BrokerConnection
-from kafka2011.producer.encoding import BatchEncoder
 from kafka2011.producer.errors import (
     BrokerUnavailable,
     BrokerUnreachable,
@@ -28,13 +30,12 @@ from kafka2011.producer.errors import (
     QueueFull,
     Unconfirmed,
 )
-from kafka2011.producer.intake import Intake, QueuedEvent, group
-from kafka2011.producer.rerouting import Rerouter
+from kafka2011.producer.requests import SetPart, frame_pieces, payload_bytes
 from kafka2011.protocol.requests import Buffer
 from kafka2011.runtime.logs import get_logger
 
-# Several requests go to the kernel in one call: a thread that waits for the interpreter lock after
-# every small write gets it back only some milliseconds later.
+# Several requests go to the kernel in one call: after every small write the thread waits some
+# milliseconds to get the interpreter lock back.
 WRITE_BYTES_MAX = 256 * 1024
 IDLE_WAIT_S = 1.0  # with queue.time=0 each message wakes the sender
 RETRY_PAUSE_S = 0.1  # 0.7's pause between the retries of a batch
@@ -46,16 +47,16 @@ log = get_logger(__name__)
 class QueueStats:
     """Counters of one queue, in messages but for `batches`; each is written under one lock."""
 
-    taken: int = 0  # accepted by `put`, and out of the queue again
+    taken: int = 0  # accepted by `put` and taken from the queue
     dropped: int = 0  # found no room in the queue
     failed: int = 0  # taken from the queue and not sent, after all retries
-    sent: int = 0  # handed to the connection
+    sent: int = 0  # written to the connection
     batches: int = 0
-    rerouted: int = 0  # sent to another broker than they were queued for
+    rerouted: int = 0  # sent to a broker other than the queue's
 
 
 class BrokerQueue:
-    """The queue and the sender of one broker; owns its connection."""
+    """The queue and the sender thread of one broker; owns its connection."""
 
     def __init__(
         self,
@@ -77,18 +78,18 @@ class BrokerQueue:
         self._wake_size = self._batch_size if config.queue_time_ms else 1
         self._lock = threading.Lock()
         self._room = threading.Condition(self._lock)
-        self._waiting = 0  # senders of messages that wait for room
+        self._waiting = 0  # calls of `put` that wait for room
         self._is_closing = False
         self._wake = threading.Event()
         self._queue = Intake(config.queue_size, self._wake_size, self._wake.set, self._put_slowly)
-        # One message: straight into the queue, unless a hook wants to see it first.
+        # One message goes straight into the queue, unless callbacks come first.
         self.put_one: Callable[[str, int, bytes, Any], object] = (
             self._queue.put_one if callbacks is None else self._put_slowly
         )
         self._flushed = threading.Condition()
-        self._flush_asked = 0
+        self._flush_requested = 0
         self._flush_done = 0
-        self._flush_until_ns = 0  # the deadline of the last one that was asked for
+        self._flush_until_ns = 0  # the deadline of the last one requested
         self._lost: list[Unconfirmed] = []
         self._lost_reason = ""
         self._thread = threading.Thread(
@@ -129,7 +130,7 @@ class BrokerQueue:
                 self._wake.set()
 
     def _wait_for_room(self, event: QueuedEvent) -> None:
-        """Queue it as soon as there is room; wait for that as `queue.enqueueTimeout.ms` says."""
+        """Queue the event, waiting for room as `queue.enqueueTimeout.ms` allows."""
         timeout_ms = self._config.enqueue_timeout_ms
         deadline = time.monotonic() + timeout_ms / 1000
         with self._room:
@@ -155,17 +156,17 @@ class BrokerQueue:
         with self._lock:
             return self.stats.taken + len(self._queue)
 
-    def ask_flush(self, deadline_ns: int) -> int:
-        """Have the thread send everything and make a barrier; a ticket for `await_flush`."""
+    def request_flush(self, deadline_ns: int) -> int:
+        """Let the thread send everything and make a barrier; returns a ticket for `await_flush`."""
         with self._flushed:
             self._flush_until_ns = deadline_ns
-            self._flush_asked += 1
-            ticket = self._flush_asked
+            self._flush_requested += 1
+            ticket = self._flush_requested
         self._wake.set()
         return ticket
 
     def await_flush(self, ticket: int, deadline_ns: int) -> tuple[list[Unconfirmed], str]:
-        """What is not known to be durable, and why; told once."""
+        """Sends not known to be durable, and the reason; each is returned once."""
         with self._flushed:
             is_done = self._flushed.wait_for(
                 lambda: self._flush_done >= ticket,
@@ -174,28 +175,28 @@ class BrokerQueue:
             lost, self._lost = self._lost, []
             reason = self._lost_reason
         if not is_done:
-            # Copied under the sender's feet: what it has taken is not in the queue, and not known.
+            # The sender thread is still running: what it has taken is not in the queue's copy.
             lost += self._queued()
-            reason = "not sent and answered in time"
+            reason = "not sent and confirmed before the deadline"
         return lost, reason
 
-    def ask_close(self) -> None:
-        """No more `put`; the thread sends what is queued and ends."""
+    def request_close(self) -> None:
+        """Refuse further `put`; the thread sends what is queued and ends."""
         with self._room:
-            self._queue.close()  # before the sender sees the end and looks for the last time
+            self._queue.close()  # before the thread sees `_is_closing` and takes the last messages
             self._is_closing = True
             self._room.notify_all()
         self._wake.set()
 
     def join(self, deadline_ns: int) -> tuple[list[Unconfirmed], str]:
-        """Wait for the thread's end; what it could not make durable, and why."""
+        """Wait for the thread's end; sends not known to be durable, and the reason."""
         self._thread.join(max(0.0, (deadline_ns - time.monotonic_ns()) / 1e9))
         with self._flushed:
             lost, self._lost = self._lost, []
             reason = self._lost_reason
         if self._thread.is_alive():
             lost += self._queued()
-            reason = "not sent and answered in time"
+            reason = "not sent and confirmed before the deadline"
         return lost, reason
 
     def _queued(self) -> list[Unconfirmed]:
@@ -216,9 +217,9 @@ class BrokerQueue:
             self._batch_size, self._config.queue_time_ms / 1000, time.monotonic()
         )
         while True:
-            # Looked up before the queue: what was put before a flush is sent before it is done.
-            asked = self._flush_asked
-            is_flush = asked > self._flush_done
+            # Read before the queue: what was put before a flush is sent before the flush is done.
+            requested = self._flush_requested
+            is_flush = requested > self._flush_done
             is_closing = self._is_closing
             if is_flush or is_closing or trigger.is_due(len(self._queue), time.monotonic()):
                 self._send_queued()
@@ -227,26 +228,26 @@ class BrokerQueue:
                 self._end()
                 return
             if is_flush:
-                self._barrier(self._flush_until_ns, asked)
+                self._barrier(self._flush_until_ns, requested)
                 continue
             self._sleep(trigger)
 
     def _sleep(self, trigger: BatchTrigger) -> None:
-        """Until there is a batch, something is old enough, or a flush or the end is asked for."""
+        """Wait for a batch, for `queue.time`, or for a requested flush or close."""
         now = time.monotonic()
         if not self._queue:
-            trigger.dispatched(now)  # an empty queue has nothing that grows old
+            trigger.dispatched(now)  # an empty queue does not age
         self._wake.clear()
-        # Whoever sets the event does so after the change that these look at.
+        # The event is set after the state that is read here has changed.
         if (
             len(self._queue) < self._wake_size
-            and self._flush_asked == self._flush_done
+            and self._flush_requested == self._flush_done
             and not self._is_closing
         ):
             self._wake.wait(trigger.wait(now) or IDLE_WAIT_S)
 
     def _send_queued(self, behind: Sequence[QueuedEvent] = ()) -> None:
-        """Send what is queued now and `behind`, in batches, many to a write."""
+        """Send the queue's messages and then `behind`, in batches, several batches in a write."""
         with self._lock:
             events: Sequence[QueuedEvent] = [*self._queue.take(), *behind]
             self.stats.taken += len(events)
@@ -277,7 +278,7 @@ class BrokerQueue:
             self._write(pieces, parts, sending)
 
     def _framed(self, batch: Sequence[QueuedEvent]) -> tuple[list[Buffer], Sequence[SetPart]]:
-        """The requests' pieces and parts; a batch that cannot be encoded is lost and said to be."""
+        """The requests' pieces and parts; a batch that cannot be encoded is counted as lost."""
         pieces: list[Buffer] = []
         parts: list[SetPart] = []
         try:
@@ -295,7 +296,7 @@ class BrokerQueue:
     def _write(
         self, pieces: list[Buffer], parts: list[SetPart], events: Sequence[QueuedEvent]
     ) -> None:
-        reason = self._handed_over(b"".join(pieces), parts)
+        reason = self._send_frames(b"".join(pieces), parts)
         for _ in range(self._config.num_retries):
             if not reason:
                 break
@@ -306,13 +307,13 @@ class BrokerQueue:
         else:
             self.stats.sent += len(events)
 
-    def _handed_over(self, data: bytes, parts: Sequence[SetPart]) -> str:
-        """Give frames to our own connection; why that failed, or ""."""
+    def _send_frames(self, data: bytes, parts: Sequence[SetPart]) -> str:
+        """Send frames to the queue's own broker; the reason of a failure, or ""."""
         sizes = [(part.topic, len(part.message_set)) for part in parts]
         try:
             self._connection.send(data, *sizes[0], sizes[1:])
         except BrokerUnavailable as error:
-            # What this write left unknown is sent again, or said by the caller.
+            # The caller retries this write or reports it lost, so it is not reported here.
             is_noted = not isinstance(error, BrokerUnreachable)
             self._keep_lost(self._connection.take_lost(), sizes if is_noted else ())
             self._rerouter.refresh()
@@ -325,7 +326,7 @@ class BrokerQueue:
     def _retry(
         self, events: Sequence[QueuedEvent], reason: str
     ) -> tuple[Sequence[QueuedEvent], str]:
-        """Send each to where it would go now; those that failed again, and why ("": none)."""
+        """Send each event to its current broker; those that failed again, and the reason or ""."""
         left: list[QueuedEvent] = []
         placed, not_placed = self._rerouter.placed(events)
         last_reason = not_placed or reason
@@ -338,7 +339,7 @@ class BrokerQueue:
                     continue
                 frames = b"".join(pieces)
                 if is_own:
-                    failed = self._handed_over(frames, made)
+                    failed = self._send_frames(frames, made)
                 else:
                     failed = self._rerouter.send(address, frames, made)
                 if failed:
@@ -350,7 +351,7 @@ class BrokerQueue:
         return left, last_reason if left else ""
 
     def _failed(self, events: Sequence[QueuedEvent], reason: str) -> None:
-        """These are lost: counted, logged, and named by the next flush."""
+        """Count and log lost events; the next flush names them."""
         self.stats.failed += len(events)
         name = self._connection.name
         log.error("batch_lost", broker=name, messages=len(events), reason=reason)
@@ -379,12 +380,12 @@ class BrokerQueue:
             ]
             self._lost_reason = self._connection.lost_reason or self._lost_reason
 
-    def _barrier(self, deadline_ns: int, asked: int) -> None:
-        self._connection.ask_barrier()
+    def _barrier(self, deadline_ns: int, requested: int) -> None:
+        self._connection.request_barrier()
         self._connection.await_barrier(deadline_ns)
         self._keep_lost(self._connection.take_lost())
         with self._flushed:
-            self._flush_done = asked
+            self._flush_done = requested
             self._flushed.notify_all()
 
     def _end(self) -> None:
@@ -394,7 +395,7 @@ class BrokerQueue:
             if last:
                 self._send_queued(last)
         deadline_ns = time.monotonic_ns() + self._config.socket_timeout_ms * 1_000_000
-        self._barrier(deadline_ns, self._flush_asked)
+        self._barrier(deadline_ns, self._flush_requested)
         self._connection.disconnect()
 
     def _hooked(

@@ -7,8 +7,8 @@ import pytest
 from kafka2011.coordination import paths
 from kafka2011.coordination.memory import InMemoryRegistry, InMemoryZooKeeper
 from kafka2011.producer import NotDurable, Part, Producer, ProducerClosed, QueueFull
-from kafka2011.producer.batching import SetPart
-from kafka2011.producer.callbacks import Event, ProducerCallbacks
+from kafka2011.producer.asynchronous.callbacks import Event, ProducerCallbacks
+from kafka2011.producer.requests import SetPart
 from kafka2011.protocol.errors import LocalProtocolError, MessageSizeTooLarge
 from kafka2011.protocol.message_set import encode, messages, payloads
 from kafka2011.protocol.requests import MultiProduceRequest, decode_request
@@ -265,7 +265,7 @@ def test_a_broken_barrier_is_told_by_flush(server: ScriptedBroker) -> None:
 def test_num_retries_sends_the_same_bytes_again(
     server: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kafka2011.producer.asynchronous.RETRY_PAUSE_S", 0)
+    monkeypatch.setattr("kafka2011.producer.asynchronous.broker_queue.RETRY_PAUSE_S", 0)
     fails = iter([True, True, False])
 
     def send(self: Any, frame: bytes, topic: str, size: int, more: Any = ()) -> None:
@@ -291,7 +291,7 @@ def test_num_retries_sends_the_same_bytes_again(
 def test_flush_that_runs_out_of_time_says_what_is_still_queued(server: ScriptedBroker) -> None:
     held = Held()
     producer = full_queue(server, held)
-    with pytest.raises(NotDurable, match="in time") as caught:
+    with pytest.raises(NotDurable, match="before the deadline") as caught:
         producer.flush(timeout_ms=20)
     assert [(part.topic, part.sends) for part in caught.value.unconfirmed] == [("a", 3)]
     held.go.set()
@@ -551,7 +551,7 @@ def dead_and_alive(server: ScriptedBroker) -> str:
 def test_a_batch_that_its_broker_does_not_take_goes_to_another(
     server: ScriptedBroker, dead_and_alive: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kafka2011.producer.asynchronous.RETRY_PAUSE_S", 0)
+    monkeypatch.setattr("kafka2011.producer.asynchronous.broker_queue.RETRY_PAUSE_S", 0)
     with new_producer(
         server,
         broker_list=dead_and_alive,
@@ -582,7 +582,7 @@ def test_without_retries_a_dead_brokers_share_is_counted_and_named(
 def test_a_key_is_placed_anew_when_its_broker_left_the_registry(
     server: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kafka2011.producer.asynchronous.RETRY_PAUSE_S", 0)
+    monkeypatch.setattr("kafka2011.producer.asynchronous.broker_queue.RETRY_PAUSE_S", 0)
     with ScriptedBroker() as gone:
         dead = gone.address
     registry = InMemoryRegistry(InMemoryZooKeeper())
@@ -631,7 +631,7 @@ class Joining:
 
 
 def test_hooks_named_in_the_settings_take_effect(server: ScriptedBroker) -> None:
-    here = "tests.unit.producer.test_asynchronous"
+    here = __name__
     with new_producer(
         server,
         callback_handler=f"{here}.NamedCallbacks",
@@ -649,8 +649,8 @@ def test_hooks_named_in_the_settings_take_effect(server: ScriptedBroker) -> None
     ("setting", "value", "reason"),
     [
         ("callback_handler", "no.such.Thing", "cannot be imported"),
-        ("callback_handler", "collections.OrderedDict", "is no ProducerCallbacks"),
-        ("event_handler", "collections.OrderedDict", "is no function"),
+        ("callback_handler", "collections.OrderedDict", "is not a ProducerCallbacks"),
+        ("event_handler", "collections.OrderedDict", "is not a function"),
         ("event_handler", "Word", "package.module.Name"),
         ("callback_handler_props", "word", "name=value"),
     ],

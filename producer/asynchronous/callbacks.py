@@ -1,13 +1,13 @@
-"""What a user can hook into the asynchronous producer: 0.7's callback handler and event handler.
+"""User hooks of the asynchronous producer: 0.7's callback handler and event handler.
 
-Both are given to `Producer(callbacks=..., event_handler=...)`, or named in the settings
-`callback.handler` and `event.handler`; `made_callbacks` and `made_handler` make them from there.
+Both are passed to `Producer(callbacks=..., event_handler=...)`, or named in the settings
+`callback.handler` and `event.handler`, from which `new_callbacks` and `new_handler` make them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from kafka2011.producer.batching import SetPart
+from kafka2011.producer.requests import SetPart
 
 
 class Event(NamedTuple):
@@ -16,14 +16,14 @@ class Event(NamedTuple):
     topic: str
     partition: int
     payload: bytes
-    key: Any = None  # it was placed by this, and is placed anew by it when its broker is gone
+    key: Any = None  # chose the partition, and chooses again when the broker is gone
 
 
 class ProducerCallbacks:
-    """Override what you need; every method may be called from a sender's thread.
+    """Override what you need; every method may be called from a sender thread.
 
-    An exception from `before_enqueue` reaches the caller of `send`; one from the others is logged
-    and the messages go on as they were.
+    An exception from `before_enqueue` reaches the caller of `send`; one from another method is
+    logged, and the messages are sent as they were.
     """
 
     def init(self, properties: Mapping[str, str]) -> None:
@@ -31,55 +31,55 @@ class ProducerCallbacks:
         `callback.handler.props`."""
 
     def before_enqueue(self, event: Event) -> Event:
-        """May replace the event."""
+        """The event to queue."""
         return event
 
     def after_enqueue(self, event: Event, accepted: bool) -> None:
-        """`accepted` is False for an event that was dropped because the queue was full."""
+        """Called with `accepted` False for an event dropped because the queue was full."""
 
     def after_dequeuing(self, events: Sequence[Event]) -> Sequence[Event]:
-        """Events that a sender took from its queue; returns those to go on with."""
+        """The events to send of those that were taken from a queue."""
         return events
 
     def before_sending(self, events: Sequence[Event]) -> Sequence[Event]:
-        """One batch; returns what is sent instead."""
+        """The events to send in place of one batch."""
         return events
 
     def last_batch_before_close(self) -> Sequence[Event]:
-        """Events to send after the last of the queue, once per broker."""
+        """Events to send after the queue's last, once per broker."""
         return ()
 
     def close(self) -> None:
-        """The producer is closed; nothing is called after this."""
+        """Called last, when the producer is closed."""
 
 
 # Replaces grouping and encoding: the events of one batch to the parts of one request.
 EventHandler = Callable[[Sequence[Event]], Sequence[SetPart]]
 
 
-def made_callbacks(
+def new_callbacks(
     kind: Callable[[], ProducerCallbacks] | None, properties: Mapping[str, str]
 ) -> ProducerCallbacks | None:
-    """The callbacks that `callback.handler` names. TypeError when that is no such class."""
+    """An instance of the class that `callback.handler` names. Raises TypeError for any other."""
     if kind is None:
         return None
     made = kind()
     if not isinstance(made, ProducerCallbacks):
-        raise TypeError(f"callback.handler: {made!r} is no ProducerCallbacks")
+        raise TypeError(f"callback.handler: {made!r} is not a ProducerCallbacks")
     made.init(properties)
     return made
 
 
-def made_handler(
+def new_handler(
     kind: Callable[..., Any] | None, properties: Mapping[str, str]
 ) -> EventHandler | None:
     """The handler that `event.handler` names: the function itself, or an instance of the class,
-    whose `init` is called with the properties if it has one. TypeError when it cannot be called."""
+    whose `init`, if any, is called with the properties. Raises TypeError if not callable."""
     if not isinstance(kind, type):
         return kind
     made = kind()
     if not callable(made):
-        raise TypeError(f"event.handler: {made!r} is no function of a batch's events")
+        raise TypeError(f"event.handler: {made!r} is not a function of a batch's events")
     init = getattr(made, "init", None)
     if init is not None:
         init(properties)

@@ -2,17 +2,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka2011.producer.batching import (
+from kafka2011.producer.config import ProducerConfig
+from kafka2011.producer.requests import (
     REQUEST_HEAD_BYTES_MAX,
-    BatchTrigger,
     RequestLimits,
     SetPart,
     encode_sets,
-    packed,
+    pack_requests,
     produce_frame,
     request_frame,
 )
-from kafka2011.producer.config import ProducerConfig
 from kafka2011.protocol.compression import Codec
 from kafka2011.protocol.errors import LocalProtocolError
 from kafka2011.protocol.message_set import DecompressionBudget, payloads, scan
@@ -65,7 +64,7 @@ def test_no_request_is_above_the_limits_and_the_order_is_kept(
         for message_set, unpacked_bytes in encode_sets(some, codec, limits):
             parts.append(SetPart("t", number % 2, message_set))
             unpacked.append(unpacked_bytes)
-    requests = packed(parts, unpacked, limits)
+    requests = pack_requests(parts, unpacked, limits)
     assert [part for request in requests for part in request] == parts
     for request in requests:
         assert len(request_frame(request, always_multi=True)) - 4 <= limits.request_bytes_max
@@ -88,15 +87,3 @@ def test_a_request_has_room_for_a_message_of_the_largest_size() -> None:
     assert small.payload_bytes_max == small.request_limits.set_bytes_max - 10 < 100_000
     with pytest.raises(ValueError, match=r"request\.bytes\.max must be 0 or"):
         ProducerConfig(broker_list=((0, ("h", 1)),), request_bytes_max=100)
-
-
-def test_a_batch_is_due_by_number_or_by_time() -> None:
-    trigger = BatchTrigger(batch_size=3, queue_time=5000, now=0)
-    assert not trigger.is_due(2, 4999)
-    assert trigger.is_due(3, 0)
-    assert trigger.is_due(1, 5000)
-    assert not trigger.is_due(0, 9000)
-    assert trigger.wait(2000) == 3000
-    trigger.dispatched(6000)
-    assert not trigger.is_due(1, 10_999)
-    assert trigger.wait(20_000) == 0

@@ -1,21 +1,21 @@
-"""A batch of queued messages to requests: grouped and compressed, or by a handler.
+"""A batch of queued messages to requests: grouped and compressed, or by an event handler.
 
-A compressed set that would be above `max.message.size` is cut in two until it fits; what would be
-too much for one request goes in several (`producer.batching`).
+A compressed set above `max.message.size` is halved until it fits; a batch too large for one request
+goes in several (`producer.requests`).
 """
 
 from collections.abc import Sequence
 
-from kafka2011.producer.batching import SetPart, cut_set, encode_sets, packed, payload_bytes
-from kafka2011.producer.callbacks import Event, EventHandler
+from kafka2011.producer.asynchronous.callbacks import Event, EventHandler
+from kafka2011.producer.asynchronous.intake import QueuedEvent, group
 from kafka2011.producer.config import ProducerConfig
-from kafka2011.producer.intake import QueuedEvent, group
+from kafka2011.producer.requests import SetPart, cut_set, encode_sets, pack_requests, payload_bytes
 from kafka2011.protocol.compression import Codec
 from kafka2011.protocol.errors import MessageSizeTooLarge
 
 
 class BatchEncoder:
-    """`compression.codec` and `compressed.topics` say how; `handler` replaces all of it."""
+    """Encodes by `compression.codec` and `compressed.topics`, or with `handler`."""
 
     def __init__(self, config: ProducerConfig, handler: EventHandler | None = None) -> None:
         self._codec = config.compression_codec
@@ -24,7 +24,7 @@ class BatchEncoder:
         self._handler = handler
 
     def requests(self, batch: Sequence[QueuedEvent]) -> list[Sequence[SetPart]]:
-        """The parts of each request, mostly of one. Raises whatever a user's handler raises."""
+        """The parts of each request, usually one request. Raises what a user's handler raises."""
         parts: list[SetPart] = []
         unpacked: list[int] = []
         if self._handler is not None:
@@ -32,11 +32,11 @@ class BatchEncoder:
                 plain = message_set if type(message_set) is bytes else payload_bytes(message_set)
                 for piece in cut_set(plain, self._limits.set_bytes_max):
                     parts.append(SetPart(topic, partition, piece))
-                    unpacked.append(0)  # only the handler knows
+                    unpacked.append(0)  # unknown: the handler encoded it
         else:
             for (topic, partition), payloads in group(batch).items():
                 self._add(parts, unpacked, topic, partition, payloads)
-        return packed(parts, unpacked, self._limits)
+        return pack_requests(parts, unpacked, self._limits)
 
     def _codec_of(self, topic: str) -> Codec:
         return self._codec if not self._topics or topic in self._topics else Codec.NONE
@@ -53,8 +53,10 @@ class BatchEncoder:
             sets = encode_sets(payloads, self._codec_of(topic), self._limits)
         except MessageSizeTooLarge:
             if len(payloads) == 1:
-                sets = encode_sets(payloads, Codec.NONE, self._limits)  # `send` checked it plain
-            else:  # too much for one compressed message
+                sets = encode_sets(
+                    payloads, Codec.NONE, self._limits
+                )  # `send` checked its plain size
+            else:  # too large for one compressed message
                 middle = len(payloads) // 2
                 self._add(parts, unpacked, topic, partition, payloads[:middle])
                 self._add(parts, unpacked, topic, partition, payloads[middle:])

@@ -10,7 +10,7 @@ COMPILED = False
 
 
 class Intake:
-    """The bounded list between senders and the sender's thread; see `producer.intake`."""
+    """The bounded list between callers of `send` and the sender thread; see `intake`."""
 
     def __init__(
         self,

@@ -1,16 +1,16 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """The asynchronous producer's per-message steps, compiled; `_intake_pure` is the twin.
 
-No lock: nothing here runs Python code or lets go of the interpreter lock between looking at the
-list and changing it. Whatever allocates (and so might run the garbage collector, and with it
-somebody's finalizer) comes before the look.
+No lock: nothing here runs Python code or releases the interpreter lock between reading the list's
+length and changing the list. Allocations, which may run the garbage collector and so a finalizer,
+come before that.
 """
 
 COMPILED = True
 
 
 cdef class Intake:
-    """The bounded list between senders and the sender's thread; see `producer.intake`."""
+    """The bounded list between callers of `send` and the sender thread; see `intake`."""
 
     cdef Py_ssize_t size, batch_size
     cdef object on_batch, on_full

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka2011.producer import _intake_pure
+from kafka2011.producer.asynchronous import _intake_pure
 
 try:
-    from kafka2011.producer import _intake_compiled  # type: ignore[attr-defined, unused-ignore]
+    from kafka2011.producer.asynchronous import _intake_compiled  # type: ignore[attr-defined, unused-ignore]
 except ImportError:
     TWINS = [_intake_pure]
 else:
