@@ -11,10 +11,7 @@ commit is left out: it waits for Spark's first job. What the load job says of it
 import argparse
 import contextlib
 import json
-import os
 import shutil
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -32,8 +29,9 @@ from kafka2011.events import codec
 from kafka2011.events.topics import PAGE_VIEW
 from kafka2011.producer import Producer
 from kafka2011.services.warehouse.delta_table import WarehouseTable
-from kafka2011.services.zookeeper.config import ZooKeeperConfig
-from kafka2011.services.zookeeper.server import ZooKeeperServer
+from tests.support.commands import start_command
+from tests.support.waiting import wait_until
+from tests.support.zookeeper import start_zookeeper
 
 BATCH = 10
 LOOK_EVERY_S = 0.25
@@ -83,39 +81,20 @@ class Watcher:
 
 @contextlib.contextmanager
 def loading(directory: Path, zk_connect: str, interval_ms: int) -> Iterator[str]:
-    """The load job; yields where it tells of itself."""
-    words = [sys.executable, "-m", "kafka2011", "load", "--interval-ms", str(interval_ms)]
-    settings = {"zk.connect": zk_connect, "warehouse.dir": directory / "warehouse"}
-    settings |= {"event.forms": "*:2011", "metrics.port": 0, "log.format": "json"}
-    for name, value in settings.items():
-        words += ["--set", f"{name}={value}"]
-    log = directory / "load.log"
-    with log.open("wb") as out:
-        process = subprocess.Popen(words, stdout=out, stderr=out)
-    try:
-        address = wait(lambda: _told(log, process), "the load job")
-        yield f"http://{address}/status"
-    finally:
-        process.terminate()
-        process.wait()
-
-
-def _told(log: Path, process: subprocess.Popen[bytes]) -> str:
-    if process.poll() is not None:
-        raise RuntimeError(log.read_text())
-    for line in log.read_text().splitlines():
-        if '"event": "loading"' in line:
-            return str(json.loads(line)["metrics"])
-    return ""
+    """The load job; yields the address of its status page."""
+    settings = {
+        "zk.connect": zk_connect,
+        "warehouse.dir": directory / "warehouse",
+        "metrics.port": 0,
+    }
+    command = f"load --interval-ms {interval_ms}"
+    with start_command(command, settings, directory / "load.log") as job:
+        yield f"http://{job.wait_for_event('loading', START_TIMEOUT_S)['metrics']}/status"
+        job.stop()
 
 
 def wait(condition: Callable[[], Any], what: str) -> Any:
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while not (found := condition()):
-        if time.monotonic() > deadline:
-            raise RuntimeError(f"{what} did not come")
-        time.sleep(LOOK_EVERY_S)
-    return found
+    return wait_until(condition, what, START_TIMEOUT_S, poll_s=LOOK_EVERY_S)
 
 
 def send(producer: Producer, rate: int, seconds: float) -> int:
@@ -133,9 +112,7 @@ def send(producer: Producer, rate: int, seconds: float) -> int:
 
 
 def measure(directory: Path, rate: int, seconds: float, interval_ms: int) -> dict[str, Any]:
-    zookeeper = ZooKeeperConfig(client_port=0, data_dir=directory / "zookeeper")
-    with ZooKeeperServer(zookeeper, os.environ.get("JAVA_HOME", "")) as server:
-        server.start()
+    with start_zookeeper(directory / "zookeeper") as server:
         zk_connect = f"{server.host}:{server.port}"
         with (
             running_broker(

@@ -4,21 +4,21 @@ import os
 import shutil
 import signal
 import socket
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.support.brokers import broker_command
+from tests.support.commands import RunningProcess
+
 START_TIMEOUT_S = 60
-PAGE_MIB = os.sysconf("SC_PAGE_SIZE") / 2**20
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 class RunningBroker:
-    """Its address and its use of the machine; `kill` and `start` for questions about recovery."""
+    """Its address and its use of the machine; `stop` and `start` for questions about recovery."""
 
     def __init__(self, directory: Path, settings: dict[str, object]) -> None:
         self.directory = directory
@@ -27,35 +27,27 @@ class RunningBroker:
         with socket.socket() as probe:
             probe.bind((self.host, 0))
             self.port: int = probe.getsockname()[1]
-        words = {
-            "brokerid": 0,
-            "port": self.port,
-            "log.dir": self.log_dir,
-            "quarantine.dir": directory / "quarantine",
-            "enable.zookeeper": "false",
-        } | {name.replace("_", "."): value for name, value in settings.items()}
-        self._command = [sys.executable, "-m", "kafka2011", "broker"]
-        for name, value in words.items():
-            self._command += ["--set", f"{name}={value}"]
-        self._process: subprocess.Popen[bytes] | None = None
+        words = {"log_dir": self.log_dir, "quarantine_dir": directory / "quarantine", **settings}
+        self._command = broker_command(directory, port=self.port, metrics=False, **words)
+        self._process: RunningProcess | None = None
 
     @property
     def broker_list(self) -> str:
         return f"0:{self.host}:{self.port}"
 
     @property
-    def pid(self) -> int:
+    def process(self) -> RunningProcess:
         assert self._process is not None
-        return self._process.pid
+        return self._process
 
     def start(self) -> float:
         """Start and wait until it takes connections; returns the seconds that took."""
         began = time.perf_counter()
-        with open(self.directory / "broker.log", "ab") as log:
-            self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
+        self._process = RunningProcess(self._command, self.directory / "broker.log")
         while True:
-            if self._process.poll() is not None or time.perf_counter() - began > START_TIMEOUT_S:
-                raise RuntimeError(f"no broker: {(self.directory / 'broker.log').read_text()}")
+            is_late = time.perf_counter() - began > START_TIMEOUT_S
+            if is_late or not self.process.is_running:
+                raise RuntimeError(f"no broker: {self.process.log()}")
             try:
                 socket.create_connection((self.host, self.port), timeout=1).close()
                 return time.perf_counter() - began
@@ -64,19 +56,18 @@ class RunningBroker:
 
     def stop(self, signal_number: int = signal.SIGTERM) -> None:
         if self._process is not None:
-            self._process.send_signal(signal_number)
-            self._process.wait(timeout=60)
+            self._process.signal(signal_number)
+            self._process.wait()
             self._process = None
 
     def cpu_s(self) -> float:
         """User and system CPU seconds that the process has used."""
-        stat = Path(f"/proc/{self.pid}/stat").read_text(encoding="ascii")
+        stat = Path(f"/proc/{self.process.pid}/stat").read_text(encoding="ascii")
         fields = stat.rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
 
     def resident_mib(self) -> float:
-        pages = int(Path(f"/proc/{self.pid}/statm").read_text(encoding="ascii").split()[1])
-        return pages * PAGE_MIB
+        return self.process.resident_bytes() / 2**20
 
 
 @contextmanager

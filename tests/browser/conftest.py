@@ -4,11 +4,11 @@ Needs Java, a Chromium of the system's packages and the PyPI playwright, which d
 Everything that a page asks for must come from the page's own server, and nothing may fail in it.
 """
 
+import contextlib
 import json
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from kafka2011.services.embedded.processes import http_json
+from tests.support.commands import KAFKA2011, RunningProcess, run
 from tests.support.waiting import wait_until
 
 CHROMIUM = next(
@@ -48,7 +49,7 @@ class Deployment:
 
     page: str
     root: Path
-    process: subprocess.Popen[bytes]
+    process: RunningProcess
 
     def state(self, name: str) -> dict[str, Any]:
         """The state file of a process."""
@@ -64,34 +65,26 @@ class Deployment:
 
     def kafka2011(self, *words: str) -> str:
         """Standard output of a command, whatever its status."""
-        command = [sys.executable, "-m", "kafka2011", *words]
-        return subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True).stdout
+        return run(*words, status=None).stdout
 
     def stop(self) -> None:
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGINT)
-        try:
+        with self.process, contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.signal(signal.SIGINT)
             self.process.wait(90)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
 
 
 @pytest.fixture(scope="session")
 def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     """A deployment with rows in its warehouse, that may be broken."""
     root = tmp_path_factory.mktemp("browser") / "var"
-    words = ["embedded", "up", "--dir", str(root), "--port", "0", "--set", "embedded.rate=200"]
+    words = [*KAFKA2011, "embedded", "up", "--dir", str(root), "--port", "0"]
+    words += ["--set", "embedded.rate=200"]
     words += ["--set", "embedded.chaos=on", "--set", "embedded.start.timeout.ms=300000"]
-    log = root.parent / "up.log"
-    with open(log, "wb") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "kafka2011", *words], stdout=output, stderr=subprocess.STDOUT
-        )
+    process = RunningProcess(words, root.parent / "up.log")
     started = Deployment("", root, process)
     try:
         wait_until(
-            lambda: (root / "run" / "dashboard.json").exists() or process.poll() is not None,
+            lambda: (root / "run" / "dashboard.json").exists() or not process.is_running,
             "the dashboard is started",
             timeout_s=60,
         )
@@ -100,7 +93,7 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]
         )
 
         def is_moving() -> bool:
-            assert process.poll() is None, log.read_text(errors="replace")
+            assert process.is_running, process.log()
             summary = started.rows("audit").get("summary") or {}
             return bool(summary.get("tiers", {}).get("warehouse", {}).get("count"))
 

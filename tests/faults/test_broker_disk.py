@@ -106,11 +106,11 @@ def test_full_disk_refuses_writes_keeps_reads_and_recovers(tmp_path: Path) -> No
         barrier(broker, b"t", entry(b"small"))
         assert (latest(broker, b"t") - confirmed * len(big)) in (0, len(entry(b"small")))
         # Space returns: somebody removes a file of another partition's (here: from outside).
-        inside = Path(f"/proc/{broker.process.pid}/root{disk}/logs/t-0")
+        inside = Path(f"/proc/{broker.pid}/root{disk}/logs/t-0")
         oldest = sorted(inside.iterdir())[0]
         os.truncate(oldest, 0)
         wait_until(lambda: barrier(broker, b"t", big), "writes work again")
-        assert broker.process.poll() is None
+        assert broker.is_running
 
 
 def test_file_size_limit_gives_a_short_write_and_then_an_error(tmp_path: Path) -> None:
@@ -182,8 +182,8 @@ def test_the_broker_ends_with_its_own_status_when_every_log_failed(
         assert barrier(broker, b"t", entry(b"one"))
         trigger.touch()
         assert not barrier(broker, b"t", entry(b"two"))
-        assert broker.process.wait(20) == 3
-        assert "storage_failed" in broker.log_text()
+        assert broker.wait(20) == 3
+        assert "storage_failed" in broker.log()
     with start_broker(tmp_path) as broker:
         assert latest(broker, b"t") >= len(entry(b"one"))
 
@@ -192,8 +192,8 @@ def test_data_directory_in_use_is_refused_in_one_line(tmp_path: Path) -> None:
     """S18."""
     with start_broker(tmp_path) as broker:
         with start_broker(tmp_path, wait=False) as second:
-            assert second.process.wait(20) == 1
-            last = second.log_text().strip().splitlines()[-1]
+            assert second.wait(20) == 1
+            last = second.log().strip().splitlines()[-1]
             assert last.startswith("kafka2011 broker: log.dir ")
             assert "in use by another broker" in last
         with broker.connect() as client:
@@ -208,8 +208,8 @@ def test_unusable_data_directory_is_one_line(tmp_path: Path, kind: str) -> None:
     else:
         place = Path("/proc/nothing/here")
     with start_broker(tmp_path, wait=False, log_dir=place) as broker:
-        assert broker.process.wait(20) == 1
-        text = broker.log_text()
+        assert broker.wait(20) == 1
+        text = broker.log()
         assert "Traceback" not in text
         assert text.strip().splitlines()[-1].startswith(f"kafka2011 broker: log.dir {place}")
 
@@ -225,7 +225,7 @@ def test_few_descriptors_pause_accepting_and_nothing_else(tmp_path: Path) -> Non
             assert early.ask(offsets(b"t", -1, 1)) == offsets_answer(0)
             flood = [broker.connect() for _ in range(60)]
             wait_until(
-                lambda: len(os.listdir(f"/proc/{broker.process.pid}/fd")) >= 58,
+                lambda: len(os.listdir(f"/proc/{broker.pid}/fd")) >= 58,
                 "the descriptors are used up",
             )
             assert early.ask(offsets(b"t", -2, 1)) == offsets_answer(0)

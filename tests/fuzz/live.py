@@ -101,7 +101,7 @@ def run(directory: Path, seed: int, seconds: float) -> Findings:
                 continue
             found.problem = is_served(broker, served)
             served += 1
-            if broker.process.poll() is not None:
+            if not broker.is_running:
                 found.problem = f"the broker ended with {broker.process.returncode}"
             elif found.connections == WARM_UP:
                 found.resident_before = broker.resident_bytes()
@@ -114,8 +114,8 @@ def run(directory: Path, seed: int, seconds: float) -> Findings:
             found.problem = "memory grew"
         elif left > descriptors + DESCRIPTORS_MAX:
             found.problem = f"{left} descriptors, {descriptors} before"
-        elif "internal_error" in broker.log_text():
-            found.problem = f"an internal error, see {broker.output}"
+        elif "internal_error" in broker.log():
+            found.problem = f"an internal error, see {broker.log_path}"
         elif broker.stop() != 0:
             found.problem = f"the broker stopped with {broker.process.returncode}"
     return found

@@ -146,7 +146,7 @@ def run_life(broker: RunningBroker, loads: list[Load], seconds: float, kills: bo
     for thread in threads:
         thread.start()
     samples: list[tuple[int, int]] = []
-    while time.monotonic() < began_s + seconds and broker.process.poll() is None:
+    while time.monotonic() < began_s + seconds and broker.is_running:
         stop.wait(min(1.0, seconds / 10))
         files = broker.open_descriptors() - int(broker.metrics()["kafka2011_broker_open_segments"])
         samples.append((broker.resident_bytes(), files))
@@ -158,7 +158,7 @@ def run_life(broker: RunningBroker, loads: list[Load], seconds: float, kills: bo
     if not kills:
         status = broker.stop()
         if status:
-            loads[0].problem = f"the broker stopped with {status}, see {broker.output}"
+            loads[0].problem = f"the broker stopped with {status}, see {broker.log_path}"
     early, late = samples[len(samples) // 3], samples[-1]
     return Life(
         time.monotonic() - began_s,

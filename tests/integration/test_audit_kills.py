@@ -22,7 +22,7 @@ from kafka2011.events.topics import ACTIVITY_TOPICS, AUDIT
 from kafka2011.services.embedded.processes import free_port_source
 from tests.integration.test_audit_service import ask
 from tests.support.brokers import RunningBroker, start_broker
-from tests.support.commands import RunningCommand, start_command
+from tests.support.commands import RunningProcess, start_command
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
@@ -46,7 +46,7 @@ class Deployment:
         free_port = free_port_source()
         self.registry_port, self.audit_port = free_port(), free_port()
         self.brokers: dict[str, RunningBroker] = {}
-        self.running: dict[str, RunningCommand] = {}
+        self.running: dict[str, RunningProcess] = {}
         self.starts: dict[str, Callable[[], None]] = {
             "live": lambda: self.start_broker("live"),
             "offline": lambda: self.start_broker("offline"),
@@ -113,7 +113,7 @@ class Deployment:
 
     def close(self) -> None:
         for each in [*self.running.values(), *self.brokers.values()]:
-            if each.process.poll() is None:
+            if each.is_running:
                 each.kill()
 
 
@@ -210,7 +210,7 @@ def test_the_audit_says_what_the_files_say_whatever_was_killed(deployment: Deplo
         killed[name] += 1
     print("killed", dict(killed))
     frontend = deployment.running["frontend"]
-    assert frontend.process.wait(600) == 0, frontend.log()
+    assert frontend.wait(600) == 0, frontend.log()
     assert killed, "everything was over before the first kill"
 
     def last_summary() -> dict[str, Any]:

@@ -5,8 +5,6 @@ message by number; the loader is the real one, without Spark.
 """
 
 import json
-import subprocess
-import sys
 import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +20,7 @@ from kafka2011.producer import Producer
 from kafka2011.services.warehouse.config import WarehouseConfig
 from kafka2011.services.warehouse.load.job import Loader
 from tests.support.brokers import RunningBroker, start_broker
-from tests.support.commands import ROOT, RunningCommand, start_command
+from tests.support.commands import RunningProcess, run, start_command
 from tests.support.waiting import wait_until
 from tests.unit.services.audit.samples import T0, WINDOW_MS, entries_of, event, report
 
@@ -54,7 +52,7 @@ class Deployment:
 
     def close(self) -> None:
         for broker in self.brokers.values():
-            if broker.process.poll() is None:
+            if broker.is_running:
                 broker.kill()
 
     # --- messages ----------------------------------------------------------------------------
@@ -103,7 +101,7 @@ class Deployment:
 
     # --- the audit ---------------------------------------------------------------------------
 
-    def audit(self, name: str = "audit", **settings: object) -> RunningCommand:
+    def audit(self, name: str = "audit", **settings: object) -> RunningProcess:
         return start_command(
             "audit serve",
             {
@@ -122,7 +120,7 @@ class Deployment:
             self.root / f"{name}.log",
         )
 
-    def balanced(self, service: RunningCommand) -> dict[str, Any]:
+    def balanced(self, service: RunningProcess) -> dict[str, Any]:
         """The summary once every message that was produced has arrived everywhere."""
         wanted = sum(self.produced.values())
 
@@ -141,7 +139,7 @@ class Deployment:
         return next(path for path in found if path.stat().st_size)
 
 
-def ask(service: RunningCommand, page: str) -> dict[str, Any]:
+def ask(service: RunningProcess, page: str) -> dict[str, Any]:
     address = service.wait_for_event("serving")["metrics"]
     with urllib.request.urlopen(f"http://{address}{page}", timeout=10) as answer:
         found: dict[str, Any] = json.loads(answer.read())
@@ -150,23 +148,7 @@ def ask(service: RunningCommand, page: str) -> dict[str, Any]:
 
 def command(*words: object) -> tuple[int, dict[str, Any]]:
     """`kafka2011 audit --json ...`: status and report."""
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "kafka2011",
-            "audit",
-            "--json",
-            "--forms",
-            "*:2011",
-            *map(str, words),
-        ],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = run("audit", "--json", "--forms", "*:2011", *words, status=None)
     assert done.stdout, done.stderr
     return done.returncode, json.loads(done.stdout)
 
@@ -188,7 +170,7 @@ def deployment(tmp_path: Path, zk_connect: str) -> Iterator[Deployment]:
     found.close()
 
 
-def metrics_of(service: RunningCommand) -> str:
+def metrics_of(service: RunningProcess) -> str:
     address = service.wait_for_event("serving")["metrics"]
     with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer:
         return str(answer.read().decode())

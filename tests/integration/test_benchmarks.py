@@ -2,39 +2,20 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support.commands import ROOT
+from tests.support.commands import run_python
 
 pytestmark = pytest.mark.integration
 
 BUILD = "pure" if os.environ.get("KAFKA2011_PURE") == "1" else "compiled"
 
 
-def command(
-    module: str, *words: str, environment: dict[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", module, *words],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=100,
-    )
-
-
 def test_one_question_as_json_and_in_the_history(tmp_path: Path) -> None:
-    done = command(
-        "benchmarks", "--json", "--runs", "2", "--only", "durable", "--build", BUILD,
-        "--data-dir", str(tmp_path),
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    one = ("--json", "--runs", "2", "--only", "durable", "--build", BUILD, "--data-dir", tmp_path)
+    done = run_python("-m", "benchmarks", *one, timeout_s=100)
     entry = json.loads(done.stdout)
     [result] = entry["results"]
     assert result["build"] == BUILD
@@ -46,8 +27,8 @@ def test_one_question_as_json_and_in_the_history(tmp_path: Path) -> None:
 
 
 def test_a_question_that_nobody_asks_is_said_so(tmp_path: Path) -> None:
-    done = command("benchmarks", "--only", "no such thing", "--data-dir", str(tmp_path))
-    assert done.returncode == 2
+    words = ("--only", "no such thing", "--data-dir", tmp_path)
+    done = run_python("-m", "benchmarks", *words, status=2)
     assert "no such thing" in done.stderr
 
 
@@ -59,11 +40,7 @@ def test_a_disk_without_room_is_refused_before_anything_is_written(tmp_path: Pat
 
 
 def test_peers_that_are_not_here_are_named_with_their_package(tmp_path: Path) -> None:
-    environment = {**os.environ, "PATH": str(tmp_path)}
-    done = command(
-        "benchmarks.peers", "--json", "--runs", "1", "--only", "NATS", "--data-dir", str(tmp_path),
-        environment=environment,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    words = ("--json", "--runs", "1", "--only", "NATS", "--data-dir", tmp_path)
+    done = run_python("-m", "benchmarks.peers", *words, variables={"PATH": str(tmp_path)})
     [result] = json.loads(done.stdout)["peers"]
     assert result["missing"] == "nats-server is not installed (Debian: nats-server)"

@@ -1,14 +1,13 @@
 """The broker as a process: its command line, its statuses, its health, its numbers."""
 
-import subprocess
-import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
 
 import pytest
 
-from tests.support.brokers import ROOT, RunningBroker, broker_command, start_broker
+from tests.support.brokers import RunningBroker, broker_command, start_broker
+from tests.support.commands import KAFKA2011, execute, run
 from tests.support.raw_requests import answer, entry, fetch, offsets, offsets_answer, produce
 from tests.support.waiting import wait_until
 
@@ -18,15 +17,7 @@ V = entry(b"hello")
 
 
 def command(*words: str, environment: dict[str, str] | None = None) -> tuple[int, list[str]]:
-    done = subprocess.run(
-        [sys.executable, "-m", "kafka2011", "broker", *words],
-        cwd=ROOT,
-        env={"PATH": "/usr/bin:/bin", **(environment or {})},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = run("broker", *words, status=None, variables=environment)
     return done.returncode, (done.stdout + done.stderr).strip().splitlines()
 
 
@@ -59,20 +50,14 @@ def test_properties_file_environment_and_set_in_that_order(tmp_path: Path) -> No
         f"brokerid=1\nport=1\nlog.dir={tmp_path}/logs\nnum.partitions=3\n"
         "enable.zookeeper=false\nsome.unknown.name=1\n"
     )
+    words = [*KAFKA2011, "broker", str(file), "--set", "port=0"]
+    variables = {"KAFKA2011_PORT": "2", "KAFKA2011_BROKERID": "9"}
     output = tmp_path / "out.log"
-    with output.open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "kafka2011", "broker", str(file), "--set", "port=0"],
-            cwd=ROOT,
-            env={"PATH": "/usr/bin:/bin", "KAFKA2011_PORT": "2", "KAFKA2011_BROKERID": "9"},
-            stdout=log,
-            stderr=log,
-        )
-    with RunningBroker(process, tmp_path / "logs", output, 9) as broker:
+    with RunningBroker(words, tmp_path / "logs", output, variables) as broker:
         broker.wait_serving()
         assert broker.port > 2
-        assert "broker_id=9" in broker.log_text()
-        assert "some.unknown.name" in broker.log_text()
+        assert "broker_id=9" in broker.log()
+        assert "some.unknown.name" in broker.log()
         with broker.connect() as client:
             client.send(produce(b"t", V, 2))
             assert client.ask(offsets(b"t", -1, 1, 2)) == offsets_answer(15)
@@ -81,15 +66,7 @@ def test_properties_file_environment_and_set_in_that_order(tmp_path: Path) -> No
 
 def test_port_in_use_is_one_line_and_status_1(tmp_path: Path) -> None:
     with start_broker(tmp_path / "one") as first:
-        done = subprocess.run(
-            broker_command(tmp_path / "two", port=first.port),
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert done.returncode == 1
+        done = execute(broker_command(tmp_path / "two", port=first.port), status=1)
         last = done.stderr.strip().splitlines()[-1]
         assert last == (
             f"kafka2011 broker: cannot listen on 127.0.0.1:{first.port}: Address already in use"
@@ -136,11 +113,11 @@ def test_not_healthy_while_it_stops(tmp_path: Path) -> None:
         client.send(produce(b"t", V))
         wait_until(lambda: (broker.log_dir / "t-0").exists(), "the produce arrived")
         broker.process.terminate()
-        wait_until(lambda: "event=stopping" in broker.log_text(), "the stop began")
+        wait_until(lambda: "event=stopping" in broker.log(), "the stop began")
         page = f"http://127.0.0.1:{broker.metrics_port}/healthz"
         with pytest.raises(urllib.error.HTTPError, match="503"):
             urllib.request.urlopen(page, timeout=10)
-        assert broker.process.wait(20) == 0
+        assert broker.wait(20) == 0
 
 
 def test_recovery_is_told_in_numbers_and_lines(tmp_path: Path) -> None:
@@ -158,8 +135,8 @@ def test_recovery_is_told_in_numbers_and_lines(tmp_path: Path) -> None:
         assert found['kafka2011_broker_recovery_verdicts{verdict="torn"}'] == 1
         assert found['kafka2011_broker_recovery_verdicts{verdict="corrupt"}'] == 1
         assert found["kafka2011_broker_recovery_bytes"] == 154 + 45
-        assert "event=torn_ending_cut" in broker.log_text()
-        assert "event=partition_offline" in broker.log_text()
+        assert "event=torn_ending_cut" in broker.log()
+        assert "event=partition_offline" in broker.log()
         assert [path.read_bytes() for path in broker.quarantine_dir.iterdir()] == [b"torn"]
         assert client.ask(fetch(b"t", 0, 0, 15)) == answer(V)
         assert client.ask(fetch(b"bad")) == bytes.fromhex("00000002 ffff")

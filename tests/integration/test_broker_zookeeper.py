@@ -1,7 +1,6 @@
 """A broker's nodes in a real ZooKeeper, and what it does when its session or its id is in doubt."""
 
 import re
-import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -102,7 +101,7 @@ def test_broker_stands_in_the_process_registry(
                 "broker",
                 f"127.0.0.1:{broker.port}",
                 f"127.0.0.1:{broker.metrics_port}",
-                broker.process.pid,
+                broker.pid,
             )
         ]
         assert broker.stop() == 0
@@ -117,8 +116,8 @@ def test_duplicate_id_ends_the_second_broker_and_leaves_the_first_alone(
         with start_broker(
             tmp_path / "two", 3, zk_connect, wait=False, zk_sessiontimeout_ms=SESSION_MS
         ) as second:
-            assert second.process.wait(30) == 1
-            last = second.log_text().strip().splitlines()[-1]
+            assert second.wait(30) == 1
+            last = second.log().strip().splitlines()[-1]
             assert last == (
                 "kafka2011 broker: broker id 3 is already registered by "
                 f"127.0.0.1:{first.port}, which answers"
@@ -152,7 +151,7 @@ def test_stop_while_it_waits_for_a_stale_node_is_a_clean_stop(
         confirm(broker, b"t")
         broker.kill()
     with start_broker(tmp_path, 8, zk_connect, wait=False, zk_sessiontimeout_ms=20_000) as broker:
-        wait_until(lambda: "waiting_for_stale_registration" in broker.log_text(), "it waits")
+        wait_until(lambda: "waiting_for_stale_registration" in broker.log(), "it waits")
         assert broker.stop() == 0
         assert (broker.log_dir / ".kafka_cleanshutdown").exists()
 
@@ -167,11 +166,11 @@ def test_expired_session_registers_again_and_serving_goes_on(
         wait_until(lambda: topics(registry) == ["one", "two"], "topics registered")
         with broker.connect() as client:
             before = value(registry, "/brokers/ids/5")
-            broker.process.send_signal(signal.SIGSTOP)
+            broker.pause()
             try:
                 wait_until(lambda: 5 not in live_brokers(registry), "the session expired", 40)
             finally:
-                broker.process.send_signal(signal.SIGCONT)
+                broker.resume()
             assert client.ask(offsets(b"one", -1, 1)) == offsets_answer(len(V))
             wait_until(lambda: 5 in live_brokers(registry), "registered again", 40)
             assert value(registry, "/brokers/ids/5") != before
@@ -208,7 +207,7 @@ def test_without_zookeeper_the_broker_serves_on_and_comes_back(tmp_path: Path) -
             wait_until(lambda: live_brokers(registry) == {}, "gone with its session")
             registry.close()
     finally:
-        if broker.process.poll() is None:
+        if broker.is_running:
             broker.kill()
 
 
@@ -222,8 +221,8 @@ def test_no_zookeeper_at_the_start_is_one_line(
         wait=False,
         zk_connectiontimeout_ms=1500,
     ) as broker:
-        assert broker.process.wait(30) == 1
-        text = broker.log_text()
+        assert broker.wait(30) == 1
+        text = broker.log()
         assert "Traceback" not in text
         assert "kafka2011 broker: cannot register in ZooKeeper" in text.strip().splitlines()[-1]
 
@@ -239,7 +238,7 @@ def test_stop_while_it_waits_for_zookeeper_is_a_clean_stop(
         wait=False,
         zk_connectiontimeout_ms=1_000_000,
     ) as broker:
-        wait_until(lambda: "waiting_for_zookeeper" in broker.log_text(), "it waits")
+        wait_until(lambda: "waiting_for_zookeeper" in broker.log(), "it waits")
         assert broker.stop() == 0
         assert (broker.log_dir / ".kafka_cleanshutdown").exists()
 

@@ -1,14 +1,13 @@
 """The examples of docs/clients.md, in their order, as they stand there but for the two ports."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests import ROOT
 from tests.support.brokers import start_broker
+from tests.support.commands import run_python
 
 pytestmark = pytest.mark.integration
 
@@ -25,15 +24,8 @@ def test_every_example_prints_what_the_page_says(tmp_path: Path, zk_connect: str
     with start_broker(tmp_path, 0, zk_connect) as broker:
         for program, output in examples():
             here = program.replace("127.0.0.1:2181", zk_connect).replace("9092", str(broker.port))
-            done = subprocess.run(
-                [sys.executable, "-c", here],
-                cwd=ROOT,
-                capture_output=True,
-                text=True,
-                timeout=60,
-                check=False,
-            )
-            assert (done.returncode, done.stdout) == (0, output), f"{program}\n{done.stderr}"
+            done = run_python("-c", here)
+            assert done.stdout == output, f"{program}\n{done.stderr}"
             # Their own logs show from WARNING on, as a library's: there is nothing to warn of.
             assert "kafka2011" not in done.stderr, done.stderr
         assert broker.stop() == 0

@@ -1,15 +1,13 @@
 """The operator's commands over a real cluster: console-consumer, topics, groups."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
 
 from kafka2011.coordination import paths
 from tests.support.clusters import Cluster
-from tests.support.commands import ROOT
+from tests.support.commands import run
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.integration
@@ -23,18 +21,6 @@ def brokers(zookeeper: object, tmp_path_factory: pytest.TempPathFactory) -> Iter
         made.write("views", 3, codec=1)
         wait_until(lambda: len(made.partitions("views")) == 4, "the topics' registration")
         yield made
-
-
-def run(*words: str, status: int = 0) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "kafka2011", *words],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.returncode == status, (words, done.stdout[-2000:], done.stderr[-2000:])
-    return done
 
 
 def console(brokers: Cluster, *words: str, status: int = 0) -> list[str]:

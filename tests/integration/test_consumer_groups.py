@@ -109,7 +109,7 @@ def test_two_members_share_and_the_killed_ones_partitions_move(
     with member(tmp_path, "a", brokers) as a, member(tmp_path, "b", brokers) as b:
         wait_until(
             lambda: sorted(Counter(owners(brokers).values()).items()) == [("a", 2), ("b", 2)],
-            lambda: f"two partitions each: {owners(brokers)}\n{a.log.read_text()}",
+            lambda: f"two partitions each: {owners(brokers)}\n{a.log()}",
             60,
         )
         brokers.write(TOPIC, 500)

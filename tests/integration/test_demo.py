@@ -5,13 +5,9 @@ The figures of the report are computed here a second time with nothing of ours, 
 
 import collections
 import json
-import os
 import random
 import re
-import signal
 import struct
-import subprocess
-import sys
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests import ROOT
+from tests.support.commands import KAFKA2011, RunningProcess, run
 from tests.support.waiting import wait_until
 
 pytestmark = [
@@ -30,33 +26,16 @@ pytestmark = [
 ]
 
 
-class RunningDemo:
+WIDE = {"COLUMNS": "160"}
+
+
+class RunningDemo(RunningProcess):
     """`kafka2011 embedded demo` in a directory of its own."""
 
     def __init__(self, directory: Path, *words: str) -> None:
         self.root = directory / "var"
-        self.output_path = directory / "output.txt"
-        self._output = open(self.output_path, "wb")  # noqa: SIM115  (closed in close)
-        self.process = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "kafka2011",
-                "embedded",
-                "demo",
-                "--dir",
-                str(self.root),
-                *words,
-            ],
-            cwd=ROOT,
-            stdout=self._output,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, "COLUMNS": "160"},
-        )
-
-    @property
-    def output(self) -> str:
-        return self.output_path.read_text(encoding="utf-8", errors="replace")
+        command = [*KAFKA2011, "embedded", "demo", "--dir", str(self.root), *words]
+        super().__init__(command, directory / "output.txt", variables=WIDE)
 
     def states(self) -> list[dict[str, Any]]:
         found = []
@@ -69,30 +48,18 @@ class RunningDemo:
                 found.append(state)
         return found
 
-    def command(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "kafka2011", *words],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=False,
-            env={**os.environ, "COLUMNS": "160"},
-        )
-
-    def embedded(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return self.command("embedded", *words, "--dir", str(self.root))
+    def embedded(self, *words: str) -> None:
+        run("embedded", *words, "--dir", self.root, variables=WIDE)
 
     def is_sending(self) -> bool:
-        return "processes serve" in self.output or self.process.poll() is not None
+        return "processes serve" in self.log() or not self.is_running
 
-    def finish(self, timeout_s: float = 300) -> int:
-        return self.process.wait(timeout=timeout_s)
+    def finish(self) -> None:
+        assert self.wait(300) == 0, self.log()
 
     def close(self) -> None:
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-            self.process.wait(timeout=60)
-        self._output.close()
+        if self.is_running:
+            self.stop(60)
 
 
 @pytest.fixture
@@ -102,7 +69,7 @@ def demos(tmp_path: Path) -> Iterator[list[RunningDemo]]:
     for demo in running:
         demo.close()
         leftovers = [state["name"] for state in demo.states() if _lives(state["pid"])]
-        assert leftovers == [], demo.output
+        assert leftovers == [], demo.log()
 
 
 def _lives(pid: int) -> bool:
@@ -170,7 +137,7 @@ def expected_report(lines: list[bytes]) -> dict[str, Any]:
 
 def audit_cells(demo: RunningDemo) -> tuple[int, list[dict[str, Any]]]:
     """Exit status and the cells of `kafka2011 audit` over what the demo left on disk."""
-    done = demo.command("audit", "--var", str(demo.root), "--json")
+    done = run("audit", "--var", demo.root, "--json", status=None, variables=WIDE)
     assert done.returncode in (0, 1), done.stderr
     return done.returncode, json.loads(done.stdout)["cells"]
 
@@ -207,14 +174,14 @@ def test_access_log_reaches_every_tier_and_the_report_is_right_and_one_lost_entr
     frontend = demo.root / "run" / "frontend-1.json"
     wait_until(
         lambda: (
-            demo.process.poll() is not None
+            not demo.is_running
             or (frontend.exists() and not json.loads(frontend.read_text())["running"])
         ),
         "the frontend to finish",
         200,
     )
     log.unlink()  # nothing after the frontend may need the file
-    assert demo.finish() == 0, demo.output
+    demo.finish()
 
     report = json.loads((demo.root / "reports" / "access_log.json").read_text())
     expected = expected_report(lines)
@@ -247,14 +214,13 @@ def test_processes_killed_in_the_middle_lose_nothing(
     )
     demos.append(demo)
     wait_until(demo.is_sending, "everything to serve", 200)
-    assert demo.process.poll() is None, demo.output
+    assert demo.is_running, demo.log()
     for name in ("broker-1", "online-1", "mirror-1", "loader", "broker-12", "audit"):
-        assert demo.embedded("kill", name).returncode == 0
-        wait_until(lambda name=name: f"{name} ended" in demo.output, f"a line about {name}", 20)
-        started = demo.embedded("start", name)
-        assert started.returncode == 0, started.stdout + started.stderr
-    assert demo.finish() == 0, demo.output
-    assert "killed by SIGKILL" in demo.output
+        demo.embedded("kill", name)
+        wait_until(lambda name=name: f"{name} ended" in demo.log(), f"a line about {name}", 20)
+        demo.embedded("start", name)
+    demo.finish()
+    assert "killed by SIGKILL" in demo.log()
     status, cells = audit_cells(demo)
     assert status == 0
     assert not [told for told in not_complete(cells) if "missing" in told[2]]

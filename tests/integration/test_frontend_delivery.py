@@ -16,7 +16,7 @@ from kafka2011.events.codec import decode
 from kafka2011.services.frontend.synthetic import expected_counts
 from kafka2011.services.zookeeper.server import ZooKeeperServer
 from tests.support.brokers import RunningBroker, start_broker
-from tests.support.commands import RunningCommand, start_command
+from tests.support.commands import RunningProcess, start_command
 from tests.support.scripted_server import ScriptedBroker
 from tests.support.stored import headers, reported_counts, stored_counts, stored_payloads
 from tests.support.waiting import wait_until
@@ -33,7 +33,7 @@ def write_log(path: Path, count: int) -> None:
             file.write(LINE % (n % 199, n % 24, n, 200 if n % 9 else 404, n))
 
 
-def frontend(tmp_path: Path, failpoints: str = "", **settings: object) -> RunningCommand:
+def frontend(tmp_path: Path, failpoints: str = "", **settings: object) -> RunningProcess:
     found = {name.replace("_", "."): value for name, value in settings.items()}
     return start_command(
         "frontend",
@@ -51,7 +51,7 @@ def frontend(tmp_path: Path, failpoints: str = "", **settings: object) -> Runnin
 
 def access_log(
     tmp_path: Path, broker: RunningBroker, failpoints: str = "", **settings: object
-) -> RunningCommand:
+) -> RunningProcess:
     return frontend(
         tmp_path,
         failpoints,
@@ -70,8 +70,8 @@ def wait_for_growth(broker: RunningBroker, grown_bytes: int) -> None:
     wait_until(lambda: size() > before + grown_bytes, "the log to grow")
 
 
-def finished(run: RunningCommand, timeout_s: float = 90) -> None:
-    assert run.process.wait(timeout_s) == 0, run.log()
+def finished(run: RunningProcess, timeout_s: float = 90) -> None:
+    assert run.wait(timeout_s) == 0, run.log()
 
 
 def check_nothing_missing(log_dirs: list[Path], event_count: int) -> int:
@@ -135,7 +135,7 @@ def test_a_killed_broker_that_comes_back_costs_repeats_and_no_event(tmp_path: Pa
             wait_for_growth(broker, 200_000)
             port = broker.port
             broker.kill()
-            assert run.process.poll() is None
+            assert run.is_running
             broker = start_broker(tmp_path, port=port)
         finished(run)
         resent = run.events("finished")[0]["resent_sets"]
@@ -178,7 +178,7 @@ def test_a_frontend_that_dies_at_a_step_goes_on(tmp_path: Path, failpoint: str) 
     with start_broker(tmp_path) as broker:
         for _ in range(2):
             with access_log(tmp_path, broker, f"{failpoint}=exit:9", rate=8000) as run:
-                assert run.process.wait(60) == 9, run.log()
+                assert run.wait(60) == 9, run.log()
         with access_log(tmp_path, broker) as run:
             finished(run)
         assert broker.stop() == 0
@@ -275,12 +275,12 @@ def test_through_zookeeper_the_events_go_to_every_partition(
 
 def test_settings_that_do_not_fit_are_one_line_and_status_2(tmp_path: Path) -> None:
     with frontend(tmp_path) as run:
-        assert run.process.wait(30) == 2
+        assert run.wait(30) == 2
         assert "broker.list" in run.log()
     with frontend(
         tmp_path, source="access-log", input_path=tmp_path / "none", broker_list="0:127.0.0.1:1"
     ) as run:
-        assert run.process.wait(30) == 2
+        assert run.wait(30) == 2
         assert run.events("input_unreadable")
     assert not os.path.exists(tmp_path / "frontend-1" / "journal")
 

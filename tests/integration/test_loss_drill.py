@@ -12,7 +12,7 @@ from kafka2011.events.topics import AUDIT, PAGE_VIEW
 from kafka2011.producer import Producer
 from tests.integration.test_audit_service import ask, command
 from tests.support.brokers import start_broker
-from tests.support.commands import RunningCommand, start_command
+from tests.support.commands import RunningProcess, start_command
 from tests.support.waiting import wait_until
 from tests.unit.services.audit.samples import T0, WINDOW_MS, event, report
 
@@ -22,7 +22,7 @@ DROPPED = 7
 A_WINDOW = 100
 
 
-def faults(proxy: RunningCommand, change: dict[str, Any] | None = None) -> dict[str, Any]:
+def faults(proxy: RunningProcess, change: dict[str, Any] | None = None) -> dict[str, Any]:
     """Ask for a fault; the route's state."""
     address = proxy.wait_for_event("serving")["metrics"]
     request = urllib.request.Request(
@@ -36,7 +36,7 @@ def faults(proxy: RunningCommand, change: dict[str, Any] | None = None) -> dict[
     return routes["link"]
 
 
-def drop(proxy: RunningCommand) -> None:
+def drop(proxy: RunningProcess) -> None:
     faults(proxy, {"drop_messages": {"topic": PAGE_VIEW, "count": DROPPED}})
 
 

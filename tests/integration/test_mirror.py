@@ -3,8 +3,6 @@
 import contextlib
 import json
 import signal
-import subprocess
-import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,9 +15,8 @@ from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.services.proxy.config import ProxyConfig, parse_routes
 from kafka2011.services.proxy.proxy import Proxy
 from kafka2011.services.zookeeper.server import ZooKeeperServer
-from tests.support.brokers import ROOT
 from tests.support.clusters import Cluster
-from tests.support.commands import start_command
+from tests.support.commands import run, start_command
 from tests.support.mirrors import Mirrors, Writer, check_copies, copied_bytes, two_clusters
 from tests.support.waiting import wait_until
 
@@ -38,7 +35,7 @@ def clusters(
 def mirrors(clusters: tuple[Cluster, Cluster], tmp_path: Path) -> Iterator[Mirrors]:
     for one in clusters:
         for broker_id, broker in one.brokers.items():
-            if broker.process.poll() is not None:
+            if not broker.is_running:
                 one.start(broker_id)
     with contextlib.closing(Mirrors(*clusters, tmp_path)) as found:
         yield found
@@ -110,7 +107,7 @@ def test_dying_between_barrier_and_commit_only_repeats(
 ) -> None:
     mirrors.live.write(mirrors.topic, 300)
     command = mirrors.start(failpoints=f"{place}=exit:9")
-    assert command.process.wait(30) == 9
+    assert command.wait(30) == 9
     committed = mirrors.committed()
     if not may_commit:
         assert set(committed.values()) <= {0}, "no more than where it started"
@@ -130,7 +127,7 @@ def test_what_a_frozen_target_never_stored_is_not_committed(
     command = mirrors.start(mirror_handover_timeout_ms=300)
     mirrors.wait_drained()
     for target in mirrors.offline.brokers.values():
-        target.process.send_signal(signal.SIGSTOP)
+        target.pause()
     mirrors.live.write(mirrors.topic, 100)
 
     def are_under_way_to_both() -> bool:  # what comes behind a barrier waits for its answer
@@ -145,7 +142,7 @@ def test_what_a_frozen_target_never_stored_is_not_committed(
         wait_until(lambda: mirrors.status()["looks"] > commits + 3, "there was time to commit")
         assert set(mirrors.committed().values()) == {100 * 210}
         command.signal(ending)
-        command.process.wait(30)
+        command.wait(30)
     finally:  # the next tests use these brokers too
         for target in mirrors.offline.brokers.values():
             target.kill()
@@ -327,7 +324,7 @@ def test_loops_are_refused(mirrors: Mirrors, tmp_path: Path) -> None:
     def status_of(source: Cluster, target: Cluster) -> int:
         settings = {"source.zk.connect": source.zk_connect, "target.zk.connect": target.zk_connect}
         with start_command("mirror", settings, tmp_path / "loop.log") as command:
-            code = command.process.wait(30)
+            code = command.wait(30)
             assert len(command.events("start_failed")) == 1
             return code
 
@@ -343,7 +340,7 @@ def test_zookeeper_that_is_not_there_ends_it_with_status_1(tmp_path: Path) -> No
         "zk.connectiontimeout.ms": 500,
     }
     with start_command("mirror", settings, tmp_path / "log") as command:
-        assert command.process.wait(30) == 1
+        assert command.wait(30) == 1
 
 
 def test_a_pause_lasts_and_the_map_says_where_a_consumer_goes_on(mirrors: Mirrors) -> None:
@@ -369,9 +366,7 @@ def test_a_pause_lasts_and_the_map_says_where_a_consumer_goes_on(mirrors: Mirror
         words = ["mirror", "offsets", "--zookeeper", mirrors.offline.zk_connect, "--json"]
         words += ["--topic", mirrors.topic, "--group", mirrors.topic]
         words += ["--partition", "1-0", "--source-offset", str(offset)]
-        done = subprocess.run(
-            [sys.executable, "-m", "kafka2011", *words], capture_output=True, cwd=ROOT, check=False
-        )
+        done = run(*words, status=None)
         return done.returncode, json.loads(done.stdout)
 
     wait_until(lambda: where(120 * 210)[1][0]["is_exact"], "the map is stored")

@@ -8,7 +8,6 @@ import contextlib
 import json
 import os
 import resource
-import signal
 import threading
 from pathlib import Path
 from typing import Any
@@ -44,8 +43,8 @@ def wait_stuck(mirrors: Mirrors) -> None:
 def limit_files(mirrors: Mirrors, size: int) -> None:
     """No file of a target broker grows above `size` bytes: a full disk, as far as it sees."""
     for broker in mirrors.offline.brokers.values():
-        _, hard = resource.prlimit(broker.process.pid, resource.RLIMIT_FSIZE)
-        resource.prlimit(broker.process.pid, resource.RLIMIT_FSIZE, (size, hard))
+        _, hard = resource.prlimit(broker.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(broker.pid, resource.RLIMIT_FSIZE, (size, hard))
 
 
 def test_a_target_frozen_full_and_killed(zookeeper: ZooKeeperServer, tmp_path: Path) -> None:
@@ -59,12 +58,12 @@ def test_a_target_frozen_full_and_killed(zookeeper: ZooKeeperServer, tmp_path: P
         mirrors.wait_drained(timeout_s=PATIENCE_S)
 
         for broker in mirrors.offline.brokers.values():
-            broker.process.send_signal(signal.SIGSTOP)
+            broker.pause()
         mirrors.live.write(mirrors.topic, MESSAGES)
         wait_stuck(mirrors)
         threading.Event().wait(FREEZE_S)
         for broker in mirrors.offline.brokers.values():
-            broker.process.send_signal(signal.SIGCONT)
+            broker.resume()
         mirrors.wait_drained(timeout_s=PATIENCE_S)
 
         largest = max(mirrors.offline.ends(mirrors.topic).values())
@@ -84,6 +83,6 @@ def test_a_target_frozen_full_and_killed(zookeeper: ZooKeeperServer, tmp_path: P
             mirrors.offline.start(broker_id)
         mirrors.wait_drained(timeout_s=PATIENCE_S)
 
-        assert command.process.poll() is None, "no fault of the target ends the mirror"
+        assert command.is_running, "no fault of the target ends the mirror"
         check_copies(mirrors)
         assert command.stop() == 0

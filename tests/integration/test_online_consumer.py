@@ -14,7 +14,7 @@ from kafka2011.producer.connection import BrokerConnection
 from kafka2011.protocol.message_set import encode
 from kafka2011.protocol.requests import ProduceRequest, encode_request
 from tests.support.clusters import Cluster
-from tests.support.commands import RunningCommand, start_command
+from tests.support.commands import RunningProcess, start_command
 from tests.support.waiting import wait_until
 from tests.unit.events.samples import page_view
 
@@ -34,7 +34,7 @@ def write_events(cluster: Cluster, count: int) -> None:
         connection.disconnect()
 
 
-def start(cluster: Cluster, log: Path) -> tuple[RunningCommand, str]:
+def start(cluster: Cluster, log: Path) -> tuple[RunningProcess, str]:
     settings = {
         "zk.connect": cluster.zk_connect,
         "metrics.port": 0,
@@ -124,5 +124,5 @@ def test_what_was_read_is_committed_at_the_end(zk_connect: str, tmp_path: Path) 
 def test_a_bad_filter_exits_2(zk_connect: str, tmp_path: Path) -> None:
     settings = {"zk.connect": zk_connect, "topics.whitelist": "("}
     with start_command("online-consumer", settings, tmp_path / "log") as command:
-        assert command.process.wait(20) == 2
+        assert command.wait(20) == 2
         assert len(command.events("start_failed")) == 1

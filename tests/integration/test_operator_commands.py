@@ -6,7 +6,6 @@ They run in this process where nothing of a process is at stake: each interprete
 import json
 import re
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -26,8 +25,9 @@ from kafka2011.events.primitives import long
 from kafka2011.producer import Producer
 from kafka2011.runtime.clock import now_ms
 from kafka2011.services.warehouse.delta_table import Load, LoadedRange, WarehouseTable, read_commits
+from tests import ROOT
 from tests.support.clusters import Cluster
-from tests.support.commands import ROOT
+from tests.support.commands import KAFKA2011, RunningProcess, execute
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.integration
@@ -261,22 +261,15 @@ def test_get_offsets_and_simple_consumer(cluster: Cluster, run: Run) -> None:
     assert [record["next_offset"] for record in records] == [ENTRY * n for n in range(1, 6)]
 
 
-def test_ctrl_c_ends_a_simple_consumer_that_waits(cluster: Cluster) -> None:
+def test_ctrl_c_ends_a_simple_consumer_that_waits(cluster: Cluster, tmp_path: Path) -> None:
     words = ["simple-consumer", *server(cluster), "--topic", "clicks", "--print-offsets"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "kafka2011", *words],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    for _ in range(5):  # what there is has been flushed: it waits for more
-        assert process.stdout.readline().startswith("next offset")
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=30)
-    assert process.returncode == 0
-    assert errors == f"kafka2011: 5 messages, next offset {5 * ENTRY}\n"
+    output = tmp_path / "out"
+    with RunningProcess([*KAFKA2011, *words], tmp_path / "log", output=output) as process:
+        # What there is has been flushed: it waits for more.
+        wait_until(lambda: output.read_text().count("next offset") == 5, "five offsets")
+        process.signal(signal.SIGINT)
+        assert process.wait() == 0
+    assert process.log() == f"kafka2011: 5 messages, next offset {5 * ENTRY}\n"
 
 
 @pytest.mark.parametrize("command", ["simple-consumer", "console-consumer"])
@@ -284,10 +277,8 @@ def test_a_reader_that_leaves_is_no_traceback(cluster: Cluster, command: str) ->
     words = [*server(cluster), "--print-messages"]
     if command == "console-consumer":
         words = [*zk(cluster), "--from-beginning"]
-    line = f"{sys.executable} -m kafka2011 {command} {' '.join(words)} --topic clicks | head -c 3"
-    done = subprocess.run(
-        ["sh", "-c", line], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
-    )
+    line = " ".join([*KAFKA2011, command, *words, "--topic clicks | head -c 3"])
+    done = execute(["sh", "-c", line])
     assert "Traceback" not in done.stderr
     assert len(done.stdout) == 3
 

@@ -1,13 +1,11 @@
 """`kafka2011 console-producer` as a process, against a socket that records what it sends."""
 
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
 
 from kafka2011.protocol.message_set import payloads
-from tests import ROOT
+from tests.support.commands import run
 from tests.support.scripted_server import ScriptedBroker
 
 pytestmark = pytest.mark.integration
@@ -19,18 +17,10 @@ def server() -> Iterator[ScriptedBroker]:
         yield running
 
 
-def console(
-    server: ScriptedBroker, text: bytes, *options: str
-) -> subprocess.CompletedProcess[bytes]:
-    words = ["--topic", "cons", "--broker-list", server.broker_list, *options]
-    return subprocess.run(
-        [sys.executable, "-m", "kafka2011", "console-producer", *words],
-        input=text,
-        cwd=ROOT,
-        capture_output=True,
-        check=False,
-        timeout=60,
-    )
+def console(server: ScriptedBroker, text: bytes, *options: str, status: int = 0) -> str:
+    """What it says on standard error."""
+    words = ("--topic", "cons", "--broker-list", server.broker_list, *options)
+    return run("console-producer", *words, text=text, status=status).stderr
 
 
 def sent(server: ScriptedBroker) -> list[bytes]:
@@ -38,23 +28,20 @@ def sent(server: ScriptedBroker) -> list[bytes]:
 
 
 def test_lines_are_batched_flushed_and_it_ends_by_itself(server: ScriptedBroker) -> None:
-    done = console(server, b"one\ntwo\r\n\n\xff\nlast without end")
-    assert (done.returncode, done.stderr) == (0, b"")
+    assert console(server, b"one\ntwo\r\n\n\xff\nlast without end") == ""
     assert sent(server) == [b"one", b"two", b"", b"\xff", b"last without end"]
     assert len(server.produce_frames(1)) == 1
     assert server.barrier_count() == 1
 
 
 def test_sync_sends_a_request_a_line(server: ScriptedBroker) -> None:
-    done = console(server, b"one\ntwo\n", "--sync")
-    assert done.returncode == 0
+    console(server, b"one\ntwo\n", "--sync")
     assert len(server.produce_frames(2)) == 2
     assert sent(server) == [b"one", b"two"]
 
 
 def test_compress_packs_with_gzip_as_the_originals_capture_p18(server: ScriptedBroker) -> None:
-    done = console(server, b"one\ntwo\nthree\n", "--compress")
-    assert done.returncode == 0
+    console(server, b"one\ntwo\nthree\n", "--compress")
     assert sent(server) == [b"one", b"two", b"three"]
     part = server.parts()[0]
     assert part.message_set[4:6] == b"\x01\x01"
@@ -63,38 +50,28 @@ def test_compress_packs_with_gzip_as_the_originals_capture_p18(server: ScriptedB
 
 def test_what_is_not_durable_is_said_with_status_1(server: ScriptedBroker) -> None:
     server.close_at_barrier = 1
-    done = console(server, b"one\n")
-    assert done.returncode == 1
-    assert b"not known to be durable" in done.stderr
-    assert done.stderr.count(b"\n") == 1
+    errors = console(server, b"one\n", status=1)
+    assert "not known to be durable" in errors
+    assert errors.count("\n") == 1
 
 
 def test_a_line_above_the_limit_is_refused_and_the_others_go(server: ScriptedBroker) -> None:
-    done = console(server, b"one\n" + b"x" * 100 + b"\ntwo\n", "--max-message-size", "50")
-    assert done.returncode == 1
-    assert b"line 2: a payload of 100 bytes" in done.stderr
+    text = b"one\n" + b"x" * 100 + b"\ntwo\n"
+    errors = console(server, text, "--max-message-size", "50", status=1)
+    assert "line 2: a payload of 100 bytes" in errors
     assert sent(server) == [b"one", b"two"]
 
 
 def test_no_broker_is_one_line_and_status_1() -> None:
     with ScriptedBroker() as gone:
-        address = gone
+        pass
     for options in ((), ("--sync",)):
-        done = console(address, b"one\n", *options)
-        assert done.returncode == 1
-        assert b"cannot connect" in done.stderr
+        assert "cannot connect" in console(gone, b"one\n", *options, status=1)
 
 
 @pytest.mark.parametrize(
     "options", [[], ["--broker-list", "nonsense"], ["--zookeeper", "a:1", "--broker-list", "0:b:2"]]
 )
 def test_wrong_options_are_status_2(options: list[str]) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "kafka2011", "console-producer", "--topic", "t", *options],
-        cwd=ROOT,
-        input=b"",
-        capture_output=True,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert b"Traceback" not in done.stderr
+    done = run("console-producer", "--topic", "t", *options, status=2)
+    assert "Traceback" not in done.stderr

@@ -2,14 +2,12 @@
 
 import re
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests import ROOT
-from tests.support.waiting import wait_until
+from tests.support.commands import KAFKA2011, RunningProcess, run_python
 
 pytestmark = pytest.mark.integration
 
@@ -25,14 +23,6 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def answers(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port), timeout=1).close()
-    except OSError:
-        return False
-    return True
-
-
 def test_the_example_prints_what_it_sent(tmp_path: Path) -> None:
     port = free_port()
     (command,) = [block for block in blocks("sh") if "kafka2011 broker" in block]
@@ -44,21 +34,8 @@ def test_the_example_prints_what_it_sent(tmp_path: Path) -> None:
     ]
     (example,) = blocks("python")
     assert example.count("9092") == 2
-    with subprocess.Popen(
-        [sys.executable, "-m", "kafka2011", *settings], cwd=ROOT, stderr=subprocess.DEVNULL
-    ) as broker:
-        try:
-            wait_until(lambda: answers(port), "the README's broker to answer")
-            done = subprocess.run(
-                [sys.executable, "-c", example.replace("9092", str(port))],
-                cwd=ROOT,
-                capture_output=True,
-                text=True,
-                timeout=60,
-                check=False,
-            )
-        finally:
-            broker.terminate()
-            status = broker.wait(timeout=30)
+    with RunningProcess([*KAFKA2011, *settings], tmp_path / "log") as broker:
+        broker.wait_for_event("serving")
+        done = run_python("-c", example.replace("9092", str(port)))
+        assert broker.stop() == 0
     assert done.stdout == "b'hello' 15\nb'world' 30\n", done.stderr
-    assert status == 0

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.support.commands import RunningCommand, start_command
+from tests.support.commands import RunningProcess, start_command
 
 pytestmark = pytest.mark.integration
 
@@ -21,12 +21,12 @@ def schema(number: int) -> dict[str, str]:
     return {"schema": json.dumps({"type": "record", "name": "R", "fields": fields})}
 
 
-def start(tmp_path: Path) -> RunningCommand:
+def start(tmp_path: Path) -> RunningProcess:
     settings = {"registry.port": 0, "data.dir": tmp_path / "data", "metrics.port": 0}
     return start_command("registry", settings, tmp_path / "log")
 
 
-def client_of(registry: RunningCommand) -> httpx.Client:
+def client_of(registry: RunningProcess) -> httpx.Client:
     address = registry.wait_for_event("serving")["address"]
     return httpx.Client(base_url=f"http://{address}", headers={"Content-Type": TYPE}, timeout=30)
 

@@ -1,16 +1,14 @@
 """`kafka2011 tail` on real files, rotated and truncated under load, killed: every line arrives."""
 
 import json
-import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.brokers import ROOT, RunningBroker, start_broker
+from tests.support.brokers import RunningBroker, start_broker
+from tests.support.commands import KAFKA2011, RunningProcess, run
 from tests.support.stored import stored_payloads
 from tests.support.waiting import wait_until
 
@@ -25,8 +23,8 @@ def broker(tmp_path: Path) -> Iterator[RunningBroker]:
 
 def words(tmp_path: Path, broker: RunningBroker, *more: str) -> list[str]:
     return [
-        *(sys.executable, "-m", "kafka2011", "tail", f"{tmp_path}/app.log*", "--topic", "lines"),
-        *("--broker-list", f"0:127.0.0.1:{broker.port}", "--state", str(tmp_path / "state")),
+        *("tail", f"{tmp_path}/app.log*", "--topic", "lines"),
+        *("--broker-list", broker.broker_list, "--state", str(tmp_path / "state")),
         *("--set", "tail.gone.wait.ms=200", "--set", "tail.poll.ms=10"),
         *("--set", "tail.retry.max.ms=200", "--set", "connect.timeout.ms=100", *more),
     ]
@@ -79,12 +77,10 @@ def test_every_line_arrives_through_rotation_truncation_kills_and_a_broker_away(
     with Writer(tmp_path) as writer:
         for turn in range(4):
             seen = len(arrived(broker))
-            log = tmp_path / f"tail-{turn}.log"
-            with log.open("wb") as output:
-                tail = subprocess.Popen(words(tmp_path, broker), cwd=ROOT, stderr=output)
-            try:
+            command = [*KAFKA2011, *words(tmp_path, broker)]
+            with RunningProcess(command, tmp_path / f"tail-{turn}.log") as tail:
                 # What the one before had under way may arrive late.
-                wait_until(lambda: b"event=following" in log.read_bytes(), "it follows")  # noqa: B023
+                tail.wait_for_event("following")
                 wait_until(lambda: len(arrived(broker)) > seen + 500, "lines to arrive")  # noqa: B023
                 if turn == 1:
                     broker.kill()
@@ -93,19 +89,12 @@ def test_every_line_arrives_through_rotation_truncation_kills_and_a_broker_away(
                     broker = start_broker(tmp_path, port=port)
                     seen = len(arrived(broker))
                     wait_until(lambda: len(arrived(broker)) > seen + 500, "it goes on")  # noqa: B023
-            finally:
-                tail.kill() if turn % 2 else tail.send_signal(signal.SIGTERM)
-                status = tail.wait(30)
-            assert status == (-signal.SIGKILL if turn % 2 else 0)
+                if turn % 2:
+                    tail.kill()
+                else:
+                    assert tail.stop() == 0
     with broker:
-        done = subprocess.run(
-            words(tmp_path, broker, "--until-end", "--json"),
-            cwd=ROOT,
-            capture_output=True,
-            timeout=60,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
+        done = run(*words(tmp_path, broker, "--until-end", "--json"))
         assert json.loads(done.stdout)["unsent_lines"] == 0
         assert broker.stop() == 0
     expected = {b"%08d \xff\x00 and so on" % number for number in range(writer.count)}
@@ -115,14 +104,7 @@ def test_every_line_arrives_through_rotation_truncation_kills_and_a_broker_away(
 
 def test_it_says_what_is_wrong_and_gives_up(tmp_path: Path, broker: RunningBroker) -> None:
     def tail(*more: str) -> tuple[int, str]:
-        done = subprocess.run(
-            words(tmp_path, broker, "--until-end", *more),
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        done = run(*words(tmp_path, broker, "--until-end", *more), status=None)
         assert "Traceback" not in done.stderr
         return done.returncode, done.stderr
 

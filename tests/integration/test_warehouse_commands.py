@@ -24,7 +24,7 @@ from kafka2011.producer import Producer
 from kafka2011.protocol import message_set
 from kafka2011.services.warehouse.delta_table import WarehouseTable, read_commits
 from tests.support.brokers import RunningBroker, start_broker
-from tests.support.commands import RunningCommand, start_command
+from tests.support.commands import RunningProcess, start_command
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(3600)]
@@ -114,10 +114,10 @@ def written(brokers: list[RunningBroker]) -> list[tuple[datetime, int, str, int]
     )
 
 
-def until(job: RunningCommand, condition: Callable[[], Any]) -> None:
+def until(job: RunningProcess, condition: Callable[[], Any]) -> None:
     """Wait for it as long as the job runs."""
-    wait_until(lambda: condition() or job.process.poll() is not None, job.log, WAIT_S)
-    assert job.process.poll() is None, job.log()
+    wait_until(lambda: condition() or not job.is_running, job.log, WAIT_S)
+    assert job.is_running, job.log()
 
 
 def below(pid: int) -> set[tuple[int, str]]:
@@ -183,7 +183,7 @@ def test_a_stream_runs_once_over_what_is_there(
         "stream.items": items,
     }
     with start_command("stream clicks-by-category --once", settings, tmp_path / "log") as job:
-        assert job.process.wait(WAIT_S) == 0, job.log()
+        assert job.wait(WAIT_S) == 0, job.log()
         assert job.events("stream_ended"), job.log()
     files = list((tmp_path / "streams" / "clicks-by-category").glob("*.parquet"))
     found = Counter[tuple[datetime, str]]()
@@ -198,7 +198,7 @@ def test_a_stream_runs_once_over_what_is_there(
     # Without the table it says what is wrong, before there is a JVM.
     del settings["stream.items"]
     with start_command("stream clicks-by-category --once", settings, tmp_path / "log") as job:
-        assert job.process.wait(WAIT_S) == 2
+        assert job.wait(WAIT_S) == 2
         assert "needs stream.items" in job.log()
 
 

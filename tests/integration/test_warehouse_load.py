@@ -156,7 +156,7 @@ def brokers(tmp_path: Path, zk_connect: str) -> Iterator[list[RunningBroker]]:
         yield started
     finally:
         for broker in started:
-            if broker.process.poll() is None:
+            if broker.is_running:
                 broker.kill()
 
 

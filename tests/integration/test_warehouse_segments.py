@@ -158,7 +158,7 @@ def test_each_message_of_the_segments_is_one_row_or_one_quarantined_message(
     finally:
         source.producer.close(5000)
         for broker in brokers.values():
-            if broker.process.poll() is None:
+            if broker.is_running:
                 broker.kill()
     messages = [
         message

@@ -97,7 +97,7 @@ def test_a_jvm_that_dies_ends_the_process_with_status_1(tmp_path: Path) -> None:
     settings = {"zk.client.port": 0, "data.dir": tmp_path / "zk"}
     with start_command("zookeeper", settings, tmp_path / "log") as server:
         os.kill(server.wait_for_event("serving")["java_pid"], signal.SIGKILL)
-        assert server.process.wait(20) == 1
+        assert server.wait(20) == 1
         assert server.events("zookeeper_ended")[0]["status"] == -signal.SIGKILL
 
 
@@ -107,14 +107,14 @@ def test_a_taken_port_is_said_in_one_line_with_status_1(tmp_path: Path) -> None:
         taken.listen()
         settings = {"zk.client.port": taken.getsockname()[1], "data.dir": tmp_path / "zk"}
         with start_command("zookeeper", settings, tmp_path / "log") as server:
-            assert server.process.wait(40) == 1
+            assert server.wait(40) == 1
             assert len(server.events("start_failed")) == 1
 
 
 def test_missing_java_exits_2(tmp_path: Path) -> None:
     settings = {"data.dir": tmp_path / "zk", "zk.jars.dir": tmp_path}
     with start_command("zookeeper", settings, tmp_path / "log") as server:
-        assert server.process.wait(20) == 2
+        assert server.wait(20) == 2
         assert "pip install" in server.events("start_failed")[0]["detail"]
 
 

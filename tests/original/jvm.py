@@ -6,13 +6,11 @@ consumer, a mirror maker) whose output goes to a file.
 
 import os
 import socket
-import subprocess
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import pytest
 
+from tests.support.commands import RunningProcess
 from tests.support.waiting import wait_until
 
 # 0.7's scripts give 512 MB; the tests move a few megabytes.
@@ -26,36 +24,15 @@ log4j.appender.stderr.layout.ConversionPattern=[%d] %p %m (%c)%n
 """
 
 
-class RunningProgram:
-    """One program of the original; `lines` is what it has printed so far."""
+class RunningProgram(RunningProcess):
+    """One program of the original, or ours beside it; `lines` is what it has printed so far."""
 
-    def __init__(self, process: subprocess.Popen[bytes], output: Path, errors: Path) -> None:
-        self.process = process
+    def __init__(self, words: list[str], output: Path, stdin: Path = Path(os.devnull)) -> None:
         self.output = output
-        self.errors = errors
+        super().__init__(words, output.with_suffix(".err"), output=output, stdin=stdin)
 
     def lines(self) -> list[str]:
         return self.output.read_text(errors="replace").splitlines()
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait(10)
-
-    def stop(self) -> None:
-        self.process.terminate()
-        self.process.wait(30)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self.process.poll() is None:
-            self.kill()
 
 
 class Jvm:
@@ -74,17 +51,13 @@ class Jvm:
         stem = f"{main.rpartition('.')[2]}-{self._number}"
         given = self._directory / f"{stem}.in"
         given.write_bytes(text)
-        output, errors = self._directory / f"{stem}.out", self._directory / f"{stem}.err"
-        with given.open("rb") as read, output.open("wb") as wrote, errors.open("wb") as wrong:
-            process = subprocess.Popen(
-                [*self._command, main, *arguments], stdin=read, stdout=wrote, stderr=wrong
-            )
-        return RunningProgram(process, output, errors)
+        words = [*self._command, main, *arguments]
+        return RunningProgram(words, self._directory / f"{stem}.out", given)
 
     def run(self, main: str, *arguments: str, timeout_s: float = 60) -> str:
         """The output of a tool that ends by itself."""
         with self.start(main, *arguments) as program:
-            program.process.wait(timeout_s)
+            program.wait(timeout_s)
             return program.output.read_text(errors="replace")
 
     def broker(self, properties: dict[str, object]) -> RunningProgram:
@@ -96,7 +69,7 @@ class Jvm:
         port = int(str(properties["port"]))
 
         def answers() -> bool:
-            assert program.process.poll() is None, program.errors.read_text()
+            assert program.is_running, program.log()
             with socket.socket() as probe:
                 return probe.connect_ex(("127.0.0.1", port)) == 0
 

@@ -4,8 +4,6 @@ Brokers 1 and 2 are ours, broker 3 is the original's; all stand in the same ZooK
 """
 
 import re
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -15,7 +13,8 @@ import pytest
 
 from kafka2011.producer import Producer
 from tests.original.jvm import Jvm, RunningProgram, free_port
-from tests.support.brokers import ROOT, RunningBroker, start_broker
+from tests.support.brokers import RunningBroker, start_broker
+from tests.support.commands import KAFKA2011, run
 from tests.support.waiting import wait_until
 
 PRODUCER = "kafka.producer.ConsoleProducer"
@@ -62,20 +61,16 @@ class Cluster:
         )
 
     def consume(self, topic: str, *options: str) -> RunningProgram:
-        stem = self.directory / f"consumer-{topic}{'-'.join(options)}"
-        output, errors = stem.with_suffix(".out"), stem.with_suffix(".err")
-        with output.open("wb") as wrote, errors.open("wb") as wrong:
-            words = ["console-consumer", "--zookeeper", self.zk, "--topic", topic, *options]
-            process = subprocess.Popen(
-                [sys.executable, "-m", "kafka2011", *words], cwd=ROOT, stdout=wrote, stderr=wrong
-            )
-        return RunningProgram(process, output, errors)
+        words = [*KAFKA2011, "console-consumer", "--zookeeper", self.zk, "--topic", topic, *options]
+        output = self.directory / f"consumer-{topic}{'-'.join(options)}.out"
+        output.unlink(missing_ok=True)
+        return RunningProgram(words, output)
 
     def consumed(self, topic: str) -> Counter[str]:
         """Every line of the topic, read by our consumer."""
         options = ("--from-beginning", "--consumer-timeout-ms", "3000")
         with self.consume(topic, *options) as program:
-            program.process.wait(60)
+            program.wait(60)
             return Counter(program.lines())
 
 
@@ -121,7 +116,7 @@ def test_each_reads_what_the_other_wrote(cluster: Cluster, codec: str) -> None:
     cluster.produce_originally("both", numbered("original"), *options)
     expected = Counter(numbered("ours") + numbered("original"))
     with cluster.consume_originally("both") as program:
-        program.process.wait(90)
+        program.wait(90)
         assert Counter(program.lines()) == expected
     assert cluster.consumed("both") == expected
 
@@ -135,23 +130,8 @@ def test_one_group_of_both_kinds_shares_a_topic(cluster: Cluster) -> None:
     ):
 
         def state() -> str:
-            return subprocess.run(
-                [
-                    sys.executable,
-                    "-m",
-                    "cli",
-                    "groups",
-                    "describe",
-                    "together",
-                    "--zookeeper",
-                    cluster.zk,
-                    "--json",
-                ],
-                cwd=ROOT,
-                capture_output=True,
-                text=True,
-                timeout=60,
-            ).stdout
+            words = ("groups", "describe", "together", "--zookeeper", cluster.zk, "--json")
+            return run(*words, status=None).stdout
 
         def owners() -> set[str]:
             return set(re.findall(r'"owner": *"([^"]+)"', state()))

@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -61,14 +60,15 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def port(installed: Environment, project: Path, tmp_path: Path) -> Iterator[int]:
     """Of a broker that the installed command runs, started in the user's project."""
-    output = tmp_path / "broker.log"
     settings = ["brokerid=0", "port=0", "enable.zookeeper=false", f"log.dir={tmp_path / 'logs'}"]
     options = [word for setting in settings for word in ("--set", setting)]
-    with output.open("wb") as log:
-        process = subprocess.Popen(
-            [installed.command, "broker", *options], cwd=project, stdout=log, stderr=log
-        )
-    with RunningBroker(process, tmp_path / "logs", output, 0) as broker:
+    with RunningBroker(
+        [str(installed.command), "broker", *options],
+        tmp_path / "logs",
+        tmp_path / "broker.log",
+        {"PYTHONPATH": ""},
+        cwd=project,
+    ) as broker:
         broker.wait_serving()
         yield broker.port
         assert broker.stop() == 0

@@ -5,105 +5,71 @@
 stands between a test and the broker.
 """
 
-import os
 import re
-import signal
 import socket
 import struct
-import subprocess
-import sys
 import time
 import urllib.request
+from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
+from typing import Self
 
 from tests import ROOT
+from tests.support.commands import KAFKA2011, RunningProcess
 from tests.support.waiting import wait_until
 
 START_TIMEOUT_S = 30
 
 
-class RunningBroker:
-    """One broker process. `stop` is SIGTERM and waits; `kill` is SIGKILL."""
+class RunningBroker(RunningProcess):
+    """One broker process with its logs in `log_dir`; its addresses are known once it serves."""
 
     def __init__(
-        self, process: subprocess.Popen[bytes], log_dir: Path, output: Path, broker_id: int
+        self,
+        words: list[str],
+        log_dir: Path,
+        log_path: Path,
+        variables: Mapping[str, str] | None = None,
+        cwd: Path = ROOT,
     ) -> None:
-        self.process = process
         self.log_dir = log_dir
-        self.output = output
-        self.broker_id = broker_id
         self.host = "127.0.0.1"
         self.port = 0
         self.metrics_port = 0
+        super().__init__(words, log_path, variables=variables, cwd=cwd)
 
     @property
     def quarantine_dir(self) -> Path:
         return self.log_dir.parent / f"{self.log_dir.name}-quarantine"
 
-    def log_text(self) -> str:
-        return self.output.read_text(errors="replace")
+    @property
+    def broker_list(self) -> str:
+        return f"0:{self.host}:{self.port}"
 
     def wait_serving(self, timeout_s: float = START_TIMEOUT_S) -> None:
-        def serving() -> bool:
-            if self.process.poll() is not None:
-                raise AssertionError(
-                    f"broker ended with {self.process.returncode}:\n{self.log_text()}"
-                )
-            return "event=serving" in self.log_text()
+        def port_of(event: str) -> int:
+            match = re.search(rf"event={event}\b.*?address=[^ \n]*:(\d+)", self.log())
+            return int(match[1]) if match else 0
 
-        wait_until(serving, lambda: f"broker serving:\n{self.log_text()}", timeout_s)
-        match = re.search(r"event=serving.*?address=[^ \n]*:(\d+)", self.log_text())
-        assert match is not None, self.log_text()
-        self.port = int(match[1])
-        metrics = re.search(r"event=metrics.*?address=[^ \n]*:(\d+)", self.log_text())
-        self.metrics_port = int(metrics[1]) if metrics else 0
+        def serving() -> int:
+            if not self.is_running:
+                raise AssertionError(f"ended with {self.process.returncode}:\n{self.log()}")
+            return port_of("serving")
+
+        self.port = wait_until(serving, lambda: f"broker serving:\n{self.log()}", timeout_s)
+        self.metrics_port = port_of("metrics")
 
     def metrics(self) -> dict[str, float]:
         """Every sample of /metrics by its name with labels."""
         with urllib.request.urlopen(
             f"http://{self.host}:{self.metrics_port}/metrics", timeout=10
         ) as page:
-            text = page.read().decode()
-        found = {}
-        for line in text.splitlines():
-            if line and not line.startswith("#"):
-                name, _, value = line.rpartition(" ")
-                found[name] = float(value)
-        return found
-
-    def resident_bytes(self) -> int:
-        pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE")
-
-    def open_descriptors(self) -> int:
-        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+            lines = page.read().decode().splitlines()
+        samples = (line.rpartition(" ") for line in lines if line and not line.startswith("#"))
+        return {name: float(value) for name, _, value in samples}
 
     def connect(self, timeout_s: float = 10) -> "RawClient":
         return RawClient(self.host, self.port, timeout_s)
-
-    def stop(self, timeout_s: float = 30) -> int:
-        """SIGTERM; returns the exit status."""
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(timeout_s)
-
-    def kill(self) -> None:
-        """SIGKILL, and wait until it is gone."""
-        self.process.kill()
-        self.process.wait(10)
-
-    def __enter__(self) -> "RunningBroker":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self.process.poll() is None:
-            self.kill()
 
 
 def broker_command(
@@ -125,7 +91,7 @@ def broker_command(
     if zk_connect:
         settings["zk.connect"] = zk_connect
     settings.update({name.replace("_", "."): value for name, value in properties.items()})
-    words = [sys.executable, "-m", "kafka2011", "broker"]
+    words = [*KAFKA2011, "broker"]
     for name, value in settings.items():
         words += ["--set", f"{name}={value}"]
     return words
@@ -144,28 +110,17 @@ def start_broker(
 ) -> RunningBroker:
     """Start a broker with its logs in `tmp_path/broker-<id>`; started again with the same path it
     finds them. `prefix` goes before the command (`["unshare", ...]`)."""
-    tmp_path.mkdir(parents=True, exist_ok=True)
-    words = [*(prefix or []), *broker_command(tmp_path, broker_id, zk_connect, port, **properties)]
-    output = tmp_path / f"broker-{broker_id}.{time.monotonic_ns()}.log"
-    variables = {
-        name: value for name, value in os.environ.items() if not name.startswith("KAFKA2011_")
-    }
-    if "KAFKA2011_PURE" in os.environ:
-        variables["KAFKA2011_PURE"] = os.environ["KAFKA2011_PURE"]
-    variables["PYTHONPATH"] = str(ROOT)
-    variables.update(environment or {})
-    with output.open("wb") as log:
-        process = subprocess.Popen(
-            words, cwd=ROOT, env=variables, stdin=subprocess.DEVNULL, stdout=log, stderr=log
-        )
-    log_dir = Path(str(properties.get("log_dir", tmp_path / f"broker-{broker_id}")))
-    broker = RunningBroker(process, log_dir, output, broker_id)
+    broker = RunningBroker(
+        [*(prefix or []), *broker_command(tmp_path, broker_id, zk_connect, port, **properties)],
+        Path(str(properties.get("log_dir", tmp_path / f"broker-{broker_id}"))),
+        tmp_path / f"broker-{broker_id}.{time.monotonic_ns()}.log",
+        environment,
+    )
     if wait:
         try:
             broker.wait_serving()
         except BaseException:
-            broker.process.kill()
-            broker.process.wait(10)
+            broker.kill()
             raise
     return broker
 
@@ -218,13 +173,8 @@ class RawClient:
     def close(self) -> None:
         self.socket.close()
 
-    def __enter__(self) -> "RawClient":
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

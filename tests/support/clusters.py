@@ -7,7 +7,6 @@ it was written to and which number it had there.
 import contextlib
 from collections import defaultdict
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from kafka2011.consumer.ranges.reading import read_range
@@ -131,14 +130,9 @@ class Cluster:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for broker in self.brokers.values():
-            if broker.process.poll() is None:
+            if broker.is_running:
                 with contextlib.suppress(ProcessLookupError):
                     broker.kill()
         self.registry.close()

@@ -1,64 +1,117 @@
-"""Real processes of ours for the integration tests: `python -m kafka2011 COMMAND` with its log.
+"""Real processes of ours for tests: `python -m kafka2011 COMMAND`, run to its end or left running.
 
-    with start_command("proxy", {"proxy.listen": "127.0.0.1:0"}, log=tmp_path / "proxy.log") as run:
-        serving = run.wait_for_event("serving")       # the fields of that log line
-        run.kill()
+    done = run("topics", "--zookeeper", zk_connect)          # a CompletedProcess, status 0
 
-Settings are passed as environment variables, as the embedded deployment and the containers do.
+    with start_command("proxy", {"proxy.listen": "127.0.0.1:0"}, log=tmp_path / "proxy.log") as one:
+        serving = one.wait_for_event("serving")              # the fields of that log line
+        one.kill()
+
+A process gets no KAFKA2011_ variable of the test's own environment but KAFKA2011_PURE.
 """
 
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from kafka2011.runtime.config import environment_name
 from tests import ROOT
 from tests.support.waiting import wait_until
 
+KAFKA2011 = (sys.executable, "-m", "kafka2011")
 
-class RunningCommand:
-    """One child process whose standard error goes to `log` as JSON lines."""
+
+def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The variables that a process of ours gets, with `more`."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name == "KAFKA2011_PURE" or not name.startswith("KAFKA2011_")
+    }
+    return {**kept, "PYTHONPATH": str(ROOT), **(more or {})}
+
+
+def execute(
+    words: Sequence[object],
+    *,
+    status: int | None = 0,
+    text: str | bytes = "",
+    variables: Mapping[str, str] | None = None,
+    timeout_s: float = 60,
+) -> subprocess.CompletedProcess[str]:
+    """Run a command line on standard input `text` until it ends.
+
+    AssertionError when its status is another than `status` (None: any will do). Output that is not
+    UTF-8 is replaced by U+FFFD.
+    """
+    done = subprocess.run(
+        [str(word) for word in words],
+        input=text.encode() if isinstance(text, str) else text,
+        cwd=ROOT,
+        env=environment(variables),
+        capture_output=True,
+        timeout=timeout_s,
+        check=False,
+    )
+    out, err = done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
+    assert status in (None, done.returncode), (words, done.returncode, out[-2000:], err[-2000:])
+    return subprocess.CompletedProcess(done.args, done.returncode, out, err)
+
+
+def run(*words: object, **options: Any) -> subprocess.CompletedProcess[str]:
+    """`kafka2011 WORDS`; options as those of `execute`."""
+    return execute([*KAFKA2011, *words], **options)
+
+
+def run_python(*words: object, **options: Any) -> subprocess.CompletedProcess[str]:
+    """`python WORDS`; options as those of `execute`."""
+    return execute([sys.executable, *words], **options)
+
+
+class RunningProcess:
+    """A child process whose standard error, and standard output unless `output` says where else,
+    are appended to the file `log_path`."""
 
     def __init__(
         self,
-        command: str,
-        settings: Mapping[str, object],
-        log: Path,
-        failpoints: str = "",
+        words: list[str],
+        log_path: Path,
+        *,
+        output: Path | None = None,
+        variables: Mapping[str, str] | None = None,
+        stdin: Path = Path(os.devnull),
+        cwd: Path = ROOT,
     ) -> None:
-        self.log_path = log
-        environment = {
-            name: value for name, value in os.environ.items() if not name.startswith("KAFKA2011_")
-        }
-        if "KAFKA2011_PURE" in os.environ:
-            environment["KAFKA2011_PURE"] = os.environ["KAFKA2011_PURE"]
-        environment["KAFKA2011_LOG_FORMAT"] = "json"
-        environment["KAFKA2011_EVENT_FORMS"] = "*:2011"  # no registry, unless a test has one
-        if failpoints:
-            environment["KAFKA2011_FAILPOINTS"] = failpoints
-        for name, value in settings.items():
-            environment[environment_name(name)] = str(value)
-        with log.open("ab") as output:
-            self._log_start = output.tell()
+        self.log_path = log_path
+        log_path.parent.mkdir(parents=True, exist_ok=True)
+        with (
+            stdin.open("rb") as given,
+            log_path.open("ab") as errors,
+            (output or log_path).open("ab") as printed,
+        ):
+            self._log_start = errors.tell()
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "kafka2011", *command.split()],
-                cwd=ROOT,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
+                words,
+                cwd=cwd,
+                env=environment(variables),
+                stdin=given,
+                stdout=printed,
+                stderr=errors,
             )
 
     @property
     def pid(self) -> int:
         return self.process.pid
+
+    @property
+    def is_running(self) -> bool:
+        return self.process.poll() is None
 
     def log(self) -> str:
         """What it has printed so far, since this start."""
@@ -70,30 +123,50 @@ class RunningCommand:
         """The log lines of the event `name`, oldest first."""
         found = []
         for line in self.log().splitlines():
-            with contextlib.suppress(ValueError):
-                fields = json.loads(line)
-                if isinstance(fields, dict) and fields.get("event") == name:
-                    found.append(fields)
+            if line.startswith("{"):
+                with contextlib.suppress(ValueError):
+                    fields = json.loads(line)
+                    if fields.get("event") == name:
+                        found.append(fields)
+            elif f"event={name}" in line.split():
+                found.append(dict(re.findall(r"(\w+)=(\S+)", line)))
         return found
 
     def wait_for_event(self, name: str, timeout_s: float = 60) -> dict[str, Any]:
         """The first log line of the event `name`; AssertionError when the process ends first."""
 
-        def look() -> list[dict[str, Any]]:
+        def logged() -> list[dict[str, Any]]:
             found = self.events(name)
-            if not found and self.process.poll() is not None:
+            if not found and not self.is_running:
                 raise AssertionError(f"ended with {self.process.returncode}:\n{self.log()}")
             return found
 
-        return wait_until(look, lambda: f"no {name!r} in\n{self.log()}", timeout_s)[0]
+        return wait_until(logged, lambda: f"no {name!r} in\n{self.log()}", timeout_s)[0]
+
+    def resident_bytes(self) -> int:
+        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+
+    def open_descriptors(self) -> int:
+        return len(os.listdir(f"/proc/{self.pid}/fd"))
 
     def signal(self, number: int) -> None:
         self.process.send_signal(number)
 
+    def pause(self) -> None:
+        self.signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self.signal(signal.SIGCONT)
+
+    def wait(self, timeout_s: float = 60) -> int:
+        """Wait for the end; the exit status."""
+        return self.process.wait(timeout_s)
+
     def kill(self) -> None:
         """SIGKILL, and wait until it is gone."""
         self.process.kill()
-        self.process.wait()
+        self.process.wait(10)
 
     def stop(self, timeout_s: float = 30) -> int:
         """SIGTERM; the exit status."""
@@ -103,16 +176,22 @@ class RunningCommand:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self.process.poll() is None:
+    def __exit__(self, *_: object) -> None:
+        if self.is_running:
             with contextlib.suppress(ProcessLookupError):
-                self.process.send_signal(signal.SIGCONT)
+                self.resume()
             self.kill()
 
 
-start_command = RunningCommand
+def start_command(
+    command: str, settings: Mapping[str, object], log: Path, failpoints: str = ""
+) -> RunningProcess:
+    """Start a command that logs JSON lines; `settings` become environment variables, as in the
+    embedded deployment and in containers."""
+    variables = {
+        "KAFKA2011_LOG_FORMAT": "json",
+        "KAFKA2011_EVENT_FORMS": "*:2011",  # no registry, unless a test has one
+        **({"KAFKA2011_FAILPOINTS": failpoints} if failpoints else {}),
+        **{environment_name(name): str(value) for name, value in settings.items()},
+    }
+    return RunningProcess([*KAFKA2011, *command.split()], log, variables=variables)

@@ -14,7 +14,7 @@ from kafka2011.coordination import paths
 from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.services.zookeeper.server import ZooKeeperServer
 from tests.support.clusters import Cluster
-from tests.support.commands import RunningCommand, start_command
+from tests.support.commands import RunningProcess, start_command
 from tests.support.waiting import wait_until
 
 
@@ -26,9 +26,9 @@ class Mirrors:
         self.offline = offline
         self.root = root
         self.topic = f"topic-{uuid.uuid4().hex[:8]}"
-        self.running: list[tuple[RunningCommand, str]] = []
+        self.running: list[tuple[RunningProcess, str]] = []
 
-    def start(self, *, failpoints: str = "", **settings: object) -> RunningCommand:
+    def start(self, *, failpoints: str = "", **settings: object) -> RunningProcess:
         named = {
             "source.zk.connect": self.live.zk_connect,
             "target.zk.connect": self.offline.zk_connect,

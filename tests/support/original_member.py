@@ -3,7 +3,6 @@ reference (7.2 to 7.5, 9.3) with a bare client: none of our code decides what it
 
 import json
 import re
-from types import TracebackType
 from typing import Self
 
 from kazoo.client import KazooClient
@@ -94,11 +93,6 @@ class OriginalMember:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.client.stop()
         self.client.close()
