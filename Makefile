@@ -86,7 +86,7 @@ test-integration: prepare
 ORIGINAL_CLASSPATH ?=
 test-original: prepare
 	@test -n "$(ORIGINAL_CLASSPATH)" || \
-	    { echo "say where Kafka 0.7.2's classes are: ORIGINAL_CLASSPATH=... (docs/testing.md)"; exit 2; }
+	    { echo "set ORIGINAL_CLASSPATH to Kafka 0.7.2's classes (docs/testing.md)"; exit 2; }
 	ORIGINAL_CLASSPATH="$(ORIGINAL_CLASSPATH)" $(PYTHON_IN) -m pytest -q --timeout 600 tests/original
 
 # The dashboard in Debian's Chromium over a real deployment; skipped with a reason where there is none.

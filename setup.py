@@ -1,7 +1,7 @@
 """Builds the compiled twins of the hot loops; everything else is in pyproject.toml.
 
 The extensions are optional: where there is no C compiler the install goes on and the pure
-Python twins are used (`kafka2011 version` says which). `KAFKA2011_PURE_BUILD=1` skips them.
+Python twins are used (`kafka2011 version` prints which). `KAFKA2011_PURE_BUILD=1` skips them.
 """
 
 import os

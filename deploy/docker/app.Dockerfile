@@ -1,5 +1,5 @@
 # An image that runs processes of this project. Two are made of it: `app` (brokers, clients, services; no Java, no Spark)
-# and `spark` (ZooKeeper, Spark, and what reads the warehouse). Neither has a compiler or pip.
+# and `spark` (ZooKeeper, Spark, and the readers of the warehouse). Neither has a compiler or pip.
 ARG VERSION
 ARG RUNTIME
 FROM kafka2011/project:${VERSION} AS project

@@ -1,5 +1,5 @@
-# What every image stands on: Debian 13, its Python 3.13, one fixed user (target `base`); and the
-# tools that build wheels (target `build`), which no image that runs contains.
+# The base of every image: Debian 13, its Python 3.13, one fixed user (target `base`); and the tools
+# that build wheels (target `build`), which are in no image that runs.
 #
 # The build context is not this tree: deploy/tools/images.sh makes it, with what this machine needs to reach
 # its package sources (apt settings, certificates of its own, pip settings). All may be empty.

@@ -1,13 +1,13 @@
 # The datacenters in containers (docs/containers.md). Works with Compose v2 and with docker-compose 1.29.
 
-# `make up CHAOS=on` lets the page break links and containers (deploy/docker/chaos.yml says what that means).
+# `make up CHAOS=on` lets the dashboard break links and containers (the risks: deploy/docker/chaos.yml).
 COMPOSE_OPTIONS := $(if $(filter on,$(CHAOS)),-f docker-compose.yml -f deploy/docker/chaos.yml)
 # `make up HA=1` starts three ZooKeeper servers in each datacenter. Its settings go into the environment, which both
-# generations of Compose prefer to .env; what else stands in .env holds as ever.
+# generations of Compose prefer to .env; the other settings of .env stay in force.
 HA ?=
 HA_SETTINGS := $(if $(HA),env $$(sed -n '/^COMPOSE_/d; /^[A-Z]/p' deploy/docker/ha.env))
 COMPOSE := $(HA_SETTINGS) deploy/tools/compose.sh $(COMPOSE_OPTIONS)
-# The page's process enters the group that the engine's socket belongs to, nothing more.
+# The dashboard's process joins the group of the engine's socket, nothing more.
 ifeq ($(CHAOS),on)
 ENGINE_SOCKET ?= /var/run/docker.sock
 export ENGINE_SOCKET
@@ -45,15 +45,15 @@ down:
 	@echo "removed: containers, networks$(if $(KEEP),; the volumes are kept,$(comma) volumes)" >&2
 
 # Exits with the audit's status. Profile `two-live`: the second datacenter has an audit of its own.
-ASK := $(COMPOSE) exec -T -e COLUMNS=120
+IN := $(COMPOSE) exec -T -e COLUMNS=120
 status:
 	@$(COMPOSE) ps
 	@status=0; \
-	$(ASK) audit kafka2011 status --zookeeper zookeeper-live:2181 --zookeeper zookeeper-offline:2181 || status=$$?; \
-	$(ASK) audit kafka2011 audit --url http://127.0.0.1:8080 || status=$$?; \
+	$(IN) audit kafka2011 status --zookeeper zookeeper-live:2181 --zookeeper zookeeper-offline:2181 || status=$$?; \
+	$(IN) audit kafka2011 audit --url http://127.0.0.1:8080 || status=$$?; \
 	if [ -n "$$(docker ps --quiet --filter label=com.docker.compose.project=$(PROJECT) --filter label=com.docker.compose.service=west-audit)" ]; then \
-	    $(ASK) west-audit kafka2011 status --zookeeper west-zookeeper:2181 || status=$$?; \
-	    $(ASK) west-audit kafka2011 audit --url http://127.0.0.1:8080 || status=$$?; \
+	    $(IN) west-audit kafka2011 status --zookeeper west-zookeeper:2181 || status=$$?; \
+	    $(IN) west-audit kafka2011 audit --url http://127.0.0.1:8080 || status=$$?; \
 	fi; \
 	exit $$status
 
@@ -71,14 +71,14 @@ wan:
 report:
 	@COMPOSE_PROFILES=jobs $(COMPOSE) run --rm -T report
 
-# The story of `make demo` on containers: the same summary, the same exit rule.
+# `make demo` in containers: the same summary, the same exit status.
 # Beside `make up`, as a project of its own.
 demo-docker: prepare
 	@COMPOSE_PROJECT_NAME=kafka2011-demo deploy/tools/preflight.sh --demo
 	@deploy/tools/images.sh
 	@$(PYTHON_IN) -m kafka2011 containers demo $(if $(INPUT),--input "$(INPUT)")
 
-# Builds the images when they are not there; says why and does nothing where no engine answers.
+# Builds the images when needed; where no engine answers it prints the reason and does nothing.
 test-docker: prepare
 	@deploy/tools/test-containers.sh $(PYTHON_IN) -q --no-skips --durations 0 --durations-min 5 -m "docker and not chaos" tests/docker
 

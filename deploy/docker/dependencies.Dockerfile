@@ -1,5 +1,5 @@
-# What an image that runs processes of this project stands on: its base (BASE) and the locked dependencies of some
-# extras (EXTRAS) in a virtual environment. An image of its own, so that a change of the project's code copies the project only.
+# The base of an image that runs processes of this project: BASE, and the locked dependencies of the extras EXTRAS in a
+# virtual environment. An image of its own, so that a change of the code copies the code only.
 ARG VERSION
 ARG BASE
 FROM kafka2011/build:${VERSION} AS locked

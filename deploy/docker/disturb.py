@@ -2,8 +2,8 @@
 
 usage: disturb.py FAULTS_URL SEED [PAUSE_S]
 
-Faults and the pauses between them last a random time around PAUSE_S. What it does is on standard
-error; a page on port 8080 says that it lives. SIGTERM mends the link and ends it.
+Faults and the pauses between them last a random time around PAUSE_S. Each change is a
+line on standard error; port 8080 answers health checks. SIGTERM mends the link and ends it.
 """
 
 import json
@@ -32,11 +32,11 @@ class Alive(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, format: str, *args: object) -> None:
-        """Probes are not worth a line."""
+        """Health checks are not logged."""
 
 
-def ask_for(url: str, faults: dict[str, object]) -> None:
-    """Change the link; what cannot be done is said and forgotten, the next change is not far."""
+def change(url: str, faults: dict[str, object]) -> None:
+    """Change the link. A failure is logged and not retried: the next change follows soon."""
     body = json.dumps({"faults": {"clear": True, **faults}}).encode()
     request = urllib.request.Request(url, body, {"Content-Type": "application/json"})  # noqa: S310
     try:
@@ -54,9 +54,9 @@ def main(url: str, seed: str, pause_s: str = str(PAUSE_S)) -> None:
     rng = random.Random(seed)
     is_well = True
     while not stop.wait(rng.uniform(0.5, 1.5) * float(pause_s)):
-        ask_for(url, rng.choice(FAULTS) if is_well else {})
+        change(url, rng.choice(FAULTS) if is_well else {})
         is_well = not is_well
-    ask_for(url, {})
+    change(url, {})
 
 
 if __name__ == "__main__":

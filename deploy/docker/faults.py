@@ -1,9 +1,8 @@
-"""Asks a proxy (`kafka2011 proxy`) for faults and prints its state, as `make wan` in its container.
+"""Sets the faults of a proxy (`kafka2011 proxy`) and prints its state; `make wan` runs it there.
 
 usage: python3 -I - BODY [URL] < faults.py
 
-What the proxy does not take is one line with its reason and status 2, and so is a proxy that does
-not answer.
+A refused change, or a proxy that does not answer, is one line with the reason and status 2.
 """
 
 import json
@@ -28,7 +27,7 @@ def main(body: str, url: str = URL) -> str:
 
 
 def reason_in(answer: bytes) -> str:
-    """What a refusal says; empty when that is not the proxy's form."""
+    """The reason in a refusal; empty when the answer has another form."""
     try:
         return str(json.loads(answer)["error"])
     except (ValueError, KeyError, TypeError):

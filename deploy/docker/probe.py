@@ -14,7 +14,7 @@ TIMEOUT_S = 15.0  # below that of the check in docker-compose.yml
 
 
 def page(port: int, path: str) -> bytes:
-    """The whole answer, headers too. Raises OSError when nobody answers in time."""
+    """The whole answer with its headers. Raises OSError when there is none in time."""
     with socket.create_connection(("127.0.0.1", port), TIMEOUT_S) as connection:
         connection.sendall(b"GET %s HTTP/1.0\r\n\r\n" % path.encode())
         answer = b""
@@ -27,7 +27,7 @@ def page(port: int, path: str) -> bytes:
 
 
 def main(words: list[str]) -> str:
-    """What is wrong, in one line; empty when nothing is."""
+    """The first fault found, in one line; empty when there is none."""
     port, path, *wanted = words
     try:
         answer = page(int(port), path)
@@ -37,7 +37,7 @@ def main(words: list[str]) -> str:
     if b" 200" not in first_line:
         return first_line.decode(errors="replace") or f"port {port}: an empty answer"
     missing = [word for word in wanted if word.encode() not in answer]
-    return f"{path} does not say {missing[0]}" if missing else ""
+    return f"{path} does not contain {missing[0]}" if missing else ""
 
 
 if __name__ == "__main__":

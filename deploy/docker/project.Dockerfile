@@ -1,4 +1,4 @@
-# The project's wheel with its compiled loops, laid out in /build/out as it will stand in the images.
+# The project's wheel with its compiled loops, installed in /build/out as the images will have it.
 ARG VERSION
 FROM kafka2011/build:${VERSION}
 COPY requirements.lock pyproject.toml /build/

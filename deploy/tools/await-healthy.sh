@@ -1,15 +1,17 @@
 #!/bin/sh
-# Waits until every container of a Compose project serves; says which do not, and their last lines.
+# Waits until every container of a Compose project serves; else names those that do not, with their last log lines.
 #
-#   deploy/tools/await-healthy.sh PROJECT [LABEL=VALUE of containers that are started later: they may not be, or have ended]
+#   deploy/tools/await-healthy.sh PROJECT [LABEL=VALUE]
+#
+# LABEL=VALUE: containers that are started later; they may be missing, or left stopped by an earlier run.
 set -eu
 PROJECT="$1"
 LATER="${2:-}"
 TIMEOUT_S="${AWAIT_TIMEOUT_S:-300}"
 began=$(date +%s)
-told=0
+reported=0
 
-# Made, but not started, and should be.
+# Created and not started, apart from those that start later.
 unstarted() {
     later=$([ -z "$LATER" ] || containers --filter status=created --filter "label=$LATER")
     containers --filter status=created | grep -vxF "${later:-none}" || true
@@ -28,14 +30,14 @@ while :; do
         done
         exit 1
     fi
-    if [ "$((elapsed - told))" -ge 15 ]; then
-        told=$elapsed
+    if [ "$((elapsed - reported))" -ge 15 ]; then
+        reported=$elapsed
         printf '    %s s: waiting for %s\n' "$elapsed" "$(for id in $(printf '%s\n' $waiting | sort -u); do service_of "$id"; done | sort | tr '\n' ' ')" >&2
     fi
     sleep 1
 done
 status=0
-# Those that start later may lie there as an earlier run, or a `docker kill`, left them.
+# Those that start later may be there from an earlier run, or after a `docker kill`.
 later=$([ -z "$LATER" ] || containers --filter "label=$LATER")
 for id in $(containers --filter status=exited | grep -vxF "${later:-none}" || true); do
     code=$(docker inspect --format '{{.State.ExitCode}}' "$id")

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Finds Chromium for the tests of the dashboard, or installs Debian's package where that is permitted.
-# Never fails: without a browser the tests say why they are skipped.
+# Never fails: without a browser the tests are skipped with a reason.
 set -eu
 for name in chromium chromium-browser google-chrome; do
     if command -v "$name" >/dev/null 2>&1; then exit 0; fi

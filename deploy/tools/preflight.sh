@@ -1,9 +1,9 @@
 #!/bin/sh
-# Says in one line what is missing to run the deployment in containers; exits 0 when nothing is.
+# Checks that the deployment can run in containers; else one line that says why, and status 1.
 #
 #   deploy/tools/preflight.sh [--engine-only | --chaos | --demo]
 #
-# --demo: for `make demo-docker`, which has an input of its own, and takes any free port unless one is asked for.
+# --demo: for `make demo-docker`, which has an input of its own and takes any free port unless DASHBOARD_PORT is set.
 # --chaos: also whether the engine's socket (ENGINE_SOCKET) can be given to the dashboard (deploy/docker/chaos.yml).
 set -eu
 cd "$(dirname "$0")/../.."

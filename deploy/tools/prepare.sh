@@ -1,7 +1,7 @@
 #!/bin/sh
 # Makes the virtual environment `.venv` ready: finds Python 3.11+, installs the locked
 # dependencies with their hashes, builds the compiled loops, and finds (or installs) Java.
-# Does nothing when nothing has changed since the last time. One line says what is missing.
+# Does nothing when nothing has changed since the last time. Where something is missing, one line names it.
 set -eu
 cd "$(dirname "$0")/../.."
 VENV="${VENV:-.venv}"

@@ -1,12 +1,12 @@
 #!/bin/sh
-# Runs the container tests where an engine answers that can bear the deployment, and says in one line why not elsewhere.
-# Builds the images first (nothing to do when they are there), and leaves nothing behind but them, however it ends.
+# Runs the container tests where the engine can run the deployment; elsewhere one line says why not.
+# Builds the images first where they are out of date, and leaves nothing else behind, however it ends.
 #
 #   deploy/tools/test-containers.sh PYTHON [PYTEST OPTIONS...]
 set -eu
 cd "$(dirname "$0")/../.."
 PYTHON="$1"; shift
-# The tests' page takes any free port, so nobody else's is in the way.
+# The dashboard of the tests takes any free port, so that a running deployment is not in the way.
 export DASHBOARD_PORT=0
 
 if ! why=$(deploy/tools/preflight.sh 2>&1); then
@@ -19,8 +19,8 @@ deploy/tools/images.sh
 built=$(date +%s)
 printf 'images ready after %s s\n' "$((built - began))" >&2
 
-# In the background, where Ctrl-C does not reach it: it is told by SIGTERM to stop, and takes its deployment down. What
-# it could not take down is swept here.
+# In the background, where Ctrl-C does not reach it: SIGTERM makes it take its deployment down. The sweep removes what
+# is left.
 "$PYTHON" -m pytest "$@" &
 tests=$!
 trap 'kill -TERM "$tests" 2>/dev/null || true' INT TERM

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Brings a Compose project up and returns when all of it serves. What sends messages starts last: started before the
-# brokers serve, it would send some of them twice. Whatever runs already is left alone unless its settings changed.
+# Starts a Compose project and returns when all of it serves. Frontends start last: before the brokers serve, they would
+# send some messages twice. Containers that run already are left alone unless their settings changed.
 #
 #   deploy/tools/up.sh PROJECT [COMPOSE OPTIONS...]
 set -eu
@@ -10,7 +10,7 @@ said=$(mktemp)
 trap 'rm -f "$said"' EXIT
 trap 'exit 1' INT TERM
 
-# Compose tells of every container and volume; that is of interest when something went wrong.
+# Compose prints a line for every container and volume; they are shown only when something failed.
 compose() {
     deploy/tools/compose.sh "$@" > "$said" 2>&1 || {
         tail -n 20 "$said" >&2

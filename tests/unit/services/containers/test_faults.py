@@ -1,6 +1,7 @@
-"""deploy/docker/faults.py, which `make wan` runs in the link's container, against its own page."""
+"""deploy/docker/faults.py, which `make wan` runs in the link's container, against a proxy."""
 
 import json
+import socket
 import subprocess
 import sys
 import threading
@@ -19,7 +20,7 @@ SCRIPT = ROOT / "deploy/docker/faults.py"
 
 @pytest.fixture
 def url() -> Iterator[str]:
-    """Of a page that answers as the proxy does."""
+    """Of a server that answers as the proxy does."""
     config = ProxyConfig(routes=parse_routes("broker-1=127.0.0.1:0>127.0.0.1:1"))
     with Proxy(config) as proxy:
 
@@ -79,8 +80,10 @@ def test_what_the_link_refuses_is_one_line_with_its_reason(
     assert reason in line
 
 
-def test_a_link_that_does_not_answer_is_one_line(url: str) -> None:
-    done = ask("{}", "http://127.0.0.1:1/faults")
+def test_a_link_that_does_not_answer_is_one_line() -> None:
+    with socket.socket() as silent:  # bound, so that no other process listens there
+        silent.bind(("127.0.0.1", 0))
+        done = ask("{}", f"http://127.0.0.1:{silent.getsockname()[1]}/faults")
     assert done.returncode == 2
     assert "refused" in done.stderr
     assert len(done.stderr.splitlines()) == 1

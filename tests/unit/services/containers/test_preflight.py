@@ -1,4 +1,4 @@
-"""deploy/tools/preflight.sh says in one line what is missing, before anything is started."""
+"""deploy/tools/preflight.sh prints one line about what is missing, before anything is started."""
 
 import os
 import shutil
@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ ENOUGH = "16000000000 2 linux /nowhere"
 
 TOOLS = ("sh", "timeout", "id", "df", "awk", "sed", "sort", "tail", "dirname", "stat", "python3")
 
-# Answers what the preflight asks of an engine and of Compose v2.
+# An engine and Compose v2, as far as the preflight uses them.
 DOCKER = """#!/bin/sh
 case "$1 $2" in
     "info "*) [ -n "{facts}" ] && echo "{facts}" ;;
@@ -38,32 +39,25 @@ def preflight(
     running: str = "",
     broken: str = "",
     has_docker: bool = True,
-    engine_socket: Path = Path("/nowhere.sock"),
     **settings: str,
 ) -> subprocess.CompletedProcess[str]:
     """Run it with an engine as described and nothing else of the kind on the PATH."""
     bin_dir.mkdir(exist_ok=True)
-    for name in TOOLS:
-        found = sys.executable if name == "python3" else shutil.which(name)
-        # Not a link: Python finds its library by its own place.
-        (bin_dir / name).write_text(f'#!/bin/sh\nexec "{found}" "$@"\n')
-        (bin_dir / name).chmod(0o755)
+    found = {name: shutil.which(name) for name in TOOLS} | {"python3": sys.executable}
+    # Not links: Python finds its library by its own place.
+    commands = {name: f'#!/bin/sh\nexec "{path}" "$@"\n' for name, path in found.items()}
     if has_docker:
-        text = DOCKER.format(
+        commands["docker"] = DOCKER.format(
             facts=facts, compose=compose, port=port, running=running, broken=broken
         )
-        (bin_dir / "docker").write_text(text)
-        (bin_dir / "docker").chmod(0o755)
+    for name, text in commands.items():
+        (bin_dir / name).write_text(text)
+        (bin_dir / name).chmod(0o755)
     hidden = {"DASHBOARD_PORT", "FRONTEND_INPUT", "FRONTEND_SOURCE"}
     environment = {name: value for name, value in os.environ.items() if name not in hidden}
     return subprocess.run(
         [ROOT / "deploy/tools/preflight.sh", *words],
-        env={
-            **environment,
-            "PATH": str(bin_dir),
-            "ENGINE_SOCKET": str(engine_socket),
-            **settings,
-        },
+        env={**environment, "PATH": str(bin_dir), "ENGINE_SOCKET": "/nowhere.sock", **settings},
         capture_output=True,
         text=True,
         timeout=60,
@@ -72,7 +66,7 @@ def preflight(
 
 
 def complaint(done: subprocess.CompletedProcess[str]) -> str:
-    """The one line that it says."""
+    """The one line that it prints."""
     assert done.returncode == 1
     assert done.stdout == ""
     (line,) = done.stderr.splitlines()
@@ -80,40 +74,28 @@ def complaint(done: subprocess.CompletedProcess[str]) -> str:
     return line
 
 
-def test_nothing_missing_is_nothing_to_say(tmp_path: Path) -> None:
+def test_it_prints_nothing_where_nothing_is_missing(tmp_path: Path) -> None:
     done = preflight(tmp_path / "bin")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_no_docker_command(tmp_path: Path) -> None:
-    line = complaint(preflight(tmp_path / "bin", has_docker=False))
-    assert "the docker command is not installed" in line
-    assert "make demo" in line
-
-
-def test_an_engine_that_does_not_answer(tmp_path: Path) -> None:
-    assert "no container engine answers" in complaint(preflight(tmp_path / "bin", facts=""))
-
-
-@pytest.mark.parametrize("words", [(), ("--engine-only",)])
-def test_no_compose(tmp_path: Path, words: tuple[str, ...]) -> None:
-    assert "no Compose" in complaint(preflight(tmp_path / "bin", *words, compose=""))
-
-
-def test_not_enough_memory(tmp_path: Path) -> None:
-    line = complaint(preflight(tmp_path / "bin", facts="4000000000 2 linux /nowhere"))
-    assert "4000 MB of memory" in line
-    assert "6000 MB are needed" in line
-
-
-def test_containers_of_another_system(tmp_path: Path) -> None:
-    line = complaint(preflight(tmp_path / "bin", facts="16000000000 2 windows /nowhere"))
-    assert "windows" in line
-
-
-def test_settings_that_compose_cannot_read(tmp_path: Path) -> None:
-    line = complaint(preflight(tmp_path / "bin", broken="services.broker-1.cpus is no number"))
-    assert line.endswith("cannot be read: services.broker-1.cpus is no number")
+@pytest.mark.parametrize(
+    ("machine", "words", "reasons"),
+    [
+        ({"has_docker": False}, (), ["the docker command is not installed", "make demo"]),
+        ({"facts": ""}, (), ["no container engine answers"]),
+        ({"compose": ""}, (), ["no Compose"]),
+        ({"compose": ""}, ("--engine-only",), ["no Compose"]),
+        ({"facts": "4000000000 2 linux /nowhere"}, (), ["has 4000 MB of memory; 6000 MB"]),
+        ({"facts": "16000000000 2 windows /nowhere"}, (), ["windows"]),
+        ({"broken": "cpus is no number"}, (), ["cannot be read: cpus is no number"]),
+    ],
+)
+def test_what_is_missing_is_one_line(
+    tmp_path: Path, machine: dict[str, Any], words: tuple[str, ...], reasons: list[str]
+) -> None:
+    line = complaint(preflight(tmp_path / "bin", *words, **machine))
+    assert [reason for reason in reasons if reason not in line] == []
 
 
 def test_a_port_that_is_taken(tmp_path: Path) -> None:
@@ -122,7 +104,7 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
         line = complaint(preflight(tmp_path / "bin", port=port))
         assert f"port {port} of 127.0.0.1 is taken by somebodys_web_1;" in line
         assert ".env" in line
-        # The demo chooses another, unless somebody asked for this one.
+        # The demo chooses another port, unless this one is set.
         assert preflight(tmp_path / "bin", "--demo", port=port).returncode == 0
         asked = preflight(tmp_path / "bin", "--demo", port=port, DASHBOARD_PORT=str(port))
         assert complaint(asked) == line
@@ -169,7 +151,7 @@ def test_chaos_needs_a_socket_that_its_group_may_use(
         if mode is not None:
             engine.bind(str(path))
             path.chmod(mode)
-        done = preflight(tmp_path / "bin", "--chaos", engine_socket=path)
+        done = preflight(tmp_path / "bin", "--chaos", ENGINE_SOCKET=str(path))
     if is_fine:
         assert (done.returncode, done.stderr) == (0, "")
     else:

@@ -1,6 +1,6 @@
 """The Makefile's targets for containers, and the scripts behind them.
 
-The `docker` here only notes what it is asked.
+The `docker` here only records its calls.
 """
 
 import os
@@ -14,7 +14,7 @@ from tests import ROOT
 
 SETTINGS = ("COMPOSE_PROJECT_NAME", "COMPOSE_PROFILES", "DASHBOARD_PORT", "ZK_LIVE", "MAKEFLAGS")
 
-# Notes how Compose was called, and knows two containers, of which frontend-1's starts last.
+# Records how Compose was called, and has two containers, of which frontend-1's starts last.
 DOCKER = """#!/bin/sh
 case "$*" in
     "compose version"*) ;;
@@ -44,7 +44,7 @@ def executable(path: Path, text: str) -> None:
 
 
 def run(tree: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """In the tree, without the settings of whoever runs the tests."""
+    """In the tree, without the settings of the shell that runs the tests."""
     inherited = {name: value for name, value in os.environ.items() if name not in SETTINGS}
     return subprocess.run(
         words,
@@ -97,20 +97,20 @@ def test_what_is_in_env_holds_with_three_zookeepers_too(tree: Path, words: tuple
     assert done.returncode == 0, done.stderr
     assert "http://127.0.0.1:8090 " in done.stderr
     assert "==> starting 2 containers" in done.stderr
-    told = calls(tree)
-    assert {call[0] for call in told} == {"foo"}
-    assert {call[1] for call in told} == ({"load,ha"} if words else {""})
-    assert {call[2].count(":2181") for call in told} == ({3} if words else {0})
+    made = calls(tree)
+    assert {call[0] for call in made} == {"foo"}
+    assert {call[1] for call in made} == ({"load,ha"} if words else {""})
+    assert {call[2].count(":2181") for call in made} == ({3} if words else {0})
     # The file is read by Compose itself: nothing may replace it.
-    assert not any("--env-file" in call[3] for call in told)
-    assert [call[3].split()[-1] for call in told] == [
+    assert not any("--env-file" in call[3] for call in made)
+    assert [call[3].split()[-1] for call in made] == [
         "--remove-orphans",
         "broker-1",
         "--no-recreate",
     ]
 
 
-def test_nothing_created_is_said(tree: Path) -> None:
+def test_a_project_without_containers_is_an_error(tree: Path) -> None:
     done = run(tree, "deploy/tools/up.sh", "foo", CREATED="bar")
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
