@@ -50,12 +50,18 @@ class LoadProcess:
     """Runs loads. After `stop` is set, the load that runs is finished and none is started."""
 
     def __init__(
-        self, config: WarehouseConfig, loader: Loader, progress: Progress, stop: threading.Event
+        self,
+        config: WarehouseConfig,
+        loader: Loader,
+        progress: Progress,
+        stop: threading.Event,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._config = config
         self._loader = loader
         self._progress = progress
         self._stop = stop
+        self._monotonic = monotonic
         self._problems = _ProblemLog()
 
     def run_once(self) -> int:
@@ -76,9 +82,9 @@ class LoadProcess:
     def run_until_stopped(self, is_spark_alive: Callable[[], bool]) -> int:
         """Load every interval until stopped, or until Spark has ended; returns the exit status."""
         interval_s = self._config.interval_ms / 1000
-        upkeep_at = time.monotonic() + self._config.upkeep_interval_ms / 1000
+        upkeep_at = self._monotonic() + self._config.upkeep_interval_ms / 1000
         while not self._stop.is_set():
-            began = time.monotonic()
+            began = self._monotonic()
             more = False
             try:
                 outcome = self._load()
@@ -90,11 +96,11 @@ class LoadProcess:
                     log.error("spark_gone", error=_one_line(error))
                     return 1
                 self._problems.update([f"load: {_one_line(error)}"])
-            if self._config.upkeep_interval_ms and time.monotonic() >= upkeep_at:
+            if self._config.upkeep_interval_ms and self._monotonic() >= upkeep_at:
                 self._upkeep()
-                upkeep_at = time.monotonic() + self._config.upkeep_interval_ms / 1000
+                upkeep_at = self._monotonic() + self._config.upkeep_interval_ms / 1000
             if not more:
-                self._stop.wait(max(0.0, began + interval_s - time.monotonic()))
+                self._stop.wait(max(0.0, began + interval_s - self._monotonic()))
         return 0
 
     def _upkeep(self) -> None:
@@ -106,9 +112,9 @@ class LoadProcess:
             log.warning("upkeep_failed", error=_one_line(error))
 
     def _load(self) -> LoadOutcome:
-        began = time.monotonic()
+        began = self._monotonic()
         outcome = self._loader.load()
-        duration_s = time.monotonic() - began
+        duration_s = self._monotonic() - began
         self._progress.record(outcome, time.time_ns() // 1_000_000, duration_s)
         self._problems.update(problems_of(outcome))
         for won in outcome.lost_to_another:

@@ -1,7 +1,6 @@
-"""The data source without Spark's JVM: options, planning, streams' offsets, pickling."""
+"""The data source without Spark's JVM: streams' offsets, pickling, names."""
 
 import pickle
-from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -10,11 +9,11 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
 import pyspark_kafka2011
-from kafka2011.consumer.chunk import Chunk, TopicPartition
+from kafka2011.consumer.chunk import TopicPartition
 from kafka2011.consumer.ranges.planning import OffsetRange
-from kafka2011.consumer.spark import planning as spark_planning
-from kafka2011.consumer.spark.options import OptionError, SourceOptions, parse_options
-from kafka2011.consumer.spark.planning import DataLoss, PartitionAway, PlacedRange, SourcePlanner
+from kafka2011.consumer.spark.options import SourceOptions, parse_options
+from kafka2011.consumer.spark.planning import DataLoss, SourcePlanner
+from kafka2011.consumer.spark.rows import MESSAGE_SCHEMA
 from kafka2011.consumer.spark.source import (
     SPARK_SCHEMA,
     Kafka2011Reader,
@@ -23,222 +22,21 @@ from kafka2011.consumer.spark.source import (
 )
 from kafka2011.protocol import message_set
 from kafka2011.protocol.compression import Codec
-from kafka2011.protocol.errors import MessageLargerThanFetchSize
+from tests.unit.consumer.spark.conftest import Logs
 
-ADDRESS = ("127.0.0.1", 9092)
 ZERO = TopicPartition("t", 11, 0)
 ONE = TopicPartition("t", 11, 1)
-BASE = {"brokers": "11:127.0.0.1:9092", "topic": "t"}
 
 
 def options(**changed: str) -> SourceOptions:
-    return parse_options({**BASE, **{k.replace("_", "."): v for k, v in changed.items()}})
+    return parse_options({"brokers": "11:127.0.0.1:9092", "topic": "t", **changed})
 
 
-@pytest.mark.parametrize(
-    ("given", "reason"),
-    [
-        ({"topic": "t"}, "exactly one of zk.connect and brokers"),
-        ({"brokers": "11:h:1"}, "exactly one of topic"),
-        ({**BASE, "topicsPattern": "x"}, "exactly one of topic"),
-        ({"brokers": "11:h:1", "topicsPattern": "x"}, "needs zk.connect"),
-        ({**BASE, "startingOffset": "latest"}, "unknown option 'startingoffset'"),
-        ({**BASE, "startingOffsets": "middle"}, "startingoffsets='middle'"),
-        ({**BASE, "startingOffsets": '{"t": {"11": 5}}'}, "must be broker-partition"),
-        ({**BASE, "startingOffsets": '{"t": {"11-0": -5}}'}, "must be an offset"),
-        ({**BASE, "startingOffsets": "latest", "startingTimestamp": "5"}, "not both"),
-        ({**BASE, "endingOffsets": "latest", "endingTimestamp": "5"}, "not both"),
-        ({**BASE, "event.forms": "t:3"}, "must be topic:id or topic:2011"),
-        ({"brokers": "11:h:1", "ranges": '[["t", 11, 0, 5]]'}, "each must be"),
-        ({"brokers": "11:h:1", "ranges": '[["t", 11, 0, 5, 4]]'}, "runs backwards"),
-        ({**BASE, "fetch.size": "0"}, "at least 1"),
-        ({**BASE, "brokers": "h:1"}, "must be id:host:port"),
-        ({"zk.connect": "z", "topicsPattern": "("}, "topicspattern"),
-    ],
-)
-def test_bad_options_are_one_line(given: Mapping[str, str], reason: str) -> None:
-    with pytest.raises(OptionError) as caught:
-        parse_options(given)
-    assert reason in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-def test_options_are_read_whatever_their_case() -> None:
-    found = parse_options(
-        {
-            "zk.connect": "z:1",
-            "TOPICS": "a,b",
-            "StartingOffsets": "LATEST",
-            "failOnDataLoss": "false",
-        }
-    )
-    assert found.topics == ("a", "b")
-    assert found.starting == "latest"
-    assert not found.fail_on_data_loss
-    assert found.selects("a")
-    assert not found.selects("c")
-
-
-def test_a_pattern_matches_whole_names() -> None:
-    found = parse_options({"zk.connect": "z:1", "topicsPattern": "page-.*"})
-    assert found.selects("page-view")
-    assert not found.selects("home-page-view")
-
-
-class Logs:
-    """Partitions' logs in memory, seen through the seams of the planner."""
-
-    def __init__(self) -> None:
-        self.data: dict[TopicPartition, bytes] = {}
-        self.first: dict[TopicPartition, int] = {}
-        self.segments: dict[TopicPartition, list[int]] = {}
-        self.by_time: dict[int, int] = {}
-
-    def append(self, name: TopicPartition, payloads: list[bytes], codec: int = 0) -> int:
-        added = (
-            message_set.encode_compressed(payloads, codec)
-            if codec
-            else message_set.encode(payloads)
-        )
-        self.data[name] = self.data.get(name, b"") + added
-        return len(self.data[name])
-
-    def client(self, *_: Any, **__: Any) -> Any:
-        return self
-
-    def earliest(self, topic: str, partition: int) -> int:
-        return self.first.get(TopicPartition(topic, 11, partition), 0)
-
-    def latest(self, topic: str, partition: int) -> int:
-        return len(self.data.get(TopicPartition(topic, 11, partition), b""))
-
-    def get_offsets_before(self, topic: str, partition: int, time_ms: int, count: int) -> list[int]:
-        if time_ms >= 0:
-            return [self.by_time[time_ms]] if time_ms in self.by_time else []
-        return self.segments.get(TopicPartition(topic, 11, partition), [])[:count]
-
-    def close(self) -> None:
-        pass
-
-    def read_range(
-        self,
-        _address: object,
-        topic: str,
-        broker: int,
-        partition: int,
-        start: int,
-        end: int,
-        **_: Any,
-    ) -> Iterator[Chunk]:
-        data = self.data[TopicPartition(topic, broker, partition)]
-        offset = start
-        while offset < end:
-            fetched = data[offset : min(end, offset + 100)]
-            try:
-                valid = message_set.split(fetched)
-            except MessageLargerThanFetchSize:
-                if offset > start and offset + 100 >= end:
-                    return
-                valid = next(message_set.entries(data[offset:])).next_offset
-                fetched = data[offset : offset + valid]
-            yield Chunk(topic, broker, partition, offset, fetched[:valid], offset + valid)
-            offset += valid
-
-
-@pytest.fixture
-def logs(monkeypatch: pytest.MonkeyPatch) -> Logs:
-    made = Logs()
-    monkeypatch.setattr(spark_planning, "SimpleConsumer", made.client)
-    monkeypatch.setattr(spark_planning, "read_range", made.read_range)
-    return made
-
-
-def ranges(**changed: str) -> list[OffsetRange]:
-    return [split.placed.offsets for split in Kafka2011Reader(options(**changed)).partitions()]
-
-
-def test_a_batch_is_everything_by_default(logs: Logs) -> None:
-    end = logs.append(ZERO, [b"x"] * 10)
-    assert ranges() == [OffsetRange("t", 11, 0, 0, end)]
-
-
-def test_an_empty_topic_is_no_partition(logs: Logs) -> None:
-    assert ranges() == []
-    assert list(Kafka2011Reader(options()).read(RangeSplit(None))) == []  # type: ignore[arg-type]
-
-
-def test_places_are_taken_per_partition(logs: Logs) -> None:
-    end = logs.append(ZERO, [b"x"] * 10)
-    second_end = logs.append(ONE, [b"x"] * 20)
-    found = ranges(
-        partitions="2",
-        startingOffsets='{"t": {"11-0": 11, "11-1": "latest"}}',
-        endingOffsets='{"t": {"11-0": 22}}',
-    )
-    assert found == [OffsetRange("t", 11, 0, 11, 22)]
-    assert ranges(partitions="2", endingOffsets='{"t": {"11-1": 22}}') == [
-        OffsetRange("t", 11, 0, 0, end),
-        OffsetRange("t", 11, 1, 0, 22),
-    ]
-    assert second_end > end
-
-
-def test_a_time_starts_at_a_segment(logs: Logs) -> None:
-    end = logs.append(ZERO, [b"x"] * 10)
-    logs.by_time[5000] = 44
-    assert ranges(startingTimestamp="5000") == [OffsetRange("t", 11, 0, 44, end)]
-    assert ranges(startingTimestamp="4000") == [OffsetRange("t", 11, 0, 0, end)]
-
-
-def test_a_time_ends_behind_the_segment_that_was_open_then(logs: Logs) -> None:
-    end = logs.append(ZERO, [b"x"] * 10)
-    assert end == 110
-    logs.segments[ZERO] = [110, 88, 66, 44, 22, 0]
-    logs.by_time[5000] = 22  # the last one that was closed; the next was open up to 66
-    assert ranges(endingTimestamp="5000") == [OffsetRange("t", 11, 0, 0, 66)]
-    assert ranges(endingTimestamp="4000") == [OffsetRange("t", 11, 0, 0, 22)]
-    logs.by_time[6000] = 88
-    assert ranges(endingTimestamp="6000") == [OffsetRange("t", 11, 0, 0, end)]
-    logs.by_time[7000] = 66
-    assert ranges(startingTimestamp="5000", endingTimestamp="7000") == [
-        OffsetRange("t", 11, 0, 22, end)
-    ]
-
-
-def test_offsets_that_are_gone_are_an_error_unless_told_otherwise(logs: Logs) -> None:
-    end = logs.append(ZERO, [b"x"] * 10)
-    logs.first[ZERO] = 33
-    asked = '{"t": {"11-0": 11}}'
-    with pytest.raises(DataLoss, match="requested 11"):
-        ranges(startingOffsets=asked)
-    assert ranges(startingOffsets=asked, failOnDataLoss="false") == [
-        OffsetRange("t", 11, 0, 33, end)
-    ]
-    with pytest.raises(DataLoss):
-        ranges(endingOffsets='{"t": {"11-0": 1000}}')
-
-
-def test_ranges_are_cut_at_segment_starts(logs: Logs) -> None:
-    end = logs.append(ZERO, [b"x"] * 100)
-    logs.segments[ZERO] = [end, 880, 660, 440, 220, 0]
-    found = ranges(**{"split.bytes": "300"})
-    places = [place for part in found for place in (part.start, part.end)]
-    assert places == [0, 220, 220, 440, 440, 660, 660, 880, 880, end]
-
-
-def test_exact_ranges_are_taken_as_they_are(logs: Logs) -> None:
-    given = parse_options({"brokers": "11:127.0.0.1:9092", "ranges": '[["t", 11, 2, 11, 33]]'})
-    (split,) = Kafka2011Reader(given).partitions()
-    assert split.value == PlacedRange(ADDRESS, OffsetRange("t", 11, 2, 11, 33))
-
-
-def test_a_range_of_a_broker_that_is_away_is_an_error(logs: Logs) -> None:
-    given = parse_options({"brokers": "11:127.0.0.1:9092", "ranges": '[["t", 12, 0, 11, 33]]'})
-    with pytest.raises(PartitionAway, match="t/12-0"):
-        Kafka2011Reader(given).partitions()
-
-
-# --- streams --------------------------------------------------------------------------------------
+def test_an_empty_topic_has_no_rows(logs: Logs) -> None:
+    reader = Kafka2011Reader(options())
+    assert reader.partitions() == []
+    # Spark reads an empty plan as one partition without a range.
+    assert list(reader.read(RangeSplit(None))) == []  # type: ignore[arg-type]
 
 
 def stream(**changed: str) -> Kafka2011StreamReader:
@@ -290,7 +88,7 @@ def test_a_log_that_was_replaced_is_data_loss(logs: Logs) -> None:
 
 
 @pytest.mark.parametrize("limit", [ReadAllAvailable(), ReadMaxBytes(50), ReadMaxRows(2)])
-def test_a_log_that_was_replaced_is_read_from_its_start_when_told_to(
+def test_a_log_that_was_replaced_is_read_from_its_start_if_loss_is_accepted(
     logs: Logs, limit: Any
 ) -> None:
     end = logs.append(ZERO, [b"x"] * 30)
@@ -299,18 +97,19 @@ def test_a_log_that_was_replaced_is_read_from_its_start_when_told_to(
     offsets = {"t/11-0": end + 500}
     read: list[tuple[int, int]] = []
     while offsets["t/11-0"] != end:
-        place = reader.latestOffset(offsets, limit)
-        (split,) = reader.partitions(offsets, place)
-        # Spark may ask for the batch again after a failure, when the log has grown.
-        assert stream(failOnDataLoss="false").partitions(offsets, place)[0].value == split.value
+        end_of_batch = reader.latestOffset(offsets, limit)
+        (split,) = reader.partitions(offsets, end_of_batch)
+        # Spark may read the batch again after a failure, when the log has grown.
+        (again,) = stream(failOnDataLoss="false").partitions(offsets, end_of_batch)
+        assert again.value == split.value
         read.append((split.value.offsets.start, split.value.offsets.end))
-        offsets = place
+        offsets = end_of_batch
     assert (read[0][0], read[-1][1]) == (11, end)
     assert all(first[1] == second[0] for first, second in pairwise(read))
     assert reader.latestOffset(offsets, ReadAllAvailable()) == offsets
 
 
-def test_available_now_stops_at_what_was_there(logs: Logs) -> None:
+def test_available_now_stops_at_the_ends_at_its_start(logs: Logs) -> None:
     first_end = logs.append(ZERO, [b"x"] * 5)
     reader = stream(partitions="2")
     reader.prepareForTriggerAvailableNow()
@@ -322,7 +121,7 @@ def test_available_now_stops_at_what_was_there(logs: Logs) -> None:
     assert reader.latestOffset(end, ReadAllAvailable()) == end
 
 
-def test_a_limit_in_rows_is_kept_and_everything_comes_in_the_end(logs: Logs) -> None:
+def test_a_limit_in_rows_holds_and_all_rows_are_read(logs: Logs) -> None:
     entry = len(message_set.encode([b"x"]))
     logs.append(ZERO, [b"x"] * 25)
     logs.append(ONE, [b"x"] * 7)
@@ -365,7 +164,7 @@ def test_a_limit_in_bytes_ends_at_an_entry(logs: Logs) -> None:
     assert steps >= total // 250
 
 
-def test_no_limit_when_spark_says_so(logs: Logs) -> None:
+def test_spark_may_lift_the_limit(logs: Logs) -> None:
     total = logs.append(ZERO, [b"x"] * 100)
     reader = stream(maxRowsPerTrigger="1")
     assert reader.latestOffset({"t/11-0": 0}, ReadAllAvailable()) == {"t/11-0": total}
@@ -386,6 +185,4 @@ def test_readers_go_to_executors_without_their_connections(logs: Logs) -> None:
 def test_spark_finds_the_source_by_its_name() -> None:
     assert pyspark_kafka2011.DefaultSource.name() == "kafka2011"
     assert Path(pyspark_kafka2011.__file__).name == "pyspark_kafka2011.py"
-    from kafka2011.consumer.spark.rows import MESSAGE_SCHEMA
-
     assert [part.split()[0] for part in SPARK_SCHEMA.split(", ")] == MESSAGE_SCHEMA.names

@@ -65,6 +65,25 @@ class FakeLog:
         return len(self.data)
 
 
+def chunks_of(
+    data: bytes, place: tuple[str, int, int], start: int, end: int, fetch_size: int
+) -> Iterator[Chunk]:
+    """The range of a log in chunks of whole entries, as `read_range` reads it: an entry larger than
+    a fetch comes whole, one that crosses the end only at the start."""
+    offset = start
+    while offset < end:
+        fetched = data[offset : min(offset + fetch_size, end)]
+        try:
+            valid = message_set.split(fetched)
+        except MessageLargerThanFetchSize:
+            if offset > start and offset + fetch_size >= end:
+                return
+            valid = next(message_set.entries(data[offset:])).next_offset
+            fetched = data[offset : offset + valid]
+        yield Chunk(*place, offset, fetched[:valid], offset + valid)
+        offset += valid
+
+
 class ScriptedBroker:
     """Reads ranges out of FakeLogs in chunks of whole entries."""
 
@@ -77,18 +96,8 @@ class ScriptedBroker:
 
     def read(self, planned: PlannedRange) -> Iterator[Chunk]:
         data = self.logs[planned.topic, planned.source].data
-        offset = planned.start
-        while offset < planned.end:
-            fetched = data[offset : min(offset + self.fetch_size, planned.end)]
-            try:
-                valid = message_set.split(fetched)
-            except MessageLargerThanFetchSize:
-                if offset > planned.start:
-                    return
-                valid = next(message_set.entries(data[offset:])).next_offset
-                fetched = data[offset : offset + valid]
-            yield Chunk(planned.topic, *planned.source, offset, fetched[:valid], offset + valid)
-            offset += valid
+        place = (planned.topic, *planned.source)
+        return chunks_of(data, place, planned.start, planned.end, self.fetch_size)
 
     def plan(
         self,

@@ -1,4 +1,4 @@
-"""The Spark format without Spark's JVM: decoded rows, quarantine, and what the writer sends."""
+"""The Spark format without Spark's JVM: decoded rows and quarantine."""
 
 import json
 import threading
@@ -11,20 +11,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import BinaryType, StructType
 
-from kafka2011.consumer.simple import SimpleConsumer
 from kafka2011.consumer.spark.options import OptionError
 from kafka2011.consumer.spark.rows import MESSAGE_SCHEMA
 from kafka2011.events.registry_client import RegistryClient, RegistryUnavailable
 from kafka2011.events.schemas import schema_text
 from kafka2011.events.topic_codec import id_prefix
 from kafka2011.events.topics import ACCESS_LOG
-from kafka2011.protocol import message_set
-from kafka2011.protocol.errors import MessageSizeTooLarge, OffsetOutOfRange
-from kafka2011.services.warehouse.data_source.writing import parse_write_options, write_batches
+from kafka2011.protocol.errors import OffsetOutOfRange
 from pyspark_kafka2011 import DefaultSource
-from tests.support.in_process_broker import InProcessBroker, in_process_broker
 from tests.support.registries import DirectRegistry
 from tests.support.scripted_server import ScriptedBroker
 from tests.unit.services.warehouse.samples import access_log_payload
@@ -39,17 +34,17 @@ def broker() -> Iterator[ScriptedBroker]:
 
 
 def rows(broker: ScriptedBroker, **options: str) -> list[dict[str, Any]]:
-    """What Spark would get; every batch has the schema that Spark was told."""
+    """What Spark would get; every batch has the schema of the source."""
     given = {"brokers": f"11:127.0.0.1:{broker.port}", "topic": ACCESS_LOG}
     given["event.forms"] = "*:2011"
     source = DefaultSource({**given, **{k.replace("_", "."): v for k, v in options.items()}})
-    told = source.schema()
-    if isinstance(told, str):  # only a JVM reads this
-        names = [part.split()[0] for part in told.split(", ")]
+    spark_schema = source.schema()
+    if isinstance(spark_schema, str):  # only a JVM reads this
+        names = [part.split()[0] for part in spark_schema.split(", ")]
         schema = pa.schema([MESSAGE_SCHEMA.field(name) for name in names])
     else:
-        schema = to_arrow_schema(told, timezone="UTC")
-    reader = source.reader(told)
+        schema = to_arrow_schema(spark_schema, timezone="UTC")
+    reader = source.reader(spark_schema)
     batches = [batch for part in reader.partitions() for batch in reader.read(part)]
     for batch in batches:
         batch.validate(full=True)
@@ -82,13 +77,13 @@ def registry_url(tmp_path: Path) -> Iterator[str]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            self._tell(*registry.ask("GET", self.path, None))
+            self._answer(*registry.ask("GET", self.path, None))
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            self._tell(*registry.ask("POST", self.path, body))
+            self._answer(*registry.ask("POST", self.path, body))
 
-        def _tell(self, status: int, answer: bytes) -> None:
+        def _answer(self, status: int, answer: bytes) -> None:
             self.send_response(status)
             self.send_header("Content-Length", str(len(answer)))
             self.end_headers()
@@ -130,8 +125,8 @@ def test_events_with_the_registrys_ids_are_decoded_each_by_its_schema(
     assert "99" in found[2]["error"]
     assert found[2]["payload"] == payloads[2]
     # Undecoded, the column says the numbers; a junk one is put aside where a quarantine is named.
-    told = rows(broker, event_forms="*:id", columns="schema_id")
-    assert [row["schema_id"] for row in told] == [str(shipped), str(newer), "99"]
+    ids = rows(broker, event_forms="*:id", columns="schema_id")
+    assert [row["schema_id"] for row in ids] == [str(shipped), str(newer), "99"]
     assert len(rows(broker, **options, quarantine_dir=str(tmp_path / "aside"))) == 2
     (file,) = (tmp_path / "aside").iterdir()
     assert pq.read_table(file).column("payload").to_pylist() == [payloads[2]]
@@ -255,77 +250,3 @@ def test_a_segment_that_is_retired_is_an_error_or_passed_over(broker: ScriptedBr
     next(batches["false"])
     broker.retire("t", 0, 14 * 300)
     assert payloads_of(batches["false"]) == []
-
-
-# --- writing -------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[InProcessBroker]:
-    with in_process_broker(tmp_path) as started:
-        yield started
-
-
-def stored(served: InProcessBroker, topic: str) -> list[bytes]:
-    with SimpleConsumer("127.0.0.1", served.port) as client:
-        return message_set.payloads(client.fetch(topic, 0, 0, 1_000_000).data)
-
-
-def write(served: InProcessBroker, batch: pa.RecordBatch, **options: str) -> int:
-    given = {"brokers": f"0:127.0.0.1:{served.port}", **options}
-    return write_batches(parse_write_options(given, batch.schema.names), [batch]).messages
-
-
-def test_rows_are_messages_when_the_write_returns(served: InProcessBroker) -> None:
-    payloads = [b"%d" % n for n in range(450)]
-    batch = pa.RecordBatch.from_pydict({"payload": pa.array(payloads, pa.binary())})
-    assert write(served, batch, topic="t") == 450
-    assert stored(served, "t") == payloads
-
-
-def test_a_column_may_name_the_topic_and_text_is_utf8(served: InProcessBroker) -> None:
-    batch = pa.RecordBatch.from_pydict(
-        {"topic": ["a", "b", "a"], "value": ["é", "2", "3"], "key": ["k", "k", "l"]}
-    )
-    assert write(served, batch) == 3
-    assert stored(served, "a") == ["é".encode(), b"3"]
-    assert stored(served, "b") == [b"2"]
-
-
-@pytest.mark.parametrize(
-    ("columns", "options", "reason"),
-    [
-        (["payload"], {}, "topic as an option or as a column"),
-        (["payload", "topic"], {"topic": "t"}, "topic as an option or as a column"),
-        (["topic"], {}, "exactly one of the columns payload and value"),
-        (["payload", "colour"], {"topic": "t"}, "column 'colour'"),
-        (["payload"], {"topic": "a/b"}, "a/b"),
-        (["payload"], {"topic": "t", "zk.connect": "z"}, "zk.connect and brokers"),
-        (["payload"], {"topic": "t", "batch.size": "0"}, "at least 1"),
-        (["payload"], {"topic": "t", "colour": "red"}, "unknown option 'colour'"),
-    ],
-)
-def test_bad_write_options_say_why(
-    columns: list[str], options: dict[str, str], reason: str
-) -> None:
-    with pytest.raises(OptionError, match=reason):
-        parse_write_options({"brokers": "0:h:1", **options}, columns)
-
-
-def test_a_null_is_no_message(served: InProcessBroker) -> None:
-    batch = pa.RecordBatch.from_pydict({"payload": pa.array([b"x", None], pa.binary())})
-    with pytest.raises(OptionError, match="null"):
-        write(served, batch, topic="t")
-
-
-def test_a_payload_above_the_limit_fails_the_task(served: InProcessBroker) -> None:
-    batch = pa.RecordBatch.from_pydict({"payload": pa.array([b"x" * 11], pa.binary())})
-    with pytest.raises(MessageSizeTooLarge):
-        write(served, batch, topic="t", **{"max.message.size": "10"})
-
-
-def test_a_topic_cannot_be_overwritten() -> None:
-    schema = StructType().add("payload", BinaryType())
-    source = DefaultSource({"brokers": "0:h:1", "topic": "t"})
-    with pytest.raises(OptionError, match="append"):
-        source.writer(schema, overwrite=True)

@@ -1,4 +1,4 @@
-"""What a load reads: starts, ends, gaps, absences, and the sharing out."""
+"""The plan of a load: starts, ends, gaps, absent brokers, and the ranges of each task."""
 
 import pytest
 
@@ -18,77 +18,57 @@ SOURCE = BrokerPartition(11, 0)
 ADDRESS = BrokerAddress("127.0.0.1", 9092)
 
 
-def state(
-    committed: int | None, earliest: int | None, latest: int | None, *, away: bool = False
-) -> PartitionState:
-    return PartitionState("t", SOURCE, committed, None if away else ADDRESS, earliest, latest)
-
-
 @pytest.mark.parametrize(
-    ("committed", "earliest", "latest", "start", "end"),
+    ("committed", "earliest", "latest", "read", "kind"),
     [
-        (None, 0, 500, 0, 500),
-        (None, 100, 500, 100, 500),
-        (200, 0, 500, 200, 500),
-        (200, 200, 500, 200, 500),
-        (None, 0, 5000, 0, 1000),
-        (4500, 0, 5000, 4500, 5000),
+        (None, 0, 500, (0, 500), None),
+        (None, 100, 500, (100, 500), None),
+        (200, 0, 500, (200, 500), None),
+        (200, 200, 500, (200, 500), None),
+        (None, 0, 5000, (0, 1000), None),  # up to the limit of one load
+        (4500, 0, 5000, (4500, 5000), None),
+        (500, 0, 500, None, None),
+        (None, 0, 0, None, None),
+        (70, None, None, None, BROKER_AWAY),  # no answer
+        (100, 300, 500, (300, 500), GAP),
+        (900, 0, 500, None, BEYOND_END),
     ],
 )
-def test_start_is_the_commit_or_the_earliest(
-    committed: int | None, earliest: int, latest: int, start: int, end: int
+def test_a_partition_is_read_from_the_commit_or_the_earliest_offset(
+    committed: int | None,
+    earliest: int | None,
+    latest: int | None,
+    read: tuple[int, int] | None,
+    kind: str | None,
 ) -> None:
-    planned, problem = plan_partition(state(committed, earliest, latest), 1000)
-    assert planned is not None
-    assert problem is None
-    assert (planned.committed, planned.start, planned.end) == (committed, start, end)
-    assert planned.latest == latest
+    state = PartitionState("t", SOURCE, committed, ADDRESS, earliest, latest)
+    planned, problem = plan_partition(state, 1000)
+    assert (problem and problem.kind) == kind
+    assert (planned and (planned.start, planned.end)) == read
+    if planned is not None:
+        assert (planned.committed, planned.latest) == (committed, latest)
+    if problem is not None and kind == GAP:
+        assert "100 to 300" in problem.detail
 
 
-@pytest.mark.parametrize(("committed", "latest"), [(500, 500), (None, 0)])
-def test_nothing_new_is_no_range(committed: int | None, latest: int) -> None:
-    assert plan_partition(state(committed, 0, latest), 1000) == (None, None)
-
-
-def test_a_broker_that_is_away_is_reported() -> None:
-    planned, problem = plan_partition(state(70, None, None, away=True), 1000)
+def test_a_broker_that_is_away_is_named_with_the_offset_reached() -> None:
+    planned, problem = plan_partition(PartitionState("t", SOURCE, 70), 1000)
     assert planned is None
     assert problem is not None
     assert problem.kind == BROKER_AWAY
     assert problem.text == "t 11-0: its broker 11 is away; loaded up to 70"
 
 
-def test_a_broker_that_does_not_answer_is_away() -> None:
-    _, problem = plan_partition(state(70, None, None), 1000)
-    assert problem is not None
-    assert problem.kind == BROKER_AWAY
-
-
-def test_retired_offsets_are_a_gap_and_the_rest_is_read() -> None:
-    planned, problem = plan_partition(state(100, 300, 500), 1000)
-    assert planned is not None
-    assert problem is not None
-    assert (planned.committed, planned.start, problem.kind) == (100, 300, GAP)
-    assert "100 to 300" in problem.detail
-
-
-def test_a_log_that_became_shorter_is_not_loaded() -> None:
-    planned, problem = plan_partition(state(900, 0, 500), 1000)
-    assert planned is None
-    assert problem is not None
-    assert problem.kind == BEYOND_END
-
-
 def planned_range(topic: str, broker_id: int, size_bytes: int) -> PlannedRange:
-    return PlannedRange(
-        topic, BrokerPartition(broker_id, 0), ADDRESS, None, 0, size_bytes, size_bytes
-    )
+    source = BrokerPartition(broker_id, 0)
+    return PlannedRange(topic, source, ADDRESS, None, 0, size_bytes, size_bytes)
 
 
-def test_little_data_is_one_task() -> None:
+def test_little_data_is_one_task_and_none_is_no_task() -> None:
     ranges = [planned_range(topic, broker, 1000) for topic in "abc" for broker in (1, 2)]
     (task,) = pack(ranges, 4)
     assert sorted(task, key=str) == sorted(ranges, key=str)
+    assert pack([], 4) == []
 
 
 def test_much_data_is_spread_and_small_topics_stay_whole() -> None:
@@ -99,7 +79,3 @@ def test_much_data_is_spread_and_small_topics_stay_whole() -> None:
     assert sorted((r for task in tasks for r in task), key=str) == sorted(ranges, key=str)
     assert [len([r for r in task if r.topic == "big"]) for task in tasks] == [2, 2]
     assert sum(any(r.topic == "small" for r in task) for task in tasks) == 1
-
-
-def test_no_ranges_are_no_tasks() -> None:
-    assert pack([], 4) == []

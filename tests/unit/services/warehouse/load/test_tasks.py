@@ -1,7 +1,8 @@
-"""What an executor does with ranges: rows, counts, quarantine, and what it says when it fails."""
+"""A task's results: rows, counts, quarantine, and failures."""
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,10 +15,15 @@ from kafka2011.events.topics import ACCESS_LOG
 from kafka2011.protocol import message_set
 from kafka2011.protocol.compression import Codec
 from kafka2011.services.warehouse.delta_table import NewFile
-from kafka2011.services.warehouse.load import parquet_files as files_module
+from kafka2011.services.warehouse.load import parquet_files
 from kafka2011.services.warehouse.load.parquet_files import write_file
 from kafka2011.services.warehouse.load.plan import PlannedRange
-from kafka2011.services.warehouse.load.tasks import count_windows, rounded_ages, run_task
+from kafka2011.services.warehouse.load.tasks import (
+    TopicResult,
+    count_windows,
+    rounded_ages,
+    run_task,
+)
 from tests.unit.services.warehouse.samples import (
     FIRST,
     HEADER_TIME_MS,
@@ -26,151 +32,148 @@ from tests.unit.services.warehouse.samples import (
     task_settings,
 )
 
-
-def rows_of(directory: Path, files: list[NewFile]) -> list[dict[str, object]]:
-    found: list[dict[str, object]] = []
-    for file in files:
-        found += pq.ParquetFile(directory / file.path).read().to_pylist()
-    return found
+WINDOW = HEADER_TIME_MS - HEADER_TIME_MS % 10_000
 
 
-def test_a_range_becomes_files_counts_and_an_end(tmp_path: Path) -> None:
-    broker = ScriptedBroker()
+class World(ScriptedBroker):
+    """A broker with logs in memory, a warehouse, and tasks that read whole logs."""
+
+    def __init__(self, warehouse: Path) -> None:
+        super().__init__()
+        self.warehouse = warehouse
+
+    def load(self, topic: str = ACCESS_LOG, **settings: Any) -> TopicResult:
+        planned, given = self.plan(topic), task_settings(self.warehouse, **settings)
+        (result,) = run_task([planned], given, self.read)
+        return result
+
+    def rows(self, files: list[NewFile], table: str = "access_log") -> list[dict[str, Any]]:
+        paths = [self.warehouse / table / file.path for file in files]
+        return [row for path in paths for row in pq.ParquetFile(path).read().to_pylist()]
+
+    def quarantined(self, result: TopicResult, table: str = "access_log") -> list[dict[str, Any]]:
+        return self.rows(result.quarantine_files, f"quarantine/{table}")
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def test_a_range_becomes_files_counts_and_an_end(world: World) -> None:
     payloads = [access_log_payload(n, server="a" if n < 6 else "b") for n in range(10)]
-    end = broker.log(ACCESS_LOG).append(payloads)
-    (result,) = run_task([broker.plan(ACCESS_LOG)], task_settings(tmp_path), broker.read)
-    assert result.errors == []
-    assert result.ends == {FIRST: end}
+    end = world.log(ACCESS_LOG).append(payloads)
+    result = world.load()
+    assert (result.errors, result.ends) == ([], {FIRST: end})
     assert (result.rows, result.read_bytes) == (10, end)
-    window = HEADER_TIME_MS - HEADER_TIME_MS % 10_000
-    assert result.counts == {(window, "a"): 6, (window, "b"): 4}
-    assert result.quarantined == {}
-    assert result.quarantine_files == []
-    rows = rows_of(tmp_path / "access_log", result.files)
+    assert result.counts == {(WINDOW, "a"): 6, (WINDOW, "b"): 4}
+    assert (result.quarantined, result.quarantine_files) == ({}, [])
+    rows = world.rows(result.files)
     assert len(rows) == 10
     assert rows[-1]["source_offset"] == end
     assert sum(result.ages.values()) == 10
 
 
-def test_loading_in_steps_equals_loading_at_once(tmp_path: Path) -> None:
-    broker = ScriptedBroker(fetch_size=700)
-    end = broker.log(ACCESS_LOG).append([access_log_payload(n) for n in range(50)])
+def test_loading_in_steps_equals_loading_at_once(world: World) -> None:
+    world.fetch_size = 700
+    end = world.log(ACCESS_LOG).append([access_log_payload(n) for n in range(50)])
     offsets: list[object] = []
     committed = None
     while committed != end:
-        planned = broker.plan(ACCESS_LOG, committed, end=(committed or 0) + 1)
-        (result,) = run_task([planned], task_settings(tmp_path), broker.read)
-        offsets += [r["source_offset"] for r in rows_of(tmp_path / "access_log", result.files)]
+        planned = world.plan(ACCESS_LOG, committed, end=(committed or 0) + 1)
+        (result,) = run_task([planned], task_settings(world.warehouse), world.read)
+        offsets += [row["source_offset"] for row in world.rows(result.files)]
         committed = result.ends[FIRST]
     assert len(offsets) == len(set(offsets)) == 50
 
 
-def test_messages_in_wrappers_are_rows_with_the_wrappers_end(tmp_path: Path) -> None:
-    broker = ScriptedBroker(fetch_size=100_000)
-    log = broker.log(ACCESS_LOG)
+def test_messages_in_wrappers_are_rows_with_the_wrappers_end(world: World) -> None:
+    world.fetch_size = 100_000
+    log = world.log(ACCESS_LOG)
     first = log.append([access_log_payload(0)])
-    log.data += message_set.encode_compressed(
-        [access_log_payload(1), access_log_payload(2)], Codec.GZIP
-    )
-    (result,) = run_task([broker.plan(ACCESS_LOG)], task_settings(tmp_path), broker.read)
-    rows = rows_of(tmp_path / "access_log", result.files)
+    wrapped = [access_log_payload(1), access_log_payload(2)]
+    log.data += message_set.encode_compressed(wrapped, Codec.GZIP)
+    rows = world.rows(world.load().files)
     assert [row["source_offset"] for row in rows] == [first, len(log.data), len(log.data)]
 
 
-def test_what_cannot_be_decoded_goes_to_quarantine_with_its_offset(tmp_path: Path) -> None:
-    broker = ScriptedBroker()
-    log = broker.log(ACCESS_LOG)
+def test_an_undecodable_message_goes_to_quarantine_with_its_offset(world: World) -> None:
+    log = world.log(ACCESS_LOG)
     log.append([access_log_payload(0)])
     junk_end = log.append([b"junk"])
-    cut_end = log.append([access_log_payload(1)[:-1]])
+    cut = access_log_payload(1)[:-1]
+    cut_end = log.append([cut])
     log.append([access_log_payload(2)])
-    (result,) = run_task([broker.plan(ACCESS_LOG)], task_settings(tmp_path), broker.read)
-    assert result.errors == []
-    assert result.rows == 2
-    window = HEADER_TIME_MS - HEADER_TIME_MS % 10_000
-    assert result.quarantined == {UNREADABLE: 1, (window, "frontend-1"): 1}
-    rows = rows_of(tmp_path / "quarantine" / "access_log", result.quarantine_files)
-    assert [(row["payload"], row["source_offset"]) for row in rows] == [
-        (b"junk", junk_end),
-        (access_log_payload(1)[:-1], cut_end),
-    ]
+    result = world.load()
+    assert (result.errors, result.rows) == ([], 2)
+    assert result.quarantined == {UNREADABLE: 1, (WINDOW, "frontend-1"): 1}
+    rows = [(row["payload"], row["source_offset"]) for row in world.quarantined(result)]
+    assert rows == [(b"junk", junk_end), (cut, cut_end)]
 
 
-def test_what_an_earlier_try_quarantined_is_counted_and_not_written_again(tmp_path: Path) -> None:
-    broker = ScriptedBroker()
-    log = broker.log(ACCESS_LOG)
+def test_a_message_quarantined_before_is_counted_and_not_written_again(world: World) -> None:
+    log = world.log(ACCESS_LOG)
     first = log.append([b"junk"])
     log.append([b"more"])
-    settings = task_settings(tmp_path, quarantined_up_to={(ACCESS_LOG, FIRST): first})
-    (result,) = run_task([broker.plan(ACCESS_LOG)], settings, broker.read)
+    result = world.load(quarantined_up_to={(ACCESS_LOG, FIRST): first})
     assert result.quarantined == {UNREADABLE: 2}
-    rows = rows_of(tmp_path / "quarantine" / "access_log", result.quarantine_files)
-    assert [row["payload"] for row in rows] == [b"more"]
+    assert [row["payload"] for row in world.quarantined(result)] == [b"more"]
 
 
-def test_a_damaged_entry_is_quarantined_and_its_neighbours_are_loaded(tmp_path: Path) -> None:
-    broker = ScriptedBroker()
-    log = broker.log(ACCESS_LOG)
+def test_a_damaged_entry_is_quarantined_and_its_neighbours_are_loaded(world: World) -> None:
+    log = world.log(ACCESS_LOG)
     start = log.append([access_log_payload(0)])
     end = log.append([access_log_payload(1)])
     log.append([access_log_payload(2)])
-    damaged = bytearray(log.data)
-    damaged[end - 1] ^= 0xFF
-    log.data = bytes(damaged)
-    (result,) = run_task([broker.plan(ACCESS_LOG)], task_settings(tmp_path), broker.read)
-    assert result.errors == []
-    assert result.rows == 2
-    (row,) = rows_of(tmp_path / "quarantine" / "access_log", result.quarantine_files)
-    assert row["payload"] == log.data[start:end]
-    assert row["source_offset"] == end
-    assert "damaged entry" in str(row["reason"])
+    log.data = log.data[: end - 1] + bytes([log.data[end - 1] ^ 0xFF]) + log.data[end:]
+    result = world.load()
+    assert (result.errors, result.rows) == ([], 2)
+    (row,) = world.quarantined(result)
+    assert (row["payload"], row["source_offset"]) == (log.data[start:end], end)
+    assert "damaged entry" in row["reason"]
 
 
-def test_a_topic_without_a_schema_goes_to_quarantine(tmp_path: Path) -> None:
-    broker = ScriptedBroker()
-    broker.log("plain").append([b"hello"])
-    (result,) = run_task([broker.plan("plain")], task_settings(tmp_path), broker.read)
+def test_a_topic_without_a_schema_goes_to_quarantine(world: World) -> None:
+    world.log("plain").append([b"hello"])
+    result = world.load("plain")
     assert (result.rows, result.files, result.errors) == (0, [], [])
-    (row,) = rows_of(tmp_path / "quarantine" / "plain", result.quarantine_files)
+    (row,) = world.quarantined(result, "plain")
     assert row["reason"] == "no schema is shipped for topic plain"
 
 
-def test_a_range_that_breaks_off_is_loaded_up_to_there_and_reported(tmp_path: Path) -> None:
-    broker = ScriptedBroker(fetch_size=700)
-    broker.log(ACCESS_LOG).append([access_log_payload(n) for n in range(10)])
-    broker.log("plain").append([b"hello"])
+def test_a_range_that_breaks_off_is_loaded_up_to_there_and_reported(world: World) -> None:
+    world.fetch_size = 700
+    world.log(ACCESS_LOG).append([access_log_payload(n) for n in range(10)])
+    world.log("plain").append([b"hello"])
 
     def read(planned: PlannedRange) -> Iterator[Chunk]:
         if planned.topic == "plain":
             raise ConnectionResetError("gone")
-        for number, chunk in enumerate(broker.read(planned)):
+        for number, chunk in enumerate(world.read(planned)):
             if number == 2:
                 raise ConnectionResetError("gone, too")
             yield chunk
 
-    plain, log = run_task(
-        [broker.plan("plain"), broker.plan(ACCESS_LOG)], task_settings(tmp_path), read
-    )
+    planned = [world.plan("plain"), world.plan(ACCESS_LOG)]
+    plain, log = run_task(planned, task_settings(world.warehouse), read)
     assert (plain.errors, plain.ends, plain.is_usable) == (["11-0: gone"], {}, True)
     assert log.errors == ["11-0: gone, too"]
-    rows = rows_of(tmp_path / "access_log", log.files)
+    rows = world.rows(log.files)
     assert 0 < len(rows) == log.rows < 10
     assert log.ends == {FIRST: rows[-1]["source_offset"]}
 
 
-def test_a_disk_that_is_full_makes_the_result_unusable(tmp_path: Path) -> None:
-    broker = ScriptedBroker()
-    broker.log(ACCESS_LOG).append([access_log_payload(0)])
-    (tmp_path / "access_log").write_text("a file where the table's directory should be")
-    (result,) = run_task([broker.plan(ACCESS_LOG)], task_settings(tmp_path), broker.read)
+def test_a_write_error_makes_the_result_unusable(world: World) -> None:
+    world.log(ACCESS_LOG).append([access_log_payload(0)])
+    (world.warehouse / "access_log").write_text("a file where the table's directory should be")
+    result = world.load()
     assert not result.is_usable
     assert "NotADirectoryError" in result.errors[0]
 
 
-def test_a_task_that_fails_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    broker = ScriptedBroker()
+def test_a_task_that_fails_leaves_no_files(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     hours = range(0, 7200, 1800)
-    broker.log(ACCESS_LOG).append([access_log_payload(n) for n in hours] + [b"junk"])
+    world.log(ACCESS_LOG).append([access_log_payload(n) for n in hours] + [b"junk"])
     written: list[Path] = []
 
     def write_two(path: Path, hour: str, rows: pa.Table, name: str) -> NewFile:
@@ -180,12 +183,12 @@ def test_a_task_that_fails_leaves_no_files(tmp_path: Path, monkeypatch: pytest.M
         written.append(path / file.path)
         return file
 
-    monkeypatch.setattr(files_module, "write_file", write_two)
-    (result,) = run_task([broker.plan(ACCESS_LOG)], task_settings(tmp_path), broker.read)
+    monkeypatch.setattr(parquet_files, "write_file", write_two)
+    result = world.load()
     assert not result.is_usable
     assert "No space left" in result.errors[0]
     assert len(written) == 2
-    assert list(tmp_path.rglob("*.parquet")) == []
+    assert list(world.warehouse.rglob("*.parquet")) == []
 
 
 def test_windows_are_counted_by_server() -> None:

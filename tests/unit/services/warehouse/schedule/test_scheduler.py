@@ -1,63 +1,19 @@
-"""The schedule: which jobs are due, and that each runs once at a time."""
+"""The scheduler starts due jobs, each of them once at a time."""
 
 import signal
 import subprocess
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kafka2011.services.warehouse.schedule.scheduler import Scheduler, starter
-from kafka2011.services.warehouse.schedule.timetable import Job, ScheduleError, parse_schedule
+from kafka2011.services.warehouse.schedule.timetable import parse_schedule
 
 HOUR_MS = 3_600_000
 
 
-def test_lines_become_jobs() -> None:
-    text = """
-    # nightly
-    every 10m  reports            # with a comment
-    hourly :05 load --set a=b
-    daily 02:30 sql "select 1"
-    """
-    assert parse_schedule(text, ("reports", "load", "sql")) == [
-        Job(3, 600_000, 0, ("reports",)),
-        Job(4, HOUR_MS, 300_000, ("load", "--set", "a=b")),
-        Job(5, 24 * HOUR_MS, 2 * HOUR_MS + 30 * 60_000, ("sql", "select 1")),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("", "no job"),
-        ("every 10m", "must be: every"),
-        ("weekly 1 load", "line 1: 'weekly'"),
-        ("\nevery 0m load", "line 2: '0m'"),
-        ("every 10 load", "duration"),
-        ("hourly :60 load", ":MM"),
-        ("daily 24:00 load", "HH:MM"),
-        ("daily 2:30 load", "HH:MM"),
-        ("every 1h broker", "'broker' cannot be scheduled"),
-        ("every 1h load 'x", "line 1"),
-    ],
-)
-def test_a_line_that_cannot_be_read_is_named(text: str, reason: str) -> None:
-    with pytest.raises(ScheduleError, match=reason):
-        parse_schedule(text, ("load",))
-
-
-@given(st.integers(1, 10**9), st.integers(0, 10**9), st.integers(0, 10**13))
-def test_the_next_time_is_later_and_none_lies_between(period: int, phase: int, at: int) -> None:
-    job = Job(1, period, phase % period, ("load",))
-    found = job.next_after(at)
-    assert at < found <= at + period
-    assert found % period == phase % period
-
-
 class Running:
-    """A process that ends when it is told so."""
+    """A process that ends at a signal."""
 
     def __init__(self) -> None:
         self.status: int | None = None
@@ -76,14 +32,15 @@ class Running:
 
 
 class World:
-    def __init__(self) -> None:
+    """A clock, and the jobs that were started."""
+
+    def __init__(self, schedule: str = "every 1h load") -> None:
         self.at_ms = 1_000_000 * HOUR_MS
         self.started: list[tuple[str, ...]] = []
         self.processes: list[Running] = []
         self.is_broken = False
-
-    def clock(self) -> int:
-        return self.at_ms
+        jobs = parse_schedule(schedule, ("load", "report"))
+        self.scheduler = Scheduler(jobs, start=self.start, clock=lambda: self.at_ms)
 
     def start(self, command: Sequence[str]) -> Running:
         if self.is_broken:
@@ -94,12 +51,8 @@ class World:
 
 
 def test_a_job_that_still_runs_is_started_once_when_it_has_ended() -> None:
-    world = World()
-    scheduler = Scheduler(
-        parse_schedule("every 1h load\nevery 2h report", ("load", "report")),
-        start=world.start,
-        clock=world.clock,
-    )
+    world = World("every 1h load\nevery 2h report")
+    scheduler = world.scheduler
     scheduler.step()
     assert world.started == [("load",), ("report",)]
     assert [job["is_running"] for job in scheduler.status()] == [True, True]
@@ -140,11 +93,9 @@ def test_a_job_gets_the_settings_but_neither_the_port_nor_the_name(
     assert environment == {"KAFKA2011_ZK_CONNECT": "z:2181", "PATH": "/bin"}
 
 
-def test_what_does_not_start_is_tried_at_its_next_time() -> None:
+def test_a_job_that_does_not_start_is_tried_at_its_next_time() -> None:
     world = World()
-    scheduler = Scheduler(
-        parse_schedule("every 1h load", ("load",)), start=world.start, clock=world.clock
-    )
+    scheduler = world.scheduler
     world.is_broken = True
     scheduler.step()
     world.is_broken = False
@@ -158,9 +109,7 @@ def test_what_does_not_start_is_tried_at_its_next_time() -> None:
 
 def test_stopping_ends_the_jobs_that_run() -> None:
     world = World()
-    scheduler = Scheduler(
-        parse_schedule("every 1h load", ("load",)), start=world.start, clock=world.clock
-    )
+    scheduler = world.scheduler
     scheduler.step()
     scheduler.stop()
     assert world.processes[0].signals == [signal.SIGTERM]

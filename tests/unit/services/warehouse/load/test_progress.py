@@ -1,0 +1,51 @@
+"""What the load process reports of itself."""
+
+from typing import Any
+
+import pytest
+
+from kafka2011.coordination.cluster import BrokerPartition
+from kafka2011.services.warehouse.load.job import LoadOutcome
+from kafka2011.services.warehouse.load.plan import BROKER_AWAY, Problem
+from kafka2011.services.warehouse.load.progress import Progress
+
+AWAY = Problem("t", BrokerPartition(11, 0), BROKER_AWAY, "its broker 11 is away")
+
+
+def loaded(rows: int, lag_bytes: int = 0, **changed: Any) -> LoadOutcome:
+    """The outcome of a load of the topic t."""
+    return LoadOutcome(
+        **{
+            "rows": {"t": rows},
+            "versions": {"t": 5},
+            "quarantined": {"t": 1},
+            "lag_bytes": {"t": lag_bytes},
+            "ages": {100: rows},
+            **changed,
+        }
+    )
+
+
+def test_status_and_metrics_say_the_same() -> None:
+    progress = Progress()
+    assert progress.status()["latency_ms"]["p99"] is None
+    progress.record(loaded(99, lag_bytes=7), 1_000, 0.5)
+    progress.record(loaded(1, problems=[AWAY], ages={50_000: 1}), 2_000, 0.5)
+    status = progress.status()
+    assert (status["rows_loaded"], status["quarantined"], status["lag_bytes"]) == (100, 2, 0)
+    assert (status["loads"], status["last_load_ms"]) == (2, 2_000)
+    assert status["tables"]["t"] == {"rows": 100, "quarantined": 2, "version": 5, "lag_bytes": 0}
+    assert status["problems"] == [AWAY.text]
+    latency = status["latency_ms"]
+    assert latency["count"] == 100
+    assert latency["p50"] == pytest.approx(100, rel=0.02)
+    assert latency["max"] == pytest.approx(50_000, rel=0.02)
+    sample = progress.registry.get_sample_value
+    assert sample("kafka2011_warehouse_rows_total", {"topic": "t"}) == 100
+    assert sample("kafka2011_warehouse_problems") == 1
+
+
+def test_an_event_of_an_old_log_does_not_break_the_histogram() -> None:
+    progress = Progress()
+    progress.record(loaded(1, ages={10**15: 1, 0: 3}), 0, 0.1)
+    assert progress.status()["latency_ms"]["count"] == 4

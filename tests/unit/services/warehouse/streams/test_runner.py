@@ -1,0 +1,87 @@
+"""The runner of stream jobs without Spark: settings, the table of items, starts and ends."""
+
+import sqlite3
+import threading
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+
+from kafka2011.services.warehouse.streams.config import StreamConfig
+from kafka2011.services.warehouse.streams.jobs import BY_NAME
+from kafka2011.services.warehouse.streams.runner import (
+    STARTS_MAX,
+    StreamError,
+    read_items,
+    run_job,
+    run_stream,
+    settings_of,
+)
+
+
+def test_a_job_that_joins_items_needs_them() -> None:
+    with pytest.raises(StreamError, match=r"needs stream\.items"):
+        settings_of(None, StreamConfig(), BY_NAME["clicks-by-category"])
+    assert settings_of(None, StreamConfig(), BY_NAME["top-items"]).items is None
+    # Found before a session is started.
+    assert run_job(StreamConfig(), BY_NAME["clicks-by-category"], once=True) == 2
+
+
+def test_a_store_without_the_table_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StreamError, match="there is no"):
+        read_items(None, tmp_path / "nowhere.db")
+    with closing(sqlite3.connect(tmp_path / "items.db")) as store:
+        store.execute("CREATE TABLE things (item TEXT)")
+    with pytest.raises(StreamError, match="no such table: items"):
+        read_items(None, tmp_path / "items.db")
+
+
+def test_windows_may_not_leave_gaps() -> None:
+    with pytest.raises(ValueError, match=r"stream\.slide\.ms"):
+        StreamConfig(window_ms=1000, slide_ms=2000)
+
+
+class Query:
+    """A stream that ends by itself, or with an exception."""
+
+    def __init__(self, failure: str = "") -> None:
+        self.failure = failure
+        self.is_stopped = False
+
+    def awaitTermination(self, _seconds: float) -> bool:
+        if self.failure:
+            raise PySparkException(self.failure)
+        return True
+
+    def stop(self) -> None:
+        self.is_stopped = True
+
+
+SLOW = "[STREAM_FAILED] Query terminated with exception: Python worker failed to connect back."
+
+
+@pytest.mark.parametrize(
+    ("failures", "status", "starts"),
+    [
+        ([""], 0, 1),
+        ([SLOW, SLOW, ""], 0, 3),
+        ([SLOW] * 9, 1, STARTS_MAX),
+        (["[STREAM_FAILED] the disk is full", ""], 1, 1),
+    ],
+)
+def test_a_stream_whose_worker_was_slow_to_start_is_started_again(
+    failures: list[str], status: int, starts: int
+) -> None:
+    queries = [Query(failure) for failure in failures]
+    left = iter(queries)
+    found, last = run_stream(lambda: next(left), threading.Event())
+    assert (found, queries.index(last) + 1) == (status, starts)
+
+
+def test_a_stream_that_is_stopped_ends_and_not_started_again() -> None:
+    stop = threading.Event()
+    stop.set()
+    query = Query(SLOW)
+    assert run_stream(lambda: query, stop) == (0, query)
+    assert query.is_stopped
