@@ -73,7 +73,7 @@ def barrier(broker: RunningBroker, topic: bytes, data: bytes) -> bool:
 
 @pytest.mark.skipif(not can_mount(), reason="no mount namespace for a small tmpfs here")
 def test_full_disk_refuses_writes_keeps_reads_and_recovers(tmp_path: Path) -> None:
-    """S9."""
+    """S9, on a tmpfs of 1 MB."""
     disk = tmp_path / "disk"
     disk.mkdir()
     mount = ["unshare", "-rm", "sh", "-c"]

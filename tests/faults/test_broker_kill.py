@@ -126,6 +126,7 @@ def log_of(broker: RunningBroker, partition: int) -> bytes:
 def test_kill_under_load_loses_nothing_that_was_confirmed_or_seen(
     tmp_path: Path, mode: dict[str, object]
 ) -> None:
+    """S1."""
     print(f"FAULT_SEED={SEED} FAULT_ROUNDS={ROUNDS}")
     rng = random.Random(SEED)
     truths = [Truth(partition) for partition in range(PARTITIONS)]

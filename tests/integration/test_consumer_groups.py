@@ -1,6 +1,6 @@
 """Consumer groups of real processes over a real ZooKeeper and real brokers, killed and frozen.
 
-What must hold: every message is printed by somebody (G4), one member per partition at a time (G5),
+What must hold: every message is printed (G4), one member per partition at a time (G5),
 and what is printed twice lies between the last commit and the death of its first reader.
 """
 
@@ -139,7 +139,7 @@ def test_two_members_share_and_the_killed_ones_partitions_move(
 def test_a_frozen_member_loses_its_partitions_and_its_commits(
     brokers: Cluster, tmp_path: Path
 ) -> None:
-    """Fault Z3: SIGSTOP beyond the session, SIGCONT, again and again."""
+    """Z3: SIGSTOP beyond the session, SIGCONT, again and again."""
     seen: dict[str, list[int]] = defaultdict(list)
     stop = threading.Event()
 
@@ -188,7 +188,7 @@ def test_a_frozen_member_loses_its_partitions_and_its_commits(
 
 
 def test_zookeeper_away_for_longer_than_the_session(tmp_path: Path) -> None:
-    """Fault Z2: delivery pauses while the session may be gone, and goes on by itself."""
+    """Z2: delivery pauses while the session may be gone, and goes on by itself."""
     with start_zookeeper(tmp_path / "zk") as server:
         connect = f"{server.host}:{server.port}"
         with Cluster(connect, tmp_path / "brokers", [1, 2]) as brokers:
@@ -305,7 +305,7 @@ def test_an_expired_session_is_joined_again_without_a_gap(
 
 
 def test_twenty_members_joining_and_leaving_converge(brokers: Cluster, zk_connect: str) -> None:
-    """Fault Z5, with a bound on what it costs ZooKeeper."""
+    """Z5, with a bound on what it costs ZooKeeper."""
     rng = random.Random(5)
     made: dict[str, ConsumerConnector] = {}
     lock = threading.Lock()

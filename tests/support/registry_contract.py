@@ -274,6 +274,7 @@ class RegistryContract:
     # --- what is built on it ---------------------------------------------------------------------
 
     def test_cluster_passes_over_garbage(self, one: Registry, two: Registry) -> None:
+        """Z9."""
         one.create_ephemeral(paths.broker_id_path(10), paths.encode_broker("10.0.0.1", 9092, 7))
         one.create_ephemeral(paths.broker_id_path(2), paths.encode_broker("b2", 9093, 8))
         one.create(paths.broker_id_path(3), b"\xff garbage")
