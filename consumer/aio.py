@@ -4,9 +4,9 @@
     async for message in AioStream(stream):
         await work(message.payload)
 
-A thread of its own waits for the stream, and hands over what one chunk holds at a time, so that a
-message costs little. A message counts as handed out and as processed when MessageStream counts it
-so: what waits here behind it is committed by nobody, and dropped when its grant is revoked.
+A thread of its own waits for the stream, and passes on one chunk's messages at a time, so that a
+message costs little. A message counts as delivered and as processed when MessageStream counts it
+so: what waits here is not committed, and is dropped when its grant is revoked.
 """
 
 import asyncio
@@ -21,14 +21,14 @@ from kafka2011.consumer.stream import MessageStream
 
 
 class _Batch(NamedTuple):
-    """What waits to be handed out under a grant, the first message first."""
+    """What waits to be delivered under a grant, the first message first."""
 
     messages: deque[ConsumedMessage]
     grant: Grant
 
 
 class _Asked(NamedTuple):
-    """`rest` is what is still to be handed out; the answer is it, or else what follows."""
+    """`rest` is what is still to be delivered; the result is it, or else what follows."""
 
     loop: asyncio.AbstractEventLoop
     future: asyncio.Future[Any]
@@ -102,7 +102,7 @@ class AioStream:
             try:
                 loop.call_soon_threadsafe(_settle, future, found, error)
             except RuntimeError:
-                return  # the loop is closed: nobody waits any more
+                return  # the loop is closed, and no task waits
             if found is None and error is None:
                 return
 

@@ -1,4 +1,4 @@
-"""Where brokers are, for a consumer: looked up in the registry, remembered while that is silent."""
+"""Brokers' addresses for a consumer: from the registry, and remembered while that is silent."""
 
 from kafka2011.consumer.config import ConsumerConfig
 from kafka2011.consumer.errors import BrokerUnavailable
@@ -21,7 +21,7 @@ class BrokerAddresses:
         self._known: dict[int, Address] = {}
 
     def find(self, broker_id: int) -> Address | None:
-        """The published address; the last known place while the registry does not answer."""
+        """The published address; the last known one while the registry does not answer."""
         path = paths.broker_id_path(broker_id)
         try:
             stored = self._registry.get(path)

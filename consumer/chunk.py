@@ -62,7 +62,7 @@ class Chunk(NamedTuple):
         )
 
     def entries(self) -> list[ShallowMessage]:
-        """The top-level entries, wrappers unopened: what `shallowiterator.enable` hands out.
+        """The top-level entries, wrappers unopened: the items with `shallowiterator.enable`.
 
         The same errors as `messages`; a wrapper's inside is not looked at.
         """
@@ -88,5 +88,5 @@ class Chunk(NamedTuple):
         return message_set.payloads(self.data)
 
     def message_count(self) -> int:
-        """How many messages; as dear as `payloads`."""
+        """The number of messages; costs as much as `payloads`."""
         return len(self.payloads())

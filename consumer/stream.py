@@ -3,13 +3,13 @@
     for message in stream:            # ends at shutdown
         work(message.payload)         # message.topic, .broker_id, .partition, .next_offset
 
-    for chunk in stream.chunks():     # the same by chunks of undecoded bytes, for mirrors
+    for chunk in stream.chunks():     # the same by chunks of undecoded bytes, for copying
         forward(chunk.data)
 
-A message counts as processed when the application comes back for the next one: that is what the
-timer and a rebalance commit. `Unlike 0.7:` there the position moves when the message is handed
-out, so that a crash while working on it could lose it. `connector.commit_offsets()` and
-`connector.shutdown()` are the application's own word, and take what was handed out.
+A message counts as processed when the application asks for the next one: that is what the timer
+and a rebalance commit. `Unlike 0.7:` there the position moves when the message is delivered, so
+that a crash while working on it could lose it. `connector.commit_offsets()` and
+`connector.shutdown()` are the application's own statement, and commit what was delivered.
 
 With `shallowiterator.enable` the items are `ShallowMessage`s: entries whose payload may be packed,
 and whose `codec` says how.
@@ -45,7 +45,7 @@ class MessageStream:
         self._timeout_ms = timeout_ms
         self._stats = stats
         self._shallow = shallow
-        self._batch: _Batch | None = None  # decoded and not handed out to its end
+        self._batch: _Batch | None = None  # decoded and not delivered to its end
         self._single: Iterator[ConsumedMessage] | None = None
 
     def __iter__(self) -> Iterator[ConsumedMessage]:
@@ -81,9 +81,9 @@ class MessageStream:
 
     def take(self) -> _Batch | None:
         """For AioStream: the messages of the next chunk, maybe none, and the grant that each is
-        handed out under; None at shutdown. The same errors.
+        delivered under; None at shutdown. The same errors.
 
-        Whoever calls looks at the grant before each message, and marks it as `__iter__` does.
+        The caller checks the grant before each message, and marks it as `__iter__` does.
         """
         batch, self._batch = self._batch or self._next_batch(), None
         return batch

@@ -1,6 +1,6 @@
-"""From fetchers to streams: a bounded queue per stream, and what is known of each owned partition.
+"""From fetchers to streams: a bounded queue per stream, and the state of each owned partition.
 
-A `Grant` is the permission to hand out what was fetched of a partition under it. It is revoked on
+A `Grant` is the permission to deliver what was fetched of a partition under it. It is revoked on
 release, on a lost session and on seek; whatever was fetched under a revoked grant is dropped,
 wherever it is by then: on its way, in the queue, or half iterated. A grant is suspended while
 it is not known whether the session lives; then everything stays where it is.
@@ -21,13 +21,13 @@ DAMAGE_ATTEMPTS = 3  # fetches of a damaged entry before it is taken to be damag
 
 
 class Waker(Protocol):
-    """Who waits for room in a queue."""
+    """An event of a thread that waits for room in a queue."""
 
     def set(self) -> None: ...
 
 
-class _HandedOut(Protocol):
-    """A message or a chunk: what the application got last."""
+class _Delivered(Protocol):
+    """A message or a chunk."""
 
     @property
     def next_offset(self) -> int: ...
@@ -42,10 +42,10 @@ class GrantState(Enum):
 class Grant:
     """`open` is read for each message, so it is a plain attribute beside the state.
 
-    `last` is what was handed out last under it, `done` what the application has come back from: it
+    `last` is what was delivered last under it, `done` what the application has finished with: it
     asked for the next one. They stand here and not with the partition, so that a stream that comes
-    back after a seek writes into the revoked grant, where nobody looks for a position. Both are
-    kept as objects, so that a position costs nothing per message.
+    back after a seek writes into the revoked grant, which no position is read from. Both are kept
+    as objects, so that a position costs nothing per message.
     """
 
     __slots__ = ("done", "last", "open", "state")
@@ -53,8 +53,8 @@ class Grant:
     def __init__(self, before: "Grant | None" = None) -> None:
         self.open = True
         self.state = GrantState.OPEN
-        self.last: _HandedOut | None = before.last if before else None
-        self.done: _HandedOut | None = before.done if before else None
+        self.last: _Delivered | None = before.last if before else None
+        self.done: _Delivered | None = before.done if before else None
 
     def suspend(self) -> None:
         if self.state is GrantState.OPEN:
@@ -108,12 +108,12 @@ class OwnedPartition:
         self.has_raised = False
 
     def delivered_offset(self) -> int | None:
-        """Next offset after what was handed out; None when not even the start is known."""
+        """Next offset after what was delivered; None when not even the start is known."""
         last = self.grant.last
         return self.base if last is None else last.next_offset
 
     def processed_offset(self) -> int | None:
-        """Next offset after what the application has come back from."""
+        """Next offset after what the application has finished with."""
         done = self.grant.done
         return self.base if done is None else done.next_offset
 
@@ -133,7 +133,7 @@ class OwnedPartition:
         """Fetch again from `offset`, up to which the stream has everything.
 
         What was fetched under `grant` is dropped; returns the grant that replaces it, or None when
-        `grant` is not the present one any more and the offset none of the stream's business.
+        `grant` is not the present one any more, and the offset out of date.
         """
         with self.queue.lock:
             if self.grant is not grant:
@@ -146,18 +146,18 @@ class OwnedPartition:
             return self.grant
 
     def went_well(self) -> None:
-        """Something of it could be read: past troubles do not count any more."""
+        """Something of it could be read: earlier failures do not count any more."""
         self.damage_count = self.failure_count = 0
         self.has_raised = False
 
     def put_aside(self) -> bool:
-        """Fetch it no more for a while, longer each time; True when that is news to tell."""
+        """Do not fetch it for a while, longer each time; True when the stream shall raise it."""
         pause_s = min(STUCK_PAUSE_MAX_S, STUCK_PAUSE_S * 2**self.failure_count)
         self.failure_count += 1
         self.damage_count = 0
         self.retry_at_s = time.monotonic() + pause_s
-        news, self.has_raised = not self.has_raised, True
-        return news
+        is_new, self.has_raised = not self.has_raised, True
+        return is_new
 
     def stuck(self, offset: int, cause: BaseException) -> PartitionStuck:
         error = PartitionStuck(*self.name, offset, str(cause))
@@ -259,7 +259,7 @@ class ChunkQueue:
     # --- the connector's side --------------------------------------------------------------------
 
     def drop_revoked(self) -> None:
-        """Make room of what nobody may have any more, and wake whoever waits on it."""
+        """Drop items of revoked grants, and wake the threads that wait for room or for a grant."""
         with self.lock:
             self._items = deque(
                 found for found in self._items if found.grant.state is not GrantState.REVOKED
@@ -268,7 +268,7 @@ class ChunkQueue:
             self.lock.notify_all()
 
     def close(self) -> None:
-        """Drop everything and end the stream; further `take`s answer None too."""
+        """Drop everything and end the stream; further `take`s return None too."""
         with self.lock:
             self.closed = True
             self._items.clear()

@@ -1,11 +1,11 @@
 """Committed offsets of a group in the offset registry, written only by the partition's owner.
 
-`Unlike 0.7:` a commit first looks whether the owner node is still ours, and then writes only over
-the version that we know, so that a member that slept through its session (a zombie) cannot move its
-successor's offset (fault B10). The node's form is 0.7's: plain decimal text.
+`Unlike 0.7:` a commit first checks that the owner node is still this member's, and then replaces
+only the version that it read, so that a member that slept through its session (a zombie) cannot
+move its successor's offset. The node's form is 0.7's: plain decimal text.
 
-The steps are generators that yield between two requests to the registry: whoever runs them for
-real exhausts them (`run`), and the simulation of the group protocol interleaves them.
+The steps are generators that yield between two requests to the registry: `run` exhausts them, and
+the simulation of the group protocol interleaves them.
 """
 
 from collections.abc import Generator
@@ -44,8 +44,8 @@ def check_offset(offset: int) -> int:
 class CommittedOffsets:
     """The offset registry of one group, as one member uses it. One thread at a time.
 
-    `by_hand`: the partitions were chosen by hand and have no owner; a commit is made while nobody
-    else owns them.
+    `by_hand`: the partitions were chosen by hand and have no owner; a commit is made while they
+    have none.
     """
 
     def __init__(self, registry: Registry, group: str, *, by_hand: bool = False) -> None:
@@ -53,11 +53,11 @@ class CommittedOffsets:
         self._group = group
         self._by_hand = by_hand
         self._versions: dict[TopicPartition, int] = {}
-        self.refused_count = 0  # commits that were not ours to make any more
+        self.refused_count = 0  # of partitions that another member owns by then
         self.unreadable_count = 0  # stored offsets that no consumer can have written
 
     def read(self, name: TopicPartition) -> int | None:
-        """The committed offset, or None where there is none or it is garbage (fault Z9)."""
+        """The committed offset, or None where there is none or it is garbage."""
         stored = self._registry.get(self._path(name))
         if stored is None:
             self._versions[name] = ABSENT

@@ -5,9 +5,9 @@
         for message in stream:
             work(message.payload)
 
-Threads: one carries out what `consumer.rebalance` decides, one fetches per broker, one commits by
+Threads: one carries out what `groups.rebalance` decides, one fetches per broker, one commits by
 timer, one watches the lease: while ZooKeeper has not answered for so long that the session may be
-gone, nothing is handed out, because another member may own the partitions by then (faults Z2, Z3).
+gone, nothing is delivered, because another member may own the partitions by then.
 """
 
 import random
@@ -26,7 +26,7 @@ from kafka2011.consumer.groups.assignment import make_consumer_id, thread_id
 from kafka2011.consumer.groups.chunk_queues import ChunkQueue
 from kafka2011.consumer.groups.committed_offsets import CommittedOffsets, check_offset, run
 from kafka2011.consumer.groups.membership import Membership
-from kafka2011.consumer.groups.rebalance_thread import Rebalancer
+from kafka2011.consumer.groups.rebalancer import Rebalancer
 from kafka2011.consumer.groups.stream_assignment import StreamAssignment
 from kafka2011.consumer.groups.topic_filters import TopicFilter
 from kafka2011.consumer.simple import EARLIEST, LATEST
@@ -41,7 +41,7 @@ from kafka2011.runtime.logs import get_logger
 
 log = get_logger(__name__)
 
-LEASE_LOOK_S = 0.1
+LEASE_CHECK_S = 0.1
 LEAVE_TIMEOUT_S = 15.0
 
 
@@ -49,7 +49,7 @@ class ConsumerConnector:
     """Connects to ZooKeeper at once. Raises CoordinationUnavailable when that takes longer than
     `zk.connectiontimeout.ms`.
 
-    `registry`: use this one, started by the caller, who also closes it.
+    `registry`: use this one, which the caller has started and closes (default: one of its own).
     """
 
     def __init__(
@@ -138,10 +138,10 @@ class ConsumerConnector:
         """One stream of partitions chosen by hand; once per connector, instead of the others.
 
         `starts` says where each begins: an offset, EARLIEST, LATEST, or None for the group's stored
-        offset and, without one, `autooffset.reset`. The group is not joined: nobody is told, and
-        nothing is shared or taken over. Commits (by the timer, too, with `autocommit.enable`) are
-        made under `groupid` as long as no member of such a group owns the partition; they are
-        refused while one does. Choose a group for this use alone.
+        offset and, without one, `autooffset.reset`. The group is not joined:
+        nothing is registered, shared or taken over. Commits (by the timer, too, with
+        `autocommit.enable`) are made under `groupid` as long as no member of such a group owns the
+        partition; they are refused while one does. Choose a group for this use alone.
 
         Raises BrokerUnavailable (EARLIEST and LATEST ask the broker), CoordinationError,
         ConsumerStateError, IllegalTopicName, ValueError for an impossible offset.
@@ -197,11 +197,11 @@ class ConsumerConnector:
             subscription,
             delivery=self._assignment,
             offsets=self._offsets,
-            changed=self._rebalancer.look_again,
+            changed=self._rebalancer.registry_changed,
             commits_on_release=self.config.autocommit_enable,
         )
         self._listener = self._registry.add_session_listener(self._on_session)
-        self._rebalancer.tell(rebalance.Joined())
+        self._rebalancer.post(rebalance.Joined())
         membership = self._membership
         self._start_thread(
             "rebalance", lambda: self._rebalancer.run(membership, self._stop_delivering)
@@ -216,26 +216,26 @@ class ConsumerConnector:
         self._threads.append(thread)
         thread.start()
 
-    # --- what the application asks ---------------------------------------------------------------
+    # --- positions and commits -------------------------------------------------------------------
 
     def owned(self) -> list[TopicPartition]:
         """The partitions that are being delivered to this member at present, sorted."""
         return [owned.name for owned in self._assignment.owned()]
 
     def positions(self) -> dict[TopicPartition, int | None]:
-        """Next offset after what was handed out, per owned partition; None before the start is
+        """Next offset after what was delivered, per owned partition; None before the start is
         known."""
         return {owned.name: owned.delivered_offset() for owned in self._assignment.owned()}
 
     @property
     def is_settled(self) -> bool:
-        """Whether this member has all it should have, as far as it knows."""
+        """Whether this member owns its whole share of the partitions, by its last reading."""
         return self._is_by_hand or self._rebalancer.is_settled
 
     def lag(self) -> dict[TopicPartition, int | None]:
-        """Bytes between what was handed out and the high watermark, per owned partition.
+        """Bytes between what was delivered and the high watermark, per owned partition.
 
-        Asks every broker; None where one did not answer or the start is not known yet.
+        One request per partition; None where one did not answer or the start is not known yet.
         """
         return offset_lookup.lag(self._brokers, self.positions())
 
@@ -271,7 +271,7 @@ class ConsumerConnector:
     def commit_offsets(
         self, offsets: Mapping[TopicPartition, int] | None = None
     ) -> list[TopicPartition]:
-        """Store what was handed out, or exactly `offsets` (smaller ones too).
+        """Store what was delivered, or exactly `offsets` (smaller ones too).
 
         Returns the partitions that were refused because another member owns them now; a rebalance
         is under way then. Raises CoordinationUnavailable when it is not known whether all were
@@ -310,15 +310,15 @@ class ConsumerConnector:
         if refused:
             self.stats.commits_refused += len(refused)
         if disowned and not self._is_by_hand:
-            self._rebalancer.tell(rebalance.Disowned(frozenset(disowned)))
+            self._rebalancer.post(rebalance.Disowned(frozenset(disowned)))
         return refused
 
     def shutdown(self, *, commit: bool = True) -> None:
         """Stop delivering, leave the group and end the streams. A second call waits for the first.
 
-        With auto-commit what was handed out is committed, which counts as done; nothing is when
+        With auto-commit what was delivered is committed, which counts as done; nothing is when
         `commit` is False. Leaving the `with` by an error is in between: it commits what the
-        application has come back from.
+        application has finished with.
         """
         self._shut_down_once(commit=commit, delivered=True)
 
@@ -335,7 +335,7 @@ class ConsumerConnector:
         if self._membership is not None:
             if not commit:
                 self._membership.commits_on_release = False
-            self._rebalancer.tell(rebalance.Left())
+            self._rebalancer.post(rebalance.Left())
             self._rebalancer.left.wait(LEAVE_TIMEOUT_S)
         elif self._is_by_hand:
             self._leave_by_hand(commit=commit)
@@ -350,8 +350,10 @@ class ConsumerConnector:
 
     def _leave_by_hand(self, *, commit: bool) -> None:
         if commit and self.config.autocommit_enable:
-            feeds = self._assignment.owned()
-            places = {owned.name: self._assignment.position_to_commit(owned) for owned in feeds}
+            places = {
+                owned.name: self._assignment.position_to_commit(owned)
+                for owned in self._assignment.owned()
+            }
             try:
                 self._commit({name: at for name, at in places.items() if at is not None})
             except CoordinationError as error:
@@ -374,12 +376,12 @@ class ConsumerConnector:
     def _on_session(self, event: SessionEvent) -> None:
         if event is SessionEvent.EXPIRED:
             self._assignment.suspend()
-            self._rebalancer.tell(rebalance.SessionLost())
+            self._rebalancer.post(rebalance.SessionLost())
         elif event is SessionEvent.RECREATED:
-            self._rebalancer.tell(rebalance.Joined())
+            self._rebalancer.post(rebalance.Joined())
 
     def _stop_delivering(self) -> None:
-        """After a bug of ours in the rebalance thread: nothing more comes, and nobody waits."""
+        """After a bug of ours in the rebalance thread: end the streams, so that none waits."""
         self._assignment.halt_all()
         for made in self._all_queues:
             made.close()
@@ -395,7 +397,7 @@ class ConsumerConnector:
                 self._assignment.resume()
             else:
                 self._assignment.suspend()
-            self._closing.wait(min(LEASE_LOOK_S, max(0.005, remaining_ms / 1000)))
+            self._closing.wait(min(LEASE_CHECK_S, max(0.005, remaining_ms / 1000)))
 
     def _commit_by_timer(self) -> None:
         while not self._closing.wait(self.config.autocommit_interval_ms / 1000):

@@ -1,7 +1,7 @@
 """The registry's part of a rebalance: registers, reads the group, claims and releases.
 
-Carries out what `consumer.rebalance` decides, in steps (see `consumer.offsets`). What it tells
-about deliveries goes to a `Delivery`, which the connector implements with fetchers and streams.
+Carries out what `rebalance` decides, in steps (see `committed_offsets`). Deliveries start and stop
+through a `Delivery`: the group consumer's is `stream_assignment`, the mirror has its own.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -27,16 +27,16 @@ log = get_logger(__name__)
 
 
 class Delivery(Protocol):
-    """Who fetches and hands out the messages of the partitions that are owned."""
+    """Fetches and delivers the messages of the partitions that are owned."""
 
     def start(self, name: TopicPartition, thread: str, stored: int | None) -> None:
         """Deliver from `stored` on, or from where `autooffset.reset` says when it is None."""
 
     def halt(self, names: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Hand out no more of these; the next offsets to commit, of those that have one."""
+        """Deliver no more of these; the next offsets to commit, of those that have one."""
 
     def halt_all(self) -> None:
-        """Hand out nothing more of anything; commit nothing."""
+        """Deliver nothing more; commit nothing."""
 
 
 class GroupView(NamedTuple):
@@ -54,7 +54,7 @@ class ClaimResult(NamedTuple):
 class Membership:
     """One consumer's presence in its group. One thread at a time.
 
-    `changed` is called, from the registry's thread, when something moved that a rebalance is about.
+    `changed` is called, from the registry's thread, when members or partitions may have changed.
     """
 
     def __init__(
@@ -206,9 +206,9 @@ class Membership:
     def release(self, claims: Claims) -> Steps[None]:
         """Stop delivering these, commit what was processed, give up the owner nodes that are ours.
 
-        `Unlike 0.7:` with `autocommit.enable=false` nothing is committed here: only the
-        application knows what it has made safe, and a commit of what was merely handed out loses
-        it when the application fails.
+        `Unlike 0.7:` with `autocommit.enable=false` nothing is committed here: what was
+        merely delivered may not be safe yet, and its commit would lose it when the application
+        fails.
         """
         positions = self._delivery.halt(claims)
         if self.commits_on_release:

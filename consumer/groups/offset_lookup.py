@@ -1,6 +1,6 @@
-"""What a consumer asks brokers when it is steered: lag, the offset of a time, an entry's end.
+"""Offsets looked up at brokers: lag, the offset of a time, an entry's end.
 
-Each call opens connections of its own, beside the fetchers', and closes them.
+Each call opens and closes connections of its own, besides the fetchers'.
 """
 
 from collections.abc import Mapping
@@ -48,7 +48,7 @@ def offset_of_time(brokers: BrokerAddresses, name: TopicPartition, time_ms: int)
 def end_of_entry(brokers: BrokerAddresses, name: TopicPartition, offset: int) -> int:
     """Where the entry at `offset` ends, by its length alone: its bytes may be damaged.
 
-    Raises BrokerUnavailable; ConsumerStateError when nothing there says how long it is.
+    Raises BrokerUnavailable; ConsumerStateError when its length cannot be read.
     """
     with brokers.client(name.broker_id) as client:
         head = client.fetch(name.topic, name.partition, offset, LENGTH_BYTES).data

@@ -1,8 +1,8 @@
 """How one member of a group comes to own its share: a state machine without any IO.
 
 `step(state, event)` returns the next state and the actions to carry out, in order; each action is
-answered by an event that carries its epoch. `consumer.membership` carries out the registry's part,
-`consumer.connector` the rest. One attempt is
+answered by an event that carries its epoch. `membership` carries out the registry's part,
+`stream_assignment` the rest. One attempt is
 
     read the registry -> stop, commit and release what is not ours any more -> claim what is
 
@@ -52,7 +52,7 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """A watch fired, or somebody has reason to believe that the reading is old."""
+    """A watch fired, or the reading may be out of date for another reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class Disowned:
-    """These partitions' owner nodes turned out not to be ours (somebody removed or took them)."""
+    """These partitions' owner nodes turned out not to be ours: removed, or another's."""
 
     partitions: frozenset[TopicPartition]
 
@@ -255,8 +255,8 @@ def step(state: State, event: Event) -> Step:
 def _lose_session(state: State) -> Step:
     if state.phase is Phase.LEAVING:
         return replace(state, owned={}), [Abandon()]
-    # News of a session's end may come when we are already at work in the next one (and did not know
-    # it): nodes that we made there would be nobody's. So all that may be ours is looked at again.
+    # The event may come when the next session is already in use: nodes made there would be
+    # forgotten. So everything that may be ours is checked again.
     outside = State(state.consumer_id, epoch=state.epoch + 1, doubtful=_held(state))
     return outside, [Abandon()]
 
@@ -302,7 +302,7 @@ def _compare(state: State, members: Members, partitions: Partitions) -> Step:
     if state.phase is not Phase.READING:
         return state, []
     if state.consumer_id not in members:
-        # Somebody deleted the group's nodes, maybe our owner nodes with them: claim all anew.
+        # The group's nodes were deleted, maybe our owner nodes with them: claim all anew.
         state = replace(_doubt(state, state.owned), registered=False, wanted={})
     else:
         wanted = assignment_of(state.consumer_id, members, partitions)

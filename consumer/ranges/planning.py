@@ -1,8 +1,8 @@
 """Offset ranges for load jobs: which bytes of which partitions one load reads; pure.
 
-A byte offset is a safe place to start reading only where an entry starts, and only the log knows
-where that is. So a plan has one range per partition; whoever reads a range in pieces learns the
-inner boundaries from the chunks it read (`split_at` makes the pieces).
+A byte offset is a safe place to start reading only where an entry starts, and only the log shows
+where that is. So a plan has one range per partition; a range that is read in pieces takes its inner
+boundaries from the chunks that were read (`split_at` makes the pieces).
 """
 
 from collections.abc import Iterable, Mapping

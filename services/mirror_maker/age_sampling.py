@@ -1,6 +1,6 @@
-"""How old events are when their copy is durable: one event of a set now and then, by its header.
+"""Age of events when their copy is durable: one event of a set every 100 ms, by its header.
 
-The mirror never looks at single messages otherwise. A set whose first entry is a compressed
+The mirror decodes no other message. A set whose first entry is a compressed
 wrapper, or no event of ours, gives no sample.
 """
 

@@ -2,7 +2,7 @@
 
 One process can copy from several source clusters into one target: each is a `Link` of its own.
 
-On the metrics port: GET /status tells of every owned partition; POST /pause and /resume take
+On the metrics port: GET /status describes every owned partition; POST /pause and /resume take
 {"topic": "page-view", "partition": "1-0"} ("partition" may be left out: all of the topic).
 
 Exit statuses: 0 after SIGTERM (last barrier, commit, leave); 1 when a ZooKeeper does not answer at
@@ -39,7 +39,7 @@ log = get_logger(__name__)
 
 
 class Link:
-    """The way from one source cluster to the target. `start` joins the group."""
+    """The copying from one source cluster to the target. `start` joins the group."""
 
     def __init__(self, config: MirrorConfig) -> None:
         """Raises KafkaError or ValueError for a filter or an address that cannot be used."""
@@ -208,14 +208,14 @@ def status_of(links: Sequence[Link]) -> dict[str, Any]:
         "lag_bytes": sum(found["lag_bytes"] for _, found in each),
         "rebalances": sum(link.member.rebalances for link in links),
         "commits": sum(link.member.commits for link in links),
-        "looks": sum(link.member.looks for link in links),
+        "looks": sum(link.member.commit_rounds for link in links),
         "partitions": partitions,
         "targets": {name: one for _, found in each for name, one in found["targets"].items()},
     }
 
 
 def set_paused(links: Sequence[Link], body: bytes, *, paused: bool) -> Answer:
-    """Do what a POST to /pause or /resume asks for, in all source clusters."""
+    """Carry out a POST to /pause or /resume, in all source clusters."""
     try:
         asked = json.loads(body)
     except ValueError:

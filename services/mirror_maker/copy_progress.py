@@ -1,9 +1,9 @@
-"""What one source partition's copy has got to, and what may be done with it next. Pure.
+"""How far one source partition is copied, and what may be done with it next. Pure.
 
 The offsets of a copy, in the source's log:
 
     confirmed_offset     durable at the target: the only offset that is ever committed
-    sent_offset          handed to the target since the last barrier
+    sent_offset          sent to the target since the last barrier
     fetch_offset         fetched, waiting to be sent
 
     confirmed <= sent <= fetch, and all three fall back to confirmed when anything goes wrong: what
@@ -46,8 +46,8 @@ class PartitionCopy:
     is_paused: bool = False
     is_closing: bool = False  # no more is sent; the last barrier is awaited
     is_removed: bool = False  # not ours any more
-    refusal: str = ""  # why it stands still until somebody does something
-    trouble: str = ""  # what went wrong last, while it is being repeated
+    refusal: str = ""  # why it stands still until an operator acts
+    trouble: str = ""  # the last failure, while it is being retried
     source_end: int | None = None
     source_end_ms: int = 0  # when that was asked for, ms since the epoch
     confirmed_at_s: float = 0.0
@@ -207,7 +207,7 @@ class PartitionCopy:
         self.is_removed = True
         self._forget()
 
-    # --- what it looks like ----------------------------------------------------------------------
+    # --- status ----------------------------------------------------------------------------------
 
     @property
     def state(self) -> str:

@@ -1,8 +1,8 @@
-"""Refuses to mirror in circles.
+"""Refuses mirrors that would copy in a cycle.
 
 Each cluster has an identity of its own in its ZooKeeper, so that two ways to write the same
 address, or a proxy in between, do not hide that source and target are one. A target remembers all
-clusters that its data comes from, through however many mirrors; a mirror that would close a ring
+clusters that its data comes from, through however many mirrors; a mirror that would close a cycle
 is refused.
 """
 
@@ -37,7 +37,7 @@ def refuse_cycles(source: Registry, target: Registry, group: str) -> None:
 
 
 def cluster_id(registry: Registry) -> str:
-    """The identity of the cluster, made at the first call that anybody ever makes."""
+    """The identity of the cluster, made at the first call for it."""
     while True:
         stored = registry.get(paths.CLUSTER_ID)
         if stored is not None and stored.value:

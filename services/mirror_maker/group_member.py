@@ -1,6 +1,6 @@
 """The mirror's presence in its consumer group: rebalances, and commits of confirmed offsets.
 
-One thread rebalances (`consumer.rebalancer`), one commits by timer. A lock between them keeps a
+One thread rebalances (`groups.rebalancer`), one commits by timer. A lock between them keeps a
 commit from racing the release of its partition.
 """
 
@@ -13,7 +13,7 @@ from kafka2011.consumer.groups.assignment import make_consumer_id
 from kafka2011.consumer.groups.committed_offsets import CommittedOffsets, run
 from kafka2011.consumer.groups.membership import Membership
 from kafka2011.consumer.groups.rebalance import Disowned, Joined, Left, SessionLost
-from kafka2011.consumer.groups.rebalance_thread import Rebalancer
+from kafka2011.consumer.groups.rebalancer import Rebalancer
 from kafka2011.consumer.groups.topic_filters import TopicFilter, blacklist, whitelist
 from kafka2011.consumer.stats import ConsumerStats
 from kafka2011.coordination.errors import CoordinationError
@@ -36,7 +36,7 @@ def topic_filter(config: MirrorConfig) -> TopicFilter:
 
 
 class GroupMember:
-    """Joins at `start`; `close` hands everything over and leaves."""
+    """Joins at `start`; `close` gives up all partitions, committed, and leaves."""
 
     def __init__(self, config: MirrorConfig, registry: Registry, mirror: Mirror) -> None:
         self._config = config
@@ -61,11 +61,11 @@ class GroupMember:
             topic_filter(config).subscription(1),
             delivery=mirror,
             offsets=self._offsets,
-            changed=self._rebalancer.look_again,
+            changed=self._rebalancer.registry_changed,
         )
         mirror.owning_session = lambda: self._membership.session
         self.commits = 0
-        self.looks = 0  # times that it was seen whether there was something to commit
+        self.commit_rounds = 0  # times that the commits due were read
         self._listener = registry.add_session_listener(self._on_session)
         self._closing = threading.Event()
         self._threads = [
@@ -74,14 +74,14 @@ class GroupMember:
         ]
 
     def start(self) -> None:
-        self._rebalancer.tell(Joined())
+        self._rebalancer.post(Joined())
         for thread in self._threads:
             thread.start()
 
     def close(self) -> None:
         """Barrier, commit, give up all partitions, leave the group."""
         self._closing.set()
-        self._rebalancer.tell(Left())
+        self._rebalancer.post(Left())
         for thread in self._threads:
             thread.join(LEAVE_TIMEOUT_S)
         self._listener.cancel()
@@ -102,9 +102,9 @@ class GroupMember:
 
     def _on_session(self, event: SessionEvent) -> None:
         if event is SessionEvent.EXPIRED:
-            self._rebalancer.tell(SessionLost())
+            self._rebalancer.post(SessionLost())
         elif event is SessionEvent.RECREATED:
-            self._rebalancer.tell(Joined())
+            self._rebalancer.post(Joined())
 
     # --- the threads -----------------------------------------------------------------------------
 
@@ -129,7 +129,7 @@ class GroupMember:
             except CoordinationError as error:
                 log.warning("not_committed_yet", partition=str(name), reason=str(error))
                 break
-        self.looks += 1
+        self.commit_rounds += 1
         failpoint("mirror_after_commit")
         if disowned:
-            self._rebalancer.tell(Disowned(frozenset(disowned)))
+            self._rebalancer.post(Disowned(frozenset(disowned)))

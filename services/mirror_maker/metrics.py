@@ -22,7 +22,7 @@ class MirrorCollector(Collector):
             for field, text in (
                 ("copied_bytes", "durable at the target"),
                 ("copied_messages", "durable at the target; a compressed set counts as one"),
-                ("copied_sets", "message sets handed to the target"),
+                ("copied_sets", "message sets sent to the target"),
                 ("repeated_bytes", "sent again after a failure"),
                 ("skipped_bytes", "retired at the source before they were copied"),
                 ("rewinds", "failures after which a copy began again from what is durable"),

@@ -1,15 +1,15 @@
-"""The mirror: takes the partitions that the group gives it, and sees them copied.
+"""The mirror: copies the partitions that the group assigns to it.
 
     group membership ──start/halt──► Mirror ──► SourceReader (one per source broker)
                                        │             │ sets, epoch by epoch
                                        │             ▼
-                                       │        PartitionCopy (core.py)
+                                       │        PartitionCopy
                                        │             │ batches, barriers
                                        └──────► TargetWriter (one per target broker)
 
-It is the `Delivery` of its membership: what it hands back when a partition goes to another member
-is the confirmed offset, after a last barrier: what is committed is durable at the target, always.
-One lock (`wake`) guards all copies; nobody holds it while talking to a socket.
+It is the `Delivery` of its membership: what it returns when a partition goes to another member is
+the confirmed offset, after a last barrier, so that what is committed is always durable at the
+target. One lock (`wake`) guards all copies; it is never held during a request.
 """
 
 import threading
@@ -54,8 +54,8 @@ class Mirror:
         self._copies: dict[TopicPartition, PartitionCopy] = {}
         self._pauses = Pauses(source, config.group_id, self._pauses_changed)
         self._maps = StoredOffsetMaps(source, target, config.group_id)
-        self._fetchers: dict[int, SourceReader] = {}
-        self._lanes: dict[int, TargetWriter] = {}
+        self._readers: dict[int, SourceReader] = {}
+        self._writers: dict[int, TargetWriter] = {}
         self._source_brokers = ZooKeeperBrokers(source)
         self._target_brokers = ZooKeeperBrokers(target)
         self._placement = Placement(
@@ -119,7 +119,7 @@ class Mirror:
         return offsets
 
     def halt_all(self) -> None:
-        """The session is lost and nothing is ours any more: stop at once, say nothing."""
+        """The session is lost and nothing is ours any more: stop at once, commit nothing."""
         with self.wake:
             for copy in list(self._copies.values()):
                 self._remove(copy)
@@ -169,7 +169,7 @@ class Mirror:
                 worker.copies.remove(copy)
 
     def _workers(self) -> list[SourceReader | TargetWriter]:
-        return [*self._fetchers.values(), *self._lanes.values()]
+        return [*self._readers.values(), *self._writers.values()]
 
     # --- pausing ---------------------------------------------------------------------------------
 
@@ -193,7 +193,7 @@ class Mirror:
     # --- giving copies their threads -------------------------------------------------------------
 
     def _place_all(self) -> None:
-        """A thread: finds the target of each new copy and hands the copy to its two threads."""
+        """A thread: finds the target of each new copy and adds it to its reader and its writer."""
         while not self._closed.is_set():
             with self.wake:
                 unplaced = [copy for copy in self._copies.values() if copy.target is None]
@@ -224,29 +224,29 @@ class Mirror:
             with self.wake:
                 copy.trouble = str(error)
             return
-        fetcher, lane = self._fetcher(copy.name.broker_id), self._lane(target.broker_id)
+        reader, writer = self._reader(copy.name.broker_id), self._writer(target.broker_id)
         with self.wake:
             if copy.is_removed:
                 return
             copy.target = target
             copy.trouble = ""
-            if copy not in fetcher.copies:  # scattered, it only has another target
-                fetcher.copies.append(copy)
-            lane.copies.append(copy)
+            if copy not in reader.copies:  # scattered, it only has another target
+                reader.copies.append(copy)
+            writer.copies.append(copy)
             self.wake.notify_all()
 
-    def _fetcher(self, broker_id: int) -> SourceReader:
-        if broker_id not in self._fetchers:
-            fetcher = SourceReader(
+    def _reader(self, broker_id: int) -> SourceReader:
+        if broker_id not in self._readers:
+            reader = SourceReader(
                 broker_id, self._config, self.wake, address_of=self._source_brokers.address_of
             )
             with self.wake:
-                self._fetchers[broker_id] = fetcher
-        return self._fetchers[broker_id]
+                self._readers[broker_id] = reader
+        return self._readers[broker_id]
 
-    def _lane(self, broker_id: int) -> TargetWriter:
-        if broker_id not in self._lanes:
-            lane = TargetWriter(
+    def _writer(self, broker_id: int) -> TargetWriter:
+        if broker_id not in self._writers:
+            writer = TargetWriter(
                 broker_id,
                 self._config,
                 self.wake,
@@ -254,15 +254,15 @@ class Mirror:
                 may_send=self._may_send,
             )
             with self.wake:
-                self._lanes[broker_id] = lane
-        return self._lanes[broker_id]
+                self._writers[broker_id] = writer
+        return self._writers[broker_id]
 
     def _may_send(self) -> bool:
-        """The session that owns our partitions is sure to live, so nobody else copies them."""
+        """The session that owns our partitions is sure to live, so no other member copies them."""
         session = self.owning_session()
         return session is not None and self._source.lease_remaining_ms(session) > 0
 
-    # --- what it looks like ----------------------------------------------------------------------
+    # --- status ----------------------------------------------------------------------------------
 
     def copies(self) -> list[PartitionCopy]:
         with self.wake:
@@ -285,11 +285,11 @@ class Mirror:
                 "partitions": [_described(copy) for copy in copies],
                 "targets": {
                     str(broker_id): {
-                        "connected": lane.is_connected,
-                        "barriers": lane.barriers,
-                        "barrier_seconds": round(lane.barrier_s, 3),
+                        "connected": writer.is_connected,
+                        "barriers": writer.barriers,
+                        "barrier_seconds": round(writer.barrier_s, 3),
                     }
-                    for broker_id, lane in self._lanes.items()
+                    for broker_id, writer in self._writers.items()
                 },
             }
 

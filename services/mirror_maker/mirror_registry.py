@@ -1,7 +1,7 @@
 """What a mirror keeps in ZooKeeper beside offsets: its pauses, and its map of offsets.
 
 Pauses stand in the source's ZooKeeper: all members of the group heed them, and later ones, too. The
-map stands in the target's, because that is what is left when a consumer has to go over.
+map stands in the target's, because that is what is left when a consumer fails over.
 """
 
 import threading
@@ -23,7 +23,7 @@ log = get_logger(__name__)
 
 
 class Pauses:
-    """`changed` is called, from the registry's thread, when somebody paused or resumed."""
+    """`changed` is called, from the registry's thread, when anything is paused or resumed."""
 
     def __init__(self, registry: Registry, group: str, changed: Callable[[], None]) -> None:
         self._registry = registry
@@ -134,7 +134,7 @@ def read_maps(
 ) -> list[MappedOffset]:
     """Where `source_offset` stands at the target; without it, how far each map reaches.
 
-    Raises CoordinationError; BadZnode for a map that somebody else wrote.
+    Raises CoordinationError; BadZnode for a map that no mirror wrote.
     """
     found = []
     root = paths.mirror_offsets_root(group)

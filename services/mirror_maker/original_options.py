@@ -1,7 +1,7 @@
 """The original's way to configure a mirror: consumer files, a producer file. Pure.
 
-Each consumer file is a source cluster, the producer file the target (reference section 13). Their
-properties become those of `MirrorConfig`; what has no counterpart is said once.
+Each consumer file is a source cluster, the producer file the target. Their properties become
+those of `MirrorConfig`; names without a counterpart are returned for a warning.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from kafka2011.runtime.config import ConfigError, settings_of
 from kafka2011.services.mirror_maker.config import MirrorConfig
 
-# Name in the file -> name here; all that MirrorConfig knows keeps its name.
+# Name in the file -> name here; every other setting of MirrorConfig keeps its name.
 CONSUMER_NAMES = {
     "zk.connect": "source.zk.connect",
     "autocommit.interval.ms": "offset.commit.interval.ms",

@@ -2,10 +2,10 @@
 
 The map stands in the source cluster's ZooKeeper, beside the group's offsets, so that it survives
 the process and is shared by the members of the group: order and key locality of a source partition
-survive the mirror because its messages never change their target (contracts section 5). To move a
+survive the mirror because its messages never change their target. To move a
 partition (its target broker is gone for good), delete its node while the mirror is down.
 
-A topic that the target does not know yet is made there first, on every live broker, by producing
+A topic that the target does not have yet is made there first, on every live broker, by producing
 nothing to it; else everything would be mapped to the few partitions that happened to exist.
 """
 
@@ -38,7 +38,7 @@ class NotPlaced(Exception):
 class Placement:
     """The map of one group. One thread at a time.
 
-    `make_topic(topic, published address)` asks a target broker to make a topic.
+    `make_topic(topic, published address)` has a target broker create a topic.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Placement:
         try:
             self._source.create(path, chosen.text.encode())
         except NodeExists:
-            # Whoever owned the partition a moment ago chose first, or the node holds garbage.
+            # The partition's previous owner chose first, or the node holds garbage.
             stored = self._stored(path)
             if stored is not None:
                 return stored

@@ -1,6 +1,6 @@
-"""The way to one target broker: a thread that sends what its copies hold, and makes it durable.
+"""Sends to one target broker what its copies hold, and makes it durable; a thread per broker.
 
-Batch after batch: sets of the copies chosen by `core.choose_batch` go out over one connection, then
+Batch after batch: sets of the copies chosen by `choose_batch` go out over one connection, then
 a barrier; only its answer moves a confirmed offset. When the connection breaks, everything since
 the last barrier is fetched and sent again. The connection is made anew after each failure, at the
 address that the broker is registered at then.
@@ -59,13 +59,13 @@ class TargetWriter:
         self._stopped = False
         self._sampler = AgeSampler(config.event_forms)
         self._connection: BrokerConnection | None = None
-        self._thread = threading.Thread(target=self._run, name=f"lane-{broker_id}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"target-{broker_id}", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
         """Send nothing more and close the connection. `wake`'s lock must not be held.
 
-        A target that does not answer is not waited for: whatever comes is nobody's any more.
+        A target that does not answer is not waited for: its answer would change nothing any more.
         """
         with self._wake:
             self._stopped = True
@@ -84,7 +84,7 @@ class TargetWriter:
             except Exception:
                 # A bug of ours must not stop a broker's partitions for good: what is not
                 # confirmed is sent again.
-                log.exception("lane_failed", target=self.broker_id)
+                log.exception("target_writer_failed", target=self.broker_id)
                 self._failed(batch, "an internal error", is_blamed=True)
         self._close()
 
@@ -102,7 +102,7 @@ class TargetWriter:
             return None
 
     def _pause_s(self, now_s: float) -> float:
-        """Until the next pause of somebody ends; whatever else happens wakes us."""
+        """Until the next pause of a copy ends; every other change notifies `wake`."""
         ends = [self._retry_at_s, *(copy.next_event_s() for copy in self.copies)]
         return min([IDLE_WAIT_S, *(end - now_s for end in ends if end > now_s)])
 
@@ -226,7 +226,7 @@ class TargetWriter:
         self.is_connected = False
 
     def _away(self, batch: list[PartitionCopy], reason: str) -> None:
-        """The target cannot be reached at all: nobody's fault, and all wait together."""
+        """The target cannot be reached at all: no partition is to blame, and all wait together."""
         if self._attempt == 0:
             log.warning("target_away", target=self.broker_id, reason=reason)
         self._attempt += 1

@@ -1,7 +1,7 @@
-"""The rebalance thread: carries out what `consumer.rebalance` decides, for one connector.
+"""The rebalance thread: carries out what `rebalance` decides, for one member of a group.
 
 Events come from watches, sessions and the application; they wait in a queue, and several watches
-make one rebalance. What goes wrong in ZooKeeper is an answer to the machine, never an error.
+make one rebalance. A failure in ZooKeeper is an event for the state machine, never an error.
 """
 
 import queue
@@ -26,7 +26,7 @@ FIRST_PAUSE_MS = 50  # before the second attempt of a rebalance; doubles up to r
 
 class Rebalancer:
     """`first_settled` is set when the first rebalance is settled, or has failed for so long that
-    nobody should wait; `left` when the member is out of the group."""
+    waiting for it is over; `left` when the member is out of the group."""
 
     def __init__(
         self,
@@ -55,19 +55,19 @@ class Rebalancer:
     def waiting_events(self) -> int:
         return self._events.qsize()
 
-    def tell(self, event: rebalance.Event) -> None:
-        """From any thread."""
+    def post(self, event: rebalance.Event) -> None:
+        """Add an event for the state machine; from any thread."""
         self._events.put(event)
 
-    def look_again(self) -> None:
-        """A watch fired; several of them make one rebalance."""
+    def registry_changed(self) -> None:
+        """Post a change, unless one is waiting: several watches make one rebalance."""
         if not self._change_pending.is_set():
             self._change_pending.set()
             self._events.put(rebalance.Changed())
 
     def run(self, membership: Membership, broken: Callable[[], object]) -> None:
         """Until the member has left. `broken` is called after a bug of ours: deliver nothing more,
-        and leave nobody waiting."""
+        and end what waits."""
         self._membership = membership
         try:
             self._rebalance_until_left()
@@ -91,7 +91,7 @@ class Rebalancer:
             for action in actions:
                 if isinstance(action, rebalance.Wait):
                     waiting = action
-                    self._tell_attempt(action.attempt)
+                    self._count_failure(action.attempt)
                 else:
                     answer = self._carry_out(action)
                     if answer is not None:
@@ -112,7 +112,7 @@ class Rebalancer:
         except queue.Empty:
             return None
 
-    def _tell_attempt(self, attempt: int) -> None:
+    def _count_failure(self, attempt: int) -> None:
         self._stats.rebalance_failures += 1
         if attempt == self._config.rebalance_retries_max:
             missing = sorted(map(str, set(self._state.wanted) - set(self._state.owned)))
@@ -120,7 +120,7 @@ class Rebalancer:
             self.first_settled.set()
 
     def _carry_out(self, action: rebalance.Action) -> rebalance.Event | None:
-        """Do it, and say how it went; what goes wrong in ZooKeeper is an answer, not an error."""
+        """Do it, and return the event of its outcome; a failure in ZooKeeper is an event, too."""
         membership = self._membership
         assert membership is not None
         try:
