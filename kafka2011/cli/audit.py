@@ -17,6 +17,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from kafka2011.cli.commands import AUDIT
+from kafka2011.cli.launcher import launch
+from kafka2011.cli.options import PropertiesFile, Settings
+
 if TYPE_CHECKING:
     from kafka2011.events.forms import Forms
     from kafka2011.services.audit.recount.counting import RecountPlan
@@ -33,22 +37,9 @@ Json = dict[str, Any]
 
 
 @app.command()
-def serve(
-    file: Annotated[Path | None, typer.Argument(help="properties file")] = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="one setting")
-    ] = None,
-) -> None:
+def serve(file: PropertiesFile = None, set_: Settings = None) -> None:
     """Run the audit service until SIGTERM."""
-    from kafka2011.runtime.process_settings import load_or_exit
-    from kafka2011.runtime.signals import stop_event
-    from kafka2011.services.audit.config import AuditConfig
-
-    config = load_or_exit(AuditConfig, file, set_ or [])
-    stop = stop_event()
-    from kafka2011.services.audit.app import run
-
-    raise SystemExit(run(config, stop))
+    launch(AUDIT, file, set_)
 
 
 @app.callback(invoke_without_command=True)

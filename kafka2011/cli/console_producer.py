@@ -19,8 +19,8 @@ from typing import Annotated, BinaryIO
 
 import typer
 
+from kafka2011.cli.connections import connected
 from kafka2011.cli.output import complain, fail
-from kafka2011.cli.registry import connected
 from kafka2011.coordination.errors import CoordinationError
 from kafka2011.producer import BrokerUnavailable, NotDurable, Producer
 from kafka2011.producer.config import python_object

@@ -13,7 +13,9 @@ from typing import Annotated
 
 import typer
 
+from kafka2011.cli.connections import connected, server_address
 from kafka2011.cli.console_consumer import end_on
+from kafka2011.cli.options import ZooKeeper
 from kafka2011.cli.output import complain, fail
 from kafka2011.cli.perf_output import (
     DATE_FORMAT,
@@ -28,7 +30,6 @@ from kafka2011.cli.perf_output import (
     ShowsDetailedStats,
     per_second,
 )
-from kafka2011.cli.registry import SERVER_HELP, ZOOKEEPER_HELP, connected, server_address
 from kafka2011.consumer.config import ConsumerConfig
 from kafka2011.consumer.errors import ConsumerTimeout
 from kafka2011.consumer.groups.connector import ConsumerConnector
@@ -52,9 +53,10 @@ SHARED = ("fetch.size", "data.consumed.in.MB", "MB.sec", "data.consumed.in.nMsg"
 @app.command()
 def run(  # noqa: PLR0917 (the original's options)
     topic: Annotated[str, typer.Option("--topic", help="the topic")],
-    zookeeper: Annotated[str, typer.Option("--zookeeper", help=ZOOKEEPER_HELP)] = "",
+    zookeeper: ZooKeeper = "",
     server: Annotated[
-        str, typer.Option("--server", help=f"{SERVER_HELP}: one partition, without a group")
+        str,
+        typer.Option("--server", help="kafka://host:port: one partition of this broker"),
     ] = "",
     partition: Annotated[int, typer.Option("--partition", min=0, help="with --server")] = 0,
     group: Annotated[

@@ -10,6 +10,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from kafka2011.cli.options import AsJson
+
 if TYPE_CHECKING:
     from kafka2011.services.embedded.demo import Demo
 
@@ -86,7 +88,7 @@ def _deployment(
 @app.command()
 def status(
     root: RootOption = Path("var"),
-    as_json: Annotated[bool, typer.Option("--json", help="For scripts.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show every process: state, pid, ports, log. Exits 1 when one that should run does not."""
     from kafka2011.services.embedded.processes import is_ours

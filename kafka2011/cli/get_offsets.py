@@ -4,8 +4,9 @@ from typing import Annotated
 
 import typer
 
+from kafka2011.cli.connections import server_address
+from kafka2011.cli.options import AsJson, Server
 from kafka2011.cli.output import fail, print_json
-from kafka2011.cli.registry import SERVER_HELP, server_address
 from kafka2011.consumer.errors import BrokerUnavailable
 from kafka2011.consumer.simple import SimpleConsumer
 from kafka2011.protocol.errors import IllegalTopicName, KafkaError
@@ -17,7 +18,7 @@ app = typer.Typer(add_completion=False)
 
 @app.command()
 def run(
-    server: Annotated[str, typer.Option("--server", help=SERVER_HELP)],
+    server: Server,
     topic: Annotated[str, typer.Option("--topic", help="the topic")],
     time: Annotated[
         int,
@@ -31,7 +32,7 @@ def run(
     socket_timeout_ms: Annotated[
         int, typer.Option("--socket-timeout-ms", min=1, help="longest wait for the broker")
     ] = 10_000,
-    as_json: Annotated[bool, typer.Option("--json", help="a JSON list instead")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Print `get N results` and the offsets, newest first: segment starts last written at or before
     that time.

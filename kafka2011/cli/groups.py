@@ -13,8 +13,9 @@ from typing import Annotated
 
 import typer
 
+from kafka2011.cli.connections import connected, dialler
+from kafka2011.cli.options import AddressMap, AsJson, ZooKeeper
 from kafka2011.cli.output import duration, fail, print_json, print_lines, print_table, utc
-from kafka2011.cli.registry import ADDRESS_MAP_HELP, ZOOKEEPER_HELP, connected, dialler
 from kafka2011.consumer.tools.cluster_state import groups
 from kafka2011.consumer.tools.group_watch import GroupReport, GroupWatch, PartitionReport
 from kafka2011.consumer.tools.lag_rules import OK
@@ -36,9 +37,6 @@ app = typer.Typer(
 )
 
 LOOK_S = 1.0
-
-ZooKeeper = Annotated[str, typer.Option("--zookeeper", help=ZOOKEEPER_HELP)]
-AsJson = Annotated[bool, typer.Option("--json", help="one JSON document instead of a table")]
 
 
 @app.command("list")
@@ -69,7 +67,7 @@ def describe(  # noqa: PLR0917 (its options)
             "is that of the message (as the setting event.forms)",
         ),
     ] = None,
-    address_map: Annotated[str, typer.Option("--address-map", help=ADDRESS_MAP_HELP)] = "",
+    address_map: AddressMap = "",
     as_json: AsJson = False,
 ) -> None:
     """Show a group's state and members and, per partition, owner, offset, end, lag and its reason.

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from kafka2011.cli.options import AsJson, PropertiesFile, Settings
 from kafka2011.runtime.config import ConfigError, read_properties
 from kafka2011.runtime.process_settings import load_or_exit
 from kafka2011.runtime.signals import stop_event
@@ -30,7 +31,7 @@ app = typer.Typer(add_completion=False, cls=_RunByDefault)
 
 @app.command()
 def run(  # noqa: PLR0917 (the original's options)
-    file: Annotated[Path | None, typer.Argument(help="properties file")] = None,
+    file: PropertiesFile = None,
     consumer_config: Annotated[
         list[Path] | None,
         typer.Option("--consumer.config", help="0.7 consumer properties: a source; repeatable"),
@@ -53,9 +54,7 @@ def run(  # noqa: PLR0917 (the original's options)
     scatter: Annotated[
         bool, typer.Option("--scatter", help="to any partition, as the original; keeps no order")
     ] = False,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="one setting")
-    ] = None,
+    set_: Settings = None,
 ) -> None:
     """Run one member of a mirror: source.zk.connect, target.zk.connect, groupid, ...
 
@@ -103,7 +102,7 @@ def offsets(  # noqa: PLR0917 (options)
     source_offset: Annotated[
         int | None, typer.Option("--source-offset", min=0, help="say where this one stands")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="for scripts")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Say which target offset a source offset has become, or how far the map reaches.
 
@@ -111,7 +110,7 @@ def offsets(  # noqa: PLR0917 (options)
     """
     if source_offset is not None and partition is None:
         raise ConfigError("--source-offset needs --partition: offsets are a partition's own")
-    from kafka2011.cli.registry import connected
+    from kafka2011.cli.connections import connected
     from kafka2011.services.mirror_maker.mirror_registry import read_maps
 
     with connected(zookeeper) as registry:

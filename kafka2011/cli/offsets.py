@@ -16,8 +16,9 @@ from typing import Annotated
 
 import typer
 
+from kafka2011.cli.connections import connected, dialler
+from kafka2011.cli.options import AddressMap, AsJson, ZooKeeper
 from kafka2011.cli.output import complain, fail, parse_time, print_json, print_table
-from kafka2011.cli.registry import ADDRESS_MAP_HELP, ZOOKEEPER_HELP, connected, dialler
 from kafka2011.consumer.chunk import TopicPartition
 from kafka2011.consumer.simple import SimpleConsumer
 from kafka2011.consumer.tools import group_offsets
@@ -46,9 +47,6 @@ app = typer.Typer(
 
 ENTRY_BYTES_MAX = 1 << 24  # the largest message that is recognised at an offset
 
-ZooKeeper = Annotated[str, typer.Option("--zookeeper", help=ZOOKEEPER_HELP)]
-AddressMap = Annotated[str, typer.Option("--address-map", help=ADDRESS_MAP_HELP)]
-AsJson = Annotated[bool, typer.Option("--json", help="one JSON document instead of a table")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="show the changes, make none")]
 Force = Annotated[
     bool, typer.Option("--force", help="also while the group has members (who may undo it)")

@@ -16,17 +16,18 @@ from rich.text import Text
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
-def fail(text: str, status: int = 1) -> NoReturn:
-    """One line on standard error, and the end. Status 1: the answer is no; 2: the command was
-    wrong."""
-    complain(text)
+def fail(text: str, status: int = 1, *, command: str = "") -> NoReturn:
+    """Print one line on standard error and exit. Status 1: the answer is no, or it failed; 2: the
+    command was wrong."""
+    complain(text, command=command)
     raise SystemExit(status)
 
 
-def complain(text: str) -> None:
-    """One line on standard error."""
+def complain(text: str, *, command: str = "") -> None:
+    """Print one line on standard error, after the program's name and `command`."""
     line = " ".join(text.split())
-    print(f"kafka2011: {_CONTROLS.sub(_escaped, line)}", file=sys.stderr)
+    program = f"kafka2011 {command}".rstrip()
+    print(f"{program}: {_CONTROLS.sub(_escaped, line)}", file=sys.stderr)
 
 
 def printable(payload: bytes) -> str:

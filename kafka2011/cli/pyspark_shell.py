@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from kafka2011.cli.options import OldZooKeeper, Settings, ZooKeeper
 from kafka2011.runtime.process_settings import load_or_exit
 from kafka2011.services.warehouse.config import WarehouseConfig
 
@@ -16,17 +17,13 @@ app = typer.Typer(add_completion=False)
 @app.command()
 def run(
     warehouse: Annotated[
-        Path, typer.Option("--warehouse", help="the warehouse's directory")
+        Path, typer.Option("--warehouse", help="directory of the warehouse")
     ] = Path("var/warehouse"),
-    zk: Annotated[
-        str, typer.Option("--zk", help="ZooKeeper of the brokers, for topic(NAME)")
-    ] = "127.0.0.1:2181",
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="one setting, such as spark.master"),
-    ] = None,
+    zookeeper: ZooKeeper = "127.0.0.1:2181",
+    zk: OldZooKeeper = "",
+    set_: Settings = None,
 ) -> None:
-    """Ask Spark questions in Python: `spark`, a view for each table of the warehouse, and
+    """Open a Python prompt with `spark`, a view for each table of the warehouse, and
     `topic("page-view", decode="true")` for a topic as a DataFrame."""
     config = load_or_exit(WarehouseConfig, None, set_ or [], log_level="WARNING")
     os.environ["TZ"] = "UTC"  # PySpark hands out timestamps in the machine's own time zone
@@ -37,6 +34,6 @@ def run(
 
     session = start_session("pyspark", config.spark_master)
     try:
-        run_shell(session, warehouse, source_options(config, zk))
+        run_shell(session, warehouse, source_options(config, zk or zookeeper))
     finally:
         session.stop()

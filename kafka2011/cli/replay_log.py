@@ -13,10 +13,11 @@ from typing import Annotated, Any
 
 import typer
 
+from kafka2011.cli.connections import connected
 from kafka2011.cli.console_consumer import end_on
+from kafka2011.cli.options import ZooKeeper
 from kafka2011.cli.output import complain, fail
 from kafka2011.cli.producer_perf import BROKERINFO_HELP, brokerinfo
-from kafka2011.cli.registry import ZOOKEEPER_HELP, connected
 from kafka2011.consumer.config import ConsumerConfig
 from kafka2011.consumer.errors import ConsumerTimeout
 from kafka2011.consumer.groups.connector import ConsumerConnector
@@ -38,7 +39,7 @@ def run(  # noqa: PLR0917 (the original's options)
     brokers: Annotated[str, typer.Option("--brokerinfo", help=BROKERINFO_HELP)],
     inputtopic: Annotated[str, typer.Option("--inputtopic", help="the topic to read")],
     outputtopic: Annotated[str, typer.Option("--outputtopic", help="the topic to write")],
-    zookeeper: Annotated[str, typer.Option("--zookeeper", help=ZOOKEEPER_HELP)] = "127.0.0.1:2181",
+    zookeeper: ZooKeeper = "127.0.0.1:2181",
     messages: Annotated[
         int, typer.Option("--messages", min=-1, help="stop after so many; -1: all")
     ] = -1,

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from kafka2011.cli.options import Settings
 from kafka2011.runtime.process_settings import load_or_exit
 from kafka2011.services.warehouse.schedule.config import ScheduleConfig
 
@@ -18,9 +19,7 @@ SCHEDULABLE = ("load", "report", "reports", "sql", "stream", "audit")
 @app.command()
 def run(
     file: Annotated[Path, typer.Argument(help="the schedule")],
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="one setting")
-    ] = None,
+    set_: Settings = None,
     check: Annotated[
         bool, typer.Option("--check", help="only say whether the schedule can be read")
     ] = False,

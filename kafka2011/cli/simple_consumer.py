@@ -13,9 +13,10 @@ from typing import Annotated
 
 import typer
 
+from kafka2011.cli.connections import server_address
 from kafka2011.cli.console_consumer import as_record
+from kafka2011.cli.options import Server
 from kafka2011.cli.output import complain, fail, payload_bytes, reader_has_gone
-from kafka2011.cli.registry import SERVER_HELP, server_address
 from kafka2011.consumer.chunk import Chunk
 from kafka2011.consumer.errors import ConsumerClosed
 from kafka2011.consumer.simple import SimpleConsumer
@@ -38,7 +39,7 @@ PAUSE_S = 0.1
 
 @app.command()
 def run(  # noqa: PLR0917 (the original's options)
-    server: Annotated[str, typer.Option("--server", help=SERVER_HELP)],
+    server: Server,
     topic: Annotated[str, typer.Option("--topic", help="the topic")],
     partition: Annotated[int, typer.Option("--partition", min=0, help="its number there")] = 0,
     offset: Annotated[

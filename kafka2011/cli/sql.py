@@ -1,4 +1,4 @@
-"""`kafka2011 sql "select ..."`: ask the warehouse, or topics, a question in Spark SQL."""
+"""`kafka2011 sql "select ..."`: Spark SQL on the warehouse or on topics."""
 
 import os
 import sys
@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from kafka2011.cli.options import OldZooKeeper, Settings, ZooKeeper
 from kafka2011.runtime.process_settings import load_or_exit
 from kafka2011.services.warehouse.config import WarehouseConfig
 
@@ -18,22 +19,20 @@ app = typer.Typer(add_completion=False)
 def run(
     statement: Annotated[str, typer.Argument(help="one SQL statement")],
     form: Annotated[
-        Literal["table", "csv", "json"], typer.Option("--format", help="form of the answer")
+        Literal["table", "csv", "json"], typer.Option("--format", help="form of the result")
     ] = "table",
+    *,
     warehouse: Annotated[
-        Path, typer.Option("--warehouse", help="the warehouse's directory")
+        Path, typer.Option("--warehouse", help="directory of the warehouse")
     ] = Path("var/warehouse"),
-    zk: Annotated[
-        str, typer.Option("--zk", help="ZooKeeper of the brokers, for views named raw_TOPIC")
-    ] = "",
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="one setting")
-    ] = None,
+    zookeeper: ZooKeeper = "",
+    zk: OldZooKeeper = "",
+    set_: Settings = None,
 ) -> None:
     """Run one statement over the tables of the warehouse: access_log, page_view, ...
 
-    quarantine_NAME is what could not become a row of NAME. With --zk, raw_NAME reads the topic
-    itself from its brokers.
+    quarantine_NAME holds the messages that could not become rows of NAME. With --zookeeper,
+    raw_NAME reads the topic itself from its brokers.
     """
     config = load_or_exit(WarehouseConfig, None, set_ or [], log_level="WARNING")
     os.environ["TZ"] = "UTC"  # PySpark hands out timestamps in the machine's own time zone
@@ -46,9 +45,11 @@ def run(
         write_result,
     )
 
+    zookeeper = zookeeper or zk
+    options = source_options(config, zookeeper) if zookeeper else None
     session = start_session("sql", config.spark_master)
     try:
-        frame = run_sql(session, statement, warehouse, source_options(config, zk) if zk else None)
+        frame = run_sql(session, statement, warehouse, options)
         write_result(frame, form, sys.stdout)
     except SqlError as error:
         print(f"kafka2011 sql: {error}", file=sys.stderr)

@@ -12,7 +12,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from kafka2011.cli.registry import ADDRESS_MAP_HELP, ZOOKEEPER_HELP, connected, dialler
+from kafka2011.cli.connections import connected, dialler
+from kafka2011.cli.options import ZOOKEEPER_HELP, AddressMap, AsJson
 from kafka2011.consumer.tools.cluster_state import GroupState, group_state, groups
 from kafka2011.coordination import processes
 from kafka2011.coordination.processes import ProcessRecord
@@ -26,9 +27,12 @@ FINITE_KINDS = frozenset({"frontend"})
 
 @app.command()
 def status(
-    zookeepers: Annotated[list[str], typer.Option("--zookeeper", help=f"{ZOOKEEPER_HELP}; each")],
-    address_map: Annotated[str, typer.Option("--address-map", help=ADDRESS_MAP_HELP)] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="one JSON document")] = False,
+    zookeepers: Annotated[
+        list[str],
+        typer.Option("--zookeeper", help=f"{ZOOKEEPER_HELP}; repeatable"),
+    ],
+    address_map: AddressMap = "",
+    as_json: AsJson = False,
     forget: Annotated[
         list[str] | None,
         typer.Option("--forget", help="first, a process that does not come back; each"),

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from kafka2011.cli.options import Settings
 from kafka2011.producer.tail.config import TailConfig
 from kafka2011.producer.tail.messages import BadState
 from kafka2011.runtime.process_settings import load_or_exit
@@ -41,9 +42,7 @@ def run(  # noqa: PLR0917 (options)
     config_file: Annotated[
         Path | None, typer.Option("--config", help="properties file: producer's and tail.*")
     ] = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="one setting")
-    ] = None,
+    set_: Settings = None,
 ) -> None:
     """Send the lines of FILES, each at least once, following rotation and truncation."""
     given = {

@@ -4,8 +4,9 @@ from typing import Annotated
 
 import typer
 
+from kafka2011.cli.connections import connected, dialler
+from kafka2011.cli.options import AddressMap, AsJson, ZooKeeper
 from kafka2011.cli.output import complain, print_json, print_lines, print_table
-from kafka2011.cli.registry import ADDRESS_MAP_HELP, ZOOKEEPER_HELP, connected, dialler
 from kafka2011.consumer.tools.cluster_state import PartitionEnds, partition_ends
 from kafka2011.coordination import cluster
 from kafka2011.runtime import logs
@@ -16,10 +17,6 @@ app = typer.Typer(
     help="List and describe topics. For example: "
     "kafka2011 topics describe --zookeeper localhost:2181 clicks",
 )
-
-ZooKeeper = Annotated[str, typer.Option("--zookeeper", help=ZOOKEEPER_HELP)]
-AddressMap = Annotated[str, typer.Option("--address-map", help=ADDRESS_MAP_HELP)]
-AsJson = Annotated[bool, typer.Option("--json", help="one JSON document instead of a table")]
 
 
 @app.command("list")

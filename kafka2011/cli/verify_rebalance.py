@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
+from kafka2011.cli.connections import connected
+from kafka2011.cli.options import ZOOKEEPER_HELP, AsJson
 from kafka2011.cli.output import complain, fail, print_json
-from kafka2011.cli.registry import ZOOKEEPER_HELP, connected
 from kafka2011.consumer.tools import rebalance_check as verification
 from kafka2011.consumer.tools.cluster_state import groups
 from kafka2011.runtime import logs
@@ -20,11 +21,16 @@ app = typer.Typer(add_completion=False)
 def run(
     zookeeper: Annotated[
         str,
-        typer.Option("--zookeeper", "--zk.connect", "--zookeeper.connect", help=ZOOKEEPER_HELP),
+        typer.Option(
+            "--zookeeper",
+            "--zk.connect",
+            "--zookeeper.connect",
+            help=ZOOKEEPER_HELP,
+        ),
     ],
     group: Annotated[str, typer.Option("--group", help="the group")],
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="one JSON document")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Say whether every live partition of the subscribed topics is owned, and by the right member.
 

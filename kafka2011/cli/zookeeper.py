@@ -7,21 +7,19 @@
 `ls` and `get` only read.
 """
 
-import os
 import sys
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
+from kafka2011.cli.commands import ZOOKEEPER
+from kafka2011.cli.connections import connected
+from kafka2011.cli.launcher import launch
+from kafka2011.cli.options import AsJson, PropertiesFile, Settings, ZooKeeper
 from kafka2011.cli.output import fail, payload_bytes, print_json, print_lines, utc
-from kafka2011.cli.registry import ZOOKEEPER_HELP, connected
 from kafka2011.coordination.registry import Registry
 from kafka2011.runtime import logs
-from kafka2011.runtime.process_settings import load_or_exit
-from kafka2011.runtime.signals import stop_event
-from kafka2011.services.zookeeper.config import ZooKeeperConfig
 
 SERVE = "serve"
 
@@ -42,24 +40,12 @@ app = typer.Typer(
     "For example: kafka2011 zookeeper ls --zookeeper localhost:2181 /brokers",
 )
 
-ZooKeeper = Annotated[str, typer.Option("--zookeeper", "-z", help=ZOOKEEPER_HELP)]
 NodePath = Annotated[str, typer.Argument(help="the node, under the chroot")]
-AsJson = Annotated[bool, typer.Option("--json", help="one JSON document")]
 
 
-@app.command(SERVE)
-def run(
-    file: Annotated[Path | None, typer.Argument(help="properties file")] = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="one setting")
-    ] = None,
-) -> None:
-    """Run one ZooKeeper server. Needs Java 17 or newer; the jars come with PySpark."""
-    config = load_or_exit(ZooKeeperConfig, file, set_ or [])
-    stop = stop_event()
-    from kafka2011.services.zookeeper.app import run as serve
-
-    raise SystemExit(serve(config, stop, java_home=os.environ.get("JAVA_HOME", "")))
+@app.command(SERVE, help=ZOOKEEPER.help)
+def run(file: PropertiesFile = None, set_: Settings = None) -> None:
+    launch(ZOOKEEPER, file, set_)
 
 
 @app.command("ls")

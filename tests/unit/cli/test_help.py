@@ -1,13 +1,13 @@
 """The examples in the commands' help are commands that exist, with options that exist."""
 
-import importlib
 import re
 import shlex
 
 import pytest
 from typer.main import get_command
 
-from kafka2011.cli.main import COMMANDS
+from kafka2011.cli.commands import COMMANDS
+from kafka2011.cli.main import app_of
 
 TOOLS = (
     "console-consumer",
@@ -41,7 +41,7 @@ def examples(command: object) -> list[str]:
 
 @pytest.mark.parametrize("name", TOOLS)
 def test_each_tool_has_an_example_that_parses(name: str) -> None:
-    command = get_command(importlib.import_module(COMMANDS[name][0]).app)
+    command = get_command(app_of(COMMANDS[name]))
     found = examples(command)
     assert found, f"{name} --help has no example"
     for example in found:

@@ -1,11 +1,13 @@
 """The command's dispatch: help, unknown names, exit statuses."""
 
+import json
 import subprocess
 import sys
 
 import pytest
 
-from kafka2011.cli.main import COMMANDS, help_text, run
+from kafka2011.cli.commands import COMMANDS, Command
+from kafka2011.cli.main import help_text, run
 from tests import ROOT
 
 
@@ -59,3 +61,28 @@ def test_processes_do_not_load_what_only_developers_look_at() -> None:
         "import structlog.dev, rich; assert structlog.dev.rich is None"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_a_missing_extra_is_one_line_that_names_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(COMMANDS, "sql", Command("", "no_such_module.sql", "spark"))
+    with pytest.raises(SystemExit) as ended:
+        run(["sql", "select 1"])
+    assert ended.value.code == 1
+    assert capsys.readouterr().err == (
+        "kafka2011: sql needs no_such_module: pip install 'kafka2011[spark]'\n"
+    )
+
+
+def test_settings_of_one_process_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        run(["settings", "broker", "--json"])
+    assert ended.value.code == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert {row["process"] for row in rows} == {"broker"}
+    [port] = [row for row in rows if row["setting"] == "port"]
+    assert (port["variable"], port["default"]) == ("KAFKA2011_PORT", "6667")
+    with pytest.raises(SystemExit) as ended:
+        run(["settings", "brokr"])
+    assert ended.value.code == 2

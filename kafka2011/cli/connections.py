@@ -1,5 +1,5 @@
-"""What the operator's commands share: a connection to ZooKeeper, or one line and status 1; the
-forms of addresses."""
+"""Connections of the operators' commands: ZooKeeper, and the addresses of brokers. What fails is
+one line and an exit status."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -11,16 +11,12 @@ from kafka2011.runtime.config import address, address_map
 
 CONNECT_TIMEOUT_MS = 6000
 
-ZOOKEEPER_HELP = "ZooKeeper, host:port,host:port/chroot"
-SERVER_HELP = "the broker, kafka://host:port"
-ADDRESS_MAP_HELP = "where to connect instead: published host:port=host:port,..."
-
 
 @contextlib.contextmanager
 def connected(zookeeper: str) -> Iterator[ZooKeeperRegistry]:
     """A started registry. Exits with status 2 for a bad address, 1 when ZooKeeper fails.
 
-    A tool that looks must not leave a mistyped chroot behind, so there it is an error.
+    A tool that only reads must not create a mistyped chroot, so one that is missing is an error.
     """
     try:
         registry = ZooKeeperRegistry(zookeeper, makes_chroot=False)
@@ -36,7 +32,8 @@ def connected(zookeeper: str) -> Iterator[ZooKeeperRegistry]:
 
 
 def dialler(text: str) -> Callable[[tuple[str, int]], tuple[str, int]]:
-    """Where to connect for a published address, by an `--address-map`; status 2 for a bad one."""
+    """A function from published address to the one to dial, by `--address-map`. Exits with status 2
+    for a bad map."""
     try:
         mapped = address_map(text)
     except ValueError as error:
@@ -45,9 +42,9 @@ def dialler(text: str) -> Callable[[tuple[str, int]], tuple[str, int]]:
 
 
 def server_address(text: str) -> tuple[str, int]:
-    """The broker that `--server` names: 0.7's `kafka://host:port` (any scheme), or `host:port`.
+    """The address in `--server`: 0.7's `kafka://host:port` (any scheme), or `host:port`.
 
-    Exits with status 2 when it names none.
+    Exits with status 2 for anything else.
     """
     try:
         return address(text.rpartition("://")[2].rstrip("/"))

@@ -1,0 +1,92 @@
+"""What the docs say of the command line is so: commands, options and settings exist."""
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from kafka2011.cli.commands import COMMANDS
+from kafka2011.cli.main import app_of
+from kafka2011.runtime.process_settings import known_names
+from tests import ROOT
+
+PAGES = sorted(
+    [
+        *(ROOT / name for name in ("README.md", "ARCHITECTURE.md")),
+        *(page for page in (ROOT / "docs").rglob("*.md") if page.parent.name != "decisions"),
+    ]
+)
+
+# Options in the docs that are those of other programs.
+OF_OTHERS = {
+    "docker": {"--build", "--profile", "--volumes"},
+    "make": {"--dry-run"},
+}
+OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9.-]*")
+
+
+@cache
+def leaves(name: str) -> dict[str, Any]:
+    """Subcommand -> the command that has the options; the name "" where there are none."""
+    command: Any = get_command(app_of(COMMANDS[name]))
+    inner = getattr(command, "commands", None)
+    return {"": command, **(inner or {})}
+
+
+def options_of(command: Any) -> set[str]:
+    return {"--help"} | {flag for found in command.params for flag in found.opts}
+
+
+def code_of(text: str) -> Iterator[str]:
+    """The lines of fenced blocks, continued ones as one, and the code spans of everything else."""
+    for number, part in enumerate(re.split(r"^```.*$", text, flags=re.MULTILINE)):
+        if number % 2:
+            yield from re.sub(r"\\\n\s*", " ", part).splitlines()
+        else:
+            yield from re.findall(r"`([^`]+)`", part)
+
+
+def invocations(page: Path) -> Iterator[list[str]]:
+    """The words after `kafka2011` of each command line on the page."""
+    for line in code_of(page.read_text(encoding="utf-8")):
+        found = re.match(r"\s*(?:\S*/|python -m )?kafka2011 ([a-z][^#;]*)", line)
+        if found:
+            yield re.split(r" \| |\s{3,}", found[1])[0].split()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_and_their_options_exist(page: Path) -> None:
+    for words in invocations(page):
+        assert words[0] in COMMANDS, f"kafka2011 {' '.join(words)}"
+        found = leaves(words[0])
+        named = [word for word in words[1:] if word in found]
+        candidates = [found[named[0]]] if named else list(found.values())
+        known = set[str]().union(*map(options_of, candidates))
+        assert set(OPTION.findall(" ".join(words))) <= known, f"kafka2011 {' '.join(words)}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_options_that_are_named_alone_are_of_some_command(page: Path) -> None:
+    known = set[str]().union(*OF_OTHERS.values())
+    for name in COMMANDS:
+        known |= set[str]().union(*map(options_of, leaves(name).values()))
+    spans = [line for line in code_of(page.read_text(encoding="utf-8")) if line.startswith("--")]
+    assert {option for span in spans for option in OPTION.findall(span)} <= known
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_settings_that_are_set_exist(page: Path) -> None:
+    text = "\n".join(code_of(page.read_text(encoding="utf-8")))
+    assert {name for name in re.findall(r"--set ([a-z0-9.]+)=", text) if name != "name"} <= (
+        known_names()
+    )
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_operations_lists_every_command_with_the_words_of_its_help(name: str) -> None:
+    text = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    assert f"| `{name}` | {COMMANDS[name].about} |" in text

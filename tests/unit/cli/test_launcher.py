@@ -1,0 +1,62 @@
+"""The launcher: a row of the table becomes a command that loads settings and runs the entry."""
+
+import sys
+import threading
+from typing import Any
+
+import pytest
+
+from kafka2011.cli.commands import COMMANDS, Process, ShortOption
+from kafka2011.cli.launcher import _named, process_app
+from kafka2011.runtime.config import settings_of
+
+PROCESSES = {name: row.run for name, row in COMMANDS.items() if isinstance(row.run, Process)}
+
+SAMPLE = Process(
+    "kafka2011.services.proxy.config:ProxyConfig",
+    f"{__name__}:entry",
+    "Record the configuration.",
+    (ShortOption("--proxy-routes", "proxy.routes", str, "the routes"),),
+)
+
+started: list[tuple[Any, threading.Event]] = []
+
+
+def entry(config: Any, stop: threading.Event) -> int:
+    started.append((config, stop))
+    return 7
+
+
+def test_the_entry_gets_the_settings_and_its_status_is_the_commands(tmp_path: Any) -> None:
+    file = tmp_path / "proxy.properties"
+    file.write_text("proxy.routes=a=h:1>h:2\nproxy.retry.max.ms=9\n")
+    with pytest.raises(SystemExit) as ended:
+        process_app(SAMPLE)(
+            args=[str(file), "--proxy-routes", "b=h:3>h:4", "--set", "proxy.retry.min.ms=5"]
+        )
+    assert ended.value.code == 7
+    config, stop = started.pop()
+    assert [route.name for route in config.routes] == ["b"]
+    assert (config.retry_max_ms, config.retry_min_ms) == (9, 5)
+    assert not stop.is_set()
+
+
+@pytest.mark.parametrize("process", PROCESSES.values(), ids=PROCESSES)
+def test_every_row_names_what_is_there(process: Process) -> None:
+    settings = settings_of(_named(process.config_class))
+    assert {option.setting for option in process.options} <= set(settings)
+    assert callable(_named(process.entry))
+
+
+@pytest.mark.parametrize("name", PROCESSES)
+def test_help_imports_neither_the_settings_nor_the_service(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    process = PROCESSES[name]
+    module = process.config_class.partition(":")[0]
+    monkeypatch.setitem(sys.modules, module, None)  # an import would fail
+    with pytest.raises(SystemExit) as ended:
+        process_app(process)(args=["--help"])
+    assert ended.value.code == 0
+    printed = capsys.readouterr().out
+    assert all(option.flag in printed for option in process.options)
