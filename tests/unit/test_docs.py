@@ -104,3 +104,38 @@ def test_make_help_names_every_target() -> None:
     }
     text = files[0].read_text(encoding="utf-8").partition("define HELP")[2].partition("endef")[0]
     assert targets - {"help"} <= set(re.findall(r"[a-z][a-z-]*", text))
+
+
+def test_every_path_of_the_architecture_exists() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`([\w-]+(?:/[\w.-]*)+|[\w-]+\.(?:py|yml))`", text))
+    assert len(named) > 90
+    assert not [path for path in sorted(named) if not (ROOT / path).exists()]
+
+
+def test_every_room_is_in_the_architecture() -> None:
+    rooms = [ROOT / "kafka2011", ROOT / "services"]
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").partition("## The rooms")[2]
+    for room in rooms:
+        for path in room.iterdir():
+            if path.is_dir() and not path.is_symlink() and not path.name.startswith("__"):
+                assert f"`{relative(path)}/" in text, f"no word on {relative(path)}"
+
+
+def test_the_reading_list_has_the_stated_number_of_lines() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| [^|`]+ \| (`[^|]+`) \| (\d+) \|$", text, re.M)
+    assert len(rows) > 5
+    total = 0
+    for files, stated in rows:
+        paths = [ROOT / name for name in re.findall(r"`([^`]+)`", files)]
+        lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in paths)
+        assert lines == pytest.approx(int(stated), rel=0.1, abs=20), files
+        total += lines
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    for found in (
+        re.search(r"about ([\d,]+) lines in all", text),
+        re.search(r"([\d,]+) lines that can be read in a day", readme),
+    ):
+        assert found, "the page states no number of lines"
+        assert total == pytest.approx(int(found[1].replace(",", "")), rel=0.05)
