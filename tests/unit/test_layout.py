@@ -141,6 +141,16 @@ def test_nothing_imports_the_given_folders_by_their_bare_names() -> None:
         assert not found, f"{path} imports {found}; write kafka2011.{min(found)}"
 
 
+def test_every_spark_job_is_a_command_and_every_command_a_spark_job() -> None:
+    commands = PACKAGE / "services" / "warehouse" / "commands"
+    jobs = sorted(path.name for path in (ROOT / "spark-jobs").glob("*.py"))
+    assert jobs == sorted(path.name for path in commands.glob("[!_]*.py"))
+    for name in jobs:
+        wanted = f"kafka2011.services.warehouse.commands.{name.removesuffix('.py')}"
+        ours = {found for found in imports_of(ROOT / "spark-jobs" / name) if "kafka2011" in found}
+        assert ours == {wanted, f"{wanted}.app"}
+
+
 def test_only_declared_places_read_the_environment() -> None:
     # Settings come through runtime.config; what else looks at the environment is named here.
     allowed = (
