@@ -5,6 +5,19 @@ installed. The scripts in spark-jobs/ are the same for a clone.
 """
 
 from pathlib import Path
+from typing import Annotated
+
+import typer
+
+# As in the other commands.
+FILE_HELP = "properties file with settings"
+PropertiesFile = Annotated[Path | None, typer.Argument(metavar="FILE", help=FILE_HELP)]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="NAME=VALUE", help="a setting (kafka2011 settings lists them); repeatable"
+    ),
+]
 
 
 def script(name: str) -> Path:

@@ -1,13 +1,13 @@
 """`kafka2011 load`: the load job, also as `spark-submit spark-jobs/load.py`."""
 
 import re
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from kafka2011.coordination.cluster import BrokerPartition
 from kafka2011.runtime.process_settings import load_or_exit
+from kafka2011.services.warehouse.commands import PropertiesFile, Settings
 from kafka2011.services.warehouse.config import WarehouseConfig
 
 app = typer.Typer(add_completion=False)
@@ -15,10 +15,8 @@ app = typer.Typer(add_completion=False)
 
 @app.command()
 def run(
-    file: Annotated[Path | None, typer.Argument(help="properties file")] = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="one setting")
-    ] = None,
+    file: PropertiesFile = None,
+    set_: Settings = None,
     interval_ms: Annotated[
         int | None, typer.Option("--interval-ms", help="load repeatedly, this many ms apart")
     ] = None,

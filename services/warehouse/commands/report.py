@@ -1,11 +1,11 @@
 """`kafka2011 report`: the traffic report, also as `spark-submit spark-jobs/report.py`."""
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from kafka2011.runtime.process_settings import load_or_exit
+from kafka2011.services.warehouse.commands import PropertiesFile, Settings
 from kafka2011.services.warehouse.config import WarehouseConfig
 
 app = typer.Typer(add_completion=False)
@@ -13,10 +13,8 @@ app = typer.Typer(add_completion=False)
 
 @app.command()
 def run(
-    file: Annotated[Path | None, typer.Argument(help="properties file")] = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="one setting")
-    ] = None,
+    file: PropertiesFile = None,
+    set_: Settings = None,
     table: Annotated[
         str | None,
         typer.Option("--table", help="table to report on (default: access_log, else page_view)"),

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from kafka2011.runtime.process_settings import load_or_exit
+from kafka2011.services.warehouse.commands import FILE_HELP, Settings
 from kafka2011.services.warehouse.config import WarehouseConfig
 
 app = typer.Typer(add_completion=False)
@@ -19,10 +20,8 @@ def run(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[NAME]...", help="reports to make (default: all)")
     ] = None,
-    file: Annotated[Path | None, typer.Option("--config", help="properties file")] = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="one setting")
-    ] = None,
+    file: Annotated[Path | None, typer.Option("--config", help=FILE_HELP)] = None,
+    set_: Settings = None,
     warehouse: Annotated[
         Path | None, typer.Option("--warehouse", help="the warehouse's directory")
     ] = None,

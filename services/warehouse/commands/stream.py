@@ -1,11 +1,11 @@
 """`kafka2011 stream NAME`: one stream job, also as `spark-submit spark-jobs/stream.py NAME`."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from kafka2011.runtime.process_settings import load_or_exit
+from kafka2011.services.warehouse.commands import PropertiesFile, Settings
 from kafka2011.services.warehouse.streams.config import StreamConfig
 
 app = typer.Typer(add_completion=False)
@@ -14,10 +14,8 @@ app = typer.Typer(add_completion=False)
 @app.command()
 def run(
     name: Annotated[str, typer.Argument(help="the job; `list` prints their names")],
-    file: Annotated[Path | None, typer.Argument(help="properties file")] = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="one setting")
-    ] = None,
+    file: PropertiesFile = None,
+    set_: Settings = None,
     once: Annotated[
         bool, typer.Option("--once", help="process what is there now, then exit")
     ] = False,
