@@ -1,4 +1,4 @@
-"""The architecture as a test: who may import whom, and that the package is the one of this tree.
+"""The architecture as a test: the import arrows, and that the package is the one of this tree.
 
 The arrows are those of ARCHITECTURE.md. They are read from the source with `ast`, so that an
 import inside a function counts as well.
@@ -106,8 +106,8 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
 
 def test_no_service_imports_another() -> None:
     # Services meet in ZooKeeper, in topics and in tables. The audit follows the warehouse's
-    # commits, whose form the warehouse owns; the embedded deployment says where Spark's
-    # configuration is; registration is shared by all.
+    # commits, whose form the warehouse owns; the embedded deployment passes Spark's
+    # configuration on; registration is shared by all.
     allowed = {("containers", "embedded"), ("audit", "warehouse"), ("embedded", "warehouse")}
     services = PACKAGE / "services"
     packages = {path.name for path in services.iterdir() if path.is_dir()}
@@ -152,7 +152,7 @@ def test_every_spark_job_is_a_command_and_every_command_a_spark_job() -> None:
 
 
 def test_only_declared_places_read_the_environment() -> None:
-    # Settings come through runtime.config; what else looks at the environment is named here.
+    # Settings come through runtime.config; what else reads the environment is named here.
     allowed = (
         "kafka2011/cli/",
         "kafka2011/runtime/process_settings.py",  # loads the settings of every process
