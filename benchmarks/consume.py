@@ -15,7 +15,7 @@ from kafka2011.consumer.config import ConsumerConfig
 from kafka2011.consumer.groups.connector import ConsumerConnector
 from kafka2011.consumer.simple import SimpleConsumer
 from kafka2011.coordination import paths
-from kafka2011.coordination.memory import InMemoryZooKeeper
+from tests.support.memory_zookeeper import InMemoryZooKeeper
 
 TOPIC = "bench"
 FETCH_BYTES = 1024 * 1024

@@ -1,6 +1,6 @@
-"""Reads the broker registry: which brokers live, which topics there are, who has their partitions.
+"""Reads the broker registry: live brokers, topics, and the partitions of a topic.
 
-A node with garbage in it is passed over and logged; it never stops a reader (fault Z9).
+A node with an invalid value is logged and ignored; it never stops a reader.
 """
 
 from kafka2011.coordination import paths
@@ -21,7 +21,7 @@ log = get_logger(__name__)
 
 
 def live_brokers(registry: Registry) -> dict[int, BrokerAddress]:
-    """Broker id -> published address, of the brokers registered at present, in order of id."""
+    """Broker id -> published address of the live brokers, in order of id."""
     found = {}
     for name in registry.children(paths.BROKER_IDS):
         path = f"{paths.BROKER_IDS}/{name}"

@@ -1,6 +1,6 @@
-"""What can go wrong between a process and ZooKeeper, in our words; kazoo's errors never leave here.
+"""The errors of this package; kazoo's errors never leave it.
 
-Each class says by `retriable` whether the same call may succeed later without anybody's help.
+`retriable`: the same call may succeed later without intervention.
 """
 
 
@@ -13,7 +13,7 @@ class CoordinationError(Exception):
 class CoordinationUnavailable(CoordinationError):
     """No answer from ZooKeeper in time, or the connection or the session was lost on the way.
 
-    Raised for a write only when the effect is unknown and asking again could not tell. Try again
+    Raised for a write only when the effect is unknown and reading again did not show it. Try again
     later; ephemeral nodes may be gone (a SessionEvent says so).
     """
 
@@ -21,18 +21,18 @@ class CoordinationUnavailable(CoordinationError):
 
 
 class SessionLost(CoordinationUnavailable):
-    """The session that the call was meant for is gone; another one may already answer.
+    """The session that the call was meant for is gone; a new one may already be connected.
 
-    What the old session's ephemeral nodes stood for is lost. Wait for SessionEvent.RECREATED.
+    Registrations and claims that the old session's ephemeral nodes stood for are lost. Wait for SessionEvent.RECREATED.
     """
 
 
 class NodeExists(CoordinationError):
-    """`create` found the node there already."""
+    """`create`: the node exists."""
 
 
 class NodeConflict(CoordinationError):
-    """`create_ephemeral` found somebody else's node. `found` is its value.
+    """`create_ephemeral`: another session has the node. `found` is its value.
 
     For a broker id: another broker has it, or the session of its last run still lives. For a
     partition's owner: it is not released yet. The node goes away with its owner's session.
@@ -47,15 +47,15 @@ class NodeConflict(CoordinationError):
 
 
 class VersionConflict(CoordinationError):
-    """`put` or `delete` with an expected version found another version, or no node."""
+    """`put` or `delete` with an expected version: the node has another, or does not exist."""
 
 
 class NotEmpty(CoordinationError):
-    """`delete` of a node that has children."""
+    """`delete`: the node has children."""
 
 
 class BadZnode(CoordinationError, ValueError):
     """A znode's value does not have the form that its path promises (garbage, or a newer format).
 
-    Whoever reads passes over that node and counts it; it is never a reason to stop.
+    A reader logs and ignores such a node; it is never a reason to stop.
     """

@@ -1,8 +1,8 @@
-"""Until when a ZooKeeper session is sure to live: the arithmetic of `lease_remaining_ms`.
+"""How long a ZooKeeper session is certain to live: the arithmetic of `lease_remaining_ms`.
 
-ZooKeeper drops a session when it has heard nothing from it for the session timeout. What we send
-it hears later than we sent it, so from the sending of any answered request the session lives for at
-least the timeout.
+ZooKeeper ends a session after receiving nothing from it for the session timeout. It receives a
+request later than it was sent, so the session lives for at least the timeout from the sending of
+any answered request.
 """
 
 import threading
@@ -24,7 +24,7 @@ class Lease:
         self._session: int | None = None
 
     def renew(self, session: int, sent_s: float) -> None:
-        """An answer came, in `session`, to what was sent at `sent_s`."""
+        """Record the answer, in `session`, to a request that was sent at `sent_s`."""
         with self._lock:
             until_s = sent_s + self.seconds
             if session != self._session or until_s > self._until_s:
@@ -32,7 +32,7 @@ class Lease:
                 self._until_s = until_s
 
     def remaining_ms(self, session: int | None = None) -> int:
-        """How long from now; 0 when it may be over, or is another session's than `session`."""
+        """Time left, ms; 0 when the session may have ended, or is not `session`."""
         with self._lock:
             if session not in (None, self._session):
                 return 0

@@ -11,10 +11,10 @@ Owner registry
   /consumers/<group>/owners/<topic>/<id>-<partition> ephemeral   consumer thread id
 Offset registry
   /consumers/<group>/offsets/<topic>/<id>-<partition> persistent byte offset, decimal
-Process registry (ours, contracts section 7)
+Process registry (not in 0.7)
   /kafka2011/processes/<datacenter>/<name>           persistent  JSON: kind
   /kafka2011/processes/<datacenter>/<name>/alive     ephemeral   JSON: address, metrics address, pid
-Mirrors (ours, contracts section 5)
+Mirrors (not in 0.7)
   /kafka2011/cluster-id                              persistent  random text that names the cluster
   /kafka2011/upstream/<cluster id>                   persistent  group: a mirror copies from there
   /kafka2011/mirrors/<group>/map/<topic>/<id>-<partition> persistent  target <id>-<partition>
@@ -24,7 +24,8 @@ Mirrors (ours, contracts section 5)
   /kafka2011/mirrors/<group>/offsets/<cluster id>/<topic>/<id>-<partition>  persistent  JSON
 
 Subscription: `{ "a": 1,"b": 4 }` (topic: streams), or `*<streams>*<whitelist regex>`, or
-`!<streams>!<blacklist regex>`. Values are UTF-8 without terminator (reference section 7).
+`!<streams>!<blacklist regex>`. Values are UTF-8 without terminator.
+docs/znodes.md is the same for operators.
 """
 
 import json
@@ -43,20 +44,20 @@ CLUSTER_ID = "/kafka2011/cluster-id"
 UPSTREAM = "/kafka2011/upstream"
 MIRRORS = "/kafka2011/mirrors"
 
-VALUE_BYTES_MAX = 65536  # a value above this is garbage: ours are below 1 KiB
+VALUE_BYTES_MAX = 65536  # a larger value is invalid: valid ones are below 1 KiB
 
 OFFSET_MAX = 2**63 - 1
 
 
 class BrokerAddress(NamedTuple):
-    """Where a broker says that it listens."""
+    """The address that a broker publishes."""
 
     host: str
     port: int
 
 
 class BrokerPartition(NamedTuple):
-    """Identity of a partition of a topic: the broker that has it, and its number there."""
+    """Identity of a partition of a topic: its broker, and its number on that broker."""
 
     broker_id: int
     partition: int
@@ -229,7 +230,7 @@ def encode_subscription(subscription: Subscription) -> bytes:
 
 
 def decode_subscription(value: bytes | None) -> Subscription:
-    """Any member's subscription, of whatever client. Raises BadZnode."""
+    """A member's subscription, written by any client. Raises BadZnode."""
     text = _text(value)
     wildcard = re.fullmatch(r"(?P<mark>[*!])(?P<count>[0-9]{1,6})(?P=mark)(?P<pattern>.*)", text)
     if wildcard:

@@ -1,7 +1,7 @@
-"""The process registry: which processes a datacenter expects, and which are alive (contracts 7).
+"""The process registry: which processes a datacenter expects, and which are alive.
 
-The persistent node says what is expected and stays when the process dies; its ephemeral child
-says that the process lives, and where. `status`, the dashboard and Prometheus discovery read it.
+The persistent node says that a process is expected and stays when it dies; its ephemeral child
+says that it is alive, and has its addresses. `status`, the dashboard and Prometheus discovery read it.
 """
 
 import json
@@ -16,12 +16,12 @@ from kafka2011.runtime.logs import get_logger
 
 log = get_logger(__name__)
 
-RETRY_S = 0.5  # between attempts while the last run's node waits for its session to expire
+RETRY_S = 0.5  # between attempts while the node of an earlier run waits for its session to expire
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessRecord:
-    """One process. Addresses are `host:port`, empty when it has none; `pid` is 0 when not known."""
+    """One process. Addresses are `host:port`, empty when it has none; `pid` is 0 when unknown."""
 
     datacenter: str
     name: str
@@ -48,11 +48,11 @@ class Registration:
         self._thread.start()
 
     def wait(self, timeout_s: float) -> bool:
-        """True once the process stands in the registry."""
+        """Wait until the process is registered; False after `timeout_s`."""
         return self._registered.wait(timeout_s)
 
     def close(self) -> None:
-        """Take the `alive` node away; the persistent one stays. Idempotent."""
+        """Delete the `alive` node; the persistent one stays. Idempotent."""
         if self._closed.is_set():
             return
         self._closed.set()
@@ -62,7 +62,7 @@ class Registration:
         try:
             self._registry.delete_own(self._alive_path, self._alive_value)
         except CoordinationError as error:
-            log.info("process_node_left", name=self._record.name, reason=str(error))
+            log.info("process_node_not_deleted", name=self._record.name, reason=str(error))
 
     @property
     def _alive_path(self) -> str:
@@ -102,7 +102,7 @@ class Registration:
             )
             self._registry.create_ephemeral(self._alive_path, self._alive_value)
         except NodeConflict:
-            return False  # the last run's session; it expires within the session timeout
+            return False  # an earlier run's session; it expires within the session timeout
         except CoordinationError as error:
             log.warning("process_not_registered", name=record.name, reason=str(error))
             return False
@@ -111,22 +111,22 @@ class Registration:
 
 
 def register_process(registry: Registry, record: ProcessRecord) -> Registration:
-    """Enter a process into the registry, now and after every lost session, from a thread.
+    """Register a process, now and after every lost session, from a thread.
 
-    Returns at once: a killed process's node stays until its session expires, and its successor
-    must not wait for that before it serves.
+    Returns at once: the node of a killed process stays until its session expires, and the restarted
+    process must serve without waiting for that.
     """
     return Registration(registry, record)
 
 
 def expect_process(registry: Registry, datacenter: str, name: str, kind: str) -> None:
-    """Say that a process belongs here, before it has ever started (the embedded deployment)."""
+    """Add a process to the expected ones, before its first start (the embedded deployment)."""
     registry.put(paths.process_path(datacenter, name), json.dumps({"kind": kind}).encode())
 
 
 def forget_others(registry: Registry, names: Collection[str]) -> list[str]:
-    """Say that only processes of these names belong here; returns the names that went. One that
-    lives is kept, whatever its name."""
+    """Remove expected processes other than `names`, unless they are alive; returns the removed
+    names."""
     living = {(record.datacenter, record.name) for record in alive(registry)}
     gone = [
         (record.datacenter, record.name)
@@ -139,12 +139,12 @@ def forget_others(registry: Registry, names: Collection[str]) -> list[str]:
 
 
 def forget_process(registry: Registry, datacenter: str, name: str) -> None:
-    """Say that a process does not belong here any more."""
+    """Remove a process from the expected ones."""
     registry.delete_recursive(paths.process_path(datacenter, name))
 
 
 def expected(registry: Registry, known: Iterable[ProcessRecord] = ()) -> list[ProcessRecord]:
-    """Every process that belongs here, alive or not, without addresses; sorted.
+    """The expected processes, alive or not, without addresses; sorted.
 
     The kinds of those in `known` are not read again.
     """
@@ -156,9 +156,9 @@ def expected(registry: Registry, known: Iterable[ProcessRecord] = ()) -> list[Pr
 
 
 def alive(registry: Registry, known: Iterable[ProcessRecord] | None = None) -> list[ProcessRecord]:
-    """The processes that live at present, with addresses; sorted.
+    """The processes that are alive, with addresses; sorted.
 
-    `known` is what `expected` answered a moment ago: who looks often asks for that only once.
+    `known`: a recent result of `expected`, for callers that poll.
     """
     found = []
     for process in expected(registry) if known is None else known:

@@ -1,19 +1,20 @@
-"""What the rest of the project may ask of ZooKeeper: the `Registry` interface.
+"""The operations on ZooKeeper that the rest of the project uses: the `Registry` interface.
 
-Two implementations are held to one contract test: `zookeeper.ZooKeeperRegistry` and, for unit
-tests, `memory.InMemoryRegistry`. Every call is safe from any thread and blocks for at most the
-operation timeout (10 s unless set), then raises CoordinationUnavailable.
+Two implementations pass one contract test (tests/support/registry_contract.py):
+`zookeeper.ZooKeeperRegistry` and the in-memory one of the unit tests. Every call is safe from any
+thread and blocks for at most the operation timeout (10 s unless set), then raises
+CoordinationUnavailable.
 
-A Registry is one ZooKeeper session after another. `SessionEvent`s tell of their lives:
+A Registry has one ZooKeeper session after another; `SessionEvent`s report their states:
 
     CONNECTED   the session answers (after start, or again after SUSPENDED)
     SUSPENDED   no answer at present. Assume nothing; the session and its ephemerals may live or not
     EXPIRED     the session is gone, and its ephemeral nodes with it (or soon)
     RECREATED   a new session answers: create your ephemerals again
 
-Listeners and watch callbacks run one at a time on a thread of the registry's own (the double calls
-them from the thread that made the change), in order. They may use the registry but must not
-wait for other callbacks.
+Listeners and watch callbacks run one at a time, in order, on the registry's own thread (in memory:
+on the thread that made the change). They may use the registry but must not wait for other
+callbacks.
 """
 
 from collections.abc import Callable
@@ -33,7 +34,7 @@ class SessionEvent(Enum):
 
 
 class Stored(NamedTuple):
-    """A node as read. `owned`: it is an ephemeral of the present session of this registry."""
+    """A node as read. `owned`: it is an ephemeral node of this registry's current session."""
 
     value: bytes | None
     version: int
@@ -41,8 +42,7 @@ class Stored(NamedTuple):
 
 
 class NodeStat(NamedTuple):
-    """What ZooKeeper knows of a node beside its value; times in ms since the epoch, by the
-    server's clock."""
+    """A node's metadata; times in ms since the epoch, by the server's clock."""
 
     version: int
     created_ms: int
@@ -53,7 +53,7 @@ class NodeStat(NamedTuple):
 
 
 class Handle(Protocol):
-    """What a watch or a listener is cancelled by; afterwards no new call of it begins."""
+    """Cancels a watch or a listener; no new call of it begins after `cancel` returns."""
 
     def cancel(self) -> None: ...
 
@@ -79,7 +79,7 @@ class Registry(Protocol):
     def exists(self, path: str) -> bool: ...
 
     def stat(self, path: str) -> NodeStat | None:
-        """What is known of the node, or None when there is none."""
+        """The node's metadata, or None when there is none."""
 
     def children(self, path: str) -> list[str]:
         """Names of the children, sorted; [] when there is no such node."""
@@ -88,17 +88,17 @@ class Registry(Protocol):
         """Create the node, and missing parents with null data. Raises NodeExists."""
 
     def create_ephemeral(self, path: str, value: bytes | None, session: int | None = None) -> None:
-        """Create an ephemeral node that may be there already from a call whose reply was lost.
+        """Create an ephemeral node that may exist already, from a call whose reply was lost.
 
-        A node of this very session with equal value is success. A leftover of an earlier session
+        A node of this session with equal value is success. A leftover of an earlier session
         of this registry is replaced. Anything else raises NodeConflict. When the session changes
-        on the way, or is not `session` where that is given, raises SessionLost.
-        `Unlike 0.7:` who owns the node decides, not only its text: the original also takes a node
-        of a dying session for its own and loses it seconds later.
+        meanwhile, or is not the given `session`, raises SessionLost.
+        `Unlike 0.7:` the node's session decides, not only its text: the original also accepts a
+        node of a dying session as its own and loses it seconds later.
         """
 
     def ensure(self, path: str) -> None:
-        """Create a persistent node with null data unless it is there."""
+        """Create a persistent node with null data unless it exists."""
 
     def put(self, path: str, value: bytes | None, expected_version: int | None = None) -> int:
         """Set the value, creating the (persistent) node when it is absent; returns the new version.
@@ -118,20 +118,20 @@ class Registry(Protocol):
     def watch_children(self, path: str, callback: ChildrenCallback) -> Handle:
         """Call `callback` with the sorted children: soon, and after each change.
 
-        Survives reconnects, new sessions, and the node's coming and going ([] while it is not
-        there). Changes in quick succession may be merged; the last list is always delivered. The
-        same list may come again: something left and came back, or the connection did.
+        Survives reconnects, new sessions, and the node's deletion and creation ([] while it does
+        not exist). Changes in quick succession may be merged; the last list is always delivered. The
+        same list may be delivered again, after two changes or a reconnect.
         """
 
     def add_session_listener(self, callback: SessionCallback) -> Handle: ...
 
     def session_id(self) -> int | None:
-        """The present session, or None while there is none that is known to live."""
+        """The current session, or None while none is known to be alive."""
 
     def lease_remaining_ms(self, session: int | None = None) -> int:
-        """For how long from now the session's ephemerals are sure to stay; 0: they may be gone.
+        """How long from now the session's ephemerals are certain to exist; 0: they may be gone.
 
-        With `session`, 0 also when that is not the present one.
+        With `session`, 0 also when that is not the current one.
 
         Counts from the sending of the last request that ZooKeeper answered, by a clock that runs
         while the process is stopped, so a process that slept too long sees 0 at once.

@@ -1,13 +1,13 @@
 """The registry on a real ZooKeeper, through kazoo: the only module that imports it.
 
-kazoo calls listeners and watches on threads of its own that must never block, forgets its watches
+kazoo calls listeners and watches on its own threads, which must never block; it forgets its watches
 on every reconnect, and queues requests for as long as there is no connection. So here:
 
-  - its callbacks only put a word into a queue; the dispatcher thread does the work;
-  - children are read anew after every reconnect, whether or not a watch fired;
+  - its callbacks only put an item into a queue; the dispatcher thread does the work;
+  - children are read again after every reconnect, whether or not a watch fired;
   - a request is made only while connected, within the operation's deadline, and its error is one
-    of coordination.errors. Reads, and writes whose effect can be told afterwards, are repeated;
-  - a heartbeat knows until when the session is sure to live (`lease_remaining_ms`).
+    of coordination.errors. Reads, and writes whose effect can be read back, are repeated;
+  - a heartbeat measures how long the session is certain to live (`lease_remaining_ms`).
 """
 
 import contextlib
@@ -53,7 +53,7 @@ Result = TypeVar("Result")
 
 RECONNECT_DELAY_MAX_S = 1.0
 REPEAT_PAUSE_S = 0.05
-REFRESH_RETRY_S = 1.0  # a watch that could not be read while connected is read again after this
+REFRESH_RETRY_S = 1.0  # a watch that failed while connected is read again after this
 HEARTBEATS_PER_SESSION = 4
 
 _UNAVAILABLE = (
@@ -70,7 +70,7 @@ _UNAVAILABLE = (
 
 
 class _NoNode(CoordinationError):
-    """Inside this module: the node is not there."""
+    """Inside this module: the node does not exist."""
 
 
 class _Watch:
@@ -85,7 +85,7 @@ class _Watch:
         self.cancelled = False
 
     def fired(self, event: Any) -> None:
-        """Called by kazoo. A reconnect fires every watch with type NONE; it is read anew then."""
+        """Called by kazoo. A reconnect fires every watch with type NONE; it is read again then."""
         if not self.cancelled and event.type != "NONE":
             self._registry._queue.put(self)
 
@@ -194,9 +194,9 @@ class ZooKeeperRegistry:
             log.warning("zookeeper_close", reason=repr(error))
 
     def _note_negotiated_timeout(self, client: Any) -> None:
-        """Learn the session timeout that the server grants; kazoo keeps it to itself.
+        """Read the session timeout that the server grants, which kazoo does not publish.
 
-        kazoo derives its read timeout from it as two thirds.
+        kazoo's read timeout is two thirds of it.
         """
         connection = client._connection
         plain_connect = connection._connect
@@ -211,7 +211,7 @@ class ZooKeeperRegistry:
     # --- session ---------------------------------------------------------------------------------
 
     def _on_kazoo_state(self, state: str) -> None:
-        """On kazoo's connection thread: only notes and queues."""
+        """Called on kazoo's connection thread: records the state and queues it."""
         if self._closed.is_set():
             return
         if state == KazooState.CONNECTED:
@@ -234,29 +234,29 @@ class ZooKeeperRegistry:
             if isinstance(item, _Watch):
                 self._refresh(item)
             else:
-                self._tell_session(item)
+                self._handle_state(item)
 
-    def _tell_session(self, state: str) -> None:
+    def _handle_state(self, state: str) -> None:
         if state == KazooState.CONNECTED:
             first = not self._had_session
             self._had_session = True
             recreated = not first and self._lost
             self._lost = False
-            self._tell(SessionEvent.RECREATED if recreated else SessionEvent.CONNECTED)
+            self._notify(SessionEvent.RECREATED if recreated else SessionEvent.CONNECTED)
             self._refresh_all(self._watches)
         elif state == KazooState.SUSPENDED:
-            self._tell(SessionEvent.SUSPENDED)
+            self._notify(SessionEvent.SUSPENDED)
         elif self._had_session:
             self._lost = True
-            self._tell(SessionEvent.EXPIRED)
+            self._notify(SessionEvent.EXPIRED)
 
-    def _tell(self, event: SessionEvent) -> None:
+    def _notify(self, event: SessionEvent) -> None:
         log.info("zookeeper_session", state=event.name.lower())
         for listener in list(self._listeners):
             if not listener.cancelled and not self._closed.is_set():
                 try:
                     listener.callback(event)
-                except Exception:  # a listener's bug must not end the others' news
+                except Exception:  # a listener's bug must not stop the others
                     log.exception("session_listener_failed", session_event=event.name)
 
     def add_session_listener(self, callback: SessionCallback) -> Handle:
@@ -293,7 +293,7 @@ class ZooKeeperRegistry:
     # --- one request -----------------------------------------------------------------------------
 
     def _once(self, request: Callable[[Any], Any], deadline_s: float) -> Any:
-        """Make one request on the live client; every error is one of ours (or _NoNode)."""
+        """Make one request on the live client. Raises _NoNode or one of coordination.errors."""
         if self._closed.is_set():
             raise CoordinationUnavailable("the registry is closed")
         if not self._connected.wait(max(0.0, deadline_s - time.monotonic())):
@@ -322,7 +322,7 @@ class ZooKeeperRegistry:
         return time.monotonic() + self._operation_timeout_s
 
     def _repeated(self, request: Callable[[Any], Any]) -> Any:
-        """Make a request that may be made twice without harm, until it is answered in time."""
+        """Repeat an idempotent request until it is answered, or the operation timeout is over."""
         return self._until_answered(lambda deadline: self._once(request, deadline))
 
     def _until_answered(self, attempt: Callable[[float], Result]) -> Result:
@@ -501,7 +501,7 @@ class ZooKeeperRegistry:
                 self.delete(path)
                 return
             except NotEmpty:
-                continue  # a child came meanwhile
+                continue  # a child was created meanwhile
 
     # --- watches ---------------------------------------------------------------------------------
 
@@ -522,17 +522,17 @@ class ZooKeeperRegistry:
         try:
             children = self._read_and_watch(watch)
         except CoordinationError as error:
-            self._unread.add(watch)  # after a reconnect, or a while later
+            self._unread.add(watch)  # read again after a reconnect, or REFRESH_RETRY_S
             log.info("watch_not_read", path=watch.path, reason=str(error))
             return
         self._unread.discard(watch)
         try:
             watch.callback(children)
-        except Exception:  # a watcher's bug must not end the others' news
+        except Exception:  # a callback's bug must not stop the others
             log.exception("watch_callback_failed", path=watch.path)
 
     def _read_and_watch(self, watch: _Watch) -> list[str]:
-        deadline = time.monotonic() + REFRESH_RETRY_S  # the dispatcher has other work too
+        deadline = time.monotonic() + REFRESH_RETRY_S  # the dispatcher has other work
         while True:
             try:
                 return sorted(

@@ -21,9 +21,9 @@ from kafka2011.consumer.groups.membership import Membership
 from kafka2011.consumer.groups.rebalance import Phase, State
 from kafka2011.coordination import paths
 from kafka2011.coordination.errors import CoordinationError, CoordinationUnavailable, NodeExists
-from kafka2011.coordination.memory import InMemoryRegistry, InMemoryZooKeeper
 from kafka2011.coordination.paths import BrokerPartition, StaticSubscription, Subscription
 from kafka2011.coordination.registry import SessionEvent
+from tests.support.memory_zookeeper import InMemoryRegistry, InMemoryZooKeeper
 
 GROUP = "g"
 

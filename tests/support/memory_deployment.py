@@ -7,8 +7,8 @@ from kafka2011.consumer.errors import ConsumerTimeout
 from kafka2011.consumer.groups.connector import ConsumerConnector
 from kafka2011.consumer.stream import MessageStream
 from kafka2011.coordination import paths
-from kafka2011.coordination.memory import InMemoryRegistry, InMemoryZooKeeper
 from kafka2011.coordination.paths import BrokerPartition
+from tests.support.memory_zookeeper import InMemoryRegistry, InMemoryZooKeeper
 from tests.support.scripted_server import ScriptedBroker
 
 PATIENCE_MS = 20_000  # a message that must come may take so long on a busy machine

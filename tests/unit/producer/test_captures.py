@@ -6,12 +6,12 @@ from collections.abc import Iterator
 import pytest
 
 from kafka2011.coordination import paths
-from kafka2011.coordination.memory import InMemoryRegistry, InMemoryZooKeeper
 from kafka2011.producer import Part, Producer
 from kafka2011.producer.requests import SetPart
 from kafka2011.protocol.compression import Codec
 from kafka2011.protocol.message_set import encode, encode_compressed, messages
 from kafka2011.protocol.requests import ProduceRequest, decode_request
+from tests.support.memory_zookeeper import InMemoryRegistry, InMemoryZooKeeper
 from tests.support.scripted_server import ScriptedBroker
 
 # The recorded client's gzip header names another operating system (and so another CRC) than the

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from kafka2011.coordination import paths
-from kafka2011.coordination.memory import InMemoryRegistry, InMemoryZooKeeper
 from kafka2011.producer import (
     BrokerUnavailable,
     BrokerUnreachable,
@@ -21,6 +20,7 @@ from kafka2011.protocol.errors import IllegalTopicName, MessageSizeTooLarge
 from kafka2011.protocol.message_set import encode, payloads
 from kafka2011.protocol.requests import OffsetsRequest, ProduceRequest
 from kafka2011.runtime.config import ConfigError, settings_of
+from tests.support.memory_zookeeper import InMemoryRegistry, InMemoryZooKeeper
 from tests.support.scripted_server import ScriptedBroker
 from tests.support.waiting import wait_until
 

@@ -23,8 +23,8 @@ from kafka2011.consumer.tools.group_offsets import (
     stored_offsets,
 )
 from kafka2011.coordination import paths
-from kafka2011.coordination.memory import InMemoryRegistry, InMemoryZooKeeper
 from kafka2011.coordination.paths import BrokerAddress, BrokerPartition
+from tests.support.memory_zookeeper import InMemoryRegistry, InMemoryZooKeeper
 
 NAME = TopicPartition("t", 0, 0)
 HOME = BrokerAddress("127.0.0.1", 9092)

@@ -5,10 +5,10 @@ import pytest
 from kafka2011.consumer.tools.cluster_state import GroupPartition
 from kafka2011.consumer.tools.group_watch import GroupReport, GroupWatch
 from kafka2011.coordination import paths
-from kafka2011.coordination.memory import InMemoryZooKeeper
 from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.runtime.clock import ManualClock
 from tests.support.memory_deployment import Deployment, numbered
+from tests.support.memory_zookeeper import InMemoryZooKeeper
 from tests.support.scripted_server import ScriptedBroker
 
 PARTITION = BrokerPartition(0, 0)

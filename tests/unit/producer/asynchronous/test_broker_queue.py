@@ -5,7 +5,6 @@ from typing import Any, ClassVar
 import pytest
 
 from kafka2011.coordination import paths
-from kafka2011.coordination.memory import InMemoryRegistry, InMemoryZooKeeper
 from kafka2011.producer import NotDurable, Part, Producer, ProducerClosed, QueueFull
 from kafka2011.producer.asynchronous.callbacks import Event, ProducerCallbacks
 from kafka2011.producer.requests import SetPart
@@ -13,6 +12,7 @@ from kafka2011.protocol.errors import LocalProtocolError, MessageSizeTooLarge
 from kafka2011.protocol.message_set import encode, messages, payloads
 from kafka2011.protocol.requests import MultiProduceRequest, decode_request
 from kafka2011.runtime.config import ConfigError
+from tests.support.memory_zookeeper import InMemoryRegistry, InMemoryZooKeeper
 from tests.support.scripted_server import ScriptedBroker
 from tests.support.waiting import wait_until
 

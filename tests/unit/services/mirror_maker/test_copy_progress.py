@@ -5,7 +5,6 @@ import random
 import pytest
 
 from kafka2011.consumer.chunk import Chunk, TopicPartition
-from kafka2011.coordination.memory import InMemoryZooKeeper
 from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.services.mirror_maker.copy_progress import (
     Backoff,
@@ -14,6 +13,7 @@ from kafka2011.services.mirror_maker.copy_progress import (
     choose_target,
 )
 from kafka2011.services.mirror_maker.cycle_check import MirrorCycle, refuse_cycles
+from tests.support.memory_zookeeper import InMemoryZooKeeper
 
 NAME = TopicPartition("t", 1, 0)
 

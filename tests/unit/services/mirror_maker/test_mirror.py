@@ -8,7 +8,6 @@ import pytest
 
 from kafka2011.consumer.chunk import TopicPartition
 from kafka2011.coordination import paths
-from kafka2011.coordination.memory import InMemoryRegistry, InMemoryZooKeeper
 from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.protocol.message_set import encode
 from kafka2011.services.mirror_maker.config import MirrorConfig
@@ -16,6 +15,7 @@ from kafka2011.services.mirror_maker.group_member import GroupMember
 from kafka2011.services.mirror_maker.mirror import Mirror
 from kafka2011.services.mirror_maker.mirror_registry import read_maps
 from kafka2011.services.mirror_maker.placement import NotPlaced, Placement
+from tests.support.memory_zookeeper import InMemoryRegistry, InMemoryZooKeeper
 from tests.support.scripted_server import ScriptedBroker
 from tests.support.waiting import wait_until
 

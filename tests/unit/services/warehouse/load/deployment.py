@@ -9,7 +9,7 @@ import duckdb
 from kafka2011.consumer.errors import BrokerUnavailable
 from kafka2011.coordination import paths
 from kafka2011.coordination.cluster import BrokerAddress, BrokerPartition
-from kafka2011.coordination.memory import InMemoryRegistry, InMemoryZooKeeper
+from tests.support.memory_zookeeper import InMemoryRegistry, InMemoryZooKeeper
 from kafka2011.events.forms import FORMS_2011
 from kafka2011.events.topics import ACCESS_LOG
 from kafka2011.services.warehouse.config import WarehouseConfig

@@ -1,9 +1,9 @@
-"""A ZooKeeper in memory for unit tests, with faults on demand; held to the real one's contract.
+"""A ZooKeeper in memory for unit tests, with faults on demand, under the real one's contract tests.
 
-`InMemoryZooKeeper` is the server; each `InMemoryRegistry` is one client of it. News (watches and
-session events) wait in a queue per client. With `deliver="at once"` (the default) they are handed
-out by the thread that caused them, after its change; with `deliver="by hand"` a test's scheduler
-calls `deliver_next()` when it likes, so that watches come late and merge as they do on a network.
+`InMemoryZooKeeper` is the server; each `InMemoryRegistry` is one client of it. Notifications
+(watches and session events) are queued for each client. With `deliver="at once"` (the default) the
+thread that made a change delivers them after it; with `deliver="by hand"` a test calls
+`deliver_next()`, so that watches arrive late and merge as they do on a network.
 
 Faults: `expire`, `suspend` / `resume`, `lose_next_reply` (the change is made, the caller sees a
 lost connection), `fail_next` (lost before it was made).
@@ -47,9 +47,9 @@ class _Node:
 
 
 class InMemoryZooKeeper:
-    """The tree that several registries share. `operation_count` counts what they asked.
+    """The tree that several registries share. `operation_count` counts their requests.
 
-    `clock` tells when a node was made or changed, ms since the epoch.
+    `clock` gives the times of nodes, ms since the epoch.
     """
 
     def __init__(self, clock: Clock = now_ms) -> None:
@@ -134,7 +134,7 @@ class InMemoryRegistry:
         self._lock = zookeeper._lock
         self._by_hand = deliver == "by hand"
         self._delivery = threading.RLock()
-        self._news: deque[Callable[[], None]] = deque()
+        self._pending: deque[Callable[[], None]] = deque()
         self._watches: list[_Watch] = []
         self._listeners: list[_Listener] = []
         self._sessions: list[int] = []
@@ -162,7 +162,7 @@ class InMemoryRegistry:
             if self._closed:
                 return
             self._closed = True
-            self._news.clear()
+            self._pending.clear()
             if self in self._zookeeper._clients:
                 self._zookeeper._clients.remove(self)
             self._zookeeper._end_session(self._session)
@@ -170,7 +170,7 @@ class InMemoryRegistry:
 
     def expire(self, *, server_keeps_nodes: bool = False) -> None:
         """Lose the session and get another. `server_keeps_nodes`: the old session's nodes stay
-        until `end_old_sessions`, as with kazoo's own test expiry or a server that has not noticed.
+        until `end_old_sessions`, as with kazoo's test expiry, or a server that has not noticed.
         """
         with self._lock:
             if not server_keeps_nodes:
@@ -189,7 +189,7 @@ class InMemoryRegistry:
         self._deliver_others()
 
     def end_session_on_server(self) -> None:
-        """The server drops the session; the client, suspended or stopped, does not know yet."""
+        """The server drops the session; the client is suspended or stopped and does not notice."""
         with self._lock:
             self._zookeeper._end_session(self._session)
             self._session = -1
@@ -222,8 +222,8 @@ class InMemoryRegistry:
     def lose_next_reply(self) -> None:
         """The next call that changes something has its effect, and fails.
 
-        The real registry finds out about its own lost replies by asking again; a caller sees the
-        error only when asking again failed too, which is what this stands for.
+        The real registry reads again after a lost reply; a caller sees the error only when that
+        failed too, which is the case here.
         """
         self._fail = "after"
 
@@ -231,20 +231,16 @@ class InMemoryRegistry:
         self._session = self._zookeeper._new_session()
         self._sessions.append(self._session)
 
-    # --- news ------------------------------------------------------------------------------------
-
-    @property
-    def news_count(self) -> int:
-        return len(self._news)
+    # --- notifications ------------------------------------------------------------------------------------
 
     def deliver_next(self) -> bool:
-        """Hand out the oldest piece of news; False when there is none."""
+        """Deliver the oldest notification; False when there is none."""
         with self._delivery:
             with self._lock:
-                if not self._news:
+                if not self._pending:
                     return False
-                news = self._news.popleft()
-            news()
+                notify = self._pending.popleft()
+            notify()
             return True
 
     def _deliver_if_at_once(self) -> None:
@@ -253,17 +249,17 @@ class InMemoryRegistry:
                 pass
 
     def _deliver_others(self) -> None:
-        """After a change of this client: everybody's news, its own too."""
+        """After a change by this client: deliver to all clients, this one included."""
         for client in [self, *self._zookeeper._clients]:
             client._deliver_if_at_once()
 
     def _queue_event(self, event: SessionEvent) -> None:
-        def tell() -> None:
+        def notify() -> None:
             for listener in list(self._listeners):
                 if not listener.cancelled and not self._closed:
                     listener.callback(event)
 
-        self._news.append(tell)
+        self._pending.append(notify)
 
     def _queue_watches(self, path: str) -> None:
         for watch in self._watches:
@@ -279,7 +275,7 @@ class InMemoryRegistry:
             return
         watch.queued = True
 
-        def tell() -> None:
+        def notify() -> None:
             with self._lock:
                 watch.queued = False
                 node = self._zookeeper._nodes.get(watch.path)
@@ -288,7 +284,7 @@ class InMemoryRegistry:
                     return
             watch.callback(children)
 
-        self._news.append(tell)
+        self._pending.append(notify)
 
     def watch_children(self, path: str, callback: ChildrenCallback) -> Handle:
         watch = _Watch(path, callback)
@@ -355,7 +351,7 @@ class InMemoryRegistry:
     # --- writing ---------------------------------------------------------------------------------
 
     def _changed(self) -> None:
-        """Called after each change: news for everybody, and the planned loss of the reply."""
+        """After each change: deliver to all clients, and lose the reply if that was planned."""
         self._deliver_others()
         if self._fail == "after":
             self._fail = ""

@@ -1,12 +1,12 @@
-"""The in-memory double keeps the contract, and its faults do what they say."""
+"""The in-memory registry keeps the contract, and its faults do what they say."""
 
 from collections.abc import Iterator
 
 import pytest
 
 from kafka2011.coordination.errors import CoordinationUnavailable
-from kafka2011.coordination.memory import InMemoryRegistry, InMemoryZooKeeper
 from kafka2011.coordination.registry import Registry, SessionEvent
+from tests.support.memory_zookeeper import InMemoryRegistry, InMemoryZooKeeper
 from tests.support.registry_contract import RegistryContract
 
 
@@ -55,7 +55,7 @@ def test_lost_reply_has_its_effect_and_a_failed_request_has_none(world: InMemory
     assert not one.exists("/y")
 
 
-def test_by_hand_news_wait_and_merge(world: InMemoryWorld) -> None:
+def test_notifications_by_hand_wait_and_merge(world: InMemoryWorld) -> None:
     one = world.registry()
     late = world.zookeeper.client(deliver="by hand")
     late.start()
