@@ -23,7 +23,8 @@ class CoordinationUnavailable(CoordinationError):
 class SessionLost(CoordinationUnavailable):
     """The session that the call was meant for is gone; a new one may already be connected.
 
-    Registrations and claims that the old session's ephemeral nodes stood for are lost. Wait for SessionEvent.RECREATED.
+    Registrations and claims that the old session's ephemeral nodes stood for are lost. Wait for
+    SessionEvent.RECREATED.
     """
 
 

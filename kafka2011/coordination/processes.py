@@ -1,7 +1,7 @@
 """The process registry: which processes a datacenter expects, and which are alive.
 
-The persistent node says that a process is expected and stays when it dies; its ephemeral child
-says that it is alive, and has its addresses. `status`, the dashboard and Prometheus discovery read it.
+The persistent node says that a process is expected and stays when it dies; its ephemeral child says
+that it is alive, and has its addresses. `status`, the dashboard and Prometheus discovery read it.
 """
 
 import json

@@ -119,8 +119,8 @@ class Registry(Protocol):
         """Call `callback` with the sorted children: soon, and after each change.
 
         Survives reconnects, new sessions, and the node's deletion and creation ([] while it does
-        not exist). Changes in quick succession may be merged; the last list is always delivered. The
-        same list may be delivered again, after two changes or a reconnect.
+        not exist). Changes in quick succession may be merged; the last list is always delivered.
+        The same list may be delivered again, after two changes or a reconnect.
         """
 
     def add_session_listener(self, callback: SessionCallback) -> Handle: ...

@@ -231,7 +231,7 @@ class InMemoryRegistry:
         self._session = self._zookeeper._new_session()
         self._sessions.append(self._session)
 
-    # --- notifications ------------------------------------------------------------------------------------
+    # --- notifications ----------------------------------------------------------------------------
 
     def deliver_next(self) -> bool:
         """Deliver the oldest notification; False when there is none."""

@@ -9,7 +9,6 @@ import duckdb
 from kafka2011.consumer.errors import BrokerUnavailable
 from kafka2011.coordination import paths
 from kafka2011.coordination.cluster import BrokerAddress, BrokerPartition
-from tests.support.memory_zookeeper import InMemoryRegistry, InMemoryZooKeeper
 from kafka2011.events.forms import FORMS_2011
 from kafka2011.events.topics import ACCESS_LOG
 from kafka2011.services.warehouse.config import WarehouseConfig
@@ -17,6 +16,7 @@ from kafka2011.services.warehouse.delta_table import CommitInfo, WarehouseTable,
 from kafka2011.services.warehouse.load.job import Loader, LoadOutcome, RunTasks
 from kafka2011.services.warehouse.load.plan import PlannedRange
 from kafka2011.services.warehouse.load.tasks import TopicResult
+from tests.support.memory_zookeeper import InMemoryRegistry, InMemoryZooKeeper
 from tests.unit.services.warehouse.samples import (
     FIRST,
     HEADER_TIME_MS,
