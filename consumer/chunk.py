@@ -86,7 +86,3 @@ class Chunk(NamedTuple):
     def payloads(self) -> list[bytes]:
         """The payloads of `messages`, which is cheaper; the same errors."""
         return message_set.payloads(self.data)
-
-    def message_count(self) -> int:
-        """The number of messages; costs as much as `payloads`."""
-        return len(self.payloads())

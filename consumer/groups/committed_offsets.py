@@ -53,8 +53,6 @@ class CommittedOffsets:
         self._group = group
         self._by_hand = by_hand
         self._versions: dict[TopicPartition, int] = {}
-        self.refused_count = 0  # of partitions that another member owns by then
-        self.unreadable_count = 0  # stored offsets that no consumer can have written
 
     def read(self, name: TopicPartition) -> int | None:
         """The committed offset, or None where there is none or it is garbage."""
@@ -66,7 +64,6 @@ class CommittedOffsets:
         try:
             return paths.decode_offset(stored.value)
         except BadZnode as error:
-            self.unreadable_count += 1
             log.error("offset_unreadable", partition=str(name), reason=str(error))
             return None
 
@@ -92,7 +89,6 @@ class CommittedOffsets:
                 if stored is not None and stored.value == value and self._is_owner(name, thread):
                     return True
             yield
-        self.refused_count += 1
         log.warning("commit_refused", partition=str(name), offset=offset, thread=thread)
         return False
 

@@ -81,7 +81,6 @@ class Membership:
         self._watches: dict[str, Handle] = {}
         self._filters: dict[bytes, TopicFilter | None] = {}
         self._uncommitted: dict[TopicPartition, int] = {}
-        self.ignored_member_count = 0  # registrations that could not be understood
 
     @property
     def session(self) -> int | None:
@@ -165,7 +164,6 @@ class Membership:
         return dict.fromkeys(found.select(topics), subscription.stream_count) if found else {}
 
     def _ignore(self, consumer_id: str, reason: Exception) -> None:
-        self.ignored_member_count += 1
         log.error("member_ignored", group=self._group, member=consumer_id, reason=str(reason))
 
     def _watch(self, path: str) -> None:

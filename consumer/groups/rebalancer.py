@@ -51,10 +51,6 @@ class Rebalancer:
     def is_settled(self) -> bool:
         return self._state.phase is Phase.SETTLED
 
-    @property
-    def waiting_events(self) -> int:
-        return self._events.qsize()
-
     def post(self, event: rebalance.Event) -> None:
         """Add an event for the state machine; from any thread."""
         self._events.put(event)

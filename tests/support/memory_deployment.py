@@ -1,5 +1,6 @@
 """A registry in memory and brokers in memory with real sockets, for unit tests of consumers."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from kafka2011.consumer.config import ConsumerConfig
@@ -37,6 +38,14 @@ class Deployment:
         for broker_id, count in counts.items():
             path = paths.topic_broker_path(topic, broker_id)
             self.admin.put(path, paths.encode_number(count))
+
+    def broker_of_t(self, payloads: Sequence[bytes] = (), *, partitions: int = 1) -> ScriptedBroker:
+        """Broker 0 with topic "t", and `payloads` in its first partition."""
+        made = self.broker(0)
+        self.topic("t", {0: partitions})
+        if payloads:
+            made.append("t", 0, list(payloads))
+        return made
 
     def connector(self, **settings: Any) -> ConsumerConnector:
         registry = self.zookeeper.client()

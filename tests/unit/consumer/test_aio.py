@@ -13,8 +13,7 @@ from tests.support.waiting import wait_until
 
 
 def test_messages_in_order_until_the_connector_shuts_down(deployment: Deployment) -> None:
-    broker = deployment.broker(0)
-    deployment.topic("t", {0: 1})
+    broker = deployment.broker_of_t()
     for start in range(0, 300, 3):
         broker.append("t", 0, [b"%d" % number for number in range(start, start + 3)])
 
@@ -31,8 +30,7 @@ def test_messages_in_order_until_the_connector_shuts_down(deployment: Deployment
 
 
 def test_a_cancelled_await_loses_nothing_and_holds_nothing_up(deployment: Deployment) -> None:
-    broker = deployment.broker(0)
-    deployment.topic("t", {0: 1})
+    broker = deployment.broker_of_t()
 
     async def work() -> list[bytes]:
         connector = await asyncio.to_thread(deployment.connector)
@@ -68,9 +66,7 @@ def three_in_a_chunk(
     deployment: Deployment, **settings: object
 ) -> Iterator[tuple[ConsumerConnector, AioStream]]:
     """A stream whose first chunk is a, b and c, 11 bytes each with their headers."""
-    broker = deployment.broker(0)
-    deployment.topic("t", {0: 1})
-    broker.append("t", 0, [b"a", b"b", b"c"])
+    deployment.broker_of_t([b"a", b"b", b"c"])
     with deployment.connector(**settings) as connector:
         yield connector, AioStream(one_stream(connector))
 
@@ -173,8 +169,7 @@ def test_the_rest_of_a_chunk_waits_while_the_session_may_be_gone(deployment: Dep
 
 
 def test_errors_come_through_and_it_goes_on(deployment: Deployment) -> None:
-    broker = deployment.broker(0)
-    deployment.topic("t", {0: 1})
+    broker = deployment.broker_of_t()
 
     async def work() -> bytes:
         connector = await asyncio.to_thread(lambda: deployment.connector(consumer_timeout_ms=30))

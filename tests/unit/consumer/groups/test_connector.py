@@ -90,9 +90,7 @@ def test_a_conversation_as_the_original_has_it(deployment: Deployment) -> None:
 
 
 def test_start_at_the_largest_or_raise(deployment: Deployment) -> None:
-    broker = deployment.broker(0)
-    deployment.topic("t", {0: 1})
-    broker.append("t", 0, [b"old"])
+    broker = deployment.broker_of_t([b"old"])
     largest = deployment.connector(group_id="latest", autooffset_reset="largest")
     stream = one_stream(largest)
     wait_until(lambda: largest.positions() == {TopicPartition("t", 0, 0): 13}, "the start")
@@ -123,9 +121,7 @@ def test_several_streams_and_topics(deployment: Deployment) -> None:
 
 
 def test_chunks_are_the_brokers_bytes(deployment: Deployment) -> None:
-    broker = deployment.broker(0)
-    deployment.topic("t", {0: 1})
-    broker.append("t", 0, numbered(0, 50))
+    broker = deployment.broker_of_t(numbered(0, 50))
     broker.append("t", 0, [b"packed"] * 9, codec=1)
     connector = deployment.connector(fetch_size=100)
     end = broker.end("t", 0)
@@ -143,9 +139,7 @@ def test_chunks_are_the_brokers_bytes(deployment: Deployment) -> None:
 
 def test_shallow_iteration_hands_out_wrappers_unopened(deployment: Deployment) -> None:
     """What the original's MirrorMaker is typically run with (reference section 13)."""
-    broker = deployment.broker(0)
-    deployment.topic("t", {0: 1})
-    broker.append("t", 0, [b"plain"])
+    broker = deployment.broker_of_t([b"plain"])
     middle = broker.end("t", 0)
     broker.append("t", 0, [b"one", b"two"], codec=1)
     connector = deployment.connector(shallow_iterator_enable=True)
@@ -159,9 +153,7 @@ def test_shallow_iteration_hands_out_wrappers_unopened(deployment: Deployment) -
 
 
 def test_a_damaged_wrapper_is_as_stuck_in_shallow_iteration(deployment: Deployment) -> None:
-    broker = deployment.broker(0)
-    deployment.topic("t", {0: 1})
-    broker.append("t", 0, [b"good"])
+    broker = deployment.broker_of_t([b"good"])
     bad = broker.end("t", 0)
     broker.append("t", 0, [b"one", b"two"], codec=1)
     broker.logs["t", 0][-1] ^= 1
@@ -173,8 +165,7 @@ def test_a_damaged_wrapper_is_as_stuck_in_shallow_iteration(deployment: Deployme
 
 
 def test_consumer_timeout_and_on(deployment: Deployment) -> None:
-    broker = deployment.broker(0)
-    deployment.topic("t", {0: 1})
+    broker = deployment.broker_of_t()
     stream = one_stream(deployment.connector(consumer_timeout_ms=50))
     with pytest.raises(ConsumerTimeout):
         next(stream)
@@ -184,9 +175,7 @@ def test_consumer_timeout_and_on(deployment: Deployment) -> None:
 
 
 def test_shutdown_ends_the_iteration(deployment: Deployment) -> None:
-    broker = deployment.broker(0)
-    deployment.topic("t", {0: 1})
-    broker.append("t", 0, [b"x"])
+    deployment.broker_of_t([b"x"])
     connector = deployment.connector(consumer_timeout_ms=-1)
     stream = one_stream(connector)
     found: list[bytes] = []
@@ -225,18 +214,14 @@ def test_a_slow_stream_does_not_hold_back_another(deployment: Deployment) -> Non
 
 
 def test_a_large_message_makes_the_fetch_size_grow(deployment: Deployment) -> None:
-    broker = deployment.broker(0)
-    deployment.topic("t", {0: 1})
-    broker.append("t", 0, [b"s", b"L" * 3000, b"s"])
+    deployment.broker_of_t([b"s", b"L" * 3000, b"s"])
     connector = deployment.connector(fetch_size=100, fetch_size_max=4096)
     assert [len(payload) for payload in drain(one_stream(connector), 3)] == [1, 3000, 1]
     assert connector.stats.fetch_size_growths >= 1
 
 
 def test_a_message_above_the_limit_stops_only_its_partition(deployment: Deployment) -> None:
-    broker = deployment.broker(0)
-    deployment.topic("t", {0: 2})
-    broker.append("t", 0, [b"before", b"L" * 5000, b"after"])
+    broker = deployment.broker_of_t([b"before", b"L" * 5000, b"after"], partitions=2)
     broker.append("t", 1, [b"other"])
     connector = deployment.connector(fetch_size=100, fetch_size_max=1000)
     stream = one_stream(connector)
@@ -255,9 +240,7 @@ def test_a_message_above_the_limit_stops_only_its_partition(deployment: Deployme
 
 
 def test_damage_on_the_way_is_healed_by_fetching_again(deployment: Deployment) -> None:
-    broker = deployment.broker(0)
-    deployment.topic("t", {0: 1})
-    broker.append("t", 0, numbered(0, 40))
+    broker = deployment.broker_of_t(numbered(0, 40))
     flips = [3]
 
     def flip(request: object, data: bytes) -> bytes:
@@ -274,9 +257,7 @@ def test_damage_on_the_way_is_healed_by_fetching_again(deployment: Deployment) -
 
 
 def test_damage_on_disk_is_said_once_and_can_be_skipped(deployment: Deployment) -> None:
-    broker = deployment.broker(0)
-    deployment.topic("t", {0: 2})
-    broker.append("t", 0, [b"good", b"bad", b"fine"])
+    broker = deployment.broker_of_t([b"good", b"bad", b"fine"], partitions=2)
     broker.logs["t", 0][14 + 10] ^= 1
     broker.append("t", 1, [b"other"])
     connector = deployment.connector()
@@ -296,9 +277,7 @@ def test_damage_on_disk_is_said_once_and_can_be_skipped(deployment: Deployment) 
 
 @pytest.mark.parametrize("code", [-1, 3])
 def test_a_partition_that_the_broker_refuses(deployment: Deployment, code: int) -> None:
-    broker = deployment.broker(0)
-    deployment.topic("t", {0: 2})
-    broker.append("t", 0, [b"x"])
+    broker = deployment.broker_of_t([b"x"], partitions=2)
     broker.append("t", 1, [b"other"])
     broker.errors["t", 0] = code
     stream = one_stream(deployment.connector())
@@ -313,9 +292,7 @@ def test_a_partition_that_the_broker_refuses(deployment: Deployment, code: int) 
 def test_an_offset_that_is_gone_is_reset_counted_and_committed_later(
     deployment: Deployment,
 ) -> None:
-    broker = deployment.broker(0)
-    deployment.topic("t", {0: 1})
-    broker.append("t", 0, [b"a" * 20] * 10)
+    broker = deployment.broker_of_t([b"a" * 20] * 10)
     deployment.admin.put(paths.offset_path("g", "t", BrokerPartition(0, 0)), b"30")
     broker.retire("t", 0, 150)
     with deployment.connector() as connector:
@@ -326,17 +303,13 @@ def test_an_offset_that_is_gone_is_reset_counted_and_committed_later(
 
 
 def test_garbage_in_an_offset_node_counts_as_no_offset(deployment: Deployment) -> None:
-    broker = deployment.broker(0)
-    deployment.topic("t", {0: 1})
-    broker.append("t", 0, [b"x"])
+    deployment.broker_of_t([b"x"])
     deployment.admin.put(paths.offset_path("g", "t", BrokerPartition(0, 0)), b"-5 or so")
     assert drain(one_stream(deployment.connector()), 1) == [b"x"]
 
 
 def test_a_broker_that_comes_back_elsewhere_is_found(deployment: Deployment) -> None:
-    broker = deployment.broker(0)
-    deployment.topic("t", {0: 1})
-    broker.append("t", 0, [b"1"])
+    broker = deployment.broker_of_t([b"1"])
     stream = one_stream(deployment.connector())
     assert next(stream).payload == b"1"
     broker.close()
@@ -346,9 +319,7 @@ def test_a_broker_that_comes_back_elsewhere_is_found(deployment: Deployment) -> 
 
 
 def test_address_map_says_where_to_dial(deployment: Deployment) -> None:
-    broker = deployment.broker(0)
-    deployment.topic("t", {0: 1})
-    broker.append("t", 0, [b"x"])
+    broker = deployment.broker_of_t([b"x"])
     published = ("far.example", 9092)
     deployment.admin.put(paths.broker_id_path(0), paths.encode_broker(*published, 1))
     assert drain(one_stream(deployment.connector(address_map={published: broker.address})), 1) == [
@@ -360,9 +331,7 @@ def test_address_map_says_where_to_dial(deployment: Deployment) -> None:
 
 
 def test_commit_stores_what_was_handed_out(deployment: Deployment) -> None:
-    broker = deployment.broker(0)
-    deployment.topic("t", {0: 1})
-    broker.append("t", 0, numbered(0, 5))
+    deployment.broker_of_t(numbered(0, 5))
     connector = deployment.connector(autocommit_enable=False)
     stream = one_stream(connector)
     assert [next(stream).payload for _ in range(3)] == numbered(0, 3)
@@ -381,9 +350,7 @@ def test_commit_stores_what_was_handed_out(deployment: Deployment) -> None:
 def test_auto_commit_takes_only_what_the_application_has_come_back_from(
     deployment: Deployment,
 ) -> None:
-    broker = deployment.broker(0)
-    deployment.topic("t", {0: 1})
-    broker.append("t", 0, numbered(0, 5))
+    deployment.broker_of_t(numbered(0, 5))
     stream = iter(one_stream(deployment.connector(autocommit_interval_ms=20)))
     next(stream)
     next(stream)
@@ -393,9 +360,7 @@ def test_auto_commit_takes_only_what_the_application_has_come_back_from(
 
 
 def test_a_crash_in_the_application_redelivers_the_message_it_had(deployment: Deployment) -> None:
-    broker = deployment.broker(0)
-    deployment.topic("t", {0: 1})
-    broker.append("t", 0, numbered(0, 5))
+    deployment.broker_of_t(numbered(0, 5))
     with pytest.raises(ZeroDivisionError), deployment.connector() as connector:
         for message in one_stream(connector):
             1 / (2 - int(message.payload))
@@ -403,9 +368,7 @@ def test_a_crash_in_the_application_redelivers_the_message_it_had(deployment: De
 
 
 def test_stopping_after_a_message_does_not_redeliver_it(deployment: Deployment) -> None:
-    broker = deployment.broker(0)
-    deployment.topic("t", {0: 1})
-    broker.append("t", 0, numbered(0, 5))
+    deployment.broker_of_t(numbered(0, 5))
     with deployment.connector() as connector:
         for message in one_stream(connector):
             if message.payload == b"2":
@@ -415,9 +378,7 @@ def test_stopping_after_a_message_does_not_redeliver_it(deployment: Deployment) 
 
 @pytest.mark.parametrize("by_hand", [False, True])
 def test_shutdown_without_commit_stores_nothing(deployment: Deployment, by_hand: bool) -> None:
-    broker = deployment.broker(0)
-    deployment.topic("t", {0: 1})
-    broker.append("t", 0, numbered(0, 5))
+    deployment.broker_of_t(numbered(0, 5))
     connector = deployment.connector()
     if by_hand:
         stream = connector.create_stream_of_partitions({TopicPartition("t", 0, 0): 0})
@@ -430,9 +391,7 @@ def test_shutdown_without_commit_stores_nothing(deployment: Deployment, by_hand:
 
 
 def test_a_seek_back_is_committed_at_shutdown(deployment: Deployment) -> None:
-    broker = deployment.broker(0)
-    deployment.topic("t", {0: 1})
-    broker.append("t", 0, numbered(0, 5))
+    deployment.broker_of_t(numbered(0, 5))
     with deployment.connector() as connector:
         assert drain(one_stream(connector), 5) == numbered(0, 5)
         connector.commit_offsets()
@@ -444,9 +403,7 @@ def test_a_seek_back_is_committed_at_shutdown(deployment: Deployment) -> None:
 def test_a_seek_in_the_loop_is_not_undone_by_coming_back_from_the_old_position(
     deployment: Deployment,
 ) -> None:
-    broker = deployment.broker(0)
-    deployment.topic("t", {0: 1})
-    broker.append("t", 0, numbered(0, 5))
+    deployment.broker_of_t(numbered(0, 5))
     seen = []
     with pytest.raises(ZeroDivisionError), deployment.connector() as connector:
         for message in one_stream(connector):
@@ -459,9 +416,7 @@ def test_a_seek_in_the_loop_is_not_undone_by_coming_back_from_the_old_position(
 
 
 def test_seek_and_seek_to_time(deployment: Deployment) -> None:
-    broker = deployment.broker(0)
-    deployment.topic("t", {0: 1})
-    broker.append("t", 0, numbered(0, 5))
+    broker = deployment.broker_of_t(numbered(0, 5))
     connector = deployment.connector()
     stream = one_stream(connector)
     name = TopicPartition("t", 0, 0)
@@ -486,9 +441,7 @@ def test_seek_and_seek_to_time(deployment: Deployment) -> None:
 def test_what_no_log_can_have_is_neither_sought_nor_committed(
     deployment: Deployment, offset: int
 ) -> None:
-    broker = deployment.broker(0)
-    deployment.topic("t", {0: 1})
-    broker.append("t", 0, numbered(0, 5))
+    deployment.broker_of_t(numbered(0, 5))
     connector = deployment.connector(autocommit_enable=False)
     stream = one_stream(connector)
     name = TopicPartition("t", 0, 0)
@@ -505,8 +458,7 @@ def test_what_no_log_can_have_is_neither_sought_nor_committed(
 
 
 def test_two_members_share_and_one_takes_over(deployment: Deployment) -> None:
-    broker = deployment.broker(0)
-    deployment.topic("t", {0: 4})
+    broker = deployment.broker_of_t(partitions=4)
     one = deployment.connector()
     first = one_stream(one)
     wait_until(lambda: len(one.owned()) == 4, "all four")
@@ -525,8 +477,7 @@ def test_two_members_share_and_one_takes_over(deployment: Deployment) -> None:
 
 
 def test_what_stays_is_not_interrupted_by_a_member_that_joins(deployment: Deployment) -> None:
-    broker = deployment.broker(0)
-    deployment.topic("t", {0: 2})
+    broker = deployment.broker_of_t(partitions=2)
     one = deployment.connector(consumer_id="a")
     stream = one_stream(one)
     broker.append("t", 0, numbered(0, 3))
@@ -581,8 +532,7 @@ def test_partitions_and_brokers_come_and_go(deployment: Deployment) -> None:
 
 
 def test_a_lost_session_is_joined_again(deployment: Deployment) -> None:
-    broker = deployment.broker(0)
-    deployment.topic("t", {0: 2})
+    broker = deployment.broker_of_t(partitions=2)
     connector = deployment.connector(autocommit_enable=False)
     stream = one_stream(connector)
     broker.append("t", 0, numbered(0, 3))
@@ -596,9 +546,7 @@ def test_a_lost_session_is_joined_again(deployment: Deployment) -> None:
 
 
 def test_delivery_pauses_while_the_session_may_be_gone(deployment: Deployment) -> None:
-    broker = deployment.broker(0)
-    deployment.topic("t", {0: 1})
-    broker.append("t", 0, numbered(0, 100))
+    deployment.broker_of_t(numbered(0, 100))
     connector = deployment.connector()
     stream = one_stream(connector)
     assert next(stream).payload == b"0"
@@ -617,9 +565,7 @@ def test_delivery_pauses_while_the_session_may_be_gone(deployment: Deployment) -
 
 def test_a_zombie_hands_out_nothing_and_its_commit_is_refused(deployment: Deployment) -> None:
     """Fault Z3, bug B10: the session is gone on the server before the member knows it."""
-    broker = deployment.broker(0)
-    deployment.topic("t", {0: 1})
-    broker.append("t", 0, numbered(0, 10))
+    deployment.broker_of_t(numbered(0, 10))
     zombie = deployment.connector(consumer_id="z", autocommit_enable=False)
     stream = one_stream(zombie)
     assert [next(stream).payload for _ in range(3)] == numbered(0, 3)
@@ -644,9 +590,7 @@ def test_a_zombie_hands_out_nothing_and_its_commit_is_refused(deployment: Deploy
 def test_a_commit_that_finds_another_owner_makes_the_member_look_again(
     deployment: Deployment,
 ) -> None:
-    broker = deployment.broker(0)
-    deployment.topic("t", {0: 1})
-    broker.append("t", 0, numbered(0, 3))
+    deployment.broker_of_t(numbered(0, 3))
     connector = deployment.connector(autocommit_enable=False)
     stream = one_stream(connector)
     next(stream)

@@ -1,0 +1,354 @@
+"""The loop that reads a broker, with a policy that notes its calls and a scripted client."""
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from kafka2011.consumer.broker_loop import (
+    PARTS_MAX,
+    UNKNOWN_OFFSET,
+    Backoff,
+    BrokerLoop,
+    PartitionRead,
+    Plan,
+    ReadingPolicy,
+    is_bug,
+)
+from kafka2011.consumer.errors import BrokerUnavailable
+from kafka2011.consumer.simple import FetchedSet
+from kafka2011.coordination.errors import CoordinationUnavailable
+from kafka2011.protocol.errors import KafkaError, OffsetOutOfRange, WrongPartition
+from kafka2011.protocol.message_set import encode
+from kafka2011.protocol.requests import FetchRequest
+
+ENTRY = encode([b"x" * 20])
+LARGEST = 1000
+
+
+class Client:
+    """Answers each partition with `answers`, or raises the first of `failures`."""
+
+    def __init__(self, failures: list[Exception], answers: dict[int, bytes | KafkaError]) -> None:
+        self.requests: list[list[FetchRequest]] = []
+        self.is_closed = False
+        self._failures = failures
+        self._answers = answers
+
+    def multifetch(self, parts: Sequence[FetchRequest]) -> list[FetchedSet]:
+        self.requests.append(list(parts))
+        if self._failures:
+            raise self._failures.pop(0)
+        return [self._answer(part) for part in parts]
+
+    def _answer(self, part: FetchRequest) -> FetchedSet:
+        answer = self._answers.get(part.partition, b"")
+        if isinstance(answer, KafkaError):
+            return FetchedSet(part.topic, part.partition, part.offset, memoryview(b""), answer)
+        data = memoryview(answer[: part.size_max])
+        return FetchedSet(part.topic, part.partition, part.offset, data)
+
+    def earliest(self, topic: str, partition: int) -> int:
+        raise NotImplementedError
+
+    latest = earliest
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class Pauses(threading.Event):
+    """Notes how long is waited instead of waiting, and ends the loop after `count` waits."""
+
+    def __init__(self, count: int, stop: Callable[[], None]) -> None:
+        super().__init__()
+        self.waited_s: list[float | None] = []
+        self._count = count
+        self._stop = stop
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.waited_s.append(timeout)
+        if len(self.waited_s) == self._count:
+            self._stop()
+        return self.is_set()
+
+
+class Policy(ReadingPolicy[PartitionRead]):
+    """Reads `reads` in each round, and notes in `calls` what the loop makes of the answers."""
+
+    def __init__(self, *reads: PartitionRead) -> None:
+        self.reads = list(reads) or [read_of(0)]
+        self.calls: list[tuple[Any, ...]] = []
+        self.answers: dict[int, bytes | KafkaError] = {}
+        self.failures: list[Exception] = []  # of requests
+        self.offset_errors: list[KafkaError] = []
+        self.unknown_address: list[Exception] = []
+        self.clients: list[Client] = []
+        self.wait_s: float | None = None
+        self.loop = BrokerLoop(
+            "test",
+            self,
+            idle=Backoff(0.01, 0.05),
+            failure=Backoff(0.1, 0.5),
+            fetch_size_max=LARGEST,
+            request_bytes_max=250,
+        )
+
+    def run(self, *, idle: int = 99, failures: int = 99) -> tuple[Pauses, Pauses]:
+        """Rounds until so many pauses; the idle pauses, and those after failures."""
+        woken, retry = Pauses(idle, self.loop.stop), Pauses(failures, self.loop.stop)
+        self.loop.woken, self.loop._retry_now = woken, retry
+        self.loop.run()
+        return woken, retry
+
+    @property
+    def names(self) -> list[str]:
+        return [call[0] for call in self.calls]
+
+    def plan(self) -> Plan[PartitionRead]:
+        return Plan(self.reads, self.wait_s)
+
+    def connect(self) -> Client:
+        if self.unknown_address:
+            raise self.unknown_address.pop(0)
+        self.clients.append(Client(self.failures, self.answers))
+        return self.clients[-1]
+
+    def locate(self, read: PartitionRead) -> PartitionRead | None:
+        if self.offset_errors:
+            raise self.offset_errors.pop(0)
+        return PartitionRead(read.topic, read.partition, 70, read.size_max)
+
+    def take(self, read: PartitionRead, data: memoryview, valid_bytes: int) -> bool:
+        self.calls.append(("take", read.partition, read.offset, len(data), valid_bytes))
+        return valid_bytes > 0
+
+    def out_of_range(self, read: PartitionRead, error: OffsetOutOfRange) -> bool:
+        self.calls.append(("out_of_range", read.partition))
+        if self.offset_errors:
+            raise self.offset_errors.pop(0)
+        return False
+
+    def enlarge(self, read: PartitionRead, size_max: int) -> None:
+        self.calls.append(("enlarge", read.partition, size_max))
+
+    def refused(self, read: PartitionRead, error: KafkaError) -> bool:
+        self.calls.append(("refused", read.partition, type(error).__name__))
+        return False
+
+    def offsets_failed(self, read: PartitionRead, error: KafkaError) -> None:
+        self.calls.append(("offsets_failed", read.partition, str(error)))
+
+    def broker_failed(self, error: Exception) -> None:
+        self.calls.append(("broker_failed", str(error), is_bug(error)))
+
+    def abandoned(self) -> None:
+        self.calls.append(("abandoned",))
+
+
+def read_of(partition: int, offset: int = 0, size_max: int = 100) -> PartitionRead:
+    return PartitionRead("t", partition, offset, size_max)
+
+
+WHOLE = len(ENTRY)
+LARGE = encode([b"x" * 300])
+DAMAGED = b"\0\0\0\1" + bytes(40)
+
+
+@pytest.mark.parametrize(
+    ("answer", "call", "goes_on"),
+    [
+        (ENTRY, ("take", 0, 0, WHOLE, WHOLE), True),
+        (ENTRY + ENTRY[:9], ("take", 0, 0, WHOLE + 9, WHOLE), True),
+        (b"", ("take", 0, 0, 0, 0), False),
+        (LARGE, ("enlarge", 0, len(LARGE)), True),
+        (encode([b"x" * 130]), ("enlarge", 0, 200), True),
+        (encode([b"x" * LARGEST]), ("refused", 0, "MessageLargerThanFetchSize"), False),
+        (DAMAGED, ("refused", 0, "InvalidMessage"), False),
+        (WrongPartition("none"), ("refused", 0, "WrongPartition"), False),
+        (OffsetOutOfRange("gone"), ("out_of_range", 0), False),
+    ],
+)
+def test_each_answer_is_one_call(
+    answer: bytes | KafkaError, call: tuple[Any, ...], goes_on: bool
+) -> None:
+    policy = Policy()
+    policy.answers[0] = answer
+    assert policy.loop.round() is goes_on
+    assert policy.calls == [call]
+
+
+def test_a_partition_that_cannot_be_read_stops_no_other() -> None:
+    policy = Policy(read_of(0), read_of(1))
+    policy.answers = {0: WrongPartition("none"), 1: ENTRY}
+    assert policy.loop.round()
+    assert policy.names == ["refused", "take"]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "requests"),
+    [
+        ([100] * 5, [2, 2, 1]),
+        ([300, 100], [1, 1]),
+        ([250], [1]),
+        ([0] * (PARTS_MAX + 1), [PARTS_MAX, 1]),
+    ],
+)
+def test_requests_are_bounded_and_nothing_is_left_out(
+    sizes: list[int], requests: list[int]
+) -> None:
+    policy = Policy(*(read_of(number, size_max=size) for number, size in enumerate(sizes)))
+    policy.loop.round()
+    [client] = policy.clients
+    assert [len(parts) for parts in client.requests] == requests
+    asked = [part.partition for parts in client.requests for part in parts]
+    assert asked == list(range(len(sizes)))
+
+
+def test_an_unknown_offset_is_located_before_the_fetch() -> None:
+    policy = Policy(read_of(0, UNKNOWN_OFFSET), read_of(1, 5))
+    policy.loop.round()
+    assert [call[1:3] for call in policy.calls] == [(0, 70), (1, 5)]
+
+
+@pytest.mark.parametrize("offset", [UNKNOWN_OFFSET, 0])
+def test_offsets_that_fail_are_one_partitions_failure_and_make_a_new_connection(
+    offset: int,
+) -> None:
+    policy = Policy(read_of(0, offset), read_of(1))
+    policy.answers = {0: OffsetOutOfRange("gone"), 1: ENTRY}
+    policy.offset_errors = [BrokerUnavailable("hung up")]
+    assert policy.loop.round()
+    assert ("offsets_failed", 0, "hung up") in policy.calls
+    assert policy.names[-1] == "take"
+    first = policy.clients[0]
+    assert first.is_closed
+    policy.loop.round()
+    assert len(policy.clients) == 2
+
+
+def test_idle_pauses_double_up_to_the_longest_and_begin_anew_after_progress() -> None:
+    policy = Policy()
+    woken, _ = policy.run(idle=4)
+    assert woken.waited_s == [0.01, 0.02, 0.04, 0.05]
+    policy = Policy()
+    policy.answers[0] = ENTRY
+    taken = policy.take
+
+    def once(read: PartitionRead, data: memoryview, valid_bytes: int) -> bool:
+        return taken(read, data, valid_bytes) and policy.names.count("take") == 3
+
+    policy.take = once  # type: ignore[method-assign]
+    woken, _ = policy.run(idle=4)
+    assert woken.waited_s == [0.01, 0.02, 0.01, 0.02]
+
+
+@pytest.mark.parametrize("wait_s", [None, 1.5])
+def test_without_reads_it_waits_as_the_plan_says_and_connects_to_nothing(
+    wait_s: float | None,
+) -> None:
+    policy = Policy()
+    policy.reads, policy.wait_s = [], wait_s
+    woken, _ = policy.run(idle=2)
+    assert woken.waited_s == [wait_s, wait_s]
+    assert policy.clients == []
+
+
+@pytest.mark.parametrize(
+    ("error", "counts_as_bug"),
+    [
+        (BrokerUnavailable("away"), False),
+        (OSError("no route"), False),
+        (CoordinationUnavailable("silent"), False),
+        (ZeroDivisionError("ours"), True),
+        (UnicodeError("a..b is no host"), True),
+    ],
+)
+def test_failed_rounds_are_repeated_on_new_connections_with_longer_pauses(
+    error: Exception, counts_as_bug: bool
+) -> None:
+    policy = Policy()
+    policy.failures = [error] * 5
+    _, retry = policy.run(idle=1)
+    assert retry.waited_s == [0.1, 0.2, 0.4, 0.5, 0.5]
+    assert policy.calls[:2] == [("abandoned",), ("broker_failed", str(error), counts_as_bug)]
+    assert policy.names[-1] == "take", "the thread goes on"
+    assert len(policy.clients) == 6
+    assert all(client.is_closed for client in policy.clients)
+
+
+def test_pauses_after_failures_begin_anew_after_an_answer() -> None:
+    policy = Policy()
+    policy.failures = [BrokerUnavailable("one"), BrokerUnavailable("two")]
+    policy.run(idle=1)
+    policy.loop._stopping.clear()
+    policy.failures.append(BrokerUnavailable("three"))
+    _, retry = policy.run(idle=2)
+    assert retry.waited_s == [0.1]
+
+
+def test_a_broker_without_an_address_is_looked_up_again() -> None:
+    policy = Policy()
+    policy.unknown_address = [BrokerUnavailable("not registered")] * 2
+    _, retry = policy.run(idle=1)
+    assert retry.waited_s == [0.1, 0.2]
+    assert policy.names[-1] == "take"
+
+
+def test_another_address_is_used_at_once() -> None:
+    policy = Policy()
+    policy.loop.round()
+    policy.loop.round()
+    assert len(policy.clients) == 1
+    policy.loop.reconnect()
+    assert policy.loop.woken.is_set()
+    assert policy.loop._retry_now.is_set(), "also in the pause after a failure"
+    policy.loop.round()
+    assert len(policy.clients) == 2
+    assert policy.clients[0].is_closed
+    assert not policy.loop._retry_now.is_set()
+
+
+def test_stop_ends_a_request_under_way_and_frees_what_the_round_reserved() -> None:
+    policy = Policy()
+    is_asked, is_closed = threading.Event(), threading.Event()
+
+    class Silent(Client):
+        def multifetch(self, parts: Sequence[FetchRequest]) -> list[FetchedSet]:
+            is_asked.set()
+            is_closed.wait(20)
+            raise BrokerUnavailable("closed")
+
+        def close(self) -> None:
+            is_closed.set()
+
+    policy.connect = lambda: Silent([], {})  # type: ignore[method-assign]
+    policy.loop.start()
+    assert is_asked.wait(20)
+    assert policy.loop.is_alive()
+    policy.loop.stop()
+    policy.loop.join()
+    assert not policy.loop.is_alive()
+    assert policy.calls == [("abandoned",)], "not a failure of the broker"
+
+
+def test_a_connection_made_while_it_is_stopped_is_closed() -> None:
+    policy = Policy()
+    connect = policy.connect
+
+    def stopped_meanwhile() -> Client:
+        policy.loop.stop()
+        return connect()
+
+    policy.connect = stopped_meanwhile  # type: ignore[method-assign]
+    policy.loop.run()
+    [client] = policy.clients
+    assert client.is_closed
+    assert client.requests == []
+
+
+def test_a_loop_that_never_started_can_be_stopped_and_joined() -> None:
+    policy = Policy()
+    policy.loop.stop()
+    policy.loop.join()
