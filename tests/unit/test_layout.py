@@ -171,3 +171,19 @@ def test_only_declared_places_read_the_environment() -> None:
             for node in ast.walk(tree)
         )
         assert not reads or name.startswith(allowed), f"{name} reads the environment"
+
+
+def test_what_spark_starts_imports_services_alone() -> None:
+    scripts = [*ROOT.glob("pyspark_*.py"), *(ROOT / "spark-jobs").glob("*.py")]
+    assert len(scripts) > 3
+    for path in scripts:
+        ours = {name for name in imports_of(path) if name.startswith("kafka2011")}
+        assert ours, path
+        assert all(name.startswith("kafka2011.services.") for name in ours), f"{path}: {ours}"
+
+
+def test_the_unit_tests_mirror_the_tree() -> None:
+    unit = ROOT / "tests/unit"
+    folders = {path.parent.relative_to(unit) for path in unit.rglob("test_*.py")}
+    assert len(folders) > 20
+    assert not [str(folder) for folder in folders if not (PACKAGE / folder).is_dir()]
