@@ -1,6 +1,7 @@
-"""What the service answers: summary, cells, metrics; bounded, in the recount's form."""
+"""The service's summary, cells and metrics: bounded, in the recount's form."""
 
 import json
+from collections.abc import Container
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,14 @@ class Service:
             self.state.set_read_to(key, self.clock())
         for tier in self.config.tiers:
             self.state.set_discovered(tier, self.clock())
+
+    def everywhere(self, count: int) -> "Service":
+        """Five reported, `count` in both tiers, the window over."""
+        self.produce(0, 5)
+        for tier in (0, 1):
+            self.count(tier, count)
+        self.settle()
+        return self
 
     def produce(self, sequence: int, count: int, window: int = T0) -> None:
         self.state.add_reports(self.keys[1], [report(sequence, [(PAGE_VIEW, window, count)])], 1)
@@ -132,41 +141,28 @@ def test_a_broker_that_is_away_is_the_reason_given(service: Service) -> None:
 
 
 def test_restarts_are_read_at_each_judgement(service: Service, tmp_path: Path) -> None:
-    service.produce(0, 5)
-    for tier in (0, 1):
-        service.count(tier, 6)
-    service.settle()
-    assert service.answers.summary()["exit_status"] == 1
+    assert service.everywhere(6).answers.summary()["exit_status"] == 1
     restart = {"name": "mirror-1", "time_ms": T0 + 1}
     (tmp_path / "restarts.json").write_text(json.dumps([restart]))
     service.clock.advance(1000)
     service.catch_up()
     summary = service.answers.summary()
     assert summary["verdicts"]["redelivered"] == 2
-    assert summary["exit_status"] == 0
-    assert summary["restarts"] == [restart]
+    assert (summary["exit_status"], summary["restarts"]) == (0, [restart])
 
 
-def test_a_broken_restarts_file_excuses_nothing_and_is_told(
+def test_a_broken_restarts_file_excuses_nothing_and_is_noted(
     service: Service, tmp_path: Path
 ) -> None:
     (tmp_path / "restarts.json").write_text('{"name": 3}')
-    service.produce(0, 5)
-    for tier in (0, 1):
-        service.count(tier, 6)
-    service.settle()
-    summary = service.answers.summary()
+    summary = service.everywhere(6).answers.summary()
     assert summary["exit_status"] == 1
     assert any("restarts.json" in note for note in summary["notes"])
 
 
 def test_where_no_restarts_are_kept_redelivery_can_be_expected_by_setting(tmp_path: Path) -> None:
     service = Service(tmp_path, redelivery_expected=True)
-    service.produce(0, 5)
-    for tier in (0, 1):
-        service.count(tier, 6)
-    service.settle()
-    assert service.answers.summary()["exit_status"] == 0
+    assert service.everywhere(6).answers.summary()["exit_status"] == 0
 
 
 def test_an_exempt_topic_owes_the_tier_nothing(tmp_path: Path) -> None:
@@ -179,44 +175,48 @@ def test_an_exempt_topic_owes_the_tier_nothing(tmp_path: Path) -> None:
     assert "offline" not in summary["topics"][PAGE_VIEW]["tiers"]
 
 
-def test_cells_are_chosen_and_paged(service: Service) -> None:
-    for number in range(10):
-        service.produce(number, 1, T0 - number * WINDOW_MS)
-        service.count(0, 1, T0 - number * WINDOW_MS)
-        if number % 2:
-            service.count(1, 1, T0 - number * WINDOW_MS)
+def ten_windows(service: Service, incomplete: Container[int]) -> None:
+    """One message in each of ten windows, by age; those of `incomplete` are missing offline."""
+    for age in range(10):
+        service.produce(age, 1, T0 - age * WINDOW_MS)
+        for tier in (0,) if age in incomplete else (0, 1):
+            service.count(tier, 1, T0 - age * WINDOW_MS)
     service.settle()
-    assert service.cells({})["cells_found"] == 10
-    assert service.cells({"verdict": "incomplete"})["cells_found"] == 5
-    assert service.cells({"verdict": "missing"})["cells_found"] == 5
-    assert service.cells({"topic": "other"})["cells_found"] == 0
-    page = service.cells({"limit": "4", "offset": "8"})
-    assert (len(page["cell_list"]), page["cells_left_out"]) == (2, 0)
-    assert service.cells({"limit": "4"})["cells_left_out"] == 6
-    first = service.cells({"limit": "1"})["cell_list"][0]["window_start_ms"]
-    only = service.cells({"window_start_ms": str(first)})["cell_list"]
-    assert [cell["window_start_ms"] for cell in only] == [first]
 
 
-def test_of_old_windows_only_what_is_wrong_can_be_asked_for(service: Service) -> None:
-    for number in range(10):
-        service.produce(number, 1, T0 - number * WINDOW_MS)
-        service.count(0, 1, T0 - number * WINDOW_MS)
-        if number != 7:
-            service.count(1, 1, T0 - number * WINDOW_MS)
-    service.settle()
-    told = service.cells({"newest": "3"})
-    ages = sorted((T0 - cell["window_start_ms"]) // WINDOW_MS for cell in told["cell_list"])
+@pytest.mark.parametrize(
+    ("query", "found", "shown", "left_out"),
+    [
+        ({}, 10, 10, 0),
+        ({"verdict": "incomplete"}, 5, 5, 0),
+        ({"verdict": "missing"}, 5, 5, 0),
+        ({"topic": "other"}, 0, 0, 0),
+        ({"server": SERVER, "limit": "4"}, 10, 4, 6),
+        ({"limit": "4", "offset": "8"}, 10, 2, 0),
+        ({"window_start_ms": str(T0 - 9 * WINDOW_MS)}, 1, 1, 0),
+    ],
+)
+def test_cells_are_selected_and_paged(
+    service: Service, query: dict[str, str], found: int, shown: int, left_out: int
+) -> None:
+    ten_windows(service, incomplete=range(0, 10, 2))
+    page = service.cells(query)
+    assert (page["cells_found"], len(page["cell_list"])) == (found, shown)
+    assert page["cells_left_out"] == left_out
+
+
+def test_of_old_windows_only_incomplete_ones_can_be_selected(service: Service) -> None:
+    ten_windows(service, incomplete=[7])
+    page = service.cells({"newest": "3"})
+    ages = sorted((T0 - cell["window_start_ms"]) // WINDOW_MS for cell in page["cell_list"])
     assert ages == [0, 1, 2, 7]
-    assert told["cells_found"] == 4
+    assert page["cells_found"] == 4
 
 
 @pytest.mark.parametrize(
     "query", [{"limit": "-1"}, {"offset": "x"}, {"newest": ""}, {"window": "3"}]
 )
-def test_a_question_that_makes_no_sense_gets_400_with_the_reason(
-    service: Service, query: dict[str, str]
-) -> None:
+def test_a_bad_query_gets_400_with_the_reason(service: Service, query: dict[str, str]) -> None:
     with pytest.raises(BadQuery):
         selection_from(query)
     status, _, body = audit_endpoints(service.answers)["/audit"](query)
@@ -235,15 +235,19 @@ def test_the_summary_stays_small_whatever_there_is(service: Service) -> None:
     assert json.loads(body)["topics_left_out"] == 100
 
 
+def metrics_of(service: Service) -> str:
+    registry = CollectorRegistry()
+    registry.register(AuditCollector(service.answers))
+    return generate_latest(registry).decode()
+
+
 def test_metrics_say_what_the_summary_says(service: Service) -> None:
     service.produce(0, 5)
     service.count(0, 5)
     service.count(1, 3)
     service.state.add_messages(service.keys[0], {}, {120: 10}, 2)
     service.settle()
-    registry = CollectorRegistry()
-    registry.register(AuditCollector(service.answers))
-    page = generate_latest(registry).decode()
+    page = metrics_of(service)
     for line in (
         "kafka2011_audit_produced_messages_total 5.0",
         'kafka2011_audit_counted_messages_total{tier="offline"} 3.0',
@@ -256,7 +260,11 @@ def test_metrics_say_what_the_summary_says(service: Service) -> None:
 
 def test_a_server_that_stops_beating_is_silent_until_it_is_heard_again(service: Service) -> None:
     audit = service.keys[1]
-    silent = lambda: service.answers.summary()["silent"]  # noqa: E731
+
+    def silent() -> list[Json]:
+        found: list[Json] = service.answers.summary()["silent"]
+        return found
+
     service.state.add_reports(
         audit, [heartbeat(T0), heartbeat(T0, server="other", is_last=True)], 1
     )
@@ -268,18 +276,11 @@ def test_a_server_that_stops_beating_is_silent_until_it_is_heard_again(service: 
     assert silent() == [{"tier": "live", "server": SERVER, "since_ms": T0}]
     summary = service.answers.summary()
     assert any(f"{SERVER} (live) is silent since 2011-03-13" in note for note in summary["notes"])
-    page = generate_latest(registry_of(service)).decode()
-    assert f'server_silent_seconds{{server="{SERVER}",tier="live"}} 4.001' in page
+    assert f'server_silent_seconds{{server="{SERVER}",tier="live"}} 4.001' in metrics_of(service)
     service.state.add_reports(audit, [heartbeat(T0 + 4_000), heartbeat(T0 + 10)], 2)
     service.catch_up()
     service.clock.advance(1_000)
     assert silent() == []
-
-
-def registry_of(service: Service) -> CollectorRegistry:
-    registry = CollectorRegistry()
-    registry.register(AuditCollector(service.answers))
-    return registry
 
 
 # --- too many cells ------------------------------------------------------------------------------
@@ -311,7 +312,7 @@ class Crowd:
             self.service.catch_up()
 
     def write(self) -> Json:
-        """The summary after the books were kept."""
+        """The summary after the books were written."""
         assert self.writer.write()
         self.service.clock.advance(1000)
         return self.service.answers.summary()

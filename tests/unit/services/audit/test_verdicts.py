@@ -77,26 +77,17 @@ def test_a_reader_that_is_behind_makes_a_settled_cell_pending(expected: int, cou
     assert (found.text, found.reason) == ("pending", "producers' reports not read yet")
 
 
-def test_a_broker_that_is_away_gives_a_missing_cell_its_reason() -> None:
+def test_a_broker_that_does_not_answer_is_the_reason_of_missing_and_extra_cells() -> None:
     away = TierProgress(SETTLES, "broker 11 does not answer")
-    assert verdict(5, 3, tier=away) == Verdict(
-        "missing", missing=2, reason="broker 11 does not answer"
-    )
+    assert verdict(5, 3, tier=away) == Verdict("missing", missing=2, reason=away.unreachable)
+    assert verdict(3, 5, reports=away) == Verdict("extra", extra=2, reason=away.unreachable)
     assert verdict(5, 5, tier=away).text == "complete"
 
 
-def test_reports_on_a_broker_that_is_away_give_an_extra_cell_its_reason() -> None:
-    away = TierProgress(SETTLES, "broker 1 does not answer")
-    assert verdict(3, 5, reports=away) == Verdict(
-        "extra", extra=2, reason="broker 1 does not answer"
-    )
-
-
-def test_a_cell_settles_when_its_window_and_the_lateness_are_over() -> None:
+def test_a_cell_settles_when_its_window_and_the_lateness_are_over_and_without_header_at_once() -> (
+    None
+):
     assert settles_at_ms(10_000, 5_000, 700) == 15_700
-
-
-def test_messages_without_a_header_are_judged_at_once_for_nobody_can_report_them() -> None:
     assert settles_at_ms(-1, 5_000, 700) == 0
 
 
@@ -123,19 +114,21 @@ def counts(counted: int, distinct: int, *, before: int, lost: int = 0) -> GuidCo
         # A copy does not make up for a lost message, though the sums agree.
         (5, counts(5, 4, lost=1, before=5), "missing 1, extra 1"),
         (5, counts(8, 5, before=5), "extra 3"),
-        # A stranger that came in here does not make up for a lost one either.
+        # An unreported message that entered here does not make up for a lost one either.
         (5, counts(5, 5, lost=1, before=5), "missing 1, extra 1"),
         # An unreported message came along from the earlier tier ...
         (5, counts(6, 6, before=6), "extra 1"),
-        # ... or did not: nobody knows which of the six was lost.
+        # ... or did not: which of the six was lost cannot be seen.
         (5, counts(5, 5, lost=1, before=6), "missing 1"),
         (5, counts(4, 4, lost=2, before=6), "missing 2"),
-        # Nobody reported them at all.
+        # Not reported at all.
         (0, counts(3, 2, before=0), "extra 3"),
         (0, counts(0, 0, lost=2, before=2), "missing 2"),
     ],
 )
-def test_a_recount_tells_lost_from_copied(expected: int, found: GuidCounts, text: str) -> None:
+def test_a_recount_distinguishes_lost_from_copied(
+    expected: int, found: GuidCounts, text: str
+) -> None:
     assert judge_guids(expected, found).text == text
 
 

@@ -1,4 +1,4 @@
-"""Finding brokers, topics and partitions in ZooKeeper, and knowing when it does not answer."""
+"""Discovering brokers, topics and partitions in ZooKeeper, and noticing when it does not answer."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -87,7 +87,7 @@ class Cluster:
         cell = self.state.cells().get(CellKey(topic, T0, SERVER))
         return cell.counted[0] if cell else 0
 
-    def away(self) -> str:
+    def unreachable(self) -> str:
         return self.state.progress_of("live").unreachable
 
 
@@ -104,11 +104,11 @@ def test_topics_are_found_when_they_appear() -> None:
         assert cluster.state.delays["live"].summary().count == 2
 
 
-def test_a_new_topic_is_not_waited_for_until_the_next_look() -> None:
+def test_a_new_topic_is_discovered_before_the_next_refresh() -> None:
     cluster = Cluster()
     cluster.register(AUDIT, 1)
     with cluster.reading(refresh_interval_ms=3_600_000):
-        wait_until(lambda: cluster.state.progress_of("live").is_caught_up, "the first look")
+        wait_until(lambda: cluster.state.progress_of("live").is_caught_up, "discovered")
         cluster.register(PAGE_VIEW, 1)
         cluster.broker.append(PAGE_VIEW, 0, event(1))
         wait_until(lambda: cluster.counted() == 1, "counted")
@@ -121,8 +121,8 @@ def test_a_partition_that_is_registered_and_not_yet_read_holds_the_tier_back() -
     with cluster.reading() as reader:
         reader.discover(cluster.registry)
         assert PartitionKey("live", PAGE_VIEW, 1, 0) in cluster.state.progress.positions
-        assert not cluster.state.progress_of("live").read_to_ms or cluster.away()
-        wait_until(lambda: "broker 1 does not answer" in cluster.away(), "told")
+        assert not cluster.state.progress_of("live").read_to_ms or cluster.unreachable()
+        wait_until(lambda: "broker 1 does not answer" in cluster.unreachable(), "noted")
 
 
 def test_ignored_topics_are_not_read() -> None:
@@ -136,19 +136,19 @@ def test_ignored_topics_are_not_read() -> None:
         assert cluster.counted("debug") == 0
 
 
-def test_a_zookeeper_that_does_not_answer_is_told_and_tried_again() -> None:
+def test_a_zookeeper_that_does_not_answer_is_noted_and_tried_again() -> None:
     cluster = Cluster()
     cluster.is_zookeeper_there = False
     cluster.register(PAGE_VIEW, 1)
     cluster.broker.append(PAGE_VIEW, 0, event(1))
     with cluster.reading():
-        wait_until(lambda: "ZooKeeper does not answer" in cluster.away(), "told")
+        wait_until(lambda: "ZooKeeper does not answer" in cluster.unreachable(), "noted")
         cluster.is_zookeeper_there = True
         wait_until(lambda: cluster.counted() == 1, "counted")
-        wait_until(lambda: not cluster.away(), "nothing away any more")
+        wait_until(lambda: not cluster.unreachable(), "everything answers")
 
 
-def test_what_the_books_know_is_read_on_and_its_backlog_is_no_delay() -> None:
+def test_partitions_in_the_books_are_read_on_and_their_backlog_is_no_delay() -> None:
     cluster = Cluster()
     cluster.register(PAGE_VIEW, 1)
     cluster.broker.append(PAGE_VIEW, 0, event(1))
@@ -169,4 +169,4 @@ def test_a_broker_that_leaves_zookeeper_is_still_read_while_it_answers() -> None
         cluster.registry.delete(paths.topic_broker_path(PAGE_VIEW, 1))
         cluster.broker.append(PAGE_VIEW, 0, event(1))
         wait_until(lambda: cluster.counted() == 1, "counted")
-        assert not cluster.away()
+        assert not cluster.unreachable()

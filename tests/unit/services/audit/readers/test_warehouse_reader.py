@@ -1,4 +1,4 @@
-"""Following the warehouse's tables: every load once, whatever happens to the table's log."""
+"""Reading the warehouse's commits: every load once, whatever happens to the table's log."""
 
 from pathlib import Path
 
@@ -33,9 +33,9 @@ class Warehouse:
         self.offset = 0
         self.clock = ManualClock(T0)
         self.state = AuditState(("warehouse",), WINDOW_MS, self.clock)
-        self.reader = self.follow()
+        self.reader = self.new_reader()
 
-    def follow(self) -> WarehouseReader:
+    def new_reader(self) -> WarehouseReader:
         return WarehouseReader(self.state, self.root, clock=self.clock, poll_interval_ms=10)
 
     def load(self, *numbers: int, quarantined: int = 0) -> None:
@@ -74,7 +74,7 @@ def test_each_load_is_counted_once(warehouse: Warehouse) -> None:
     assert warehouse.reader.poll() == 0
     warehouse.load(4)
     warehouse.load(5, 6)
-    assert warehouse.follow().poll() == 2  # another process with the same books
+    assert warehouse.new_reader().poll() == 2  # another process with the same books
     assert warehouse.counted() == 6
 
 
@@ -84,7 +84,7 @@ def test_nothing_loaded_yet_is_no_fault(tmp_path: Path) -> None:
     assert reader.poll() == 0
 
 
-def test_messages_in_quarantine_have_arrived_and_are_told(warehouse: Warehouse) -> None:
+def test_messages_in_quarantine_have_arrived_and_are_noted(warehouse: Warehouse) -> None:
     warehouse.load(1, quarantined=2)
     warehouse.reader.poll()
     assert warehouse.counted() == 3

@@ -78,10 +78,10 @@ def deployment(tmp_path: Path) -> Deployment:
 def verdicts(found: Json) -> dict[tuple[int, str], str]:
     """(number of the window, tier) -> verdict, of those that are not complete."""
     return {
-        ((cell["window_start_ms"] - T0) // WINDOW_MS, tier): told["verdict"]
+        ((cell["window_start_ms"] - T0) // WINDOW_MS, tier): judged["verdict"]
         for cell in found["cells"]
-        for tier, told in cell["tiers"].items()
-        if told["verdict"] != "complete"
+        for tier, judged in cell["tiers"].items()
+        if judged["verdict"] != "complete"
     }
 
 
@@ -111,39 +111,26 @@ def test_one_entry_removed_by_hand_changes_exactly_one_cell(
     assert any("the next segment starts at" in note for note in found["notes"])
 
 
-def test_an_entry_removed_from_the_first_tier_is_missing_there_alone(
-    deployment: Deployment,
+@pytest.mark.parametrize("tiers", [("live",), ("live", "offline")])
+def test_a_message_is_missing_in_exactly_the_tiers_that_do_not_have_it(
+    deployment: Deployment, tiers: tuple[str, ...]
 ) -> None:
-    edit(deployment.segment(deployment.live), lambda entries: entries[1:])
-    assert verdicts(deployment.recount()) == {(0, "live"): "missing 1"}
-
-
-def test_a_message_gone_from_every_tier_is_missing_in_every_tier(deployment: Deployment) -> None:
-    edit(deployment.segment(deployment.live), lambda entries: entries[1:])
-    edit(deployment.segment(deployment.offline), lambda entries: entries[1:])
-    assert verdicts(deployment.recount()) == {
-        (0, "live"): "missing 1",
-        (0, "offline"): "missing 1",
-    }
+    for tier in tiers:
+        edit(deployment.segment(getattr(deployment, tier)), lambda entries: entries[1:])
+    assert verdicts(deployment.recount()) == {(0, tier): "missing 1" for tier in tiers}
 
 
 def test_a_copy_does_not_hide_a_lost_message(deployment: Deployment) -> None:
     # Numbers 0 and 3 belong to the same window: one goes, the other is there twice.
-    edit(
-        deployment.segment(deployment.offline),
-        lambda entries: [entries[3], *entries[1:]],
-    )
+    edit(deployment.segment(deployment.offline), lambda entries: [entries[3], *entries[1:]])
     found = deployment.recount()
     assert verdicts(found) == {(0, "offline"): "missing 1, extra 1"}
-    (told,) = [c["tiers"]["offline"] for c in found["cells"] if c["window_start_ms"] == T0]
-    assert (told["counted"], told["expected"], told["distinct"]) == (20, 20, 19)
+    (judged,) = [c["tiers"]["offline"] for c in found["cells"] if c["window_start_ms"] == T0]
+    assert (judged["counted"], judged["expected"], judged["distinct"]) == (20, 20, 19)
 
 
 def test_copies_after_a_restart_are_redelivered_and_balance(deployment: Deployment) -> None:
-    edit(
-        deployment.segment(deployment.offline),
-        lambda entries: entries + entries[:6],
-    )
+    edit(deployment.segment(deployment.offline), lambda entries: entries + entries[:6])
     restarts = [Restart("mirror-1", T0 + WINDOW_MS)]
     found = deployment.recount(restarts)
     assert verdicts(found) == {(n, "offline"): "redelivered 2" for n in range(3)}
@@ -190,7 +177,7 @@ def test_k_removed_and_copied_entries_are_named_exactly(
     assert verdicts(deployment.recount()) == expected
 
 
-# --- what is not as it should be ----------------------------------------------------------------
+# --- faults of the files ------------------------------------------------------------------------
 
 
 def test_a_torn_end_of_the_newest_segment_is_what_recovery_would_cut_off(
@@ -213,7 +200,7 @@ def test_a_damaged_entry_is_named_and_missing(deployment: Deployment) -> None:
     assert any("the entry at offset 0 is damaged" in note for note in found["notes"])
 
 
-def test_a_lost_monitoring_event_is_told_and_makes_messages_extra(deployment: Deployment) -> None:
+def test_a_lost_monitoring_event_is_noted_and_makes_messages_extra(deployment: Deployment) -> None:
     path = next((deployment.live.path / f"{AUDIT}-0").iterdir())
     counts = [(PAGE_VIEW, T0, 20)]
     path.write_bytes(message_set.encode([report(1, counts)]))
@@ -228,7 +215,7 @@ def test_a_repeated_monitoring_event_counts_once(deployment: Deployment) -> None
     assert verdicts(deployment.recount()) == {}
 
 
-def test_retired_segments_are_told(tmp_path: Path) -> None:
+def test_retired_segments_are_noted(tmp_path: Path) -> None:
     write_log(tmp_path, PAGE_VIEW, 0, message_set.encode([event(1)]), start=4096)
     notes: list[str] = []
     (files,) = partition_directories(tmp_path)
