@@ -8,7 +8,7 @@ from kafka2011.events import codec
 from kafka2011.events.forms import FORMS_2011
 from kafka2011.events.topic_codec import TopicCodec
 from kafka2011.protocol import message_set
-from kafka2011.services.dashboard import message_browser as messages
+from kafka2011.services.dashboard import message_browser
 from kafka2011.services.dashboard.message_browser import MessageQuery, browse, describe, query_from
 
 CODEC = TopicCodec(FORMS_2011)
@@ -66,12 +66,12 @@ COUNT = 20_000
 @pytest.fixture
 def log(monkeypatch: pytest.MonkeyPatch) -> type[FakeClient]:
     FakeClient.data = message_set.encode([event(number) for number in range(COUNT)])
-    monkeypatch.setattr(messages, "SimpleConsumer", FakeClient)
+    monkeypatch.setattr(message_browser, "SimpleConsumer", FakeClient)
     return FakeClient
 
 
-def found(**question: Any) -> dict[str, Any]:
-    return browse(("h", 1), MessageQuery("page-view", 0, **question), CODEC)
+def found(**query: Any) -> dict[str, Any]:
+    return browse(("h", 1), MessageQuery("page-view", 0, **query), CODEC)
 
 
 def ids(answer: dict[str, Any]) -> list[int]:

@@ -1,6 +1,8 @@
-"""Edges of the picture and what a proxy is said to do."""
+"""Edges between processes, and the faults of a proxy in words."""
 
 from typing import Any
+
+import pytest
 
 from kafka2011.services.dashboard.rows.flows import FlowRows, faults_in_words, is_link
 from kafka2011.services.dashboard.rows.rates import Rates
@@ -97,13 +99,16 @@ def test_two_live_datacenters_with_the_same_broker_ids_meet_in_the_offline_one_o
     }
 
 
-def test_faults_are_said_once_in_words() -> None:
-    cut = {"faults": {"cut": True, "delay_ms": 0}}
-    assert faults_in_words({"routes": {"a": cut, "b": cut}}) == ["cut"]
-    drill = {"faults": {"delay_ms": 400, "rate_bytes_s": 20_000}, "drop_remaining": 3}
-    assert faults_in_words({"routes": {"a": drill}}) == [
-        "400 ms late",
-        "20 KB/s at most",
-        "drops 3 messages",
-    ]
-    assert faults_in_words({"routes": {"a": {"faults": {"hold": [], "cut": False}}}}) == []
+@pytest.mark.parametrize(
+    ("routes", "words"),
+    [
+        ([{"faults": {"cut": True, "delay_ms": 0}}] * 2, ["cut"]),
+        (
+            [{"faults": {"delay_ms": 400, "rate_bytes_s": 20_000}, "drop_remaining": 3}],
+            ["400 ms late", "20 KB/s at most", "drops 3 messages"],
+        ),
+        ([{"faults": {"hold": [], "cut": False}}], []),
+    ],
+)
+def test_faults_are_listed_once_in_words(routes: list[dict[str, Any]], words: list[str]) -> None:
+    assert faults_in_words({"routes": dict(enumerate(routes))}) == words
