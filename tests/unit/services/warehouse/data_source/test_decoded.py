@@ -1,9 +1,7 @@
 """The Spark format without Spark's JVM: decoded rows and quarantine."""
 
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from kafka2011.consumer.spark.options import OptionError
 from kafka2011.consumer.spark.rows import MESSAGE_SCHEMA
-from kafka2011.events.registry_client import RegistryClient, RegistryUnavailable
+from kafka2011.events import registry_client
+from kafka2011.events.registry_client import RegistryUnavailable
 from kafka2011.events.schemas import schema_text
 from kafka2011.events.topic_codec import id_prefix
 from kafka2011.events.topics import ACCESS_LOG
@@ -34,7 +33,7 @@ def broker() -> Iterator[ScriptedBroker]:
 
 
 def rows(broker: ScriptedBroker, **options: str) -> list[dict[str, Any]]:
-    """What Spark would get; every batch has the schema of the source."""
+    """The rows for Spark; every batch has the schema of the source."""
     given = {"brokers": f"11:127.0.0.1:{broker.port}", "topic": ACCESS_LOG}
     given["event.forms"] = "*:2011"
     source = DefaultSource({**given, **{k.replace("_", "."): v for k, v in options.items()}})
@@ -71,40 +70,19 @@ def test_decoded_rows_have_the_events_columns(broker: ScriptedBroker) -> None:
 
 
 @pytest.fixture
-def registry_url(tmp_path: Path) -> Iterator[str]:
-    """The registry behind a port, as an executor reaches it."""
-    registry = DirectRegistry(tmp_path / "registry")
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self._answer(*registry.ask("GET", self.path, None))
-
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            self._answer(*registry.ask("POST", self.path, body))
-
-        def _answer(self, status: int, answer: bytes) -> None:
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(answer)))
-            self.end_headers()
-            self.wfile.write(answer)
-
-        def log_message(self, *_words: object) -> None: ...
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
-        thread.join()
-    registry.close()
+def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DirectRegistry]:
+    """The registry of every client that is created in this process."""
+    made = DirectRegistry(tmp_path / "registry")
+    monkeypatch.setattr(registry_client, "http_ask", lambda *_: made.ask)
+    yield made
+    made.close()
 
 
 def test_events_with_the_registrys_ids_are_decoded_each_by_its_schema(
-    broker: ScriptedBroker, registry_url: str, tmp_path: Path
+    broker: ScriptedBroker, registry: DirectRegistry, tmp_path: Path
 ) -> None:
-    client = RegistryClient(registry_url)
-    client.id_of("another", '"int"')  # so that the number of one is not 1 by chance
+    client = registry.client()
+    client.id_of("another", '"int"')  # so that the shipped schema's id is not 1 by chance
     shipped = client.id_of("access-log-value", schema_text(ACCESS_LOG))
     schema = json.loads(schema_text(ACCESS_LOG))
     schema["fields"].append({"name": "country", "type": "string", "default": ""})
@@ -113,8 +91,8 @@ def test_events_with_the_registrys_ids_are_decoded_each_by_its_schema(
     body = access_log_payload(1)[17:], access_log_payload(9)[17:] + b"\x04de"
     payloads = [id_prefix(shipped) + body[0], id_prefix(newer) + body[1], id_prefix(99) + body[0]]
     broker.append(*PARTITION, payloads)
-    options = {"decode": "true", "event_forms": "*:id", "schema_registry_url": registry_url}
-    # What is no event comes in front of the others of its batch.
+    options = {"decode": "true", "event_forms": "*:id", "schema_registry_url": "http://r"}
+    # Undecodable messages come before the others of their batch.
     found = sorted(rows(broker, **options), key=lambda row: row["offset"])
     assert [(row["status"], row["path"]) for row in found] == [
         (200, "/page/1?q=1"),
@@ -124,7 +102,7 @@ def test_events_with_the_registrys_ids_are_decoded_each_by_its_schema(
     assert [row["error"] is None for row in found] == [True, True, False]
     assert "99" in found[2]["error"]
     assert found[2]["payload"] == payloads[2]
-    # Undecoded, the column says the numbers; a junk one is put aside where a quarantine is named.
+    # Undecoded, the column has the ids; with a quarantine, the undecodable message goes there.
     ids = rows(broker, event_forms="*:id", columns="schema_id")
     assert [row["schema_id"] for row in ids] == [str(shipped), str(newer), "99"]
     assert len(rows(broker, **options, quarantine_dir=str(tmp_path / "aside"))) == 2
@@ -142,13 +120,18 @@ def test_a_registry_that_is_away_fails_the_task_and_judges_nothing(
     assert not (tmp_path / "aside").exists()
 
 
-def test_what_does_not_decode_is_a_row_with_its_reason(broker: ScriptedBroker) -> None:
+def test_an_undecodable_message_is_a_row_with_its_reason_or_quarantined(
+    broker: ScriptedBroker, tmp_path: Path
+) -> None:
     first_end = broker.append(*PARTITION, [access_log_payload(1)])
     broker.append(*PARTITION, [b"junk", access_log_payload(2)])
     found = sorted(rows(broker, decode="true"), key=lambda row: row["offset"])
     assert [row["path"] is None for row in found] == [False, True, False]
     assert (found[1]["offset"], found[1]["payload"]) == (first_end, b"junk")
     assert found[1]["error"]
+    assert len(rows(broker, decode="true", quarantine_dir=str(tmp_path))) == 2
+    (file,) = tmp_path.iterdir()
+    assert pq.read_table(file).column("payload").to_pylist() == [b"junk"]
 
 
 @pytest.mark.parametrize("decode", ["false", "true"])
@@ -168,15 +151,6 @@ def test_what_cannot_be_read_goes_to_the_quarantine_once(
     assert (message["topic"], message["broker"], message["partition"]) == (ACCESS_LOG, 11, 0)
     assert (message["offset"], message["next_offset"]) == (start, end)
     assert "damaged entry" in message["error"]
-
-
-def test_a_junk_message_is_quarantined_when_events_are_asked_for(
-    broker: ScriptedBroker, tmp_path: Path
-) -> None:
-    broker.append(*PARTITION, [b"junk", access_log_payload(2)])
-    assert len(rows(broker, decode="true", quarantine_dir=str(tmp_path))) == 1
-    (file,) = tmp_path.iterdir()
-    assert pq.read_table(file).column("payload").to_pylist() == [b"junk"]
 
 
 def test_a_task_that_fails_leaves_no_quarantine_file(

@@ -1,6 +1,7 @@
-"""Events to columns: names and types, nulls, and what is no row."""
+"""Events to columns: names and types, nulls, and rejected messages."""
 
 import datetime
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -21,6 +22,14 @@ from tests.unit.services.warehouse.samples import (
 )
 
 UTC = datetime.UTC
+HEADER = access_log_event(1)["header"]
+UNREADABLE_LINE = {
+    "header": HEADER,
+    "line": b"x",
+    "length": 1,
+    "sha256": bytes(32),
+    "line_number": 1,
+}
 
 
 def access_log():
@@ -66,25 +75,15 @@ def test_no_payloads_are_no_rows() -> None:
         (b"\x00" + bytes(16) + b"body", "fingerprint"),
         (access_log_payload(1)[:-1], "body"),
         (access_log_payload(1) + b"x", "1 bytes are left over"),
-        (
-            codec.encode(
-                unreadable_topic(ACCESS_LOG),
-                {
-                    "header": access_log_event(1)["header"],
-                    "line": b"x",
-                    "length": 1,
-                    "sha256": bytes(32),
-                    "line_number": 1,
-                },
-            ),
-            "stands in topic access-log",
-        ),
+        (codec.encode(unreadable_topic(ACCESS_LOG), UNREADABLE_LINE), "topic access-log"),
         (access_log_payload(1, header_time=-5), "header's time is -5"),
         (access_log_payload(1, event_time=2**62), "years 1 to 9999"),
         (access_log_payload(1, event_time=-(2**62)), "years 1 to 9999"),
     ],
 )
-def test_what_is_no_row_is_named_and_its_neighbours_are_kept(payload: bytes, reason: str) -> None:
+def test_a_rejected_message_is_named_and_its_neighbours_are_kept(
+    payload: bytes, reason: str
+) -> None:
     batch, rejected = access_log().decode([access_log_payload(0), payload, access_log_payload(2)])
     assert [reject.message_index for reject in rejected] == [1]
     assert reason in rejected[0].reason
@@ -123,58 +122,44 @@ def test_source_columns_say_where_the_row_was_read() -> None:
     ]
 
 
-def test_nested_and_odd_types_become_columns() -> None:
-    point = {"type": "record", "name": "P", "fields": [{"name": "x", "type": ["null", "int"]}]}
-    columns = _columns_of(
-        {
-            "type": "record",
-            "name": "E",
-            "fields": [
-                {"name": "header", "type": "string"},
-                {"name": "hour", "type": "string"},
-                {"name": "tags", "type": {"type": "array", "items": "string"}},
-                {"name": "shares", "type": {"type": "map", "values": "long"}},
-                {"name": "point", "type": point},
-                {"name": "again", "type": ["null", "P"]},
-                {"name": "mixed", "type": ["null", "int", "string"]},
-                {"name": "day", "type": {"type": "int", "logicalType": "date"}},
-                {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
-                {"name": "colour", "type": {"type": "enum", "name": "C", "symbols": ["red"]}},
-                {
-                    "name": "tree",
-                    "type": {
-                        "type": "record",
-                        "name": "T",
-                        "fields": [{"name": "next", "type": ["null", "T"]}],
-                    },
-                },
-            ],
-        }
-    )
-    record = {
-        "hour": "x",
-        "tags": ["a", "b"],
-        "shares": {"k": 1},
-        "point": {"x": None},
-        "again": None,
-        "mixed": 5,
-        "day": 16572,
-        "at": 1_000_001,
-        "colour": "red",
-        "tree": {"next": {"next": None}},
-    }
-    found = {column.name: column.array([record]) for column in columns}
-    assert found["event_hour"].to_pylist() == ["x"]
-    assert found["tags"].to_pylist() == [["a", "b"]]
-    assert found["shares"].to_pylist() == [[("k", 1)]]
-    assert found["point"].to_pylist() == [{"x": None}]
-    assert found["again"].to_pylist() == [None]
-    assert found["again"].type == pa.struct([("x", pa.int32())])
-    assert found["mixed"].to_pylist() == ["5"]
-    assert found["day"].to_pylist() == [datetime.date(2015, 5, 17)]
-    assert found["at"].to_pylist() == [datetime.datetime(1970, 1, 1, 0, 0, 1, 1, UTC)]
-    assert found["colour"].to_pylist() == ["red"]
-    assert found["tree"].to_pylist() == [{"next": '{"next":null}'}]
+POINT = {"type": "record", "name": "P", "fields": [{"name": "x", "type": ["null", "int"]}]}
+TREE = {"type": "record", "name": "T", "fields": [{"name": "next", "type": ["null", "T"]}]}
+
+
+@pytest.mark.parametrize(
+    ("node", "value", "shown"),
+    [
+        ({"type": "array", "items": "string"}, ["a", "b"], ["a", "b"]),
+        ({"type": "map", "values": "long"}, {"k": 1}, [("k", 1)]),
+        (POINT, {"x": None}, {"x": None}),
+        (["null", POINT], None, None),
+        (["null", "int", "string"], 5, "5"),
+        ({"type": "int", "logicalType": "date"}, 16572, datetime.date(2015, 5, 17)),
+        (
+            {"type": "long", "logicalType": "timestamp-micros"},
+            1_000_001,
+            datetime.datetime(1970, 1, 1, 0, 0, 1, 1, UTC),
+        ),
+        ({"type": "enum", "name": "C", "symbols": ["red"]}, "red", "red"),
+        (TREE, {"next": {"next": None}}, {"next": '{"next":null}'}),
+    ],
+)
+def test_nested_and_odd_types_become_columns(node: Any, value: Any, shown: Any) -> None:
+    fields = [{"name": "header", "type": "string"}, {"name": "a", "type": node}]
+    (column,) = _columns_of({"type": "record", "name": "E", "fields": fields})
+    assert column.array([{"a": value}]).to_pylist() == [shown]
+
+
+def test_a_named_type_is_used_again_and_a_reserved_name_gets_a_prefix() -> None:
+    fields = [
+        {"name": "hour", "type": "string"},
+        {"name": "point", "type": POINT},
+        {"name": "again", "type": ["null", "P"]},
+    ]
+    columns = _columns_of({"type": "record", "name": "E", "fields": fields})
+    assert [column.name for column in columns] == ["event_hour", "point", "again"]
+    assert columns[2].array([{"again": None}]).type == pa.struct([("x", pa.int32())])
+    assert columns[0].array([{"hour": "x"}]).to_pylist() == ["x"]
 
 
 def test_bytes_in_a_json_column_are_hexadecimal() -> None:
