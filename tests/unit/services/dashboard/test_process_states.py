@@ -17,27 +17,28 @@ def seen_up() -> ProcessHealth:
 
 
 @pytest.mark.parametrize(
-    ("events", "state"),
+    "events",
     [
-        ([(1000, FAILED)], "slow"),
-        ([(1000, FAILED), (2000, FAILED)], "down"),
-        ([(1000, FAILED), (2000, FAILED), (3000, OK)], "up"),
+        [(1000, FAILED, "slow"), (2000, FAILED, "down"), (3000, OK, "up")],
         # The process itself deleted its node ...
-        ([(1000, FAILED), (1500, NODE_GONE), (2000, FAILED)], "stopped"),
+        [(1000, FAILED, "slow"), (1500, NODE_GONE, "slow"), (2000, FAILED, "stopped")],
         # ... or its session expired.
-        ([*[(at, FAILED) for at in (1000, 2000, 3000, 4000)], (6500, NODE_GONE)], "down"),
+        [(1000, FAILED, "slow"), *[(at, FAILED, "down") for at in (2000, 3000, 4000)],
+         (6500, NODE_GONE, "down")],
     ],
-)
-def test_a_process_that_was_up(events: list[tuple[int, str]], state: str) -> None:
+)  # fmt: skip
+def test_a_process_that_was_up(events: list[tuple[int, str, str]]) -> None:
     health = seen_up()
-    for at_ms, event in events:
+    before, since_ms = "up", 0
+    for at_ms, event, state in events:
         if event == NODE_GONE:
             health.note_node(False, at_ms)
         else:
             health.note_scrape(event == OK, at_ms, "connection refused")
-    at_ms = events[-1][0]
-    assert health.judge(at_ms, None, LAG) == state
-    assert health.since_ms == (at_ms if state != "up" else 0)
+        since_ms = since_ms if state == before else at_ms
+        before = state
+        assert health.judge(at_ms, None, LAG) == state
+        assert health.since_ms == since_ms
 
 
 def test_far_behind_is_lagging() -> None:
