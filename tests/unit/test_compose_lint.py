@@ -206,7 +206,7 @@ def test_service_has_its_own_name(name: str, service: dict[str, Any]) -> None:
     assert environment.get("KAFKA2011_PROCESS_NAME", name) == name
     assert environment.get("KAFKA2011_FRONTEND_SERVER", name) == name
     if "KAFKA2011_PROCESS_NAME" in environment:
-        assert environment.get("KAFKA2011_METRICS_PORT", 8080) == 8080
+        assert environment["KAFKA2011_METRICS_PORT"] == 8080
 
 
 @each_variant
