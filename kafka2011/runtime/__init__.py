@@ -1,4 +1,2 @@
-"""What every process needs once: configuration, logs, metrics, signals, clock.
-
-Imports nothing of ours.
-"""
+"""What every process needs: settings, logs, metrics, signals, clock. Imports no other package
+here."""

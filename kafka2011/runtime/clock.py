@@ -1,4 +1,4 @@
-"""Time as an injected function, so that tests move hours in microseconds.
+"""Time as an injected function, so that a test moves it by hours at once.
 
 `Clock` is any callable that returns milliseconds since the Unix epoch. Production code receives
 `now_ms`; unit tests pass a `ManualClock`.
@@ -16,7 +16,7 @@ def now_ms() -> int:
 
 
 class ManualClock:
-    """A clock that moves only when told to; starts at `start_ms` (ms since the epoch)."""
+    """A clock that only `advance` moves; starts at `start_ms` (ms since the epoch)."""
 
     def __init__(self, start_ms: int = 1_300_000_000_000) -> None:
         self.current_ms = start_ms

@@ -1,7 +1,7 @@
-"""Settings: one declaration per name, three sources, one error form (contracts section 2).
+"""Settings: one declaration per name, three sources, one form of error.
 
 A process declares a frozen dataclass whose fields are made by `setting(...)`: the property name
-(0.7's where 0.7 has it), the default, the parser and one sentence. The environment variable is
+(0.7's where 0.7 has it), the default, the parser and a description. The environment variable is
 derived from the property name: `log.flush.interval` is `KAFKA2011_LOG_FLUSH_INTERVAL`.
 Precedence: `--set name=value`, then environment, then properties file, then default.
 
@@ -9,7 +9,8 @@ Precedence: `--set name=value`, then environment, then properties file, then def
     --set, env:   an unknown name is an error; a bad value is an error anywhere
 
 `ConfigError` carries one line that says what, where and what to do; the command line prints it
-and exits with status 2. No other module reads `os.environ`.
+and exits with status 2. Settings reach a process in no other way: other modules read from
+`os.environ` only what is not a setting (JAVA_HOME, and the names in RESERVED_ENVIRONMENT).
 """
 
 import dataclasses
@@ -22,7 +23,7 @@ from typing import Any, TypeVar
 ENVIRONMENT_PREFIX = "KAFKA2011_"
 REQUIRED: Any = object()
 
-# Read by the command line or the test harness themselves, so no process's settings name them.
+# Read where they take effect, before or without any settings, so no process's settings name them.
 RESERVED_ENVIRONMENT = frozenset({"KAFKA2011_PURE", "KAFKA2011_PURE_BUILD", "KAFKA2011_FAILPOINTS"})
 
 Config = TypeVar("Config")
@@ -43,7 +44,7 @@ def setting(
     """Declare one dataclass field.
 
     `default` is the parsed value, or REQUIRED. `has_effect=False` marks a 0.7 name that is
-    accepted and does nothing here; using it is logged once.
+    accepted without effect; using it is logged once.
     """
     metadata = {"name": name, "parse": parse, "doc": doc, "has_effect": has_effect}
     if default is REQUIRED:
@@ -70,10 +71,10 @@ def settings_of(config_class: type) -> dict[str, dataclasses.Field[Any]]:
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Read a Java properties file as 0.7 does (reference section 10).
+    """Read a Java properties file as java.util.Properties does.
 
     `key=value` or `key:value` or `key value`; `#` and `!` start comments; a trailing backslash
-    continues the line; white space left of the value is dropped, right of it kept.
+    continues the line; white space before the value is dropped, after it kept.
     """
     found: dict[str, str] = {}
     for line in _logical_lines(text):
@@ -121,13 +122,12 @@ def load(
 ) -> tuple[Config, list[str]]:
     """Build the configuration of one process; returns it with the warnings to log once.
 
-    `known_elsewhere` are names of other processes' settings: in a shared environment they are
-    passed over in silence. Raises ConfigError (one line) for everything contracts section 2
-    calls an error.
+    `known_elsewhere` are names of other processes' settings, which are ignored in the environment.
+    Raises ConfigError (one line) for a name or value that cannot be used.
     """
     settings = settings_of(config_class)
     warnings: list[str] = []
-    raw: dict[str, tuple[str, str]] = {}  # name -> (text, where it stands)
+    raw: dict[str, tuple[str, str]] = {}  # name -> (text, its source)
 
     if file is not None:
         for name, text in read_properties(file).items():
@@ -169,7 +169,7 @@ def load(
 
 
 def read_properties(file: Path) -> dict[str, str]:
-    """The names and texts of a properties file. Raises ConfigError."""
+    """The names and values of a properties file. Raises ConfigError."""
     try:
         return parse_properties(file.read_text(encoding="utf-8", errors="surrogateescape"))
     except OSError as error:
@@ -199,7 +199,7 @@ def _suggestion(name: str, known: Iterable[str]) -> str:
 
 
 def documented(config_class: type) -> list[tuple[str, str, str, str]]:
-    """Rows (name, environment variable, default, sentence) for help texts and docs."""
+    """Rows (name, environment variable, default, description) for `kafka2011 settings` and docs."""
     rows = []
     for name, field in settings_of(config_class).items():
         if field.metadata.get("required"):
@@ -262,9 +262,9 @@ def path(value: str) -> Path:
 
 
 def per_topic(minimum: int = 1, maximum: int = 2**31 - 1) -> Callable[[str], dict[str, int]]:
-    """`topic:number,topic:number` (reference section 10).
+    """`topic:number,topic:number`.
 
-    Unlike 0.7: a malformed entry is an error, not a log line, since silence hides a typing mistake.
+    Unlike 0.7: a malformed entry is an error, not a log line, which is easily overlooked.
     """
     number = whole(minimum, maximum)
 
@@ -292,7 +292,7 @@ def address(value: str) -> tuple[str, int]:
 
 
 def address_map(value: str) -> dict[tuple[str, int], tuple[str, int]]:
-    """`published=dial,published=dial`: where to connect instead of the published address."""
+    """`published=dial,published=dial`: the address to connect to for each published one."""
     found = {}
     for part in comma_list(value):
         published, equals, dial = part.partition("=")

@@ -1,8 +1,8 @@
 """Named places where a test can make a process exit, sleep or raise.
 
 `failpoint("after_append_before_watermark")` does nothing unless KAFKA2011_FAILPOINTS named it when
-the process started: `name=exit:9;other=sleep:250;third=raise`. The places are listed in
-docs/testing.md.
+the process started: `name=exit:9;other=sleep:250;third=raise`. `git grep "failpoint("` lists the
+places.
 """
 
 import os
@@ -28,7 +28,7 @@ _actions = _parse(os.environ.get("KAFKA2011_FAILPOINTS", ""))
 
 
 def failpoint(name: str) -> None:
-    """Do what the environment asked for at this place; nothing in production."""
+    """Exit, sleep or raise as KAFKA2011_FAILPOINTS says for this place; else return at once."""
     if not _actions:
         return
     action = _actions.get(name)

@@ -1,11 +1,11 @@
-"""Logs: one event a line, key=value for people or JSON for machines, on standard error.
+"""Logs: one event a line on standard error, as key=value or JSON.
 
-`configure` is called once by the command line; everything else asks `get_logger(__name__)` and
-logs an event name with fields. Untrusted text goes in as a field, where it is quoted; payloads
-are never logged.
+The command line calls `configure` once; modules log through `get_logger(__name__)`: an event name
+in lower_snake_case (tests/unit/test_log_events.py) with fields. Untrusted text is always a field,
+where it is quoted; payloads are never logged.
 
 An application that only imports the clients configures nothing: their events go to the standard
-`logging` under the module's name, as any library's do, and by its rules show from WARNING on.
+`logging` under the module's name, and by default it shows those from WARNING up.
 """
 
 import logging
@@ -16,8 +16,8 @@ import structlog
 
 
 def as_a_library() -> None:
-    """Hand events to the standard `logging`; as on import, unless the application has configured
-    structlog itself."""
+    """Send events to the standard `logging`. Called on import, unless the application has
+    configured structlog."""
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,
@@ -32,8 +32,8 @@ def as_a_library() -> None:
 
 
 def _quieten_kazoo() -> None:
-    """It tells of every dropped connection at WARNING, with a stack trace of its own making; our
-    errors and our session listener say the same in one line."""
+    """kazoo logs every dropped connection at WARNING, with a stack trace; the errors and session
+    events of kafka2011.coordination say the same in one line."""
     logger = logging.getLogger("kazoo")
     if logger.level == logging.NOTSET:
         logger.setLevel(logging.ERROR)

@@ -1,7 +1,7 @@
 """The /metrics and /healthz server that every process runs, on its own port and thread.
 
-It shares nothing with the data path but the Prometheus registry, so a slow scraper cannot hold a
-request back (fault D1). Loopback unless `metrics.bind` says otherwise.
+It shares nothing with the data path but the Prometheus registry, so a slow scraper delays no
+request. Loopback unless `metrics.bind` says otherwise.
 """
 
 import socket
@@ -13,10 +13,9 @@ from urllib.parse import parse_qsl
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
 SEND_TIMEOUT_S = 10
-CONNECTIONS_MAX = 32  # a scraper or two and a curious operator; more is an accident
+CONNECTIONS_MAX = 32  # enough for several scrapers and browsers
 WILDCARDS = ("", "0.0.0.0", "::")
-BODY_BYTES_MAX = 65536  # of a POST; what is asked for there is a few words of JSON
-
+BODY_BYTES_MAX = 65536  # of a POST, which is a short JSON document
 FIELDS_MAX = 50  # of a query
 
 Answer = tuple[int, str, bytes]  # status, content type, body
@@ -26,11 +25,11 @@ NOT_FOUND: Answer = (404, "text/plain", b"no such page\n")
 class MetricsServer:
     """Serves `registry` at /metrics and `healthy()` at /healthz (200 or 503).
 
-    `port` 0 takes a free port; read `.port` for the one in use. Raises OSError when the port is
-    taken. `routes` adds pages: path -> function that returns (status, content type, body), and
-    `questions` pages whose function takes the query's names and values (the last of each name).
-    `actions` adds paths for POST: path -> function of the body; the request must say that it is
-    application/json, which no form of a foreign web page can.
+    `port` 0 is any free port; `.port` is the one in use. Raises OSError when the port is taken.
+    `routes` adds pages: path -> function that returns (status, content type, body), and `questions`
+    pages whose function takes the query's names and values (the last of each name). `actions` adds
+    paths for POST: path -> function of the body; the request must say that it is application/json,
+    which the form of a foreign web page cannot do.
     """
 
     def __init__(
@@ -63,7 +62,7 @@ class MetricsServer:
 
     @property
     def address(self) -> str:
-        """`host:port` for others to dial: on all interfaces (containers) it is this host's name."""
+        """`host:port` for other processes; with a wildcard bind the host is this machine's name."""
         host = socket.gethostname() if self.bind in WILDCARDS else self.bind
         return f"{host}:{self.port}"
 
@@ -92,7 +91,7 @@ class _BoundedServer(ThreadingHTTPServer):
             self._slots.release()
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A scraper that went away is not an event worth a stack trace."""
+        """A scraper that disconnects is not worth a stack trace."""
 
 
 def _handler_for(
@@ -143,13 +142,13 @@ def _handler_for(
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:
-            """Scrapes are not logged."""
+            """Requests are not logged."""
 
     return Handler
 
 
 def _values_of(query: str) -> dict[str, str]:
-    """The names and values of a query; nothing when there are absurdly many."""
+    """The names and values of a query; empty when there are more than FIELDS_MAX."""
     try:
         return dict(parse_qsl(query, keep_blank_values=True, max_num_fields=FIELDS_MAX))
     except ValueError:

@@ -58,18 +58,19 @@ def load_or_exit(
     log_level: str = "INFO",
     **forced: Any,
 ) -> Config:
-    """Read the settings, start the logs, log the warnings and the settings in use.
+    """Read the settings, configure the logs, log the warnings and the settings that are not
+    default.
 
-    `log_level` is WARNING for commands that a person runs and reads: their output is their log.
-    `forced` are property names with `_` for `.` and values from the command's own options; they
-    win over everything. Prints one line and exits with status 2 when a setting cannot be used.
+    `log_level` is WARNING for commands whose output a person reads. `forced` are property names
+    with `_` for `.` and values from the command's own options; they win over all other sources.
+    Prints one line and exits with status 2 when a setting cannot be used.
     """
     words = [*overrides]
     for name, value in forced.items():
         if value is not None:
             words.append(f"{name.replace('_', '.')}={value}")
     try:
-        # The names of the others are needed only when something unknown stands in the environment.
+        # The other processes' names are needed only when the environment has an unknown name.
         try:
             loaded, warnings = config.load(
                 config_class, file=file, overrides=words, environment=os.environ

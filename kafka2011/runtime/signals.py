@@ -1,8 +1,8 @@
 """Turns SIGTERM and SIGINT into an event that a process waits for.
 
-The first signal asks for a clean stop; a later one ends the process at once with status 130, for
-the operator whose clean stop takes too long (fault C2). Signals that come together are one ask:
-`timeout`, shells and supervisors often tell the process and its group, so that it hears twice.
+The first signal starts a clean stop; a later one ends the process at once with status 130, in case
+the clean stop takes too long. Signals within ONE_REQUEST_S are one request: `timeout`, shells and
+supervisors often signal both the process and its group.
 """
 
 import os
@@ -13,13 +13,13 @@ from collections.abc import Callable
 from types import FrameType
 
 FORCED_STATUS = 130
-ONE_ASK_S = 0.5  # nobody presses Ctrl-C twice within it and means two things
+ONE_REQUEST_S = 0.5  # shorter than the pause between two presses of Ctrl-C on purpose
 
 
 def stop_event(forced: Callable[[], None] | None = None) -> threading.Event:
     """Install the handlers (main thread only) and return the event that the first signal sets.
 
-    `forced` is called before a later signal ends the process: what nobody will clean up is told.
+    `forced` is called before a later signal ends the process, to report what is left behind.
     """
     event = threading.Event()
     first_s = 0.0
@@ -30,7 +30,7 @@ def stop_event(forced: Callable[[], None] | None = None) -> threading.Event:
         if not event.is_set():
             first_s = now_s
             event.set()
-        elif now_s - first_s > ONE_ASK_S:
+        elif now_s - first_s > ONE_REQUEST_S:
             try:
                 if forced is not None:
                     forced()

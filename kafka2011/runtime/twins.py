@@ -1,8 +1,8 @@
-"""Which twin of the compiled loops to take: one rule, asked where each pair is imported."""
+"""Which twin of the hot loops to import, compiled or pure: one rule for all pairs."""
 
 import os
 
 
 def is_pure_wanted() -> bool:
-    """Whether KAFKA2011_PURE=1 asks for the Python twins; any other text asks for nothing."""
+    """Whether KAFKA2011_PURE is 1, which selects the pure Python twins; other values do not."""
     return os.environ.get("KAFKA2011_PURE") == "1"

@@ -1,7 +1,8 @@
-"""Talks to the container engine through its own commands: docker, and Compose of either generation.
+"""Runs the container engine's commands: docker, and Compose of either generation.
 
-Commands and not a library: what is needed is little, and they are there wherever `make up` works.
-Containers are found by the labels that both generations of Compose put on them; their names differ.
+Not the docker library, which the dashboard uses: it cannot run Compose, and it is an optional
+dependency, while these commands exist wherever `make up` works. Containers are found by the labels
+that both generations of Compose set; their names differ.
 """
 
 import contextlib
@@ -17,7 +18,7 @@ PROJECT_LABEL = "com.docker.compose.project"
 SERVICE_LABEL = "com.docker.compose.service"
 ONE_OFF_LABEL = "com.docker.compose.oneoff"
 COMMAND_TIMEOUT_S = 60.0
-# Compose 1.29 ends its errors with a line that says nothing; these are in the one that does.
+# Compose 1.29 ends its errors with an empty phrase; the line with the reason has one of these.
 REASONS = ("ERROR: for", "Cannot", "Error response")
 
 
@@ -27,7 +28,7 @@ class EngineError(RuntimeError):
 
 @dataclass(frozen=True)
 class ContainerState:
-    """One service's container. `run` changes whenever it starts anew, by itself or by hand."""
+    """One service's container. `run` changes at every start."""
 
     service: str
     container_id: str
@@ -46,7 +47,7 @@ class ContainerState:
 
 
 class ComposeProject:
-    """One project of docker-compose.yml. `environment` is what its variables are read from."""
+    """One project of docker-compose.yml, with `environment` for its variables."""
 
     def __init__(self, name: str, root: Path, environment: Mapping[str, str]) -> None:
         self.name = name
@@ -56,7 +57,7 @@ class ComposeProject:
         self._running: subprocess.Popen[str] | None = None
 
     def setting(self, name: str) -> str:
-        """What Compose would take for a variable (environment, then .env); empty when unset."""
+        """A variable as Compose reads it (environment, then .env); empty when unset."""
         return self._run(
             [str(self._tools / "setting.sh"), name],
             self._environment,
@@ -64,7 +65,7 @@ class ComposeProject:
         ).strip()
 
     def compose(self, *words: str, profiles: str = "", timeout_s: float = 600.0) -> str:
-        """Run Compose; its standard output. Raises EngineError with the reason that it gives."""
+        """Run Compose. Returns its standard output. Raises EngineError with its reason."""
         return self._run(
             [str(self._tools / "compose.sh"), *words],
             {**self._environment, "COMPOSE_PROFILES": profiles},
@@ -72,7 +73,8 @@ class ComposeProject:
         )
 
     def bring_up(self, profiles: str = "", timeout_s: float = 1200.0) -> None:
-        """As `make up`: what sends messages last; returns when all serves. Raises EngineError."""
+        """Start everything as `make up` does, senders last; returns when all serve. Raises
+        EngineError."""
         self._run(
             [str(self._tools / "up.sh"), self.name],
             {**self._environment, "COMPOSE_PROFILES": profiles},
@@ -87,10 +89,10 @@ class ComposeProject:
         if not listed:
             return {}
         try:
-            told = json.loads(self.docker("inspect", *listed))
+            inspected = json.loads(self.docker("inspect", *listed))
         except EngineError:
-            return self.states()  # one of them went away between the two commands
-        found = [state_of(one) for one in told if not is_one_off(one)]
+            return self.states()  # a container was removed between the two commands
+        found = [state_of(one) for one in inspected if not is_one_off(one)]
         return {state.service: state for state in found}
 
     def execute(
@@ -100,8 +102,8 @@ class ComposeProject:
         stdin: str | None = None,
         timeout_s: float = COMMAND_TIMEOUT_S,
     ) -> str:
-        """Run a command in a service's container; its standard output. Raises EngineError, also
-        when it is not done after `timeout_s`."""
+        """Run a command in a service's container. Returns its standard output. Raises EngineError,
+        also after `timeout_s`."""
         state = self.states().get(service)
         if state is None:
             raise EngineError(f"no container of {service}")
@@ -111,7 +113,7 @@ class ComposeProject:
     def docker(
         self, *words: str, stdin: str | None = None, timeout_s: float = COMMAND_TIMEOUT_S
     ) -> str:
-        """Run a docker command; its standard output. Raises EngineError."""
+        """Run a docker command. Returns its standard output. Raises EngineError."""
         return self._run(["docker", *words], self._environment, timeout_s, stdin)
 
     def logs(self, service: str, line_count: int) -> str:
@@ -131,14 +133,14 @@ class ComposeProject:
         return {name: project for name, _, project in found}
 
     def attached(self, *words: str) -> int:
-        """Run a docker command whose output goes straight to the terminal; its exit status. Ctrl-C
-        ends it."""
+        """Run a docker command with its output on the terminal; Ctrl-C ends it. Returns its exit
+        status."""
         return subprocess.run(
             ["docker", *words], env=self._environment, cwd=self._root, check=False
         ).returncode
 
     def abandon(self) -> None:
-        """Kill the command that runs, with all that it started. For a process that ends now."""
+        """Kill the running command and its children. For a process that ends now."""
         if self._running is not None:
             kill_group(self._running)
 
@@ -159,7 +161,7 @@ class ComposeProject:
                 stderr=subprocess.PIPE,
                 text=True,
                 errors="replace",
-                # Ctrl-C is for us, who then end what runs in our own way.
+                # Ctrl-C must reach only this process, which then ends the command itself.
                 start_new_session=True,
             )
         except OSError as error:
@@ -169,10 +171,10 @@ class ComposeProject:
             try:
                 out, err = process.communicate(stdin, timeout_s)
             except subprocess.TimeoutExpired:
-                told = f"{command[0]} {command[1]}: not done in {timeout_s:.0f} s"
                 kill_group(process)
-                raise EngineError(told) from None
-            except BaseException:  # it must not go on when nobody waits for it
+                text = f"{command[0]} {command[1]}: not finished in {timeout_s:.0f} s"
+                raise EngineError(text) from None
+            except BaseException:  # it must not continue without this process
                 kill_group(process)
                 raise
             finally:
@@ -183,39 +185,39 @@ class ComposeProject:
 
 
 def kill_group(process: subprocess.Popen[str]) -> None:
-    """Kill a command that has a session of its own, with all that it started."""
+    """Kill a command that leads its own session, and its children."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def reason_in(said: str) -> str:
-    """The line that tells what went wrong, of all that a command said."""
-    lines = said.strip().splitlines() or ["no reason given"]
-    telling = [line for line in lines if any(word in line for word in REASONS)]
-    return (telling or lines)[-1].strip()
+def reason_in(output: str) -> str:
+    """The line of a command's output that has the reason of its failure."""
+    lines = output.strip().splitlines() or ["no reason given"]
+    with_reason = [line for line in lines if any(word in line for word in REASONS)]
+    return (with_reason or lines)[-1].strip()
 
 
-def is_one_off(told: Mapping[str, object]) -> bool:
-    """A container made by `compose run` beside the services."""
-    return _labels(told).get(ONE_OFF_LABEL) == "True"
+def is_one_off(inspected: Mapping[str, object]) -> bool:
+    """Whether `compose run` made the container, besides the services."""
+    return _labels(inspected).get(ONE_OFF_LABEL) == "True"
 
 
-def state_of(told: dict[str, object]) -> ContainerState:
-    """A container as `docker inspect` tells it."""
-    state = told["State"]
+def state_of(inspected: dict[str, object]) -> ContainerState:
+    """A container from its part of `docker inspect`."""
+    state = inspected["State"]
     assert isinstance(state, dict)
     health = state.get("Health") or {}
     return ContainerState(
-        service=_labels(told).get(SERVICE_LABEL, ""),
-        container_id=str(told["Id"]),
+        service=_labels(inspected).get(SERVICE_LABEL, ""),
+        container_id=str(inspected["Id"]),
         status=str(state["Status"]),
         exit_code=int(state["ExitCode"]),
         health="" if health.get("Status") in (None, "none") else str(health["Status"]),
-        run=f"{told['Id']}@{state['StartedAt']}",
+        run=f"{inspected['Id']}@{state['StartedAt']}",
     )
 
 
-def _labels(told: Mapping[str, object]) -> dict[str, str]:
-    config = told["Config"]
+def _labels(inspected: Mapping[str, object]) -> dict[str, str]:
+    config = inspected["Config"]
     assert isinstance(config, dict)
     return dict(config.get("Labels") or {})

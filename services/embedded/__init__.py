@@ -1,10 +1,11 @@
-"""The whole deployment as local processes on loopback, data under var/ (contracts section 7).
+"""The whole deployment as local processes on loopback, with data under var/.
 
-config.py    the settings: how many of each process, which source
-topology.py  decides: settings and free ports -> the processes, their commands and environments
-processes.py the effects on one process: start, signal, its state file, its descendants
-supervisor.py keeps them: starts in order, waits until each serves, reports those that end
-control.py   `start NAME` and `status` from another terminal, over a local socket
-demo.py      the story of `make demo`: run, drain, report, audit, summary
-display.py   the live table of the demo
+config.py     the settings: the number of each process, the source of events
+topology.py   pure: settings and free ports -> processes, their commands and environments
+processes.py  one process: start, signal, state file, descendants
+supervisor.py all processes: starts in order, waits until each serves, reports those that end
+control.py    requests from another terminal (`start NAME`), over a local socket
+story.py      pure: follows a run to its end, shared with the containers' demo
+demo.py       `make demo`: run, drain, report, audit, summary
+display.py    the live table of the demo
 """

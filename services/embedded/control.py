@@ -1,6 +1,6 @@
-"""`kafka2011 embedded start NAME` from another terminal: one line each way over a local socket.
+"""`kafka2011 embedded start NAME` from another terminal: a line each way over a local socket.
 
-The socket is a Unix socket that only its owner can open. Its path is in var/run/supervisor.json,
+Only the owner can open this Unix socket. Its path is in var/run/supervisor.json,
 since a path below a deep directory can be too long for a socket address (108 bytes); the socket
 is then put into a private temporary directory.
 """
@@ -72,7 +72,7 @@ class NotRunning(RuntimeError):
 
 
 def ask(root: Path, verb: str, name: str = "") -> str:
-    """Send one request to the running supervisor; its answer. Raises NotRunning."""
+    """Send one request to the running supervisor. Returns its answer. Raises NotRunning."""
     try:
         state = json.loads((root / "run" / "supervisor.json").read_text(encoding="utf-8"))
         with socket.socket(socket.AF_UNIX) as connection:

@@ -1,8 +1,8 @@
-"""The story of `make demo`: start clean, run, drain, report, audit, summary.
+"""`make demo`: start clean, run, drain, report, audit, summary.
 
-What to do next is decided in `story`, which containers share; the effects (processes, terminal) are
-in `Demo`. The exit status is that of the audit (contracts section 4): 0 only when every message
-arrived in every tier; anything that could not be brought to an end is 1.
+`story` decides when the run is over, here and in containers; the effects (processes, terminal) are
+in `Demo`. The exit status is that of the audit: 0 only when every message arrived in every tier; 1
+also for a run that could not be finished.
 """
 
 import shutil
@@ -46,9 +46,9 @@ from kafka2011.services.embedded.supervisor import (
 )
 from kafka2011.services.embedded.topology import command_of, plan, report_command
 
-MARK = ".kafka2011"  # the file in a directory that a deployment made
+MARK = ".kafka2011"  # the file that marks a directory as made by a deployment
 REGISTRY_TIMEOUT_MS = 10_000
-KEPT = frozenset({"benchmarks"})  # what was measured (make bench) is of no deployment
+KEPT = frozenset({"benchmarks"})  # results of `make bench`, which no deployment made
 FOREVER_MS = 365 * 24 * 3_600_000  # `up`: the activity ends with Ctrl-C, not by itself
 
 log = get_logger(__name__)
@@ -64,12 +64,12 @@ class Demo:
         self.is_stop_asked = False
 
     def run(self) -> int:
-        """Run to the end; returns the exit status. Leaves no process behind, whatever happens."""
+        """Run to the end; returns the exit status. Always ends every process."""
         clean(self.root)
         return self._with_everything(self._story)
 
     def run_until_stopped(self) -> int:
-        """Keep everything running on the data that is there, until Ctrl-C; then stop it cleanly."""
+        """Keep everything running on the existing data until Ctrl-C; then stop it cleanly."""
         mark(self.root)
         self.config = replace(self.config, duration_ms=FOREVER_MS)
         return self._with_everything(self._stay)
@@ -80,7 +80,7 @@ class Demo:
         began = time.monotonic()
         with Display(self.console) as display:
             free_port = free_port_source()
-            config = self._with_page(display, free_port)
+            config = self._settle_port(display, free_port)
             supervisor = Supervisor(
                 plan(config, self.root, free_port),
                 self.root,
@@ -111,10 +111,10 @@ class Demo:
                 control.close()
                 supervisor.stop_all()
 
-    def _with_page(self, display: Display, free_port: Callable[[], int]) -> EmbeddedConfig:
-        """The settings with the page's port settled; says where the page will be.
+    def _settle_port(self, display: Display, free_port: Callable[[], int]) -> EmbeddedConfig:
+        """The settings with the dashboard's port decided; prints its address.
 
-        8088, which nobody asked for, gives way to a free port when it is taken.
+        The default port is replaced by a free one when it is taken.
         """
         port = self.config.dashboard_port
         if port < 0:
@@ -173,14 +173,14 @@ class Demo:
         while not self.is_stop_asked:
             supervisor.poll()
             down = tuple(process.spec.name for process in supervisor.down())
-            # While the audit is away (it is named as down) its last figures stay, not zeros.
+            # While the audit is down, its last figures stay; zeros would look like a loss.
             summary = http_json(f"{audit_url}/audit/summary") or summary
             display.show(sample_from(summary, down, "running, Ctrl-C stops"))
             time.sleep(POLL_S)
         return 0
 
     def _report(self, display: Display) -> int:
-        """The report job; its own output goes to the terminal."""
+        """Run the report job, with its output on the terminal. Returns its exit status."""
         table = "access_log" if self.config.input_path else "page_view"
         if not (self.root / "warehouse" / table).exists():
             display.say(f"nothing to report on: no event of table {table} was sent (see the audit)")
@@ -203,10 +203,10 @@ class Demo:
         return done.returncode
 
     def _audit(self) -> int:
-        """Recount every tier from the files that are left, message by message; the exit status.
+        """Recount every tier from the files, message by message. Returns the exit status.
 
-        The service balanced its own books already; the recount compares guids as well, so that
-        copies of redelivered messages cannot hide a lost one.
+        The service has balanced its counts already; the recount also compares guids, so that a
+        redelivered message cannot hide a lost one.
         """
         sys.stdout.flush()
         return subprocess.run(
@@ -226,8 +226,8 @@ class Demo:
 
 
 def forget_earlier(supervisor: Supervisor) -> None:
-    """Take out of the process registries who was part of an earlier run on this data and is none
-    of this one (CHAOS=on starts a link of its own). Whoever does not answer is left as it is."""
+    """Remove processes of an earlier run on this data that are not part of this one from the
+    process registries (CHAOS=on adds a link). A ZooKeeper that does not answer is skipped."""
     for process in supervisor.processes.values():
         if process.spec.kind != "zookeeper":
             continue
@@ -269,8 +269,8 @@ def check_root(root: Path) -> None:
 
 
 def is_ours(root: Path) -> bool:
-    """Whether all of `root` may go: it is empty, or a deployment made it. A directory `run` proves
-    nothing: /var has one."""
+    """Whether `root` may be emptied: a deployment made it, or it has no entries. A directory `run`
+    is no evidence: /var has one."""
     if not any(entry.name not in KEPT for entry in root.iterdir()):
         return True
     # The second: deployments older than the mark.
@@ -278,13 +278,13 @@ def is_ours(root: Path) -> bool:
 
 
 def mark(root: Path) -> None:
-    """Make `root` ours."""
+    """Mark `root` as made by a deployment."""
     (root / "run").mkdir(parents=True, exist_ok=True)
     (root / MARK).write_text("Made by `kafka2011 embedded`; its `demo` begins by emptying it.\n")
 
 
 def clean(root: Path) -> None:
-    """Remove what an earlier run left. `check_root` has found that it is ours."""
+    """Empty `root`, after `check_root` has accepted it."""
     root.mkdir(parents=True, exist_ok=True)
     end_leftovers(root)
     for entry in root.iterdir():

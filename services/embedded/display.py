@@ -1,4 +1,4 @@
-"""The live picture of the demo: rates per tier, lag, latency, and the state of every process.
+"""The live table of the demo: rates per tier, lag, delay, and processes that are down.
 
 On a terminal it is one table that is redrawn; elsewhere (a file, CI) one line every few seconds.
 """
@@ -18,7 +18,7 @@ PLAIN_INTERVAL_S = 5.0
 
 @dataclass(frozen=True)
 class Sample:
-    """What the demo knows at one moment. Counts are messages; delays ms, None while unknown."""
+    """The state of the run at one moment. Counts are messages; delays ms, None while unknown."""
 
     produced: int
     tiers: dict[str, int]
@@ -49,13 +49,13 @@ class Display:
         self.close()
 
     def close(self) -> None:
-        """Take the live table away; what was said stays. May be called twice."""
+        """Remove the live table; printed lines stay. May be called twice."""
         if self._live is not None:
             self._live.stop()
             self._live = None
 
     def say(self, line: str) -> None:
-        """One line that stays."""
+        """Print one line that stays."""
         self.console.print(line, highlight=False, soft_wrap=True)
 
     def show(self, sample: Sample) -> None:

@@ -1,8 +1,8 @@
-"""The effects on one process: start it, signal it, know whether it serves, keep its state file.
+"""One process of the deployment: start, signal, probe, and its state file.
 
-Every process leads a process group of its own, so that a signal meant for it also reaches what it
-started (spark-submit is a shell, a JVM and a Python driver), and dies with the supervisor
-(PR_SET_PDEATHSIG), so that none is left behind even when the supervisor is killed.
+Every process leads its own process group, so that a signal also reaches its children (spark-submit
+is a shell, a JVM and a Python driver), and dies with the supervisor (PR_SET_PDEATHSIG), so that
+none is left even when the supervisor is killed.
 """
 
 import ctypes
@@ -82,7 +82,7 @@ class ManagedProcess:
         self.write_state()
 
     def write_state(self) -> None:
-        """Rewrite the state file whole, so that a reader never sees half of one."""
+        """Replace the state file in one step, so that a reader never sees half of it."""
         state = {
             "name": self.spec.name,
             "kind": self.spec.kind,
@@ -101,7 +101,7 @@ class ManagedProcess:
         write_json(self._state_path, state)
 
     def signal(self, number: int) -> None:
-        """Send a signal to the whole process group; nothing when it is gone."""
+        """Send a signal to the process group, if it still exists."""
         if self._child is None:
             return
         try:
@@ -122,7 +122,7 @@ class ManagedProcess:
                 continue
 
     def serves(self) -> bool:
-        """True when it answers as one that is ready for work."""
+        """Whether it answers that it is ready."""
         if self.spec.ready == "zookeeper":
             found = b"Mode:" in four_letter_word(self.spec.ports["client"], b"srvr")
         else:
@@ -140,7 +140,7 @@ class ManagedProcess:
 
 
 def is_alive(pid: int | None) -> bool:
-    """True while a process of this id runs (a zombie does not)."""
+    """Whether a process of this id runs (a zombie does not)."""
     try:
         stat = Path("/proc", str(pid), "stat").read_text(encoding="ascii", errors="replace")
     except OSError:
@@ -149,8 +149,8 @@ def is_alive(pid: int | None) -> bool:
 
 
 def is_ours(pid: int | None, name: str) -> bool:
-    """True while the process that was started as `name` runs under this pid: a recycled pid is
-    somebody else's, and must not be signalled."""
+    """Whether `pid` is the process that was started as `name`. A reused pid belongs to another
+    process, which must not be signalled."""
     if not is_alive(pid):
         return False
     try:

@@ -1,8 +1,8 @@
-"""How a run is followed to its end, whatever carries it: local processes or containers.
+"""Follows a run of the demo to its end, in local processes or in containers.
 
-Decides from samples of the audit service; looks, asks and shows through what it is given. The exit
-status of a demo is that of the audit (contracts section 4): 0 only when every message arrived in
-every tier; anything that could not be brought to an end is 1.
+Decides from samples of the audit service; all effects are parameters. The exit status of a demo is
+that of the audit: 0 only when every message arrived in every tier; 1 also for a run that could not
+be finished.
 """
 
 import time
@@ -16,7 +16,7 @@ from rich.table import Table
 from kafka2011.services.embedded.display import Sample, format_delay
 
 POLL_S = 0.25
-# Once the frontends are done and everything runs, a cell that has not moved for this long will not.
+# Once the frontends are done and everything runs, counts that stand still for this long are final.
 SETTLE_S = 30.0
 TIERS = ("live", "offline", "warehouse")
 
@@ -26,14 +26,14 @@ class GaveUp(RuntimeError):
 
 
 class Moment(NamedTuple):
-    """What runs: `is_sent` once every frontend has sent all; `down` should serve and does not."""
+    """`is_sent`: every frontend has sent all; `down`: processes that should serve and do not."""
 
     is_sent: bool
     down: tuple[str, ...]
 
 
 class Screen(Protocol):
-    """What is needed of a Display."""
+    """The part of Display that `follow` uses."""
 
     def say(self, line: str) -> None: ...
     def show(self, sample: Sample) -> None: ...
@@ -41,7 +41,7 @@ class Screen(Protocol):
 
 @dataclass
 class ProgressWatch:
-    """Knows for how long nothing has moved, by a clock in seconds that is passed in."""
+    """Measures for how long the counts have not changed, by the given clock."""
 
     last: tuple[object, ...] | None = None
     since_s: float = 0.0
@@ -84,10 +84,10 @@ def follow(
     clock: Callable[[], float] = time.monotonic,
     pause: Callable[[float], None] = time.sleep,
 ) -> Sample:
-    """Show the run until all has arrived, or nothing moves any more; the last sample.
+    """Show the run until all has arrived, or the counts stand still. Returns the last sample.
 
     `ask_audit(is_final)` is the audit service's summary, None while it does not answer. Raises
-    GaveUp when asked to stop, and when nothing moved for `stall_timeout_s`.
+    GaveUp on a request to stop, and when nothing changed for `stall_timeout_s`.
     """
     watch = ProgressWatch()
     while True:
@@ -103,16 +103,16 @@ def follow(
             return sample
         idle_s = watch.idle_s(sample, clock())
         if is_sent and not down and idle_s > SETTLE_S and summary is not None:
-            screen.say(f"nothing has moved for {SETTLE_S:.0f} s: the audit as it stands")
+            screen.say(f"no change for {SETTLE_S:.0f} s: the audit as it is")
             return sample
         if idle_s > stall_timeout_s:
-            who = f"; down: {', '.join(down)}" if down else ""
-            raise GaveUp(f"no progress for {idle_s:.0f} s, giving up{who}")
+            suffix = f"; down: {', '.join(down)}" if down else ""
+            raise GaveUp(f"no progress for {idle_s:.0f} s, giving up{suffix}")
         pause(POLL_S)
 
 
 def print_summary(console: Console, sample: Sample, restarted: Sequence[str], last: str) -> None:
-    """The table that every demo ends with; `last` is its last line."""
+    """Print the table that ends a demo, and the line `last`."""
     table = Table(title="Summary", title_justify="left", header_style="bold")
     for heading in ("tier", "messages", "delay p50", "delay p99"):
         table.add_column(heading, justify="left" if heading == "tier" else "right")
@@ -131,5 +131,5 @@ def print_summary(console: Console, sample: Sample, restarted: Sequence[str], la
         )
     console.print(table)
     if restarted:
-        console.print(f"started again during the run: {', '.join(restarted)}")
+        console.print(f"restarted during the run: {', '.join(restarted)}")
     console.print(last)

@@ -1,8 +1,8 @@
-"""Keeps the processes: starts them in order, waits until each serves, tells when one ends.
+"""Runs the processes: starts them in order, waits until each serves, reports when one ends.
 
 Everything happens on the thread that calls `poll`: the kernel kills a child when the *thread* that
-started it ends (PR_SET_PDEATHSIG), so requests of other threads are queued and carried out there.
-A process that ends is reported in one line and the rest goes on (contracts section 7).
+started it ends (PR_SET_PDEATHSIG), so requests from other threads are queued for it. A process that
+ends is reported in one line, and the others continue.
 """
 
 import os
@@ -35,8 +35,8 @@ class StartFailed(RuntimeError):
 class Supervisor:
     """The processes of one deployment under `root`.
 
-    `report` receives one line for each thing that a person should know. `stop_asked` makes waits
-    give up early (Ctrl-C).
+    `report` receives one line for each event that concerns the user. `stop_asked` ends waits early
+    (Ctrl-C).
     """
 
     def __init__(
@@ -74,8 +74,8 @@ class Supervisor:
         """Start every process and wait until each serves; raises StartFailed.
 
         Stage by stage: the ZooKeepers, the brokers, all others, and last, when all else serves,
-        the finite ones (frontends). What starts slowly (a Spark driver) is started with the first
-        stage, finds its ZooKeeper when that is there, and is waited for with its own stage.
+        the finite ones (frontends). A process that starts slowly (a Spark driver) is started with
+        the first stage, waits itself for ZooKeeper, and must serve in its own stage.
         """
         stages = self._stages()
         early = [process for process in self.processes.values() if process.spec.starts_early]
@@ -144,7 +144,7 @@ class Supervisor:
             answer.put(work())
 
     def request_start(self, name: str, timeout_s: float = 60.0) -> str:
-        """Ask from another thread that `name` be started again; returns one line of outcome."""
+        """From another thread: have `name` started again. Returns one line with the outcome."""
         answer: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._requests.put((lambda: self._restart(name), answer))
         try:
@@ -172,8 +172,8 @@ class Supervisor:
         return sorted({str(restart["name"]) for restart in self._restarts})
 
     def down(self) -> list[ManagedProcess]:
-        """Processes that should be at work and are not: they ended, or have not served since they
-        were started (again). Not those that finished or were asked to stop."""
+        """Processes that should serve and do not: they ended, or have not served since their last
+        start. Without those that finished or were stopped on request."""
         return [
             process
             for process in self.processes.values()
@@ -186,11 +186,11 @@ class Supervisor:
     # --- stopping ----------------------------------------------------------------------------
 
     def stop(self, name: str, grace_s: float = STOP_GRACE_S) -> int | None:
-        """Stop one process cleanly, by force after `grace_s`; its exit status."""
+        """Stop one process cleanly, with SIGKILL after `grace_s`. Returns its exit status."""
         return self._stop_together([self.processes[name]], grace_s)
 
     def stop_all(self) -> None:
-        """Stop everything: writers before what they write to, ZooKeeper last. Leaves no process."""
+        """Stop all processes: writers before the brokers they write to, ZooKeeper last."""
         running = [process for process in self.processes.values() if process.is_running]
         clients = [p for p in running if p.spec.kind not in ("zookeeper", "broker")]
         for kind in (
@@ -208,7 +208,7 @@ class Supervisor:
             left_s = max(0.0, deadline - time.monotonic())
             if not wait_for(lambda process=process: not process.is_running, left_s):  # type: ignore[misc]
                 self._report(f"{process.spec.name} did not stop in {grace_s:.0f} s, killed")
-            # What a launcher started may outlive it: the whole group goes.
+            # Children of a launcher may outlive it: kill the whole group.
             process.signal(signal.SIGKILL)
             wait_for(lambda process=process: not process.is_running, 5.0)  # type: ignore[misc]
             status = process.status
@@ -227,7 +227,7 @@ def describe_status(status: int) -> str:
 
 
 def base_environment() -> dict[str, str]:
-    """What every process inherits: this process's environment, with this tree importable."""
+    """The environment that every process inherits: this one's, with this package importable."""
     environment = dict(os.environ)
     root = str(Path(kafka2011.__file__).resolve().parents[1])
     existing = environment.get("PYTHONPATH")

@@ -1,15 +1,16 @@
-"""Decides which processes the embedded deployment consists of; pure, no effects.
+"""The processes of the embedded deployment, as a pure function of its settings.
 
-`plan` turns the settings and a source of free ports into process specifications: the command, the
-environment (the same variables that the containers get), and what must serve before. The ports of a
-process are part of its specification, so a process that is started again comes back at the same
-address, which is what its clients know.
+`plan` turns the settings and a source of free ports into process specifications: the command and
+the environment (the same variables that the containers get), in the order of starting. The ports of
+a process are part of its specification, so a restarted process has the address that its clients
+use.
 """
 
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from kafka2011.services.embedded.config import EmbeddedConfig
 from kafka2011.services.warehouse import commands
@@ -23,10 +24,10 @@ OFFLINE_BROKER_ID_FIRST = 11
 class ProcessSpec:
     """One process to run.
 
-    `ready`: "healthz" asks its metrics port, "zookeeper" sends `srvr` to `ports["client"]`.
-    `is_finite`: it ends by itself with status 0 when its work is done.
+    `ready`: "healthz" requests /healthz, "zookeeper" sends `srvr` to `ports["client"]`.
+    `is_finite`: it ends with status 0 when its work is done.
     `stop_driver`: the command is a launcher; SIGTERM goes to the Python driver below it.
-    `starts_early`: it takes long to start and waits for what it needs by itself.
+    `starts_early`: it starts slowly, and waits itself for the processes that it needs.
     """
 
     name: str
@@ -57,6 +58,8 @@ def command_of(*words: str) -> tuple[str, ...]:
 
 @dataclass
 class _Planner:
+    """Collects the specifications, and gives each process its metrics port."""
+
     config: EmbeddedConfig
     root: Path
     free_port: Callable[[], int]
@@ -69,13 +72,11 @@ class _Planner:
         datacenter: str,
         settings: Mapping[str, object],
         *,
-        command: tuple[str, ...] | None = None,
+        command: tuple[str, ...] = (),
         ports: Mapping[str, int] | None = None,
-        ready: str = "healthz",
-        is_finite: bool = False,
-        stop_driver: bool = False,
-        starts_early: bool = False,
-    ) -> ProcessSpec:
+        **other: Any,
+    ) -> None:
+        """Add a process; `other` are further fields of its ProcessSpec."""
         metrics_port = self.free_port()
         common = {
             "process.name": name,
@@ -83,89 +84,62 @@ class _Planner:
             "metrics.port": metrics_port,
             "metrics.bind": LOOPBACK,
         }
-        spec = ProcessSpec(
-            name=name,
-            kind=kind,
-            datacenter=datacenter,
-            command=command or command_of(kind),
-            environment=environment_of({**common, **settings}),
-            ports={"metrics": metrics_port, **(ports or {})},
-            ready=ready,
-            is_finite=is_finite,
-            stop_driver=stop_driver,
-            starts_early=starts_early,
-            start_timeout_ms=self.config.start_timeout_ms,
+        self.specs.append(
+            ProcessSpec(
+                name=name,
+                kind=kind,
+                datacenter=datacenter,
+                command=command or command_of(kind),
+                environment=environment_of({**common, **settings}),
+                ports={"metrics": metrics_port, **(ports or {})},
+                start_timeout_ms=self.config.start_timeout_ms,
+                **other,
+            )
         )
-        self.specs.append(spec)
-        return spec
 
     def data_dir(self, name: str) -> Path:
         return self.root / name
 
-    def zookeeper(self, datacenter: str) -> str:
-        name = f"zookeeper-{datacenter}"
-        port = self.free_port()
-        self.add(
-            name,
-            "zookeeper",
-            datacenter,
-            {"zk.client.port": port, "data.dir": self.data_dir(name)},
-            ports={"client": port},
-            ready="zookeeper",
-        )
-        return f"{LOOPBACK}:{port}"
+    @property
+    def warehouse_dir(self) -> Path:
+        return self.root / "warehouse"
 
-    def brokers(self, datacenter: str, first_id: int, count: int, zk_connect: str) -> list[int]:
-        ports = []
-        for broker_id in range(first_id, first_id + count):
-            name = f"broker-{broker_id}"
-            port = self.free_port()
-            ports.append(port)
-            self.add(
-                name,
-                "broker",
-                datacenter,
-                {
-                    "brokerid": broker_id,
-                    "port": port,
-                    "hostname": LOOPBACK,
-                    "log.dir": self.data_dir(name) / "logs",
-                    "quarantine.dir": self.data_dir(name) / "quarantine",
-                    "num.partitions": self.config.partitions,
-                    "zk.connect": zk_connect,
-                },
-                ports={"broker": port},
-            )
-        return ports
 
-    def wan_link(self, live_zk: str, live_ports: list[int]) -> dict[str, object]:
-        """The link between the datacenters, to slow and to cut; what mirrors need to use it."""
-        zk_port = self.free_port()
-        ports = {port: self.free_port() for port in live_ports}
-        routes = [f"zookeeper={LOOPBACK}:{zk_port}>{live_zk}"] + [
-            f"broker-{number}={LOOPBACK}:{here}>{LOOPBACK}:{port}"
-            for number, (port, here) in enumerate(ports.items(), LIVE_BROKER_ID_FIRST)
-        ]
-        self.add(
-            "wan-link",
-            "proxy",
-            "live",
-            {"proxy.routes": ",".join(routes), "zk.connect": live_zk},
-            ports={"zookeeper": zk_port},
-        )
-        return {
-            "source.zk.connect": f"{LOOPBACK}:{zk_port}",
-            "address.map": ",".join(
-                f"{LOOPBACK}:{port}={LOOPBACK}:{here}" for port, here in ports.items()
-            ),
-        }
+@dataclass(frozen=True)
+class _Addresses:
+    """What the processes of the deployment connect to."""
+
+    live_zk: str
+    offline_zk: str
+    registry_port: int
+    live_broker_ports: tuple[int, ...]
+    balancer_port: int
 
 
 def plan(config: EmbeddedConfig, root: Path, free_port: Callable[[], int]) -> list[ProcessSpec]:
     """All processes, in an order in which each may be started once those before it serve."""
     planner = _Planner(config, root, free_port)
-    live_zk = planner.zookeeper("live")
-    offline_zk = planner.zookeeper("offline")
+    addresses = _add_servers(planner)
+    forms: dict[str, object] = {"event.forms": config.event_forms}
+    schemas = {
+        **forms,
+        "schema.registry.url": f"http://{LOOPBACK}:{addresses.registry_port}",
+    }
+    _add_mirrors(planner, addresses, forms)
+    _add_online_consumers(planner, addresses, forms)
+    _add_audit(planner, addresses, forms)
+    _add_loader(planner, addresses, schemas)
+    if config.dashboard_port >= 0:
+        _add_dashboard(planner, addresses, schemas)
+    _add_frontends(planner, addresses, schemas)
+    return planner.specs
+
+
+def _add_servers(planner: _Planner) -> _Addresses:
+    """Both ZooKeepers, the schema registry, all brokers, and the balancer of the live ones."""
+    config = planner.config
+    live_zk = _add_zookeeper(planner, "live")
+    offline_zk = _add_zookeeper(planner, "offline")
     registry_port = planner.free_port()
     planner.add(
         "registry",
@@ -178,11 +152,8 @@ def plan(config: EmbeddedConfig, root: Path, free_port: Callable[[], int]) -> li
         },
         ports={"registry": registry_port},
     )
-    forms = {"event.forms": config.event_forms}
-    schemas = {**forms, "schema.registry.url": f"http://{LOOPBACK}:{registry_port}"}
-    live_ports = planner.brokers("live", LIVE_BROKER_ID_FIRST, config.live_brokers, live_zk)
-    planner.brokers("offline", OFFLINE_BROKER_ID_FIRST, config.offline_brokers, offline_zk)
-
+    live_ports = _add_brokers(planner, "live", LIVE_BROKER_ID_FIRST, config.live_brokers, live_zk)
+    _add_brokers(planner, "offline", OFFLINE_BROKER_ID_FIRST, config.offline_brokers, offline_zk)
     balancer_port = planner.free_port()
     targets = "|".join(f"{LOOPBACK}:{port}" for port in live_ports)
     planner.add(
@@ -192,94 +163,180 @@ def plan(config: EmbeddedConfig, root: Path, free_port: Callable[[], int]) -> li
         {"proxy.routes": f"{LOOPBACK}:{balancer_port}>{targets}", "zk.connect": live_zk},
         ports={"balancer": balancer_port},
     )
-    source: dict[str, object] = {"source.zk.connect": live_zk}
-    if config.chaos == "on":
-        source = planner.wan_link(live_zk, live_ports)
-    for number in range(1, config.mirrors + 1):
+    return _Addresses(live_zk, offline_zk, registry_port, live_ports, balancer_port)
+
+
+def _add_zookeeper(planner: _Planner, datacenter: str) -> str:
+    """Returns its `zk.connect`."""
+    name = f"zookeeper-{datacenter}"
+    port = planner.free_port()
+    planner.add(
+        name,
+        "zookeeper",
+        datacenter,
+        {"zk.client.port": port, "data.dir": planner.data_dir(name)},
+        ports={"client": port},
+        ready="zookeeper",
+    )
+    return f"{LOOPBACK}:{port}"
+
+
+def _add_brokers(
+    planner: _Planner, datacenter: str, first_id: int, count: int, zk_connect: str
+) -> tuple[int, ...]:
+    """Returns the brokers' ports."""
+    ports = []
+    for broker_id in range(first_id, first_id + count):
+        name = f"broker-{broker_id}"
+        port = planner.free_port()
+        ports.append(port)
+        planner.add(
+            name,
+            "broker",
+            datacenter,
+            {
+                "brokerid": broker_id,
+                "port": port,
+                "hostname": LOOPBACK,
+                "log.dir": planner.data_dir(name) / "logs",
+                "quarantine.dir": planner.data_dir(name) / "quarantine",
+                "num.partitions": planner.config.partitions,
+                "zk.connect": zk_connect,
+            },
+            ports={"broker": port},
+        )
+    return tuple(ports)
+
+
+def _add_mirrors(planner: _Planner, addresses: _Addresses, forms: Mapping[str, object]) -> None:
+    source: dict[str, object] = {"source.zk.connect": addresses.live_zk}
+    if planner.config.chaos == "on":
+        source = _add_wan_link(planner, addresses)
+    for number in range(1, planner.config.mirrors + 1):
         planner.add(
             f"mirror-{number}",
             "mirror",
             "live",
-            {**source, **forms, "target.zk.connect": offline_zk, "groupid": "mirror"},
+            {**source, **forms, "target.zk.connect": addresses.offline_zk, "groupid": "mirror"},
         )
-    for number in range(1, config.online_consumers + 1):
+
+
+def _add_wan_link(planner: _Planner, addresses: _Addresses) -> dict[str, object]:
+    """A proxy between the datacenters, to slow and to cut. Returns the mirrors' source settings."""
+    zk_port = planner.free_port()
+    ports = {port: planner.free_port() for port in addresses.live_broker_ports}
+    routes = [f"zookeeper={LOOPBACK}:{zk_port}>{addresses.live_zk}"] + [
+        f"broker-{number}={LOOPBACK}:{link_port}>{LOOPBACK}:{port}"
+        for number, (port, link_port) in enumerate(ports.items(), LIVE_BROKER_ID_FIRST)
+    ]
+    planner.add(
+        "wan-link",
+        "proxy",
+        "live",
+        {"proxy.routes": ",".join(routes), "zk.connect": addresses.live_zk},
+        ports={"zookeeper": zk_port},
+    )
+    return {
+        "source.zk.connect": f"{LOOPBACK}:{zk_port}",
+        "address.map": ",".join(
+            f"{LOOPBACK}:{port}={LOOPBACK}:{link_port}" for port, link_port in ports.items()
+        ),
+    }
+
+
+def _add_online_consumers(
+    planner: _Planner, addresses: _Addresses, forms: Mapping[str, object]
+) -> None:
+    for number in range(1, planner.config.online_consumers + 1):
         planner.add(
             f"online-{number}",
             "online-consumer",
             "live",
-            {**forms, "zk.connect": live_zk, "groupid": "online"},
+            {**forms, "zk.connect": addresses.live_zk, "groupid": "online"},
         )
+
+
+def _add_audit(planner: _Planner, addresses: _Addresses, forms: Mapping[str, object]) -> None:
     planner.add(
         "audit",
         "audit",
         "live",
         {
             **forms,
-            "live.zk.connect": live_zk,
-            "offline.zk.connect": offline_zk,
-            "warehouse.dir": root / "warehouse",
+            "live.zk.connect": addresses.live_zk,
+            "offline.zk.connect": addresses.offline_zk,
+            "warehouse.dir": planner.warehouse_dir,
             "data.dir": planner.data_dir("audit"),
-            "audit.restarts.file": root / "run" / "restarts.json",
-            "audit.window.ms": config.window_ms,
+            "audit.restarts.file": planner.root / "run" / "restarts.json",
+            "audit.window.ms": planner.config.window_ms,
         },
         command=command_of("audit", "serve"),
     )
+
+
+def _add_loader(planner: _Planner, addresses: _Addresses, schemas: Mapping[str, object]) -> None:
     planner.add(
         "loader",
         "loader",
         "offline",
         {
             **schemas,
-            "zk.connect": offline_zk,
-            "warehouse.dir": root / "warehouse",
-            "audit.window.ms": config.window_ms,
-            "load.interval.ms": config.load_interval_ms,
+            "zk.connect": addresses.offline_zk,
+            "warehouse.dir": planner.warehouse_dir,
+            "audit.window.ms": planner.config.window_ms,
+            "load.interval.ms": planner.config.load_interval_ms,
         },
         command=spark_submit("load"),
         stop_driver=True,
         starts_early=True,
     )
-    if config.dashboard_port >= 0:
-        page_port = config.dashboard_port or planner.free_port()
-        planner.add(
-            "dashboard",
-            "dashboard",
-            "live",
-            {
-                **schemas,
-                "live.zk.connect": live_zk,
-                "offline.zk.connect": offline_zk,
-                "warehouse.dir": root / "warehouse",
-                "report.dir": root / "reports",
-                "dashboard.port": page_port,
-                "dashboard.chaos": config.chaos,
-                "dashboard.chaos.dir": root,
-            },
-            ports={"page": page_port},
-            starts_early=True,
-        )
+
+
+def _add_dashboard(planner: _Planner, addresses: _Addresses, schemas: Mapping[str, object]) -> None:
+    port = planner.config.dashboard_port or planner.free_port()
+    planner.add(
+        "dashboard",
+        "dashboard",
+        "live",
+        {
+            **schemas,
+            "live.zk.connect": addresses.live_zk,
+            "offline.zk.connect": addresses.offline_zk,
+            "warehouse.dir": planner.warehouse_dir,
+            "report.dir": planner.root / "reports",
+            "dashboard.port": port,
+            "dashboard.chaos": planner.config.chaos,
+            "dashboard.chaos.dir": planner.root,
+        },
+        ports={"page": port},
+        starts_early=True,
+    )
+
+
+def _add_frontends(planner: _Planner, addresses: _Addresses, schemas: Mapping[str, object]) -> None:
+    config = planner.config
     # An access log is one server's log, so one frontend sends it.
     for number in range(1, (1 if config.input_path else config.frontends) + 1):
+        name = f"frontend-{number}"
         planner.add(
-            f"frontend-{number}",
+            name,
             "frontend",
             "live",
             {
                 **source_settings(config, number),
                 **schemas,
-                "frontend.server": f"frontend-{number}",
-                "broker.list": f"0:{LOOPBACK}:{balancer_port}",
-                "live.zk.connect": live_zk,
-                "data.dir": planner.data_dir(f"frontend-{number}"),
+                "frontend.server": name,
+                "broker.list": f"0:{LOOPBACK}:{addresses.balancer_port}",
+                "live.zk.connect": addresses.live_zk,
+                "data.dir": planner.data_dir(name),
                 "audit.window.ms": config.window_ms,
             },
             is_finite=True,
         )
-    return planner.specs
 
 
 def source_settings(config: EmbeddedConfig, number: int) -> dict[str, object]:
-    """What frontend `number` (from 1) sends: the input, or its own share of the activity."""
+    """The source of frontend `number` (from 1): the input, or its share of the activity."""
     if config.input_path:
         return {"source": "access-log", "input.path": Path(config.input_path).resolve()}
     return {
@@ -296,7 +353,7 @@ def spark_submit(name: str) -> tuple[str, ...]:
 
 
 def report_command(root: Path, table: str) -> tuple[tuple[str, ...], dict[str, str]]:
-    """The one-shot report job: its command and the variables beside the caller's own."""
+    """The report job: its command, and its variables besides the caller's environment."""
     settings = {
         "warehouse.dir": root / "warehouse",
         "report.table": table,

@@ -98,7 +98,7 @@ def test_what_is_missing_for_good_ends_it_after_a_while() -> None:
     run = Run((SENT, summary(20, 19, missing=1)))
     assert run.follow().verdicts == {"missing": 1}
     assert run.now_s > SETTLE_S
-    assert "nothing has moved" in run.said[0]
+    assert "no change for" in run.said[0]
 
 
 def test_it_gives_up_when_nothing_moves_and_something_is_down() -> None:
