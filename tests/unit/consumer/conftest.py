@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.memory_deployment import Deployment
+from tests.support.scripted_server import ScriptedBroker
 
 
 @pytest.fixture
@@ -12,3 +13,10 @@ def deployment() -> Iterator[Deployment]:
     made = Deployment()
     yield made
     made.close()
+
+
+@pytest.fixture
+def broker() -> Iterator[ScriptedBroker]:
+    """A broker that is registered nowhere."""
+    with ScriptedBroker() as made:
+        yield made

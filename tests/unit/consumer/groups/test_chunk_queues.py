@@ -12,7 +12,7 @@ from tests.support.waiting import wait_until
 NAME = TopicPartition("t", 1, 0)
 
 
-def feed_at(queue: ChunkQueue, offset: int = 0) -> OwnedPartition:
+def owned_at(queue: ChunkQueue, offset: int = 0) -> OwnedPartition:
     return OwnedPartition(NAME, "g_c-0", queue, offset, 100)
 
 
@@ -22,12 +22,12 @@ def chunk(offset: int, next_offset: int) -> Chunk:
 
 def test_room_counts_what_is_on_its_way() -> None:
     queue = ChunkQueue(2)
-    feed = feed_at(queue)
+    owned = owned_at(queue)
     room = threading.Event()
     assert queue.reserve()
     assert queue.reserve()
     assert not queue.reserve()
-    assert queue.put(feed, feed.grant, chunk(0, 10))
+    assert queue.put(owned, owned.grant, chunk(0, 10))
     assert not queue.reserve()
     queue.wake_when_room(room)
     assert not room.is_set()
@@ -46,16 +46,16 @@ def test_room_counts_what_is_on_its_way() -> None:
 
 def test_what_was_asked_for_before_a_seek_is_dropped_and_moves_nothing() -> None:
     queue = ChunkQueue(5)
-    feed = feed_at(queue)
-    old = feed.grant
+    owned = owned_at(queue)
+    old = owned.grant
     assert queue.reserve()
-    feed.move_to(50)
-    assert not queue.put(feed, old, chunk(0, 10))
-    assert feed.fetch_offset == 50
-    assert feed.delivered_offset() == feed.processed_offset() == 50
+    owned.move_to(50)
+    assert not queue.put(owned, old, chunk(0, 10))
+    assert owned.fetch_offset == 50
+    assert owned.delivered_offset() == owned.processed_offset() == 50
     assert queue.reserve()
-    assert queue.put(feed, feed.grant, chunk(50, 60))
-    assert feed.fetch_offset == 60
+    assert queue.put(owned, owned.grant, chunk(50, 60))
+    assert owned.fetch_offset == 60
     taken = queue.take(0)
     assert taken is not None
     assert taken.item == chunk(50, 60)
@@ -63,40 +63,40 @@ def test_what_was_asked_for_before_a_seek_is_dropped_and_moves_nothing() -> None
 
 def test_queued_chunks_of_a_revoked_grant_do_not_come_out() -> None:
     queue = ChunkQueue(5)
-    feed = feed_at(queue)
+    owned = owned_at(queue)
     for start in (0, 10):
         queue.reserve()
-        queue.put(feed, feed.grant, chunk(start, start + 10))
-    feed.grant.revoke()
+        queue.put(owned, owned.grant, chunk(start, start + 10))
+    owned.grant.revoke()
     with pytest.raises(ConsumerTimeout):
         queue.take(0)
 
 
-def test_rereading_is_nobodys_business_after_the_grant_was_replaced() -> None:
+def test_rereading_changes_nothing_after_the_grant_was_replaced() -> None:
     queue = ChunkQueue(5)
-    feed = feed_at(queue)
-    old = feed.grant
-    feed.move_to(50)
-    assert feed.reread_from(10, old) is None
-    assert feed.fetch_offset == 50
-    fresh = feed.reread_from(40, feed.grant)
-    assert fresh is feed.grant
-    assert feed.fetch_offset == 40
+    owned = owned_at(queue)
+    old = owned.grant
+    owned.move_to(50)
+    assert owned.reread_from(10, old) is None
+    assert owned.fetch_offset == 50
+    fresh = owned.reread_from(40, owned.grant)
+    assert fresh is owned.grant
+    assert owned.fetch_offset == 40
 
 
 def test_a_suspended_grant_keeps_everything_where_it_is() -> None:
     queue = ChunkQueue(5)
-    feed = feed_at(queue)
+    owned = owned_at(queue)
     queue.reserve()
-    queue.put(feed, feed.grant, chunk(0, 10))
-    feed.grant.suspend()
+    queue.put(owned, owned.grant, chunk(0, 10))
+    owned.grant.suspend()
     with pytest.raises(ConsumerTimeout):
         queue.take(20)
-    feed.move_to(50)
-    assert not feed.grant.open, "a seek does not end the suspension"
+    owned.move_to(50)
+    assert not owned.grant.open, "a seek does not end the suspension"
     queue.reserve()
-    queue.put(feed, feed.grant, chunk(50, 60))
-    feed.grant.resume()
+    queue.put(owned, owned.grant, chunk(50, 60))
+    owned.grant.resume()
     taken = queue.take(0)
     assert taken is not None
     assert taken.item == chunk(50, 60)
@@ -105,17 +105,17 @@ def test_a_suspended_grant_keeps_everything_where_it_is() -> None:
 @pytest.mark.parametrize("end", ["resume", "revoke", "close"])
 def test_waiting_for_a_grant_ends_with_its_suspension(end: str) -> None:
     queue = ChunkQueue(5)
-    feed = feed_at(queue)
-    feed.grant.suspend()
+    owned = owned_at(queue)
+    owned.grant.suspend()
     answers: list[bool] = []
-    thread = threading.Thread(target=lambda: answers.append(queue.await_grant(feed.grant)))
+    thread = threading.Thread(target=lambda: answers.append(queue.await_grant(owned.grant)))
     thread.start()
     assert answers == []
     if end == "close":
         queue.close()
     else:
         with queue.lock:
-            getattr(feed.grant, end)()
+            getattr(owned.grant, end)()
             queue.lock.notify_all()
     wait_until(lambda: answers, "an answer")
     thread.join()
@@ -124,19 +124,19 @@ def test_waiting_for_a_grant_ends_with_its_suspension(end: str) -> None:
 
 def test_a_closed_queue_ends_every_take_and_takes_nothing() -> None:
     queue = ChunkQueue(5)
-    feed = feed_at(queue)
+    owned = owned_at(queue)
     queue.reserve()
     queue.close()
-    assert not queue.put(feed, feed.grant, chunk(0, 10))
+    assert not queue.put(owned, owned.grant, chunk(0, 10))
     assert queue.take(-1) is None
     assert queue.take(-1) is None
 
 
 def test_being_put_aside_is_news_once_until_something_goes_well() -> None:
-    feed = feed_at(ChunkQueue(1))
-    assert feed.put_aside()
-    first = feed.retry_at_s
-    assert not feed.put_aside()
-    assert feed.retry_at_s > first
-    feed.went_well()
-    assert feed.put_aside()
+    owned = owned_at(ChunkQueue(1))
+    assert owned.put_aside()
+    first = owned.retry_at_s
+    assert not owned.put_aside()
+    assert owned.retry_at_s > first
+    owned.went_well()
+    assert owned.put_aside()

@@ -42,7 +42,7 @@ def test_messages_in_order_with_everything_they_carry(deployment: Deployment) ->
 
 
 def test_a_conversation_as_the_original_has_it(deployment: Deployment) -> None:
-    """Captures C1 and C2: earliest for each partition, multifetches of both, then from the end.
+    """Earliest for each partition, multifetches of both, then from the end.
 
     The first fetch may be of one partition alone, while the second is still being claimed.
     """
@@ -137,8 +137,8 @@ def test_chunks_are_the_brokers_bytes(deployment: Deployment) -> None:
     assert connector.positions() == {TopicPartition("t", 0, 0): end}
 
 
-def test_shallow_iteration_hands_out_wrappers_unopened(deployment: Deployment) -> None:
-    """What the original's MirrorMaker is typically run with (reference section 13)."""
+def test_shallow_iteration_delivers_wrappers_unopened(deployment: Deployment) -> None:
+    """What 0.7's MirrorMaker is typically run with."""
     broker = deployment.broker_of_t([b"plain"])
     middle = broker.end("t", 0)
     broker.append("t", 0, [b"one", b"two"], codec=1)
@@ -256,7 +256,7 @@ def test_damage_on_the_way_is_healed_by_fetching_again(deployment: Deployment) -
     assert connector.stats.stuck_partitions == 0
 
 
-def test_damage_on_disk_is_said_once_and_can_be_skipped(deployment: Deployment) -> None:
+def test_damage_on_disk_is_raised_once_and_can_be_skipped(deployment: Deployment) -> None:
     broker = deployment.broker_of_t([b"good", b"bad", b"fine"], partitions=2)
     broker.logs["t", 0][14 + 10] ^= 1
     broker.append("t", 1, [b"other"])
@@ -330,7 +330,7 @@ def test_address_map_says_where_to_dial(deployment: Deployment) -> None:
 # --- committing -----------------------------------------------------------------------------------
 
 
-def test_commit_stores_what_was_handed_out(deployment: Deployment) -> None:
+def test_commit_stores_what_was_delivered(deployment: Deployment) -> None:
     deployment.broker_of_t(numbered(0, 5))
     connector = deployment.connector(autocommit_enable=False)
     stream = one_stream(connector)
@@ -347,7 +347,7 @@ def test_commit_stores_what_was_handed_out(deployment: Deployment) -> None:
     assert drain(one_stream(deployment.connector()), 4) == numbered(1, 5)
 
 
-def test_auto_commit_takes_only_what_the_application_has_come_back_from(
+def test_auto_commit_takes_only_what_the_application_has_finished_with(
     deployment: Deployment,
 ) -> None:
     deployment.broker_of_t(numbered(0, 5))
@@ -563,8 +563,8 @@ def test_delivery_pauses_while_the_session_may_be_gone(deployment: Deployment) -
     assert taken == numbered(1, 100)
 
 
-def test_a_zombie_hands_out_nothing_and_its_commit_is_refused(deployment: Deployment) -> None:
-    """Fault Z3, bug B10: the session is gone on the server before the member knows it."""
+def test_a_zombie_delivers_nothing_and_its_commit_is_refused(deployment: Deployment) -> None:
+    """The session is gone on the server before the member has noticed."""
     deployment.broker_of_t(numbered(0, 10))
     zombie = deployment.connector(consumer_id="z", autocommit_enable=False)
     stream = one_stream(zombie)
@@ -580,14 +580,14 @@ def test_a_zombie_hands_out_nothing_and_its_commit_is_refused(deployment: Deploy
         zombie.commit_offsets()
     registry.resume()
     assert deployment.stored("t", 0, 0) == b"66"
-    wait_until(lambda: zombie.owned() == [], "the zombie to know")
+    wait_until(lambda: zombie.owned() == [], "the zombie to notice")
     assert zombie.commit_offsets({TopicPartition("t", 0, 0): 33}) == [TopicPartition("t", 0, 0)]
     assert deployment.owner("t", 0, 0) == f"{successor.consumer_id}-0".encode()
     assert drain(stream, 0) == []
     assert deployment.stored("t", 0, 0) == b"66"
 
 
-def test_a_commit_that_finds_another_owner_makes_the_member_look_again(
+def test_a_commit_that_finds_another_owner_starts_a_rebalance(
     deployment: Deployment,
 ) -> None:
     deployment.broker_of_t(numbered(0, 3))
@@ -596,7 +596,7 @@ def test_a_commit_that_finds_another_owner_makes_the_member_look_again(
     next(stream)
     path = paths.owner_path("g", "t", BrokerPartition(0, 0))
     deployment.admin.delete(path)
-    deployment.admin.create(path, b"somebody-else-0")
+    deployment.admin.create(path, b"another-0")
     assert connector.commit_offsets() == [TopicPartition("t", 0, 0)]
     wait_until(lambda: connector.owned() == [], "delivery to stop")
     assert deployment.stored("t", 0, 0) is None

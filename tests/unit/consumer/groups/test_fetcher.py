@@ -1,7 +1,7 @@
 """A fetcher's rounds, one after another on the test's own thread, against a broker in memory."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -19,7 +19,7 @@ CHUNKS_MAX = 10
 
 
 class Pauses(threading.Event):
-    """What the fetcher waits on. Pauses that nobody ends are counted instead of slept, and the
+    """What the fetcher waits on. Pauses are counted instead of slept, and the
     fetcher is stopped at the last."""
 
     def __init__(self, count: int) -> None:
@@ -40,18 +40,8 @@ class Pauses(threading.Event):
         return was_set
 
 
-@pytest.fixture
-def broker() -> Iterator[ScriptedBroker]:
-    with ScriptedBroker() as made:
-        yield made
-
-
 def run_to_pause(
-    monkeypatch: pytest.MonkeyPatch,
-    broker: ScriptedBroker,
-    feeds: list[OwnedPartition],
-    pause_count: int,
-    **settings: object,
+    broker: ScriptedBroker, partitions: list[OwnedPartition], pause_count: int, **settings: object
 ) -> Pauses:
     """Carry out rounds up to the end of so many pauses."""
     pauses = Pauses(pause_count)
@@ -63,19 +53,21 @@ def run_to_pause(
         pauses,
     )
     pauses.stop = fetcher.loop.stop
-    pauses.request_count = lambda: len(asked_parts(broker))
-    for feed in feeds:
-        fetcher.add(feed)
+    pauses.request_count = lambda: len(requested_parts(broker))
+    for owned in partitions:
+        fetcher.add(owned)
     fetcher.loop.run()
     return pauses
 
 
-def feeds_of(queue: ChunkQueue, topic: str, count: int, at: int | None = 0) -> list[OwnedPartition]:
+def partitions_of(
+    queue: ChunkQueue, topic: str, count: int, at: int | None = 0
+) -> list[OwnedPartition]:
     names = [TopicPartition(topic, 1, number) for number in range(count)]
     return [OwnedPartition(name, "g_c-0", queue, at, 1000) for name in names]
 
 
-def asked_parts(broker: ScriptedBroker) -> list[list[tuple[str, int]]]:
+def requested_parts(broker: ScriptedBroker) -> list[list[tuple[str, int]]]:
     """Of each fetch, in order."""
     with broker.lock:
         requests = [decode_request(frame[4:]) for frame in broker.frames]
@@ -88,39 +80,35 @@ def asked_parts(broker: ScriptedBroker) -> list[list[tuple[str, int]]]:
 
 @pytest.mark.parametrize(("partitions", "requests"), [(10, 1), (11, 2), (16, 2), (25, 3)])
 def test_each_partition_is_asked_before_an_idle_pause_and_few_twice(
-    monkeypatch: pytest.MonkeyPatch, broker: ScriptedBroker, partitions: int, requests: int
+    broker: ScriptedBroker, partitions: int, requests: int
 ) -> None:
-    feeds = feeds_of(ChunkQueue(CHUNKS_MAX), "t", partitions)
-    pauses = run_to_pause(monkeypatch, broker, feeds, 6)
+    owned = partitions_of(ChunkQueue(CHUNKS_MAX), "t", partitions)
+    pauses = run_to_pause(broker, owned, 6)
     assert pauses.rounds == [requests] * 6
     assert pauses.ended_by_ourselves == 0
-    asked = asked_parts(broker)
+    asked = requested_parts(broker)
     for start in range(0, len(asked), requests):
         of_one_pause = {part for parts in asked[start : start + requests] for part in parts}
         assert len(of_one_pause) == partitions
 
 
-def test_a_stream_without_room_does_not_keep_an_idle_fetcher_busy(
-    monkeypatch: pytest.MonkeyPatch, broker: ScriptedBroker
-) -> None:
+def test_a_stream_without_room_does_not_keep_an_idle_fetcher_busy(broker: ScriptedBroker) -> None:
     full = ChunkQueue(CHUNKS_MAX)
     for _ in range(CHUNKS_MAX):
         assert full.reserve()
-    feeds = feeds_of(full, "full", 5) + feeds_of(ChunkQueue(CHUNKS_MAX), "t", 2)
-    pauses = run_to_pause(monkeypatch, broker, feeds, 4)
+    owned = partitions_of(full, "full", 5) + partitions_of(ChunkQueue(CHUNKS_MAX), "t", 2)
+    pauses = run_to_pause(broker, owned, 4)
     assert pauses.rounds == [1] * 4
-    assert all(len(parts) == 2 for parts in asked_parts(broker))
+    assert all(len(parts) == 2 for parts in requested_parts(broker))
     assert pauses.ended_by_ourselves == 0
     full.give_back()
     assert pauses.is_set(), "room in the other stream ends the pause"
 
 
-def test_a_fetcher_that_could_ask_nothing_is_woken_by_room(
-    monkeypatch: pytest.MonkeyPatch, broker: ScriptedBroker
-) -> None:
+def test_a_fetcher_that_could_ask_nothing_is_woken_by_room(broker: ScriptedBroker) -> None:
     full = ChunkQueue(1)
     assert full.reserve()
-    pauses = run_to_pause(monkeypatch, broker, feeds_of(full, "t", 3), 1)
+    pauses = run_to_pause(broker, partitions_of(full, "t", 3), 1)
     assert pauses.rounds == [0]
     assert not pauses.is_set()
     full.give_back()
@@ -128,16 +116,16 @@ def test_a_fetcher_that_could_ask_nothing_is_woken_by_room(
 
 
 @pytest.mark.parametrize("stored", [None, 700])
-def test_a_partition_without_a_place_to_start_is_told_with_room_for_one_chunk(
-    monkeypatch: pytest.MonkeyPatch, broker: ScriptedBroker, stored: int | None
+def test_a_partition_without_a_start_offset_is_reported_with_room_for_one_chunk(
+    broker: ScriptedBroker, stored: int | None
 ) -> None:
     queue = ChunkQueue(1)
-    [feed] = feeds_of(queue, "t", 1, stored)
-    run_to_pause(monkeypatch, broker, [feed], 1, autooffset_reset="earliest")
-    told = queue.take(0)
-    assert told is not None
-    assert isinstance(told.item, PartitionStuck)
-    assert "autooffset.reset=earliest is neither smallest nor largest" in told.item.cause
+    [owned] = partitions_of(queue, "t", 1, stored)
+    run_to_pause(broker, [owned], 1, autooffset_reset="earliest")
+    found = queue.take(0)
+    assert found is not None
+    assert isinstance(found.item, PartitionStuck)
+    assert "autooffset.reset=earliest is neither smallest nor largest" in found.item.cause
     assert queue.reserve(), "the room is free again"
     assert not queue.reserve()
 
@@ -156,9 +144,8 @@ def test_a_bug_is_tried_again_and_keeps_no_room(
         return valid_bytes(answer)
 
     queue = ChunkQueue(1)
-    with monkeypatch.context() as patch:
-        patch.setattr(FetchedSet, "valid_bytes", failing)
-        run_to_pause(pytest.MonkeyPatch(), broker, feeds_of(queue, "t", 1), 1)
+    monkeypatch.setattr(FetchedSet, "valid_bytes", failing)
+    run_to_pause(broker, partitions_of(queue, "t", 1), 1)
     assert bugs == []
     found = queue.take(0)
     assert found is not None

@@ -1,7 +1,6 @@
 """Ranges: planned per partition, read exactly, cut only at entry boundaries."""
 
 import itertools
-from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
@@ -12,12 +11,6 @@ from kafka2011.consumer.ranges.planning import OffsetRange, plan_ranges, split_a
 from kafka2011.consumer.ranges.reading import RangeUnreadable, read_range
 from kafka2011.protocol.errors import MessageLargerThanFetchSize, OffsetOutOfRange
 from tests.support.scripted_server import ScriptedBroker
-
-
-@pytest.fixture
-def broker() -> Iterator[ScriptedBroker]:
-    with ScriptedBroker() as made:
-        yield made
 
 
 def test_plan_has_one_range_per_partition_largest_first() -> None:
