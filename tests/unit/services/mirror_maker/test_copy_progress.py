@@ -12,8 +12,6 @@ from kafka2011.services.mirror_maker.copy_progress import (
     choose_batch,
     choose_target,
 )
-from kafka2011.services.mirror_maker.cycle_check import MirrorCycle, refuse_cycles
-from tests.support.memory_zookeeper import InMemoryZooKeeper
 
 NAME = TopicPartition("t", 1, 0)
 
@@ -197,20 +195,3 @@ def test_members_that_choose_at_once_choose_different_targets() -> None:
     assert chosen == set(targets)
     first_two = [choose_target(source, sources, targets, []) for source in (sources[0], sources[2])]
     assert {target.broker_id for target in first_two} == {11, 12}, "two brokers, two brokers"
-
-
-def test_a_ring_of_mirrors_is_refused_at_its_last_link() -> None:
-    one, two, three = (InMemoryZooKeeper().client() for _ in range(3))
-    for registry in (one, two, three):
-        registry.start()
-    with pytest.raises(MirrorCycle, match="the same cluster"):
-        refuse_cycles(one, one, "g")
-    refuse_cycles(one, two, "g")
-    refuse_cycles(one, two, "g")  # a second member, or a second start
-    refuse_cycles(two, three, "g")
-    with pytest.raises(MirrorCycle, match="in a circle"):
-        refuse_cycles(two, one, "g")
-    with pytest.raises(MirrorCycle, match="in a circle"):
-        refuse_cycles(three, one, "g")
-    for registry in (one, two, three):
-        registry.close()
