@@ -85,7 +85,7 @@ def test_the_wheel_holds_every_file_of_the_package(wheel_names: list[str]) -> No
     code = {name for name in wheel_names if name.startswith("kafka2011/")}
     compiled = {name.partition(".")[0] for name in code if name.endswith(".so")}
     tree = files_of_the_tree()
-    left_out = {name for name in tree if name.endswith((".pyx", ".h"))}
+    left_out = {name for name in tree if name.endswith((".pyx", ".pxd", ".h"))}
     assert {name for name in code if not name.endswith(".so")} == tree - left_out
     assert compiled == {name.removesuffix(".pyx") for name in tree if name.endswith(".pyx")}
     assert "kafka2011/py.typed" in code
