@@ -20,7 +20,6 @@ import pytest
 from kafka2011.services.zookeeper.server import ZooKeeperServer
 from tests.support.zookeeper import start_zookeeper
 
-
 SHARED_CLUSTERS = ("test_consumer_commands.py", "test_mirror.py", "test_operator_commands.py")
 
 

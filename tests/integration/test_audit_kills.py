@@ -3,7 +3,7 @@
 The audit's numbers, cell by cell, must be those of a count that shares no code with it: the segment
 files are walked here byte by byte. Nothing may be missing, and every event must be there.
 
-AUDIT_EVENTS (default 20,000; `make test-faults` sends a million) and AUDIT_SEED, which is printed.
+AUDIT_EVENTS (default 20,000; `make test-audit` sends a million) and AUDIT_SEED, which is printed.
 """
 
 import os
@@ -20,8 +20,8 @@ import pytest
 from kafka2011.events.monitoring import MonitoringEvent, decode_report
 from kafka2011.events.topics import ACTIVITY_TOPICS, AUDIT
 from kafka2011.services.embedded.processes import free_port_source
-from tests.integration.test_audit_service import ask
-from tests.support.brokers import RunningBroker, start_broker
+from tests.support.brokers import RunningBroker
+from tests.support.clusters import Cluster, datacenters
 from tests.support.commands import RunningProcess, start_command
 from tests.support.waiting import wait_until
 
@@ -40,32 +40,21 @@ Cell = tuple[str, int, str]  # topic, window, server
 class Deployment:
     """Registry, one broker a datacenter, mirror, audit and one frontend, each to kill."""
 
-    def __init__(self, root: Path, zk_connect: str) -> None:
+    def __init__(self, root: Path, clusters: dict[str, Cluster]) -> None:
         self.root = root
-        self.zk = {tier: f"{zk_connect}-{tier}" for tier in TIERS}
+        self.clusters = clusters
+        self.zk = {tier: cluster.zk_connect for tier, cluster in clusters.items()}
         free_port = free_port_source()
         self.registry_port, self.audit_port = free_port(), free_port()
-        self.brokers: dict[str, RunningBroker] = {}
         self.running: dict[str, RunningProcess] = {}
-        self.starts: dict[str, Callable[[], None]] = {
-            "live": lambda: self.start_broker("live"),
-            "offline": lambda: self.start_broker("offline"),
+        self.starts: dict[str, Callable[[], object]] = {
+            "live": lambda: clusters["live"].start(TIERS["live"]),
+            "offline": lambda: clusters["offline"].start(TIERS["offline"]),
             "registry": self.start_registry,
             "mirror": self.start_mirror,
             "audit": self.start_audit,
             "frontend": self.start_frontend,
         }
-
-    def start_broker(self, tier: str) -> None:
-        port = self.brokers[tier].port if tier in self.brokers else 0
-        self.brokers[tier] = start_broker(
-            self.root / tier,
-            TIERS[tier],
-            self.zk[tier],
-            port=port,
-            num_partitions=2,
-            zk_sessiontimeout_ms=2000,
-        )
 
     def command(self, name: str, words: str, settings: dict[str, object]) -> None:
         settings = {"metrics.port": 0, "event.forms": "*:id", "process.name": name, **settings}
@@ -111,20 +100,26 @@ class Deployment:
     def kill(self, name: str) -> None:
         (self.brokers.get(name) or self.running[name]).kill()
 
+    @property
+    def brokers(self) -> dict[str, RunningBroker]:
+        return {tier: cluster.brokers[TIERS[tier]] for tier, cluster in self.clusters.items()}
+
     def close(self) -> None:
         for each in [*self.running.values(), *self.brokers.values()]:
-            if each.is_running:
-                each.kill()
+            with each:
+                pass
 
 
 @pytest.fixture
 def deployment(tmp_path: Path, zk_connect: str) -> Iterator[Deployment]:
-    found = Deployment(tmp_path, zk_connect)
-    yield found
-    found.close()
+    settings = {"num_partitions": 2, "zk_sessiontimeout_ms": 2000}
+    with datacenters(zk_connect, tmp_path, [], [], **settings) as (live, offline):
+        found = Deployment(tmp_path, {"live": live, "offline": offline})
+        yield found
+        found.close()
 
 
-# --- a count that owes the audit nothing ---------------------------------------------------------
+# --- a count that shares no code with the audit -------------------------------------------------
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:
@@ -201,7 +196,7 @@ def test_the_audit_says_what_the_files_say_whatever_was_killed(deployment: Deplo
     names = [name for name in deployment.starts for _ in range(1 + EVENTS // 300_000)]
     rng.shuffle(names)
     for name in names:
-        if deployment.running["frontend"].process.poll() is not None:
+        if not deployment.running["frontend"].is_running:
             break
         until = time.monotonic() + rng.uniform(0.3, 1.5)
         wait_until(lambda until=until: time.monotonic() > until, "the next kill", 10)
@@ -215,9 +210,10 @@ def test_the_audit_says_what_the_files_say_whatever_was_killed(deployment: Deplo
 
     def last_summary() -> dict[str, Any]:
         try:
-            return ask(deployment.running["audit"], "/audit/summary?final=1")
+            found: dict[str, Any] = deployment.running["audit"].get_json("/audit/summary?final=1")
         except OSError:
             return {}
+        return found
 
     def is_settled() -> bool:
         told = last_summary()
@@ -226,7 +222,7 @@ def test_the_audit_says_what_the_files_say_whatever_was_killed(deployment: Deplo
         return bool(told["produced"] == EVENTS)
 
     wait_until(is_settled, lambda: f"settled: {last_summary()}", 240)
-    told = ask(deployment.running["audit"], "/audit?final=1&limit=10000")
+    told = deployment.running["audit"].get_json("/audit?final=1&limit=10000")
     assert told["cells_left_out"] == 0
     deployment.close()
 

@@ -5,7 +5,6 @@ message by number; the loader is the real one, without Spark.
 """
 
 import json
-import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -19,8 +18,11 @@ from kafka2011.events.topics import AUDIT, PAGE_VIEW
 from kafka2011.producer import Producer
 from kafka2011.services.warehouse.config import WarehouseConfig
 from kafka2011.services.warehouse.load.job import Loader
-from tests.support.brokers import RunningBroker, start_broker
-from tests.support.commands import RunningProcess, run, start_command
+from tests.support.audits import report as audit_report
+from tests.support.audits import start_audit, summary
+from tests.support.brokers import RunningBroker
+from tests.support.clusters import Cluster, datacenters
+from tests.support.commands import RunningProcess
 from tests.support.waiting import wait_until
 from tests.unit.services.audit.samples import T0, WINDOW_MS, entries_of, event, report
 
@@ -33,27 +35,27 @@ SERVERS = ("frontend-1", "frontend-2")
 class Deployment:
     """One live and one offline broker, a warehouse, and an audit service to start and kill."""
 
-    def __init__(self, root: Path, zk_connect: str) -> None:
+    def __init__(self, root: Path, live: Cluster, offline: Cluster) -> None:
         self.root = root
-        self.zk = {tier: f"{zk_connect}-{tier}" for tier in ("live", "offline")}
-        self.brokers: dict[str, RunningBroker] = {}
+        self.live = live
+        self.offline = offline
+        self.zk = {"live": live.zk_connect, "offline": offline.zk_connect}
         self.warehouse = root / "warehouse"
         self.sequences: Counter[str] = Counter()
         self.produced: Counter[tuple[int, str]] = Counter()
-        self.start_broker("live")
-        self.start_broker("offline")
 
-    def start_broker(self, tier: str) -> None:
-        number = {"live": 1, "offline": 11}[tier]
-        port = self.brokers[tier].port if tier in self.brokers else 0
-        self.brokers[tier] = start_broker(
-            self.root / tier, number, self.zk[tier], port=port, num_partitions=2
+    @property
+    def brokers(self) -> dict[str, RunningBroker]:
+        return {"live": self.live.brokers[1], "offline": self.offline.brokers[11]}
+
+    @property
+    def files(self) -> tuple[object, ...]:
+        """Options of a recount from the files."""
+        return (
+            *("--live-dir", self.brokers["live"].log_dir),
+            *("--offline-dir", self.brokers["offline"].log_dir),
+            *("--warehouse-dir", self.warehouse),
         )
-
-    def close(self) -> None:
-        for broker in self.brokers.values():
-            if broker.is_running:
-                broker.kill()
 
     # --- messages ----------------------------------------------------------------------------
 
@@ -102,55 +104,29 @@ class Deployment:
     # --- the audit ---------------------------------------------------------------------------
 
     def audit(self, name: str = "audit", **settings: object) -> RunningProcess:
-        return start_command(
-            "audit serve",
-            {
-                "live.zk.connect": self.zk["live"],
-                "offline.zk.connect": self.zk["offline"],
-                "warehouse.dir": self.warehouse,
-                "data.dir": self.root / name,
-                "audit.window.ms": WINDOW_MS,
-                "audit.commit.ms": 50,
-                "audit.refresh.ms": 100,
-                "audit.warehouse.poll.ms": 100,
-                "metrics.port": 0,
-                "process.name": name,
-                **settings,
-            },
-            self.root / f"{name}.log",
-        )
+        more = {
+            "warehouse.dir": self.warehouse,
+            "audit.commit.ms": 50,
+            "audit.warehouse.poll.ms": 100,
+        }
+        return start_audit(self.root, self.zk, name, **more, **settings)
 
     def balanced(self, service: RunningProcess) -> dict[str, Any]:
         """The summary once every message that was produced has arrived everywhere."""
         wanted = sum(self.produced.values())
 
-        def look() -> dict[str, Any] | None:
-            summary = ask(service, "/audit/summary")
-            is_there = summary["produced"] == wanted and summary["balanced"]
-            return summary if is_there else None
+        def balanced() -> dict[str, Any]:
+            found = summary(service)
+            return found if found["produced"] == wanted and found["balanced"] else {}
 
-        return wait_until(  # type: ignore[return-value]
-            look, lambda: f"balanced: {ask(service, '/audit')}\n{service.log()}", 30
+        return wait_until(
+            balanced, lambda: f"balanced: {service.get('/audit')}\n{service.log()}", 30
         )
 
     def segment(self, tier: str) -> Path:
         """The first segment with page views."""
         found = sorted(self.brokers[tier].log_dir.glob(f"{PAGE_VIEW}-*/*.kafka"))
         return next(path for path in found if path.stat().st_size)
-
-
-def ask(service: RunningProcess, page: str) -> dict[str, Any]:
-    address = service.wait_for_event("serving")["metrics"]
-    with urllib.request.urlopen(f"http://{address}{page}", timeout=10) as answer:
-        found: dict[str, Any] = json.loads(answer.read())
-        return found
-
-
-def command(*words: object) -> tuple[int, dict[str, Any]]:
-    """`kafka2011 audit --json ...`: status and report."""
-    done = run("audit", "--json", "--forms", "*:2011", *words, status=None)
-    assert done.stdout, done.stderr
-    return done.returncode, json.loads(done.stdout)
 
 
 def incomplete(told: dict[str, Any]) -> dict[tuple[int, str, str], str]:
@@ -165,32 +141,24 @@ def incomplete(told: dict[str, Any]) -> dict[tuple[int, str, str], str]:
 
 @pytest.fixture
 def deployment(tmp_path: Path, zk_connect: str) -> Iterator[Deployment]:
-    found = Deployment(tmp_path, zk_connect)
-    yield found
-    found.close()
-
-
-def metrics_of(service: RunningProcess) -> str:
-    address = service.wait_for_event("serving")["metrics"]
-    with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer:
-        return str(answer.read().decode())
+    with datacenters(zk_connect, tmp_path, [1], [11]) as clusters:
+        yield Deployment(tmp_path, *clusters)
 
 
 def test_everything_balances_and_survives_sigkill_of_the_audit(deployment: Deployment) -> None:
     deployment.produce(range(300))
     with deployment.audit() as service:
         wait_until(
-            lambda: ask(service, "/audit/summary")["tiers"]["offline"]["count"] == 300,
+            lambda: summary(service)["tiers"]["offline"]["count"] == 300,
             "300 counted in offline",
         )
         # The warehouse has nothing yet; until its tables were looked at, that is pending.
         wait_until(
-            lambda: ask(service, "/audit/summary")["exit_status"] == 1,
-            lambda: f"missing in the warehouse: {ask(service, '/audit')}",
+            lambda: summary(service)["exit_status"] == 1,
+            lambda: f"missing in the warehouse: {service.get('/audit')}",
         )
         deployment.load()
-        summary = deployment.balanced(service)
-        assert summary["exit_status"] == 0
+        assert deployment.balanced(service)["exit_status"] == 0
         service.kill()
     # While it is away, more comes; nothing is counted twice or missed.
     deployment.produce(range(300, 700))
@@ -203,9 +171,9 @@ def test_everything_balances_and_survives_sigkill_of_the_audit(deployment: Deplo
             service.kill()
             service = deployment.audit()
             with service:
-                summary = deployment.balanced(service)
-        assert summary["produced"] == 1300
-        assert {t: told["count"] for t, told in summary["tiers"].items()} == {
+                settled = deployment.balanced(service)
+        assert settled["produced"] == 1300
+        assert {t: told["count"] for t, told in settled["tiers"].items()} == {
             "live": 1300,
             "offline": 1300,
             "warehouse": 1300,
@@ -219,15 +187,15 @@ def test_the_command_asks_the_service_and_recounts_through_the_brokers(
     deployment.load()
     with deployment.audit() as service:
         deployment.balanced(service)
-        url = service.wait_for_event("serving")["metrics"]
+        url = service.metrics_address
         for words in (("--url", url), ("--url", url, "--all"), ("--url", url, "--recount")):
-            status, told = command(*words)
+            status, told = audit_report(*words)
             assert status == 0, told
             assert told["totals"]["produced"] == 120
             assert all(t["counted"] == 120 for t in told["totals"]["tiers"].values())
         assert told["source"] == "brokers"
         assert len(told["cells"]) == WINDOWS * len(SERVERS)
-        page = metrics_of(service)
+        page = service.get("/metrics")
         assert 'kafka2011_audit_counted_messages_total{tier="warehouse"} 120.0' in page
         assert service.stop() == 0
 
@@ -244,25 +212,21 @@ def test_one_entry_removed_by_hand_changes_exactly_one_cell(deployment: Deployme
     wanted = {(*expected, "offline"): "missing 1"}
 
     # From the files, without anything running but the live broker.
-    dirs = (
-        *("--live-dir", deployment.brokers["live"].log_dir),
-        *("--offline-dir", deployment.brokers["offline"].log_dir),
-        *("--warehouse-dir", deployment.warehouse),
-    )
-    status, told = command(*dirs)
+    dirs = deployment.files
+    status, told = audit_report(*dirs)
     assert (status, incomplete(told)) == (1, wanted)
 
     # By a service that starts from nothing, and by a recount through the brokers.
-    deployment.start_broker("offline")
+    deployment.offline.start(11)
     with deployment.audit("fresh") as service:
-        url = service.wait_for_event("serving")["metrics"]
+        url = service.metrics_address
 
         def is_told() -> bool:
-            status, told = command("--url", url)
+            status, told = audit_report("--url", url)
             return status == 1 and incomplete(told) == wanted
 
-        wait_until(is_told, lambda: f"exactly {wanted}: {command('--url', url)}")
-        status, told = command("--url", url, "--recount")
+        wait_until(is_told, lambda: f"exactly {wanted}: {audit_report('--url', url)}")
+        status, told = audit_report("--url", url, "--recount")
         assert (status, incomplete(told)) == (1, wanted)
 
 
@@ -291,11 +255,7 @@ def test_k_messages_deleted_from_the_segments_are_named_exactly(deployment: Depl
 
     thin_out("live", lambda number: number % 17)
     thin_out("offline", lambda number: number % 7)
-    status, told = command(
-        *("--live-dir", deployment.brokers["live"].log_dir),
-        *("--offline-dir", deployment.brokers["offline"].log_dir),
-        *("--warehouse-dir", deployment.warehouse),
-    )
+    status, told = audit_report(*deployment.files)
     assert sum(lost.values()) > 20
     assert status == 1
     assert incomplete(told) == {cell: f"missing {count}" for cell, count in lost.items()}
@@ -309,16 +269,14 @@ def test_messages_that_the_mirror_lost_are_missing_from_there_on(deployment: Dep
     deployment.produce(range(1000, 1003), mirror=False)
     deployment.load()
     with deployment.audit() as service:
-        wait_until(
-            lambda: ask(service, "/audit/summary")["tiers"]["warehouse"]["count"] == 90, "90 loaded"
-        )
-        wait_until(
-            lambda: ask(service, "/audit/summary")["verdicts"]["pending"] == 0, "nothing pending"
-        )
-        summary = ask(service, "/audit/summary")
-        assert summary["tiers"]["live"]["verdict"] == "complete"
-        assert summary["tiers"]["offline"]["verdict"] == "missing 3"
-        assert summary["tiers"]["warehouse"]["verdict"] == "missing 3"
+        wait_until(lambda: summary(service)["tiers"]["warehouse"]["count"] == 90, "90 loaded")
+        wait_until(lambda: summary(service)["verdicts"]["pending"] == 0, "nothing pending")
+        verdicts = {tier: told["verdict"] for tier, told in summary(service)["tiers"].items()}
+        assert verdicts == {
+            "live": "complete",
+            "offline": "missing 3",
+            "warehouse": "missing 3",
+        }
 
 
 def test_a_broker_that_is_away_is_named_and_read_on_when_it_is_back(
@@ -330,30 +288,27 @@ def test_a_broker_that_is_away_is_named_and_read_on_when_it_is_back(
         deployment.balanced(service)
         deployment.brokers["offline"].kill()
         wait_until(
-            lambda: (
-                "offline broker 11" in ask(service, "/audit/summary")["tiers"]["offline"]["away"]
-            ),
+            lambda: "offline broker 11" in summary(service)["tiers"]["offline"]["away"],
             "told as away",
         )
         # What is counted stays counted.
-        assert ask(service, "/audit/summary")["exit_status"] == 0
+        assert summary(service)["exit_status"] == 0
         deployment.produce(range(60, 80), mirror=False)
 
         def missing() -> list[dict[str, Any]]:
-            found = ask(service, "/audit?verdict=missing")["cell_list"]
+            found = service.get_json("/audit?verdict=missing")["cell_list"]
             return [c["tiers"]["offline"] for c in found if c["tiers"]["offline"]["missing"]]
 
         cells = wait_until(missing, "missing in offline")
         assert all("offline broker 11 does not answer" in cell["reason"] for cell in cells)
-        deployment.start_broker("offline")
+        deployment.offline.start(11)
         views = [
             event(n, T0 + (n % WINDOWS) * WINDOW_MS + n % 1000, SERVERS[n % 2])
             for n in range(60, 80)
         ]
         deployment.send("offline", PAGE_VIEW, views)
         deployment.load()
-        summary = deployment.balanced(service)
-        assert summary["tiers"]["offline"]["away"] == ""
+        assert deployment.balanced(service)["tiers"]["offline"]["away"] == ""
 
 
 def test_redelivered_messages_balance_when_a_process_was_restarted(deployment: Deployment) -> None:
@@ -363,13 +318,11 @@ def test_redelivered_messages_balance_when_a_process_was_restarted(deployment: D
     deployment.load()
     restarts = deployment.root / "restarts.json"
     with deployment.audit(**{"audit.restarts.file": restarts}) as service:
-        url = service.wait_for_event("serving")["metrics"]
-        wait_until(
-            lambda: ask(service, "/audit/summary")["tiers"]["warehouse"]["count"] == 66, "loaded"
-        )
-        wait_until(lambda: command("--url", url)[0] == 1, "extras are extra")
+        url = service.metrics_address
+        wait_until(lambda: summary(service)["tiers"]["warehouse"]["count"] == 66, "loaded")
+        wait_until(lambda: audit_report("--url", url)[0] == 1, "extras are extra")
         restarts.write_text(json.dumps([{"name": "mirror-1", "time_ms": T0}]))
-        wait_until(lambda: command("--url", url)[0] == 0, "extras are redelivered")
-        _, told = command("--url", url)
+        wait_until(lambda: audit_report("--url", url)[0] == 0, "extras are redelivered")
+        _, told = audit_report("--url", url)
         assert told["totals"]["tiers"]["offline"]["redelivered"] == 6
         assert told["totals"]["tiers"]["warehouse"]["redelivered"] == 6

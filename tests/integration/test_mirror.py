@@ -281,7 +281,7 @@ def test_a_message_that_the_target_would_drop_stops_its_partition(mirrors: Mirro
         )
 
     wait_until(refused, lambda: json.dumps(mirrors.status(), indent=1))
-    assert mirrors.running[-1][0].stop() == 0
+    assert mirrors.running[-1].stop() == 0
     mirrors.start(fetch_size=4000, max_message_size=1_000_000)
     mirrors.wait_drained()
     assert check_copies(mirrors) == 0
@@ -403,7 +403,8 @@ def test_two_source_clusters_by_the_originals_options(
             {"metrics.port": 0, "mirror.status.interval.ms": 100},
             tmp_path / "mirror-of-two.log",
         )
-        mirrors.running.append((command, command.wait_for_event("serving")["metrics"]))
+        command.wait_for_event("serving")
+        mirrors.running.append(command)
         mirrors.wait_drained()
         (unused,) = command.events("settings_without_effect")
         assert "shallowiterator.enable" in unused["names"]

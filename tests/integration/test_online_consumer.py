@@ -1,8 +1,6 @@
 """Online consumers as real processes: they share, take over, commit, and tell how late they are."""
 
-import json
 import time
-import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +32,7 @@ def write_events(cluster: Cluster, count: int) -> None:
         connection.disconnect()
 
 
-def start(cluster: Cluster, log: Path) -> tuple[RunningProcess, str]:
+def start(cluster: Cluster, log: Path) -> RunningProcess:
     settings = {
         "zk.connect": cluster.zk_connect,
         "metrics.port": 0,
@@ -43,36 +41,25 @@ def start(cluster: Cluster, log: Path) -> tuple[RunningProcess, str]:
         "autocommit.interval.ms": 100,
         "online.status.interval.ms": 100,
     }
-    command = start_command("online-consumer", settings, log)
-    metrics: str = command.wait_for_event("serving")["metrics"]
-    return command, metrics
+    return start_command("online-consumer", settings, log)
 
 
-def page(metrics: str, path: str) -> str:
-    with urllib.request.urlopen(f"http://{metrics}{path}", timeout=10) as answer:
-        text: str = answer.read().decode()
-        return text
-
-
-def status(metrics: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(page(metrics, "/status"))
+def status(member: RunningProcess) -> dict[str, Any]:
+    found: dict[str, Any] = member.get_json("/status")
     return found
 
 
-def messages(*members: str) -> int:
-    found = [status(metrics)["topics"].get(PAGE_VIEW, {}).get("messages", 0) for metrics in members]
-    return sum(found)
+def messages(*members: RunningProcess) -> int:
+    return sum(status(one)["topics"].get(PAGE_VIEW, {}).get("messages", 0) for one in members)
 
 
 def test_two_members_share_and_one_takes_over(zk_connect: str, tmp_path: Path) -> None:
     with Cluster(zk_connect, tmp_path, [1, 2]) as cluster:
         write_events(cluster, 100)
         cluster.write("audit", 10)
-        one, first = start(cluster, tmp_path / "online-1.log")
-        with one:
-            wait_until(lambda: messages(first) == 400, lambda: page(first, "/status"))
-            two, second = start(cluster, tmp_path / "online-2.log")
-            with two:
+        with start(cluster, tmp_path / "online-1.log") as first:
+            wait_until(lambda: messages(first) == 400, lambda: first.get("/status"))
+            with start(cluster, tmp_path / "online-2.log") as second:
                 wait_until(
                     lambda: len(status(first)["owned"]) == len(status(second)["owned"]) == 2,
                     "the two share",
@@ -81,44 +68,42 @@ def test_two_members_share_and_one_takes_over(zk_connect: str, tmp_path: Path) -
                 wait_until(lambda: messages(first, second) == 800, "both read, nothing twice")
                 assert messages(second) == 200
                 assert "audit" not in status(first)["topics"]
-                text = page(second, "/metrics")
+                text = second.get("/metrics")
                 assert 'kafka2011_online_messages_total{topic="page-view"} 200.0' in text
                 assert 'kafka2011_online_latency_ms{quantile="0.99",topic="page-view"}' in text
                 assert status(second)["topics"][PAGE_VIEW]["latency_ms"]["0.5"] < 20_000
                 wait_until(lambda: sorted(status(second)["lag_bytes"].values()) == [0, 0], "no lag")
                 wait_until(
                     lambda: (
-                        "kafka2011_online_lag_bytes" in page(second, "/metrics")
+                        "kafka2011_online_lag_bytes" in second.get("/metrics")
                         and cluster.registry.children(f"{paths.PROCESSES}/live")
                         == ["online-1", "online-2"]
                     ),
                     "both stand in the process registry",
                 )
-                one.kill()
+                first.kill()
                 write_events(cluster, 100)
                 wait_until(lambda: len(status(second)["owned"]) == 4, "the other takes over")
                 # What the first had read and not committed is read again.
                 wait_until(lambda: messages(second) >= 200 + 400, "it reads what was left")
-                assert two.stop() == 0
+                assert second.stop() == 0
 
 
 def test_what_was_read_is_committed_at_the_end(zk_connect: str, tmp_path: Path) -> None:
     with Cluster(zk_connect, tmp_path, [1, 2]) as cluster:
         write_events(cluster, 50)
-        one, first = start(cluster, tmp_path / "online-1.log")
-        with one:
-            wait_until(lambda: messages(first) == 200, lambda: page(first, "/status"))
-            assert one.stop() == 0
+        with start(cluster, tmp_path / "online-1.log") as first:
+            wait_until(lambda: messages(first) == 200, lambda: first.get("/status"))
+            assert first.stop() == 0
         ends = {partition.text: end for partition, end in cluster.ends(PAGE_VIEW).items()}
         for name, end in ends.items():
             stored = cluster.registry.get(f"{paths.offsets_path('online', PAGE_VIEW)}/{name}")
             assert stored is not None
             assert int(stored.value or b"") == end
         write_events(cluster, 10)
-        again, second = start(cluster, tmp_path / "online-1.log")
-        with again:
-            wait_until(lambda: messages(second) == 40, lambda: page(second, "/status"))
-            assert again.stop() == 0
+        with start(cluster, tmp_path / "online-1.log") as second:
+            wait_until(lambda: messages(second) == 40, lambda: second.get("/status"))
+            assert second.stop() == 0
 
 
 def test_a_bad_filter_exits_2(zk_connect: str, tmp_path: Path) -> None:

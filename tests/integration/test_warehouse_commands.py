@@ -6,7 +6,6 @@ the commands run, stop and go on: with their own sessions, settings, checkpoints
 
 import contextlib
 import json
-import urllib.request
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -23,7 +22,8 @@ from kafka2011.events.topics import CLICK
 from kafka2011.producer import Producer
 from kafka2011.protocol import message_set
 from kafka2011.services.warehouse.delta_table import WarehouseTable, read_commits
-from tests.support.brokers import RunningBroker, start_broker
+from tests.support.brokers import RunningBroker
+from tests.support.clusters import Cluster
 from tests.support.commands import RunningProcess, start_command
 from tests.support.waiting import wait_until
 
@@ -37,11 +37,8 @@ TOPIC = "top-of-the-minute"
 
 @pytest.fixture
 def brokers(tmp_path: Path, zk_connect: str) -> Iterator[list[RunningBroker]]:
-    with (
-        start_broker(tmp_path, 11, zk_connect, num_partitions=2) as first,
-        start_broker(tmp_path, 12, zk_connect, num_partitions=2) as second,
-    ):
-        yield [first, second]
+    with Cluster(zk_connect, tmp_path, [11, 12]) as found:
+        yield list(found.brokers.values())
 
 
 class Clicks:
@@ -217,13 +214,11 @@ def test_a_schedule_loads_again_and_again_and_outlives_a_job_that_fails(
         return sum(info.rows for info in read_commits(tmp_path / "warehouse" / "click"))
 
     def told() -> list[dict[str, Any]]:
-        with urllib.request.urlopen(f"http://{address}/status", timeout=30) as page:
-            jobs: list[dict[str, Any]] = json.load(page)["jobs"]
-            return jobs
+        jobs: list[dict[str, Any]] = schedule.get_json("/status")["jobs"]
+        return jobs
 
     clicks.send([0], 40)
     with start_command(f"schedule {file}", settings, tmp_path / "schedule.log") as schedule:
-        address = schedule.wait_for_event("serving")["metrics"]
         until(schedule, lambda: loaded() == 40)
         clicks.send([1], 25)
         until(schedule, lambda: loaded() == 65)

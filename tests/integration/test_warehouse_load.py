@@ -27,7 +27,7 @@ from kafka2011.services.frontend.lines import Line
 from kafka2011.services.warehouse.delta_table import WarehouseTable, read_commits
 from kafka2011.services.warehouse.session import CONF_DIR
 from tests import ROOT
-from tests.support.brokers import RunningBroker, start_broker
+from tests.support.clusters import Cluster
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(300)]
@@ -147,21 +147,13 @@ class Source:
 
 
 @pytest.fixture
-def brokers(tmp_path: Path, zk_connect: str) -> Iterator[list[RunningBroker]]:
-    started = [
-        start_broker(tmp_path / "brokers", number, zk_connect, num_partitions=2)
-        for number in (11, 12)
-    ]
-    try:
-        yield started
-    finally:
-        for broker in started:
-            if broker.is_running:
-                broker.kill()
+def brokers(tmp_path: Path, zk_connect: str) -> Iterator[Cluster]:
+    with Cluster(zk_connect, tmp_path / "brokers", [11, 12]) as found:
+        yield found
 
 
 @pytest.fixture
-def source(zk_connect: str, brokers: list[RunningBroker]) -> Iterator[Source]:
+def source(zk_connect: str, brokers: Cluster) -> Iterator[Source]:
     made = Source(zk_connect)
     yield made
     made.producer.close(5000)
@@ -287,7 +279,7 @@ def test_killed_at_every_step_and_run_again_nothing_is_lost_or_repeated(
 
 
 def test_the_loop_loads_what_comes_survives_a_broker_and_stops_cleanly(
-    source: Source, jobs: Jobs, brokers: list[RunningBroker], tmp_path: Path, zk_connect: str
+    source: Source, jobs: Jobs, brokers: Cluster
 ) -> None:
     with jobs.start(
         "load.py",
@@ -319,12 +311,9 @@ def test_the_loop_loads_what_comes_survives_a_broker_and_stops_cleanly(
             source.send([line.line for line in known_lines(100, seed=2)])
             rows_loaded(100)
             assert status()["latency_ms"]["p99"] > 0
-            port = brokers[1].port
-            brokers[1].kill()
+            brokers.brokers[12].kill()
             wait_until(lambda: status()["problems"], "the lost broker among the problems", 60)
-            brokers[1] = start_broker(
-                tmp_path / "brokers", 12, zk_connect, port=port, num_partitions=2
-            )
+            brokers.start(12)
             wait_until(lambda: not status()["problems"], "no problem any more", 60)
             source.send([line.line for line in known_lines(100, seed=3)])
             rows_loaded(200)

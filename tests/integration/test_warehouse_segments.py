@@ -23,7 +23,7 @@ from kafka2011.events.topics import ACCESS_LOG
 from kafka2011.protocol import message_set
 from kafka2011.protocol.compression import Codec
 from tests.integration.test_warehouse_load import Jobs, Source, known_lines
-from tests.support.brokers import start_broker
+from tests.support.clusters import Cluster
 from tests.unit.services.warehouse.samples import access_log_payload
 
 pytestmark = [
@@ -118,10 +118,8 @@ def test_each_message_of_the_segments_is_one_row_or_one_quarantined_message(
 ) -> None:
     settings = {"num_partitions": 2, "log_file_size": 20_000}
     jobs = Jobs(tmp_path, zk_connect)
-    brokers = {
-        number: start_broker(tmp_path / "brokers", number, zk_connect, **settings)
-        for number in (11, 12)
-    }
+    cluster = Cluster(zk_connect, tmp_path / "brokers", [11, 12], **settings)
+    brokers = cluster.brokers
     source = Source(zk_connect)
 
     def send(seed: int) -> None:
@@ -146,9 +144,8 @@ def test_each_message_of_the_segments_is_one_row_or_one_quarantined_message(
                 "load.py", submit=False, KAFKA2011_FAILPOINTS=f"{failpoint}=exit:9"
             )
             assert status == 9, err
-        port = brokers[12].port
         brokers[12].kill()
-        brokers[12] = start_broker(tmp_path / "brokers", 12, zk_connect, port=port, **settings)
+        cluster.start(12)
         send(3_000)
         status, _, err = jobs.run("load.py", submit=False)
         assert status == 0, err
@@ -157,9 +154,8 @@ def test_each_message_of_the_segments_is_one_row_or_one_quarantined_message(
         assert [broker.stop() for broker in brokers.values()] == [0, 0]
     finally:
         source.producer.close(5000)
-        for broker in brokers.values():
-            if broker.is_running:
-                broker.kill()
+        with cluster:
+            pass
     messages = [
         message
         for number, broker in brokers.items()

@@ -6,6 +6,7 @@ it was written to and which number it had there.
 
 import contextlib
 from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -21,10 +22,24 @@ from tests.support.brokers import RunningBroker, start_broker
 from tests.support.waiting import wait_until
 
 
+@contextlib.contextmanager
+def datacenters(
+    zk_connect: str, root: Path, live: Sequence[int], offline: Sequence[int], **properties: object
+) -> Iterator[tuple["Cluster", "Cluster"]]:
+    """A live and an offline cluster with brokers of these ids."""
+    with (
+        Cluster(f"{zk_connect}-live", root / "live", live, **properties) as one,
+        Cluster(f"{zk_connect}-offline", root / "offline", offline, **properties) as other,
+    ):
+        yield one, other
+
+
 class Cluster:
     """Brokers `ids` in one ZooKeeper; ports stay the same over restarts."""
 
-    def __init__(self, zk_connect: str, root: Path, ids: list[int], **properties: object) -> None:
+    def __init__(
+        self, zk_connect: str, root: Path, ids: Sequence[int], **properties: object
+    ) -> None:
         self.zk_connect = zk_connect
         self._root = root
         self._properties = {"num_partitions": 2, **properties}
@@ -132,7 +147,6 @@ class Cluster:
 
     def __exit__(self, *_: object) -> None:
         for broker in self.brokers.values():
-            if broker.is_running:
-                with contextlib.suppress(ProcessLookupError):
-                    broker.kill()
+            with broker:
+                pass
         self.registry.close()

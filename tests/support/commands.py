@@ -16,6 +16,7 @@ import re
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -142,6 +143,23 @@ class RunningProcess:
             return found
 
         return wait_until(logged, lambda: f"no {name!r} in\n{self.log()}", timeout_s)[0]
+
+    @property
+    def metrics_address(self) -> str:
+        return str(self.wait_for_event("serving")["metrics"])
+
+    def get(self, path: str, body: object = None) -> str:
+        """A page of its metrics port; with `body`, the answer to a POST of it as JSON."""
+        request = urllib.request.Request(
+            f"http://{self.metrics_address}{path}",
+            None if body is None else json.dumps(body).encode(),
+            {"Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return str(answer.read().decode())
+
+    def get_json(self, path: str, body: object = None) -> Any:
+        return json.loads(self.get(path, body))
 
     def resident_bytes(self) -> int:
         pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])

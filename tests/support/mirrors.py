@@ -4,16 +4,14 @@ import contextlib
 import json
 import threading
 import time
-import urllib.request
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from kafka2011.coordination import paths
 from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.services.zookeeper.server import ZooKeeperServer
-from tests.support.clusters import Cluster
+from tests.support.clusters import Cluster, datacenters
 from tests.support.commands import RunningProcess, start_command
 from tests.support.waiting import wait_until
 
@@ -26,7 +24,7 @@ class Mirrors:
         self.offline = offline
         self.root = root
         self.topic = f"topic-{uuid.uuid4().hex[:8]}"
-        self.running: list[tuple[RunningProcess, str]] = []
+        self.running: list[RunningProcess] = []
 
     def start(self, *, failpoints: str = "", **settings: object) -> RunningProcess:
         named = {
@@ -44,23 +42,16 @@ class Mirrors:
         }
         log = self.root / f"mirror-{len(self.running)}.log"
         command = start_command("mirror", named, log, failpoints=failpoints)
-        metrics = command.wait_for_event("serving")["metrics"]
-        self.running.append((command, metrics))
+        command.wait_for_event("serving")
+        self.running.append(command)
         return command
 
     def status(self, number: int = -1) -> dict[str, Any]:
-        metrics = self.running[number][1]
-        with urllib.request.urlopen(f"http://{metrics}/status", timeout=10) as answer:
-            found: dict[str, Any] = json.load(answer)
-            return found
+        found: dict[str, Any] = self.running[number].get_json("/status")
+        return found
 
     def post(self, path: str, **body: str) -> None:
-        request = urllib.request.Request(
-            f"http://{self.running[-1][1]}{path}",
-            json.dumps(body).encode(),
-            {"Content-Type": "application/json"},
-        )
-        urllib.request.urlopen(request, timeout=10).close()
+        self.running[-1].get(path, body)
 
     def wait_drained(self, *numbers: int, timeout_s: float = 60) -> None:
         """Until these mirrors (the last one) have copied all that is written by now."""
@@ -74,7 +65,7 @@ class Mirrors:
 
         wait_until(
             drained,
-            lambda: f"drained: {json.dumps(self.status(), indent=1)}\n{self.running[-1][0].log()}",
+            lambda: f"drained: {json.dumps(self.status(), indent=1)}\n{self.running[-1].log()}",
             timeout_s,
         )
 
@@ -88,19 +79,17 @@ class Mirrors:
         return found
 
     def close(self) -> None:
-        for command, _ in self.running:
+        for command in self.running:
             with command:
                 pass
 
 
-@contextlib.contextmanager
-def two_clusters(zookeeper: ZooKeeperServer, root: Path) -> Iterator[tuple[Cluster, Cluster]]:
+def two_clusters(
+    zookeeper: ZooKeeperServer, root: Path
+) -> contextlib.AbstractContextManager[tuple[Cluster, Cluster]]:
+    """Two brokers live, two offline, in a chroot of their own."""
     prefix = f"{zookeeper.host}:{zookeeper.port}/{uuid.uuid4().hex[:8]}"
-    with (
-        Cluster(f"{prefix}-live", root / "live", [1, 2]) as live,
-        Cluster(f"{prefix}-offline", root / "offline", [11, 12]) as offline,
-    ):
-        yield live, offline
+    return datacenters(prefix, root, [1, 2], [11, 12])
 
 
 def check_copies(mirrors: Mirrors, topic: str = "") -> int:
