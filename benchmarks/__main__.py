@@ -1,4 +1,4 @@
-"""Asks every question in both builds of the hot loops and prints the table.
+"""Measures every question in both builds of the hot loops and prints the table.
 
 Each question is answered by a process of its own, three times unless `--runs` says otherwise;
 figures are medians. The history, one JSON object a run of this command, is kept in

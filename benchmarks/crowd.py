@@ -1,6 +1,6 @@
 """Several client processes that do the same thing for a while, started together.
 
-Forked, so the work may be any function; each is told how many connections to hold. With two cores
+Forked, so the work may be any function; each gets the number of connections to hold. With two cores
 more than a few processes only take turns, so connections are dealt to at most `PROCESSES_MAX`.
 """
 

@@ -5,7 +5,7 @@
 A ZooKeeper, one broker, `kafka2011 load --interval-ms`, and a producer that sends batches of ten at
 the rate. header.time is taken just before each `send`. A watcher of its own opens the table anew
 four times a second, as a reader would, and notes when the files of a version are there. The first
-commit is left out: it waits for Spark's first job. What the load job says of itself is told beside.
+commit is left out: it waits for Spark's first job. The load job's own figures are printed beside.
 """
 
 import argparse

@@ -25,7 +25,7 @@ ROOM_BYTES = 5 * GB  # that must stay free on the disk
 
 
 class NotEnoughRoom(Exception):
-    """One line for whoever asked."""
+    """One line."""
 
 
 def check_room(data_dir: Path, size_gb: int) -> None:

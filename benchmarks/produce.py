@@ -21,7 +21,7 @@ MESSAGE_BYTES = 200
 ENTRY_BYTES = MESSAGE_BYTES + 10
 PAYLOAD = bytes(MESSAGE_BYTES)
 SECONDS = 1.0
-LOOK_EVERY = 500_000  # messages at most between two looks at the clock
+LOOK_EVERY = 500_000  # messages at most between two readings of the clock
 
 
 def producer(broker: RunningBroker, *, is_asynchronous: bool = False) -> Producer:

@@ -1,6 +1,6 @@
 """What does a fetch cost beside a bare sendfile loop, the ceiling for any broker?
 
-Below the API: a plain socket asks and throws the answers away. `bare_sendfile` is a process that
+Below the API: a plain socket drops the responses. `bare_sendfile` is a process that
 does nothing but sendfile of the same file into the same kind of socket, asked in the same way. The
 two are measured in turn, so that their ratio means something on a machine that has other work.
 """

@@ -4,8 +4,8 @@
 
 Messages of 200 bytes in two partitions of one broker on this machine, two Spark tasks. Counted with
 one column and with all, and written to Parquet; the best of three runs, for the first ones pay for
-the JVM's warming up. Each run is told on standard error as it ends; behind the limit none is begun,
-but each question has one. Processor time is that of everybody: broker, Python workers, JVM. On a
+the JVM's warming up. Runs are printed as they end; behind the limit none is begun,
+but each question has one. Processor time is the sum of all: broker, Python workers, JVM. On a
 busy machine that column is the one to read.
 
 The JVM has its second compiler, as docs/warehouse.md advises for long reads; --fast-start leaves
@@ -74,7 +74,7 @@ def cpu_of_children_s() -> float:
     return total
 
 
-def tell(what: str) -> None:
+def report(what: str) -> None:
     print(f"{time.perf_counter() - BEGAN:6.1f} s  {what}", file=sys.stderr, flush=True)
 
 
@@ -87,7 +87,7 @@ def best(name: str, count: int, run: Callable[[], None], limit_s: float) -> dict
         run()
         rates.append(count / (time.perf_counter() - began))
         costs.append((cpu_of_children_s() - cpu_s) / count * 1e6)
-        tell(f"{name}: {rates[-1]:,.0f} messages/s, {costs[-1]:.2f} us of processor time each")
+        report(f"{name}: {rates[-1]:,.0f} messages/s, {costs[-1]:.2f} us of processor time each")
     return {
         "messages_per_s": round(max(rates)),
         "cpu_us_per_message": round(min(costs), 2),
@@ -141,9 +141,9 @@ def main() -> None:
             )
         with running_broker(given.data_dir, num_partitions=2) as broker:
             fill(broker, given.messages)
-            tell(f"{given.messages:,} messages are in the log")
+            report(f"{given.messages:,} messages are in the log")
             session = start_session("benchmark", "local[2]")
-            tell("the session is there")
+            report("the session is there")
             try:
                 out = Path(scratch, "parquet")
                 found = questions(session, broker, given.messages, out, given.limit_s)

@@ -1,7 +1,7 @@
 """Options of the whole suite: `--no-skips` turns every skip into a failure of the run.
 
 Where Java (and, for container tests, an engine) is there, a skipped test is a hole, not a courtesy.
-Only what nobody can be asked to have is excused: a container engine, a browser, and the real
+Only what a machine need not have is excused: a container engine, a browser, and the real
 access log.
 """
 

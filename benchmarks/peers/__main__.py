@@ -1,4 +1,4 @@
-"""Asks every peer that is installed and prints the table; the others are named with their package.
+"""Measures the peers that are installed; the table names the packages of the others.
 
 200-byte messages, one producer, then one consumer of all of it; medians of `--runs`. What "durable"
 means differs from peer to peer and stands in the table: compare rows of the same promise.

@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks.peers import kafka2011
 from benchmarks.peers.common import Missing, Rates, find, free_port, running
 
-DURABILITY = "fsync every {} messages or every second; appended, not yet durable, when told so"
+DURABILITY = "fsync every {} messages or every second; appended, not yet durable, at its answer"
 PROPERTIES = """\
 brokerid=0
 hostname=127.0.0.1

@@ -1,7 +1,7 @@
 """One running deployment and one browser for all tests of the page.
 
 Needs Java, a Chromium of the system's packages and the PyPI playwright, which downloads no browser.
-Everything that a page asks for must come from the page's own server, and nothing may fail in it.
+Every request of a page must go to the page's own server, and nothing may fail in it.
 """
 
 import contextlib

@@ -18,7 +18,7 @@ ENGINE_TIMEOUT_S = 300
 @pytest.fixture(scope="session")
 def engine() -> Iterator[docker.DockerClient]:
     """The container engine; tests skip where none answers."""
-    # Asked by its own command: the library leaves sockets behind when nobody answers.
+    # Checked by its own command: the library leaks sockets when there is no answer.
     asked = subprocess.run(
         [ROOT / "deploy" / "tools" / "preflight.sh", "--engine-only"],
         capture_output=True,

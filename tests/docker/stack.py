@@ -54,7 +54,7 @@ SETTINGS = {
     "FRONTEND_RATE": str(RATE),
     "FRONTEND_DURATION_MS": str(DURATION_MS),
     "DASHBOARD_PORT": "0",  # any free one
-    "AUDIT_REDELIVERY_EXPECTED": "false",  # each scenario tells of its own fault
+    "AUDIT_REDELIVERY_EXPECTED": "false",  # each scenario names its own fault
     "AWAIT_TIMEOUT_S": str(START_TIMEOUT_S),
 }
 HARDENED: dict[str, Any] = {
@@ -72,7 +72,7 @@ POST = (
     "q = r.Request(sys.argv[1], sys.argv[2].encode(), {'Content-Type': 'application/json'})\n"
     "sys.stdout.write(r.urlopen(q, timeout=5).read().decode())\n"
 )
-# Asks again inside the container until `wanted`, an expression over the summary `told`, is true.
+# Polls inside the container until `wanted`, an expression over the summary `told`, is true.
 # Prints the last summary.
 AUDIT_UNTIL = """
 import json, sys, time, urllib.request
@@ -188,7 +188,7 @@ class Stack:
             return False  # it ended meanwhile
 
     def diagnosis(self) -> str:
-        """Who does not serve, and its last lines."""
+        """The services that do not serve, with their last lines."""
         lines = ["not everything serves"]
         for name, state in sorted(self.project.states().items()):
             if not state.serves and not state.is_done:
@@ -270,7 +270,7 @@ class Stack:
         return int(told.get("tiers", {}).get(tier, {}).get("count", 0))
 
     def lag_bytes(self, audit: str = "audit") -> dict[str, int | None]:
-        """By group, as `kafka2011 status` tells it; None where it is not known."""
+        """By group, as `kafka2011 status` prints it; None where it is not known."""
         # All servers of its ensemble: with profile `ha` any one of them may be dead.
         command = 'kafka2011 status --zookeeper "$KAFKA2011_LIVE_ZK_CONNECT" --json || true'
         text = self.project.execute(audit, "sh", "-c", command)
@@ -280,7 +280,7 @@ class Stack:
     def wait_until_balanced(
         self, audit: str = "audit", sent_count: int | None = None
     ) -> dict[str, Any]:
-        """Every message that was ever sent has arrived in every tier, and nobody lags.
+        """Every message that was ever sent has arrived in every tier, and no group lags.
 
         The audit's last summary. `sent_count` is known for the first datacenter's audit.
         """
@@ -315,7 +315,7 @@ class Stack:
     # --- faults ------------------------------------------------------------------------------
 
     def tell_fault(self, name: str) -> None:
-        """Tell the audit, which then excuses redelivered messages, and never missing ones."""
+        """Name a restart: the audit then excuses redelivered messages, and never missing ones."""
         self._faults.append({"name": name, "time_ms": now_ms()})
         self.project.execute(
             "audit", "sh", "-c", WRITE, "sh", RESTARTS_FILE, stdin=json.dumps(self._faults)
@@ -347,7 +347,7 @@ def project_name(kind: str = "") -> str:
 
 
 def is_sender(service: str) -> bool:
-    """It ends when it has sent what it was told to."""
+    """It ends when it has sent the number of messages in its settings."""
     return "frontend" in service or service == "load"
 
 

@@ -1,4 +1,4 @@
-"""Break each part of the deployment while messages flow; then the audit balances and nobody lags.
+"""Break each part of the deployment while messages flow; then the audit balances and no group lags.
 
 Every kind of service belongs to every test run, a few of them broken together to save time; every
 service times every fault is `make test-chaos` (marker `chaos`).
@@ -199,7 +199,7 @@ def test_the_link_really_is_cut(stack: Stack) -> None:
 
 @pytest.mark.chaos
 def test_everything_is_killed_and_started_again(stack: Stack) -> None:
-    """As after a crash of the engine: nobody orders anything, and it converges on its data."""
+    """As after a crash of the engine: no command is given, and it converges on its data."""
     stack.wait_until_balanced()
     stack.tell_fault("everything")
     for service in stack.services:

@@ -3,7 +3,7 @@
 A history is a file of JSON lines, written while brokers are killed. A message is named by its
 producer, the producer's connection and a sequence number, and is sent exactly once under that name:
 what is sent again after a broken connection gets the new connection's number. So a name may stand
-in the log once at most, and exactly once if its producer was told that it is durable.
+in the log once at most, and exactly once if its producer got a barrier behind it.
 
     {"f": "send",    "id": "3.7.41", "partition": 0, "crc": 123}     before the bytes leave
     {"f": "durable", "id": "3.7.41"}                                 a barrier covered it
@@ -109,11 +109,11 @@ def _check_shown(
     sent: dict[str, tuple[int, int]],
     shown: dict[tuple[int, int], str],
 ) -> None:
-    """What a reader was shown: sent by somebody, to there, unchanged, and always the same there."""
+    """What a reader was shown: sent, to that partition, unchanged, and always the same there."""
     name, partition, offset = event["id"], event["partition"], event["offset"]
     before = sent.get(name)
     if before is None:
-        verdict.add("phantom", f"{name} at {partition}:{offset} was sent by nobody")
+        verdict.add("phantom", f"{name} at {partition}:{offset} was never sent")
     elif before != (partition, event["crc"]):
         verdict.add("changed", f"{name} at {partition}:{offset} is not what was sent")
     if shown.setdefault((partition, offset), name) != name:

@@ -105,7 +105,7 @@ def test_full_disk_refuses_writes_keeps_reads_and_recovers(tmp_path: Path) -> No
         # A small one may still fit in what is left of the last page; whole or not at all.
         barrier(broker, b"t", entry(b"small"))
         assert (latest(broker, b"t") - confirmed * len(big)) in (0, len(entry(b"small")))
-        # Space returns: somebody removes a file of another partition's (here: from outside).
+        # Space returns: a file of another partition is removed (here: from outside).
         inside = Path(f"/proc/{broker.pid}/root{disk}/logs/t-0")
         oldest = sorted(inside.iterdir())[0]
         os.truncate(oldest, 0)

@@ -1,8 +1,8 @@
 """SIGKILL under load with several writers a partition, judged by the checker from a history file.
 
 Each producer is one connection at a time; it sends to any partition, in single and multi-requests,
-and asks for a barrier now and then. What a barrier covered is durable.
-After each kill everybody connects again and sends on. At the end the whole log is read, and
+and sends a barrier now and then. What a barrier covered is durable.
+After each kill all of them connect again and send on. At the end the whole log is read, and
 `tests.faults.checker` says what is wrong with the history, which stays in the test's directory.
 """
 

@@ -18,7 +18,7 @@ from tests.support.waiting import wait_until
 MIB = 1024 * 1024
 GROWTH_MAX_BYTES = 24 * MIB
 DESCRIPTORS_MAX = 4  # more than before, with all clients gone, segment files not counted
-LOOK_EVERY = 200  # connections between two looks
+CHECK_EVERY = 200  # connections between two checks
 WARM_UP = 400  # connections before memory is called the start
 GOOD = entry(b"a message of the good client")
 REQUESTS = mutation.requests()
@@ -97,7 +97,7 @@ def run(directory: Path, seed: int, seconds: float) -> Findings:
         while time.monotonic() < began_s + seconds and not found.problem:
             attack(broker, random.Random(f"{seed}:live:{found.connections}"))
             found.connections += 1
-            if found.connections % LOOK_EVERY and found.connections > WARM_UP:
+            if found.connections % CHECK_EVERY and found.connections > WARM_UP:
                 continue
             found.problem = is_served(broker, served)
             served += 1

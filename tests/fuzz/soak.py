@@ -59,7 +59,7 @@ class Load:
         self.problem = ""
 
     def produce(self, client: RawClient, stop: threading.Event) -> None:
-        """Send until told to stop or the broker is gone, which raises OSError."""
+        """Send until `stop` is set or the broker is gone, which raises OSError."""
         self.connection += 1
         self.sequence = 0
         while not stop.is_set():
@@ -77,7 +77,7 @@ class Load:
             stop.wait(max(0.0, 10 * BATCH / MESSAGES_PER_S - (time.monotonic() - began_s)))
 
     def consume(self, client: RawClient, stop: threading.Event) -> None:
-        """Follow the log until told to stop or the broker is gone."""
+        """Follow the log until `stop` is set or the broker is gone."""
         while not stop.is_set() and not self.problem:
             if not self.poll(client):
                 stop.wait(0.02)

@@ -43,7 +43,7 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperSer
 
 @pytest.fixture
 def zk_connect(zookeeper: ZooKeeperServer) -> str:
-    """`host:port/chroot` with a chroot of this test's own, made by whoever connects first."""
+    """`host:port/chroot` with a chroot of this test's own; the first client makes it."""
     return f"{zookeeper.host}:{zookeeper.port}/{uuid.uuid4().hex[:12]}"
 
 

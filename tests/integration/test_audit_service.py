@@ -1,6 +1,6 @@
 """The audit against real brokers, two ZooKeepers' worth of registries and real Delta tables.
 
-The frontend and the mirror are stood in for by plain producers, so that each test knows every
+Plain producers take the place of the frontend and the mirror, so that each test has every
 message by number; the loader is the real one, without Spark.
 """
 
@@ -289,7 +289,7 @@ def test_a_broker_that_is_away_is_named_and_read_on_when_it_is_back(
         deployment.brokers["offline"].kill()
         wait_until(
             lambda: "offline broker 11" in summary(service)["tiers"]["offline"]["away"],
-            "told as away",
+            "named as away",
         )
         # What is counted stays counted.
         assert summary(service)["exit_status"] == 0

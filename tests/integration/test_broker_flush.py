@@ -1,4 +1,4 @@
-"""Flush, visibility and the barrier, exactly as contracts section 1 says, by a real process."""
+"""Flush, visibility and the barrier (docs/guarantees.md, docs/protocol.md), by a real process."""
 
 import threading
 from pathlib import Path
@@ -34,7 +34,7 @@ def latest(broker: RunningBroker, topic: bytes, partition: int = 0) -> bytes:
 
 
 def test_visibility_of_0_7_by_count(tmp_path: Path) -> None:
-    """The capture's table, with the timer out of the way."""
+    """What the original did when it was recorded, with the timer out of the way."""
     with (
         start_broker(
             tmp_path, log_flush_interval=500, log_default_flush_scheduler_interval_ms=10**6

@@ -182,7 +182,7 @@ def test_a_slow_client_that_goes_on_taking_is_not_closed(tmp_path: Path) -> None
 
 
 def test_announced_sizes_cost_nothing(tmp_path: Path) -> None:
-    """B7: the original allocates what four bytes say."""
+    """B7: 0.7 allocates what four bytes say."""
     with start_broker(tmp_path, max_socket_request_bytes=2**31 - 1) as broker:
         works(broker)
         before = broker.resident_bytes()
@@ -354,7 +354,7 @@ def test_the_ceiling_is_for_a_request_in_all(tmp_path: Path) -> None:
 
 
 def test_topics_and_partitions_are_limited(tmp_path: Path) -> None:
-    """B9: the original makes a directory, a znode and a descriptor for every name it is sent."""
+    """B9: 0.7 makes a directory, a znode and a descriptor for every name it is sent."""
     with start_broker(tmp_path, topics_max=5, partitions_max=8, num_partitions=4) as broker:
 
         def accepted(topic: bytes, partition: int) -> bool:
@@ -393,7 +393,7 @@ def test_stop_under_load_keeps_everything_confirmed_and_exits_with_0(tmp_path: P
         threads = [threading.Thread(target=work, args=(partition,)) for partition in range(4)]
         for thread in threads:
             thread.start()
-        wait_until(lambda: all(confirmed), "everybody confirmed something")
+        wait_until(lambda: all(confirmed), "each partition has something confirmed")
         assert broker.stop() == 0
         for thread in threads:
             thread.join(20)

@@ -1,7 +1,7 @@
 """The reactions of the original 0.7.2 broker to raw requests, byte for byte, by a real process.
 
 The table is that of the captures: two partitions per topic, count flush 1, and after each request
-the same connection asks for something else, so that "stays open" means that it still works. Where
+the same connection sends another request, so that "stays open" means that it still works. Where
 our limits are stricter than the original's, the test says so in its name.
 """
 

@@ -83,7 +83,7 @@ def keys(messages: list[dict[str, object]]) -> list[tuple[str, int]]:
 
 def assert_in_order(printed: list[tuple[str, int]]) -> None:
     """Within one member and one ownership numbers follow each other; a new ownership may go back
-    or, after somebody else's, forward."""
+    or, after another member's, forward."""
     last: dict[str, int] = {}
     jumps: Counter[str] = Counter()
     for partition, number in printed:
@@ -238,7 +238,9 @@ def test_a_killed_broker_comes_back_and_nothing_is_missing(
         brokers.write(TOPIC, 50)
         wait_until(lambda: set(keys(a.messages())) == everything(brokers), "everything printed", 60)
         assert a.stop() == 0
-    assert len(a.messages()) == len(set(keys(a.messages()))), "nothing twice: nobody else took part"
+    assert len(a.messages()) == len(set(keys(a.messages()))), (
+        "nothing twice: no other member took part"
+    )
 
 
 # --- connectors in this process, to lay hands on their sessions -----------------------------------

@@ -1,4 +1,4 @@
-"""Online consumers as real processes: they share, take over, commit, and tell how late they are."""
+"""Online consumers as real processes: they share, take over, commit, report lateness."""
 
 import time
 from pathlib import Path

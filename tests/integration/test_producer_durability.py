@@ -88,7 +88,7 @@ def test_a_killed_broker_is_named_and_sending_again_is_durable(tmp_path: Path) -
 
 
 def test_a_refused_append_is_not_durable(tmp_path: Path) -> None:
-    """A wrong partition closes the connection: nothing else tells the producer."""
+    """A wrong partition closes the connection: the producer gets no other sign."""
     with start_broker(tmp_path, num_partitions=2) as broker:
         with connected(broker) as producer:
             producer.send_set("t", encode([b"x"]), partition=7)

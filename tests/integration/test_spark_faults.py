@@ -64,11 +64,11 @@ def sent_bytes(broker: RunningBroker) -> float:
 
 
 SENT = "kafka2011_broker_bytes_out_total"
-LOOKS = 150
+SAMPLES = 150
 
 
 def stands_still(measure: Callable[[], float]) -> Callable[[], bool]:
-    """True once the figure was the same, and not 0, in LOOKS looks behind each other."""
+    """True once the figure was the same, and not 0, in SAMPLES samples in a row."""
     seen: list[float] = []
 
     def look() -> bool:
@@ -76,7 +76,7 @@ def stands_still(measure: Callable[[], float]) -> Callable[[], bool]:
         if seen and seen[-1] != value:
             seen.clear()
         seen.append(value)
-        return value > 0 and len(seen) > LOOKS
+        return value > 0 and len(seen) > SAMPLES
 
     return look
 

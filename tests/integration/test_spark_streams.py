@@ -240,7 +240,7 @@ def test_each_member_comes_to_one_task(run: Any, activity: Activity) -> None:
     expected = Counter(row["member_id"] for row in activity.made["page-view"])
     expected[0] += 1  # the closing event
     assert {row.member_id: row.views for row in found} == expected
-    assert len(found) == len(expected)  # one row each: nobody was counted in two tasks
+    assert len(found) == len(expected)  # one row each: no member was counted in two tasks
     assert {row.partition for row in found} == {0, 1}
 
 

@@ -156,7 +156,7 @@ def test_windows_come_out_of_the_stream_and_go_on_after_a_stop(
         expected = sorted([*clicks.top(), late])
         until(job, lambda: written(brokers) == expected)
         assert job.stop(WAIT_S) == 0, job.log()
-    # Nobody counts now; started again, it goes on where it was and repeats nothing.
+    # No job counts now; started again, it goes on where it was and repeats nothing.
     clicks.send([61], 50)
     clicks.close_windows(90)
     with start_command("stream top-items", settings, log) as job:
@@ -213,7 +213,7 @@ def test_a_schedule_loads_again_and_again_and_outlives_a_job_that_fails(
     def loaded() -> int:
         return sum(info.rows for info in read_commits(tmp_path / "warehouse" / "click"))
 
-    def told() -> list[dict[str, Any]]:
+    def jobs_now() -> list[dict[str, Any]]:
         jobs: list[dict[str, Any]] = schedule.get_json("/status")["jobs"]
         return jobs
 
@@ -222,14 +222,14 @@ def test_a_schedule_loads_again_and_again_and_outlives_a_job_that_fails(
         until(schedule, lambda: loaded() == 40)
         clicks.send([1], 25)
         until(schedule, lambda: loaded() == 65)
-        until(schedule, lambda: told()[1]["failures"] >= 1)
-        load, report, reports = told()
+        until(schedule, lambda: jobs_now()[1]["failures"] >= 1)
+        load, report, reports = jobs_now()
         assert (load["command"], load["failures"]) == ("load", 0)
         assert load["last"]["status"] == 0
         assert report["failures"] == report["runs"]
         assert (report["last"]["status"], reports["runs"], reports["last"]) == (1, 0, None)
         # Stopped while a load runs, it takes that with it.
-        until(schedule, lambda: told()[0]["is_running"])
+        until(schedule, lambda: jobs_now()[0]["is_running"])
         jobs = wait_until(lambda: below(schedule.pid), "the load's processes")
         assert schedule.stop(WAIT_S) == 0, schedule.log()
         wait_until(lambda: not jobs & below(1), lambda: f"left behind: {jobs & below(1)}")

@@ -139,7 +139,7 @@ class Source:
             by_topic[topic].append(payload)
         for topic, payloads in by_topic.items():
             # A send chooses its partition by chance: twenty of them leave no broker without any
-            # (two did, once in four runs, and then a broker that dies is missed by nobody).
+            # (two did, once in four runs, and then the death of a broker went unnoticed).
             step = max(1, min(50, len(payloads) // 20))
             for start in range(0, len(payloads), step):
                 self.producer.send(topic, payloads[start : start + step])

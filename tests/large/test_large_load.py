@@ -1,7 +1,7 @@
 """A load that is larger than any process's memory: `make test-large-load [SIZE_MB=5000]`.
 
 Two executors of 1 GB (Spark's local-cluster), a driver of 512 MB, and an executor that is killed
-after the first commit. Every message is then one row, told by DuckDB from the table's files.
+after the first commit. Every message is then one row, counted by DuckDB from the table's files.
 """
 
 import os

@@ -44,8 +44,8 @@ class Cluster:
             )
 
     def produce(self, topic: str, lines: Iterable[str], codec: str = "0") -> None:
-        """Through ZooKeeper, to all three brokers; the original's tells nothing of durability but
-        its offsets."""
+        """Through ZooKeeper, to all three brokers; of the original's, only offsets show
+        what is durable."""
         with Producer(
             zk_connect=self.zk, compression_codec=codec, flush_method="offsets"
         ) as producer:

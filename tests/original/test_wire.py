@@ -16,7 +16,7 @@ from tests.support.waiting import wait_until
 
 SEED = int(os.environ.get("ORIGINAL_SEED", "1"))
 COUNT = int(os.environ.get("ORIGINAL_COUNT", "500"))
-# How many sequences between two looks at the files.
+# How many sequences between two comparisons of the files.
 LOOK_INTERVAL = 50
 
 SETTINGS = {

@@ -2,7 +2,7 @@
 memory, a seeded scheduler, and checks after every move.
 
 Between any two requests to the registry anything else may happen: another member moves, a watch
-arrives (late), a session expires (before or after its member knows), a request or a reply is lost,
+arrives (late), a session expires (before its member notices or later), a request or reply is lost,
 members come and go, topics grow, brokers leave and return. Then the faults stop and the group must
 settle: every partition delivered by exactly the member that the assignment names, no message ever
 skipped. A failing seed replays exactly.
@@ -275,7 +275,7 @@ class Member:
 
 
 class OriginalMember(Member):
-    """0.7.2's consumer as the reference tells it (9.2, 9.3): every rebalance commits and releases
+    """0.7.2's consumer (ZookeeperConsumerConnector): every rebalance commits and releases
     everything, claims everything or nothing, and gives up after four attempts until the next
     trigger. It deletes what it believes to own without looking."""
 
@@ -488,7 +488,7 @@ def _random_fault(world: World, member: Member, rng: random.Random) -> None:
 
 
 def settle(world: World, moves_max: int = 20_000) -> None:
-    """Stop the faults and let everybody finish; then check who has what."""
+    """Stop the faults and let all members finish; then check which owns what."""
     world.note("--- faults end ---")
     for member in world.members:
         member.registry._fail = ""
@@ -513,7 +513,7 @@ def settle(world: World, moves_max: int = 20_000) -> None:
 def _check_settled(world: World) -> None:
     live = world.live()
     if any(member.move() or member.registry.deliver_next() for member in live):
-        settle(world)  # somebody's leaving was news
+        settle(world)  # a member that left was news
         return
     expected = world.expected()
     for member in live:

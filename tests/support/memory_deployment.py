@@ -13,7 +13,7 @@ from tests.support.memory_zookeeper import InMemoryRegistry, InMemoryZooKeeper
 from tests.support.scripted_server import ScriptedBroker
 
 PATIENCE_MS = 20_000  # a message that must come may take so long on a busy machine
-QUIET_MS = 60  # for so long one looks whether more comes than should
+QUIET_MS = 60  # how long a stream must stay quiet
 
 
 class Deployment:

@@ -120,7 +120,7 @@ def check_copies(mirrors: Mirrors, topic: str = "") -> int:
 
 
 class Writer:
-    """Writes in the background until told to stop."""
+    """Writes in the background until it is closed."""
 
     def __init__(self, mirrors: Mirrors, count: int = 50) -> None:
         self._mirrors = mirrors

@@ -1,5 +1,5 @@
-"""A member of a group as 0.7.2's JVM consumer leaves its tracks in ZooKeeper, written from the
-reference (7.2 to 7.5, 9.3) with a bare client: none of our code decides what it reads or writes."""
+"""A group member that reads and writes ZooKeeper as 0.7.2's ZookeeperConsumerConnector does, by a
+bare client: none of our code decides what it reads or writes."""
 
 import json
 import re

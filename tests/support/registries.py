@@ -1,4 +1,4 @@
-"""A schema registry without a socket: its own decisions and paths, called as a client asks them."""
+"""A schema registry without a socket: its own decisions and paths, called directly."""
 
 import json
 from pathlib import Path

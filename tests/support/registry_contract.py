@@ -304,7 +304,9 @@ class RegistryContract:
         ]
         world.expire(one)
         wait_until(lambda: processes.alive(two) == [record], "registered again")
-        assert processes.forget_others(two, {"loader"}) == []  # who is named, or lives, stays
+        assert (
+            processes.forget_others(two, {"loader"}) == []
+        )  # a process that is named, or lives, stays
         handle.close()
         assert processes.alive(two) == []
         assert len(processes.expected(two)) == 2

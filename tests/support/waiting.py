@@ -21,7 +21,7 @@ def wait_until(
     poll_s: float = POLL_INTERVAL_S,
 ) -> Result:
     """Poll `condition` until it is true and return its value; AssertionError with `message` after
-    `timeout_s` seconds. `poll_s` is the pause between two looks: longer where a look is dear."""
+    `timeout_s` seconds. `poll_s` is the pause between two evaluations."""
     deadline = time.monotonic() + timeout_s
     pause = threading.Event()
     while True:
