@@ -8,7 +8,7 @@ from kafka2011.protocol import message_set
 from kafka2011.protocol.message_set import Codec
 from kafka2011.runtime.clock import ManualClock
 from kafka2011.services.audit.books.ledger import CellKey
-from kafka2011.services.audit.books.progress import PartitionKey
+from kafka2011.services.audit.books.progress import PartitionKey, TierProgress
 from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.audit.readers.broker_reader import BrokerReader
 from tests.support.waiting import wait_until
@@ -49,13 +49,21 @@ class Bench:
         self.reader.assign(ADDRESS, partitions or (KEY,), first=not measure)
         return self.reader.loop.round()
 
+    @property
+    def progress(self) -> TierProgress:
+        return self.state.progress_of("live")
+
     def counted(self, cell: CellKey = CELL) -> int:
         found = self.state.cells().get(cell)
         return found.counted[0] if found else 0
 
 
-def test_messages_are_counted_by_their_window_and_server() -> None:
-    bench = Bench()
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def test_messages_are_counted_by_their_window_and_server(bench: Bench) -> None:
     bench.broker.append(PAGE_VIEW, 0, event(1), event(2), event(3, T0 + WINDOW_MS))
     assert bench.round()
     assert bench.counted() == 2
@@ -65,24 +73,21 @@ def test_messages_are_counted_by_their_window_and_server() -> None:
     assert bench.counted() == 2
 
 
-def test_monitoring_events_are_the_produced_number_and_no_messages() -> None:
-    bench = Bench()
+def test_monitoring_events_are_the_produced_number_and_no_messages(bench: Bench) -> None:
     bench.broker.append(AUDIT, 0, report(0, [(PAGE_VIEW, T0, 5)]))
     bench.round(PartitionKey("live", AUDIT, 1, 0))
     assert totals_of(bench.state.ledger).produced == [5, 0]
     assert totals_of(bench.state.ledger).counted == [0, 0]
 
 
-def test_messages_in_wrappers_are_counted_one_by_one() -> None:
-    bench = Bench()
+def test_messages_in_wrappers_are_counted_one_by_one(bench: Bench) -> None:
     wrapped = message_set.encode_compressed([event(n) for n in range(10)], Codec.GZIP)
     bench.broker.append_set(PAGE_VIEW, 0, wrapped)
     bench.round()
     assert bench.counted() == 10
 
 
-def test_messages_without_a_header_are_counted_under_a_name_of_their_own() -> None:
-    bench = Bench()
+def test_messages_without_a_header_are_counted_under_a_name_of_their_own(bench: Bench) -> None:
     bench.broker.append(PAGE_VIEW, 0, b"plain text", event(1))
     bench.round()
     assert bench.counted(CellKey(PAGE_VIEW, -1, "unreadable-header")) == 1
@@ -96,7 +101,7 @@ def test_what_a_fetch_cuts_off_is_read_by_the_next() -> None:
     rounds = 0
     while bench.round():
         rounds += 1
-        view = bench.state.progress_of("live")
+        view = bench.progress
         is_read = bench.counted() == 20
         assert view.is_caught_up is is_read
         assert (view.lag_bytes == 0) is is_read
@@ -111,8 +116,9 @@ def test_a_message_larger_than_the_fetch_size_is_fetched_with_a_larger_one() -> 
     assert bench.counted(CellKey(PAGE_VIEW, -1, "unreadable-header")) == 1
 
 
-def test_delays_are_those_of_messages_that_came_while_the_partition_was_watched() -> None:
-    bench = Bench()
+def test_delays_are_those_of_messages_that_came_while_the_partition_was_watched(
+    bench: Bench,
+) -> None:
     bench.broker.append(PAGE_VIEW, 0, event(1))
     bench.round(measure=False)  # stood there before the service started
     assert bench.state.delays["live"].summary().count == 0
@@ -122,8 +128,7 @@ def test_delays_are_those_of_messages_that_came_while_the_partition_was_watched(
     assert (summary.count, summary.p50_ms) == (1, 1000)
 
 
-def test_a_partition_found_later_is_measured_from_its_start() -> None:
-    bench = Bench()
+def test_a_partition_found_later_is_measured_from_its_start(bench: Bench) -> None:
     bench.broker.append(PAGE_VIEW, 0, event(1))
     bench.round(measure=True)
     assert bench.state.delays["live"].summary().count == 1
@@ -132,8 +137,7 @@ def test_a_partition_found_later_is_measured_from_its_start() -> None:
 # --- the end of the log -------------------------------------------------------------------------
 
 
-def test_the_end_of_a_segment_is_not_the_end_of_the_log() -> None:
-    bench = Bench()
+def test_the_end_of_a_segment_is_not_the_end_of_the_log(bench: Bench) -> None:
     bench.state.set_discovered("live", T0 + 5000)
     for number in range(3):
         bench.broker.append(PAGE_VIEW, 0, event(number))
@@ -141,19 +145,18 @@ def test_the_end_of_a_segment_is_not_the_end_of_the_log() -> None:
     end = len(bench.broker.logs[PAGE_VIEW, 0])
     for _ in range(2):
         bench.round(measure=False)
-        view = bench.state.progress_of("live")
+        view = bench.progress
         assert view.lag_bytes == end - (bench.state.position(KEY) or 0) > 0
         assert not view.is_caught_up
         assert view.read_to_ms == 0
     bench.round(measure=False)
-    assert bench.state.progress_of("live").is_caught_up
-    assert bench.state.progress_of("live").read_to_ms == T0 + 1000
+    assert bench.progress.is_caught_up
+    assert bench.progress.read_to_ms == T0 + 1000
     # What stood there before the service started says nothing about delays.
     assert bench.state.delays["live"].summary().count == 0
 
 
-def test_where_empty_answers_follow_the_end_is_not_asked_for() -> None:
-    bench = Bench()
+def test_where_empty_answers_follow_the_end_is_not_requested(bench: Bench) -> None:
     bench.state.set_discovered("live", T0 + 100_000)
     bench.broker.logs[PAGE_VIEW, 0] = b""
     bench.round()
@@ -163,19 +166,18 @@ def test_where_empty_answers_follow_the_end_is_not_asked_for() -> None:
         bench.round()
         bench.clock.advance(100)
         bench.round()
-        assert bench.state.progress_of("live").read_to_ms == bench.clock()
+        assert bench.progress.read_to_ms == bench.clock()
     assert bench.broker.latest_asked == 0
 
 
-def test_under_traffic_without_a_pause_the_end_is_asked_for_twice_a_second() -> None:
-    bench = Bench()
+def test_under_traffic_without_a_pause_the_end_is_requested_twice_a_second(bench: Bench) -> None:
     bench.state.set_discovered("live", T0 + 100_000)
     for number in range(100):
         bench.broker.append(PAGE_VIEW, 0, event(number))
         bench.round()
         bench.clock.advance(50)
     assert bench.broker.latest_asked == 10
-    view = bench.state.progress_of("live")
+    view = bench.progress
     assert view.is_caught_up
     assert view.read_to_ms >= bench.clock() - 600
 
@@ -188,7 +190,7 @@ def test_a_reader_that_never_gets_to_the_end_says_up_to_when_it_has_read() -> No
         bench.broker.append(PAGE_VIEW, 0, *(event(10 * number + n) for n in range(3)))
         bench.round()
         bench.clock.advance(100)
-    view = bench.state.progress_of("live")
+    view = bench.progress
     assert view.lag_bytes > 0
     assert view.read_to_ms > T0 + 3000
 
@@ -196,8 +198,7 @@ def test_a_reader_that_never_gets_to_the_end_says_up_to_when_it_has_read() -> No
 # --- what cannot be read ------------------------------------------------------------------------
 
 
-def test_what_retention_deleted_before_it_was_read_is_entered_as_unread() -> None:
-    bench = Bench()
+def test_what_retention_deleted_before_it_was_read_is_entered_as_unread(bench: Bench) -> None:
     bench.broker.append(PAGE_VIEW, 0, event(1))
     bench.round()
     gone = len(bench.broker.logs[PAGE_VIEW, 0])
@@ -214,8 +215,7 @@ def test_what_retention_deleted_before_it_was_read_is_entered_as_unread() -> Non
     assert "deleted" in unread.reason
 
 
-def test_a_log_that_was_replaced_is_read_anew_and_told() -> None:
-    bench = Bench()
+def test_a_log_that_was_replaced_is_read_anew_and_reported(bench: Bench) -> None:
     bench.broker.append(PAGE_VIEW, 0, event(1), event(2))
     bench.round()
     bench.broker.logs[PAGE_VIEW, 0] = message_set.encode([event(3)])
@@ -226,8 +226,7 @@ def test_a_log_that_was_replaced_is_read_anew_and_told() -> None:
     assert "lost or replaced" in unread.reason
 
 
-def test_a_damaged_entry_is_left_out_and_told_and_the_rest_is_counted() -> None:
-    bench = Bench()
+def test_a_damaged_entry_is_left_out_and_reported_and_the_rest_is_counted(bench: Bench) -> None:
     first = len(message_set.encode([event(1)]))
     damaged = bytearray(message_set.encode([event(n) for n in range(1, 4)]))
     damaged[2 * first - 1] ^= 1
@@ -239,8 +238,7 @@ def test_a_damaged_entry_is_left_out_and_told_and_the_rest_is_counted() -> None:
     assert bench.state.position(KEY) == len(damaged)
 
 
-def test_an_impossible_length_stops_its_partition_and_no_other() -> None:
-    bench = Bench()
+def test_an_impossible_length_stops_its_partition_and_no_other(bench: Bench) -> None:
     good = message_set.encode([event(1)])
     bench.broker.append_set(PAGE_VIEW, 0, good + b"\0\0\0\1" + b"x" * 100)
     bench.broker.append(PAGE_VIEW, 1, event(2))
@@ -248,7 +246,7 @@ def test_an_impossible_length_stops_its_partition_and_no_other() -> None:
         bench.round(KEY, SECOND)
     assert bench.counted() == 2
     assert bench.state.position(KEY) == len(good)
-    view = bench.state.progress_of("live")
+    view = bench.progress
     assert "unreadable from offset" in view.unreachable
     assert any("unreadable from offset" in note for note in bench.state.notes())
     # It is tried again, and when it can be read all is forgotten.
@@ -256,71 +254,56 @@ def test_an_impossible_length_stops_its_partition_and_no_other() -> None:
     bench.clock.advance(2000)
     bench.round()
     assert bench.counted() == 3
-    assert bench.state.progress_of("live").unreachable == ""
+    assert bench.progress.unreachable == ""
 
 
-def test_a_partition_that_the_broker_refuses_is_told_with_its_answer() -> None:
-    bench = Bench()
+def test_a_partition_that_the_broker_refuses_is_reported_with_its_answer(bench: Bench) -> None:
     bench.broker.append(PAGE_VIEW, 1, event(1))
     bench.round(KEY, SECOND)
     assert bench.counted() == 1
-    assert "no such partition" in bench.state.progress_of("live").unreachable
+    assert "no such partition" in bench.progress.unreachable
 
 
-def test_progress_is_the_time_before_the_fetch_that_found_the_end() -> None:
-    bench = Bench()
+def test_progress_is_the_time_before_the_fetch_that_found_the_end(bench: Bench) -> None:
     bench.broker.append(PAGE_VIEW, 0, event(1))
     bench.state.set_discovered("live", T0 + 5000)
     bench.round()
-    assert bench.state.progress_of("live").read_to_ms == T0 + 1000
+    assert bench.progress.read_to_ms == T0 + 1000
 
 
 # --- the thread ---------------------------------------------------------------------------------
 
 
-def test_a_broker_that_is_away_is_told_and_read_on_when_it_is_back() -> None:
-    bench = Bench()
+@pytest.mark.parametrize(
+    ("failure", "reported"),
+    [
+        (ConnectionRefusedError("refused"), "live broker 1 does not answer: refused"),
+        (ZeroDivisionError("a bug"), "an internal error"),
+    ],
+)
+def test_a_failure_is_reported_and_reading_goes_on_when_it_is_over(
+    bench: Bench, failure: Exception, reported: str
+) -> None:
     bench.broker.append(PAGE_VIEW, 0, event(1))
-    bench.broker.failure = ConnectionRefusedError("refused")
+    bench.broker.failure = failure
     bench.reader.assign(ADDRESS, [KEY], first=False)
     bench.reader.start()
     try:
-        wait_until(
-            lambda: "live broker 1 does not answer" in bench.state.progress_of("live").unreachable,
-            "told as away",
-        )
-        assert any("broker 1 does not answer" in note for note in bench.state.notes())
+        wait_until(lambda: reported in bench.progress.unreachable, "reported as away")
+        assert any(reported in note for note in bench.state.notes())
         bench.broker.failure = None
         wait_until(lambda: bench.counted() == 1, "counted")
-        wait_until(lambda: not bench.state.progress_of("live").unreachable, "told as back")
+        wait_until(lambda: not bench.progress.unreachable, "reported as back")
     finally:
         bench.reader.close()
     assert bench.broker.closed
 
 
-def test_a_bug_is_told_and_tried_again() -> None:
-    bench = Bench()
-    bench.broker.append(PAGE_VIEW, 0, event(1))
-    bench.broker.failure = ZeroDivisionError("a bug")
-    bench.reader.assign(ADDRESS, [KEY], first=False)
-    bench.reader.start()
-    try:
-        wait_until(
-            lambda: "an internal error" in bench.state.progress_of("live").unreachable, "told"
-        )
-        bench.broker.failure = None
-        wait_until(lambda: bench.counted() == 1, "counted")
-        wait_until(lambda: not bench.state.progress_of("live").unreachable, "told as back")
-    finally:
-        bench.reader.close()
-
-
-def test_a_broker_that_never_registered_is_told() -> None:
-    bench = Bench()
+def test_a_broker_that_never_registered_is_reported(bench: Bench) -> None:
     bench.reader.assign(None, [KEY], first=True)
     bench.reader.start()
     try:
-        wait_until(lambda: "not registered" in bench.state.progress_of("live").unreachable, "told")
+        wait_until(lambda: "not registered" in bench.progress.unreachable, "reported")
     finally:
         bench.reader.close()
 
