@@ -16,6 +16,14 @@ from tests.support.brokers import RunningBroker
 COMMON_NAMES = ("services", "consumer", "events", "cli", "broker", "producer", "protocol", "tests")
 PROGRAM = Path(__file__).with_name("user_program.py")
 
+# What the extras `spark` and `web` bring.
+EXTRAS = ("pyspark", "pyarrow", "deltalake", "pandas", "numpy", "starlette", "uvicorn")
+WITHOUT_EXTRAS = f"""
+import runpy, sys
+sys.modules.update(dict.fromkeys({EXTRAS}))
+runpy.run_path("program.py", run_name="__main__")
+"""
+
 # Imports all modules of an installed package, and prints those that are compiled.
 IMPORT_ALL = """
 import importlib, json, pkgutil, sys
@@ -123,6 +131,11 @@ def test_a_users_program_stands_beside_its_own_packages(
 ) -> None:
     said = run(installed.python, "program.py", str(port), cwd=project)
     assert said == "[(b'hello', 15), (b'world', 30)] Consumer\n"
+
+
+def test_a_users_program_needs_no_extras(installed: Environment, project: Path, port: int) -> None:
+    said = run(installed.python, "-c", WITHOUT_EXTRAS, str(port), cwd=project)
+    assert said.endswith("Consumer\n")
 
 
 def test_a_users_program_passes_strict_type_checking(
