@@ -1,1 +1,2 @@
-"""Operators' questions about consumers: lag, state, stored offsets, whether a rebalance is done."""
+"""Operators' tools for consumer groups: lag, state, stored offsets, and whether a rebalance is
+done."""

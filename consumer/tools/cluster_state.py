@@ -1,7 +1,7 @@
-"""What operators ask of a cluster: each partition's place, start and end, and how groups stand.
+"""The state of a cluster: each partition's broker, start and end; each group's offsets and lag.
 
-Reads ZooKeeper and asks the brokers; changes nothing. A broker that does not answer leaves holes in
-the answer, with the reason, and never an exception.
+Reads ZooKeeper and queries the brokers; changes nothing. For a broker that does not answer, the
+result has the reason instead of values; it is never an exception.
 """
 
 from collections.abc import Callable, Iterable
@@ -18,13 +18,13 @@ from kafka2011.protocol.errors import KafkaError
 
 Dialled = Callable[[tuple[str, int]], tuple[str, int]]
 
-ASK_TIMEOUT_MS = 5000
+QUERY_TIMEOUT_MS = 5000
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionEnds:
-    """`start` and `end` in bytes of the log, None when the broker did not say; then `error` tells
-    why. `end` is the high watermark."""
+    """`start` and `end` in bytes of the log, None when unknown; then `error` is
+    the reason. `end` is the high watermark."""
 
     name: TopicPartition
     address: BrokerAddress | None
@@ -41,7 +41,7 @@ class PartitionEnds:
 
 @dataclass(frozen=True, slots=True)
 class GroupPartition:
-    """One partition of a group: `owner` is a thread id, "" when nobody owns it. `version` is that
+    """One partition of a group: `owner` is a thread id, "" when it has none. `version` is that
     of the offset's node."""
 
     name: TopicPartition
@@ -69,7 +69,7 @@ class GroupState:
 def partition_ends(
     registry: Registry, topics: Iterable[str], dialled: Dialled = lambda address: address
 ) -> list[PartitionEnds]:
-    """All registered partitions of the topics, sorted, each asked for its start and end."""
+    """All registered partitions of the topics, sorted, with their starts and ends."""
     brokers = cluster.live_brokers(registry)
     wanted = [
         TopicPartition(topic, *partition)
@@ -79,18 +79,18 @@ def partition_ends(
     found: dict[TopicPartition, PartitionEnds] = {}
     for broker_id in sorted({name.broker_id for name in wanted}):
         names = [name for name in wanted if name.broker_id == broker_id]
-        for ends in _ask_broker(brokers.get(broker_id), names, dialled):
+        for ends in _query_broker(brokers.get(broker_id), names, dialled):
             found[ends.name] = ends
     return [found[name] for name in wanted]
 
 
-def _ask_broker(
+def _query_broker(
     address: BrokerAddress | None, names: list[TopicPartition], dialled: Dialled
 ) -> list[PartitionEnds]:
     if address is None:
         return [PartitionEnds(name, None, None, None, "broker not registered") for name in names]
     answers: list[PartitionEnds] = []
-    with SimpleConsumer(*dialled(address), socket_timeout_ms=ASK_TIMEOUT_MS) as client:
+    with SimpleConsumer(*dialled(address), socket_timeout_ms=QUERY_TIMEOUT_MS) as client:
         for name in names:
             try:
                 start = client.earliest(name.topic, name.partition)
@@ -99,7 +99,7 @@ def _ask_broker(
             except KafkaError as error:
                 answers.append(PartitionEnds(name, address, None, None, str(error)))
                 if isinstance(error, BrokerUnavailable) and len(answers) == 1:
-                    rest = names[1:]  # not there at all: do not wait for each of them
+                    rest = names[1:]  # unreachable: do not wait for it once for each partition
                     return answers + [
                         PartitionEnds(other, address, None, None, str(error)) for other in rest
                     ]
@@ -127,7 +127,7 @@ def group_state(
                 try:
                     names.add(TopicPartition(topic, *paths.decode_broker_partition(text)))
                 except BadZnode:
-                    continue  # not a partition: nobody's offset or owner
+                    continue  # not the name of a partition
     ends = {
         found.name: found.end
         for found in partition_ends(registry, sorted({name.topic for name in names}), dialled)
@@ -151,7 +151,7 @@ def _partition(
         try:
             offset = paths.decode_offset(stored.value)
         except BadZnode:
-            pass  # shown as no offset, which is how a consumer takes it
+            pass  # a consumer also treats it as no offset
     return GroupPartition(
         name,
         (owner.value or b"").decode("utf-8", "replace") if owner is not None else "",

@@ -1,11 +1,11 @@
-"""An operator's hand on a group's stored offsets: read, export, import, move.
+"""The stored offsets of a group: read, export, import, reset.
 
-The export form is 0.7's (reference section 11, ExportZkOffsets): one line a partition,
+The export form is that of 0.7's ExportZkOffsets: one line a partition,
 
     /consumers/<group>/offsets/<topic>/<broker id>-<partition>:<offset>
 
-up to the end or an empty line. Moving is planned first, by `plan_reset`, as changes that can be
-shown, and then made by `apply`, which writes only over what the plan was made from.
+up to the end or an empty line. `plan_reset` returns the changes, to be shown; `apply` makes
+them, and writes only over the version of a node that the plan was made from.
 """
 
 import re
@@ -28,11 +28,11 @@ _LINE = re.compile(r"/consumers/([^/]+)/offsets/([^/]+)/([0-9]{1,10}-[0-9]{1,10}
 
 
 class BadExport(ValueError):
-    """A line of an export file that cannot be one; the text says which and why."""
+    """An invalid line in an export file; the text says which, and why."""
 
 
 class GroupOffset(NamedTuple):
-    """`offset` None: the node holds no number that a consumer can have written."""
+    """`offset` None: the node does not exist, or holds no valid offset."""
 
     group: str
     name: TopicPartition
@@ -46,27 +46,28 @@ class GroupOffset(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One partition's offset before and after; `after` None: it cannot be moved, `note` why."""
+    """One partition's offset before and after; `after` None: it cannot be changed, for the reason
+    in `note`."""
 
     before: GroupOffset
     after: int | None
     note: str = ""
 
     @property
-    def is_one(self) -> bool:
+    def is_needed(self) -> bool:
         return self.after is not None and self.after != self.before.offset
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where to: EARLIEST, LATEST, or "" with one of `time_ms` and `offset`."""
+    """The new position: `end` is EARLIEST or LATEST, or "" with one of `time_ms` and `offset`."""
 
     end: str = ""
     time_ms: int | None = None
     offset: int | None = None
 
 
-# --- what is stored --------------------------------------------------------------------------
+# --- stored offsets --------------------------------------------------------------------------
 
 
 def stored_offsets(
@@ -106,12 +107,12 @@ def live_members(registry: Registry, group: str) -> list[str]:
 
 
 def export_lines(offsets: Iterable[GroupOffset]) -> list[str]:
-    """Lines without their ends; a node that holds no offset is left out, as it must be."""
+    """Lines without their ends; a node without a valid offset is left out."""
     return [f"{one.path}:{one.offset}" for one in offsets if one.offset is not None]
 
 
 def parse_export(lines: Iterable[str]) -> list[GroupOffset]:
-    """What an export file asks for, as 0.7 reads it: up to the first empty line.
+    """The offsets of an export file; as in 0.7, up to the first empty line.
 
     Raises BadExport, with the number of the line.
     """
@@ -144,7 +145,7 @@ def _are_names(*names: str) -> bool:
     return True
 
 
-# --- moving ----------------------------------------------------------------------------------
+# --- changing ----------------------------------------------------------------------------------
 
 
 def plan_reset(
@@ -155,17 +156,17 @@ def plan_reset(
     offset_of_time: Callable[[PartitionEnds, int], int],
     is_entry: Callable[[PartitionEnds, int], bool],
 ) -> list[Change]:
-    """What a reset would change, in order of partitions.
+    """The changes of a reset, in order of partitions.
 
-    `offset_of_time` and `is_entry` ask the partition's broker: where to begin to miss nothing
-    written after a time, and whether a whole entry begins at an offset.
+    `offset_of_time` and `is_entry` query the partition's broker: the offset to start at to miss no
+    message written after a time, and whether a whole entry begins at an offset.
     """
     known = {found.name: found for found in ends}
     changes = []
     for name in sorted({*before, *known}):
         stored, found = before[name], known.get(name)
         if found is None or found.start is None or found.end is None:
-            reason = found.error if found is not None else "no broker has it at present"
+            reason = found.error if found is not None else "on no live broker"
             changes.append(Change(stored, None, reason))
             continue
         changes.append(_change(stored, found, target, offset_of_time, is_entry))
@@ -194,15 +195,15 @@ def _change(
 
 
 def plan_import(registry: Registry, wanted: Iterable[GroupOffset]) -> list[Change]:
-    """What an import would change."""
+    """The changes of an import."""
     return [Change(read_offset(registry, one.group, one.name), one.offset) for one in wanted]
 
 
 def apply(registry: Registry, changes: Iterable[Change]) -> list[Change]:
-    """Store the changes; returns those whose node somebody else wrote meanwhile, untouched."""
+    """Make the changes. Returns those that were refused, as their node has changed meanwhile."""
     refused = []
     for change in changes:
-        if not change.is_one or change.after is None:
+        if not change.is_needed or change.after is None:
             continue
         value = paths.encode_number(change.after)
         try:

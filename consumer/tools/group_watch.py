@@ -1,8 +1,8 @@
-"""Watches one group for a while: its offsets, their times, and what Burrow's rules make of them.
+"""Samples one group's offsets and their times, and judges them by Burrow's rules.
 
-One look already decides what does not need a history: nothing left to read, nobody there to read
-it, or no commit for so long that a reader should have made one (ZooKeeper knows when an offset was
-written). What needs commits to be compared is UNKNOWN until enough looks have seen some.
+One sample decides the cases that need no history: nothing left to read, no owner, or no commit for
+longer than a reader would take (ZooKeeper has the time of each write). Cases that compare commits
+are UNKNOWN until enough samples have seen some.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from kafka2011.consumer.chunk import TopicPartition
 from kafka2011.consumer.simple import SimpleConsumer
 from kafka2011.consumer.tools.cluster_state import (
-    ASK_TIMEOUT_MS,
+    QUERY_TIMEOUT_MS,
     Dialled,
     GroupPartition,
     GroupState,
@@ -45,7 +45,7 @@ class GroupReport:
 
 
 class GroupWatch:
-    """`prefix_bytes(topic)`: of the topic's events, in front of their header; None: no header."""
+    """`prefix_bytes(topic)`: bytes before the header of the topic's events; None: no events."""
 
     def __init__(
         self,
@@ -65,8 +65,8 @@ class GroupWatch:
         self._committed_ms: dict[TopicPartition, int | None] = {}
         self._state = GroupState(group, {}, [])
 
-    def look(self) -> None:
-        """Read everything once more. Raises CoordinationError."""
+    def sample(self) -> None:
+        """Read the group's state once. Raises CoordinationError."""
         self._state = group_state(self._registry, self._group, self._dialled)
         now = self._clock()
         for found in self._state.partitions:
@@ -81,7 +81,8 @@ class GroupWatch:
             )
 
     def report(self) -> GroupReport:
-        """What the looks so far say; asks the brokers for the age of what is not read."""
+        """The verdicts on the samples so far; queries the brokers for the age of unread
+        messages."""
         now = self._clock()
         times = self._lag_times(now)
         reports = []
@@ -95,7 +96,7 @@ class GroupWatch:
             )
             committed_ms = self._committed_ms[found.name]
             reports.append(PartitionReport(found, committed_ms, times[found.name], verdict))
-        # A partition that the group never touched says nothing about the group.
+        # A partition without owner and offset does not count for the group.
         touched = [
             one.verdict
             for one in reports
@@ -115,7 +116,7 @@ class GroupWatch:
                     times[name] = LagTime(None, None, "", "broker not registered")
                     continue
                 if name.broker_id not in clients:
-                    made = SimpleConsumer(*self._dialled(address), ASK_TIMEOUT_MS)
+                    made = SimpleConsumer(*self._dialled(address), QUERY_TIMEOUT_MS)
                     clients[name.broker_id] = made
                 times[name] = lag_time(
                     clients[name.broker_id],
@@ -133,7 +134,7 @@ class GroupWatch:
         return times
 
     def _watched(self, found: GroupPartition, now: int) -> LagTime | None:
-        """When the log's end was seen to pass the offset during the watch, that is its time."""
+        """The age by the sample in which the log's end passed the offset; None if it was before."""
         ends = self._histories[found.name].ends
         if not found.lag_bytes or found.offset is None or len(ends) < 2:
             return None

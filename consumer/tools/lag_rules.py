@@ -1,11 +1,11 @@
-"""A consumer group's verdict from its recent commits, by Burrow's rules, with the reason in words.
+"""The verdict on a consumer group from its recent commits, by Burrow's rules, with a reason.
 
-Burrow (LinkedIn) judges a partition by its last committed offsets and never by a threshold.
-Its known hole is closed here: lag is taken from the log's end as it is now, not as it was at the
-last commit, so a consumer that stopped cannot show an old lag of zero. Rules, first that holds:
+Burrow (LinkedIn) judges a partition by its last committed offsets and never by a threshold. Unlike
+Burrow, lag is taken from the current end of the log, not the end at the last commit, so a stopped
+consumer cannot show an old lag of zero. The first rule that holds:
 
-  0  nobody owns the partition and something is not read  STOP    (ours: 0.7 knows the owners)
-  1  the current lag is 0, or was 0 at a commit seen      OK      (only while the owner is there)
+  0  the partition has unread messages and no owner       STOP    (not in Burrow)
+  1  the current lag is 0, or was 0 at a commit seen      OK      (only while it has an owner)
   2  a committed offset is lower than the one before      REWIND
   3  the last commit is longer ago than the commits span  STOP
   4  the committed offset never changed                   STALL
@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 COMMITS_KEPT = 10
 ENDS_KEPT = 120
-# Rule 3 compares with the span of the commits seen; below this span it would shout at a pause.
+# Rule 3 compares with the span of the commits; below this span a short pause would be STOP.
 SPAN_MS_MIN = 30_000
 
 OK, WARN, STALL, STOP, REWIND, UNKNOWN = "OK", "WARN", "STALL", "STOP", "REWIND", "UNKNOWN"
@@ -30,7 +30,7 @@ ERRORS = frozenset({STALL, STOP, REWIND})
 
 
 class Commit(NamedTuple):
-    """What was seen when a partition's stored offset was looked at: time, offset, lag then."""
+    """A sampled commit: its time, offset, and the lag at that time."""
 
     at_ms: int
     offset: int
@@ -39,7 +39,7 @@ class Commit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`complete`: share of the window that has been seen, 0 to 1."""
+    """`complete`: share of COMMITS_KEPT that has been sampled, 0 to 1."""
 
     state: str
     reason: str
@@ -54,16 +54,15 @@ def judge(
     is_owned: bool,
     commits_min: int = 1,
 ) -> Verdict:
-    """The verdict on one partition; `lag_bytes` is the lag now, None when not known.
+    """The verdict on one partition; `lag_bytes` is the current lag, None when unknown.
 
-    `commits_min`: with fewer commits seen, rule 6 says UNKNOWN: that nothing bad was seen then only
-    means that next to nothing was seen.
+    `commits_min`: with fewer commits, rule 6 is UNKNOWN, since too little was sampled.
     """
     complete = min(1.0, len(commits) / COMMITS_KEPT)
     if lag_bytes is None or not commits:
         return Verdict(UNKNOWN, "no offset or no log end is known", complete)
     if not is_owned and lag_bytes > 0:
-        return Verdict(STOP, "nobody owns the partition and there is something to read", complete)
+        return Verdict(STOP, "the partition has unread messages and no owner", complete)
     if lag_bytes == 0:
         return Verdict(OK, "nothing is left to read", complete)
     pairs = list(pairwise(commits))
@@ -83,7 +82,7 @@ def judge(
     if len(commits) == COMMITS_KEPT and all(a.lag_bytes >= b.lag_bytes for b, a in pairs):
         return Verdict(WARN, "the lag never fell between two commits: it reads too slowly")
     if len(commits) < commits_min:
-        return Verdict(UNKNOWN, "too few commits were seen to tell: watch it for longer", complete)
+        return Verdict(UNKNOWN, "too few commits to judge: watch it for longer", complete)
     return Verdict(OK, "it reads and the lag falls from time to time", complete)
 
 
@@ -97,7 +96,7 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict:
 
 
 class PartitionHistory:
-    """The last commits of one partition of one group, and where its log ended when."""
+    """The last commits of one partition of a group, and the ends of its log with their times."""
 
     __slots__ = ("_version", "commits", "ends")
 
@@ -114,10 +113,10 @@ class PartitionHistory:
         end: int | None,
         committed_ms: int | None = None,
     ) -> None:
-        """One look at the stored offset, its node's version, and the log's end.
+        """Add a sample of the stored offset, its node's version, and the log's end.
 
-        A new version is a commit, also when the offset stayed the same. `committed_ms`: when the
-        node was written, where that is known; else the commit counts as made now.
+        A new version is a commit, even with the same offset. `committed_ms`: the time of the write,
+        when known; else the commit counts as made now.
         """
         if end is not None and (not self.ends or self.ends[-1][1] != end):
             self.ends.append((now_ms, end))
@@ -128,8 +127,8 @@ class PartitionHistory:
         self.commits.append(Commit(at_ms, offset, max(0, end - offset)))
 
     def lag_ms(self, now_ms: int, offset: int | None) -> int | None:
-        """For how long the first byte that is not read has been there, by the ends seen; at least
-        that long when it is older than what was seen. None when nothing is known."""
+        """The age of the first unread byte, by the sampled ends; a lower bound when it is older
+        than the first sample. None when nothing is known."""
         if offset is None or not self.ends:
             return None
         for at_ms, end in self.ends:

@@ -1,9 +1,9 @@
-"""How long the first unread message of a partition has been waiting: lag in seconds.
+"""Lag in time: the age of the first unread message of a partition.
 
-0.7 stores neither a message's time nor an index by time. So, in this order:
+0.7 stores neither the time of a message nor an index by time. The sources, in this order:
 
     header    the message at the committed offset is an event: its header's time, exactly
-    segment   brokers know when each segment was last written (the Offsets request): the message is
+    segment   brokers have the last write of each segment (the Offsets request): the message is
               at least as old as its own segment's last write, at most as old as the segment's
               before it; with one segment there is no upper bound
 """
@@ -20,16 +20,16 @@ from kafka2011.protocol.errors import KafkaError, MessageLargerThanFetchSize, Of
 
 FETCH_BYTES = 65536
 FETCH_BYTES_MAX = 1 << 24
-SEGMENTS_MAX = 10_000  # asked for; more are not distinguished
+SEGMENTS_MAX = 10_000  # requested; further ones are not distinguished
 PRECISION_MS = 1000
-HISTORY_MS = 50 * 365 * 86_400_000  # how far back a segment's time is looked for
-# A header's time outside this range is somebody's broken clock, or no header at all.
+HISTORY_MS = 50 * 365 * 86_400_000  # the oldest time that is searched for
+# A time outside this range is from a wrong clock, or from no header.
 TIME_MIN_MS = 946_684_800_000  # 2000
 FUTURE_MS_MAX = 86_400_000
 
 
 class LagTime(NamedTuple):
-    """Ages in ms; `at_most_ms` None: no bound. `source` "" when nothing is known, then `reason`."""
+    """Ages in ms; `at_most_ms` None: no bound. `source` is "" when unknown, with the `reason`."""
 
     at_least_ms: int | None
     at_most_ms: int | None
@@ -49,9 +49,10 @@ def lag_time(
     *,
     prefix_bytes: int | None = None,
 ) -> LagTime:
-    """`prefix_bytes`: of the topic's events, in front of their header; None when it has none.
+    """The age of the message at `offset`.
 
-    Never raises for what a broker answers or not: that is a reason.
+    `prefix_bytes`: bytes before the header of the topic's events; None: no events. An error of the
+    broker is a reason in the result, never an exception.
     """
     if offset is None or end is None:
         return LagTime(None, None, "", "no offset or no log end is known")
@@ -65,7 +66,7 @@ def lag_time(
                 return LagTime(age_ms, age_ms, "header")
         return _by_segments(client, name, offset, now_ms)
     except OffsetOutOfRange:
-        return LagTime(None, None, "", "the offset is not in the log any more")
+        return LagTime(None, None, "", "the offset is no longer in the log")
     except KafkaError as error:
         return LagTime(None, None, "", str(error))
 
@@ -77,7 +78,7 @@ def _header_time(
     while True:
         data = client.fetch(name.topic, name.partition, offset, size).data
         try:
-            # The first entry alone: the rest of a fetch may be cut, and is not asked about.
+            # The first entry only: the rest of a fetch may be cut.
             first = next(message_set.entries(data), None)
             valid = message_set.split(data) if first is None else first.next_offset
             messages = message_set.messages(data[:valid], 0)
@@ -112,10 +113,10 @@ def _by_segments(client: SimpleConsumer, name: TopicPartition, offset: int, now_
 def last_write(
     newest_before: Callable[[int], int | None], segment_start: int, now_ms: int
 ) -> int | None:
-    """When the segment was last written, to a second or 1 % of its age (ms since the epoch).
+    """The time of a segment's last write, to a second or 1 % of its age (ms since the epoch).
 
     `newest_before(time)` is the broker's answer: start of the newest segment last written at or
-    before that time. None when the broker's clock knows no such time up to now.
+    before that time. None when there is no such time up to now.
     """
 
     def is_written_by(time_ms: int) -> bool:

@@ -1,8 +1,8 @@
-"""Whether a group's rebalance came to its end: every partition has one owner, and the right one.
+"""Checks that a group's rebalance is complete: every partition has the right owner.
 
-0.7's VerifyConsumerRebalance asks that each live partition of a subscribed topic has an owner that
-is a registered thread. Here it must also be the thread that the range assignment names (reference
-section 9.3): a group where everybody owns something else would never settle.
+0.7's VerifyConsumerRebalance requires that each live partition of a subscribed topic has an owner
+that is a registered thread. Here it must also be the thread of the range assignment: a group with
+other owners would never settle.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ from kafka2011.protocol.errors import IllegalTopicFilter
 @dataclass(frozen=True, slots=True)
 class GroupPicture:
     """One reading of the registry. `members`: consumer id -> topic -> streams; `owners`: thread id
-    per partition that has one; `unreadable`: registrations that nobody can understand."""
+    per partition that has one; `unreadable`: members whose registration is invalid."""
 
     members: Mapping[str, Mapping[str, int]]
     partitions: Mapping[str, tuple[BrokerPartition, ...]]
@@ -31,7 +31,7 @@ class GroupPicture:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """`owner` "" when nobody owns the partition; `expected` "" when nobody should."""
+    """`owner` is "" when the partition has none; `expected` is "" when it should have none."""
 
     name: TopicPartition
     owner: str
@@ -39,8 +39,8 @@ class Problem:
     text: str
 
 
-def look(registry: Registry, group: str) -> GroupPicture:
-    """Members, partitions of what they subscribe to, and owners, as the registry has them now."""
+def read_registry(registry: Registry, group: str) -> GroupPicture:
+    """Read the members, the partitions of the topics they subscribe to, and the owners."""
     topics = cluster.topics(registry)
     members: dict[str, Mapping[str, int]] = {}
     unreadable = []
@@ -73,7 +73,7 @@ def look(registry: Registry, group: str) -> GroupPicture:
 
 
 def problems(picture: GroupPicture) -> list[Problem]:
-    """What is not as it should be once the group has settled, in order of partitions; pure."""
+    """The partitions whose owner is wrong once the group has settled, in order; pure."""
     expected: dict[TopicPartition, str] = {}
     for topic, partitions in picture.partitions.items():
         threads = [
@@ -94,12 +94,12 @@ def problems(picture: GroupPicture) -> list[Problem]:
         if owner == right:
             continue
         if not owner:
-            text = "nobody owns it"
+            text = "it has no owner"
         elif owner not in threads_alive:
             text = f"its owner {owner} is not a registered thread"
         elif not right:
-            text = f"{owner} owns it, and nobody should: it is on no live broker"
+            text = f"{owner} owns it, but it is on no live broker"
         else:
-            text = f"{owner} owns it, and {right} should"
+            text = f"{owner} owns it, but {right} should"
         found.append(Problem(name, owner, right, text))
     return found

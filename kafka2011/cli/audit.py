@@ -1,8 +1,8 @@
 """`kafka2011 audit`: has every message arrived in every tier? And `kafka2011 audit serve`.
 
-Asks the running audit service; where none runs, or with --recount, counts everything itself,
+Queries the running audit service; without one, or with --recount, counts everything itself,
 message by message, and compares guids. Exit status 0 when nothing is missing and nothing is extra,
-1 when something is, 2 when there is nothing to ask or to count.
+1 when something is, 2 when there is nothing to query or to count.
 """
 
 import json
@@ -31,7 +31,7 @@ app = typer.Typer(add_completion=False, help=(__doc__ or "").partition("\n\n")[0
 ASK_TIMEOUT_S = 30.0
 PAGE_CELLS = 5_000
 WAIT_POLL_S = 0.25
-OFFLINE_BROKER_ID_FIRST = 11  # where no state file says which datacenter a broker stands in
+OFFLINE_BROKER_ID_FIRST = 11  # where no state file has the datacenter of a broker
 
 Json = dict[str, Any]
 
@@ -54,20 +54,18 @@ def show(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON (docs/audit.md)")] = False,
     topic: Annotated[
-        list[str] | None, typer.Option("--topic", help="only this topic; may be repeated")
+        list[str] | None, typer.Option("--topic", help="only this topic; repeatable")
     ] = None,
     all_cells: Annotated[
-        bool, typer.Option("--all", help="list every cell, complete ones too")
+        bool, typer.Option("--all", help="list every cell, complete ones included")
     ] = False,
     is_final: Annotated[
         bool,
-        typer.Option(
-            "--final", help="the producers have stopped: judge windows that are open, too"
-        ),
+        typer.Option("--final", help="the producers have stopped: judge open windows as well"),
     ] = False,
     wait_s: Annotated[
         float,
-        typer.Option("--wait", help="wait so many seconds until nothing is pending or missing"),
+        typer.Option("--wait", help="longest wait until nothing is pending or missing, seconds"),
     ] = 0.0,
     is_recount: Annotated[
         bool, typer.Option("--recount", help="read every message again and compare guids")
@@ -139,7 +137,7 @@ def _state(path: Path) -> Json:
 
 
 def _ask(service: str, path: str, query: dict[str, str]) -> Json | None:
-    """The JSON of a page, None when nothing usable answers."""
+    """The JSON at a path of the service; None without a usable answer."""
     address = f"{service}{path}?{urllib.parse.urlencode(query)}"
     if not address.startswith(("http://", "https://")):
         _refuse(f"not an address: {service}")
@@ -224,7 +222,7 @@ def _as_report(summary: Json, cells: list[Json]) -> Json:
 
 
 class _Directories:
-    """Where the recount looks; what was not given is found below `var`."""
+    """The directories to recount; those not given are found below `var`."""
 
     def __init__(
         self,
@@ -259,7 +257,7 @@ class _Directories:
         return found
 
     def forms(self) -> "Forms":
-        """Forms of the topics' events, as given, else as the deployment under `var` has them."""
+        """Forms of the topics' events: --forms, else those of the deployment under `var`."""
         from kafka2011.events.forms import parse_forms
 
         text = self._forms
@@ -295,7 +293,7 @@ def _recounted(
     *,
     show_progress: bool,
 ) -> Json:
-    """Count everything afresh: through the brokers while they run, else from their files."""
+    """Count everything again: through the brokers while they run, else from their files."""
     from kafka2011.services.audit.recount.counting import recount
     from kafka2011.services.audit.restarts import read_restarts
 

@@ -1,4 +1,4 @@
-"""The audit as a table for people. The data is that of `--json` (docs/audit.md)."""
+"""The audit as a table; the same data as `--json` (docs/audit.md)."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -30,7 +30,7 @@ SOURCES = {
 
 
 def new_console() -> Console:
-    """As wide as the terminal; a file or a pipe takes longer lines."""
+    """A console as wide as the terminal; wider for a file or a pipe."""
     console = Console()
     return console if console.is_terminal else Console(width=WIDTH_ELSEWHERE)
 
@@ -52,7 +52,7 @@ def print_report(console: Console, report: Json, *, show_all: bool = False) -> N
 
 
 def worst_of(cells: list[Json], count: int = CELLS_LISTED) -> list[Json]:
-    """The first `count` in their order; those that merely wait go when there are more."""
+    """The first `count` in order; pending ones are dropped first."""
     if len(cells) <= count:
         return cells
 
@@ -98,7 +98,7 @@ def _row(name: str, topic: Json, tiers: list[str]) -> list[Text | str]:
 
 
 def _cells(report: Json, cells: list[Json]) -> Table:
-    """What all cells have in common stands in the title, not in each row."""
+    """The table of cells; what all cells have in common is in its title."""
     servers = {cell["server"] for cell in cells}
     windows = {cell["window_start_ms"]: window_text(cell["window_start_ms"]) for cell in cells}
     days = {text[:DAY_LENGTH] for text in windows.values() if text != NO_HEADER}
@@ -130,7 +130,7 @@ def _cells(report: Json, cells: list[Json]) -> Table:
 
 
 def _count(told: Json | None) -> Text:
-    """How many stand at the tier, in the colour of their verdict."""
+    """The count at a tier, in the colour of its verdict."""
     if told is None:
         return Text("exempt", style="dim")
     return Text(f"{told['counted']:,}", style=_style(told["verdict"]))
@@ -175,7 +175,7 @@ def window_text(start_ms: int) -> str:
 
 
 def printable(text: str) -> str:
-    """Names come from messages: nothing in them may move the cursor."""
+    """A name from a message, with control characters as escapes."""
     return "".join(letter if letter.isprintable() else f"\\x{ord(letter):02x}" for letter in text)
 
 
@@ -191,7 +191,7 @@ def notes_of(report: Json) -> list[str]:
 
 
 def conclusion(report: Json) -> str:
-    """The last line: what the exit status says, in words."""
+    """The last line: the meaning of the exit status."""
     totals = report["totals"]["tiers"]
     parts = []
     for name in ("missing", "extra", "redelivered"):

@@ -1,8 +1,8 @@
 """`kafka2011 console-consumer`: print the messages of topics on standard output.
 
-The options are the original's (reference section 11). Statuses: 0 after --max-messages, a timeout,
-SIGTERM or SIGINT; 1 when a partition cannot be read or a formatter fails (--skip-message-on-error
-goes on), or ZooKeeper fails; 2 for wrong options.
+The options are those of 0.7. Statuses: 0 after --max-messages, a timeout,
+SIGTERM or SIGINT; 1 when a partition cannot be read or a formatter fails (unless
+--skip-message-on-error), or ZooKeeper fails; 2 for wrong options.
 """
 
 import base64
@@ -35,7 +35,7 @@ from kafka2011.runtime.signals import stop_event
 app = typer.Typer(add_completion=False)
 
 FLUSH_INTERVAL_S = 0.1
-# Our names, and the original's classes.
+# The names here, and the original's classes.
 FORMATTERS = {
     "newline": "newline",
     "checksum": "checksum",
@@ -46,7 +46,7 @@ FORMATTERS = {
 
 
 class FormatFailed(Exception):
-    """A formatter of the user's could not make anything of a message."""
+    """The user's formatter failed on a message."""
 
 
 Format = Callable[[ConsumedMessage], bytes]
@@ -55,38 +55,52 @@ Format = Callable[[ConsumedMessage], bytes]
 @app.command()
 def run(  # noqa: PLR0917 (the original's options)
     zookeeper: Annotated[str, typer.Option("--zookeeper", help="host:port,host:port/chroot")],
-    topic: Annotated[str | None, typer.Option("--topic", help="this topic")] = None,
+    topic: Annotated[str | None, typer.Option("--topic", help="topic to read")] = None,
     whitelist_: Annotated[
-        str | None, typer.Option("--whitelist", help="topics whose whole name matches")
+        str | None,
+        typer.Option("--whitelist", help="regular expression: topics whose whole name matches"),
     ] = None,
     blacklist_: Annotated[
-        str | None, typer.Option("--blacklist", help="topics whose name does not match")
+        str | None,
+        typer.Option("--blacklist", help="regular expression: all topics but those that match"),
     ] = None,
     group: Annotated[
-        str | None, typer.Option("--group", help="group to join; without it, one made up and gone")
+        str | None,
+        typer.Option("--group", help="group to join (default: a temporary one, deleted on exit)"),
     ] = None,
     from_beginning: Annotated[
         bool,
-        typer.Option("--from-beginning", help="forget the group's offsets, start at the smallest"),
+        typer.Option(
+            "--from-beginning", help="delete the group's offsets and start at the smallest"
+        ),
     ] = False,
     max_messages: Annotated[
-        int | None, typer.Option("--max-messages", min=1, help="stop after so many")
+        int | None, typer.Option("--max-messages", min=1, help="stop after this many messages")
     ] = None,
     consumer_timeout_ms: Annotated[
-        int, typer.Option("--consumer-timeout-ms", help="stop when nothing came for so long")
+        int,
+        typer.Option(
+            "--consumer-timeout-ms",
+            help="stop when no message arrived for this long, ms; -1: never",
+        ),
     ] = -1,
-    fetch_size: Annotated[int | None, typer.Option("--fetch-size", help="bytes a fetch")] = None,
+    fetch_size: Annotated[
+        int | None, typer.Option("--fetch-size", help="bytes of one fetch")
+    ] = None,
     socket_buffer_size: Annotated[
-        int | None, typer.Option("--socket-buffer-size", help="SO_RCVBUF")
+        int | None, typer.Option("--socket-buffer-size", help="SO_RCVBUF, bytes")
     ] = None,
     autocommit_interval_ms: Annotated[
-        int | None, typer.Option("--autocommit-interval-ms", "--autocommit.interval.ms")
+        int | None,
+        typer.Option(
+            "--autocommit-interval-ms", "--autocommit.interval.ms", help="time between commits, ms"
+        ),
     ] = None,
     formatter: Annotated[
         str,
         typer.Option(
             "--formatter",
-            help="newline, checksum ([topic-]checksum:crc), event (decoded, as JSON), or "
+            help="newline, checksum (topic-checksum:crc), event (decoded, as JSON), or "
             "module:function from a message to the bytes to print",
         ),
     ] = "newline",
@@ -100,23 +114,29 @@ def run(  # noqa: PLR0917 (the original's options)
         ),
     ] = None,
     skip_message_on_error: Annotated[
-        bool, typer.Option("--skip-message-on-error", help="leave out what cannot be read")
+        bool,
+        typer.Option(
+            "--skip-message-on-error", help="skip messages that cannot be read or formatted"
+        ),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="one JSON object a message")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="print one JSON object for each message")
+    ] = False,
     raw: Annotated[
-        bool, typer.Option("--raw", help="payloads byte for byte, even into a terminal")
+        bool, typer.Option("--raw", help="print payloads unchanged, also to a terminal")
     ] = False,
     set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="a consumer's setting")
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="a setting of the consumer; repeatable"),
     ] = None,
 ) -> None:
-    """Print messages as they come, starting with the newest unless --from-beginning.
+    """Print messages as they arrive, starting with new ones unless --from-beginning.
 
     For example: kafka2011 console-consumer --zookeeper localhost:2181 --topic clicks
     --from-beginning
 
-    Into a terminal, what it might obey is shown as escapes; into a pipe or a file payloads go byte
-    for byte.
+    On a terminal, control characters are shown as escapes; to a pipe or a file, payloads are
+    written unchanged.
     """
     chosen = _chosen_filter(topic, whitelist_, blacklist_)
     shown: Callable[[bytes], bytes] = bytes
@@ -152,7 +172,7 @@ def run(  # noqa: PLR0917 (the original's options)
         complain(str(error))
         status = 1
     except BrokenPipeError:
-        # Whoever read our output has gone; Python must not complain about it at exit.
+        # The reader of the output has closed it; Python must not report that at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 0
     raise SystemExit(status)
@@ -228,7 +248,7 @@ def _own_formatter(name: str) -> Format:
 
 
 def _prefix(message: ConsumedMessage, wanted: dict[str, str]) -> bytes:
-    """What --property asks for before the payload, tab-separated."""
+    """The fields that --property adds before the payload, tab-separated."""
     fields = []
     if wanted["print.topic"] == "true":
         fields.append(message.topic)
@@ -254,8 +274,8 @@ def as_record(message: ConsumedMessage) -> dict[str, object]:
 
 
 class _Output:
-    """Standard output, flushed by a thread so that neither single messages nor a flood of them
-    wait for long. Sets `stop` when nobody reads it any more."""
+    """Standard output, flushed by a thread so that neither a single message nor a flood of them
+    waits long. Sets `stop` when its reader has closed it."""
 
     def __init__(self, out: BinaryIO, formatted: Format, stop: threading.Event) -> None:
         self._out = out
@@ -267,7 +287,7 @@ class _Output:
         self._flusher.start()
 
     def write(self, message: ConsumedMessage) -> None:
-        """Raises BrokenPipeError when nobody reads any more."""
+        """Raises BrokenPipeError when the reader has closed the output."""
         self._out.write(self._formatted(message))
         self.count += 1
         if self._ended.is_set():
@@ -310,7 +330,7 @@ def _consume(
                 fail(f"group {config.group_id!r} has members: stop them first", 2)
             registry.delete_recursive(paths.group_path(config.group_id))
         if not chosen.select(cluster.topics(registry)):
-            complain("no such topic yet: waiting for it")
+            complain("the topic does not exist yet: waiting for it")
         with ConsumerConnector(config, registry) as connector:
             [stream] = connector.create_message_streams_by_filter(chosen)
             stopper = threading.Thread(target=end_on, args=(stop, connector), daemon=True)

@@ -1,10 +1,10 @@
 """`kafka2011 console-producer`: send each line of standard input as one message.
 
-The options are the original's (reference section 11), and `--broker-list`. At the end of the input,
+The options are those of 0.7, and `--broker-list`. At the end of the input,
 or at SIGTERM or SIGINT, everything is flushed. Statuses: 0 all lines are on the brokers' disks;
-1 some are not known to be, and standard error says which; 2 for wrong options.
+1 some may not be, and standard error says which; 2 for wrong options.
 
-Unlike 0.7: it compresses only with --compress (the original always does), ends by itself at the end
+Unlike 0.7: it compresses only with --compress (the original always does), ends at the end
 of the input, and waits when its queue is full instead of dropping lines.
 """
 
@@ -44,20 +44,24 @@ class _Tally:
 
 @app.command()
 def run(  # noqa: PLR0917 (the original's options)
-    topic: Annotated[str, typer.Option("--topic", help="topic to send to")],
+    topic: Annotated[str, typer.Option("--topic", help="topic to write")],
     zookeeper: Annotated[
-        str, typer.Option("--zookeeper", help="host:port,host:port/chroot of the brokers")
+        str,
+        typer.Option("--zookeeper", help="ZooKeeper of the brokers, host:port,host:port/chroot"),
     ] = "",
     broker_list: Annotated[
         str, typer.Option("--broker-list", help="id:host:port,... instead of ZooKeeper")
     ] = "",
-    sync: Annotated[bool, typer.Option("--sync", help="one request a line, at once")] = False,
+    sync: Annotated[
+        bool, typer.Option("--sync", help="send each line at once, in its own request")
+    ] = False,
     compress: Annotated[bool, typer.Option("--compress", help="compress with gzip")] = False,
     batch_size: Annotated[
-        int, typer.Option("--batch-size", min=1, help="messages that are sent together")
+        int, typer.Option("--batch-size", min=1, help="messages in one batch")
     ] = 200,
     timeout: Annotated[
-        int, typer.Option("--timeout", min=0, help="longest wait for a batch to fill, ms")
+        int,
+        typer.Option("--timeout", min=0, help="longest time until an incomplete batch is sent, ms"),
     ] = 1000,
     message_encoder: Annotated[
         str, typer.Option("--message-encoder", help="module:function from line to payload")
@@ -68,10 +72,15 @@ def run(  # noqa: PLR0917 (the original's options)
     ] = "",
     property_: Annotated[
         list[str] | None,
-        typer.Option("--property", metavar="NAME=VALUE", help="handed to the line reader"),
+        typer.Option(
+            "--property", metavar="NAME=VALUE", help="passed to the line reader; repeatable"
+        ),
     ] = None,
     max_message_size: Annotated[
-        int, typer.Option("--max-message-size", min=1, help="longer lines are refused")
+        int,
+        typer.Option(
+            "--max-message-size", min=1, help="longest line, bytes; longer ones are refused"
+        ),
     ] = 1_000_000,
 ) -> None:
     """Send lines from standard input to a topic.
@@ -129,7 +138,7 @@ def _send_all(
 
 
 def _hint(topic: str) -> str:
-    """Why a broker of ours hangs up on names that 0.7's takes."""
+    """Why this broker closes the connection on names that 0.7's accepts."""
     try:
         check_topic(topic)
     except IllegalTopicName:
@@ -138,7 +147,7 @@ def _hint(topic: str) -> str:
 
 
 def _encoder(name: str) -> Callable[[bytes], bytes] | None:
-    """The user's encoder; None for the original's classes, which pass a line on as it is."""
+    """The user's encoder; None for the original's classes, which do not change a line."""
     if not name or name.startswith("kafka."):
         return None
     try:
@@ -164,7 +173,7 @@ Reader = Callable[[BinaryIO], Iterable[bytes]]
 
 
 def _reader(name: str, properties: Iterable[str]) -> Reader | None:
-    """The user's line reader, or None for plain lines. Exits with status 2 for what is none."""
+    """The user's line reader, or None for plain lines. Exits with status 2 for anything else."""
     known: dict[str, str] = {}
     for text in properties:
         key, equals, value = text.partition("=")
@@ -204,7 +213,7 @@ def _send(producer: Producer, topic: str, line: bytes, tally: _Tally) -> None:
         complain(f"line {tally.sent + tally.refused}: {error}")
         return
     except BrokerUnavailable as error:
-        # The close tells of earlier lines that may be lost with it.
+        # The close reports earlier lines that may be lost with this one.
         error.add_note(f"{tally.sent} lines were sent before")
         raise
     tally.sent += 1

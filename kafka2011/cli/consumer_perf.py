@@ -52,7 +52,7 @@ SHARED = ("fetch.size", "data.consumed.in.MB", "MB.sec", "data.consumed.in.nMsg"
 
 @app.command()
 def run(  # noqa: PLR0917 (the original's options)
-    topic: Annotated[str, typer.Option("--topic", help="the topic")],
+    topic: Annotated[str, typer.Option("--topic", help="topic")],
     zookeeper: ZooKeeper = "",
     server: Annotated[
         str,
@@ -60,21 +60,31 @@ def run(  # noqa: PLR0917 (the original's options)
     ] = "",
     partition: Annotated[int, typer.Option("--partition", min=0, help="with --server")] = 0,
     group: Annotated[
-        str, typer.Option("--group", help="its nodes are deleted first; else one made up")
+        str, typer.Option("--group", help="group, deleted first (default: a temporary one)")
     ] = "",
     messages: Annotated[
-        int, typer.Option("--messages", min=1, help="each thread stops after so many")
+        int, typer.Option("--messages", min=1, help="messages after which each thread stops")
     ] = MESSAGES_MAX,
-    fetch_size: Annotated[int, typer.Option("--fetch-size", min=1, help="bytes")] = 1_048_576,
+    fetch_size: Annotated[
+        int, typer.Option("--fetch-size", min=1, help="bytes of one fetch")
+    ] = 1_048_576,
     from_latest: Annotated[
-        bool, typer.Option("--from-latest", help="only what comes from now on")
+        bool, typer.Option("--from-latest", help="only messages that arrive from now on")
     ] = False,
     socket_buffer_size: Annotated[
-        int, typer.Option("--socket-buffer-size", min=0, help="SO_RCVBUF; 0: the system's choice")
+        int,
+        typer.Option(
+            "--socket-buffer-size", min=0, help="SO_RCVBUF, bytes; 0: sized by the kernel"
+        ),
     ] = 2_097_152,
-    threads: Annotated[int, typer.Option("--threads", min=1, help="streams, with a thread")] = 10,
+    threads: Annotated[
+        int, typer.Option("--threads", min=1, help="number of streams, each with a thread")
+    ] = 10,
     consumer_timeout_ms: Annotated[
-        int, typer.Option("--consumer-timeout-ms", min=1, help="ends when nothing came for so long")
+        int,
+        typer.Option(
+            "--consumer-timeout-ms", min=1, help="stop when no message arrived for this long, ms"
+        ),
     ] = 5000,
     reporting_interval: ReportingInterval = 5000,
     date_format: DatePattern = DATE_FORMAT,
@@ -82,10 +92,11 @@ def run(  # noqa: PLR0917 (the original's options)
     hide_header: HidesHeader = False,
     as_json: PrintsJson = False,
     set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="a consumer's setting")
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="a setting of the consumer; repeatable"),
     ] = None,
 ) -> None:
-    """Consume a topic as fast as possible until nothing more comes, and print how fast that was.
+    """Consume a topic as fast as possible until no more messages arrive, and print the rate.
 
     For example: kafka2011 consumer-perf --zookeeper localhost:2181 --topic perf --threads 1
 
@@ -159,7 +170,7 @@ def _forget_quietly(registry: Registry, group: str) -> None:
     try:
         registry.delete_recursive(paths.group_path(group))
     except CoordinationError:
-        pass  # it is only in the way of nobody
+        pass  # a leftover group does no harm
 
 
 class _Printer:
@@ -293,4 +304,4 @@ def _run_all(workers: list[_Worker], printer: _Printer) -> None:
     if failures:
         raise SystemExit(1)
     if not count:
-        fail("nothing came")
+        fail("no message arrived")

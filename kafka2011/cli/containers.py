@@ -1,4 +1,4 @@
-"""`kafka2011 containers`: the demo's story on the containers of docker-compose.yml."""
+"""`kafka2011 containers`: the demo in the containers of docker-compose.yml."""
 
 import os
 from pathlib import Path
@@ -9,28 +9,32 @@ from rich.console import Console
 
 from kafka2011.runtime.signals import stop_event
 
-app = typer.Typer(no_args_is_help=True, help="Run the deployment in containers, from a checkout.")
+app = typer.Typer(no_args_is_help=True, help="Run the deployment in containers, from a clone.")
 
 
 @app.callback()
 def containers() -> None:
-    """Run the deployment in containers, from a checkout (make up, make down do the rest)."""
+    """Run the deployment in containers, from a clone (also: make up, make down)."""
 
 
 @app.command()
 def demo(
     input_path: Annotated[
-        str, typer.Option("--input", help="An access log (common or combined format) to send.")
+        str, typer.Option("--input", help="access log to send (common or combined format)")
     ] = "",
     project: Annotated[
-        str, typer.Option("--project", help="Compose project; its volumes are removed.")
+        str, typer.Option("--project", help="Compose project, whose volumes are removed")
     ] = "kafka2011-demo",
-    rate: Annotated[int, typer.Option("--rate", help="Synthetic events a second, in all.")] = 2000,
-    duration_s: Annotated[int, typer.Option("--seconds", help="Length of the activity.")] = 30,
+    rate: Annotated[
+        int, typer.Option("--rate", help="synthetic events a second, over all frontends")
+    ] = 2000,
+    duration_s: Annotated[
+        int, typer.Option("--seconds", help="length of the activity, seconds")
+    ] = 30,
 ) -> None:
     """Run all containers once from clean: send, mirror, load, report, prove that nothing was lost.
 
-    Exits 0 only if the audit balances to the last message. Leaves nothing behind.
+    Exits 0 only if the audit balances to the last message. Removes everything it made.
     """
     from kafka2011.services.containers.demo import (
         FRONTENDS,
@@ -50,17 +54,17 @@ def demo(
         # An access log goes as fast as it can.
         "FRONTEND_RATE": "0" if input_path else str(max(1, rate // len(frontends))),
         "FRONTEND_DURATION_MS": str(duration_s * 1000),
-        "AUDIT_REDELIVERY_EXPECTED": "false",  # the demo notices restarts itself
+        "AUDIT_REDELIVERY_EXPECTED": "false",  # the demo reports restarts itself
     }
     try:
         check_input(input_path)
         root = project_root()
-        port, told = dashboard_port(ComposeProject(project, root, os.environ))
+        port, notice = dashboard_port(ComposeProject(project, root, os.environ))
     except (StartFailed, EngineError) as error:
         typer.echo(f"kafka2011: {error}", err=True)
         raise typer.Exit(2) from None
-    if told:
-        typer.echo(told, err=True)
+    if notice:
+        typer.echo(notice, err=True)
     settings["DASHBOARD_PORT"] = str(port)
     compose = ComposeProject(project, root, {**os.environ, **settings})
     stop = stop_event(forced=lambda: leave(compose))

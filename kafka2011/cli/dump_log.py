@@ -1,4 +1,4 @@
-"""`kafka2011 dump-log`: say what is in segment files and what is wrong with them."""
+"""`kafka2011 dump-log`: print and check the entries of segment files."""
 
 import json
 import sys
@@ -20,13 +20,13 @@ def dump(
     ],
     *,
     no_print: Annotated[
-        bool, typer.Option("--no-print", "-noprint", help="without the payloads")
+        bool, typer.Option("--no-print", "-noprint", help="omit the payloads")
     ] = False,
     only_summary: Annotated[
-        bool, typer.Option("--summary", help="one verdict a file, no entries")
+        bool, typer.Option("--summary", help="only a verdict for each file")
     ] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="one JSON object a line: entries, then the summary")
+        bool, typer.Option("--json", help="print JSON lines: entries, then the summary")
     ] = False,
     cut: Annotated[
         bool,
@@ -37,7 +37,7 @@ def dump(
         ),
     ] = False,
     quarantine: Annotated[
-        Path | None, typer.Option(help="where the copy goes; default: <log.dir>-quarantine")
+        Path | None, typer.Option(help="directory of the copy (default: <log.dir>-quarantine)")
     ] = None,
 ) -> None:
     """Print every entry and a verdict: clean, torn (a write did not finish) or corrupt.

@@ -1,4 +1,4 @@
-"""`kafka2011 embedded`: the whole deployment as local processes; start, kill and look beside it."""
+"""`kafka2011 embedded`: the whole deployment as local processes; status, start, kill."""
 
 import json
 import os
@@ -15,17 +15,18 @@ from kafka2011.cli.options import AsJson
 if TYPE_CHECKING:
     from kafka2011.services.embedded.demo import Demo
 
-app = typer.Typer(no_args_is_help=True, help="Run and steer the deployment as local processes.")
+app = typer.Typer(no_args_is_help=True, help="Run and control the deployment as local processes.")
 
 PortOption = Annotated[
-    int | None, typer.Option("--port", help="Port of the live page (8088 unless taken; -1: none).")
+    int | None,
+    typer.Option("--port", help="port of the dashboard (default: 8088, or a free one; -1: none)"),
 ]
-RootOption = Annotated[Path, typer.Option("--dir", help="Where data, logs and state are kept.")]
+RootOption = Annotated[Path, typer.Option("--dir", help="directory of data, logs and state")]
 
 
-# For the commands that start a deployment, where --set embedded.dir may say it, too.
+# For the commands that start a deployment, where --set embedded.dir is the same.
 NewRootOption = Annotated[
-    Path | None, typer.Option("--dir", help="Where data, logs and state are kept (var).")
+    Path | None, typer.Option("--dir", help="directory of data, logs and state (default: var)")
 ]
 
 
@@ -33,11 +34,12 @@ NewRootOption = Annotated[
 def demo(
     root: NewRootOption = None,
     input_path: Annotated[
-        str, typer.Option("--input", help="An access log (common or combined format) to send.")
+        str, typer.Option("--input", help="access log to send (common or combined format)")
     ] = "",
     port: PortOption = None,
     overrides: Annotated[
-        list[str] | None, typer.Option("--set", help="name=value, a setting of the deployment.")
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="a setting of the deployment; repeatable"),
     ] = None,
 ) -> None:
     """Run everything once from clean: send, mirror, load, report, and prove that nothing was lost.
@@ -52,10 +54,11 @@ def up(
     root: NewRootOption = None,
     port: PortOption = None,
     overrides: Annotated[
-        list[str] | None, typer.Option("--set", help="name=value, a setting of the deployment.")
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="a setting of the deployment; repeatable"),
     ] = None,
 ) -> None:
-    """Run everything on the data that is there (synthetic activity) until Ctrl-C."""
+    """Run everything on the existing data (synthetic activity) until Ctrl-C."""
     raise typer.Exit(_deployment(root, "", overrides, port).run_until_stopped())
 
 
@@ -125,7 +128,7 @@ def status(
 
 @app.command()
 def start(name: str, root: RootOption = Path("var")) -> None:
-    """Start a process again that was killed or has ended."""
+    """Restart a process that was killed or has ended."""
     from kafka2011.services.embedded.control import NotRunning, ask
 
     try:
@@ -143,7 +146,7 @@ def kill(
     signal_name: Annotated[str, typer.Argument(help="KILL, TERM, STOP, CONT ...")] = "KILL",
     root: RootOption = Path("var"),
 ) -> None:
-    """Send a signal to a process and all that it started (SIGKILL unless another is named)."""
+    """Send a signal to a process and its children (default: SIGKILL)."""
     try:
         number = signal.Signals[f"SIG{signal_name.upper().removeprefix('SIG')}"]
     except KeyError:

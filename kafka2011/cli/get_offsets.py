@@ -19,18 +19,22 @@ app = typer.Typer(add_completion=False)
 @app.command()
 def run(
     server: Server,
-    topic: Annotated[str, typer.Option("--topic", help="the topic")],
+    topic: Annotated[str, typer.Option("--topic", help="topic")],
     time: Annotated[
         int,
         typer.Option(
-            "--time", min=-2, help="ms since the epoch; -1: the log's end first, -2: its start"
+            "--time",
+            min=-2,
+            help="ms since the epoch; -1: the end of the log and before, -2: its start",
         ),
     ],
     *,
-    partition: Annotated[int, typer.Option("--partition", min=0, help="its number there")] = 0,
-    offsets: Annotated[int, typer.Option("--offsets", min=1, help="at most so many")] = 1,
+    partition: Annotated[
+        int, typer.Option("--partition", min=0, help="partition number on that broker")
+    ] = 0,
+    offsets: Annotated[int, typer.Option("--offsets", min=1, help="most offsets to print")] = 1,
     socket_timeout_ms: Annotated[
-        int, typer.Option("--socket-timeout-ms", min=1, help="longest wait for the broker")
+        int, typer.Option("--socket-timeout-ms", min=1, help="longest wait for the broker, ms")
     ] = 10_000,
     as_json: AsJson = False,
 ) -> None:
@@ -52,7 +56,7 @@ def run(
         fail(str(error), 2)
     except BrokerUnavailable as error:
         hung_up = isinstance(error.__cause__, ConnectionResetError)
-        fail(f"{error}{' (can it have such a partition?)' if hung_up else ''}")
+        fail(f"{error}{' (does it have this partition?)' if hung_up else ''}")
     except KafkaError as error:
         fail(str(error))
     if as_json:

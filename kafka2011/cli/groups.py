@@ -1,9 +1,8 @@
 """`kafka2011 groups`: the consumer groups, their members, owners, offsets, lag and state.
 
-The state follows the rules of Burrow (`consumer/tools/lag_rules.py`) and comes with its reason.
-One look decides what needs no history; `--watch SECONDS` looks once a second and then says what the
-commits tell.
-0.7's ConsumerOffsetChecker is `groups describe` here.
+The state follows the rules of Burrow (`consumer/tools/lag_rules.py`) and comes with its reason. One
+sample decides cases that need no history; `--watch SECONDS` samples once a second and also judges
+the commits. 0.7's ConsumerOffsetChecker is `groups describe` here.
 """
 
 import threading
@@ -54,9 +53,9 @@ def list_groups(zookeeper: ZooKeeper, as_json: AsJson = False) -> None:
 @app.command()
 def describe(  # noqa: PLR0917 (its options)
     zookeeper: ZooKeeper,
-    group: Annotated[str, typer.Argument(help="the group")],
+    group: Annotated[str, typer.Argument(help="consumer group")],
     watch: Annotated[
-        float, typer.Option("--watch", min=0, metavar="SECONDS", help="look for so long first")
+        float, typer.Option("--watch", min=0, metavar="SECONDS", help="observe for this long first")
     ] = 0,
     check: Annotated[bool, typer.Option("--check", help="status 1 unless the state is OK")] = False,
     event_forms: Annotated[
@@ -72,10 +71,10 @@ def describe(  # noqa: PLR0917 (its options)
 ) -> None:
     """Show a group's state and members and, per partition, owner, offset, end, lag and its reason.
 
-    Lag is in bytes, and in time where that can be known: by the header of the first unread message
+    Lag is in bytes, and in time where possible: by the header of the first unread message
     (events), else by when the log was seen to grow (--watch) or its segments were written. STALL
-    and WARN need ten commits to be seen, which takes --watch of ten commit intervals; a group that
-    commits less often than every 30 s is shown as STOP in between unless it is watched.
+    and WARN need ten commits, so --watch of ten commit intervals; a group that commits less often
+    than every 30 s is STOP in between unless it is watched.
     Status 1 when there is no such group.
     """
     config = load_or_exit(FormSettings, log_level="WARNING", event_forms=event_forms)
@@ -85,13 +84,13 @@ def describe(  # noqa: PLR0917 (its options)
     with connected(zookeeper) as registry:
         if group not in groups(registry):
             fail(f"no group {group!r}")
-        looking = GroupWatch(registry, group, dialled, prefix_bytes=_prefixes(config.event_forms))
+        watching = GroupWatch(registry, group, dialled, prefix_bytes=_prefixes(config.event_forms))
         deadline_s = time.monotonic() + watch
-        looking.look()
+        watching.sample()
         while (left_s := deadline_s - time.monotonic()) > 0 and not stop.is_set():
             stop.wait(min(LOOK_S, left_s))
-            looking.look()
-        report = looking.report()
+            watching.sample()
+        report = watching.report()
     if as_json:
         print_json(_json(report))
     else:
@@ -100,8 +99,8 @@ def describe(  # noqa: PLR0917 (its options)
 
 
 def _prefixes(forms: Forms) -> Callable[[str], int | None]:
-    """Bytes before the header of a topic's events: of topics that are named, or that we ship a
-    schema for. Of any other topic it is not known that it carries events."""
+    """Bytes before the header of a topic's events: for topics that are named, or have a schema in
+    this package. Other topics may not carry events."""
 
     def prefix_bytes(topic: str) -> int | None:
         if topic not in forms.by_topic:
@@ -152,7 +151,7 @@ def _print(report: GroupReport) -> None:
 
 
 def lag_text(found: LagTime) -> str:
-    """For people: an age, or its bounds."""
+    """An age in words, or its bounds."""
     least, most = found.at_least_ms, found.at_most_ms
     if least is None and most is None:
         return "?"

@@ -1,4 +1,4 @@
-"""`kafka2011 history`: Spark's history server over the event logs that jobs left."""
+"""`kafka2011 history`: Spark's history server on the event logs of jobs."""
 
 import os
 from pathlib import Path
@@ -13,15 +13,17 @@ app = typer.Typer(add_completion=False)
 
 @app.command()
 def run(
-    directory: Annotated[
-        Path, typer.Option("--dir", help="where jobs write their event logs")
-    ] = Path("var/spark-events"),
-    port: Annotated[int, typer.Option("--port", min=1, max=65535, help="the page's port")] = 18080,
+    directory: Annotated[Path, typer.Option("--dir", help="directory of the event logs")] = Path(
+        "var/spark-events"
+    ),
+    port: Annotated[
+        int, typer.Option("--port", min=1, max=65535, help="port to listen on")
+    ] = 18080,
     bind: Annotated[str, typer.Option("--bind", help="address to listen on")] = "127.0.0.1",
 ) -> None:
-    """Show Spark's pages of jobs that have ended, at http://127.0.0.1:18080, until Ctrl-C.
+    """Serve Spark's pages of jobs that have ended, at http://127.0.0.1:18080, until Ctrl-C.
 
-    Jobs leave event logs with --set spark.event.log.dir=var/spark-events."""
+    Jobs write event logs with --set spark.event.log.dir=var/spark-events."""
     if not directory.is_dir():
         typer.echo(
             f"kafka2011 history: there is no {directory}; run a job with "
@@ -41,7 +43,7 @@ def run(
         "spark.history.fs.logDirectory": directory.resolve().as_uri(),
         "spark.history.ui.port": str(port),
         "spark.history.fs.update.interval": "2s",
-        "spark.history.fs.cleaner.enabled": "true",  # 7 days, as Spark has it
+        "spark.history.fs.cleaner.enabled": "true",  # after 7 days, Spark's default
     }
     os.environ["SPARK_HOME"] = str(home)
     os.environ["SPARK_LOCAL_IP"] = bind

@@ -1,6 +1,6 @@
 """`kafka2011 mirror`: copy topics from one cluster to another until SIGTERM.
 
-`kafka2011 mirror offsets` says where a consumer of the source goes on at the target.
+`kafka2011 mirror offsets` prints where a consumer of the source continues at the target.
 """
 
 import json
@@ -34,25 +34,35 @@ def run(  # noqa: PLR0917 (the original's options)
     file: PropertiesFile = None,
     consumer_config: Annotated[
         list[Path] | None,
-        typer.Option("--consumer.config", help="0.7 consumer properties: a source; repeatable"),
+        typer.Option(
+            "--consumer.config", help="consumer properties of 0.7, for a source; repeatable"
+        ),
     ] = None,
     producer_config: Annotated[
-        Path | None, typer.Option("--producer.config", help="0.7 producer properties: the target")
+        Path | None,
+        typer.Option("--producer.config", help="producer properties of 0.7, for the target"),
     ] = None,
     num_streams: Annotated[
-        int | None, typer.Option("--num.streams", help="no effect: a thread per source broker")
+        int | None,
+        typer.Option("--num.streams", help="no effect: there is a thread for each source broker"),
     ] = None,
     num_producers: Annotated[
-        int | None, typer.Option("--num.producers", help="no effect: a thread per target broker")
+        int | None,
+        typer.Option("--num.producers", help="no effect: there is a thread for each target broker"),
     ] = None,
     whitelist: Annotated[
-        str | None, typer.Option("--whitelist", help="copy only topics that match")
+        str | None,
+        typer.Option("--whitelist", help="regular expression: copy only topics that match"),
     ] = None,
     blacklist: Annotated[
-        str | None, typer.Option("--blacklist", help="copy no topics that match")
+        str | None,
+        typer.Option(
+            "--blacklist", help="regular expression: copy all topics but those that match"
+        ),
     ] = None,
     scatter: Annotated[
-        bool, typer.Option("--scatter", help="to any partition, as the original; keeps no order")
+        bool,
+        typer.Option("--scatter", help="write to any partition, as the original; keeps no order"),
     ] = False,
     set_: Settings = None,
 ) -> None:
@@ -93,20 +103,23 @@ def run(  # noqa: PLR0917 (the original's options)
 
 @app.command()
 def offsets(  # noqa: PLR0917 (options)
-    zookeeper: Annotated[str, typer.Option("--zookeeper", help="of the target cluster")],
-    topic: Annotated[str, typer.Option("--topic", help="the topic")],
+    zookeeper: Annotated[
+        str, typer.Option("--zookeeper", help="ZooKeeper of the target, host:port,host:port/chroot")
+    ],
+    topic: Annotated[str, typer.Option("--topic", help="topic")],
     group: Annotated[str, typer.Option("--group", help="group of the mirror")] = "mirror",
     partition: Annotated[
-        str | None, typer.Option("--partition", help="source partition, as 1-0; unset: all")
+        str | None, typer.Option("--partition", help="source partition, such as 1-0 (default: all)")
     ] = None,
     source_offset: Annotated[
-        int | None, typer.Option("--source-offset", min=0, help="say where this one stands")
+        int | None,
+        typer.Option("--source-offset", min=0, help="print the target offset of this one"),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say which target offset a source offset has become, or how far the map reaches.
+    """Print the target offset of a source offset, or how far the map reaches.
 
-    Exit status 1 when the map knows nothing of it.
+    Exit status 1 when the map has no entry for it.
     """
     if source_offset is not None and partition is None:
         raise ConfigError("--source-offset needs --partition: offsets are a partition's own")
@@ -120,7 +133,7 @@ def offsets(  # noqa: PLR0917 (options)
     else:
         print(f"{'CLUSTER':<34} {'SOURCE':>7} {'OFFSET':>15}    {'TARGET':>7} {'OFFSET':>15}")
         for row in rows:
-            exact = "" if row.is_exact else "  (some come again)"
+            exact = "" if row.is_exact else "  (some are repeated)"
             print(
                 f"{row.cluster:<34} {row.source:>7} {row.source_offset:>15} -> "
                 f"{row.target:>7} {row.target_offset:>15}{exact}"
@@ -128,5 +141,5 @@ def offsets(  # noqa: PLR0917 (options)
     if not rows:
         what = f"{topic} {partition or ''}".strip()
         at = f" at {source_offset}" if source_offset is not None else ""
-        print(f"kafka2011: the map of group {group} knows nothing of {what}{at}", file=sys.stderr)
+        print(f"kafka2011: the map of group {group} has no entry for {what}{at}", file=sys.stderr)
         raise SystemExit(1)

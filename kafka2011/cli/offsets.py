@@ -23,7 +23,7 @@ from kafka2011.consumer.chunk import TopicPartition
 from kafka2011.consumer.simple import SimpleConsumer
 from kafka2011.consumer.tools import group_offsets
 from kafka2011.consumer.tools.cluster_state import (
-    ASK_TIMEOUT_MS,
+    QUERY_TIMEOUT_MS,
     Dialled,
     PartitionEnds,
     groups,
@@ -47,17 +47,20 @@ app = typer.Typer(
 
 ENTRY_BYTES_MAX = 1 << 24  # the largest message that is recognised at an offset
 
-DryRun = Annotated[bool, typer.Option("--dry-run", help="show the changes, make none")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="show the changes without making them")]
 Force = Annotated[
-    bool, typer.Option("--force", help="also while the group has members (who may undo it)")
+    bool,
+    typer.Option(
+        "--force", help="also while the group has members, whose next commits may undo it"
+    ),
 ]
 
 
 @app.command()
 def get(
     zookeeper: ZooKeeper,
-    group: Annotated[str, typer.Option("--group", help="the group")],
-    topic: Annotated[list[str] | None, typer.Option("--topic", help="only of this topic")] = None,
+    group: Annotated[str, typer.Option("--group", help="consumer group")],
+    topic: Annotated[list[str] | None, typer.Option("--topic", help="only this topic")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what is stored for a group. Status 1 when there is no such group."""
@@ -79,10 +82,10 @@ def get(
 def export_offsets(
     zookeeper: ZooKeeper,
     group: Annotated[
-        list[str] | None, typer.Option("--group", help="only this group (else all)")
+        list[str] | None, typer.Option("--group", help="only this group (default: all)")
     ] = None,
     output_file: Annotated[
-        str, typer.Option("--output-file", help="where to write; - is standard output")
+        str, typer.Option("--output-file", help="file to write; - is standard output")
     ] = "-",
 ) -> None:
     """Write the offsets in the file form of 0.7, one line a partition.
@@ -113,12 +116,14 @@ def export_offsets(
 @app.command("import")
 def import_offsets(
     zookeeper: ZooKeeper,
-    input_file: Annotated[str, typer.Option("--input-file", help="from export; - is the input")],
+    input_file: Annotated[
+        str, typer.Option("--input-file", help="file of `export`; - is standard input")
+    ],
     dry_run: DryRun = False,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Store the offsets of an export file, of 0.7 or ours, up to its first empty line.
+    """Store the offsets of an export file, of 0.7 or this command, up to its first empty line.
 
     Whether they fit the brokers' logs is not looked at: a consumer moves one that does not by its
     autooffset.reset.
@@ -146,8 +151,8 @@ def import_offsets(
 @app.command()
 def reset(  # noqa: PLR0917 (its options)
     zookeeper: ZooKeeper,
-    group: Annotated[str, typer.Option("--group", help="the group")],
-    topic: Annotated[list[str], typer.Option("--topic", help="the topic; may be repeated")],
+    group: Annotated[str, typer.Option("--group", help="consumer group")],
+    topic: Annotated[list[str], typer.Option("--topic", help="topic; repeatable")],
     to: Annotated[
         str,
         typer.Option(
@@ -156,10 +161,10 @@ def reset(  # noqa: PLR0917 (its options)
     ],
     partition: Annotated[
         list[str] | None,
-        typer.Option("--partition", metavar="BROKER-PARTITION", help="only this one"),
+        typer.Option("--partition", metavar="BROKER-PARTITION", help="only this partition"),
     ] = None,
     create: Annotated[
-        bool, typer.Option("--create", help="also for a group that there is not yet")
+        bool, typer.Option("--create", help="also for a group that does not exist yet")
     ] = False,
     address_map: AddressMap = "",
     dry_run: DryRun = False,
@@ -192,7 +197,7 @@ def reset(  # noqa: PLR0917 (its options)
         names = {one.name for one in stored} | {one.name for one in ends}
         names = {name for name in names if not only or name[1:] in only}
         if not names:
-            fail("no broker has such a partition at present, and no offset is stored")
+            fail("no live broker has such a partition, and no offset is stored")
         if target.offset is not None and len(names) > 1:
             fail("an offset is one partition's: name it with --partition BROKER-PARTITION", 2)
         with _Asking(dialled) as asking:
@@ -207,7 +212,7 @@ def reset(  # noqa: PLR0917 (its options)
 
 
 def parse_target(text: str) -> Target:
-    """What --to says. Exits with status 2 when it says nothing."""
+    """The target in --to. Exits with status 2 for an invalid one."""
     if text in (group_offsets.EARLIEST, group_offsets.LATEST):
         return Target(end=text)
     if re.fullmatch(r"[0-9]{1,19}", text) and int(text) <= paths.OFFSET_MAX:
@@ -225,7 +230,7 @@ def parse_target(text: str) -> Target:
 
 
 class _Asking:
-    """Asks brokers about single partitions, over one connection each."""
+    """Queries brokers about single partitions, over one connection to each."""
 
     def __init__(self, dialled: Dialled) -> None:
         self._dialled = dialled
@@ -242,7 +247,7 @@ class _Asking:
         assert found.address is not None
         address = self._dialled(found.address)
         if address not in self._clients:
-            self._clients[address] = SimpleConsumer(*address, ASK_TIMEOUT_MS)
+            self._clients[address] = SimpleConsumer(*address, QUERY_TIMEOUT_MS)
         return self._clients[address]
 
     def offset_of_time(self, found: PartitionEnds, time_ms: int) -> int:
@@ -255,7 +260,7 @@ class _Asking:
         return offsets[0] if offsets else found.start
 
     def is_entry(self, found: PartitionEnds, offset: int) -> bool:
-        """Whether a whole message stands at `offset`, by its CRC."""
+        """Whether a whole message begins at `offset`, by its CRC."""
         name = found.name
         try:
             data = self._client(found).fetch(name.topic, name.partition, offset, ENTRY_BYTES_MAX)
@@ -268,7 +273,7 @@ class _Asking:
 def _carry_out(
     registry: Registry, changes: Sequence[Change], *, dry_run: bool, force: bool, as_json: bool
 ) -> None:
-    """Show the changes, and make them unless they are only to be shown."""
+    """Show the changes, and make them unless `--dry-run`."""
     names = sorted({change.before.group for change in changes})
     members = {name: group_offsets.live_members(registry, name) for name in names}
     busy = [name for name in names if members[name]]

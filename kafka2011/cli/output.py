@@ -1,4 +1,4 @@
-"""What the commands share in printing: safe text, tables, times, one-line failures."""
+"""How all commands print: safe text, tables, JSON, times, one-line errors."""
 
 import datetime
 import json
@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-# Everything that a terminal might obey, new line and tabulator apart.
+# Control characters that a terminal interprets, except line feed and tab.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
@@ -31,7 +31,7 @@ def complain(text: str, *, command: str = "") -> None:
 
 
 def printable(payload: bytes) -> str:
-    """A payload as text that no terminal obeys: what is not UTF-8, and controls, as escapes."""
+    """A payload as text, with control characters and invalid UTF-8 as escapes."""
     return _CONTROLS.sub(_escaped, payload.decode("utf-8", "backslashreplace"))
 
 
@@ -41,13 +41,13 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def payload_bytes(payload: bytes, out: BinaryIO) -> bytes:
-    """The payload as it is written to `out`: byte for byte, but for a terminal made printable."""
+    """The bytes to write to `out` for a payload: unchanged, or printable for a terminal."""
     return printable(payload).encode() if out.isatty() else payload
 
 
 def reader_has_gone(descriptor: int) -> bool:
-    """Whether nobody reads the pipe that `descriptor` writes into any more; False for a file or a
-    terminal. One who has nothing to write would not notice otherwise."""
+    """Whether the reading end of the pipe `descriptor` is closed; False for a file or a terminal.
+    Without a write there is no other sign of it."""
     poller = select.poll()
     poller.register(descriptor, 0)
     return any(event & select.POLLERR for _, event in poller.poll(0))
@@ -58,21 +58,21 @@ def print_json(document: Any) -> None:
 
 
 def print_lines(names: Iterable[str]) -> None:
-    """One a line; a name that somebody put a control into cannot make two of one."""
+    """Print one name a line; line ends in a name are escaped."""
     print("".join(f"{one_line(name)}\n" for name in names), end="")
 
 
 def one_line(text: str) -> str:
-    """The text with everything that a terminal might obey, line ends too, as escapes."""
+    """The text with all control characters as escapes, line ends included."""
     return re.sub("[\t\n]", _escaped, _CONTROLS.sub(_escaped, text))
 
 
 def print_table(
     titles: Sequence[str], rows: Iterable[Sequence[object]], numbers: Iterable[str] = ()
 ) -> None:
-    """`numbers` are the titles of columns of numbers, which stand to the right.
+    """Print a table; the columns titled `numbers` are aligned right.
 
-    Into a pipe it is not wrapped: one row is one line.
+    To a pipe or a file, each row is one line, however long.
     """
     to_the_right = set(numbers)
     table = Table()
@@ -87,7 +87,7 @@ def print_table(
 
 
 def shown(cell: object) -> str:
-    """A cell's text: numbers with separators, ? for what is not known."""
+    """A cell's text: numbers with separators, ? for None."""
     if cell is None:
         return "?"
     if isinstance(cell, int) and not isinstance(cell, bool):
@@ -96,7 +96,7 @@ def shown(cell: object) -> str:
 
 
 def duration(milliseconds: int) -> str:
-    """For people: 850 ms, 12 s, 3 min 20 s, 2 h 5 min, 3 d 4 h."""
+    """A duration in words: 850 ms, 12 s, 3 min 20 s, 2 h 5 min, 3 d 4 h."""
     if milliseconds < 1000:
         return f"{milliseconds} ms"
     seconds = milliseconds // 1000
@@ -118,9 +118,9 @@ def utc(time_ms: int) -> str:
 
 
 def parse_time(text: str) -> int:
-    """Milliseconds since the epoch of an ISO 8601 time; UTC where it names no zone.
+    """Milliseconds since the epoch of an ISO 8601 time, in UTC unless it names a zone.
 
-    ValueError says what it must look like.
+    Raises ValueError with an example.
     """
     try:
         moment = datetime.datetime.fromisoformat(text)

@@ -1,4 +1,4 @@
-"""What the perf commands share: the original's options and rows (reference section 12), its dates.
+"""Shared by the perf commands: 0.7's options, rows and date formats.
 
 MB is 1048576 bytes; bytes are those of payloads alone.
 """
@@ -18,16 +18,18 @@ DATE_FORMAT = "yyyy-MM-dd HH:mm:ss:SSS"
 MESSAGES_MAX = 2**63 - 1
 
 ReportingInterval = Annotated[
-    int, typer.Option("--reporting-interval", min=1, help="messages between detailed rows")
+    int, typer.Option("--reporting-interval", min=1, help="messages between two detailed rows")
 ]
-DatePattern = Annotated[str, typer.Option("--date-format", help="Java's letters")]
+DatePattern = Annotated[
+    str, typer.Option("--date-format", help="pattern of the dates, in Java's letters")
+]
 ShowsDetailedStats = Annotated[
-    bool, typer.Option("--show-detailed-stats", help="a row per thread and interval")
+    bool, typer.Option("--show-detailed-stats", help="print a row for each thread and interval")
 ]
-HidesHeader = Annotated[bool, typer.Option("--hide-header", help="rows alone")]
-PrintsJson = Annotated[bool, typer.Option("--json", help="one JSON object a row")]
+HidesHeader = Annotated[bool, typer.Option("--hide-header", help="omit the header")]
+PrintsJson = Annotated[bool, typer.Option("--json", help="print one JSON object for each row")]
 
-# Letters of Java's date patterns that stand for something here; runs of them are replaced.
+# The letters of Java's date patterns that are supported; runs of them are replaced.
 _FIELDS = {
     "yyyy": "%Y",
     "yy": "%y",
@@ -90,5 +92,5 @@ class Rows:
 
 
 def per_second(amount: float, elapsed_ms: float) -> float:
-    """A rate; 0 when no time passed."""
+    """A rate; 0 when no time has passed."""
     return amount * 1000 / elapsed_ms if elapsed_ms > 0 else 0.0

@@ -53,7 +53,7 @@ BROKERINFO_HELP = "broker.list=ID:HOST:PORT,... or zk.connect=HOST:PORT/CHROOT"
 
 
 def brokerinfo(text: str) -> dict[str, str]:
-    """The producer's setting in `--brokerinfo`. Exits with status 2 when it is none."""
+    """The producer's setting in `--brokerinfo`. Exits with status 2 for anything else."""
     name, equals, value = text.partition("=")
     fields = {"broker.list": "broker_list", "zk.connect": "zk_connect"}
     if not equals or name not in fields or not value:
@@ -64,23 +64,35 @@ def brokerinfo(text: str) -> dict[str, str]:
 @app.command()
 def run(  # noqa: PLR0917 (the original's options)
     brokers: Annotated[str, typer.Option("--brokerinfo", help=BROKERINFO_HELP)],
-    topic: Annotated[str, typer.Option("--topic", help="the topic")],
-    messages: Annotated[int, typer.Option("--messages", min=1, help="how many, in all")],
-    message_size: Annotated[int, typer.Option("--message-size", min=1, help="bytes")] = 100,
+    topic: Annotated[str, typer.Option("--topic", help="topic")],
+    messages: Annotated[
+        int, typer.Option("--messages", min=1, help="number of messages, over all threads")
+    ],
+    message_size: Annotated[
+        int, typer.Option("--message-size", min=1, help="bytes of one message")
+    ] = 100,
     vary_message_size: Annotated[
-        bool, typer.Option("--vary-message-size", help="sizes from 1 up to --message-size")
+        bool, typer.Option("--vary-message-size", help="random sizes from 1 to --message-size")
     ] = False,
     is_async: Annotated[
-        bool, typer.Option("--async", help="one message a send, through the queue")
+        bool, typer.Option("--async", help="send single messages through the queue")
     ] = False,
-    batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="messages a set")] = 200,
-    threads: Annotated[int, typer.Option("--threads", min=1, help="each with a producer")] = 10,
+    batch_size: Annotated[
+        int, typer.Option("--batch-size", min=1, help="messages in one set")
+    ] = 200,
+    threads: Annotated[
+        int, typer.Option("--threads", min=1, help="number of threads, each with a producer")
+    ] = 10,
     compression_codec: Annotated[
-        int, typer.Option("--compression-codec", min=0, max=2, help="0 none, 1 gzip, 2 snappy")
+        int, typer.Option("--compression-codec", min=0, max=2, help="0: none, 1: gzip, 2: snappy")
     ] = 0,
     initial_message_id: Annotated[
         int | None,
-        typer.Option("--initial-message-id", min=0, help="numbered text instead of zeros"),
+        typer.Option(
+            "--initial-message-id",
+            min=0,
+            help="number the messages from here, as text instead of zeros",
+        ),
     ] = None,
     reporting_interval: ReportingInterval = 5000,
     date_format: DatePattern = DATE_FORMAT,
@@ -88,7 +100,7 @@ def run(  # noqa: PLR0917 (the original's options)
     hide_header: HidesHeader = False,
     as_json: PrintsJson = False,
 ) -> None:
-    """Send messages as fast as possible, and print how fast that was.
+    """Send messages as fast as possible, and print the rate.
 
     For example: kafka2011 producer-perf --brokerinfo broker.list=0:localhost:9092 --topic perf
     --messages 1000000 --threads 1
@@ -111,7 +123,7 @@ def run(  # noqa: PLR0917 (the original's options)
     count = messages // threads // per_send * per_send
     if not count:
         fail(
-            f"{messages} messages over {threads} threads leave not one batch of {batch_size} each: "
+            f"{messages} messages over {threads} threads leave no batch of {batch_size} each: "
             "more --messages, fewer --threads or a smaller --batch-size",
             2,
         )
@@ -157,7 +169,7 @@ def run(  # noqa: PLR0917 (the original's options)
 
 
 class Shape(NamedTuple):
-    """What every row repeats."""
+    """The fields that are the same in every row."""
 
     codec: int
     message_size: int

@@ -37,26 +37,33 @@ app = typer.Typer(add_completion=False)
 @app.command()
 def run(  # noqa: PLR0917 (the original's options)
     brokers: Annotated[str, typer.Option("--brokerinfo", help=BROKERINFO_HELP)],
-    inputtopic: Annotated[str, typer.Option("--inputtopic", help="the topic to read")],
-    outputtopic: Annotated[str, typer.Option("--outputtopic", help="the topic to write")],
+    inputtopic: Annotated[str, typer.Option("--inputtopic", help="topic to read")],
+    outputtopic: Annotated[str, typer.Option("--outputtopic", help="topic to write")],
     zookeeper: ZooKeeper = "127.0.0.1:2181",
     messages: Annotated[
-        int, typer.Option("--messages", min=-1, help="stop after so many; -1: all")
+        int, typer.Option("--messages", min=-1, help="stop after this many messages; -1: all")
     ] = -1,
     is_async: Annotated[bool, typer.Option("--async", help="send through the queue")] = False,
     delay_btw_batch_ms: Annotated[
-        int, typer.Option("--delay-btw-batch-ms", min=0, help="pause after each batch")
+        int, typer.Option("--delay-btw-batch-ms", min=0, help="pause after each batch, ms")
     ] = 0,
-    batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="messages a set")] = 200,
-    threads: Annotated[int, typer.Option("--threads", min=1, help="streams, with a thread")] = 1,
+    batch_size: Annotated[
+        int, typer.Option("--batch-size", min=1, help="messages in one set")
+    ] = 200,
+    threads: Annotated[
+        int, typer.Option("--threads", min=1, help="number of streams, each with a thread")
+    ] = 1,
     reporting_interval: Annotated[
-        int, typer.Option("--reporting-interval", min=1, help="messages between lines of progress")
+        int, typer.Option("--reporting-interval", min=1, help="messages between two progress lines")
     ] = 5000,
     compression_codec: Annotated[
-        int, typer.Option("--compression-codec", min=0, max=2, help="0 none, 1 gzip, 2 snappy")
+        int, typer.Option("--compression-codec", min=0, max=2, help="0: none, 1: gzip, 2: snappy")
     ] = 0,
     consumer_timeout_ms: Annotated[
-        int, typer.Option("--consumer-timeout-ms", min=1, help="ends when nothing came for so long")
+        int,
+        typer.Option(
+            "--consumer-timeout-ms", min=1, help="stop when no message arrived for this long, ms"
+        ),
     ] = 10_000,
 ) -> None:
     """Read a topic from its start and produce every message to another topic.
@@ -70,7 +77,7 @@ def run(  # noqa: PLR0917 (the original's options)
     if messages == 0:
         fail("--messages 0: nothing to replay", 2)
     if inputtopic == outputtopic and messages < 0:
-        fail("a topic replayed into itself has no end: give --messages, or another topic", 2)
+        fail("replaying a topic into itself never ends: give --messages, or another topic", 2)
     config = load_or_exit(
         ConsumerConfig,
         log_level="WARNING",
@@ -119,7 +126,7 @@ def run(  # noqa: PLR0917 (the original's options)
 
 
 class _Tally:
-    """How many messages all threads have taken; hands out the right to take one more."""
+    """Counts the messages of all threads, and limits them to --messages."""
 
     def __init__(self, limit: int, interval: int, stop: threading.Event) -> None:
         self._limit = limit

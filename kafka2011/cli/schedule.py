@@ -12,21 +12,19 @@ from kafka2011.services.warehouse.schedule.config import ScheduleConfig
 
 app = typer.Typer(add_completion=False)
 
-# What ends by itself and is meant to be run again and again.
+# Commands that end and are meant to be repeated.
 SCHEDULABLE = ("load", "report", "reports", "sql", "stream", "audit")
 
 
 @app.command()
 def run(
-    file: Annotated[Path, typer.Argument(help="the schedule")],
+    file: Annotated[Path, typer.Argument(help="file with the schedule")],
     set_: Settings = None,
-    check: Annotated[
-        bool, typer.Option("--check", help="only say whether the schedule can be read")
-    ] = False,
+    check: Annotated[bool, typer.Option("--check", help="only check the schedule")] = False,
 ) -> None:
     """Run commands of kafka2011 at their times until SIGTERM. A line of the schedule is
     `every 10m COMMAND...`, `hourly :05 COMMAND...` or `daily 02:30 COMMAND...` (UTC). A job has the
-    settings of this environment, but for the process's name and its metrics port."""
+    settings of this environment, except the process's name and its metrics port."""
     from kafka2011.services.warehouse.schedule.timetable import ScheduleError, parse_schedule
 
     try:

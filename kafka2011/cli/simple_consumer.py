@@ -40,30 +40,37 @@ PAUSE_S = 0.1
 @app.command()
 def run(  # noqa: PLR0917 (the original's options)
     server: Server,
-    topic: Annotated[str, typer.Option("--topic", help="the topic")],
-    partition: Annotated[int, typer.Option("--partition", min=0, help="its number there")] = 0,
+    topic: Annotated[str, typer.Option("--topic", help="topic")],
+    partition: Annotated[
+        int, typer.Option("--partition", min=0, help="partition number on that broker")
+    ] = 0,
     offset: Annotated[
-        int, typer.Option("--offset", min=-2, help="where to begin; -2: log's start, -1: its end")
+        int,
+        typer.Option(
+            "--offset", min=-2, help="offset to start at, bytes; -2: start of the log, -1: its end"
+        ),
     ] = 0,
     fetchsize: Annotated[
-        int, typer.Option("--fetchsize", min=1, max=FETCH_SIZE_MAX, help="bytes a fetch")
+        int, typer.Option("--fetchsize", min=1, max=FETCH_SIZE_MAX, help="bytes of one fetch")
     ] = 1_000_000,
     print_offsets: Annotated[
-        bool, typer.Option("--print-offsets", help="`next offset = N` after each message")
+        bool, typer.Option("--print-offsets", help="print `next offset = N` after each message")
     ] = False,
     print_messages: Annotated[
-        bool, typer.Option("--print-messages", help="the payloads, `consumed: ` before each")
+        bool, typer.Option("--print-messages", help="print each payload after `consumed: `")
     ] = False,
-    no_wait: Annotated[bool, typer.Option("--no-wait", help="stop at the log's end")] = False,
+    no_wait: Annotated[bool, typer.Option("--no-wait", help="stop at the end of the log")] = False,
     max_messages: Annotated[
-        int | None, typer.Option("--max-messages", min=1, help="stop after so many")
+        int | None, typer.Option("--max-messages", min=1, help="stop after this many messages")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="one JSON object a message")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="print one JSON object for each message")
+    ] = False,
     socket_timeout_ms: Annotated[
-        int, typer.Option("--socket-timeout-ms", min=1, help="longest wait for the broker")
+        int, typer.Option("--socket-timeout-ms", min=1, help="longest wait for the broker, ms")
     ] = 30_000,
 ) -> None:
-    """Read one partition from an offset on, until Ctrl-C; then say on standard error how much.
+    """Read one partition from an offset, until Ctrl-C; then print the count on standard error.
 
     For example: kafka2011 simple-consumer --server kafka://localhost:9092 --topic clicks
     --offset -2 --print-messages --no-wait
@@ -86,7 +93,7 @@ def run(  # noqa: PLR0917 (the original's options)
                 count += 1
                 if as_json:
                     record = as_record(message)
-                    del record["broker"]  # its id is not known here
+                    del record["broker"]  # the broker's id is unknown here
                     out.write(json.dumps(record).encode() + b"\n")
                 if print_messages and not as_json:
                     out.write(b"consumed: " + payload_bytes(message.payload, out) + b"\n")
@@ -109,12 +116,12 @@ def run(  # noqa: PLR0917 (the original's options)
 
 
 def _close_on(stop: threading.Event, client: SimpleConsumer) -> None:
-    """A broker that is silent must not keep Ctrl-C waiting."""
+    """Stop on Ctrl-C also while the broker does not answer."""
     stop.wait()
     client.close()
 
 
-def _chunks(  # noqa: PLR0917 (a place in a log is four words)
+def _chunks(  # noqa: PLR0917 (four parameters name a place in a log)
     client: SimpleConsumer,
     topic: str,
     partition: int,

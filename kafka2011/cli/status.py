@@ -1,4 +1,4 @@
-"""`kafka2011 status`: which processes belong to the deployment, which serve, how far groups lag.
+"""`kafka2011 status`: the deployment's processes, their health, and the groups' lag.
 
 Reads the process registry of each ZooKeeper named (contracts section 7), so it tells the same of
 containers and of local processes. Exit status 1 when a process that should live does not.
@@ -21,7 +21,7 @@ from kafka2011.runtime import logs
 
 app = typer.Typer(add_completion=False)
 
-# A frontend that has sent what it was to send is gone, and nothing is wrong.
+# A frontend that has sent everything ends; that is no problem.
 FINITE_KINDS = frozenset({"frontend"})
 
 
@@ -35,7 +35,9 @@ def status(
     as_json: AsJson = False,
     forget: Annotated[
         list[str] | None,
-        typer.Option("--forget", help="first, a process that does not come back; each"),
+        typer.Option(
+            "--forget", help="first remove this process from the expected ones; repeatable"
+        ),
     ] = None,
 ) -> None:
     """Show every process that ever registered, and the lag of every consumer group, in bytes.
@@ -104,7 +106,7 @@ def as_document(
 
 
 def lag_bytes(state: GroupState) -> int | None:
-    """The group's lag over all partitions; None while it is not known of one of them."""
+    """The group's lag over all partitions; None when it is unknown for one of them."""
     lags = [partition.lag_bytes for partition in state.partitions]
     return None if None in lags else sum(lag for lag in lags if lag is not None)
 
@@ -144,6 +146,6 @@ def group_table(found: list[tuple[str, GroupState]]) -> Table:
             str(len(state.members)),
             str(len(state.partitions)),
             str(unowned(state)),
-            "not known" if lag is None else f"{lag:,}",
+            "unknown" if lag is None else f"{lag:,}",
         )
     return table

@@ -20,27 +20,32 @@ app = typer.Typer(add_completion=False)
 @app.command()
 def run(  # noqa: PLR0917 (options)
     files: Annotated[
-        list[str], typer.Argument(help="files, or patterns in quotes: new files are picked up")
+        list[str], typer.Argument(help="files, or quoted patterns, which also match new files")
     ],
-    topic: Annotated[str | None, typer.Option("--topic", help="topic to send to")] = None,
+    topic: Annotated[str | None, typer.Option("--topic", help="topic to write")] = None,
     zookeeper: Annotated[
-        str | None, typer.Option("--zookeeper", help="host:port,host:port/chroot of the brokers")
+        str | None,
+        typer.Option("--zookeeper", help="ZooKeeper of the brokers, host:port,host:port/chroot"),
     ] = None,
     broker_list: Annotated[
         str | None, typer.Option("--broker-list", help="id:host:port,... instead of ZooKeeper")
     ] = None,
     state: Annotated[
-        str | None, typer.Option("--state", help="file that keeps the positions")
+        str | None,
+        typer.Option(
+            "--state", help="file that keeps the positions (default: ~/.kafka2011/tail-TOPIC)"
+        ),
     ] = None,
     from_: Annotated[
-        str | None, typer.Option("--from", help="start or end: of files never seen before")
+        str | None,
+        typer.Option("--from", help="start or end: where to begin in files without a position"),
     ] = None,
     until_end: Annotated[
-        bool, typer.Option("--until-end", "--once", help="stop when all files are sent")
+        bool, typer.Option("--until-end", "--once", help="stop at the end of all files")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print the counts at the end")] = False,
     config_file: Annotated[
-        Path | None, typer.Option("--config", help="properties file: producer's and tail.*")
+        Path | None, typer.Option("--config", help="properties file with settings")
     ] = None,
     set_: Settings = None,
 ) -> None:
@@ -73,8 +78,8 @@ def run(  # noqa: PLR0917 (options)
         print(json.dumps({**counts, "unsent_lines": tail.unsent_lines}))
     if tail.unsent_lines:
         print(
-            f"kafka2011: {tail.unsent_lines} lines that were read are not known to be at the "
-            "brokers; the next run begins with them",
+            f"kafka2011: {tail.unsent_lines} lines were read and may not be on the "
+            "brokers; the next run sends them again",
             file=sys.stderr,
         )
     raise SystemExit(status)

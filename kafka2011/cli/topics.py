@@ -1,4 +1,4 @@
-"""`kafka2011 topics`: which topics there are, where their partitions stand, how large they are."""
+"""`kafka2011 topics`: the topics, their partitions, brokers and sizes."""
 
 from typing import Annotated
 
@@ -81,7 +81,7 @@ def _print_table(found: list[PartitionEnds], topics: list[str]) -> None:
         rows.append((ends.name.topic, place, address, ends.start, ends.end, size))
     for topic in topics:
         if not any(ends.name.topic == topic for ends in found):
-            rows.append((topic, "no broker has it at present", "", "", "", ""))
+            rows.append((topic, "on no live broker", "", "", "", ""))
     print_table(
         ("topic", "partition", "broker", "start", "end", "size"),
         rows,

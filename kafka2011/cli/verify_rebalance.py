@@ -1,4 +1,4 @@
-"""`kafka2011 verify-rebalance`: did a group's rebalance come to its end (0.7's tool of that name).
+"""`kafka2011 verify-rebalance`: is a group's rebalance complete (0.7's tool of that name).
 
 The original's option names are taken, too: --zookeeper.connect and --zk.connect.
 """
@@ -10,7 +10,7 @@ import typer
 from kafka2011.cli.connections import connected
 from kafka2011.cli.options import ZOOKEEPER_HELP, AsJson
 from kafka2011.cli.output import complain, fail, print_json
-from kafka2011.consumer.tools import rebalance_check as verification
+from kafka2011.consumer.tools import rebalance_check
 from kafka2011.consumer.tools.cluster_state import groups
 from kafka2011.runtime import logs
 
@@ -28,11 +28,11 @@ def run(
             help=ZOOKEEPER_HELP,
         ),
     ],
-    group: Annotated[str, typer.Option("--group", help="the group")],
+    group: Annotated[str, typer.Option("--group", help="consumer group")],
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Say whether every live partition of the subscribed topics is owned, and by the right member.
+    """Check that every live partition of the subscribed topics is owned by the right member.
 
     For example: kafka2011 verify-rebalance --zookeeper localhost:2181 --group g
 
@@ -43,8 +43,8 @@ def run(
     with connected(zookeeper) as registry:
         if group not in groups(registry):
             fail(f"no group {group!r}")
-        picture = verification.look(registry, group)
-    found = verification.problems(picture)
+        picture = rebalance_check.read_registry(registry, group)
+    found = rebalance_check.problems(picture)
     is_good = bool(picture.members) and not found and not picture.unreadable
     count = sum(len(partitions) for partitions in picture.partitions.values())
     if as_json:

@@ -1,4 +1,4 @@
-"""`kafka2011 zookeeper`: run one ZooKeeper server from PySpark's jars; look at any ZooKeeper.
+"""`kafka2011 zookeeper`: run a ZooKeeper server from PySpark's jars; read any ZooKeeper.
 
     kafka2011 zookeeper zookeeper.properties                        a server until SIGTERM
     kafka2011 zookeeper ls -z localhost:2181 /brokers --recursive   names below a node
@@ -25,7 +25,7 @@ SERVE = "serve"
 
 
 class _ServesByDefault(TyperGroup):
-    """`kafka2011 zookeeper [FILE] [--set ...]` runs a server, as it did before there were more."""
+    """`kafka2011 zookeeper [FILE] [--set ...]` runs a server."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if not args or (args[0] not in self.commands and args[0] not in ("--help", "-h")):
@@ -36,7 +36,7 @@ class _ServesByDefault(TyperGroup):
 app = typer.Typer(
     add_completion=False,
     cls=_ServesByDefault,
-    help="Run a ZooKeeper server (serve, also without its name), or look at one (ls, get). "
+    help="Run a ZooKeeper server (serve, the default), or read one (ls, get). "
     "For example: kafka2011 zookeeper ls --zookeeper localhost:2181 /brokers",
 )
 
@@ -54,7 +54,7 @@ def list_children(
     path: NodePath = "/",
     *,
     recursive: Annotated[
-        bool, typer.Option("--recursive", "-r", help="everything below, as whole paths")
+        bool, typer.Option("--recursive", "-r", help="all nodes below, as whole paths")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -73,7 +73,7 @@ def list_children(
 
 @app.command("get")
 def get_value(zookeeper: ZooKeeper, path: NodePath, as_json: AsJson = False) -> None:
-    """Print a node's value and a new line; --json adds what ZooKeeper knows of the node.
+    """Print a node's value and a new line; --json adds the node's metadata.
 
     Status 1 when there is no such node. A node without data prints an empty line.
     """
@@ -102,7 +102,7 @@ def get_value(zookeeper: ZooKeeper, path: NodePath, as_json: AsJson = False) -> 
 
 
 def _checked(path: str) -> str:
-    """A path that ZooKeeper takes. Exits with status 2 for another."""
+    """A valid path. Exits with status 2 for any other."""
     words = path.split("/")
     if not path.startswith("/") or any(word in (".", "..") for word in words) or "\0" in path:
         fail(f"{path!r} is not a path: /brokers/ids, for example", 2)

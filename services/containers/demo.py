@@ -1,8 +1,8 @@
-"""The story of `make demo-docker`: the containers from clean, run, drain, report, audit, summary.
+"""`make demo-docker`: the containers from clean, run, drain, report, audit, summary.
 
-The story, the summary and the exit rule are those of `make demo` (services.embedded.story). What a
-person does to the containers meanwhile (kill, start, pause) is noticed and told to the audit, which
-then lists extras as redelivered.
+The end of the run, the summary and the exit status are those of `make demo`
+(services.embedded.story). Restarts of containers during the run are reported to the audit, which
+then lists extra messages as redelivered.
 """
 
 import json
@@ -42,25 +42,25 @@ FRONTENDS = ("frontend-1", "frontend-2")
 DASHBOARD_PORT = 8088
 LOG_LINES = 5
 
-# Asked within the audit's own container: nothing is published to the host.
+# Runs in the audit's container: its port is not published to the host.
 ASK = (
     "import sys, urllib.request\n"
     "sys.stdout.write(urllib.request.urlopen(sys.argv[1], timeout=5).read().decode())\n"
 )
-# Written beside and moved into place: the audit never reads half a file.
+# Replaced in one step: the audit never reads half a file.
 WRITE = 'mkdir -p "${1%/*}" && cat > "$1.new" && mv "$1.new" "$1"'
 
 
 @dataclass
 class RestartWatch:
-    """Notices services that started again, from what the engine says at each look."""
+    """Detects restarts of services, by comparing the engine's states."""
 
     clock: Clock = now_ms
     restarts: list[dict[str, object]] = field(default_factory=list)
     _runs: dict[str, str] = field(default_factory=dict)
 
     def look(self, states: Mapping[str, ContainerState]) -> bool:
-        """True when a service runs that has started again since the last look."""
+        """Whether a running service has restarted since the last call."""
         is_new = False
         for service, state in states.items():
             if state.status != "running":
@@ -80,7 +80,7 @@ class RestartWatch:
 def moment_of(
     states: Mapping[str, ContainerState], expected: set[str], frontends: set[str]
 ) -> Moment:
-    """What the story wants to know. `expected` are the services that should run."""
+    """The state for `story.follow`. `expected` are the services that should run."""
     down = [
         service
         for service in sorted(expected)
@@ -112,7 +112,7 @@ class ContainerDemo:
         self.expected: set[str] = set()
 
     def run(self) -> int:
-        """Run to the end; the exit status. Leaves no container, network or volume behind."""
+        """Run to the end; returns the exit status. Removes all containers, networks and volumes."""
         began = time.monotonic()
         with Display(self.console) as display:
             try:
@@ -122,7 +122,7 @@ class ContainerDemo:
             except GaveUp as error:
                 display.say(f"error: {error}")
                 if not self.stop_asked():
-                    self._tell_last_lines(display)
+                    self._print_last_lines(display)
                 return 1
             except EngineError as error:
                 display.say(f"error: {error}")
@@ -135,15 +135,15 @@ class ContainerDemo:
                         f"error: not everything was removed: {error}; {way_out(self.project)}"
                     )
 
-    def _tell_last_lines(self, display: Display) -> None:
-        """What those said that should serve and do not, while their containers are still there."""
+    def _print_last_lines(self, display: Display) -> None:
+        """Print the last log lines of services that should serve and do not."""
         try:
             states = self.project.states()
             down = moment_of(states, self.expected or set(states), self.frontends).down
             for service in down:
                 state = states.get(service)
-                told = f"{state.status} {state.health}".strip() if state else "no container"
-                display.say(f"{service} ({told}), its last lines:")
+                text = f"{state.status} {state.health}".strip() if state else "no container"
+                display.say(f"{service} ({text}), its last lines:")
                 display.say(self.project.logs(service, LOG_LINES).rstrip())
         except EngineError as error:
             display.say(f"error: {error}")
@@ -154,8 +154,8 @@ class ContainerDemo:
         )
 
     def _bring_up(self, display: Display, began: float) -> None:
-        """Everything but the frontends first, so that the delays of the first messages are those
-        of a deployment that runs."""
+        """Start everything but the frontends first, so that the first messages' delays are those of
+        a running deployment."""
         display.show(sample_from(None, (), "starting containers"))
         self._up(())
         self._wait_until_all_serve(display)
@@ -167,7 +167,7 @@ class ContainerDemo:
         self._up(self.frontends)
 
     def _up(self, frontends: Collection[str]) -> None:
-        """Everything without a profile, and of the frontends only these."""
+        """Start all services without a profile, and only these frontends."""
         scales = [f"{name}={name in frontends:d}" for name in FRONTENDS]
         words = [word for scale in scales for word in ("--scale", scale)]
         self.project.compose("up", "--detach", "--no-recreate", *words)
@@ -183,7 +183,7 @@ class ContainerDemo:
             if self.stop_asked():
                 raise GaveUp("stopped before everything served")
             if time.monotonic() > deadline:
-                raise GaveUp(f"not within {START_TIMEOUT_S:.0f} s: {', '.join(waiting)}")
+                raise GaveUp(f"did not serve within {START_TIMEOUT_S:.0f} s: {', '.join(waiting)}")
             display.show(sample_from(None, (), f"waiting for {', '.join(waiting)}"))
             time.sleep(POLL_S * 2)
 
@@ -209,10 +209,10 @@ class ContainerDemo:
     def _look(self) -> Moment:
         states = self.project.states()
         if self.watch.look(states):
-            self._tell_restarts()
+            self._report_restarts()
         return moment_of(states, self.expected, self.frontends)
 
-    def _tell_restarts(self) -> None:
+    def _report_restarts(self) -> None:
         self.project.execute(
             "audit", "sh", "-c", WRITE, "sh", RESTARTS_FILE, stdin=json.dumps(self.watch.restarts)
         )
@@ -228,7 +228,7 @@ class ContainerDemo:
         return found if isinstance(found, dict) else None
 
     def _report(self, display: Display) -> int:
-        """The report job, in a container of its own on the Spark cluster."""
+        """Run the report job in its own container on the Spark cluster. Returns its status."""
         try:
             text = self.project.compose(
                 "run",
@@ -246,7 +246,7 @@ class ContainerDemo:
         return 0
 
     def _audit(self) -> int:
-        """Recount every tier through the brokers, message by message, with guids; the status."""
+        """Recount every tier through the brokers, by guid. Returns the exit status."""
         sys.stdout.flush()
         audit = self.project.states()["audit"].container_id
         columns = f"COLUMNS={self.console.width}"
@@ -263,15 +263,15 @@ class ContainerDemo:
 
 
 def way_out(project: ComposeProject) -> str:
-    """How to remove what the demo could not."""
+    """The command that removes what the demo could not."""
     return f"COMPOSE_PROJECT_NAME={project.name} make down removes it"
 
 
 def leave(project: ComposeProject) -> None:
-    """Say what is left behind by a process that ends at once, being asked twice to stop."""
+    """Print what remains when a second signal ends this process at once."""
     project.abandon()
-    told = f"kafka2011: the project {project.name} is still there: {way_out(project)}"
-    os.write(sys.stderr.fileno(), f"\n{told}\n".encode())
+    text = f"kafka2011: the project {project.name} still exists: {way_out(project)}"
+    os.write(sys.stderr.fileno(), f"\n{text}\n".encode())
 
 
 def check_input(input_path: str) -> None:
@@ -291,10 +291,10 @@ def check_input(input_path: str) -> None:
 
 
 def dashboard_port(project: ComposeProject) -> tuple[int, str]:
-    """The port of the page, and a line to say when it is not the usual one.
+    """The port of the dashboard, and a line for the user when it is not the default one.
 
-    Any free one instead of the default when that is taken, by `make up` for example. Raises
-    EngineError when one was asked for and is taken, or is none.
+    A free port replaces the default when that is taken, by `make up` for example. Raises
+    EngineError when the port in DASHBOARD_PORT is taken or invalid.
     """
     asked = project.setting("DASHBOARD_PORT")
     if asked and not asked.isdecimal():
@@ -304,7 +304,7 @@ def dashboard_port(project: ComposeProject) -> tuple[int, str]:
         return port, ""
     holders = project.publishers(port)
     others = [name for name, owner in holders.items() if owner != project.name]
-    # What an earlier run of the demo left goes before anything starts.
+    # Containers of an earlier run of the demo are removed before anything starts.
     if not others and (holders or is_free(port)):
         return port, ""
     taken = f"port {port} of 127.0.0.1 is taken by {others[0] if others else 'another process'}"
@@ -316,7 +316,7 @@ def dashboard_port(project: ComposeProject) -> tuple[int, str]:
 
 
 def is_free(port: int) -> bool:
-    """Whether one can listen there now. 0 stands for any free port."""
+    """Whether a server could listen on the port now; true for 0, any free port."""
     try:
         socket.create_server(("127.0.0.1", port)).close()
     except (OSError, OverflowError):
@@ -325,8 +325,8 @@ def is_free(port: int) -> bool:
 
 
 def project_root() -> Path:
-    """Where docker-compose.yml is; raises EngineError when this is not a checkout."""
+    """The directory of docker-compose.yml; raises EngineError when this is not a clone."""
     root = Path(kafka2011.__file__).resolve().parents[1]
     if not (root / "docker-compose.yml").is_file():
-        raise EngineError(f"no docker-compose.yml in {root}: run it from a checkout")
+        raise EngineError(f"no docker-compose.yml in {root}: run it from a clone")
     return root

@@ -202,7 +202,7 @@ def test_verify_rebalance(cluster: Cluster, run: Run) -> None:
         done = run(*words, "--json", status=1)
         [problem] = json.loads(done.out)["problems"]
         assert (problem["broker"], problem["partition"]) == PARTITIONS[0]
-        assert problem["problem"] == "nobody owns it"
+        assert problem["problem"] == "it has no owner"
     assert "no members" in run(*words, status=1).err
 
 

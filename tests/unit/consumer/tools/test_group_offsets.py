@@ -179,4 +179,4 @@ def test_a_partition_whose_broker_is_away_is_not_moved() -> None:
         offset_of_time=lambda _found, _time: 0,
         is_entry=lambda _found, _offset: True,
     )
-    assert [(change.after, change.is_one) for change in changes] == [(None, False), (9, True)]
+    assert [(change.after, change.is_needed) for change in changes] == [(None, False), (9, True)]

@@ -39,7 +39,7 @@ class Watched:
 
     def look(self, *, after_ms: int = 0) -> GroupReport:
         self.clock.advance(after_ms)
-        self.watch.look()
+        self.watch.sample()
         return self.watch.report()
 
 

@@ -73,7 +73,7 @@ def test_what_is_no_event_falls_back_to_the_segments(
 def test_what_cannot_be_told_has_a_reason(broker: ScriptedBroker, client: SimpleConsumer) -> None:
     end = broker.append("login", 0, [b"a", b"b"])
     broker.retire("login", 0, 11)
-    assert lag_time(client, NAME, 0, end, NOW).reason == "the offset is not in the log any more"
+    assert lag_time(client, NAME, 0, end, NOW).reason == "the offset is no longer in the log"
     broker.close()
     assert "broker at" in lag_time(client, NAME, 11, end, NOW).reason
 

@@ -5,7 +5,7 @@ import pytest
 from kafka2011.consumer.chunk import TopicPartition
 from kafka2011.consumer.groups.assignment import assignment_of
 from kafka2011.consumer.groups.topic_filters import whitelist
-from kafka2011.consumer.tools.rebalance_check import GroupPicture, look, problems
+from kafka2011.consumer.tools.rebalance_check import GroupPicture, problems, read_registry
 from kafka2011.coordination import paths
 from kafka2011.coordination.paths import BrokerPartition
 from tests.support.memory_deployment import Deployment, one_stream
@@ -37,10 +37,10 @@ def test_a_settled_group_has_no_problem() -> None:
 @pytest.mark.parametrize(
     ("owner", "text"),
     [
-        ("", "t/0-0: nobody owns it"),
+        ("", "t/0-0: it has no owner"),
         ("g_dead-0", "t/0-0: its owner g_dead-0 is not a registered thread"),
         ("g_b-7", "t/0-0: its owner g_b-7 is not a registered thread"),
-        ("g_b-0", "t/0-0: g_b-0 owns it, and g_a-0 should"),
+        ("g_b-0", "t/0-0: g_b-0 owns it, but g_a-0 should"),
     ],
 )
 def test_each_way_to_be_wrong_has_its_words(owner: str, text: str) -> None:
@@ -53,7 +53,7 @@ def test_each_way_to_be_wrong_has_its_words(owner: str, text: str) -> None:
 
 def test_an_owner_of_what_is_on_no_live_broker_is_told() -> None:
     owners = {**settled(), TopicPartition("t", 9, 0): "g_a-0"}
-    assert texts(owners) == ["t/9-0: g_a-0 owns it, and nobody should: it is on no live broker"]
+    assert texts(owners) == ["t/9-0: g_a-0 owns it, but it is on no live broker"]
 
 
 def test_a_real_group_is_looked_at_wildcards_and_garbage_included(deployment: Deployment) -> None:
@@ -67,10 +67,10 @@ def test_a_real_group_is_looked_at_wildcards_and_garbage_included(deployment: De
     deployment.admin.put(paths.consumer_id_path("g", "g_worse"), b"*1*((")
     deployment.admin.put("/consumers/g/owners/t/odd", b"x")
     wait_until(
-        lambda: problems(look(deployment.admin, "g")) == [],
-        lambda: f"settled: {look(deployment.admin, 'g')}",
+        lambda: problems(read_registry(deployment.admin, "g")) == [],
+        lambda: f"settled: {read_registry(deployment.admin, 'g')}",
     )
-    picture = look(deployment.admin, "g")
+    picture = read_registry(deployment.admin, "g")
     assert picture.unreadable == ("g_odd", "g_worse")
     assert sorted(picture.partitions) == ["t", "u"]
     assert picture.members[second.consumer_id] == {"t": 1, "u": 1}

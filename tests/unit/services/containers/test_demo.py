@@ -199,6 +199,6 @@ def test_a_second_ask_to_stop_says_what_is_left_behind(
     leave(cast(ComposeProject, project))
     assert project.is_abandoned
     assert capfd.readouterr().err.strip() == (
-        "kafka2011: the project kafka2011-demo is still there: "
+        "kafka2011: the project kafka2011-demo still exists: "
         "COMPOSE_PROJECT_NAME=kafka2011-demo make down removes it"
     )

@@ -95,7 +95,7 @@ def test_a_command_that_fails_is_one_line(tmp_path: Path) -> None:
 
 def test_a_command_that_does_not_end_is_given_up(tmp_path: Path) -> None:
     compose(tmp_path, "exec sleep 60")
-    with pytest.raises(EngineError, match="not done in"):
+    with pytest.raises(EngineError, match="not finished in"):
         project(tmp_path).compose("up", timeout_s=0.2)
 
 
@@ -119,7 +119,7 @@ def test_a_command_has_a_session_of_its_own(tmp_path: Path) -> None:
 
 def test_nothing_of_a_command_that_is_given_up_lives_on(tmp_path: Path) -> None:
     command(tmp_path, "docker", f"sleep 60 & echo $! > {tmp_path}/child; wait")
-    with pytest.raises(EngineError, match="not done in"):
+    with pytest.raises(EngineError, match="not finished in"):
         project(tmp_path).docker("ps", timeout_s=1)
     assert_gone(int((tmp_path / "child").read_text()))
 
