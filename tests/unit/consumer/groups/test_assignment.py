@@ -57,7 +57,7 @@ def test_members_with_different_topics() -> None:
     }
     assert assignment_of("b", members, topics) == {TopicPartition("x", 1, 1): "b-0"}
     assert assignment_of("c", members, topics) == {}
-    assert assignment_of("nobody", members, topics) == {}
+    assert assignment_of("stranger", members, topics) == {}
 
 
 def test_a_member_whose_id_begins_with_mine_keeps_its_own() -> None:

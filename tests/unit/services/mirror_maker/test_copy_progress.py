@@ -44,7 +44,7 @@ def test_whatever_happens_the_target_has_all_that_is_confirmed_in_order(seed: in
     stale: list[tuple[int, Chunk]] = []
 
     def overlay(stored: bytes, sent: bytes, at: int) -> bytes:
-        """The target as a reader sees it who starts at `at` again after a failure."""
+        """The target as seen by a reader that starts at `at` again after a failure."""
         return stored[:at] + sent
 
     steps = 0
