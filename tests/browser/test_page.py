@@ -11,7 +11,7 @@ from tests.support.waiting import wait_until
 
 VIEWS = {
     "topology": "Topology",
-    "audit": "Audit wall",
+    "audit": "Audit cells",
     "topics": "Brokers",
     "groups": "Consumer groups",
     "latency": "Latency",
@@ -149,7 +149,7 @@ def test_tables_sort_by_keyboard_and_filter(open_page: Open) -> None:
     page.get_by_label("Filter").first.fill("page-view")
     expect(table.locator("tbody tr")).to_have_count(2)
     page.get_by_label("Filter").first.fill("nothing is called so")
-    expect(table).to_contain_text("Nothing fits the filter.")
+    expect(table).to_contain_text("No rows match the filter.")
 
 
 def test_messages_are_decoded_linked_and_followed(open_page: Open) -> None:

@@ -88,7 +88,7 @@ class SectionRows:
         before = self._faults.get(process.key, [])
         self._faults[process.key] = faults
         if faults != before and not process.health.failures:
-            kind, text = ("warn", ", ".join(faults)) if faults else ("good", "passes everything")
+            kind, text = ("warn", ", ".join(faults)) if faults else ("good", "no faults")
             self.add_event(now_ms, kind, process.key, f"{process.name}: {text}")
 
     def _meta(self, seen: Observations, processes: Rows) -> Row:

@@ -1,4 +1,4 @@
-// The page: views by the address behind #, the headline, the banner, the detail panel.
+// The application: views by the address behind #, the headline, the banner, the detail panel.
 
 import { focusAgain, h, setAttribute, setText, STATES } from "./dom.js";
 import { clock, duration, perSecond, whole } from "./format.js";
@@ -51,7 +51,7 @@ function route() {
   if (view && view.close) view.close();
   for (const [other, link] of links) setAttribute(link, "aria-current", other === name ? "page" : null);
   const here = links.find(([other]) => other === name)[1];
-  const nav = here.parentElement; // on a phone the names are a line that moves sideways
+  const nav = here.parentElement; // on a phone the names are one line that scrolls sideways
   if (nav.scrollWidth > nav.clientWidth) nav.scrollLeft = here.offsetLeft - nav.offsetLeft - 40;
   document.title = `${VIEWS[name][0]} · kafka2011`;
   main.replaceChildren();
@@ -86,12 +86,12 @@ function inTiers(found, word, audit) {
 
 function verdictOf(audit) {
   if (!audit) return ["", "Waiting for the audit", ""];
-  const missing = Object.entries(audit.tiers).map(([tier, told]) => [tier, told.missing]).filter(([, count]) => count);
-  const extra = Object.entries(audit.tiers).map(([tier, told]) => [tier, told.extra]).filter(([, count]) => count);
+  const missing = Object.entries(audit.tiers).map(([tier, found]) => [tier, found.missing]).filter(([, count]) => count);
+  const extra = Object.entries(audit.tiers).map(([tier, found]) => [tier, found.extra]).filter(([, count]) => count);
   const pending = audit.verdicts.pending || 0;
   // A check: one topic, one window of time, one server, one tier.
   const done = Object.values(audit.verdicts).reduce((sum, count) => sum + count, 0) - pending;
-  if (audit.unheard_since_ms && store.meta.state !== "stopped") return ["warn", "The audit does not answer", `What it counted until ${clock(audit.unheard_since_ms)} stays here; nothing since then is proved`];
+  if (audit.unheard_since_ms && store.meta.state !== "stopped") return ["warn", "The audit does not answer", `Counts are as of ${clock(audit.unheard_since_ms)}`];
   const sub = `${whole(audit.verdicts.complete || 0)} of ${whole(done)} checks complete${pending ? `, ${whole(pending)} not due yet` : ""}`;
   if (missing.length) return ["bad", inTiers(missing, "missing", audit), sub];
   if (extra.length) return ["warn", inTiers(extra, "extra", audit), sub];
@@ -109,12 +109,12 @@ function headline() {
   setText(TILES.verdict.big, text);
   setText(TILES.verdict.sub, sub);
   for (const tier of ["produced", "live", "offline", "warehouse"]) {
-    const told = audit && audit.tiers[tier];
+    const found = audit && audit.tiers[tier];
     setText(TILES[tier].name, LABELS[tier]);
-    setText(TILES[tier].big, audit ? whole(tier === "produced" ? audit.produced : told ? told.count : null) : "–");
+    setText(TILES[tier].big, audit ? whole(tier === "produced" ? audit.produced : found ? found.count : null) : "–");
     const rate = audit && audit.rates ? perSecond(audit.rates[tier]) : "";
-    const delay = told && told.recent && told.recent.p50_ms !== null && told.recent.p50_ms !== undefined ? ` · after ${duration(told.recent.p50_ms)}` : "";
-    setText(TILES[tier].sub, tier === "produced" ? (audit ? `${rate} · as reported` : "") : rate + delay);
+    const delay = found && found.recent && found.recent.p50_ms !== null && found.recent.p50_ms !== undefined ? ` · after ${duration(found.recent.p50_ms)}` : "";
+    setText(TILES[tier].sub, tier === "produced" ? (audit ? `${rate} · reported by producers` : "") : rate + delay);
   }
 }
 
@@ -123,15 +123,15 @@ function banner() {
   const box = document.getElementById("banner");
   const down = store.list("processes").filter(([, row]) => row.state === "down").map(([, row]) => row.name);
   let text = "", css = "banner";
-  if (!store.isConnected && meta.counts) text = "The dashboard does not answer: the deployment was stopped, or starts again. What you see is the last picture.";
-  else if (meta.state === "stopped") text = "This deployment is stopped. What you see is how it ended.";
+  if (!store.isConnected && meta.counts) text = "The dashboard does not answer: the deployment was stopped or is restarting. Its last known state is shown.";
+  else if (meta.state === "stopped") text = "This deployment is stopped. Its last known state is shown.";
   else if (meta.state === "not found") text = "No deployment answers: its ZooKeepers cannot be reached. Start it with “make live”.";
   else if (meta.state === "starting") { text = "The deployment is starting …"; css += " wait"; }
   else if (down.length) text = `Down: ${down.join(", ")}`;
   setText(box, text);
   setAttribute(box, "class", css);
   setAttribute(box, "hidden", !text);
-  setAttribute(main, "aria-busy", store.id < 0 ? "true" : null); // empty tables do not mean anything yet
+  setAttribute(main, "aria-busy", store.id < 0 ? "true" : null); // tables are empty before the first snapshot
   const pill = document.getElementById("link");
   const counts = meta.counts || {};
   const up = (counts.up || 0) + (counts.slow || 0) + (counts.lagging || 0);

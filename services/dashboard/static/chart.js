@@ -79,7 +79,7 @@ export class Chart {
     setAttribute(this.cursor, "visibility", this.at ? "visible" : "hidden");
     if (this.at) { setAttribute(this.cursor, "x1", this.x(point[0])); setAttribute(this.cursor, "x2", this.x(point[0])); }
     this.lines.forEach((line, index) => setText(this.values[index], point && point[1][line.name] !== null && point[1][line.name] !== undefined ? this.format(point[1][line.name]) : "–"));
-    setText(this.when, this.at ? `at ${clock(point[0])}` : point ? `at ${clock(point[0])}, newest` : "nothing yet");
+    setText(this.when, this.at ? `at ${clock(point[0])}` : point ? `at ${clock(point[0])}, newest` : "no data");
     setAttribute(this.svg, "aria-label", `${this.title}: ${this.lines.map((line, index) => `${line.label} ${this.values[index].textContent}`).join(", ")}`);
   }
 }

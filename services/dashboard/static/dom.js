@@ -1,4 +1,4 @@
-// Makes elements. Text only ever becomes text: nothing here, or anywhere in the page, parses HTML.
+// Makes elements. Strings only ever become text nodes: no code of the dashboard parses HTML.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -27,10 +27,10 @@ export function setAttribute(element, name, value) {
   else if (element.getAttribute(name) !== String(value)) element.setAttribute(name, String(value));
 }
 
-// What an element is, whatever node stands for it: its own name, the place it leads to, or what it is called.
+// The identity of an element over rewrites: its data-focus, its link or its label.
 const identity = (element) => element.dataset.focus || element.getAttribute("href") || element.getAttribute("aria-label");
 
-// Gives the focus to `had`, or to the element of `root` that now stands for the same thing; to `root` where none does.
+// Focuses `had`, or the element of `root` with the same identity, or else `root`.
 export function focusAgain(root, had) {
   const name = identity(had);
   const same = had.isConnected ? had : name && [...root.querySelectorAll("[data-focus], [href], [aria-label]")].find((found) => identity(found) === name);
@@ -38,7 +38,7 @@ export function focusAgain(root, had) {
   if (!same || document.activeElement !== same) root.focus({ preventScroll: true }); // gone, or disabled meanwhile
 }
 
-// Rewrites what is in `root` and leaves the focus where the reader had it: a node that is moved loses it.
+// Rewrites the content of `root` and keeps the focus, which a moved node loses.
 export function keepFocus(root, rewrite) {
   const had = root.contains(document.activeElement) && root !== document.activeElement ? document.activeElement : null;
   rewrite();

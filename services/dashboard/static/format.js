@@ -1,4 +1,4 @@
-// Numbers and times as people read them.
+// Numbers and times as text.
 
 const grouped = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
 export const whole = (value) => (value === null || value === undefined ? "–" : grouped.format(value));
@@ -23,7 +23,7 @@ export function duration(ms) {
   const minutes = Math.round(ms / 60000);
   return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
-// How old the first message is that was not read: what came since the last look is younger than that.
+// The age of the first unread message; one that came since the last sample has no age yet.
 export const behind = (row) => (row.lag_bytes && row.lag_ms === 0 ? "< 5 s" : duration(row.lag_ms));
 const two = (number) => String(number).padStart(2, "0");
 export function clock(ms) {

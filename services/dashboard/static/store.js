@@ -1,5 +1,5 @@
-// The picture as the server has it: a snapshot, then numbered changes over one stream. A hidden tab
-// closes its stream and comes back with what changed meanwhile, or a new snapshot.
+// The server's state: a snapshot, then numbered changes over one stream. A hidden tab closes its
+// stream and continues with the changes since then, or a new snapshot.
 
 const BASE = ["meta", "processes", "audit", "events"];
 
@@ -36,20 +36,20 @@ export class Store {
     const source = new EventSource(`/api/stream?after=${this.id}&sections=${[...this.wanted].join(",")}`);
     this.source = source;
     source.addEventListener("snapshot", (event) => {
-      const told = JSON.parse(event.data);
-      this.sections = told.sections;
-      this.id = told.id;
+      const received = JSON.parse(event.data);
+      this.sections = received.sections;
+      this.id = received.id;
       this.note(this.wanted);
     });
     source.onmessage = (event) => {
-      const told = JSON.parse(event.data);
-      this.id = told.id;
-      for (const [name, change] of Object.entries(told.changes)) {
+      const received = JSON.parse(event.data);
+      this.id = received.id;
+      for (const [name, change] of Object.entries(received.changes)) {
         const rows = (this.sections[name] ||= {});
         for (const key of change.gone || []) delete rows[key];
         Object.assign(rows, change.set || {});
       }
-      this.note(Object.keys(told.changes));
+      this.note(Object.keys(received.changes));
     };
     source.onopen = () => { this.isConnected = true; this.note(["link"]); };
     source.onerror = () => {

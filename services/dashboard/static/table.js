@@ -1,10 +1,10 @@
-// A real table that sorts and filters, and keeps only the rows that can be seen when there are many.
+// A table that sorts and filters, and renders only the visible rows when there are many.
 // column: {name, label, num, text(row), make(row), sort(row), wide}; text or make gives the content.
 
 import { h, keepFocus, setAttribute, setText } from "./dom.js";
 
 const ROW_PX = 34;
-const SHOWN_WHOLE = 200; // up to so many rows all are in the page, for find-in-page and readers
+const SHOWN_WHOLE = 200; // up to so many rows all are rendered, for find-in-page and screen readers
 const MARGIN = 20;
 const order = new Intl.Collator("en", { numeric: true }); // made once: it costs more than the sort
 
@@ -14,7 +14,7 @@ function ranks(texts) {
 }
 
 export class Table {
-  constructor({ caption, columns, sortBy, descending = false, filter = true, empty = "Nothing here yet." }) {
+  constructor({ caption, columns, sortBy, descending = false, filter = true, empty = "No rows." }) {
     this.columns = columns;
     this.sortBy = sortBy || columns[0].name;
     this.descending = descending;
@@ -96,7 +96,7 @@ export class Table {
     const parts = elements.map((line) => line.element);
     if (first > 0) parts.unshift(this.spacer(first));
     if (last < total) parts.push(this.spacer(total - last));
-    if (!total) parts.push(h("tr", {}, h("td", { class: "empty", colspan: this.columns.length }, this.filterText ? "Nothing fits the filter." : this.emptyText)));
+    if (!total) parts.push(h("tr", {}, h("td", { class: "empty", colspan: this.columns.length }, this.filterText ? "No rows match the filter." : this.emptyText)));
     if (parts.length !== this.body.children.length || parts.some((part, index) => part !== this.body.children[index])) this.body.replaceChildren(...parts);
   }
 

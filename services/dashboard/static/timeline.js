@@ -1,4 +1,4 @@
-// Who owned how many partitions when: a lane for each member of a group, a line at each rebalance.
+// Partitions owned by each member over time: a lane per member, a line at each rebalance.
 
 import { h, s, setAttribute } from "./dom.js";
 import { clock, whole } from "./format.js";
@@ -6,7 +6,7 @@ import { clock, whole } from "./format.js";
 const LANE = 26, TOP = 6, BOTTOM = 24, RIGHT = 10;
 const HUES = 5;
 
-// A consumer id is group_host-time-uuid: the host and the end of the uuid tell members apart.
+// A consumer id is group_host-time-uuid: the host and the end of the uuid distinguish members.
 export function memberName(id, group) {
   const rest = id.startsWith(`${group}_`) ? id.slice(group.length + 1) : id;
   const found = /^(.*)-\d+-([0-9a-f]+)$/.exec(rest);
@@ -35,7 +35,7 @@ export class Timeline {
     const first = Math.min(this.now - 10000, ...this.groups.flatMap(({ moves }) => moves.map((move) => move.at_ms)));
     const from = Math.max(first, this.now - 900000);
     const x = (ms) => left + ((Math.max(from, ms) - from) / (this.now - from)) * (W - left - RIGHT);
-    const layers = [], told = [];
+    const layers = [], summary = [];
     let y = TOP;
     for (const { name, moves } of this.groups) {
       const until = (index) => (index + 1 < moves.length ? moves[index + 1].at_ms : this.now);
@@ -45,7 +45,7 @@ export class Timeline {
       if (this.groups.length > 1) { layers.push(s("text", { class: "group", x: 0, y: y + 15 }, name)); y += 20; }
       members.forEach((member, lane) => {
         layers.push(s("text", { class: "axis", x: 4, y: y + 16 }, memberName(member, name)), s("line", { class: "grid", x1: left, x2: W - RIGHT, y1: y + LANE, y2: y + LANE }));
-        // Moves that left this member as it was draw one bar.
+        // Rebalances that did not change this member draw one bar.
         let start = 0;
         for (let index = 0; index < moves.length; index += 1) {
           const owned = moves[index].members[member];
@@ -65,7 +65,7 @@ export class Timeline {
         layers.push(s("line", { class: "move", x1: x(move.at_ms), x2: x(move.at_ms), y1: top, y2: y }, s("title", {}, `${clock(move.at_ms)}: ${whole(move.moved)} partitions changed hands`)));
       }
       const last = moves[moves.length - 1];
-      if (last) told.push(`${name}: ${Object.entries(last.members).map(([member, owned]) => `${memberName(member, name)} owns ${owned}`).join(", ") || "no members"}`);
+      if (last) summary.push(`${name}: ${Object.entries(last.members).map(([member, owned]) => `${memberName(member, name)} owns ${owned}`).join(", ") || "no members"}`);
       y += 8;
     }
     const parts = W < 500 ? 1 : 3;
@@ -76,7 +76,7 @@ export class Timeline {
     const H = y + BOTTOM;
     setAttribute(this.svg, "viewBox", `0 0 ${W} ${H}`);
     this.svg.style.height = `${H}px`;
-    setAttribute(this.svg, "aria-label", `${this.title}. ${told.join("; ")}`);
+    setAttribute(this.svg, "aria-label", `${this.title}. ${summary.join("; ")}`);
     this.svg.replaceChildren(...layers);
   }
 }

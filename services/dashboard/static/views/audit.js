@@ -1,4 +1,4 @@
-// The audit wall: topics by windows; each cell has a stripe per tier. Click for the servers.
+// The audit: topics by windows; each cell has a stripe per tier. Click for the servers.
 
 import { h, keepFocus, setAttribute, setText, tag } from "../dom.js";
 import { bytes, clock, duration, moment, whole } from "../format.js";
@@ -8,21 +8,21 @@ const WORDS = { complete: "complete", pending: "pending", missing: "missing", ex
 const KIND = { complete: "good", pending: "idle", missing: "bad", extra: "warn", redelivered: "warn" };
 const CELL_REM = 3.6;
 
-const difference = (told) => (told.state === "missing" ? told.missing : told.state === "extra" ? told.extra : told.state === "redelivered" ? told.again : 0);
-const short = (told) => (!told ? "" : told.state === "complete" ? "✓" : told.state === "missing" ? `−${whole(told.missing)}` : told.state === "extra" ? `+${whole(told.extra)}` : told.state === "redelivered" ? `↻${whole(told.again)}` : "");
-const words = (told) => `${WORDS[told.state] || told.state}${difference(told) ? ` ${whole(difference(told))}` : ""}`;
+const difference = (data) => (data.state === "missing" ? data.missing : data.state === "extra" ? data.extra : data.state === "redelivered" ? data.again : 0);
+const short = (data) => (!data ? "" : data.state === "complete" ? "✓" : data.state === "missing" ? `−${whole(data.missing)}` : data.state === "extra" ? `+${whole(data.extra)}` : data.state === "redelivered" ? `↻${whole(data.again)}` : "");
+const words = (data) => `${WORDS[data.state] || data.state}${difference(data) ? ` ${whole(difference(data))}` : ""}`;
 
 export function audit(root, page) {
   const { store } = page;
   const head = h("tr"), body = h("tbody");
-  const wall = h("div", { class: "wall", role: "region", tabindex: 0, "aria-label": "Audit wall" }, h("table", {}, h("thead", {}, head), body));
+  const wall = h("div", { class: "wall", role: "region", tabindex: 0, "aria-label": "Audit cells" }, h("table", {}, h("thead", {}, head), body));
   const tiers = h("tbody");
   const notes = h("ul");
   const silent = h("ul", { class: "silent" });
-  const silentCard = h("section", { class: "card bad-card", role: "status", hidden: true }, h("h2", {}, "Silent servers"), h("p", { class: "lead" }, "Three heartbeats were missed and no goodbye was said: what these servers have sent since then is not known."), silent);
-  const notesCard = h("section", { class: "card" }, h("h2", {}, "Notes of the audit"), notes);
+  const silentCard = h("section", { class: "card bad-card", role: "status", hidden: true }, h("h2", {}, "Silent servers"), h("p", { class: "lead" }, "Three heartbeats missed without a goodbye: what these servers have sent since then is unknown."), silent);
+  const notesCard = h("section", { class: "card" }, h("h2", {}, "Notes"), notes);
   root.append(
-    h("section", { class: "card" }, h("h2", {}, "Audit wall"), h("p", { class: "lead" }, "Each cell is one topic in one window of time. Its three stripes, from the top: live brokers, offline brokers, warehouse. What producers say they sent is compared with what was read there, message by message. Select a cell for its servers."), wall,
+    h("section", { class: "card" }, h("h2", {}, "Audit cells"), h("p", { class: "lead" }, "Each cell is one topic in one window of time. Its three stripes, from the top: live brokers, offline brokers, warehouse. The number that producers reported is compared with the number read at the tier. Select a cell for its servers."), wall,
       h("ul", { class: "legend" }, [["complete", "✓ complete"], ["pending", "hatched: pending, not judged yet"], ["missing", "−n missing"], ["extra", "+n extra"], ["redelivered", "↻n redelivered after a restart"]].map(([state, text]) => h("li", {}, tag(text, KIND[state]))))),
     h("section", { class: "card" }, h("h2", {}, "Tiers"), h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ["Tier", "Counted", "Missing", "Extra", "Redelivered", "Pending cells", "Delay p50", "p99", "p99.9", "Not read yet"].map((text, index) => h("th", { scope: "col", class: index && "num" }, text)))), tiers))),
     notesCard,
@@ -43,9 +43,9 @@ export function audit(root, page) {
     if (cell.key !== key) {
       cell.key = key;
       TIERS.forEach((tier, index) => {
-        const told = row.tiers[tier];
-        setAttribute(cell.spans[index], "class", told ? told.state : "none");
-        setText(cell.spans[index], short(told));
+        const data = row.tiers[tier];
+        setAttribute(cell.spans[index], "class", data ? data.state : "none");
+        setText(cell.spans[index], short(data));
       });
       const text = `${row.topic}, window ${clock(row.window)}: ${TIERS.filter((tier) => row.tiers[tier]).map((tier) => `${tier} ${words(row.tiers[tier])}`).join(", ")}`;
       setAttribute(cell.button, "aria-label", text);
@@ -59,7 +59,7 @@ export function audit(root, page) {
     const rem = parseFloat(getComputedStyle(document.documentElement).fontSize);
     const fit = Math.max(3, Math.floor((wall.clientWidth - 10 * rem) / (CELL_REM * rem)));
     const windows = [...new Set(rows.map((row) => row.window))].filter((window) => window >= 0).sort((a, b) => a - b);
-    const wrong = new Set(rows.filter((row) => Object.values(row.tiers).some((told) => told.state === "missing" || told.state === "extra")).map((row) => row.window));
+    const wrong = new Set(rows.filter((row) => Object.values(row.tiers).some((data) => data.state === "missing" || data.state === "extra")).map((row) => row.window));
     const newest = windows.slice(-fit);
     const shown = [...windows.slice(0, -fit).filter((window) => wrong.has(window)).slice(-4), ...newest];
     if (rows.some((row) => row.window < 0)) shown.unshift(-1);
@@ -71,7 +71,7 @@ export function audit(root, page) {
       head.replaceChildren(h("th", { scope: "col" }, "Topic"), ...shown.map((window) => h("th", { scope: "col" }, window < 0 ? "no header" : clock(window))));
     }
     keepFocus(wall, () => body.replaceChildren(...topics.map((topic) => h("tr", {}, h("th", { scope: "row" }, topic), shown.map((window) => { const row = byKey.get(`${topic}|${window}`); return row ? stripes(row) : h("td", {}); })))));
-    if (!rows.length) body.replaceChildren(h("tr", {}, h("td", { class: "empty" }, "The audit has not judged anything yet.")));
+    if (!rows.length) body.replaceChildren(h("tr", {}, h("td", { class: "empty" }, "No cells yet.")));
     for (const key of cells.keys()) if (!byKey.has(key)) cells.delete(key);
   }
 
@@ -79,18 +79,18 @@ export function audit(root, page) {
     if (opened) setAttribute(opened, "aria-expanded", "false");
     opened = button;
     setAttribute(button, "aria-expanded", "true");
-    const body = h("div", { "aria-live": "polite" }, "Asking the audit …");
+    const body = h("div", { "aria-live": "polite" }, "Loading …");
     page.show(`${topic}, ${clock(window)}`, h("p", { class: "lead" }, `Window that began at ${moment(window)}`), body);
     page.onhide = () => { if (opened) setAttribute(opened, "aria-expanded", "false"); opened = null; };
     try {
       const answer = await fetch(`/api/cells?${new URLSearchParams({ topic, window })}`);
-      const told = await answer.json();
-      if (!answer.ok) throw new Error(told.error);
-      body.replaceChildren(...told.cells.map((cell) => h("section", {}, h("h3", {}, `Server ${cell.server}`), h("p", {}, `${whole(cell.produced)} produced`),
+      const data = await answer.json();
+      if (!answer.ok) throw new Error(data.error);
+      body.replaceChildren(...data.cells.map((cell) => h("section", {}, h("h3", {}, `Server ${cell.server}`), h("p", {}, `${whole(cell.produced)} produced`),
         h("table", {}, h("thead", {}, h("tr", {}, ["Tier", "Verdict", "Expected", "Counted"].map((text, index) => h("th", { scope: "col", class: index > 1 && "num" }, text)))),
           h("tbody", {}, Object.entries(cell.tiers).map(([tier, found]) => h("tr", {}, h("th", { scope: "row" }, tier), h("td", {}, tag(found.verdict, KIND[found.state])), h("td", { class: "num" }, whole(found.expected)), h("td", { class: "num" }, whole(found.counted)))))),
         ...Object.entries(cell.tiers).filter(([, found]) => found.reason).map(([tier, found]) => h("p", {}, `${tier}: ${found.reason}`)))));
-      if (!told.cells.length) setText(body, "The audit has folded this window into its totals.");
+      if (!data.cells.length) setText(body, "The audit has folded this window into its totals.");
     } catch (error) {
       setText(body, `The audit did not answer: ${error.message}`);
     }
@@ -100,13 +100,13 @@ export function audit(root, page) {
     sections: ["cells"],
     update(changed) {
       if (changed.has("cells")) draw();
-      const told = store.audit;
-      if (!changed.has("audit") || !told) return;
-      tiers.replaceChildren(...Object.entries(told.tiers).map(([tier, found]) => h("tr", {}, h("th", { scope: "row" }, tier), [found.count, found.missing, found.extra, found.redelivered, found.pending_cells].map((value, index) => h("td", { class: `num ${value && index === 1 ? "bad" : ""}` }, whole(value))), ["p50_ms", "p99_ms", "p999_ms"].map((name) => h("td", { class: "num" }, duration((found.recent || {})[name]))), h("td", { class: "num" }, bytes(found.lag_bytes)))));
-      const quiet = told.silent || [];
+      const data = store.audit;
+      if (!changed.has("audit") || !data) return;
+      tiers.replaceChildren(...Object.entries(data.tiers).map(([tier, found]) => h("tr", {}, h("th", { scope: "row" }, tier), [found.count, found.missing, found.extra, found.redelivered, found.pending_cells].map((value, index) => h("td", { class: `num ${value && index === 1 ? "bad" : ""}` }, whole(value))), ["p50_ms", "p99_ms", "p999_ms"].map((name) => h("td", { class: "num" }, duration((found.recent || {})[name]))), h("td", { class: "num" }, bytes(found.lag_bytes)))));
+      const quiet = data.silent || [];
       silentCard.hidden = !quiet.length;
-      silent.replaceChildren(...quiet.map((sender) => h("li", {}, h("strong", {}, sender.server), ` in ${sender.tier}, last heard of at ${clock(sender.since_ms)}`)));
-      const texts = [...(told.notes || [])];
+      silent.replaceChildren(...quiet.map((sender) => h("li", {}, h("strong", {}, sender.server), ` in ${sender.tier}, last heartbeat at ${clock(sender.since_ms)}`)));
+      const texts = [...(data.notes || [])];
       notesCard.hidden = !texts.length;
       notes.replaceChildren(...texts.map((text) => h("li", {}, typeof text === "string" ? text : JSON.stringify(text))));
     },

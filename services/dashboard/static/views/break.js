@@ -1,35 +1,35 @@
-// Break it, where that is enabled: every button does what it says to a real process. Below, guided
-// exercises: what to do, where to look, what must be seen.
+// Break it, where enabled: every button applies a fault to a real process. Below, guided exercises:
+// the action, the view to watch, the expected result.
 
 import { h, keepFocus, setText, stateTag, tag } from "../dom.js";
 import { Table } from "../table.js";
 
-// A proxy on the way to the brokers can lose messages; what it is called differs by deployment.
+// A proxy before the brokers can drop messages; its name differs by deployment.
 const ANY_BALANCER = "";
 // {title, act: [[label, action, name, more]], look: [view, words], expect}
 const EXERCISES = [
   { title: "Kill a live broker", act: [["Kill broker-1", "kill", "broker-1"], ["Start it again", "start", "broker-1"]], look: ["topology", "Topology"],
-    expect: "Within 3 s the box is red and its partitions are away. The frontends go on through the other brokers. Started again it is green within seconds, the audit wall becomes complete, and nothing is missing; some cells may say ↻ redelivered: what no barrier had confirmed was sent again." },
+    expect: "Within 3 s the box is red and its partitions are away. The frontends continue through the other brokers. Started again it is green within seconds, every cell becomes complete, and nothing is missing; some cells may show ↻ redelivered: messages that no barrier had confirmed were sent again." },
   { title: "Pause an online consumer", act: [["Pause online-2", "pause", "online-2"], ["Continue it", "continue", "online-2"]], look: ["groups", "Groups"],
-    expect: "It is down (no answer) within 3 s. When its ZooKeeper session ends, 6 s later, its lane ends on the time line and online-1 owns all partitions. Continued, it takes its half back. Between the two, partitions without an owner make the verdict STOP." },
+    expect: "It is down (no answer) within 3 s. When its ZooKeeper session ends, 6 s later, its lane on the time line ends and online-1 owns all partitions. Continued, it gets half of them back. While partitions have no owner the verdict is STOP." },
   { title: "Cut the link between the datacenters", act: [["Cut wan-link", "cut", "wan-link"], ["Mend it", "mend", "wan-link"]], look: ["audit", "Audit"],
-    expect: "The offline count stands still, the live one goes on. The two lower stripes of new cells stay pending, then say missing; the upper one stays complete. Mended, the mirror catches up and every missing cell becomes complete: late is not lost." },
+    expect: "The offline count stops, the live count rises. The two lower stripes of new cells stay pending, then show missing; the upper one becomes complete. Mended, the mirror catches up and every missing cell becomes complete: late is not lost." },
   { title: "Kill the mirror while it copies", act: [["Kill mirror-1", "kill", "mirror-1"], ["Start it again", "start", "mirror-1"]], look: ["audit", "Audit"],
-    expect: "Started again, it goes on from the last offset that it committed. Nothing is missing. What was copied but not yet committed is copied twice: those cells say ↻ redelivered, in the offline tier and behind it." },
+    expect: "Started again, it continues from its last committed offset. Nothing is missing. Messages that were copied but not yet committed are copied twice: those cells show ↻ redelivered, in the offline tier and behind it." },
   { title: "Lose exactly three messages", act: [["Drop 3 of page-view", "drop", ANY_BALANCER, { topic: "page-view", count: 3 }]], look: ["audit", "Audit"],
-    expect: "The producer is not told. When the window and its lateness are over, one page-view cell says −3 in every tier (two neighbours together when the drop lay across a window's end). It stays: these are gone, and the audit says how many." },
+    expect: "The producer does not notice. When the window and its lateness are over, one page-view cell shows −3 in every tier (two neighbours together when the drop lay across the end of a window). It stays: these messages are lost, and the audit shows how many." },
 ];
 const ALIVE = new Set(["up", "slow", "lagging"]);
 
 export function breakIt(root, page) {
   const { store } = page;
-  const said = h("p", { role: "status", class: "said" }, "Nothing broken from this page yet.");
+  const said = h("p", { role: "status", class: "said" }, "No fault applied yet.");
   async function act(action, name, more = {}) {
     setText(said, `${action} ${name} …`);
     try {
       const answer = await fetch("/api/chaos", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ action, name, ...more }) });
-      const told = await answer.json();
-      setText(said, answer.ok ? told.said : `Refused: ${told.error}`);
+      const result = await answer.json();
+      setText(said, answer.ok ? result.said : `Refused: ${result.error}`);
     } catch (error) {
       setText(said, `Not done: ${error.message}`);
     }
@@ -40,7 +40,7 @@ export function breakIt(root, page) {
     columns: [
       { name: "name", label: "Process", text: (row) => row.name },
       { name: "state", label: "State", text: (row) => row.state, make: (row) => stateTag(row.state) },
-      { name: "do", label: "Do", wide: true, text: (row) => row.kind, key: (row) => `${row.name} ${ALIVE.has(row.state)}`,
+      { name: "do", label: "Action", wide: true, text: (row) => row.kind, key: (row) => `${row.name} ${ALIVE.has(row.state)}`,
         make: (row) => { const isAlive = ALIVE.has(row.state); return h("span", { class: "buttons" }, button("Kill", "kill", row.name, "danger", !isAlive), button("Pause", "pause", row.name, "", !isAlive), button("Continue", "continue", row.name, "", isAlive), button("Start again", "start", row.name, "", isAlive)); } },
     ],
   });
@@ -48,20 +48,20 @@ export function breakIt(root, page) {
     caption: "Links to break", sortBy: "name", filter: false, empty: "No proxy is registered.",
     columns: [
       { name: "name", label: "Link", text: (row) => row.name },
-      { name: "now", label: "Now", text: (row) => (row.faults || []).join(", ") || "passes everything", make: (row) => ((row.faults || []).length ? tag(row.faults.join(", "), "warn") : tag("passes everything", "good")) },
-      { name: "do", label: "Do", wide: true, text: (row) => row.kind, key: (row) => row.name,
+      { name: "now", label: "Faults", text: (row) => (row.faults || []).join(", ") || "no faults", make: (row) => ((row.faults || []).length ? tag(row.faults.join(", "), "warn") : tag("no faults", "good")) },
+      { name: "do", label: "Action", wide: true, text: (row) => row.kind, key: (row) => row.name,
         make: (row) => h("span", { class: "buttons" }, button("Cut", "cut", row.name, "danger"), button("400 ms late", "delay", row.name), button("20 KB/s at most", "narrow", row.name), button("Mend", "mend", row.name)) },
     ],
   });
   const topic = h("select"), proxy = h("select"), count = h("input", { type: "number", min: 1, max: 1000, value: 3 });
-  const noKills = h("p", { class: "lead", hidden: true }, "This dashboard was not given what it needs to kill and pause: it may break links only. Containers are killed with “docker kill NAME”, paused with “docker pause NAME”.");
+  const noKills = h("p", { class: "lead", hidden: true }, "This dashboard can break links only: neither dashboard.chaos.dir nor dashboard.chaos.engine is set. Kill containers with “docker kill NAME”, pause them with “docker pause NAME”.");
   const exercises = h("ol", { class: "exercises" });
-  const processes = h("section", { class: "card" }, h("h2", {}, "Processes"), h("p", { class: "lead" }, "Kill ends a process at once (SIGKILL). Pause stops it where it is; to everybody else it hangs."), table.element);
-  const drops = h("section", { class: "card" }, h("h2", {}, "Lose messages on purpose"), h("p", { class: "lead" }, "A proxy before the brokers takes exactly so many messages of a topic out of what frontends send. The producer cannot know; the audit wall must say “missing” with this number."),
-    h("form", { class: "tools", onsubmit: (event) => { event.preventDefault(); act("drop", proxy.value, { topic: topic.value, count: Number(count.value) }); } }, h("label", {}, "Messages", count), h("label", {}, "Topic", topic), h("label", {}, "At", proxy), h("button", { class: "danger", type: "submit" }, "Drop them")));
+  const processes = h("section", { class: "card" }, h("h2", {}, "Processes"), h("p", { class: "lead" }, "Kill ends a process at once (SIGKILL). Pause stops it where it is (SIGSTOP): it hangs."), table.element);
+  const drops = h("section", { class: "card" }, h("h2", {}, "Lose messages on purpose"), h("p", { class: "lead" }, "A proxy before the brokers removes exactly this number of a topic's messages. The producer cannot notice; the audit must show the same number as missing."),
+    h("form", { class: "tools", onsubmit: (event) => { event.preventDefault(); act("drop", proxy.value, { topic: topic.value, count: Number(count.value) }); } }, h("label", {}, "Messages", count), h("label", {}, "Topic", topic), h("label", {}, "Proxy", proxy), h("button", { class: "danger", type: "submit" }, "Drop")));
   root.append(
     h("section", { class: "card sticky" }, h("h2", {}, "Break it"), said),
-    h("section", { class: "card" }, h("h2", {}, "Exercises"), h("p", { class: "lead" }, "Each takes a minute or two. Do it, look, and compare with what must be seen."), exercises),
+    h("section", { class: "card" }, h("h2", {}, "Exercises"), h("p", { class: "lead" }, "Each takes a minute or two: act, watch the view, compare with the expected result."), exercises),
     noKills, processes, h("section", { class: "card" }, h("h2", {}, "Links"), links.element), drops,
   );
   const fill = (select, names) => {
@@ -78,8 +78,8 @@ export function breakIt(root, page) {
     if (exercises.dataset.key === key) return;
     exercises.dataset.key = key;
     keepFocus(exercises, () => exercises.replaceChildren(...fitting.map((exercise) => h("li", {}, h("strong", {}, exercise.title),
-      h("p", { class: "buttons" }, exercise.act.map(([label, action, name, more]) => h("button", { type: "button", "data-focus": `${exercise.title} ${label}`, class: action === "kill" || action === "cut" || action === "drop" ? "danger" : "", onclick: () => act(action, name, more) }, label)), h("a", { href: `#/${exercise.look[0]}` }, `Look at ${exercise.look[1]}`)),
-      h("p", { class: "lead" }, h("b", {}, "Must be seen: "), exercise.expect)))));
+      h("p", { class: "buttons" }, exercise.act.map(([label, action, name, more]) => h("button", { type: "button", "data-focus": `${exercise.title} ${label}`, class: action === "kill" || action === "cut" || action === "drop" ? "danger" : "", onclick: () => act(action, name, more) }, label)), h("a", { href: `#/${exercise.look[0]}` }, `Open ${exercise.look[1]}`)),
+      h("p", { class: "lead" }, h("b", {}, "Expected: "), exercise.expect)))));
   }
   return {
     sections: ["topics"],

@@ -21,13 +21,13 @@ export function groups(root, page, query) {
       { name: "time", label: "Behind", num: true, text: (row) => behind(row), sort: (row) => row.lag_ms },
       { name: "members", label: "Members", num: true, text: (row) => whole(Object.keys(row.members).length), sort: (row) => Object.keys(row.members).length },
       { name: "partitions", label: "Partitions", num: true, text: (row) => whole(row.partitions) + (row.unowned ? ` (${row.unowned} unowned)` : ""), sort: (row) => row.partitions },
-      { name: "why", label: "Why", text: (row) => row.reason, wide: true },
+      { name: "why", label: "Reason", text: (row) => row.reason, wide: true },
     ],
   });
   const lines = new Timeline("Rebalances");
-  const rebalances = h("section", { class: "card" }, h("h2", {}, "Rebalances"), h("p", { class: "lead" }, "A lane is a member, the number how many partitions it owns, an upright line a rebalance. Who stops reading loses its lane; the others take over."), lines.element);
+  const rebalances = h("section", { class: "card" }, h("h2", {}, "Rebalances"), h("p", { class: "lead" }, "A lane is a member, the number on it the partitions that it owns, a vertical line a rebalance. When a member stops reading, its lane ends and the others get its partitions."), lines.element);
   const sections = ["groups", "rebalances"];
-  const about = h("p", { class: "lead" }, "The verdict follows Burrow's rules: from recent commits, never from a threshold. Lag is measured at the log's end as it is now. Select a group for its partitions and its lag over time.");
+  const about = h("p", { class: "lead" }, "The verdict follows Burrow's rules: from recent commits, never from a threshold. Lag is measured at the present end of the log. Select a group for its partitions and its lag over time.");
   const overview = h("section", { class: "card" }, h("h2", {}, "Consumer groups"), about, table.element);
   const verdict = h("p", { class: "verdict-line", role: "status" });
   const group = selected ? selected.slice(selected.indexOf("/") + 1) : "";
@@ -50,12 +50,12 @@ export function groups(root, page, query) {
         { name: "time", label: "Behind", num: true, text: (row) => behind(row), sort: (row) => row.lag_ms },
         { name: "offset", label: "Offset", num: true, text: (row) => whole(row.offset), sort: (row) => row.offset },
         { name: "end", label: "High watermark", num: true, text: (row) => whole(row.end), sort: (row) => row.end },
-        { name: "owner", label: "Owner", text: (row) => row.owner || "nobody" },
-        { name: "why", label: "Why", text: (row) => row.reason + (row.complete < 1 ? ` (${Math.round(row.complete * 100)} % of the window seen)` : ""), wide: true },
+        { name: "owner", label: "Owner", text: (row) => row.owner || "none" },
+        { name: "why", label: "Reason", text: (row) => row.reason + (row.complete < 1 ? ` (${Math.round(row.complete * 100)} % of the window seen)` : ""), wide: true },
       ],
     });
     moves = h("ol", { class: "events", "aria-label": "Rebalances and verdicts" });
-    root.append(h("div", { class: "charts" }, sizes.element, times.element), rebalances, h("div", { class: "two" }, h("section", { class: "card" }, h("h2", {}, "Members"), members.element), h("section", { class: "card" }, h("h2", {}, "What happened"), moves)), h("section", { class: "card" }, h("h2", {}, "Partitions"), parts.element));
+    root.append(h("div", { class: "charts" }, sizes.element, times.element), rebalances, h("div", { class: "two" }, h("section", { class: "card" }, h("h2", {}, "Members"), members.element), h("section", { class: "card" }, h("h2", {}, "Events"), moves)), h("section", { class: "card" }, h("h2", {}, "Partitions"), parts.element));
   }
   function drawLines() {
     const wanted = selected ? [selected] : Object.keys(store.rows("groups")).sort();
@@ -72,7 +72,7 @@ export function groups(root, page, query) {
         const mine = Object.values(store.rows("group_partitions")).filter((row) => `${row.dc}/${row.group}` === selected);
         parts.set(mine);
         const row = store.rows("groups")[selected];
-        // A thread's id is the consumer's with a number behind it.
+        // A thread's id is the consumer's id and a number.
         if (row) members.set(Object.entries(row.members).map(([id, subscription]) => ({ id, subscription, owned: mine.filter((found) => found.owner.startsWith(`${id}-`)).length })));
         if (row) {
           const text = `${row.dc} datacenter · ${bytes(row.lag_bytes)} not read · ${behind(row)} behind · ${row.reason}`;
@@ -87,7 +87,7 @@ export function groups(root, page, query) {
       if (changed.has("events")) {
         const mine = store.list("events").filter(([, event]) => event.subject === selected).sort(([a], [b]) => b.localeCompare(a));
         moves.replaceChildren(...mine.map(([, event]) => h("li", {}, h("time", {}, clock(event.at_ms)), h("span", { class: event.kind }, event.text))));
-        if (!mine.length) moves.append(h("li", { class: "idle" }, "None since this page's server started."));
+        if (!mine.length) moves.append(h("li", { class: "idle" }, "None since the dashboard started."));
       }
     },
     resize() { lines.draw(); if (sizes) { sizes.draw(); times.draw(); } },

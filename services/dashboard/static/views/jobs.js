@@ -9,7 +9,7 @@ export function jobs(root, page) {
   const facts = h("dl", { class: "legend" });
   const problems = h("ul", { class: "bad" });
   const commits = new Table({
-    caption: "Commits", sortBy: "at", descending: true, empty: "No commit has been seen (or this dashboard does not see the warehouse).",
+    caption: "Commits", sortBy: "at", descending: true, empty: "No commits, or warehouse.dir is not set.",
     columns: [
       { name: "at", label: "Committed", text: (row) => moment(row.at_ms), sort: (row) => row.at_ms },
       { name: "table", label: "Table", text: (row) => row.table },
@@ -25,36 +25,36 @@ export function jobs(root, page) {
     caption: "Loads", sortBy: "at", descending: true, filter: false, empty: "No load since the load job started.",
     columns: [
       { name: "at", label: "Ended", text: (row) => moment(row.ended_ms), sort: (row) => row.ended_ms },
-      { name: "took", label: "Took", num: true, text: (row) => duration(row.took_ms), sort: (row) => row.took_ms },
+      { name: "took", label: "Duration", num: true, text: (row) => duration(row.took_ms), sort: (row) => row.took_ms },
       { name: "rows", label: "Rows", num: true, text: (row) => whole(row.rows), sort: (row) => row.rows },
       { name: "rate", label: "Rows a second", num: true, text: (row) => whole(row.took_ms ? (row.rows * 1000) / row.took_ms : null), sort: (row) => row.rows / row.took_ms },
       { name: "tables", label: "Tables", num: true, text: (row) => whole(row.tables), sort: (row) => row.tables },
     ],
   });
   const runs = new Table({
-    caption: "Report runs", sortBy: "at", descending: true, filter: false, empty: "No report has been made yet. “make demo” makes one at its end; “kafka2011 report” and “kafka2011 reports” at any time.",
+    caption: "Report runs", sortBy: "at", descending: true, filter: false, empty: "No reports yet. “make demo” makes one at its end; “kafka2011 report” and “kafka2011 reports” at any time.",
     columns: [
-      { name: "at", label: "Made", text: (row) => moment(row.made_ms), sort: (row) => row.made_ms },
+      { name: "at", label: "Created", text: (row) => moment(row.made_ms), sort: (row) => row.made_ms },
       { name: "name", label: "Report", text: (row) => row.name },
-      { name: "tables", label: "From (version)", text: (row) => Object.entries(row.tables).map(([name, version]) => `${name} (${version ?? "?"})`).join(", ") },
+      { name: "tables", label: "Tables (version)", text: (row) => Object.entries(row.tables).map(([name, version]) => `${name} (${version ?? "?"})`).join(", ") },
       { name: "rows", label: "Rows read", num: true, text: (row) => whole(row.rows), sort: (row) => row.rows },
-      { name: "answers", label: "Rows of the answer", num: true, text: (row) => whole(row.answers), sort: (row) => row.answers },
-      { name: "took", label: "Took", num: true, text: (row) => duration(row.took_ms), sort: (row) => row.took_ms },
+      { name: "answers", label: "Result rows", num: true, text: (row) => whole(row.answers), sort: (row) => row.answers },
+      { name: "took", label: "Duration", num: true, text: (row) => duration(row.took_ms), sort: (row) => row.took_ms },
     ],
   });
   const pictures = h("div", { class: "charts" });
   const card = (title, lead, ...children) => h("section", { class: "card" }, h("h2", {}, title), lead && h("p", { class: "lead" }, lead), ...children);
-  root.append(card("Load job", "A Spark job that runs as long as the deployment: every two seconds it takes what is new in the offline brokers to the warehouse.", facts, problems), h("div", { class: "halves" }, card("Loads", "The newest thirty.", loads.element), card("Commits of the warehouse", "One commit holds the files, the end offsets and the counts: run twice, a load adds nothing twice.", commits.element)), card("Reports", null, runs.element, pictures));
+  root.append(card("Load job", "A Spark job that runs as long as the deployment: every two seconds it loads new messages from the offline brokers into the warehouse.", facts, problems), h("div", { class: "halves" }, card("Loads", "The newest thirty.", loads.element), card("Commits of the warehouse", "One commit holds files, end offsets and counts, so that a repeated load adds nothing twice.", commits.element)), card("Reports", null, runs.element, pictures));
   return {
     sections: ["loader", "commits", "reports"],
     update(changed) {
-      const told = store.rows("loader").status;
+      const status = store.rows("loader").status;
       if (changed.has("loader")) {
-        const delay = (told && told.latency_ms) || {};
-        facts.replaceChildren(...(told ? [["Rows loaded", whole(told.rows_loaded)], ["Loads", whole(told.loads)], ["Last load", told.last_load_ms ? clock(told.last_load_ms) : "–"], ["Not loaded yet", bytes(told.lag_bytes)], ["Quarantined", whole(told.quarantined)], ["Event to row p50", duration(delay.p50)], ["p99", duration(delay.p99)]] : [["State", "no load job answers"]]).map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, h("strong", {}, value)))));
-        problems.replaceChildren(...((told && told.problems) || []).map((text) => h("li", {}, text)));
+        const delay = (status && status.latency_ms) || {};
+        facts.replaceChildren(...(status ? [["Rows loaded", whole(status.rows_loaded)], ["Loads", whole(status.loads)], ["Last load", status.last_load_ms ? clock(status.last_load_ms) : "–"], ["Not loaded yet", bytes(status.lag_bytes)], ["Quarantined", whole(status.quarantined)], ["Event to row p50", duration(delay.p50)], ["p99", duration(delay.p99)]] : [["State", "the load job does not answer"]]).map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, h("strong", {}, value)))));
+        problems.replaceChildren(...((status && status.problems) || []).map((text) => h("li", {}, text)));
         problems.hidden = !problems.children.length;
-        loads.set((told && told.recent) || []);
+        loads.set((status && status.recent) || []);
       }
       if (changed.has("commits")) commits.set(Object.values(store.rows("commits")));
       if (changed.has("reports")) {

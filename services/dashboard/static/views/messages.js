@@ -4,7 +4,7 @@ import { h, setAttribute, setText } from "../dom.js";
 import { bytes, moment, whole } from "../format.js";
 
 const TAIL_MS = 1000, TAIL_KEPT = 200;
-const ENDS = { end: "the end of the log", count: "enough messages", bytes: "8 MB were looked through", time: "2 s had passed" };
+const ENDS = { end: "the end of the log", count: "enough messages", bytes: "8 MB were scanned", time: "2 s had passed" };
 
 export function messages(root, page, query) {
   const { store } = page;
@@ -68,23 +68,23 @@ export function messages(root, page, query) {
     const mine = ++asked;
     const [broker, number] = (partition.value || "").split("-");
     if (!broker) return;
-    if (!isTail) setText(said, "Reading …");
+    if (!isTail) setText(said, "Loading …");
     try {
       const answer = await fetch(`/api/messages?${new URLSearchParams({ dc: dc.value, topic: topic.value, broker, number, search: search.value, count: isTail ? 200 : 50, ...where })}`);
-      const told = await answer.json();
+      const answered = await answer.json();
       if (mine !== asked) return;
-      if (!answer.ok) throw new Error(told.error);
-      next = told.next;
-      const items = told.messages.map(make);
+      if (!answer.ok) throw new Error(answered.error);
+      next = answered.next;
+      const items = answered.messages.map(make);
       if (isTail) {
         list.prepend(...items.reverse());
         while (list.children.length > TAIL_KEPT) list.lastChild.remove();
-        setText(said, `Live: up to offset ${whole(told.next)}, newest first.`);
+        setText(said, `Live: up to offset ${whole(answered.next)}, newest first.`);
       } else {
         list.replaceChildren(...items);
-        setText(said, `${told.messages.length} messages; ${whole(told.scanned)} looked at from offset ${whole(told.start)} to ${whole(told.next)}, until ${ENDS[told.ended] || told.ended}. The log goes from ${whole(told.earliest)} to ${whole(told.latest)}.`);
+        setText(said, `${answered.messages.length} messages; ${whole(answered.scanned)} scanned from offset ${whole(answered.start)} to ${whole(answered.next)}, until ${ENDS[answered.ended] || answered.ended}. The log runs from ${whole(answered.earliest)} to ${whole(answered.latest)}.`);
       }
-      more.hidden = isTail || told.next >= told.latest;
+      more.hidden = isTail || answered.next >= answered.latest;
     } catch (error) {
       if (mine === asked) setText(said, `Not read: ${error.message}`);
     }

@@ -5,7 +5,7 @@ import { behind, bytes, perSecond, rate, whole } from "../format.js";
 import { Table } from "../table.js";
 
 const topicLink = (row) => h("a", { href: `#/topics?dc=${encodeURIComponent(row.dc)}&topic=${encodeURIComponent(row.topic)}` }, row.topic);
-// What the brokers were told to keep; several values when they differ.
+// The brokers' retention settings; several values when they differ.
 const kept = (row) => {
   const times = (row.retention_s || []).map((seconds) => (seconds % 86400 ? `${whole(seconds / 3600)} h` : seconds === 86400 ? "1 day" : `${whole(seconds / 86400)} days`));
   const sizes = (row.retention_bytes || []).filter((size) => size >= 0).map((size) => `${bytes(size)} a partition`);
@@ -30,11 +30,11 @@ export function topics(root, page, query) {
       { name: "end", label: "Log end", num: true, text: (row) => whole(row.end), sort: (row) => row.end },
       { name: "size", label: "Size", num: true, text: (row) => bytes(row.end - row.start), sort: (row) => row.end - row.start },
       { name: "segments", label: "Segments", num: true, text: (row) => whole(row.segments), sort: (row) => row.segments },
-      { name: "look", label: "Look", text: () => "", make: messagesLink, key: (row) => row.key },
+      { name: "look", label: "Content", text: () => "", make: messagesLink, key: (row) => row.key },
     ],
   });
   const mine = (row) => (!topic || (row.topic === topic && row.dc === dc)) && (!broker || row.broker === broker);
-  const partitionCard = h("section", { class: "card" }, h("h2", {}, topic ? "Partitions" : broker ? `Partitions of ${broker}` : "Partitions"), h("p", { class: "lead" }, "An offset is a byte position. Readers see up to the high watermark: what is below it is on disk."), partitions.element);
+  const partitionCard = h("section", { class: "card" }, h("h2", {}, topic ? "Partitions" : broker ? `Partitions of ${broker}` : "Partitions"), h("p", { class: "lead" }, "An offset is a byte position. Consumers read up to the high watermark; data below it is on disk."), partitions.element);
   const updatePartitions = () => partitions.set(store.list("partitions").filter(([, row]) => mine(row)).map(([key, row]) => ({ key, ...row })));
 
   if (topic) {
@@ -47,10 +47,10 @@ export function topics(root, page, query) {
         { name: "state", label: "Verdict", text: (row) => row.state, make: (row) => tag(row.state, VERDICTS[row.state]) },
         { name: "lag", label: "Lag", num: true, text: (row) => bytes(row.lag_bytes), sort: (row) => row.lag_bytes },
         { name: "time", label: "Behind", num: true, text: (row) => behind(row), sort: (row) => row.lag_ms },
-        { name: "owner", label: "Owner", text: (row) => row.owner || "nobody", wide: true },
+        { name: "owner", label: "Owner", text: (row) => row.owner || "none", wide: true },
       ],
     });
-    root.append(h("p", {}, h("a", { href: "#/topics" }, "← All topics")), h("section", { class: "card" }, h("h2", {}, `Topic ${topic}`), facts), partitionCard, h("section", { class: "card" }, h("h2", {}, "Groups that read it"), groups.element));
+    root.append(h("p", {}, h("a", { href: "#/topics" }, "← All topics")), h("section", { class: "card" }, h("h2", {}, `Topic ${topic}`), facts), partitionCard, h("section", { class: "card" }, h("h2", {}, "Groups"), groups.element));
     return {
       sections: ["topics", "partitions", "group_partitions"],
       update(changed) {

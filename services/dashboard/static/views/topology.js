@@ -1,5 +1,5 @@
 // Both datacenters as a picture: processes in the order in which a message passes them, and what
-// flows between them. The same is in the table below it, for those who read rather than look.
+// flows between them. The table below it has the same data as text.
 
 import { h, keepFocus, s, setAttribute, setText, STATES, stateTag } from "../dom.js";
 import { bytes, clock, duration, perSecond, rate, whole } from "../format.js";
@@ -7,15 +7,15 @@ import { Table } from "../table.js";
 
 const KINDS = { frontend: "Frontends", proxy: "Load balancer", broker: "Brokers", "online-consumer": "Online consumers", mirror: "Mirror", loader: "Load job", audit: "Audit", warehouse: "Warehouse", link: "Link" };
 const NODE_H = 50, GAP_Y = 14, CHIP_H = 24;
-// A place for every size of window. Columns: what sends, what balances, brokers, what reads.
+// Layouts by width of the window. Columns: senders, balancers, brokers, readers.
 const WIDE = { W: 1180, w: 210, columns: [30, 330, 630, 940], head: 58 };
 const NARROW = { W: 380, w: 108, columns: [8, 8, 136, 264], head: 62 };
 
-// Where everything stands: the live datacenters above, the offline one below, between them what
-// belongs to both. Which there are is what their processes say. What is neither of the flow nor a broker (ZooKeeper, registry, dashboard, kinds
-// that this page does not know) is a chip in its datacenter's heading.
+// The layout: live datacenters above, the offline one below, between them the processes of both. The
+// datacenters are those of the processes. Processes outside the flow (ZooKeeper, registry, dashboard,
+// unknown kinds) are chips in their datacenter's heading.
 // Returns {nodes: {key: {x, y, w, h}}, panels, labels, width, height, isWide}.
-function place(rows, width) {
+function layoutOf(rows, width) {
   const isWide = width >= 760;
   const size = isWide ? WIDE : NARROW;
   const of = (dc, ...kinds) => Object.keys(rows).filter((key) => kinds.includes(rows[key].role === "link" ? "link" : rows[key].kind) && (!dc || rows[key].dc === dc)).sort(byName);
@@ -56,7 +56,7 @@ function place(rows, width) {
   }
   return { nodes, labels, panels, width: size.W, height: y, isWide };
 }
-// The first live datacenter is called so; others by their names.
+// The first live datacenter is called live; others have names.
 function liveDatacenters(rows) {
   const names = new Set(Object.values(rows).map((row) => row.dc).filter((dc) => dc !== "offline"));
   return ["live", ...[...names].filter((dc) => dc !== "live").sort(byName)];
@@ -75,7 +75,7 @@ function path(a, b, nodes, isWide) {
   }
   const y1 = by > ay ? a.y + NODE_H : a.y, y2 = by > ay ? b.y : b.y + NODE_H;
   if (nodes.some((node) => node.h === NODE_H && node.x === a.x && node.y > Math.min(a.y, b.y) && node.y < Math.max(a.y, b.y))) {
-    // Around what stands between, at the left side.
+    // Around the nodes between, at the left side.
     const x = Math.min(a.x, b.x), out = isWide ? 60 : 22;
     return `M${x} ${ay}C${x - out} ${ay} ${x - out} ${by} ${x} ${by}`;
   }
@@ -106,7 +106,7 @@ function line(row) {
 
 export function topology(root, page) {
   const { store } = page;
-  const svg = s("svg", { class: "picture", role: "group", "aria-label": "Topology: every process of both datacenters. The table below says the same." });
+  const svg = s("svg", { class: "picture", role: "group", "aria-label": "Topology: every process of both datacenters. The table below has the same data." });
   const table = new Table({
     caption: "All processes", sortBy: "state", filter: false,
     columns: [
@@ -118,15 +118,15 @@ export function topology(root, page) {
       { name: "out", label: "Out", num: true, text: (row) => rate(row.out_s), sort: (row) => row.out_s },
       { name: "lag", label: "Lag", num: true, text: (row) => bytes(row.lag_bytes), sort: (row) => row.lag_bytes },
       { name: "since", label: "Since", text: (row) => clock(row.since_ms), sort: (row) => row.since_ms },
-      { name: "why", label: "Why", text: (row) => row.reason, wide: true },
+      { name: "why", label: "Reason", text: (row) => row.reason, wide: true },
     ],
   });
   const events = h("ol", { class: "events", "aria-live": "polite", "aria-label": "Events, newest first" });
   root.append(
     h("div", { class: "stage-and-events" },
-      h("section", { class: "card" }, h("h2", {}, "Topology"), h("p", { class: "lead" }, "Frontends send through the balancer to the live brokers; consumers read there, the mirror copies to the offline brokers, and the load job brings everything into the warehouse. The audit counts it all."), svg,
-        h("ul", { class: "legend" }, ["up", "lagging", "down", "stopped"].map((state) => h("li", {}, stateTag(state))), h("li", {}, "Width and speed of a line: bytes a second. Dotted: the audit reads everything. Select a box for its detail."))),
-      h("section", { class: "card" }, h("h2", {}, "What happened"), events)),
+      h("section", { class: "card" }, h("h2", {}, "Topology"), h("p", { class: "lead" }, "Frontends send through the balancer to the live brokers; consumers read there, the mirror copies to the offline brokers, and the load job loads everything into the warehouse. The audit counts every message."), svg,
+        h("ul", { class: "legend" }, ["up", "lagging", "down", "stopped"].map((state) => h("li", {}, stateTag(state))), h("li", {}, "Width and speed of a line: bytes a second. Dotted: read by the audit. Select a box for its detail."))),
+      h("section", { class: "card" }, h("h2", {}, "Events"), events)),
     h("section", { class: "card" }, h("h2", {}, "Processes"), table.element),
   );
   let shape = "", layout = null, nodes = {}, edges = {}, opened = null;
@@ -142,7 +142,7 @@ export function topology(root, page) {
     const wanted = JSON.stringify([Object.entries(rows).map(([key, row]) => [key, row.kind, row.dc, row.role]), Object.keys(store.rows("edges")), svg.clientWidth >= 760]);
     if (wanted === shape) return;
     shape = wanted;
-    layout = place(rows, svg.clientWidth || 1000);
+    layout = layoutOf(rows, svg.clientWidth || 1000);
     setAttribute(svg, "class", `picture ${layout.isWide ? "" : "narrow"}`);
     setAttribute(svg, "viewBox", `0 0 ${layout.width} ${layout.height}`);
     nodes = {};
@@ -153,17 +153,17 @@ export function topology(root, page) {
       if (!a || !b) continue;
       const d = path(a, b, Object.values(layout.nodes), layout.isWide);
       const flow = s("path", { class: `flow ${edge.to === "warehouse" ? "warehouse" : edge.from.startsWith("offline") || edge.from.includes("mirror") ? "offline" : ""}`, d });
-      const told = s("title");
-      edges[key] = { base: s("path", { class: `edge ${edge.reads ? "reads" : ""}`, d, "marker-end": edge.reads ? null : "url(#arrow)" }, told), flow, told };
+      const title = s("title");
+      edges[key] = { base: s("path", { class: `edge ${edge.reads ? "reads" : ""}`, d, "marker-end": edge.reads ? null : "url(#arrow)" }, title), flow, title };
       lower.append(edges[key].base);
       if (!edge.reads) lower.append(flow);
     }
     for (const [key, at] of Object.entries(layout.nodes)) {
       const left = layout.isWide ? 16 : 10, isChip = at.h === CHIP_H;
       const first = at.y + (isChip ? 16.5 : 20);
-      const parts = { name: s("text", { class: "name", x: at.x + left + (layout.isWide ? 16 : 14), y: first }), sub: s("text", { class: "sub", x: at.x + left, y: at.y + 38 }), mark: s("text", { class: "mark", x: at.x + left - 1, y: first, "aria-hidden": "true" }), told: s("title"), isChip };
+      const parts = { name: s("text", { class: "name", x: at.x + left + (layout.isWide ? 16 : 14), y: first }), sub: s("text", { class: "sub", x: at.x + left, y: at.y + 38 }), mark: s("text", { class: "mark", x: at.x + left - 1, y: first, "aria-hidden": "true" }), title: s("title"), isChip };
       parts.element = s("g", { class: "node", "data-focus": key, tabindex: 0, role: "button", onclick: () => open(key), onkeydown: (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); open(key); } } },
-        parts.told, s("rect", { class: "box", x: at.x, y: at.y, width: at.w, height: at.h, rx: isChip ? 12 : 9 }), isChip ? null : s("rect", { class: "bar", x: at.x, y: at.y + 9, width: 4, height: at.h - 18, rx: 2 }), parts.mark, parts.name, isChip ? null : parts.sub);
+        parts.title, s("rect", { class: "box", x: at.x, y: at.y, width: at.w, height: at.h, rx: isChip ? 12 : 9 }), isChip ? null : s("rect", { class: "bar", x: at.x, y: at.y + 9, width: 4, height: at.h - 18, rx: 2 }), parts.mark, parts.name, isChip ? null : parts.sub);
       nodes[key] = parts;
       upper.append(parts.element);
     }
@@ -183,14 +183,14 @@ export function topology(root, page) {
       setText(parts.name, layout.isWide || parts.isChip || row.name.length < 12 ? row.name : `${row.name.slice(0, 10)}…`);
       const text = row.kind === "warehouse" ? `${whole(row.rows)} rows` : line(row);
       setText(parts.sub, layout.isWide ? text.slice(0, 32) : text.split(" · ")[0].replace("counts every message", "counts all").slice(0, 17));
-      setText(parts.told, `${row.name} (${row.kind}): ${text}`);
+      setText(parts.title, `${row.name} (${row.kind}): ${text}`);
       setAttribute(parts.element, "aria-label", `${row.name}, ${row.kind}, ${STATES[row.state] ? STATES[row.state][2] : row.state}: ${text}`);
     }
     for (const [key, edge] of store.list("edges")) {
       const found = edges[key];
       if (!found) continue;
       const name = (at) => (rows[at] ? rows[at].name : at);
-      setText(found.told, edge.reads ? `${name(edge.to)} reads ${name(edge.from)} to count` : `${name(edge.from)} → ${name(edge.to)}: ${rate(edge.bytes_s)}`);
+      setText(found.title, edge.reads ? `${name(edge.to)} reads ${name(edge.from)} to count` : `${name(edge.from)} → ${name(edge.to)}: ${rate(edge.bytes_s)}`);
       if (edge.reads) continue;
       // Logarithmic: 100 B/s is a thread, 10 MB/s is 9 px.
       const width = edge.bytes_s > 0 ? Math.min(9, Math.max(1.6, 1.6 * Math.log10(edge.bytes_s / 30))) : 0;
@@ -211,7 +211,7 @@ export function topology(root, page) {
   function show() {
     const row = allRows()[opened];
     if (!row) return;
-    const facts = [["State", stateTag(row.state)], ["Since", row.since_ms ? clock(row.since_ms) : "–"], ["Why", row.reason || "–"], ["Datacenter", row.dc], ["Kind", row.kind], ["Address", row.address || "–"], ["Metrics", row.metrics || "–"], ["Process id", row.pid || "–"], ["In", rate(row.in_s)], ["Out", rate(row.out_s)], ["Lag", bytes(row.lag_bytes)], ["Behind", duration(row.behind_ms)], ...Object.entries(row.facts || {}).map(([name, value]) => [name.replaceAll("_", " "), whole(value)])];
+    const facts = [["State", stateTag(row.state)], ["Since", row.since_ms ? clock(row.since_ms) : "–"], ["Reason", row.reason || "–"], ["Datacenter", row.dc], ["Kind", row.kind], ["Address", row.address || "–"], ["Metrics", row.metrics || "–"], ["Process id", row.pid || "–"], ["In", rate(row.in_s)], ["Out", rate(row.out_s)], ["Lag", bytes(row.lag_bytes)], ["Behind", duration(row.behind_ms)], ...Object.entries(row.facts || {}).map(([name, value]) => [name.replaceAll("_", " "), whole(value)])];
     const links = row.kind === "broker" ? h("p", {}, h("a", { href: `#/topics?broker=${encodeURIComponent(row.name)}` }, "Its partitions")) : null;
     page.show(row.name, h("dl", {}, facts.flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])), links);
   }
@@ -227,7 +227,7 @@ export function topology(root, page) {
         const newest = store.list("events").sort(([a], [b]) => b.localeCompare(a)).slice(0, 60);
         const have = new Map([...events.children].map((item) => [item.dataset.key, item]));
         events.replaceChildren(...newest.map(([key, event]) => have.get(key) || Object.assign(h("li", { "data-key": key }, h("time", {}, clock(event.at_ms)), h("span", { class: event.kind }, event.text)))));
-        if (!newest.length) events.append(h("li", { class: "idle" }, "Nothing yet: all is as it was when this page's server started."));
+        if (!newest.length) events.append(h("li", { class: "idle" }, "No events since the dashboard started."));
       }
     },
     resize() { shape = ""; const rows = allRows(); draw(rows); paint(rows); },
