@@ -60,12 +60,11 @@ class Service:
         for tier in self.config.tiers:
             self.state.set_discovered(tier, self.clock())
 
-    def everywhere(self, count: int) -> "Service":
-        """Five reported, `count` in both tiers, the window over."""
+    def five_reported(self, live: int, offline: int) -> "Service":
+        """Five messages of one window reported, so many counted in the tiers."""
         self.produce(0, 5)
-        for tier in (0, 1):
-            self.count(tier, count)
-        self.settle()
+        self.count(0, live)
+        self.count(1, offline)
         return self
 
     def produce(self, sequence: int, count: int, window: int = T0) -> None:
@@ -77,9 +76,11 @@ class Service:
     def cells(self, query: dict[str, str]) -> Json:
         return self.answers.cells(selection_from(query))
 
-    def settle(self) -> None:
+    def settle(self) -> Json:
+        """The window and the lateness are over, and all is read. Returns the summary."""
         self.clock.current_ms = SETTLED
         self.catch_up()
+        return self.answers.summary()
 
 
 @pytest.fixture
@@ -88,22 +89,12 @@ def service(tmp_path: Path) -> Service:
 
 
 def test_a_window_is_pending_until_it_and_the_lateness_are_over(service: Service) -> None:
-    service.produce(0, 5)
-    service.count(0, 5)
-    service.count(1, 4)
-    summary = service.answers.summary()
+    summary = service.five_reported(5, 4).answers.summary()
     assert summary["verdicts"]["pending"] == 2
-    assert summary["exit_status"] == 0
-    assert not summary["balanced"]
-    service.settle()
-    summary = service.answers.summary()
-    assert summary["verdicts"] == {
-        "pending": 0,
-        "complete": 1,
-        "missing": 1,
-        "extra": 0,
-        "redelivered": 0,
-    }
+    assert (summary["exit_status"], summary["balanced"]) == (0, False)
+    summary = service.settle()
+    states = {state: number for state, number in summary["verdicts"].items() if number}
+    assert states == {"complete": 1, "missing": 1}
     assert summary["tiers"]["offline"]["verdict"] == "missing 1"
     assert summary["exit_status"] == 1
 
@@ -129,19 +120,17 @@ def test_a_reader_that_is_behind_keeps_cells_pending(service: Service) -> None:
 
 
 def test_a_broker_that_is_away_is_the_reason_given(service: Service) -> None:
-    service.produce(0, 5)
-    service.count(0, 5)
-    service.settle()
-    service.state.set_unreachable("offline", "broker 11", "offline broker 11 does not answer", 11)
+    reason = "offline broker 11 does not answer"
+    service.state.set_unreachable("offline", "broker 11", reason, 11)
+    assert reason in service.five_reported(5, 0).settle()["notes"]
     (cell,) = service.cells({})["cell_list"]
-    assert cell["tiers"]["offline"]["verdict"] == "missing 5"
-    assert cell["tiers"]["offline"]["reason"] == "offline broker 11 does not answer"
+    offline = cell["tiers"]["offline"]
+    assert (offline["verdict"], offline["reason"]) == ("missing 5", reason)
     assert cell["tiers"]["live"]["verdict"] == "complete"
-    assert "offline broker 11 does not answer" in service.answers.summary()["notes"]
 
 
 def test_restarts_are_read_at_each_judgement(service: Service, tmp_path: Path) -> None:
-    assert service.everywhere(6).answers.summary()["exit_status"] == 1
+    assert service.five_reported(6, 6).settle()["exit_status"] == 1
     restart = {"name": "mirror-1", "time_ms": T0 + 1}
     (tmp_path / "restarts.json").write_text(json.dumps([restart]))
     service.clock.advance(1000)
@@ -155,14 +144,14 @@ def test_a_broken_restarts_file_excuses_nothing_and_is_noted(
     service: Service, tmp_path: Path
 ) -> None:
     (tmp_path / "restarts.json").write_text('{"name": 3}')
-    summary = service.everywhere(6).answers.summary()
+    summary = service.five_reported(6, 6).settle()
     assert summary["exit_status"] == 1
     assert any("restarts.json" in note for note in summary["notes"])
 
 
 def test_where_no_restarts_are_kept_redelivery_can_be_expected_by_setting(tmp_path: Path) -> None:
     service = Service(tmp_path, redelivery_expected=True)
-    assert service.everywhere(6).answers.summary()["exit_status"] == 0
+    assert service.five_reported(6, 6).settle()["exit_status"] == 0
 
 
 def test_an_exempt_topic_owes_the_tier_nothing(tmp_path: Path) -> None:
@@ -286,78 +275,57 @@ def test_a_server_that_stops_beating_is_silent_until_it_is_heard_again(service: 
 # --- too many cells ------------------------------------------------------------------------------
 
 
-class Crowd:
+class Crowd(Service):
     """150 windows where 100 may be open, and the writer of their books."""
 
-    def __init__(self, tmp_path: Path, **settings: object) -> None:
-        self.service = Service(tmp_path, cells_max=100, **settings)
-        self.last = T0 + 149 * WINDOW_MS
-        self.store = AuditStore(
-            tmp_path / "audit.sqlite", window_ms=WINDOW_MS, tiers=self.service.config.tiers
-        )
-        self.writer = BooksWriter(
-            self.service.config, self.service.state, self.store, self.service.clock
-        )
-
-    def fill(self, *, offline: int) -> None:
+    def __init__(self, tmp_path: Path, *, offline: int) -> None:
+        super().__init__(tmp_path, cells_max=100)
+        store = AuditStore(tmp_path / "audit.sqlite", window_ms=WINDOW_MS, tiers=self.config.tiers)
+        self.writer = BooksWriter(self.config, self.state, store, self.clock)
         for number in range(150):
             window = T0 + number * WINDOW_MS
-            self.service.produce(number, 2, window)
-            self.service.count(0, 2, window)
-            self.service.count(1, offline, window)
+            self.produce(number, 2, window)
+            self.count(0, 2, window)
+            self.count(1, offline, window)
+        self.clock.current_ms = T0 + 150 * WINDOW_MS + LATENESS_MS
 
-    def settle(self, *, caught_up: bool = True) -> None:
-        self.service.clock.current_ms = self.last + WINDOW_MS + LATENESS_MS
-        if caught_up:
-            self.service.catch_up()
-
-    def write(self) -> Json:
+    def write(self, cells_left: int) -> Json:
         """The summary after the books were written."""
         assert self.writer.write()
-        self.service.clock.advance(1000)
-        return self.service.answers.summary()
+        assert len(self.state.ledger.cells) == cells_left
+        self.clock.advance(1000)
+        return self.answers.summary()
 
 
 def test_redelivered_cells_do_not_turn_into_extra_ones_where_there_are_many(
     tmp_path: Path,
 ) -> None:
-    crowd = Crowd(tmp_path)
-    crowd.fill(offline=3)
-    restarts = [{"name": "mirror", "time_ms": crowd.last}]
-    crowd.service.config.restarts_file.write_text(json.dumps(restarts))  # type: ignore[union-attr]
-    crowd.settle()
-    summary = crowd.write()
-    assert len(crowd.service.state.ledger.cells) == 90
+    crowd = Crowd(tmp_path, offline=3)
+    restarts = [{"name": "mirror", "time_ms": T0 + 149 * WINDOW_MS}]
+    (tmp_path / "restarts.json").write_text(json.dumps(restarts))
+    crowd.catch_up()
+    summary = crowd.write(cells_left=90)
     offline = summary["tiers"]["offline"]
     assert (offline["redelivered"], offline["extra"]) == (150, 0)
     assert summary["exit_status"] == 0
 
 
 def test_restarts_that_cannot_be_read_keep_all_cells_open(tmp_path: Path) -> None:
-    crowd = Crowd(tmp_path)
-    crowd.fill(offline=3)
-    crowd.service.config.restarts_file.write_text("garbage")  # type: ignore[union-attr]
-    crowd.settle()
-    crowd.write()
-    assert len(crowd.service.state.ledger.cells) == 150
+    crowd = Crowd(tmp_path, offline=3)
+    (tmp_path / "restarts.json").write_text("garbage")
+    crowd.catch_up()
+    crowd.write(cells_left=150)
 
 
 def test_pending_cells_do_not_turn_into_missing_ones_where_there_are_many(
     tmp_path: Path,
 ) -> None:
-    crowd = Crowd(tmp_path)
-    crowd.fill(offline=0)  # the offline reader is behind
-    crowd.settle(caught_up=False)
-    summary = crowd.write()
-    assert len(crowd.service.state.ledger.cells) == 150
-    assert summary["exit_status"] == 0
-    # A broker that is away may still have them.
-    crowd.service.state.set_unreachable("offline", "broker 11", "offline broker 11 is away", 11)
-    crowd.settle()
-    crowd.write()
-    assert len(crowd.service.state.ledger.cells) == 150
-    crowd.service.state.set_reachable("offline", "broker 11", 11)
-    summary = crowd.write()
-    assert len(crowd.service.state.ledger.cells) == 90
-    assert summary["tiers"]["offline"]["missing"] == 300
-    assert summary["exit_status"] == 1
+    crowd = Crowd(tmp_path, offline=0)  # the offline reader is behind
+    assert crowd.write(cells_left=150)["exit_status"] == 0
+    # A broker that does not answer may still have them.
+    crowd.state.set_unreachable("offline", "broker 11", "offline broker 11 is away", 11)
+    crowd.catch_up()
+    crowd.write(cells_left=150)
+    crowd.state.set_reachable("offline", "broker 11", 11)
+    summary = crowd.write(cells_left=90)
+    assert (summary["tiers"]["offline"]["missing"], summary["exit_status"]) == (300, 1)
