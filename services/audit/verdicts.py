@@ -83,15 +83,11 @@ def judge(
     if counted < expected:
         return Verdict("missing", missing=expected - counted, reason=tier.unreachable)
     if counted > expected:
-        return surplus_verdict(counted - expected, is_excused, reports.unreachable)
+        surplus = counted - expected
+        if is_excused:
+            return Verdict("redelivered", redelivered=surplus, reason=reports.unreachable)
+        return Verdict("extra", extra=surplus, reason=reports.unreachable)
     return Verdict("complete")
-
-
-def surplus_verdict(surplus: int, is_excused: bool, reason: str = "") -> Verdict:
-    """Messages beyond the producers' number: redelivered where a restart explains them."""
-    if is_excused:
-        return Verdict("redelivered", redelivered=surplus, reason=reason)
-    return Verdict("extra", extra=surplus, reason=reason)
 
 
 @dataclass(frozen=True, slots=True)

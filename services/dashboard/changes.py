@@ -61,9 +61,6 @@ class ChangeLog:
                 found.append((at, f'{{"id":{at},"changes":{{{parts}}}}}'))
         return found
 
-    def rows(self, section: str) -> Rows:
-        return self._sections.get(section, {})
-
 
 def diff(old: Rows, new: Rows) -> dict[str, Any]:
     """`set`: rows that are new or different; `gone`: keys that were removed. Empty when equal."""

@@ -37,10 +37,6 @@ class SequenceRanges:
             self._lasts.insert(at, number)
         return True
 
-    def __contains__(self, number: int) -> bool:
-        at = bisect_left(self._lasts, number)
-        return at < len(self._firsts) and self._firsts[at] <= number
-
     def keep_at_most(self, count: int) -> None:
         """Close the lowest gaps until no more than `count` ranges are left, taking them as seen."""
         excess = len(self._firsts) - count
