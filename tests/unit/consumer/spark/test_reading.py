@@ -7,7 +7,7 @@ import pytest
 from kafka2011.consumer.chunk import Chunk
 from kafka2011.consumer.errors import BrokerUnavailable
 from kafka2011.consumer.ranges.planning import OffsetRange
-from kafka2011.consumer.spark import reading as spark_reading
+from kafka2011.consumer.spark import reading
 from kafka2011.consumer.spark.reading import PATIENCE_S, read_patiently
 
 ADDRESS = ("127.0.0.1", 9092)
@@ -40,12 +40,12 @@ class Outage:
 
 
 def read(outage: Outage, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    monkeypatch.setattr(spark_reading, "read_range", lambda *args, **_: outage.read_range(*args))
+    monkeypatch.setattr(reading, "read_range", lambda *args, **_: outage.read_range(*args))
     chunks = read_patiently(ADDRESS, RANGE, pause=outage.pause, monotonic=outage.monotonic)
     return [found.next_offset for found in chunks]
 
 
-def test_reading_goes_on_where_it_stopped_when_the_broker_is_back(
+def test_reading_continues_where_it_stopped_when_the_broker_is_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     outage = Outage(down_s=PATIENCE_S / 2)

@@ -54,7 +54,7 @@ def test_messages_of_a_wrapper_have_the_wrappers_ends(
     assert entry_offsets(ends, offset) == starts
 
 
-def test_a_batch_has_the_columns_that_spark_was_told() -> None:
+def test_a_batch_has_the_columns_of_the_schema() -> None:
     event = codec.encode(ACCESS_LOG, access_log_event(1))
     data = message_set.encode([event, b"plain"])
     (batch,) = message_batches(chunk(data, 1000, ACCESS_LOG))
@@ -97,7 +97,7 @@ def test_nothing_is_no_batch() -> None:
     assert list(message_batches(chunk(b""))) == []
 
 
-def test_a_damaged_entry_is_a_row_that_says_so() -> None:
+def test_a_damaged_entry_is_a_row_with_its_error() -> None:
     entries = [message_set.encode([payload]) for payload in (b"a", b"b", b"c")]
     damaged = bytearray(entries[1])
     damaged[-1] ^= 1
@@ -109,7 +109,7 @@ def test_a_damaged_entry_is_a_row_that_says_so() -> None:
     assert all(batch.schema == MESSAGE_SCHEMA for batch in message_batches(chunk(data)))
 
 
-def test_what_is_damaged_goes_to_the_quarantine_with_its_offsets() -> None:
+def test_a_damaged_entry_goes_to_the_quarantine_with_its_offsets() -> None:
     entries = [message_set.encode([payload]) for payload in (b"a", b"b", b"c")]
     damaged = entries[1][:-1] + b"?"
     aside: list[Unreadable] = []
@@ -129,7 +129,7 @@ def test_an_impossible_length_is_an_error() -> None:
         list(message_batches(chunk(data)))
 
 
-def test_only_the_columns_that_were_asked_for() -> None:
+def test_a_batch_has_only_the_requested_columns() -> None:
     data = message_set.encode([b"a", b"bb"])
     (batch,) = MessageRows(("next_offset", "topic")).batches(chunk(data, 7))
     assert batch.to_pylist() == [
@@ -164,7 +164,7 @@ def _events() -> st.SearchStrategy[bytes]:
     st.integers(0, 2**40),
     st.sampled_from(Form),
 )
-def test_the_compiled_way_says_what_the_other_says(
+def test_both_ways_give_the_same_rows(
     payloads: list[bytes], magic: int, offset: int, form: Form
 ) -> None:
     found = chunk(message_set.encode(payloads, magic), offset)
@@ -179,7 +179,7 @@ def test_the_compiled_way_says_what_the_other_says(
 
 @pytest.mark.skipif(not spark_rows.COMPILED, reason="the pure build has one way")
 @given(st.data())
-def test_the_compiled_way_takes_only_what_the_other_takes(data: st.DataObject) -> None:
+def test_the_compiled_way_reads_only_sets_that_the_other_reads(data: st.DataObject) -> None:
     good = bytearray(message_set.encode([b"first", b"second", b"third"]))
     place = data.draw(st.integers(0, len(good) - 1))
     good[place] ^= data.draw(st.integers(1, 255))

@@ -150,7 +150,7 @@ def test_commits_are_read_once_across_restarts(tmp_path: Path, table: WarehouseT
     assert read_commits(path, 2) == []
 
 
-def test_a_gap_stands_in_the_commit(table: WarehouseTable) -> None:
+def test_a_gap_is_recorded_in_the_commit(table: WarehouseTable) -> None:
     path = table.path
     table.commit(load(path, None, 100))
     table.commit(load(path, 100, 900, start=500))

@@ -173,7 +173,7 @@ def test_a_task_that_fails_leaves_no_quarantine_file(
         ({"decode": "true", "columns": "colour"}, "no column 'colour'"),
     ],
 )
-def test_bad_options_say_why(options: dict[str, str], reason: str) -> None:
+def test_bad_options_are_named(options: dict[str, str], reason: str) -> None:
     given = {"brokers": "11:127.0.0.1:1", "topic": ACCESS_LOG, **options}
     with pytest.raises(OptionError, match=reason):
         DefaultSource(given).schema()

@@ -61,7 +61,7 @@ def test_a_column_may_name_the_topic_and_text_is_utf8(served: InProcessBroker) -
         (["payload"], {"topic": "t", "colour": "red"}, "unknown option 'colour'"),
     ],
 )
-def test_bad_write_options_say_why(
+def test_bad_write_options_are_named(
     columns: list[str], options: dict[str, str], reason: str
 ) -> None:
     with pytest.raises(OptionError, match=reason):

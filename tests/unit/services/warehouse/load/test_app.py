@@ -114,7 +114,7 @@ def test_the_loop_outlives_problems_and_logs_each_once() -> None:
         assert logged == problems
 
 
-def test_the_loop_ends_when_spark_is_gone() -> None:
+def test_the_loop_ends_with_spark() -> None:
     ended = run(RuntimeError("gone"), loaded(1), interval_ms=1, alive=False)
     assert (ended.status, ended.loads) == (1, 1)
 

@@ -113,7 +113,7 @@ def test_every_shipped_topic_has_a_table() -> None:
         assert columns.table_schema.names[:4] == ["guid", "header_time", "server", "service"]
 
 
-def test_source_columns_say_where_the_row_was_read() -> None:
+def test_source_columns_are_partition_and_next_offset() -> None:
     batch, _ = access_log().decode([access_log_payload(0), access_log_payload(1)])
     rows = with_source(batch, 11, 3, [150, 300]).to_pylist()
     assert [(r["source_broker"], r["source_partition"], r["source_offset"]) for r in rows] == [

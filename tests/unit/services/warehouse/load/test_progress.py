@@ -26,7 +26,7 @@ def loaded(rows: int, lag_bytes: int = 0, **changed: Any) -> LoadOutcome:
     )
 
 
-def test_status_and_metrics_say_the_same() -> None:
+def test_status_and_metrics_agree() -> None:
     progress = Progress()
     assert progress.status()["latency_ms"]["p99"] is None
     progress.record(loaded(99, lag_bytes=7), 1_000, 0.5)

@@ -118,7 +118,7 @@ def test_while_the_registry_is_away_nothing_is_judged(registry: DirectRegistry) 
 
 
 class SourceOf(CodecSource):
-    """A task's codec that asks the registry of the test."""
+    """A task's codec, with the registry of the test."""
 
     def __init__(self, codec: TopicCodec) -> None:
         super().__init__(FORMS_DEFAULT, known=codec.known())

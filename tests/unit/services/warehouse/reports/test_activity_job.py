@@ -16,7 +16,7 @@ def test_each_report_has_a_name_of_its_own_and_a_picture_of_its_columns() -> Non
             assert column in report.sql, report.name
 
 
-def test_nothing_to_report_on_says_what_to_run(
+def test_an_empty_warehouse_gives_a_hint_what_to_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = WarehouseConfig(warehouse_dir=tmp_path)
