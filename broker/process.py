@@ -16,13 +16,19 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from kafka2011.broker.config import BrokerConfig
+from kafka2011.broker.core.counters import BrokerMetrics
+from kafka2011.broker.core.data_waits import DataWaits
+from kafka2011.broker.core.disk_scheduler import DiskScheduler
+from kafka2011.broker.core.partitions import WAITED_LOGS_MAX, Partitions
+from kafka2011.broker.kafka07.handlers import RequestHandlers
+from kafka2011.broker.kafka07.session import Session
 from kafka2011.broker.log.errors import DataDirectoryError
 from kafka2011.broker.log.file_layer import FileLayer
 from kafka2011.broker.log.log_manager import LogManager
 from kafka2011.broker.log.slewed_clock import SlewedClock
-from kafka2011.broker.metrics import BrokerCollector, BrokerMetrics
+from kafka2011.broker.metrics import BrokerCollector
+from kafka2011.broker.network.server import BrokerServer, raise_descriptor_limit
 from kafka2011.broker.registration import BrokerRegistration, DuplicateBrokerId, StoppedWhileWaiting
-from kafka2011.broker.server import BrokerServer, raise_descriptor_limit
 from kafka2011.coordination.cluster import BrokerAddress
 from kafka2011.coordination.errors import CoordinationError, CoordinationUnavailable
 from kafka2011.coordination.processes import ProcessRecord, register_process
@@ -105,15 +111,30 @@ class Broker:
             partitions_max=config.partitions_max,
             open_segments_max=self._open_segments_max(),
         )
-        self.server = BrokerServer(
-            config,
+        self.disk = DiskScheduler(
             self.logs,
             loop,
             self.metrics,
-            clock=clock,
+            threads=config.flush_threads,
+            flush_check_s=None if config.group_commit else config.scheduler_interval_ms / 1000,
+            retention_interval_s=config.retention_interval_minutes * 60,
+            failed=self._storage_failed,
+        )
+        self.partitions = Partitions(
+            config,
+            self.logs,
+            self.disk,
+            DataWaits(loop, WAITED_LOGS_MAX),
             rng=random.Random(),
             topic_seen=self._topic_seen,
-            failed=self._storage_failed,
+        )
+        self.handlers = RequestHandlers(config, self.partitions, self.metrics)
+        self.server = BrokerServer(
+            config,
+            loop,
+            self.disk,
+            self.metrics,
+            lambda channel: Session(channel, config, self.partitions, self.handlers, clock),
         )
 
     def _open_segments_max(self) -> int:
@@ -175,7 +196,12 @@ class Broker:
 
     def _gauges(self) -> dict[str, float]:
         registered = self._registration is None or self._registration.is_registered
-        return {**self.server.gauges(), "registered": float(registered)}
+        return {
+            **self.server.gauges(),
+            "open_segments": len(self.logs.open_files),
+            "partitions": len(self.logs.logs),
+            "registered": float(registered),
+        }
 
     def _is_healthy(self) -> bool:
         return self.server.is_serving

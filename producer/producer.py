@@ -41,13 +41,12 @@ from kafka2011.producer.requests import (
     encode_sets,
     pack_requests,
     payload_bytes,
-    produce_frame,
     request_frame,
 )
 from kafka2011.protocol.errors import LocalProtocolError, MessageSizeTooLarge
 from kafka2011.protocol.message_set import encode as encode_plain
 from kafka2011.protocol.names import check_topic
-from kafka2011.protocol.requests import ANY_PARTITION
+from kafka2011.protocol.requests import ANY_PARTITION, produce_frame
 from kafka2011.runtime.config import ConfigError
 from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.shared_settings import Address

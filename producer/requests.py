@@ -7,18 +7,20 @@ in order.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from struct import Struct
 from typing import Any, Final, NamedTuple
 
 from kafka2011.protocol import message_set
 from kafka2011.protocol.compression import Codec
 from kafka2011.protocol.errors import LocalProtocolError, MessageSizeTooLarge
 from kafka2011.protocol.message import LENGTH_BYTES, MAGIC1_OVERHEAD_BYTES
-from kafka2011.protocol.requests import Buffer, MultiProduceRequest, ProduceRequest, request_pieces
+from kafka2011.protocol.requests import (
+    PRODUCE_OVERHEAD_BYTES,
+    Buffer,
+    MultiProduceRequest,
+    ProduceRequest,
+    request_pieces,
+)
 
-_FRAME_HEADER: Final = Struct(">ihh")  # size, request id 0, topic length
-_TAIL: Final = Struct(">ii")  # partition, set size
-_SIZE_BEYOND_TOPIC_AND_SET: Final = 2 + 2 + 4 + 4
 ENTRY_OVERHEAD_BYTES: Final = LENGTH_BYTES + MAGIC1_OVERHEAD_BYTES
 PARTS_MAX: Final = 32767  # the count of a MultiProduce is an i16
 # Of a request with one set all but the set: ids, counts, and 0.7's longest topic in UTF-8.
@@ -135,7 +137,7 @@ def pack_requests(
     size = unpacked = 0
     for part, part_unpacked in zip(parts, unpacked_bytes, strict=True):
         # A character of a topic is at most four bytes.
-        part_size = _SIZE_BEYOND_TOPIC_AND_SET + 4 * len(part.topic) + len(part.message_set)
+        part_size = PRODUCE_OVERHEAD_BYTES + 4 * len(part.topic) + len(part.message_set)
         size += part_size
         unpacked += part_unpacked
         if some and (
@@ -148,19 +150,6 @@ def pack_requests(
         some.append(part)
     requests.append(some)
     return requests
-
-
-def produce_frame(topic: bytes, partition: int, encoded_set: bytes) -> bytes:
-    """The frame of one produce request (id 0); the same as `encode_request`, for the hot path."""
-    set_size = len(encoded_set)
-    return b"".join(
-        (
-            _FRAME_HEADER.pack(_SIZE_BEYOND_TOPIC_AND_SET + len(topic) + set_size, 0, len(topic)),
-            topic,
-            _TAIL.pack(partition, set_size),
-            encoded_set,
-        )
-    )
 
 
 def request_frame(parts: Sequence[SetPart], *, always_multi: bool = False) -> bytes:

@@ -1,13 +1,19 @@
-"""What storage can tell its caller. OSError never leaves `broker.log` for an expected fault."""
+"""The errors of a partition's log. For an expected fault of a write it is never an OSError."""
 
 
-class LogError(Exception):
-    """Base of what a log raises; `reason` names the metric that counts it."""
+class PartitionError(Exception):
+    """Something that a partition cannot do; `reason` is the label of the metric that counts it."""
 
     reason = "log"
 
 
-class StorageFull(LogError):
+class OffsetOutOfRange(PartitionError):
+    """The offset is before the log's start or behind its watermark."""
+
+    reason = "offset-out-of-range"
+
+
+class StorageFull(PartitionError):
     """No room for these bytes (ENOSPC, a quota, a file size limit). Nothing was kept of them.
 
     Close the connection that sent them; reads go on, and writes work again when there is room.
@@ -16,13 +22,13 @@ class StorageFull(LogError):
     reason = "storage-full"
 
 
-class StorageFailed(LogError):
+class StorageFailed(PartitionError):
     """A write or flush of this log failed: it is read-only up to its watermark until a restart."""
 
     reason = "storage-failed"
 
 
-class PartitionOffline(LogError):
+class PartitionOffline(PartitionError):
     """Recovery found damage that it must not touch: the partition neither reads nor writes.
 
     An operator looks with `kafka2011 dump-log` and decides.
@@ -31,7 +37,7 @@ class PartitionOffline(LogError):
     reason = "partition-offline"
 
 
-class LimitReached(LogError):
+class LimitReached(PartitionError):
     """The broker holds as many topics or partitions as its settings allow."""
 
     reason = "too-many-partitions"

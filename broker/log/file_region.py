@@ -6,9 +6,8 @@ from kafka2011.broker.log.segment import OpenFiles, Segment
 class FileRegion:
     """Bytes of a segment that a response may send; the descriptor stays open until `release`.
 
-    `count` is at most what was asked for and never beyond the watermark or the segment's end; it
-    is negative when a negative size was asked for (reference 2.4 rule 8), and then nothing is
-    leased.
+    `count` is positive, at most what was asked for, and never beyond the watermark or the
+    segment's end.
     """
 
     __slots__ = ("_open_files", "count", "fd", "position", "segment", "warm_until")

@@ -34,15 +34,20 @@ from typing import Protocol
 from kafka2011.broker.log import suspect_cache
 from kafka2011.broker.log.barrier import Barrier
 from kafka2011.broker.log.disk_jobs import FlushJob, Retirement
-from kafka2011.broker.log.errors import LogError, PartitionOffline, StorageFailed, StorageFull
+from kafka2011.broker.log.errors import (
+    OffsetOutOfRange,
+    PartitionError,
+    PartitionOffline,
+    StorageFailed,
+    StorageFull,
+)
 from kafka2011.broker.log.file_layer import Buffer, FileLayer
 from kafka2011.broker.log.file_region import FileRegion
-from kafka2011.broker.log.offset_waiters import OffsetWaiters
+from kafka2011.broker.log.offset_waiters import OffsetWaiters, Waiter
 from kafka2011.broker.log.retention import RetentionPolicy, SegmentSummary
 from kafka2011.broker.log.segment import OpenFiles, Segment, segment_name
 from kafka2011.broker.log.segment_list import SegmentList
 from kafka2011.broker.log.writing import write_all
-from kafka2011.protocol.errors import OffsetOutOfRange
 from kafka2011.runtime.clock import Clock
 from kafka2011.runtime.failpoints import failpoint
 
@@ -61,7 +66,7 @@ class LogState(Enum):
 class Appender(Protocol):
     """Whoever handed in a message set and must hear that it was not kept."""
 
-    def append_failed(self, error: LogError) -> None: ...
+    def append_failed(self, error: PartitionError) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +128,7 @@ class Log:
         self.flush_interval_messages = settings.flush_interval_messages or NEVER
         self._flush_waiters = OffsetWaiters()
         self._write_waiters = OffsetWaiters()
+        self._data_waiters = OffsetWaiters()
 
         self._is_retiring = False
         self._unremoved: list[Segment] = []  # retired, but a round failed before their files went
@@ -249,7 +255,7 @@ class Log:
         return True
 
     def _roll(self) -> None:
-        """Start a new active segment at the end of the flushed one. Raises LogError."""
+        """Start a new active segment at the end of the flushed one. Raises PartitionError."""
         old = self._active
         new = Segment(
             self.directory / segment_name(self.written_end), self.written_end, 0, old.time_ms
@@ -349,7 +355,7 @@ class Log:
             kept_bytes += len(buffer)
             kept_sets += 1
         out_of_room = error.errno in NO_ROOM or error.errno in (errno.EMFILE, errno.ENFILE)
-        failed: LogError
+        failed: PartitionError
         if out_of_room:
             failed = StorageFull(f"{self.name}: {error.strerror}")
             try:
@@ -415,6 +421,7 @@ class Log:
         if self.high_watermark == self.written_end:
             self._unpin()
         self._flush_waiters.reached(self.high_watermark)
+        self._data_waiters.reached(self.high_watermark)
         if self._roll_pending and not self._gathered and not self.flush_wanted:
             self._roll_and_take_held()
 
@@ -441,7 +448,7 @@ class Log:
         held, self._held = self._held, []
         try:
             self._roll()
-        except LogError as error:
+        except PartitionError as error:
             self.log_end = self._gathered_end
             self._drop_waiters_beyond(self.log_end)
             for _, _, appender in held:
@@ -471,6 +478,20 @@ class Log:
             else:
                 self._write_waiters.add(offset, barrier)
 
+    def when_readable_behind(self, offset: int, waiter: Waiter) -> None:
+        """Have `waiter` arrive once bytes behind `offset` can be read, at once when they are there.
+        It asks for no flush. It fails when the log fails or is closed first."""
+        if self.high_watermark > offset:
+            waiter.arrive()
+        elif self.state is not LogState.ONLINE:
+            waiter.fail()
+        else:
+            self._data_waiters.add(offset + 1, waiter)
+
+    def forget_data_waiter(self, waiter: Waiter) -> None:
+        """`waiter` is called no more. Nothing happens when it does not wait."""
+        self._data_waiters.remove(waiter)
+
     def _drop_waiters_beyond(self, offset: int) -> None:
         self._flush_waiters.drop_beyond(offset)
         self._write_waiters.drop_beyond(offset)
@@ -486,6 +507,7 @@ class Log:
         self._held.clear()
         self._roll_pending = False
         self._drop_waiters_beyond(self.high_watermark)
+        self._data_waiters.drop_beyond(self.high_watermark)
         for appender in refused:
             if appender is not None:
                 appender.append_failed(StorageFailed(f"{self.name} is read-only: {reason}"))
@@ -511,9 +533,9 @@ class Log:
     def read(self, offset: int, size_max: int) -> FileRegion | None:
         """The bytes from `offset` on: at most `size_max`, of one segment, below the watermark.
 
-        None when there are none: at the watermark whatever the size, or with a size of 0. The
-        offset need not be an entry's. Raises OffsetOutOfRange, PartitionOffline, and OSError when
-        the file cannot be opened; the region must be released.
+        None when there are none: at the watermark, or with a size of 0. The offset need not be an
+        entry's. Raises OffsetOutOfRange, PartitionOffline, and OSError when the file cannot be
+        opened; the region must be released.
         """
         if self.state is LogState.OFFLINE:
             raise PartitionOffline(f"{self.name} is offline: {self.state_reason}")
@@ -529,10 +551,8 @@ class Log:
         else:
             limit = watermark
         count = min(size_max, limit - offset)
-        if count == 0 or offset == watermark:
+        if count <= 0:
             return None
-        if count < 0:
-            return FileRegion(self._open_files, segment, -1, 0, count)
         fd = self._open_files.lease(segment)
         return FileRegion(self._open_files, segment, fd, offset - segment.start, count)
 
@@ -599,13 +619,14 @@ class Log:
         elif not (self._gathered or self._roll_pending or self.flushing or self.flush_wanted):
             try:
                 self._roll()
-            except LogError:
+            except PartitionError:
                 pass  # no room for an empty file: the active segment stays until the next round
         return len(self._segments) - 1
 
     def close(self) -> None:
         """Flush and close. The log is unusable afterwards."""
         self.flush()
+        self._data_waiters.drop_beyond(self.high_watermark)
         self._unpin()
         if self.state is not LogState.OFFLINE and self._active.size:
             self._keep_time(self._active)

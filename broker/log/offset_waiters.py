@@ -1,34 +1,48 @@
-"""Who waits for a log to be written or flushed up to an offset."""
+"""What waits for a log to be written, flushed or readable up to an offset."""
 
-from kafka2011.broker.log.barrier import Barrier
+from collections.abc import Callable
+from typing import Protocol
+
+
+class Waiter(Protocol):
+    """Is called once, by whichever comes first. It may add and remove waiters meanwhile."""
+
+    def arrive(self) -> None: ...
+    def fail(self) -> None: ...
 
 
 class OffsetWaiters:
-    """Barriers by the offset that each waits for. The loop's thread only."""
+    """Waiters, each with the offset that it waits for. The loop's thread only."""
 
-    __slots__ = ("_waiting",)
+    __slots__ = ("_targets",)
 
     def __init__(self) -> None:
-        self._waiting: list[tuple[int, Barrier]] = []
+        self._targets: dict[Waiter, int] = {}
 
-    def __bool__(self) -> bool:
-        return bool(self._waiting)
+    def __len__(self) -> int:
+        return len(self._targets)
 
-    def add(self, offset: int, barrier: Barrier) -> None:
-        self._waiting.append((offset, barrier))
+    def add(self, offset: int, waiter: Waiter) -> None:
+        assert waiter not in self._targets
+        self._targets[waiter] = offset
+
+    def remove(self, waiter: Waiter) -> None:
+        """Nothing happens when it is not there."""
+        self._targets.pop(waiter, None)
 
     def reached(self, offset: int) -> None:
-        """Tell those that wait for `offset` or less that it is there."""
-        if not self._waiting:
-            return
-        there = [barrier for target, barrier in self._waiting if target <= offset]
-        self._waiting = [waiter for waiter in self._waiting if waiter[0] > offset]
-        for barrier in there:
-            barrier.arrive()
+        """Call and drop those that wait for `offset` or less."""
+        if self._targets:
+            for waiter in self._taken(lambda target: target <= offset):
+                waiter.arrive()
 
     def drop_beyond(self, offset: int) -> None:
-        """Tell those that wait for more than `offset` that it will never be there."""
-        lost = [barrier for target, barrier in self._waiting if target > offset]
-        self._waiting = [waiter for waiter in self._waiting if waiter[0] <= offset]
-        for barrier in lost:
-            barrier.fail()
+        """Fail and drop those that wait for more than `offset`: it will never be there."""
+        for waiter in self._taken(lambda target: target > offset):
+            waiter.fail()
+
+    def _taken(self, is_due: Callable[[int], bool]) -> list[Waiter]:
+        taken = [waiter for waiter, target in self._targets.items() if is_due(target)]
+        for waiter in taken:
+            del self._targets[waiter]
+        return taken

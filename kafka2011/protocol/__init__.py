@@ -3,16 +3,17 @@
 Sans-IO: no socket, no file, no clock, no thread, no ZooKeeper, and nothing else of ours is
 imported here. The room, in the order of dependence:
 
-    errors        who is at fault, and whether to try again
+    errors        which side is at fault, and whether to try again
     names         which topic and group names are legal, and topic filters
     message       the layout of one entry, written once
+    layout        the fields of requests, written once
     checksum      CRC-32
     compression   gzip and snappy in the JVM's forms, with ceilings
     _hot_pure     the loops over message sets, in Python
     _hot_compiled their twin in Cython, built where there is a C compiler
     hot           picks one of the two at import
     message_set   what the rest of the project calls
-    framing       the length-prefixed frames of a connection
+    framing       the size that stands before each request and response
     requests      the five requests
     responses     the three responses
 

@@ -15,7 +15,6 @@ whole, right CRC. Whatever is not that goes to `_entry`, which knows every case.
 """
 
 from collections.abc import Sequence
-from struct import Struct
 from typing import Final, TypeAlias
 
 from kafka2011.protocol.checksum import crc32
@@ -26,6 +25,7 @@ from kafka2011.protocol.errors import (
     MessageLargerThanFetchSize,
     MessageSizeTooLarge,
 )
+from kafka2011.protocol.layout import PRODUCE_FRAME_HEADER, PRODUCE_TAIL
 from kafka2011.protocol.message import (
     CODEC_MASK,
     CRC,
@@ -64,9 +64,6 @@ COMPILED = False
 _CUT = "cut"
 _NO_LIMIT = 2**63
 
-# A Produce frame around its topic (see `protocol.requests`).
-_PRODUCE_HEAD: Final = Struct(">ihh")  # frame size, request id 0, topic length
-_PRODUCE_TAIL: Final = Struct(">ii")  # partition, set size
 # Moving a set of this size costs less than handling one more append; a larger one stays in place.
 _MERGED_SET_BYTES_MAX: Final = 32768
 
@@ -208,10 +205,10 @@ def produce_runs(
     position = start
     runs: list[tuple[bytes, int, int, int, int]] = []
     route, run_start, run_end, run_messages, frame_count = b"", 0, 0, 0, 0
-    while end - position >= _PRODUCE_HEAD.size:
-        size, request_id, topic_size = _PRODUCE_HEAD.unpack_from(view, position)
+    while end - position >= PRODUCE_FRAME_HEADER.size:
+        size, request_id, topic_size = PRODUCE_FRAME_HEADER.unpack_from(view, position)
         frame_end = position + LENGTH_BYTES + size
-        route_start = position + _PRODUCE_HEAD.size - 2
+        route_start = position + PRODUCE_FRAME_HEADER.size - 2
         route_end = route_start + 2 + topic_size + 4
         set_start = route_end + 4
         if (
@@ -222,7 +219,7 @@ def produce_runs(
             or set_start > frame_end
         ):
             break
-        partition, set_size = _PRODUCE_TAIL.unpack_from(view, route_end - 4)
+        partition, set_size = PRODUCE_TAIL.unpack_from(view, route_end - 4)
         if not 0 <= set_size <= frame_end - set_start:
             break
         message_set = view[set_start : set_start + set_size]

@@ -43,6 +43,7 @@ __all__ = [
     "encode",
     "encode_compressed",
     "entries",
+    "is_entry",
     "messages",
     "payloads",
     "scan",
@@ -183,6 +184,25 @@ def entries(buffer: bytes | bytearray | memoryview, offset: int = 0) -> Iterator
         is_valid = magic in (0, 1) and crc32(payload) == crc
         yield Entry(offset + position, magic, attributes, crc, payload, is_valid, offset + end)
         position = end
+
+
+def is_entry(buffer: bytes | bytearray | memoryview, position: int) -> bool:
+    """Whether a whole, valid entry with a payload starts at `position`, which a header fits behind.
+
+    For finding a boundary in bytes fetched from any offset: a CRC does not fit by chance, but for
+    an empty payload, whose CRC is 0.
+    """
+    # Nearly every position that is no boundary has no known magic or no possible length.
+    if buffer[position + LENGTH_BYTES] > 1:
+        return False
+    (length,) = LENGTH.unpack_from(buffer, position)
+    if not 0 < length <= len(buffer) - position - LENGTH_BYTES:
+        return False
+    try:
+        entry = next(entries(memoryview(buffer)[position:]), None)
+    except InvalidMessage:
+        return False
+    return entry is not None and entry.is_valid and bool(entry.payload)
 
 
 def codec_of(entry: Entry) -> Codec:

@@ -1,26 +1,40 @@
 """The five requests of 0.7: from objects to whole frames, and from frame bodies to objects.
 
     body          = request id i16, rest
-    Produce       = topic, partition i32, set size i32, set
-    MultiProduce  = count i16, count times (topic, partition i32, set size i32, set)
-    Fetch         = topic, partition i32, offset i64, max size i32
-    MultiFetch    = count i16, count times (topic, partition i32, offset i64, max size i32)
-    Offsets       = topic, partition i32, time i64, max count i32
-    topic         = length i16, that many bytes of UTF-8
+    Produce       = route, set size i32, set
+    MultiProduce  = count i16, count times (route, set size i32, set)
+    Fetch         = route, offset i64, max size i32
+    MultiFetch    = count i16, count times (route, offset i64, max size i32)
+    Offsets       = route, time i64, max count i32
+    route         = topic length i16, that many bytes of UTF-8, partition i32
 
 Parts carry no request id of their own. Bytes after what a request needs are ignored, as in the
 original. Whether a topic, a partition or a fetch size is legal is the broker's question, not the
 codec's: a produce closes the connection where a fetch answers one part with an error.
+
+A broker uses a route as it stands in the frame, as the key of a table: `produce_parts` and
+`fetch_parts` leave it undecoded. `decode_request` makes objects of the same parts.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from struct import Struct
 from struct import error as StructError
 from typing import Final, TypeAlias
 
 from kafka2011.protocol import hot
 from kafka2011.protocol.errors import LocalProtocolError, RemoteProtocolError
+from kafka2011.protocol.layout import (
+    COUNT,
+    FRAME_HEADER,
+    LIMITS,
+    MULTI_FRAME_HEADER,
+    PARTITION,
+    PRODUCE_FRAME_HEADER,
+    PRODUCE_TAIL,
+    REQUEST_ID,
+    SET_SIZE,
+    TOPIC_LENGTH,
+)
 
 PRODUCE: Final = 0
 FETCH: Final = 1
@@ -33,14 +47,8 @@ EARLIEST: Final = -2
 
 ANY_PARTITION: Final = -1  # produce only: the broker picks one at random
 
-_FRAME_HEADER: Final = Struct(">ih")  # size, request id
-_FRAME_HEADER_MULTI: Final = Struct(">ihh")  # size, request id, count
-_REQUEST_ID: Final = Struct(">h")
-_COUNT: Final = Struct(">h")
-_TOPIC_LENGTH: Final = Struct(">h")
-_PARTITION: Final = Struct(">i")
-_PRODUCE_TAIL: Final = Struct(">ii")  # partition, set size
-_FETCH_TAIL: Final = Struct(">iqi")  # partition, offset or time, max size or max count
+# Of a Produce request's body all but topic and set, and of a MultiProduce's part at most.
+PRODUCE_OVERHEAD_BYTES: Final = REQUEST_ID.size + TOPIC_LENGTH.size + PARTITION.size + SET_SIZE.size
 
 _TOPIC_BYTES_MAX: Final = 32767
 
@@ -110,13 +118,13 @@ def request_pieces(request: Request) -> list[Buffer]:
         match request:
             case ProduceRequest():
                 pieces = _produce_part(request)
-                header = _FRAME_HEADER.pack(_REQUEST_ID.size + _length(pieces), PRODUCE)
+                header = FRAME_HEADER.pack(REQUEST_ID.size + _length(pieces), PRODUCE)
             case MultiProduceRequest(parts):
                 pieces = [piece for part in parts for piece in _produce_part(part)]
                 header = _multi_header(MULTI_PRODUCE, len(parts), pieces)
             case FetchRequest(topic, partition, offset, size_max):
                 pieces = _fetch_part(topic, partition, offset, size_max)
-                header = _FRAME_HEADER.pack(_REQUEST_ID.size + _length(pieces), FETCH)
+                header = FRAME_HEADER.pack(REQUEST_ID.size + _length(pieces), FETCH)
             case MultiFetchRequest(parts):
                 pieces = [
                     piece
@@ -126,10 +134,25 @@ def request_pieces(request: Request) -> list[Buffer]:
                 header = _multi_header(MULTI_FETCH, len(parts), pieces)
             case OffsetsRequest(topic, partition, time, count_max):
                 pieces = _fetch_part(topic, partition, time, count_max)
-                header = _FRAME_HEADER.pack(_REQUEST_ID.size + _length(pieces), OFFSETS)
+                header = FRAME_HEADER.pack(REQUEST_ID.size + _length(pieces), OFFSETS)
     except StructError as error:
         raise LocalProtocolError(f"a field of the request does not fit: {error}") from error
     return [header, *pieces]
+
+
+def produce_frame(topic: bytes, partition: int, encoded_set: bytes) -> bytes:
+    """`encode_request` of a Produce request, for a sync producer's hot path."""
+    set_size = len(encoded_set)
+    return b"".join(
+        (
+            PRODUCE_FRAME_HEADER.pack(
+                PRODUCE_OVERHEAD_BYTES + len(topic) + set_size, 0, len(topic)
+            ),
+            topic,
+            PRODUCE_TAIL.pack(partition, set_size),
+            encoded_set,
+        )
+    )
 
 
 def produce_runs(
@@ -161,13 +184,16 @@ def produce_runs(
 
 def encode_route(topic: str, partition: int) -> bytes:
     """The bytes that name topic and partition in a frame: the key of `produce_runs`' runs."""
-    return _topic(topic) + _PARTITION.pack(partition)
+    name = _encoded(topic)
+    return TOPIC_LENGTH.pack(len(name)) + name + PARTITION.pack(partition)
 
 
 def decode_route(route: bytes) -> tuple[str, int]:
-    """Topic and partition of a run, not judged."""
-    topic, position = _read_topic(memoryview(route), 0)
-    (partition,) = _PARTITION.unpack_from(route, position)
+    """Topic and partition of a whole route, not judged."""
+    # As in the JVM, what is not UTF-8 becomes U+FFFD, which no topic may hold: whether that closes
+    # the connection or is one part's error is the broker's answer to an illegal name.
+    topic = str(route[TOPIC_LENGTH.size : -PARTITION.size], "utf-8", "replace")
+    (partition,) = PARTITION.unpack_from(route, len(route) - PARTITION.size)
     return topic, partition
 
 
@@ -176,8 +202,8 @@ def _length(pieces: list[Buffer]) -> int:
 
 
 def _multi_header(request_id: int, count: int, pieces: list[Buffer]) -> bytes:
-    size = _REQUEST_ID.size + _COUNT.size + _length(pieces)
-    return _FRAME_HEADER_MULTI.pack(size, request_id, count)
+    size = REQUEST_ID.size + COUNT.size + _length(pieces)
+    return MULTI_FRAME_HEADER.pack(size, request_id, count)
 
 
 def _encoded(topic: str) -> bytes:
@@ -190,18 +216,18 @@ def _encoded(topic: str) -> bytes:
     return name
 
 
-def _topic(topic: str) -> bytes:
-    name = _encoded(topic)
-    return _TOPIC_LENGTH.pack(len(name)) + name
-
-
 def _produce_part(part: ProduceRequest) -> list[Buffer]:
-    tail = _PRODUCE_TAIL.pack(part.partition, len(part.message_set))
-    return [_topic(part.topic), tail, part.message_set]
+    route = encode_route(part.topic, part.partition)
+    return [route, SET_SIZE.pack(len(part.message_set)), part.message_set]
 
 
 def _fetch_part(topic: str, partition: int, offset: int, limit: int) -> list[Buffer]:
-    return [_topic(topic), _FETCH_TAIL.pack(partition, offset, limit)]
+    return [encode_route(topic, partition), LIMITS.pack(offset, limit)]
+
+
+def request_id_of(body: Buffer) -> int:
+    """The request id of a frame's body, which has at least two bytes."""
+    return body[0] << 8 | body[1]
 
 
 def decode_request(body: Buffer) -> Request:
@@ -211,74 +237,90 @@ def decode_request(body: Buffer) -> Request:
       RemoteProtocolError: unknown id, a field that is missing, a negative count of parts or set
         size, or a null topic. Close the connection.
     """
-    view = memoryview(body)
-    try:
-        (request_id,) = _REQUEST_ID.unpack_from(view)
-        position = _REQUEST_ID.size
-        if request_id == PRODUCE:
-            return _read_produce(view, position)[0]
-        if request_id == FETCH:
-            return FetchRequest(*_read_fetch(view, position)[0])
-        if request_id == OFFSETS:
-            return OffsetsRequest(*_read_fetch(view, position)[0])
-        if request_id == MULTI_PRODUCE:
-            return _read_multi_produce(view, position)
-        if request_id == MULTI_FETCH:
-            return _read_multi_fetch(view, position)
-    except StructError:
-        raise RemoteProtocolError(f"a request of {len(view)} bytes is cut") from None
+    if len(body) < REQUEST_ID.size:
+        raise _cut(body)
+    request_id = request_id_of(body)
+    if request_id in (PRODUCE, MULTI_PRODUCE):
+        sets = [
+            ProduceRequest(*decode_route(route), message_set)
+            for route, message_set in produce_parts(body)
+        ]
+        return sets[0] if request_id == PRODUCE else MultiProduceRequest(sets)
+    if request_id in (FETCH, MULTI_FETCH):
+        fetches = [
+            FetchRequest(*decode_route(route), offset, size_max)
+            for route, offset, size_max in fetch_parts(body)
+        ]
+        return fetches[0] if request_id == FETCH else MultiFetchRequest(fetches)
+    if request_id == OFFSETS:
+        try:
+            route, time, count_max, _ = _read_limits(memoryview(body), REQUEST_ID.size)
+        except StructError:
+            raise _cut(body) from None
+        return OffsetsRequest(*decode_route(route), time, count_max)
     raise RemoteProtocolError(f"unknown request id {request_id}")
 
 
-def _read_topic(view: memoryview, position: int) -> tuple[str, int]:
-    (length,) = _TOPIC_LENGTH.unpack_from(view, position)
-    start = position + _TOPIC_LENGTH.size
-    end = start + length
+def produce_parts(body: Buffer) -> list[tuple[bytes, memoryview]]:
+    """Route and set of each part of a Produce or MultiProduce request. Raises as above."""
+    view = memoryview(body)
+    position, count = REQUEST_ID.size, 1
+    try:
+        if request_id_of(view) == MULTI_PRODUCE:
+            count, position = _read_count(view, position)
+        parts = []
+        for _ in range(count):
+            route, position = _read_route(view, position)
+            (set_size,) = SET_SIZE.unpack_from(view, position)
+            start = position + SET_SIZE.size
+            if not 0 <= set_size <= len(view) - start:
+                raise RemoteProtocolError(f"a set of {set_size} bytes in {len(view) - start}")
+            position = start + set_size
+            parts.append((route, view[start:position]))
+    except StructError:
+        raise _cut(body) from None
+    return parts
+
+
+def fetch_parts(body: Buffer) -> list[tuple[bytes, int, int]]:
+    """Route, offset and size of each part of a Fetch or MultiFetch request. Raises as above."""
+    view = memoryview(body)
+    position, count = REQUEST_ID.size, 1
+    try:
+        if request_id_of(view) == MULTI_FETCH:
+            count, position = _read_count(view, position)
+        parts = []
+        for _ in range(count):
+            route, offset, size_max, position = _read_limits(view, position)
+            parts.append((route, offset, size_max))
+    except StructError:
+        raise _cut(body) from None
+    return parts
+
+
+def _cut(body: Buffer) -> RemoteProtocolError:
+    return RemoteProtocolError(f"a request of {len(body)} bytes is cut")
+
+
+def _read_route(view: memoryview, position: int) -> tuple[bytes, int]:
+    (length,) = TOPIC_LENGTH.unpack_from(view, position)
+    end = position + TOPIC_LENGTH.size + length + PARTITION.size
     if length < 0:
         raise RemoteProtocolError("a null topic" if length == -1 else f"topic length {length}")
     if end > len(view):
-        raise RemoteProtocolError(f"a topic of {length} bytes in {len(view) - start}")
-    # As in the JVM, what is not UTF-8 becomes U+FFFD, which no topic may hold: whether that closes
-    # the connection or is one part's error is the broker's answer to an illegal name.
-    return str(view[start:end], "utf-8", "replace"), end
+        raise RemoteProtocolError(f"a topic of {length} bytes in {len(view) - position}")
+    return bytes(view[position:end]), end
 
 
-def _read_produce(view: memoryview, position: int) -> tuple[ProduceRequest, int]:
-    topic, position = _read_topic(view, position)
-    partition, set_size = _PRODUCE_TAIL.unpack_from(view, position)
-    start = position + _PRODUCE_TAIL.size
-    if not 0 <= set_size <= len(view) - start:
-        raise RemoteProtocolError(f"a set of {set_size} bytes in {len(view) - start}")
-    end = start + set_size
-    return ProduceRequest(topic, partition, view[start:end]), end
-
-
-def _read_fetch(view: memoryview, position: int) -> tuple[tuple[str, int, int, int], int]:
-    topic, position = _read_topic(view, position)
-    partition, offset, limit = _FETCH_TAIL.unpack_from(view, position)
-    return (topic, partition, offset, limit), position + _FETCH_TAIL.size
+def _read_limits(view: memoryview, position: int) -> tuple[bytes, int, int, int]:
+    """Route, offset or time, maximum, and the position behind them."""
+    route, position = _read_route(view, position)
+    number, maximum = LIMITS.unpack_from(view, position)
+    return route, number, maximum, position + LIMITS.size
 
 
 def _read_count(view: memoryview, position: int) -> tuple[int, int]:
-    (count,) = _COUNT.unpack_from(view, position)
+    (count,) = COUNT.unpack_from(view, position)
     if count < 0:
         raise RemoteProtocolError(f"a count of {count} parts")
-    return count, position + _COUNT.size
-
-
-def _read_multi_produce(view: memoryview, position: int) -> MultiProduceRequest:
-    count, position = _read_count(view, position)
-    parts: list[ProduceRequest] = []
-    for _ in range(count):
-        part, position = _read_produce(view, position)
-        parts.append(part)
-    return MultiProduceRequest(parts)
-
-
-def _read_multi_fetch(view: memoryview, position: int) -> MultiFetchRequest:
-    count, position = _read_count(view, position)
-    parts: list[FetchRequest] = []
-    for _ in range(count):
-        fields, position = _read_fetch(view, position)
-        parts.append(FetchRequest(*fields))
-    return MultiFetchRequest(parts)
+    return count, position + COUNT.size

@@ -15,8 +15,8 @@ from kafka2011.events.peek import peek
 from kafka2011.events.registry_client import RegistryError
 from kafka2011.events.topic_codec import TopicCodec
 from kafka2011.protocol import message_set
-from kafka2011.protocol.errors import InvalidMessage, MessageLargerThanFetchSize
-from kafka2011.protocol.message import LENGTH, LENGTH_BYTES, MAGIC1_OVERHEAD_BYTES
+from kafka2011.protocol.errors import MessageLargerThanFetchSize
+from kafka2011.protocol.message import LENGTH_BYTES, MAGIC1_OVERHEAD_BYTES
 
 FETCH_BYTES = 256 * 1024
 RESYNC_BYTES = 1_100_000  # more than the largest message that a broker takes
@@ -102,24 +102,9 @@ def _boundary(
         return earliest
     data = client.fetch(query.topic, query.partition, near, RESYNC_BYTES).data
     for position in range(max(0, len(data) - LENGTH_BYTES - MAGIC1_OVERHEAD_BYTES)):
-        if _is_entry(data, position):
+        if message_set.is_entry(data, position):
             return near + position
     return latest
-
-
-def _is_entry(view: memoryview, position: int) -> bool:
-    # Nearly every position that is no boundary has no known magic or no possible length.
-    if view[position + LENGTH_BYTES] > 1:
-        return False
-    (length,) = LENGTH.unpack_from(view, position)
-    if not 0 < length <= len(view) - position - LENGTH_BYTES:
-        return False
-    try:
-        entry = next(message_set.entries(view[position:]), None)
-    except InvalidMessage:
-        return False
-    # An empty payload fits a CRC of 0, and zeros are not rare.
-    return entry is not None and entry.is_valid and bool(entry.payload)
 
 
 def _time_at(

@@ -1,14 +1,18 @@
 """Logs on a temporary directory for unit tests: a manager, its clock, and entries to append."""
 
+import random
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from kafka2011.broker.config import BrokerConfig
+from kafka2011.broker.core.partitions import Partitions
 from kafka2011.broker.log.file_layer import FileLayer
 from kafka2011.broker.log.log import Log, LogSettings
 from kafka2011.broker.log.log_manager import LogManager
 from kafka2011.broker.log.retention import RetentionPolicy, SegmentSummary
+from kafka2011.runtime import config
 from kafka2011.runtime.clock import Clock, ManualClock
 
 
@@ -84,3 +88,38 @@ def contents(log: Log) -> bytes:
         found += data
         offset += len(data)
     return found
+
+
+def broker_config(root: Path, **properties: object) -> BrokerConfig:
+    """A broker's settings without ZooKeeper; `num_partitions=2` sets num.partitions."""
+    settings = {
+        "brokerid": 0,
+        "log.dir": root,
+        "enable.zookeeper": "false",
+        **{name.replace("_", "."): value for name, value in properties.items()},
+    }
+    overrides = [f"{name}={value}" for name, value in settings.items()]
+    loaded, _ = config.load(BrokerConfig, overrides=overrides, environment={})
+    return loaded
+
+
+class DiskInThread:
+    """Writes and flushes where it is asked to, in this thread."""
+
+    def appended(self, log: Log) -> None: ...
+
+    def write(self) -> None: ...
+
+    def request_flush(self, log: Log) -> None:
+        log.flush()
+
+
+def partitions_of(settings: BrokerConfig, logs: LogManager, waits: Any = None) -> Partitions:
+    return Partitions(
+        settings,
+        logs,
+        DiskInThread(),
+        waits,
+        rng=random.Random(0),
+        topic_seen=lambda _: None,
+    )

@@ -9,7 +9,6 @@ from kafka2011.producer.requests import (
     SetPart,
     encode_sets,
     pack_requests,
-    produce_frame,
     request_frame,
 )
 from kafka2011.protocol.compression import Codec
@@ -20,6 +19,7 @@ from kafka2011.protocol.requests import (
     ProduceRequest,
     decode_request,
     encode_request,
+    produce_frame,
 )
 
 

@@ -1,6 +1,11 @@
 """Memory for incoming requests: who gets it, who waits, who is told."""
 
-from kafka2011.broker.buffers import POOL_BUFFER_BYTES, POOL_FREE_MAX, BufferBudget, BufferPool
+from kafka2011.broker.network.buffers import (
+    POOL_BUFFER_BYTES,
+    POOL_FREE_MAX,
+    BufferBudget,
+    BufferPool,
+)
 
 
 def test_pool_lends_what_came_back_and_keeps_a_few() -> None:

@@ -1,34 +1,26 @@
-"""The loop's side of the broker: accepts connections within limits, ends each turn with the writes,
-keeps the schedules (flush, retention, deadlines), starts and stops.
+"""Accepts connections within limits, ends each turn of the loop with the writes, keeps deadlines,
+starts and stops.
 
-A turn: the loop calls the readable connections, they hand sets to the logs; then `write_turn` does
-one write per log that has something, and asks for the flushes that are due. All of it is one
-thread; the disk threads hand their results back through the loop.
+A turn: the loop calls the readable connections, whose sessions append; then `write_turn` has the
+disk scheduler write once per log. All of it is one thread.
 """
 
 import errno
 import ipaddress
-import random
 import resource
 import socket
 import time
 from collections import Counter
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
-from kafka2011.broker.buffers import BufferBudget, BufferPool
 from kafka2011.broker.config import BrokerConfig
-from kafka2011.broker.connection import BROKEN_READS, Connection
-from kafka2011.broker.flushing import DiskThreads
-from kafka2011.broker.handlers import RequestHandlers
-from kafka2011.broker.log.disk_jobs import FlushJob, Retirement
-from kafka2011.broker.log.log import Log, LogState
-from kafka2011.broker.log.log_manager import LogManager
-from kafka2011.broker.metrics import BrokerMetrics
-from kafka2011.broker.polling import READABLE, Poller
-from kafka2011.broker.sending import WarmUp
-from kafka2011.runtime.clock import Clock
+from kafka2011.broker.core.counters import BrokerMetrics
+from kafka2011.broker.core.disk_scheduler import DiskScheduler
+from kafka2011.broker.network.buffers import BufferBudget, BufferPool
+from kafka2011.broker.network.connection import BROKEN_READS, Channel, Connection, Session
+from kafka2011.broker.network.poller import READABLE, Poller
+from kafka2011.broker.network.sender import WarmUp
 from kafka2011.runtime.logs import get_logger
 
 _log: Any = get_logger(__name__)
@@ -36,62 +28,47 @@ _log: Any = get_logger(__name__)
 BACKLOG = 1024
 ACCEPTS_PER_TURN = 64
 ACCEPT_PAUSE_S = 0.2  # after running out of descriptors
-FLUSH_RETRY_S = 0.5  # likewise
 SWEEP_INTERVAL_S = 0.5
-RETENTION_DELAY_S = 60.0  # 0.7's cleaner first runs a minute after the start
 CLOSINGS_LOGGED_PER_SWEEP = 5  # a flood of bad clients must not become a flood of log lines
 STOP_GRACE_S = 5.0  # for responses on their way when the broker stops
 DRAIN_READS = 16  # last reads of each connection at a stop
 KEEPALIVE_IDLE_S = 60
 OUT_OF_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
-# Ends that are nobody's fault and not worth a line.
+# Ordinary ends, not worth a line.
 _QUIET_ENDS = frozenset({"end", "reset", "stop"})
 
 
 class BrokerServer:
-    """Serves `logs` on one port. Construct, `listen`, `start`, and at the end `stop`."""
+    """Serves one port. Construct, `listen`, `start`, and at the end `stop`."""
 
     def __init__(
         self,
         config: BrokerConfig,
-        logs: LogManager,
         loop: Any,
+        disk: DiskScheduler,
         metrics: BrokerMetrics,
-        *,
-        clock: Clock,
-        rng: random.Random,
-        topic_seen: Callable[[str], None],
-        failed: Callable[[], None],
+        session_for: Callable[[Channel], Session],
     ) -> None:
-        """`failed` is called when no log takes writes any more."""
+        """`session_for` makes the protocol's side of a new connection."""
         self.loop = loop
         self.poller = Poller(loop, self._end_of_turn)
         self.metrics = metrics
-        self.clock = clock
+        self.session_for = session_for
         self.pool = BufferPool()
         self.budget = BufferBudget(config.buffered_request_bytes_max)
         self.turn = 0
-        self.request_bytes_max = config.request_bytes_max
-        self.message_bytes_max = config.message_bytes_max
         self.read_deadline_s = config.read_deadline_ms / 1000
         self.send_deadline_s = config.send_deadline_ms / 1000
-        self.handlers = RequestHandlers(
-            config, logs, metrics, rng=rng, appended=self.appended, topic_seen=topic_seen
-        )
         self.is_serving = False
         self.port = 0
         self._config = config
-        self._logs = logs
-        self._failed = failed
-        self._group_commit = config.group_commit
-        self._disk = DiskThreads(loop, config.flush_threads)
+        self._disk = disk
+        disk.wake = self._schedule_write
         self._listener: socket.socket | None = None
         self._is_accepting = False
         self._connections: set[Connection] = set()
         self._per_address: Counter[str] = Counter()
-        self._dirty: dict[Log, None] = {}
-        self._postponed: set[Log] = set()
         self._write_scheduled = False
         self._turn_began_s = 0.0
         self._turn_produced = 0
@@ -130,23 +107,8 @@ class BrokerServer:
         """Serve, on the loop that runs or will run."""
         self.is_serving = True
         self._accept_on()
-        self._every(SWEEP_INTERVAL_S, "sweep", self._sweep)
-        if not self._group_commit:
-            interval_s = self._config.scheduler_interval_ms / 1000
-            self._every(interval_s, "flush", self._flush_due)
-        self._every(
-            self._config.retention_interval_minutes * 60, "retention", self.retire_now, first=True
-        )
-
-    def _every(
-        self, interval_s: float, name: str, work: Callable[[], None], first: bool = False
-    ) -> None:
-        def tick() -> None:
-            self._timers[name] = self.loop.call_later(interval_s, tick)
-            work()
-
-        delay_s = min(RETENTION_DELAY_S, interval_s) if first else interval_s
-        self._timers[name] = self.loop.call_later(delay_s, tick)
+        self._disk.start()
+        self._sweep_later()
 
     def _accept_on(self) -> None:
         if not self._is_accepting and self._listener is not None:
@@ -168,7 +130,7 @@ class BrokerServer:
             except OSError as error:
                 if error.errno not in OUT_OF_DESCRIPTORS:
                     _log.error("accept_failed", reason=str(error))
-                # Accepting pauses; the connections that are there go on (fault S14).
+                # Accepting pauses; the connections that are there go on.
                 self.metrics.accept_pauses += 1
                 self._accept_no_more()
                 self._timers["accept"] = self.loop.call_later(ACCEPT_PAUSE_S, self._accept_on)
@@ -229,11 +191,6 @@ class BrokerServer:
 
     # --- the end of a turn ---------------------------------------------------------------------
 
-    def appended(self, log: Log) -> None:
-        """`log` took something over, or waits for a roll: write it at the end of this turn."""
-        self._dirty[log] = None
-        self._schedule_write()
-
     def produced(self, count: int, began_s: float) -> None:
         """`count` produce requests were handled, the first of them at `began_s`."""
         if not self._turn_produced:
@@ -257,14 +214,10 @@ class BrokerServer:
             self.write_turn()
 
     def write_turn(self) -> None:
-        """Write everything that was handed in, one write per log, and ask for flushes."""
+        """Write what was appended; afterwards the buffers that were lent may change."""
         self._write_scheduled = False
         self.turn += 1
-        dirty, self._dirty = self._dirty, {}
-        for log in dirty:
-            log.write_gathered()
-            if self._wants_flush(log):
-                self.request_flush(log)
+        self._disk.write()
         if self._turn_produced:
             elapsed_s = time.perf_counter() - self._turn_began_s
             self.metrics.request_s["produce"].observe(elapsed_s, self._turn_produced)
@@ -274,73 +227,19 @@ class BrokerServer:
             for buffer in lent:
                 self.pool.give(buffer)
 
-    def _wants_flush(self, log: Log) -> bool:
-        return (
-            self._group_commit
-            or log.roll_waits
-            or log.messages_since_flush_began >= log.flush_interval_messages
-            or log.has_flush_waiters
-        )
-
-    # --- flushing ------------------------------------------------------------------------------
-
-    def request_flush(self, log: Log) -> None:
-        """Start a flush unless one runs; when it ends, another starts if it is still wanted."""
-        if log in self._postponed:
-            return
-        job = log.begin_flush()
-        if job is not None:
-            self._disk.put(job, partial(self._flushed, log))
-        elif log.state is not LogState.ONLINE:
-            self._check_all_failed()
-
-    def _flushed(self, log: Log, job: FlushJob) -> None:
-        self.metrics.flush_s.observe(job.elapsed_s)
-        if job.error is not None:
-            self.metrics.flush_errors += 1
-            _log.error("flush_failed", partition=log.name, reason=str(job.error))
-        log.complete_flush(job)
-        if job.is_postponed:
-            self._postpone(log)
-        if log.has_gathered:
-            self.appended(log)
-        elif not job.is_postponed and log.flush_wanted and self._wants_flush(log):
-            self.request_flush(log)
-        self._check_all_failed()
-
-    def _postpone(self, log: Log) -> None:
-        """There was no descriptor for a directory (fault S14): this log's flush waits a while."""
-        if not self.is_serving:
-            return  # closing the log tries once more
-        _log.warning("flush_postponed", partition=log.name, reason="no descriptor is free")
-        if not self._postponed:
-            self._timers["postponed"] = self.loop.call_later(FLUSH_RETRY_S, self._flush_postponed)
-        self._postponed.add(log)
-
-    def _flush_postponed(self) -> None:
-        logs, self._postponed = self._postponed, set()
-        for log in logs:
-            self.request_flush(log)
-
-    def _check_all_failed(self) -> None:
-        if self.is_serving and self._logs.all_failed:
-            self._failed()
-
-    def _flush_due(self) -> None:
-        for log in list(self._logs.due_for_flush()):
-            self.request_flush(log)
-
     def warm_up(self, job: WarmUp, done: Callable[[WarmUp], None]) -> None:
         """Read old data from the disk for a response, beside the loop."""
         self.metrics.cold_reads += 1
-        self._disk.put(job, done)
+        self._disk.run(job, done)
 
-    # --- schedules -----------------------------------------------------------------------------
+    # --- deadlines -----------------------------------------------------------------------------
+
+    def _sweep_later(self) -> None:
+        self._timers["sweep"] = self.loop.call_later(SWEEP_INTERVAL_S, self._sweep)
 
     def _sweep(self) -> None:
-        """Close who is past a deadline; end when the last log has failed, wherever it did: making a
-        segment or a write may fail without a flush."""
-        self._check_all_failed()
+        """Close the connections that are past a deadline."""
+        self._sweep_later()
         self._closings_logged = 0
         now_s = self.loop.time()
         late = [
@@ -349,44 +248,21 @@ class BrokerServer:
             if connection.deadline_s is not None and connection.deadline_s < now_s
         ]
         for connection in late:
-            connection.close(connection.deadline_reason, "nothing came or went in time")
-
-    def retire_now(self) -> None:
-        """One round of retention; the files go in the background."""
-        for log, job in self._logs.retire():
-            self._disk.put(job, partial(self._retired, log))
-
-    def _retired(self, log: Log, job: Retirement) -> None:
-        log.complete_retirement(job)
-        self.metrics.retired_segments += len(job.removed)
-        self.metrics.retired_bytes += job.bytes_removed
-        if job.error is not None:
-            self.metrics.retention_errors += 1
-            _log.error("retention_failed", partition=log.name, reason=str(job.error))
-            return
-        _log.info(
-            "segments_retired",
-            partition=log.name,
-            segments=len(job.removed),
-            bytes=job.bytes_removed,
-            start_offset=log.start_offset,
-        )
+            connection.close(connection.deadline_reason, "no bytes transferred before the deadline")
 
     def gauges(self) -> dict[str, float]:
         return {
             "connections": len(self._connections),
             "buffered_request_bytes": self.budget.bytes_held,
-            "open_segments": len(self._logs.open_files),
-            "partitions": len(self._logs.logs),
-            "flush_queue": self._disk.waiting,
+            "flush_queue": self._disk.queue_length,
             "serving": float(self.is_serving),
         }
 
     # --- stopping ------------------------------------------------------------------------------
 
     def stop(self, stopped: Callable[[], None]) -> None:
-        """Stop accepting, take what has arrived, flush, send what is owed, hang up; then call
-        `stopped`. The logs are still open then."""
+        """Stop accepting, take what has arrived, flush, send the responses that are due, hang up;
+        then call `stopped`. The logs are still open then."""
         self.is_serving = False
         self._accept_no_more()
         if self._listener is not None:
@@ -395,14 +271,13 @@ class BrokerServer:
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
+        self._disk.stop()
         for connection in list(self._connections):
             for _ in range(DRAIN_READS):
                 if connection.is_waiting or not connection.on_readable():
                     break
         self.write_turn()
-        self._postponed.clear()
-        for log in self._logs.logs.values():
-            self.request_flush(log)
+        self._disk.flush_all()
         deadline_s = self.loop.time() + STOP_GRACE_S
 
         def finish() -> None:

@@ -12,21 +12,34 @@ import errno
 import os
 import socket
 from collections import deque
+from dataclasses import dataclass
 from enum import Enum
 from itertools import islice
+from typing import TypeAlias
 
-from kafka2011.broker.handlers import Piece, Reply
+from kafka2011.broker.core.counters import BrokerMetrics
 from kafka2011.broker.log.file_region import FileRegion
-from kafka2011.broker.metrics import BrokerMetrics
+
+__all__ = ["FileRegion", "Piece", "Progress", "Reply", "SegmentEndsEarly", "Sender", "WarmUp"]
+
+Piece: TypeAlias = bytes | FileRegion
 
 # One connection may not keep the loop for itself: after this much it waits for its next turn.
 SEND_BYTES_PER_TURN = 4 * 1024 * 1024
 # How much is looked up, and read ahead, at a time.
 WARM_BYTES = 1024 * 1024
-# Whoever reads old data reads on: the kernel is asked for so much behind what is waited for.
+# A client that reads old data reads on: so much is read ahead behind what is waited for.
 AHEAD_BYTES = 8 * 1024 * 1024
 _COPY_BYTES = 256 * 1024
 _NO_SENDFILE = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
+
+
+@dataclass(slots=True)
+class Reply:
+    """A whole response. Send it, or release its regions."""
+
+    pieces: list[Piece]
+    close_after: bool = False
 
 
 class Progress(Enum):
@@ -40,7 +53,7 @@ class SegmentEndsEarly(OSError):
 
 
 class Sender:
-    """The responses of one socket that have not left yet, in order."""
+    """The responses of one socket that are not sent yet, in order."""
 
     __slots__ = ("_metrics", "_pieces", "_socket", "progress_bytes")
 
@@ -48,7 +61,7 @@ class Sender:
         self._socket = sock
         self._metrics = metrics
         self._pieces: deque[Piece] = deque()
-        self.progress_bytes = 0  # all that ever left; the send deadline watches it
+        self.progress_bytes = 0  # bytes sent in all; the send deadline watches it
 
     def put(self, reply: Reply) -> None:
         self._pieces.extend(reply.pieces)
@@ -132,7 +145,7 @@ class Sender:
         return None
 
     def drop(self) -> None:
-        """Forget what has not left, and let go of its files."""
+        """Forget what is not sent, and release its files."""
         while self._pieces:
             piece = self._pieces.popleft()
             if isinstance(piece, FileRegion):

@@ -8,7 +8,7 @@ import pytest
 
 from kafka2011.broker.log import recovery
 from kafka2011.broker.log.clean_stop import ENDS, MARKER, Ends
-from kafka2011.broker.log.errors import DataDirectoryError, LimitReached, LogError
+from kafka2011.broker.log.errors import DataDirectoryError, LimitReached, PartitionError
 from kafka2011.broker.log.log import LogState
 from kafka2011.broker.log.suspect_cache import NOTE
 from kafka2011.runtime.clock import ManualClock
@@ -462,7 +462,7 @@ def work_until_it_fails(root: Path, files: FaultyFileLayer) -> tuple[bytes, int]
             log.flush()
             durable = log.high_watermark
         logs.close()
-    except (LogError, OSError):
+    except (PartitionError, OSError):
         pass  # no other kind of error may come out
     finally:
         logs.unlock()

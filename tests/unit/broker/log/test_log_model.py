@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from kafka2011.broker.log import recovery
+from kafka2011.broker.log.errors import OffsetOutOfRange
 from kafka2011.broker.log.file_layer import FileLayer
 from kafka2011.broker.log.log import Log, LogState
 from kafka2011.broker.log.recovery import Verdict
 from kafka2011.broker.log.retention import by_age, by_size, each_in_turn
 from kafka2011.protocol import message_set
-from kafka2011.protocol.errors import OffsetOutOfRange
 from kafka2011.runtime.clock import ManualClock
 from tests.support.faulty_files import Fault, FaultyFileLayer
 from tests.support.logs import abandon, entry, manager

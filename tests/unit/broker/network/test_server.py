@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from kafka2011.broker import handlers, sending
+from kafka2011.broker.kafka07 import handlers
 from kafka2011.broker.log.file_region import FileRegion
+from kafka2011.broker.network import sender
 from kafka2011.broker.process import STATUS_STORAGE_FAILED
 from kafka2011.producer.connection import BrokerConnection
 from tests.support.faulty_files import Fault, FaultyFileLayer
@@ -162,7 +163,7 @@ def test_one_connection_does_not_keep_the_loop_for_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A region larger than a turn's share is sent in several turns."""
-    monkeypatch.setattr(sending, "SEND_BYTES_PER_TURN", 10_000)
+    monkeypatch.setattr(sender, "SEND_BYTES_PER_TURN", 10_000)
     with in_process_broker(tmp_path) as broker, broker.connect() as client:
         data = V * 20_000
         client.send(produce(b"t", data) + offsets(b"t", -1, 1))
@@ -228,15 +229,15 @@ def test_a_bug_costs_the_connection_it_was_met_on_and_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with in_process_broker(tmp_path) as broker, broker.connect() as other:
-        served = broker.broker.server.handlers
-        real = served._offsets_reply
+        served = broker.broker.handlers
+        real = served.offsets
 
         def fail(request: Any, session: Any) -> Any:
             if request.topic == "unlucky":
                 raise KeyError("a bug")
             return real(request, session)
 
-        monkeypatch.setattr(served, "_offsets_reply", fail)
+        monkeypatch.setattr(served, "offsets", fail)
         for _ in range(3):
             with broker.connect() as client:
                 client.send(offsets(b"unlucky"))
@@ -428,7 +429,7 @@ def test_retention_by_size_removes_files_while_a_fetch_of_them_runs(tmp_path: Pa
             begun = reader.receive(1000)
             first = broker.log_dir / "t-0" / "00000000000000000000.kafka"
             size = first.stat().st_size
-            run_on_loop(broker, broker.broker.server.retire_now)
+            run_on_loop(broker, broker.broker.disk.retire_now)
             wait_until(lambda: not first.exists(), "the first segment's file removed")
             whole = begun + reader.receive(6 + size - len(begun))
             assert whole == answer((data * 3)[:size])
@@ -467,3 +468,33 @@ def test_regions_are_let_go_when_a_client_leaves(
             client.send(multi_fetch(*[(b"t", 0, 0, 10**7)] * 20))
             client.receive(100)
         wait_until(lambda: len(released) == 20, "all twenty regions released")
+
+
+def test_a_wait_for_data_goes_on_with_its_data_and_ends_with_its_connection(
+    tmp_path: Path,
+) -> None:
+    with in_process_broker(tmp_path) as broker, broker.connect() as client:
+        client.send(produce(b"t", V) + offsets(b"t", -1, 1))
+        assert client.response() == offsets_answer(15)
+        served = broker.broker
+        log = served.partitions.find("t", 0)
+
+        def hold() -> None:
+            (connection,) = served.server._connections
+            connection.hold(
+                lambda done: served.partitions.wait_for_data(
+                    {log: log.high_watermark}, served.server.loop.time() + 60, lambda _: done(True)
+                )
+            )
+
+        waits = served.partitions._data_waits
+        run_on_loop(broker, hold)
+        client.send(fetch(b"t", 0, 0, 15))
+        assert waits.log_count == 1
+        with broker.connect() as other:
+            other.send(produce(b"t", V))
+            assert client.response() == answer(V)
+        wait_until(lambda: len(served.server._connections) == 1, "the other one is gone")
+        run_on_loop(broker, hold)
+        assert waits.log_count == 1
+    assert waits.log_count == 0

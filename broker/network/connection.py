@@ -1,7 +1,7 @@
-"""One client's socket: reads bytes into frames, has them handled one at a time, sends the answers.
+"""One client's socket: bytes into frames for a session, the session's responses out.
 
-Requests of a connection are handled strictly in order. While a response has not left, or a request
-waits for the disk, nothing more of this connection is looked at or read: that is its flow control.
+Requests of a connection are handled strictly in order. While a response is not sent, or a request
+waits for the disk, nothing more of this connection is handled or read: that is its flow control.
 
 Message sets are appended as views of the receive buffer, so the buffer must not change before the
 logs have written them: `Host.turn` counts the writes, and a buffer lent in the present turn makes
@@ -15,17 +15,11 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar, cast
 
-from kafka2011.broker.buffers import POOL_BUFFER_BYTES, BufferBudget, BufferPool
-from kafka2011.broker.handlers import RUN_BYTES_MAX, Pause, Reply, RequestHandlers, RequestRefused
-from kafka2011.broker.log.barrier import Barrier
-from kafka2011.broker.log.errors import LogError
-from kafka2011.broker.log.log import Log
-from kafka2011.broker.metrics import BrokerMetrics
-from kafka2011.broker.polling import READABLE, WRITABLE, Poller
-from kafka2011.broker.sending import Progress, SegmentEndsEarly, Sender, WarmUp
+from kafka2011.broker.core.counters import BrokerMetrics
+from kafka2011.broker.network.buffers import POOL_BUFFER_BYTES, BufferBudget, BufferPool
+from kafka2011.broker.network.poller import READABLE, WRITABLE, Poller
+from kafka2011.broker.network.sender import Progress, Reply, SegmentEndsEarly, Sender, WarmUp
 from kafka2011.protocol.framing import FRAME_SIZE, FRAME_SIZE_BYTES
-from kafka2011.protocol.requests import FETCH, MULTI_PRODUCE, OFFSETS, PRODUCE, produce_runs
-from kafka2011.runtime.clock import Clock
 from kafka2011.runtime.logs import get_logger
 
 _log: Any = get_logger(__name__)
@@ -34,8 +28,6 @@ _log: Any = get_logger(__name__)
 TAIL_BYTES_MAX = 16 * 1024
 # After this many responses in a row another connection gets the loop.
 REPLIES_PER_TURN = 128
-REQUEST_ID_BYTES = 2
-
 
 # Ends of a connection that are the storage's fault.
 BROKEN_READS = frozenset({"cannot-read", "segment-ends-early"})
@@ -66,42 +58,71 @@ def contained(entry_point: Ready) -> Ready:
     return cast(Ready, call)
 
 
+class Wait(Protocol):
+    """Something that calls back once it is over."""
+
+    def cancel(self) -> None: ...
+
+
+# Starts a wait; what it is given is called with whether the connection may go on.
+BeginWait = Callable[[Callable[[bool], None]], Wait]
+
+
+class Channel(Protocol):
+    """What a session has of its connection."""
+
+    @property
+    def is_closed(self) -> bool: ...
+
+    def send(self, reply: Reply, kind: str, began_s: float) -> bool:
+        """Send a response to a request of the metric's `kind`; whether the session may go on."""
+
+    def hold(self, begin: BeginWait, then: Callable[[], bool] | None = None) -> None:
+        """Handle nothing more until the wait is over, then `then`, which returns whether to go on.
+        A wait that fails closes the connection; a connection that is closed cancels its wait."""
+
+    def close(self, reason: str, detail: str = "") -> None:
+        """Hang up. `reason` is a metric's label. Idempotent."""
+
+
+class Session(Protocol):
+    """A protocol's side of one connection."""
+
+    produced_count: int  # produce requests handled; the connection sets it back to 0
+
+    def take(self, buffer: memoryview, start: int, end: int) -> int:
+        """Handle the whole requests from `start` on, and stop where the channel was held, a `send`
+        returned False or it was closed. Returns where the first request begins that is left."""
+
+
 class Host(Protocol):
     """What a connection needs of the server."""
 
     loop: Any  # uvloop or asyncio: time, call_soon
     poller: Poller
-    handlers: RequestHandlers
     metrics: BrokerMetrics
     pool: BufferPool
     budget: BufferBudget
-    clock: Clock
     turn: int
-    request_bytes_max: int
-    message_bytes_max: int
     read_deadline_s: float
     send_deadline_s: float
 
     def write_turn(self) -> None: ...
     def produced(self, count: int, began_s: float) -> None: ...
     def give_back_after_turn(self, buffer: memoryview) -> None: ...
-    def request_flush(self, log: Log) -> None: ...
+    def session_for(self, channel: Channel) -> Session: ...
     def warm_up(self, job: WarmUp, done: Callable[[WarmUp], None]) -> None: ...
     def connection_closed(self, connection: "Connection", reason: str, detail: str) -> None: ...
 
 
 class Connection:
-    """Reading, paused (waits for the disk, or for memory), sending, or closed."""
+    """Reading, held (waits for the disk, or for memory), sending, or closed."""
 
     def __init__(self, sock: socket.socket, address: str, host: Host) -> None:
         self.address = address
         self.is_closed = False
-        self.deadline_s: float | None = None  # by the loop's clock; the host's sweep looks at it
+        self.deadline_s: float | None = None  # by the loop's clock; the host's sweep checks it
         self.deadline_reason = ""
-        # Session: what the barrier must know.
-        self.unflushed: dict[Log, int] = {}
-        self.refused = False
-        self.last_log: Log | None = None
 
         self._socket = sock
         self._fd = sock.fileno()
@@ -114,8 +135,11 @@ class Connection:
         self._is_reading = False
         self._is_sending = False
         self._close_after_send = False
-        self._barrier: Barrier | None = None
-        self._then: Callable[[], Reply] | None = None
+        self._is_held = False
+        self._wait: Wait | None = None
+        self._then: Callable[[], bool] | None = None
+        self._replies_in_turn = 0
+        self._session: Session | None = host.session_for(self)
         self._request_kind = ""
         self._request_began_s = 0.0
 
@@ -165,7 +189,7 @@ class Connection:
             return False
         self._end += count
         host.metrics.bytes_read += count
-        self._handle_frames()
+        self._handle_requests()
         return True
 
     def _receive_buffer(self) -> memoryview | None:
@@ -203,7 +227,7 @@ class Connection:
         return bigger
 
     def _on_room(self) -> None:
-        if not self.is_closed and self._barrier is None and not self._is_sending:
+        if not self.is_closed and not self._is_held and not self._is_sending:
             self._start_deadline(self._host.read_deadline_s, "read-deadline")
             self._read_on()
 
@@ -233,160 +257,71 @@ class Connection:
 
     # --- handling ------------------------------------------------------------------------------
 
-    def _handle_frames(self) -> None:
-        """Handle every whole request in the buffer, as far as this connection may go on."""
-        buffer = self._buffer
-        if buffer is None:
+    def _handle_requests(self) -> None:
+        """Have the session handle what is in the buffer, as far as this connection may go on."""
+        buffer, session = self._buffer, self._session
+        if buffer is None or session is None:
             return
         host = self._host
         self._lent_turn = host.turn
-        handlers = host.handlers
-        size_max = host.request_bytes_max
-        now_ms = host.clock()
+        self._replies_in_turn = 0
         began_s = time.perf_counter()
-        first = position = self._start
-        end = self._end
-        produced = replies = 0
-        outcome: Reply | Pause | None
+        first = self._start
         try:
-            while True:
-                if handlers.takes_runs(self) and end - position <= RUN_BYTES_MAX:
-                    position, runs = produce_runs(
-                        buffer, position, end, size_max, host.message_bytes_max
-                    )
-                    waits: Pause | None = None
-                    for route, start, stop, message_count, request_count in runs:
-                        produced += request_count
-                        pause = handlers.produce_run(
-                            route, buffer[start:stop], message_count, self, now_ms
-                        )
-                        if pause is not None:
-                            waits = pause if waits is None else waits.joined(pause)
-                    if waits is not None:
-                        self._start = position
-                        self._pause(waits)
-                        return
-                if end - position < FRAME_SIZE_BYTES:
-                    break
-                (size,) = FRAME_SIZE.unpack_from(buffer, position)
-                if not REQUEST_ID_BYTES <= size <= size_max:
-                    raise RequestRefused("frame-size", f"a frame of {size} bytes")
-                body_start = position + FRAME_SIZE_BYTES
-                if body_start + size > end:
-                    break
-                position = body_start + size
-                body = buffer[body_start:position]
-                request_id = body[0] << 8 | body[1]
-                if request_id == PRODUCE:
-                    produced += 1
-                    outcome = handlers.produce(body, self, now_ms)
-                elif request_id == MULTI_PRODUCE:
-                    produced += 1
-                    outcome = handlers.multi_produce(body, self, now_ms)
-                else:
-                    self._request_kind = "offsets" if request_id == OFFSETS else "fetch"
-                    self._request_began_s = time.perf_counter()
-                    if request_id == FETCH and (reply := handlers.fetch(body)) is not None:
-                        outcome = reply
-                    else:
-                        outcome = handlers.handle(body, self)
-                if outcome is None:
-                    continue
-                self._start = position
-                if isinstance(outcome, Pause):
-                    self._pause(outcome)
-                    return
-                if not self._send(outcome):
-                    return
-                replies += 1
-                if replies >= REPLIES_PER_TURN:
-                    self._read_no_more()
-                    host.loop.call_soon(self._go_on)
-                    return
-        except RequestRefused as refused:
-            self._refuse(refused)
-            return
+            self._start = session.take(buffer, first, self._end)
         finally:
-            if produced:
-                host.produced(produced, began_s)
-        self._start = position
-        self._settle_buffer(position > first)
-
-    def _refuse(self, refused: RequestRefused) -> None:
-        """Hang up, but not before what was appended earlier is written, and flushed where a flush
-        of it is on its way: whoever sees the end of the connection finds those messages."""
-        if self.unflushed:
-            self._host.write_turn()
-            waiting = [
-                (log, end)
-                for log, end in self.unflushed.items()
-                if log.flushing and log.high_watermark < end <= log.written_end
-            ]
-            if waiting and not self.is_closed:
-
-                def refuse_again() -> Reply:
-                    raise refused
-
-                self._pause(Pause(flushed=waiting, then=refuse_again))
-                return
-        self.close(refused.reason, str(refused))
+            if session.produced_count:
+                host.produced(session.produced_count, began_s)
+                session.produced_count = 0
+        if self._is_reading:
+            self._settle_buffer(self._start > first)
 
     @contained
     def _go_on(self) -> None:
         """What held this connection up is over: the next request, then the socket again."""
-        if self.is_closed or self._is_sending or self._barrier is not None:
+        if self.is_closed or self._is_sending or self._is_held:
             return
         self.deadline_s = None
         self._read_on()
-        self._handle_frames()
+        self._handle_requests()
 
-    # --- waiting for the disk ------------------------------------------------------------------
+    # --- waiting -------------------------------------------------------------------------------
 
-    def _pause(self, pause: Pause) -> None:
+    def hold(self, begin: BeginWait, then: Callable[[], bool] | None = None) -> None:
         self._read_no_more()
         self.deadline_s = None
-        self._then = pause.then
-        barrier = self._barrier = Barrier(self._on_barrier)
-        for log, end in pause.flushed:
-            log.when_flushed(end, barrier)
-        for log, end in pause.written:
-            log.when_written(end, barrier)
-        for log, _ in pause.flushed:
-            self._host.request_flush(log)
-        if not self.is_closed:
-            barrier.seal()
+        self._is_held = True
+        self._then = then
+        wait = begin(self._on_wait_over)
+        if self.is_closed:  # by a write that the wait began with
+            wait.cancel()
+        else:
+            self._wait = wait
 
-    def _on_barrier(self, reached: bool) -> None:
-        if not reached:
-            self.close("barrier-failed", "a set sent on this connection is not known to be durable")
-            return
-        self._host.loop.call_soon(self._after_barrier)
-
-    @contained
-    def _after_barrier(self) -> None:
+    def _on_wait_over(self, may_go_on: bool) -> None:
         if self.is_closed:
             return
-        self._barrier = None
-        then, self._then = self._then, None
-        if then is not None:
-            try:
-                reply = then()
-            except RequestRefused as refused:
-                self.close(refused.reason, str(refused))
-                return
-            if not self._send(reply):
-                return
-        self._go_on()
+        if not may_go_on:
+            self.close("barrier-failed", "a set sent on this connection is not known to be durable")
+            return
+        self._host.loop.call_soon(self._after_wait)
 
-    def append_failed(self, error: LogError) -> None:
-        """A set of this connection was not kept: there is no way to say so but to hang up."""
-        self.refused = True
-        self.close(error.reason, str(error))
+    @contained
+    def _after_wait(self) -> None:
+        if self.is_closed:
+            return
+        self._is_held = False
+        self._wait = None
+        then, self._then = self._then, None
+        if then is None or then():
+            self._go_on()
 
     # --- sending -------------------------------------------------------------------------------
 
-    def _send(self, reply: Reply) -> bool:
-        """Send a response; True when it left whole and the connection may go on."""
+    def send(self, reply: Reply, kind: str, began_s: float) -> bool:
+        """Send a response; True when it is sent whole and the connection may go on."""
+        self._request_kind = kind
+        self._request_began_s = began_s
         self._sender.put(reply)
         self._close_after_send = reply.close_after
         try:
@@ -395,7 +330,14 @@ class Connection:
             self.close(_end_of_sending(error), str(error))
             return False
         if progress is Progress.ALL_SENT:
-            return self._sent()
+            if not self._sent():
+                return False
+            self._replies_in_turn += 1
+            if self._replies_in_turn < REPLIES_PER_TURN:
+                return True
+            self._read_no_more()
+            self._host.loop.call_soon(self._go_on)
+            return False
         self._is_sending = True
         self._read_no_more()
         self._start_deadline(self._host.send_deadline_s, "send-deadline")
@@ -403,7 +345,7 @@ class Connection:
         return False
 
     def _send_on(self, progress: Progress) -> None:
-        """A response has not left whole: wait for the socket, or for the disk."""
+        """A response is not sent whole: wait for the socket, or for the disk."""
         if progress is Progress.SOCKET_FULL:
             self._host.poller.watch(self._fd, WRITABLE, self._on_writable)
             return
@@ -463,10 +405,11 @@ class Connection:
         if self._is_sending:
             self._is_sending = False
             self._host.poller.forget(self._fd)
-        if self._barrier is not None:
-            self._barrier.cancel()
-            self._barrier = None
+        if self._wait is not None:
+            self._wait.cancel()
+            self._wait = None
         self._then = None
+        self._session = None  # which refers to this connection
         self._sender.drop()
         if self._buffer is not None:
             self._host.give_back_after_turn(self._buffer)

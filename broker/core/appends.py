@@ -1,0 +1,51 @@
+"""What one client appended, and so what has to be durable before it may be promised to be."""
+
+from collections.abc import Callable
+
+from kafka2011.broker.log.errors import PartitionError
+from kafka2011.broker.log.log import Log
+
+
+class Appends:
+    """One client's appends, in order. `Partitions.append` keeps it; it is the logs' `Appender`.
+
+    `was_refused`: a set of this client was not kept, so that no promise can be made of what it
+    sent. `must_wait`: nothing more of this client may be appended before `Partitions.when_ready`
+    has called back.
+    """
+
+    __slots__ = (
+        "_failed",
+        "ends",
+        "flush_first",
+        "last",
+        "must_wait",
+        "was_refused",
+        "write_first",
+    )
+
+    def __init__(self, failed: Callable[[PartitionError], None]) -> None:
+        """`failed` is called when a set that was taken over could not be written after all."""
+        self.ends: dict[Log, int] = {}  # log -> end of this client's last set there
+        self.last: Log | None = None
+        self.was_refused = False
+        self.must_wait = False
+        self.flush_first: dict[Log, int] = {}
+        self.write_first: dict[Log, int] = {}
+        self._failed = failed
+
+    def append_failed(self, error: PartitionError) -> None:
+        self.was_refused = True
+        self._failed(error)
+
+    def not_durable(self) -> dict[Log, int]:
+        """The logs whose watermark has not passed this client's sets yet, with the sets' ends."""
+        return {log: end for log, end in self.ends.items() if log.high_watermark < end}
+
+    def being_flushed(self) -> dict[Log, int]:
+        """Those of `not_durable` whose sets are written and in a log that is being flushed."""
+        return {
+            log: end
+            for log, end in self.not_durable().items()
+            if log.flushing and end <= log.written_end
+        }

@@ -1,0 +1,193 @@
+"""When the logs are written and flushed, and when old segments go.
+
+Each log that got something is written once at the end of the loop's turn. Flushes run beside the
+loop: with group commit as soon as the one before has ended, else by 0.7's counts and times. The
+disk threads hand their results back through the loop, so that all of this is one thread.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from kafka2011.broker.core.counters import BrokerMetrics
+from kafka2011.broker.core.disk_threads import DiskThreads, Job
+from kafka2011.broker.log.disk_jobs import FlushJob, Retirement
+from kafka2011.broker.log.log import Log, LogState
+from kafka2011.broker.log.log_manager import LogManager
+from kafka2011.runtime.logs import get_logger
+
+_log: Any = get_logger(__name__)
+
+FLUSH_RETRY_S = 0.5  # after running out of descriptors
+CHECK_INTERVAL_S = 0.5
+RETENTION_DELAY_S = 60.0  # 0.7's cleaner first runs a minute after the start
+
+
+class DiskScheduler:
+    """Writes, flushes and retires the segments of `logs`. Construct, `start`, `stop`, `close`."""
+
+    def __init__(
+        self,
+        logs: LogManager,
+        loop: Any,
+        metrics: BrokerMetrics,
+        *,
+        threads: int,
+        flush_check_s: float | None,
+        retention_interval_s: float,
+        failed: Callable[[], None],
+    ) -> None:
+        """`flush_check_s`: how often flushes by time are looked for; None for group commit.
+        `failed` is called when no log takes writes any more."""
+        # Called when there is something to write; the server writes at the end of its turn.
+        self.wake: Callable[[], None] = lambda: loop.call_soon(self.write)
+        self._logs = logs
+        self._loop = loop
+        self._metrics = metrics
+        self._flush_check_s = flush_check_s
+        self._retention_interval_s = retention_interval_s
+        self._failed = failed
+        self._group_commit = flush_check_s is None
+        self._threads = DiskThreads(loop, threads)
+        self._dirty: dict[Log, None] = {}
+        self._postponed: set[Log] = set()
+        self._is_running = False
+        self._timers: dict[str, Any] = {}
+
+    def start(self) -> None:
+        """Begin the schedules, on the loop that runs or will run."""
+        self._is_running = True
+        self._every(CHECK_INTERVAL_S, "failed", self._check_all_failed)
+        if self._flush_check_s is not None:
+            self._every(self._flush_check_s, "flush", self._flush_due)
+        self._every(self._retention_interval_s, "retention", self.retire_now, RETENTION_DELAY_S)
+
+    def _every(
+        self, interval_s: float, name: str, work: Callable[[], None], first_s: float | None = None
+    ) -> None:
+        def tick() -> None:
+            self._timers[name] = self._loop.call_later(interval_s, tick)
+            work()
+
+        delay_s = interval_s if first_s is None else min(first_s, interval_s)
+        self._timers[name] = self._loop.call_later(delay_s, tick)
+
+    def stop(self) -> None:
+        """End the schedules. Writes and flushes go on being done."""
+        self._is_running = False
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+
+    def flush_all(self) -> None:
+        """Write everything and start what flushes are due."""
+        self.write()
+        self._postponed.clear()
+        for log in self._logs.logs.values():
+            self.request_flush(log)
+
+    def close(self) -> None:
+        """Run the jobs that are queued. Their results come with the loop's next turn."""
+        self._threads.close()
+
+    @property
+    def queue_length(self) -> int:
+        """Jobs that wait for a thread."""
+        return self._threads.waiting
+
+    def run(self, job: Job, done: Callable[[Any], None]) -> None:
+        """Run a job in a disk thread, then `done(job)` on the loop."""
+        self._threads.put(job, done)
+
+    # --- writing and flushing ------------------------------------------------------------------
+
+    def appended(self, log: Log) -> None:
+        """`log` took something over, or waits for a roll: write it at the end of this turn."""
+        self._dirty[log] = None
+        self.wake()
+
+    def write(self) -> None:
+        """Write what was appended, one write per log, and ask for the flushes that are due."""
+        dirty, self._dirty = self._dirty, {}
+        for log in dirty:
+            log.write_gathered()
+            if self._wants_flush(log):
+                self.request_flush(log)
+
+    def _wants_flush(self, log: Log) -> bool:
+        return (
+            self._group_commit
+            or log.roll_waits
+            or log.messages_since_flush_began >= log.flush_interval_messages
+            or log.has_flush_waiters
+        )
+
+    def request_flush(self, log: Log) -> None:
+        """Start a flush unless one runs; when it ends, another starts if it is still wanted."""
+        if log in self._postponed:
+            return
+        job = log.begin_flush()
+        if job is not None:
+            self._threads.put(job, partial(self._flushed, log))
+        elif log.state is not LogState.ONLINE:
+            self._check_all_failed()
+
+    def _flushed(self, log: Log, job: FlushJob) -> None:
+        self._metrics.flush_s.observe(job.elapsed_s)
+        if job.error is not None:
+            self._metrics.flush_errors += 1
+            _log.error("flush_failed", partition=log.name, reason=str(job.error))
+        log.complete_flush(job)
+        if job.is_postponed:
+            self._postpone(log)
+        if log.has_gathered:
+            self.appended(log)
+        elif not job.is_postponed and log.flush_wanted and self._wants_flush(log):
+            self.request_flush(log)
+        self._check_all_failed()
+
+    def _postpone(self, log: Log) -> None:
+        """There was no descriptor for a directory: this log's flush waits a while."""
+        if not self._is_running:
+            return  # closing the log tries once more
+        _log.warning("flush_postponed", partition=log.name, reason="no descriptor is free")
+        if not self._postponed:
+            self._timers["postponed"] = self._loop.call_later(FLUSH_RETRY_S, self._flush_postponed)
+        self._postponed.add(log)
+
+    def _flush_postponed(self) -> None:
+        logs, self._postponed = self._postponed, set()
+        for log in logs:
+            self.request_flush(log)
+
+    def _flush_due(self) -> None:
+        for log in list(self._logs.due_for_flush()):
+            self.request_flush(log)
+
+    def _check_all_failed(self) -> None:
+        """A log may fail anywhere: making a segment or a write may, without a flush."""
+        if self._is_running and self._logs.all_failed:
+            self._failed()
+
+    # --- retention -----------------------------------------------------------------------------
+
+    def retire_now(self) -> None:
+        """One round of retention; the files go in the background."""
+        for log, job in self._logs.retire():
+            self._threads.put(job, partial(self._retired, log))
+
+    def _retired(self, log: Log, job: Retirement) -> None:
+        log.complete_retirement(job)
+        self._metrics.retired_segments += len(job.removed)
+        self._metrics.retired_bytes += job.bytes_removed
+        if job.error is not None:
+            self._metrics.retention_errors += 1
+            _log.error("retention_failed", partition=log.name, reason=str(job.error))
+            return
+        _log.info(
+            "segments_retired",
+            partition=log.name,
+            segments=len(job.removed),
+            bytes=job.bytes_removed,
+            start_offset=log.start_offset,
+        )

@@ -1,0 +1,252 @@
+"""The partitions of this broker: what any protocol appends to, reads from and asks about.
+
+A `Log` is a protocol's handle of one partition: it comes from `find` or `find_or_create` and goes
+back into the other methods; of itself only `topic` and `name` may be read. Everything belongs to
+the loop's thread. No method waits: what takes time is called back from the loop.
+"""
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from kafka2011.broker.config import BrokerConfig
+from kafka2011.broker.core.appends import Appends
+from kafka2011.broker.core.data_waits import DataWait, DataWaits, Waited
+from kafka2011.broker.core.errors import (
+    CannotCreateLog,
+    CannotRead,
+    IllegalTopic,
+    NoSuchPartition,
+    PartitionError,
+)
+from kafka2011.broker.log.barrier import Barrier
+from kafka2011.broker.log.file_layer import Buffer
+from kafka2011.broker.log.file_region import FileRegion
+from kafka2011.broker.log.log import Log, LogState
+from kafka2011.protocol import names
+from kafka2011.protocol.errors import IllegalTopicName
+
+__all__ = ["Disk", "Ends", "Log", "Logs", "Partitions"]
+
+# Logs in all waits for data together; a wait holds a few hundred bytes for each.
+WAITED_LOGS_MAX = 100_000
+
+
+class Logs(Protocol):
+    """What is needed of the log manager."""
+
+    topics: set[str]
+
+    def get(self, topic: str, partition: int) -> Log | None: ...
+    def get_or_create(self, topic: str, partition: int) -> Log: ...
+
+
+class Disk(Protocol):
+    """What is needed of the disk scheduler."""
+
+    def appended(self, log: Log) -> None: ...
+    def write(self) -> None: ...
+    def request_flush(self, log: Log) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """Offsets of one log: the first byte that can be read, and the end of what can be."""
+
+    start: int
+    watermark: int
+
+
+class Partitions:
+    """One for all protocols. `topic_seen` is called for every topic that gets its first log."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        logs: Logs,
+        disk: Disk,
+        data_waits: DataWaits,
+        *,
+        rng: random.Random,
+        topic_seen: Callable[[str], None],
+    ) -> None:
+        self._config = config
+        self._logs = logs
+        self._disk = disk
+        self._data_waits = data_waits
+        self._rng = rng
+        self._topic_seen = topic_seen
+        self._rule: names.TopicRule = "0.7" if config.topic_name_rule == "0.7" else "strict"
+        self._segment_bytes_min = min(
+            config.segment_bytes_max, *config.topic_segment_bytes_max.values(), 2**31
+        )
+
+    # --- metadata ------------------------------------------------------------------------------
+
+    @property
+    def topics(self) -> list[str]:
+        """The topics that have a log here, sorted."""
+        return sorted(self._logs.topics)
+
+    def partition_count(self, topic: str) -> int:
+        """How many partitions a topic has here, stored or not. Raises IllegalTopic."""
+        try:
+            names.check_topic(topic, self._rule)
+        except IllegalTopicName as error:
+            raise IllegalTopic(str(error)) from None
+        if len(topic) > self._config.max_topic_name_length:
+            raise IllegalTopic(
+                f"a topic of {len(topic)} characters is above the limit of "
+                f"{self._config.max_topic_name_length}"
+            )
+        return self._config.partition_count(topic)
+
+    def any_partition(self, topic: str) -> int:
+        """A partition at random. Unlike 0.7: not one whose disk failed, while there is another.
+
+        Raises IllegalTopic.
+        """
+        count = self.partition_count(topic)
+        partition = self._rng.randrange(count)
+        if self._is_writable(topic, partition):
+            return partition
+        writable = [number for number in range(count) if self._is_writable(topic, number)]
+        return self._rng.choice(writable) if writable else partition
+
+    def _is_writable(self, topic: str, partition: int) -> bool:
+        log = self._logs.get(topic, partition)
+        return log is None or log.state is LogState.ONLINE
+
+    def find(self, topic: str, partition: int) -> Log | None:
+        """The partition's log; None when nothing was ever appended to it here.
+
+        Raises IllegalTopic, NoSuchPartition.
+        """
+        if not 0 <= partition < self.partition_count(topic):
+            raise NoSuchPartition(f"{topic!a} has no partition {partition}")
+        return self._logs.get(topic, partition)
+
+    def find_or_create(self, topic: str, partition: int) -> Log:
+        """Raises IllegalTopic, NoSuchPartition, LimitReached, CannotCreateLog."""
+        log = self.find(topic, partition)
+        if log is None:
+            try:
+                log = self._logs.get_or_create(topic, partition)
+            except OSError as error:
+                raise CannotCreateLog(f"{topic!a}-{partition}: {error.strerror}") from None
+            self._topic_seen(topic)
+        return log
+
+    # --- append --------------------------------------------------------------------------------
+
+    def append(
+        self,
+        log: Log,
+        message_set: Buffer,
+        message_count: int,
+        now_ms: int,
+        appends: Appends,
+    ) -> int:
+        """Append whole, valid entries; returns the offset behind them.
+
+        The buffer must not change before the write that ends this turn of the loop. The set is
+        durable, and can be read, once `when_durable` says so. If it cannot be written after all,
+        `appends.append_failed` is called.
+
+        Raises StorageFailed, StorageFull, PartitionOffline: nothing was taken over.
+        """
+        try:
+            end = log.append(message_set, message_count, now_ms, appends)
+        except PartitionError:
+            appends.was_refused = True
+            raise
+        self._disk.appended(log)
+        appends.ends[log] = end
+        appends.last = log
+        # 0.7's flush by count holds the client up until the flush. A set that is held back for a
+        # new segment holds it up until it is written, so that memory stays bounded.
+        if log.messages_since_flush_began >= log.flush_interval_messages or (
+            log.is_held and message_count >= log.flush_interval_messages
+        ):
+            appends.flush_first[log] = end
+            appends.must_wait = True
+        elif log.is_held:
+            appends.write_first[log] = end
+            appends.must_wait = True
+        return end
+
+    def has_room(self, appends: Appends, size_bytes: int) -> bool:
+        """Whether so many bytes can be appended where this client appended last, before that log
+        must be asked whether it rolls. Of a client without appends: by the smallest segments."""
+        if self._segment_bytes_min < size_bytes:
+            return False
+        log = appends.last
+        return log is None or log.room_bytes >= size_bytes
+
+    def write_now(self) -> None:
+        """Write what was appended in this turn, before its end. Clients whose sets cannot be
+        written hear of it in here."""
+        self._disk.write()
+
+    def when_ready(self, appends: Appends, done: Callable[[bool], None]) -> Barrier:
+        """Call `done(True)` when the client may append again, `done(False)` when it never may.
+
+        `done` may be called in here. Cancel the result when the client is gone.
+        """
+        flushed, appends.flush_first = appends.flush_first, {}
+        written, appends.write_first = appends.write_first, {}
+        appends.must_wait = False
+        return self._when(flushed, written, done)
+
+    def when_durable(self, ends: Mapping[Log, int], done: Callable[[bool], None]) -> Barrier:
+        """Flush, and call `done(True)` when each log's watermark has passed its end, `done(False)`
+        when one of them never will. As `when_ready` otherwise."""
+        return self._when(ends, {}, done)
+
+    def _when(
+        self, flushed: Mapping[Log, int], written: Mapping[Log, int], done: Callable[[bool], None]
+    ) -> Barrier:
+        barrier = Barrier(done)
+        for log, end in flushed.items():
+            log.when_flushed(end, barrier)
+        for log, end in written.items():
+            log.when_written(end, barrier)
+        for log in flushed:
+            self._disk.request_flush(log)
+        barrier.seal()
+        return barrier
+
+    # --- read ----------------------------------------------------------------------------------
+
+    def ends(self, log: Log) -> Ends:
+        return Ends(log.start_offset, log.high_watermark)
+
+    def read(self, log: Log, offset: int, size_max: int) -> FileRegion | None:
+        """At most `size_max` bytes from `offset` on, of one segment, all of them durable; None when
+        there are none. Send or release the region.
+
+        Raises OffsetOutOfRange, PartitionOffline, CannotRead.
+        """
+        try:
+            region = log.read(offset, size_max)
+        except OSError as error:
+            raise CannotRead(f"{log.name}: {error.strerror}") from None
+        if region is not None:
+            log.count_out(region.count)
+        return region
+
+    def wait_for_data(
+        self, behind: Mapping[Log, int], deadline_s: float, done: Callable[[Waited], None]
+    ) -> DataWait:
+        """Call `done` once: when `read` has bytes behind one of the offsets, when one of the logs
+        fails, or at `deadline_s` by the loop's clock. Cancel the result when the reader is gone.
+
+        Raises TooManyWaits.
+        """
+        return self._data_waits.start(behind, deadline_s, done)
+
+    def offsets_before(self, log: Log, time_ms: int, count_max: int) -> list[int]:
+        """At most `count_max` offsets in descending order by segment times; `time_ms` may be LATEST
+        or EARLIEST. Raises PartitionOffline."""
+        return log.offsets_before(time_ms, count_max)

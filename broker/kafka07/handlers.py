@@ -1,0 +1,233 @@
+"""From one request's body to appends or to a response; no sockets and no waiting in here.
+
+`RequestRefused` closes the connection; the sets that were taken before it stay taken.
+docs/protocol.md has the table of what closes a connection and what is answered.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from kafka2011.broker.config import BrokerConfig
+from kafka2011.broker.core import errors
+from kafka2011.broker.core.appends import Appends
+from kafka2011.broker.core.counters import BrokerMetrics
+from kafka2011.broker.core.partitions import Log, Partitions
+from kafka2011.broker.network.sender import FileRegion, Piece, Reply
+from kafka2011.protocol import errors as wire_errors
+from kafka2011.protocol import message_set as message_sets
+from kafka2011.protocol import requests, responses
+from kafka2011.protocol.compression import DecompressionBudget
+from kafka2011.protocol.requests import ANY_PARTITION, EARLIEST, LATEST, OffsetsRequest
+
+# A frame's size is an i32 that counts the error code as well.
+RESPONSE_BYTES_MAX = 2**31 - 1
+ERROR_CODE_BYTES = 2
+
+# The code of a fetch part that cannot be read; every other refusal is -1.
+_CODES: Final[dict[type[errors.PartitionError], int]] = {
+    errors.OffsetOutOfRange: wire_errors.OffsetOutOfRange.code,
+    errors.NoSuchPartition: wire_errors.WrongPartition.code,
+}
+_UNKNOWN: Final = wire_errors.UnknownBrokerError.code
+_EMPTY_FETCH: Final = responses.encode_fetch_header(0, 0)
+
+# Error code, bytes to send (None: none), and their number, which is negative for a negative size.
+Answer = tuple[int, FileRegion | None, int]
+
+
+class RequestRefused(Exception):
+    """Close the connection. `reason` is the metric's label, the text is for the log."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+
+
+class RequestHandlers:
+    """One for all connections of the protocol."""
+
+    def __init__(
+        self, config: BrokerConfig, partitions: Partitions, metrics: BrokerMetrics
+    ) -> None:
+        self._config = config
+        self._partitions = partitions
+        self._metrics = metrics
+        self._fetch_bytes_max = config.fetch_bytes_max
+        self._budget = self._new_budget()
+        # A produce to a known partition, or a fetch from one, costs one look-up. Only legal routes
+        # of logs that are there get in, so the limits of topics and partitions bound it.
+        self._routes: dict[bytes, Log] = {}
+
+    def _new_budget(self) -> DecompressionBudget:
+        return DecompressionBudget(
+            self._config.decompressed_bytes_max, self._config.decompression_depth_max
+        )
+
+    # --- produce -------------------------------------------------------------------------------
+
+    def produce(self, body: memoryview, appends: Appends, now_ms: int) -> None:
+        """A Produce or MultiProduce: parts in order; one with too large a message is left out, any
+        other fault ends it. Raises RequestRefused."""
+        try:
+            parts = requests.produce_parts(body)
+        except wire_errors.KafkaError as error:
+            raise RequestRefused("malformed-request", str(error)) from None
+        self._check_part_count(parts)
+        try:
+            for route, message_set in parts:
+                self.append(route, message_set, None, appends, now_ms)
+        finally:
+            if self._budget.bytes_left != self._config.decompressed_bytes_max:
+                self._budget = self._new_budget()
+
+    def append(
+        self,
+        route: bytes,
+        message_set: memoryview,
+        message_count: int | None,
+        appends: Appends,
+        now_ms: int,
+    ) -> None:
+        """Append one set, or the sets of several requests moved together. `message_count` None:
+        the set is not validated yet. Raises RequestRefused."""
+        log = self._routes.get(route)
+        if log is None:
+            log = self._log_to_append_to(route)
+        if message_count is None:
+            try:
+                found = message_sets.scan(
+                    message_set, self._config.message_bytes_max, budget=self._budget
+                )
+            except wire_errors.MessageSizeTooLarge:
+                appends.was_refused = True
+                self._metrics.count_refused_set(log.topic, "message-too-large")
+                return
+            except wire_errors.InvalidMessage as error:
+                appends.was_refused = True
+                self._metrics.count_refused_set(log.topic, "invalid-message")
+                raise RequestRefused("invalid-message", f"{log.name}: {error}") from None
+            message_set = message_set[: found.valid_bytes]
+            message_count = found.message_count
+        try:
+            self._partitions.append(log, message_set, message_count, now_ms, appends)
+        except errors.PartitionError as error:
+            self._metrics.count_refused_set(log.topic, error.reason)
+            raise RequestRefused(error.reason, str(error)) from None
+
+    def _log_to_append_to(self, route: bytes) -> Log:
+        topic, partition = requests.decode_route(route)
+        try:
+            if partition == ANY_PARTITION:
+                return self._partitions.find_or_create(topic, self._partitions.any_partition(topic))
+            log = self._partitions.find_or_create(topic, partition)
+        except errors.PartitionError as error:
+            raise RequestRefused(error.reason, str(error)) from None
+        self._routes[route] = log
+        return log
+
+    # --- fetch ---------------------------------------------------------------------------------
+
+    def fetch(self, body: memoryview) -> Reply:
+        """A Fetch or MultiFetch: the parts in order, each with its own error. Raises
+        RequestRefused."""
+        try:
+            parts = requests.fetch_parts(body)
+        except wire_errors.KafkaError as error:
+            raise RequestRefused("malformed-request", str(error)) from None
+        left = RESPONSE_BYTES_MAX - ERROR_CODE_BYTES
+        if requests.request_id_of(body) == requests.FETCH:
+            code, region, count = self._read(*parts[0], left)
+            header = responses.encode_fetch_header(code, count) if code or count else _EMPTY_FETCH
+            return Reply([header] if region is None else [header, region], count < 0)
+        self._check_part_count(parts)
+        left -= len(parts) * responses.FETCH_HEADER_BYTES
+        answers: list[Answer] = []
+        for route, offset, size_max in parts:
+            answer = self._read(route, offset, size_max, left)
+            left -= max(answer[2], 0)
+            answers.append(answer)
+        return _multi_fetch_reply(answers)
+
+    def _read(self, route: bytes, offset: int, size_max: int, bytes_max: int) -> Answer:
+        try:
+            log = self._routes.get(route)
+            if log is None:
+                log = self._partitions.find(*requests.decode_route(route))
+                if log is None:
+                    return 0, None, 0
+                self._routes[route] = log
+            region = self._partitions.read(
+                log, offset, min(size_max, self._fetch_bytes_max, bytes_max)
+            )
+        except errors.PartitionError as error:
+            topic, _ = requests.decode_route(route)
+            self._metrics.count_failed_fetch(topic, error.reason)
+            return _CODES.get(type(error), _UNKNOWN), None, 0
+        if region is not None:
+            return 0, region, region.count
+        if size_max < 0 and offset != self._partitions.ends(log).watermark:
+            # As the original: the negative size comes back as the set's size.
+            return 0, None, size_max
+        return 0, None, 0
+
+    # --- offsets -------------------------------------------------------------------------------
+
+    def offsets_request(self, body: memoryview) -> OffsetsRequest:
+        """An Offsets request of a partition that may be asked about. Raises RequestRefused."""
+        try:
+            request = requests.decode_request(body)
+        except wire_errors.KafkaError as error:
+            raise RequestRefused("malformed-request", str(error)) from None
+        assert isinstance(request, OffsetsRequest)
+        if self._log_asked_about(request) is not None and request.count_max < 0:
+            raise RequestRefused("malformed-request", f"max count {request.count_max}")
+        return request
+
+    def _log_asked_about(self, request: OffsetsRequest) -> Log | None:
+        try:
+            return self._partitions.find(request.topic, request.partition)
+        except errors.PartitionError as error:
+            raise RequestRefused(error.reason, str(error)) from None
+
+    def offsets(self, request: OffsetsRequest, appends: Appends) -> Reply:
+        """Raises RequestRefused."""
+        log = self._log_asked_about(request)
+        if log is None:
+            offsets = [0] if request.time in (LATEST, EARLIEST) else []
+        else:
+            try:
+                offsets = self._partitions.offsets_before(log, request.time, request.count_max)
+            except errors.PartitionOffline as error:
+                # A client asks partition 0 for its barrier, wherever it appended. The barrier has
+                # held: that is answered, without an offset (decision 103).
+                if request.time != LATEST or appends.last is None:
+                    raise RequestRefused(error.reason, str(error)) from None
+                offsets = []
+        return Reply([responses.encode_offsets_response(offsets)])
+
+    def _check_part_count(self, parts: Sequence[object]) -> None:
+        if len(parts) > self._config.parts_max:
+            raise RequestRefused(
+                "too-many-parts", f"{len(parts)} parts, the limit is {self._config.parts_max}"
+            )
+
+
+def _multi_fetch_reply(answers: Sequence[Answer]) -> Reply:
+    """A negative size closes the connection after it is answered, as in the original: the parts
+    behind it are not sent."""
+    pieces: list[Piece] = []
+    pending = responses.encode_multifetch_header([count for _, _, count in answers])
+    close_after = False
+    for code, region, count in answers:
+        if close_after:
+            if region is not None:
+                region.release()
+            continue
+        pending += responses.encode_fetch_header(code, count)
+        close_after = count < 0
+        if region is not None:
+            pieces += [pending, region]
+            pending = b""
+    if pending:
+        pieces.append(pending)
+    return Reply(pieces, close_after)

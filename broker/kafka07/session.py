@@ -1,0 +1,166 @@
+"""One connection's requests of the 0.7 protocol, strictly in order.
+
+Sockets are the channel's: a session takes whole requests out of a buffer, sends responses, and
+holds the channel up where the protocol must wait for the disk. The barrier is here: Offsets with
+the time LATEST is answered only when everything appended earlier on the connection is durable.
+"""
+
+import time
+
+from kafka2011.broker.config import BrokerConfig
+from kafka2011.broker.core.appends import Appends
+from kafka2011.broker.core.errors import PartitionError
+from kafka2011.broker.core.partitions import Partitions
+from kafka2011.broker.kafka07.handlers import RequestHandlers, RequestRefused
+from kafka2011.broker.network.connection import Channel
+from kafka2011.protocol.framing import FRAME_SIZE, FRAME_SIZE_BYTES
+from kafka2011.protocol.requests import (
+    FETCH,
+    LATEST,
+    MULTI_FETCH,
+    MULTI_PRODUCE,
+    OFFSETS,
+    PRODUCE,
+    OffsetsRequest,
+    produce_runs,
+    request_id_of,
+)
+from kafka2011.runtime.clock import Clock
+
+# At most this much of a buffer is taken as runs at a time. A client that turns to another log in
+# the middle of it may overshoot that log's segment size by as much.
+RUN_BYTES_MAX = 1024 * 1024
+REQUEST_ID_BYTES = 2
+
+
+class Session:
+    """See `network.connection.Session`."""
+
+    def __init__(
+        self,
+        channel: Channel,
+        config: BrokerConfig,
+        partitions: Partitions,
+        handlers: RequestHandlers,
+        clock: Clock,
+    ) -> None:
+        self.produced_count = 0
+        self._channel = channel
+        self._partitions = partitions
+        self._handlers = handlers
+        self._clock = clock
+        self._request_bytes_max = config.request_bytes_max
+        self._message_bytes_max = config.message_bytes_max
+        self._appends = Appends(self._append_failed)
+
+    def take(self, buffer: memoryview, start: int, end: int) -> int:
+        now_ms = self._clock()
+        appends = self._appends
+        position = start
+        try:
+            while True:
+                # 0.7 decides before every single set whether a log rolls: no runs near that.
+                if end - position <= RUN_BYTES_MAX and self._partitions.has_room(
+                    appends, RUN_BYTES_MAX
+                ):
+                    position, runs = produce_runs(
+                        buffer, position, end, self._request_bytes_max, self._message_bytes_max
+                    )
+                    for route, set_start, set_end, message_count, request_count in runs:
+                        self.produced_count += request_count
+                        self._handlers.append(
+                            route, buffer[set_start:set_end], message_count, appends, now_ms
+                        )
+                    if appends.must_wait:
+                        self._hold_until_ready()
+                        return position
+                body_end = self._body_end(buffer, position, end)
+                if not body_end:
+                    return position
+                body = buffer[position + FRAME_SIZE_BYTES : body_end]
+                position = body_end
+                if not self._handle(body, now_ms):
+                    return position
+        except RequestRefused as refused:
+            self._refuse(refused)
+            return position
+
+    def _body_end(self, buffer: memoryview, position: int, end: int) -> int:
+        """Where the frame at `position` ends; 0 when it is not all there. Raises RequestRefused."""
+        if end - position < FRAME_SIZE_BYTES:
+            return 0
+        (size,) = FRAME_SIZE.unpack_from(buffer, position)
+        if not REQUEST_ID_BYTES <= size <= self._request_bytes_max:
+            raise RequestRefused("frame-size", f"a frame of {size} bytes")
+        body_end: int = position + FRAME_SIZE_BYTES + size
+        return body_end if body_end <= end else 0
+
+    def _handle(self, body: memoryview, now_ms: int) -> bool:
+        """Handle one request; whether the next may be. Raises RequestRefused."""
+        request_id = request_id_of(body)
+        if request_id in (PRODUCE, MULTI_PRODUCE):
+            self.produced_count += 1
+            self._handlers.produce(body, self._appends, now_ms)
+            if self._appends.must_wait:
+                self._hold_until_ready()
+                return False
+            return True
+        began_s = time.perf_counter()
+        if request_id in (FETCH, MULTI_FETCH):
+            return self._channel.send(self._handlers.fetch(body), "fetch", began_s)
+        if request_id == OFFSETS:
+            return self._offsets(self._handlers.offsets_request(body), began_s)
+        raise RequestRefused("malformed-request", f"unknown request id {request_id}")
+
+    def _hold_until_ready(self) -> None:
+        self._channel.hold(lambda done: self._partitions.when_ready(self._appends, done))
+
+    # --- the barrier ---------------------------------------------------------------------------
+
+    def _offsets(self, request: OffsetsRequest, began_s: float) -> bool:
+        appends = self._appends
+        if request.time == LATEST:
+            if appends.was_refused:
+                raise RequestRefused(
+                    "barrier-failed", "a set sent earlier on this connection was not kept"
+                )
+            waiting = appends.not_durable()
+            if waiting:
+                self._channel.hold(
+                    lambda done: self._partitions.when_durable(waiting, done),
+                    lambda: self._after_barrier(request, began_s),
+                )
+                return False
+            appends.ends.clear()
+        return self._channel.send(self._handlers.offsets(request, appends), "offsets", began_s)
+
+    def _after_barrier(self, request: OffsetsRequest, began_s: float) -> bool:
+        self._appends.ends.clear()
+        try:
+            reply = self._handlers.offsets(request, self._appends)
+        except RequestRefused as refused:
+            self._channel.close(refused.reason, str(refused))
+            return False
+        return self._channel.send(reply, "offsets", began_s)
+
+    # --- hanging up ----------------------------------------------------------------------------
+
+    def _append_failed(self, error: PartitionError) -> None:
+        # A produce has no response: closing is the only way to answer.
+        self._channel.close(error.reason, str(error))
+
+    def _refuse(self, refused: RequestRefused) -> None:
+        """Hang up, but not before what was appended earlier is written, and flushed where a flush
+        of it is on its way: a client that sees the end of the connection finds those messages."""
+
+        def close() -> bool:
+            self._channel.close(refused.reason, str(refused))
+            return False
+
+        if self._appends.ends:
+            self._partitions.write_now()
+            waiting = self._appends.being_flushed()
+            if waiting and not self._channel.is_closed:
+                self._channel.hold(lambda done: self._partitions.when_durable(waiting, done), close)
+                return
+        close()
