@@ -12,11 +12,11 @@ from collections import deque
 from enum import Enum, auto
 from typing import NamedTuple, Protocol
 
+from kafka2011.consumer.broker_loop import Backoff
 from kafka2011.consumer.chunk import Chunk, TopicPartition
 from kafka2011.consumer.errors import ConsumerTimeout, PartitionStuck
 
-STUCK_PAUSE_S = 1.0  # of a partition that cannot be read, doubling
-STUCK_PAUSE_MAX_S = 60.0
+STUCK_BACKOFF = Backoff(1.0, 60.0)  # of a partition that cannot be read
 DAMAGE_ATTEMPTS = 3  # fetches of a damaged entry before it is taken to be damaged on disk
 
 
@@ -152,10 +152,9 @@ class OwnedPartition:
 
     def put_aside(self) -> bool:
         """Do not fetch it for a while, longer each time; True when the stream shall raise it."""
-        pause_s = min(STUCK_PAUSE_MAX_S, STUCK_PAUSE_S * 2**self.failure_count)
         self.failure_count += 1
         self.damage_count = 0
-        self.retry_at_s = time.monotonic() + pause_s
+        self.retry_at_s = time.monotonic() + STUCK_BACKOFF.pause_s(self.failure_count)
         is_new, self.has_raised = not self.has_raised, True
         return is_new
 

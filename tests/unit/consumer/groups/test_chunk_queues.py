@@ -132,11 +132,18 @@ def test_a_closed_queue_ends_every_take_and_takes_nothing() -> None:
     assert queue.take(-1) is None
 
 
-def test_being_put_aside_is_news_once_until_something_goes_well() -> None:
+def test_being_put_aside_is_raised_once_until_something_goes_well() -> None:
     owned = owned_at(ChunkQueue(1))
     assert owned.put_aside()
     first = owned.retry_at_s
     assert not owned.put_aside()
     assert owned.retry_at_s > first
     owned.went_well()
+    assert owned.put_aside()
+
+
+def test_a_partition_that_was_stuck_for_days_is_still_put_aside() -> None:
+    """2.0**1024 is an OverflowError, which would have failed its broker's other partitions too."""
+    owned = owned_at(ChunkQueue(1))
+    owned.failure_count = 2000
     assert owned.put_aside()
