@@ -440,7 +440,7 @@ def words_after_the_interpreter(command: tuple[str, ...]) -> list[str]:
     return [Path(words[0]).name, Path(words[1]).name, *words[2:]]
 
 
-@pytest.mark.parametrize("name", set(embedded()) - {"balancer"})  # HAProxy in containers
+@pytest.mark.parametrize("name", sorted(set(embedded()) - {"balancer"}))  # HAProxy in containers
 def test_a_container_starts_the_entry_point_of_the_embedded_process(name: str) -> None:
     words = [*SERVICES[name].get("entrypoint", []), *SERVICES[name]["command"]]
     wanted = words_after_the_interpreter(embedded()[name].command)
