@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=False
 """The header peek compiled; the same functions as `_peek_pure`, same tests for both.
 
-The counting keeps the last window and server in C variables, since messages come in runs of the
+The counting keeps the current window and server in C variables, since messages come in runs of the
 same: most cost a few nanoseconds and no Python object.
 """
 
@@ -96,7 +96,7 @@ cdef inline bint _is_ascii(const unsigned char* data, Py_ssize_t size) noexcept 
 
 
 def peek(payload, Py_ssize_t prefix_bytes=PREFIX_BYTES_2011):
-    """The header of a payload behind `prefix_bytes` (events.forms); the body is not looked at.
+    """The header of a payload behind `prefix_bytes` (events.forms); the body is not read.
 
     Raises HeaderUnreadable for anything else: count it as unreadable and go on.
     """
@@ -119,6 +119,82 @@ def peek(payload, Py_ssize_t prefix_bytes=PREFIX_BYTES_2011):
     return Header(guid, place.time_ms, server, service)
 
 
+cdef class _Runs:
+    """Counts messages in runs of one window and server; a run is added to the dicts at its end."""
+
+    cdef dict counts, delays
+    cdef int64_t window_ms, now_ms
+    cdef int64_t count, start_ms, end_ms  # the current run
+    cdef int64_t delay_count, delay_time_ms  # the current run of one time
+    cdef int64_t unreadable
+    cdef Py_ssize_t server_size
+    cdef unsigned char server[NAME_BYTES_MAX]
+
+    def __cinit__(self, dict counts, dict delays, int64_t window_ms, int64_t now_ms):
+        self.counts = counts
+        self.delays = delays
+        self.window_ms = window_ms
+        self.now_ms = now_ms
+        self.server_size = -1
+
+    cdef inline bint continues(self, const unsigned char* data, Place* place) noexcept:
+        """Whether the message is of the current run; False when its service needs a UTF-8 check."""
+        return (
+            self.count
+            and place.server_size == self.server_size
+            and place.time_ms >= self.start_ms
+            and place.time_ms < self.end_ms
+            and memcmp(data + place.server_start, self.server, self.server_size) == 0
+            and _is_ascii(data + place.service_start, place.service_size)
+        )
+
+    cdef bint begin(self, bytes held, const unsigned char* data, Place* place) except -1:
+        """Begin a run with the message; False when a name in it is not UTF-8."""
+        try:
+            held[place.service_start : place.service_start + place.service_size].decode()
+            held[place.server_start : place.server_start + place.server_size].decode()
+        except UnicodeDecodeError:
+            return False
+        self.end_run()
+        memcpy(self.server, data + place.server_start, place.server_size)
+        self.server_size = place.server_size
+        self.count = 1
+        self.start_ms = place.time_ms - place.time_ms % self.window_ms
+        if self.window_ms <= 0x7FFFFFFFFFFFFFFF - self.start_ms:
+            self.end_ms = self.start_ms + self.window_ms
+        else:
+            self.end_ms = 0x7FFFFFFFFFFFFFFF
+        return True
+
+    cdef int end_run(self) except -1:
+        if self.count:
+            _add(self.counts, (self.start_ms, self.server[: self.server_size].decode()), self.count)
+            self.count = 0
+        return 0
+
+    cdef int begin_delay(self, int64_t time_ms) except -1:
+        self.end_delay()
+        self.delay_time_ms = time_ms
+        self.delay_count = 1
+        return 0
+
+    cdef int end_delay(self) except -1:
+        cdef int64_t delay_ms = 0
+        if self.delay_count:
+            if self.now_ms > self.delay_time_ms:
+                delay_ms = self.now_ms - self.delay_time_ms
+            _add(self.delays, delay_ms, self.delay_count)
+            self.delay_count = 0
+        return 0
+
+    cdef int finish(self) except -1:
+        self.end_run()
+        self.end_delay()
+        if self.unreadable:
+            _add(self.counts, UNREADABLE, self.unreadable)
+        return 0
+
+
 def count_by_window(
     payloads,
     int64_t window_ms,
@@ -128,77 +204,41 @@ def count_by_window(
     *,
     Py_ssize_t prefix_bytes=PREFIX_BYTES_2011,
 ):
-    """Add each payload to `counts[(window start, server)]`; return how many payloads there were.
+    """Add each payload to `counts[(window start, server)]`; return the number of payloads.
 
     A payload whose header cannot be read (`peek` would raise) is counted under UNREADABLE. With
     `delays`, each readable one adds to `delays[max(0, now_ms - header.time)]` too. Never raises
-    for what stands in a payload. `window_ms` > 0.
+    for a payload's content. `window_ms` > 0.
     """
-    cdef int64_t now = now_ms
-    cdef int64_t counted = 0, unreadable = 0
-    cdef int64_t run = 0, run_start = 0, run_end = 0  # the window that is being counted
-    cdef int64_t delay_run = 0, delay_time = 0
-    cdef unsigned char server[NAME_BYTES_MAX]
-    cdef Py_ssize_t server_size = -1
+    cdef int64_t counted = 0
+    cdef bint has_delays = delays is not None
     cdef const unsigned char* data
     cdef Place place
     cdef bytes held
+    cdef _Runs runs
     if window_ms <= 0:
         raise ValueError("window_ms must be above 0")
+    runs = _Runs(counts, delays, window_ms, now_ms)
     try:
         for payload in payloads:
             counted += 1
             held = payload if type(payload) is bytes else bytes(payload)
             data = <const unsigned char*>PyBytes_AS_STRING(held)
             if _locate(data, PyBytes_GET_SIZE(held), prefix_bytes, &place) != FINE:
-                unreadable += 1
+                runs.unreadable += 1
                 continue
-            if (
-                run
-                and place.server_size == server_size
-                and place.time_ms >= run_start
-                and place.time_ms < run_end
-                and memcmp(data + place.server_start, server, server_size) == 0
-                and _is_ascii(data + place.service_start, place.service_size)
-            ):
-                run += 1
-            else:
-                try:
-                    (<bytes>held)[
-                        place.service_start : place.service_start + place.service_size
-                    ].decode()
-                    name = held[
-                        place.server_start : place.server_start + place.server_size
-                    ].decode()
-                except UnicodeDecodeError:
-                    unreadable += 1
-                    continue
-                if run:
-                    _add(counts, (run_start, server[:server_size].decode()), run)
-                memcpy(server, data + place.server_start, place.server_size)
-                server_size = place.server_size
-                run = 1
-                run_start = place.time_ms - place.time_ms % window_ms
-                run_end = (
-                    run_start + window_ms
-                    if window_ms <= 0x7FFFFFFFFFFFFFFF - run_start
-                    else 0x7FFFFFFFFFFFFFFF
-                )
-            if delays is not None:
-                if delay_run and delay_time == place.time_ms:
-                    delay_run += 1
+            if runs.continues(data, &place):
+                runs.count += 1
+            elif not runs.begin(held, data, &place):
+                runs.unreadable += 1
+                continue
+            if has_delays:
+                if runs.delay_count and runs.delay_time_ms == place.time_ms:
+                    runs.delay_count += 1
                 else:
-                    if delay_run:
-                        _add(delays, now - delay_time if now > delay_time else 0, delay_run)
-                    delay_time = place.time_ms
-                    delay_run = 1
+                    runs.begin_delay(place.time_ms)
     finally:
-        if run:
-            _add(counts, (run_start, server[:server_size].decode()), run)
-        if delay_run:
-            _add(delays, now - delay_time if now > delay_time else 0, delay_run)
-        if unreadable:
-            _add(counts, UNREADABLE, unreadable)
+        runs.finish()
     return counted
 
 

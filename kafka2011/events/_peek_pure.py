@@ -45,7 +45,7 @@ def _name(payload: bytes, position: int) -> tuple[bytes, int]:
 
 
 def peek(payload: bytes, prefix_bytes: int = PREFIX_BYTES_2011) -> Header:
-    """The header of a payload behind `prefix_bytes` (events.forms); the body is not looked at.
+    """The header of a payload behind `prefix_bytes` (events.forms); the body is not read.
 
     Raises HeaderUnreadable for anything else: count it as unreadable and go on.
     """
@@ -68,6 +68,29 @@ def peek(payload: bytes, prefix_bytes: int = PREFIX_BYTES_2011) -> Header:
         raise HeaderUnreadable("a name in the header is not UTF-8") from None
 
 
+class _Known:
+    """Header fields that `peek` has accepted, by their bytes.
+
+    A partition's messages come from few servers, many in the same millisecond: bytes that were
+    parsed once need only be looked up.
+    """
+
+    def __init__(self) -> None:
+        self.times: dict[bytes, int] = {}  # six-byte varint -> ms (all times from 1974 to 2039)
+        self.names: dict[bytes, str] = {}  # one-byte length and UTF-8 -> text
+
+    def add(self, raw_time: bytes, header: Header) -> None:
+        if len(self.times) > _KNOWN_MAX or len(self.names) > _KNOWN_MAX:
+            self.times.clear()
+            self.names.clear()
+        if len(raw_time) == _SIX and raw_time[-1] < 0x80 and min(raw_time[:-1]) >= 0x80:
+            self.times[bytes(raw_time)] = header.time_ms
+        for name in (header.server, header.service):
+            encoded = name.encode()
+            if len(encoded) < 64:
+                self.names[bytes([len(encoded) << 1]) + encoded] = name
+
+
 def count_by_window(
     payloads: Iterable[bytes],
     window_ms: int,
@@ -77,27 +100,25 @@ def count_by_window(
     *,
     prefix_bytes: int = PREFIX_BYTES_2011,
 ) -> int:
-    """Add each payload to `counts[(window start, server)]`; return how many payloads there were.
+    """Add each payload to `counts[(window start, server)]`; return the number of payloads.
 
     A payload whose header cannot be read (`peek` would raise) is counted under UNREADABLE. With
     `delays`, each readable one adds to `delays[max(0, now_ms - header.time)]` too. Never raises
-    for what stands in a payload. `window_ms` > 0.
+    for a payload's content. `window_ms` > 0.
     """
     if window_ms <= 0:
         raise ValueError("window_ms must be above 0")
     counted = 0
     time_start = prefix_bytes + GUID_BYTES
     names_start = time_start + _SIX  # where the time takes six bytes
-    # A partition's messages come from few servers, many in the same millisecond: once the whole
-    # parse has approved of some bytes, the same bytes need only be looked up.
-    times: dict[bytes, int] = {}  # six-byte varint -> ms (all times from 1974 to 2039)
-    names: dict[bytes, str] = {}  # one-byte length and UTF-8 -> text
+    known = _Known()
+    times, names = known.times, known.names
     for payload in payloads:
         counted += 1
         raw_time = payload[time_start:names_start]
-        known_time = times.get(raw_time)
+        time_ms = times.get(raw_time)
         server = None
-        if known_time is not None and payload[0] == 0 and len(payload) > names_start:
+        if time_ms is not None and payload[0] == 0 and len(payload) > names_start:
             service_start = names_start + 1 + (payload[names_start] >> 1)
             server = names.get(payload[names_start:service_start])
             if server is not None and len(payload) > service_start:
@@ -106,23 +127,14 @@ def count_by_window(
                     server = None
             else:
                 server = None
-        if server is None or known_time is None:
+        if server is None or time_ms is None:
             try:
-                _, time_ms, server, service = peek(payload, prefix_bytes)
+                header = peek(payload, prefix_bytes)
             except HeaderUnreadable:
                 counts[UNREADABLE] = counts.get(UNREADABLE, 0) + 1
                 continue
-            if len(times) > _KNOWN_MAX or len(names) > _KNOWN_MAX:
-                times.clear()
-                names.clear()
-            if len(raw_time) == _SIX and raw_time[-1] < 0x80 and min(raw_time[:-1]) >= 0x80:
-                times[bytes(raw_time)] = time_ms
-            for name in (server, service):
-                encoded = name.encode()
-                if len(encoded) < 64:
-                    names[bytes([len(encoded) << 1]) + encoded] = name
-        else:
-            time_ms = known_time
+            time_ms, server = header.time_ms, header.server
+            known.add(raw_time, header)
         key = (time_ms - time_ms % window_ms, server)
         counts[key] = counts.get(key, 0) + 1
         if delays is not None:
