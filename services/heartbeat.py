@@ -1,8 +1,8 @@
-"""Tells the audit that a process which writes into a cluster is there: a heartbeat now and then.
+"""Heartbeats to topic `audit` from a process that writes into a cluster.
 
-For processes that are no frontends (those send theirs with their counts). A thread with a producer
-of its own: what the process does is never held up, and a cluster that is away costs a line in the
-log. A heartbeat that was lost is not sent again; the next one says more.
+For processes other than frontends, which send theirs with their counts. A thread with a producer of
+its own sends them, so the process is never blocked; an unavailable cluster costs one log line. A
+lost heartbeat is not sent again, since the next one replaces it.
 """
 
 import threading
@@ -23,7 +23,7 @@ log = get_logger(__name__)
 
 
 class Sender(Protocol):
-    """What is used of a Producer."""
+    """The part of Producer that is used."""
 
     def send(self, topic: str, messages: list[bytes]) -> object: ...
     def flush(self, timeout_ms: int) -> object: ...
@@ -31,10 +31,10 @@ class Sender(Protocol):
 
 
 class HeartbeatSender:
-    """Beats every `interval_ms` as `server` from now on; `close` says goodbye.
+    """Sends a heartbeat of `server` every `interval_ms` from now on, and a last one at `close`.
 
-    Does nothing when `server` is empty or the interval 0. `connect` makes a producer of the cluster
-    that the process writes to; it may raise CoordinationError or KafkaError, and is tried again.
+    Does nothing when `server` is empty or the interval 0. `connect` makes a producer for the
+    cluster that the process writes to; after a CoordinationError or KafkaError it is retried.
     """
 
     def __init__(
@@ -61,20 +61,20 @@ class HeartbeatSender:
             self._thread.start()
 
     def close(self) -> None:
-        """Say goodbye, if the cluster is there, and end."""
+        """Send the last heartbeat, if the cluster is available, and end."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
 
     def _run(self) -> None:
         while True:
-            self._beat(is_last=False)
+            self._send(is_last=False)
             if self._stop.wait(self._interval_ms / 1000):
                 break
-        self._beat(is_last=True)
+        self._send(is_last=True)
         self._disconnect()
 
-    def _beat(self, *, is_last: bool) -> None:
+    def _send(self, *, is_last: bool) -> None:
         payload = encode_heartbeat(
             server=self._server,
             service=self._service,
@@ -105,6 +105,6 @@ class HeartbeatSender:
                 log.debug("closed", detail=str(error))
 
 
-def into(zk_connect: str, address_map: dict[tuple[str, int], tuple[str, int]]) -> Sender:
-    """A producer into the cluster at `zk_connect`. Raises CoordinationError."""
+def producer_for(zk_connect: str, address_map: dict[tuple[str, int], tuple[str, int]]) -> Sender:
+    """A producer for the cluster at `zk_connect`. Raises CoordinationError."""
     return Producer(zk_connect=zk_connect, address_map=address_map)

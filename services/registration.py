@@ -1,7 +1,7 @@
-"""Enters a service into the process registry (contracts section 7) without ever holding it up.
+"""Registers a service in the process registry (docs/znodes.md) without blocking it.
 
-ZooKeeper may be away when a service starts; a thread goes on asking. What a service does with
-ZooKeeper beside that is its own business and its own session.
+ZooKeeper may be unavailable when a service starts; a thread retries. The registration has a session
+of its own, whatever else the service does with ZooKeeper.
 """
 
 import os
@@ -20,17 +20,17 @@ RETRY_S = 1.0
 log = get_logger(__name__)
 
 
-def dialled_by_others(address: str) -> str:
-    """`host:port`, with this host's name where the host is a wildcard."""
+def dialable_address(address: str) -> str:
+    """`host:port`, with this host's name in place of a wildcard."""
     host, colon, port = address.rpartition(":")
     return f"{socket.gethostname()}:{port}" if colon and host in WILDCARDS else address
 
 
 class ServiceRegistration:
-    """Made once the service serves; `close` takes the `alive` node away.
+    """Registers a service that is serving, until `close` deletes its `alive` node.
 
     Does nothing when `process.name` or `zk_connect` is empty. `address` is `host:port` or ""; for
-    one on all interfaces (containers) this host's name is entered, which others can dial.
+    one on all interfaces (containers) this host's name is registered, which others can dial.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class ServiceRegistration:
             datacenter=config.datacenter,
             name=config.process_name,
             kind=kind,
-            address=dialled_by_others(address),
+            address=dialable_address(address),
             metrics_address=metrics.address if metrics else "",
             pid=os.getpid(),
         )
@@ -72,7 +72,7 @@ class ServiceRegistration:
         registry.close()
 
     def _connected(self) -> ZooKeeperRegistry | None:
-        """A started registry, or None when `close` came first."""
+        """A started registry, or None after `close`."""
         reported = False
         while not self._closed.is_set():
             registry = ZooKeeperRegistry(self._zk_connect)

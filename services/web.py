@@ -1,7 +1,7 @@
-"""Serves a web application on a socket until the process is told to stop.
+"""Serves a web application on a socket until the process is stopped.
 
-uvicorn with what all of them want: no signal handlers of its own (the process has its own), no
-access log, no headers that name the software, HTTP/1.1 alone.
+uvicorn with the settings that all services use: no signal handlers (the process has its own), no
+access log, no headers that name the software, HTTP/1.1 only.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 STOP_POLL_S = 0.1
-SHUTDOWN_TIMEOUT_S = 2  # for answers that are under way
+SHUTDOWN_TIMEOUT_S = 2  # for responses in progress
 
 
 class _Server(uvicorn.Server):
@@ -31,9 +31,9 @@ async def serve_until(
     connections_max: int | None = None,
     when_stopping: Callable[[], object] = lambda: None,
 ) -> None:
-    """Answer until `stop` is set; then `when_stopping()`, and what is under way is finished.
+    """Serve until `stop` is set; then call `when_stopping()` and finish requests in progress.
 
-    Above `connections_max` connections at once, the answer is status 503.
+    Above `connections_max` open connections the response is status 503.
     """
     server = _Server(
         uvicorn.Config(

@@ -32,7 +32,7 @@ Record = dict[str, Any]
 
 BODY_START = 1 + FINGERPRINT_BYTES
 
-# What fastavro raises on bytes that do not follow the schema.
+# Raised by fastavro for bytes that do not match the schema.
 _DECODE_FAILURES = (
     EOFError,
     ValueError,
@@ -54,7 +54,7 @@ def prefix_of(topic: str) -> bytes:
 def encoder(topic: str) -> Callable[[Record], bytes]:
     """A function record -> payload for one topic, with schema and prefix looked up once.
 
-    The function raises EventError when the record does not follow the schema.
+    The function raises EventError when the record does not match the schema.
     """
     return encoder_behind(prefix_of(topic), topic)
 
@@ -77,7 +77,7 @@ def encoder_behind(prefix: bytes, topic: str) -> Callable[[Record], bytes]:
 
 
 def encode(topic: str, record: Record) -> bytes:
-    """The payload of one event. Raises EventError when the record does not follow the schema."""
+    """The payload of one event. Raises EventError when the record does not match the schema."""
     return encoder(topic)(record)
 
 
@@ -85,14 +85,14 @@ def decode(payload: bytes) -> tuple[Schema, Record]:
     """The schema that the payload names, and the event.
 
     Raises HeaderUnreadable (not the 2011 form), UnknownSchema or EventCorrupt (also for bytes
-    left over after the event): park the message, a second try gives the same.
+    left over after the event): park the message, since retrying fails again.
     """
     name = schema_name_of(payload)
     return schema_named(name), decode_body(payload, BODY_START, physical_schema(name))
 
 
 def schema_name_of(payload: bytes) -> str:
-    """Which shipped schema the payload names, without decoding it. Raises as `decode` does."""
+    """The name of the payload's shipped schema, without decoding it. Raises as `decode` does."""
     if len(payload) < BODY_START or payload[0] != FORM_BYTE:
         raise HeaderUnreadable("the payload is not in the 2011 form (byte 0 and 16 bytes of MD5)")
     return name_by_fingerprint(payload[1:BODY_START])
@@ -103,7 +103,7 @@ def decode_as(topic: str, payload: bytes) -> Record:
     wanted = schema_name(topic)
     found = schema_name_of(payload)
     if found != wanted:
-        raise EventCorrupt(f"a {found} event stands in topic {topic}")
+        raise EventCorrupt(f"a {found} event is in topic {topic}")
     return decode_body(payload, BODY_START, physical_schema(wanted))
 
 
@@ -114,7 +114,7 @@ def decode_body(payload: bytes, start: int, schema: Schema) -> Record:
     try:
         record = fastavro.schemaless_reader(body, schema, None)
     except _DECODE_FAILURES as error:
-        # fastavro names the buffer object and its address, which helps nobody and never repeats.
+        # fastavro's text ends with the buffer object's address, which differs each time.
         reason = re.sub(r" from <.*>$", "", str(error)) or type(error).__name__
         raise EventCorrupt(f"the body is not a {schema['name']}: {reason}") from error
     if body.tell() != len(payload):

@@ -1,7 +1,6 @@
-"""Makes the same codec in another process, such as a Spark worker, with what this one knows.
+"""A codec's settings and known schemas, to rebuild it in another process, such as a Spark worker.
 
-Pickled with a task; so a worker asks the registry only for ids that nobody has met yet, and a task
-needs no registry at all when there are none.
+Pickled with a task, so a worker requests only ids that are new, and needs no registry for others.
 """
 
 import functools
@@ -24,7 +23,7 @@ class CodecSource:
     known: Mapping[int, RegisteredSchema] = field(default_factory=dict)
 
     def codec(self) -> TopicCodec:
-        """This process's codec of these settings: the same one each time."""
+        """This process's codec for these settings, created once."""
         found = _codec(str(self.forms), self.url, self.timeout_s)
         found.learn(self.known)
         return found

@@ -1,8 +1,8 @@
-"""What can be wrong with the bytes of an event. All are the sender's fault: park the message."""
+"""Errors in the bytes of an event. All are the sender's fault: park the message."""
 
 
 class EventError(ValueError):
-    """The payload is not an event that can be read; reading it again will not help."""
+    """The payload is not a readable event; retrying fails again."""
 
 
 class HeaderUnreadable(EventError):
@@ -10,8 +10,8 @@ class HeaderUnreadable(EventError):
 
 
 class UnknownSchema(EventError):
-    """The payload names a schema that is not shipped in `kafka2011/events/schemas`."""
+    """The payload names a schema that is neither shipped nor registered."""
 
 
 class EventCorrupt(EventError):
-    """The body does not follow the schema that the payload names."""
+    """The body does not match the schema that the payload names."""

@@ -1,11 +1,11 @@
-"""The two forms of an event's first bytes, and which topic is in which.
+"""The two forms of an event's first bytes, and the form of each topic.
 
     id      byte 0, 4 bytes: the schema's id in the registry, big-endian; then Avro
     2011    byte 0, 16 bytes: MD5 of the schema's Parsing Canonical Form; then Avro
 
-Both start with 0, so a payload does not say which it is: the setting `event.forms` does, the same
-for everybody who writes or reads a topic, and nobody guesses. Monitoring events and heartbeats
-(topic `audit`) are always in the 2011 form, so that the books never wait for a registry.
+Both start with 0, so a payload does not identify its form: the setting `event.forms` does, and must
+be the same for all processes that write or read a topic. Monitoring events and heartbeats (topic
+`audit`) are always in the 2011 form, so that the audit never waits for a registry.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ ALL_OTHERS = "*"
 
 
 class Form(Enum):
-    """The value is its name in `event.forms`."""
+    """A form; the value is its name in `event.forms`."""
 
     ID = "id"
     MD5 = "2011"
@@ -33,7 +33,7 @@ class Form(Enum):
 
 @dataclass(frozen=True)
 class Forms:
-    """Topic -> form. `default` is that of topics which are not named."""
+    """Topic -> form; `default` for topics not in `by_topic`."""
 
     default: Form
     by_topic: Mapping[str, Form] = field(default_factory=dict)
@@ -54,11 +54,11 @@ class Forms:
 
 
 FORMS_DEFAULT = Forms(Form.ID)
-FORMS_2011 = Forms(Form.MD5)  # for what has no registry
+FORMS_2011 = Forms(Form.MD5)  # for processes without a registry
 
 
 def parse_forms(text: str) -> Forms:
-    """`*:id,login:2011` -> Forms; `*` stands for all topics that are not named, else they are `id`.
+    """`*:id,login:2011` -> Forms; `*` is for all topics not named (default: `id`).
 
     Raises ValueError with one line.
     """

@@ -1,4 +1,4 @@
-"""The header that every event starts with, and the limits within which a peek believes it.
+"""The header that every event starts with, and the limits that a peek accepts.
 
 0    1   form byte, 0
 1    4   the schema's id in the registry; in the 2011 form 16 bytes of MD5 (events.forms)
@@ -15,8 +15,8 @@ FORM_BYTE = 0
 PREFIX_BYTES_ID = 1 + 4
 PREFIX_BYTES_2011 = 1 + 16
 GUID_BYTES = 16
-# A server's or service's name. Counters are kept per server, so a hostile message must not be
-# able to plant names without bound; 255 is the longest host name that DNS allows.
+# A server's or service's name. Counters are kept per server, so names of hostile messages must be
+# bounded; 255 is the longest host name in DNS.
 NAME_BYTES_MAX = 255
 # Key of messages whose header cannot be read in `count_by_window`'s counts.
 UNREADABLE = (-1, "unreadable-header")

@@ -1,11 +1,11 @@
-"""Monitoring events: a producer's own word on how much it handed to its cluster; and heartbeats.
+"""Monitoring events, a producer's counts of what it sent to its cluster, and heartbeats.
 
 A monitoring event carries the counts since the one before (deltas) and is identified by (server,
-instance, sequence): whoever reads one a second time, after a crash or a resend, recognises and
-drops it. Encoding is a function of its arguments alone, so a repeat has the same bytes.
+instance, sequence), by which a reader drops duplicates after a crash or a resend. Encoding is a
+function of its arguments alone, so a repeat has the same bytes.
 
-A heartbeat only says that its sender is there, so that silence can be told from having nothing to
-send. It counts nothing and may be repeated or lost.
+A heartbeat shows that its sender is running, which distinguishes an idle server from a dead one. It
+carries no counts and may be repeated or lost.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from kafka2011.events.windows import WindowCount
 
 @dataclass(frozen=True, slots=True)
 class MonitoringEvent:
-    """`counts` are of messages whose header.server is `header.server`."""
+    """Counts of messages whose header.server is `header.server`."""
 
     header: Header
     instance: str
@@ -58,7 +58,7 @@ def encode_monitoring(
 
 
 def decode_monitoring(payload: bytes) -> MonitoringEvent:
-    """Raises EventError for anything that is not a monitoring event: park it and go on."""
+    """A monitoring event. Raises EventError for anything else: park the message."""
     record = decode_as(AUDIT, payload)
     return MonitoringEvent(
         header=_header(record),
@@ -74,7 +74,7 @@ def decode_monitoring(payload: bytes) -> MonitoringEvent:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """`interval_ms` until the next one; `is_last`: the sender stops in good order."""
+    """`interval_ms` until the next one; `is_last`: the sender shuts down cleanly."""
 
     header: Header
     instance: str
@@ -99,7 +99,7 @@ def encode_heartbeat(
 
 
 def decode_report(payload: bytes) -> MonitoringEvent | Heartbeat:
-    """A message of topic `audit`. Raises EventError for anything else: park it and go on."""
+    """A message of topic `audit`. Raises EventError for anything else: park the message."""
     if schema_name_of(payload) != HEARTBEAT:
         return decode_monitoring(payload)
     record = decode_as(HEARTBEAT, payload)

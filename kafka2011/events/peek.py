@@ -1,7 +1,7 @@
 """Reads an event's header without decoding its body, and counts events by window and server.
 
-Two twins do it, `_peek_compiled` (Cython) and `_peek_pure`; the compiled one is taken where it was
-built, unless KAFKA2011_PURE=1 asks for the other. `COMPILED` says which.
+`_peek_compiled` (Cython) and `_peek_pure` are twins; the compiled one is used where it was built,
+unless KAFKA2011_PURE=1 is set. `COMPILED` is True when it is.
 """
 
 from typing import TYPE_CHECKING

@@ -1,8 +1,8 @@
 """Avro's primitive types as bytes, for encoders that write an event without building a record.
 
-`encoder(topic)` is the general way; a source whose events are cut out of bytes it already has (a
-log line's fields) joins pieces made here, several times as fast. Tests hold such encoders to
-the general one, byte for byte.
+`encoder(topic)` is the general way; a source that has its fields as bytes (a log line's) joins
+pieces made here, several times as fast. Tests compare such encoders with the general one, byte for
+byte.
 """
 
 from typing import Final
@@ -27,12 +27,12 @@ def long(number: int) -> bytes:
     return bytes(encoded)
 
 
-# Lengths of nearly all texts, ready made.
+# Encoded lengths of nearly all texts.
 LENGTHS: Final = tuple(long(number) for number in range(_LENGTHS_KNOWN))
 
 
 def text(utf8: bytes) -> bytes:
-    """A string (or bytes) value; the caller vouches for the UTF-8."""
+    """A string (or bytes) value; the UTF-8 is not checked."""
     size = len(utf8)
     return (LENGTHS[size] if size < _LENGTHS_KNOWN else long(size)) + utf8
 
@@ -40,8 +40,3 @@ def text(utf8: bytes) -> bytes:
 def optional_text(utf8: bytes | None) -> bytes:
     """A ["null", "string"] value."""
     return NULL if utf8 is None else PRESENT + text(utf8)
-
-
-def optional_long(number: int | None) -> bytes:
-    """A ["null", "long"] value."""
-    return NULL if number is None else PRESENT + long(number)

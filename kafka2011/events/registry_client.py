@@ -1,10 +1,9 @@
-"""Asks a schema registry for the id of a schema and for the schema of an id, and remembers.
+"""A schema registry's client: the id of a schema, the schema of an id, each kept.
 
-Ids never change their meaning, so each is asked for once; with a `cache` what was learned outlives
-the process, and a process whose registry is down goes on with what it knows. What comes from the
-file is confirmed when the registry answers, since somebody may have replaced the registry by an
-empty one. After a failure the registry is left alone for a while (0.1 s, doubling up to 5 s);
-questions meanwhile fail at once, so that nobody waits for a time-out again and again.
+An id always means the same schema, so each is requested once; with a `cache` it outlives the
+process, which can then start while the registry is down. Cached entries are confirmed when the
+registry responds, since it may have been replaced by an empty one. After a failure there is a pause
+without requests (0.1 s, doubling up to 5 s); calls in it fail at once, instead of timing out again.
 """
 
 import http.client
@@ -21,7 +20,7 @@ from kafka2011.runtime.logs import get_logger
 TIMEOUT_S = 2.0
 PAUSE_S_MIN = 0.1
 PAUSE_S_MAX = 5.0
-UNKNOWN_KEPT_S = 5.0  # an id that the registry does not know is not asked for again so soon
+UNKNOWN_KEPT_S = 5.0  # until an unknown id is requested again
 UNKNOWN_MAX = 1_000
 ANSWER_BYTES_MAX = 4 * 1024 * 1024
 REFERENCES_MAX = 100
@@ -30,23 +29,23 @@ CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
 log = get_logger(__name__)
 
 # (method, path, body or None) -> (status, body). Raises OSError or HTTPException.
-Ask = Callable[[str, str, bytes | None], tuple[int, bytes]]
+HttpRequest = Callable[[str, str, bytes | None], tuple[int, bytes]]
 
 
 class RegistryError(Exception):
-    """The registry gave no usable answer. `retriable`: a later try may succeed."""
+    """The registry gave no usable response. `retriable`: a later call may succeed."""
 
     retriable = False
 
 
 class RegistryUnavailable(RegistryError):
-    """It does not answer, or says that it cannot now: try again later."""
+    """The registry does not respond, or is temporarily unable to: try again later."""
 
     retriable = True
 
 
 class RegistryRefused(RegistryError):
-    """It answered no: a second try gives the same. `status` of HTTP, `code` of the registry."""
+    """The registry refused: retrying fails again. `status` of HTTP, `code` of the registry."""
 
     def __init__(self, message: str, status: int, code: int) -> None:
         super().__init__(message)
@@ -55,7 +54,7 @@ class RegistryRefused(RegistryError):
 
 
 class RegistryClient:
-    """May be called from any thread; one question at a time.
+    """Thread-safe; one request at a time.
 
     `url` is http://host:port or https://host:port, with a path before the registry's own if it has
     one. Raises ValueError for anything else.
@@ -67,11 +66,11 @@ class RegistryClient:
         *,
         cache: SchemaCache | None = None,
         timeout_s: float = TIMEOUT_S,
-        ask: Ask | None = None,
+        ask: HttpRequest | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.url = url.rstrip("/")
-        self._ask = ask or http_ask(self.url, timeout_s)
+        self._ask = ask or http_requester(self.url, timeout_s)
         self._cache = cache
         self._monotonic = monotonic
         self._lock = threading.Lock()
@@ -80,15 +79,15 @@ class RegistryClient:
         self._stored_ids = stored.ids if stored else {}
         self._schemas: dict[int, RegisteredSchema] = {}
         self._ids: dict[tuple[str, str], int] = {}
-        self._unknown: dict[int, float] = {}  # id -> when to ask again
+        self._unknown: dict[int, float] = {}  # id -> when to request it again
         self._not_before_s = 0.0
         self._pause_s = PAUSE_S_MIN
         self._why_away = ""
 
-    # --- questions ---------------------------------------------------------------------------
+    # --- ids and schemas ---------------------------------------------------------------------
 
     def id_of(self, subject: str, text: str) -> int:
-        """The id of a schema, registered under `subject` if it was not yet.
+        """The id of a schema, registered under `subject` if it was not.
 
         Raises RegistryUnavailable; RegistryRefused (409: it may not follow the subject's versions).
         """
@@ -98,7 +97,7 @@ class RegistryClient:
                 return self._ids[key]
             try:
                 path = f"/subjects/{quote(subject, safe='')}/versions"
-                answer = self._asked("POST", path, {"schema": text})
+                answer = self._request("POST", path, {"schema": text})
             except RegistryUnavailable as error:
                 if key not in self._stored_ids:
                     raise
@@ -115,7 +114,7 @@ class RegistryClient:
             return schema_id
 
     def schema(self, schema_id: int) -> RegisteredSchema:
-        """What an id means. Raises RegistryUnavailable; RegistryRefused (404: there is none)."""
+        """The schema of an id. Raises RegistryUnavailable; RegistryRefused (404: there is none)."""
         found = self._schemas.get(schema_id)
         if found is not None:
             return found
@@ -124,7 +123,7 @@ class RegistryClient:
                 raise _not_found(schema_id)
             stored = self._stored_schemas.get(schema_id)
             try:
-                answer = self._asked("GET", f"/schemas/ids/{schema_id}", None)
+                answer = self._request("GET", f"/schemas/ids/{schema_id}", None)
                 found = RegisteredSchema(_text_of(answer), tuple(self._referenced(answer)))
             except RegistryUnavailable:
                 if stored is None:
@@ -150,18 +149,18 @@ class RegistryClient:
 
     @property
     def retry_in_s(self) -> float:
-        """After a RegistryUnavailable: how long to wait before asking again."""
+        """After a RegistryUnavailable: seconds until the next request can be made."""
         return max(0.0, self._not_before_s - self._monotonic())
 
-    # --- what is known -----------------------------------------------------------------------
+    # --- known schemas -----------------------------------------------------------------------
 
     def known(self) -> dict[int, RegisteredSchema]:
-        """All schemas by id, those of the file included: for handing on to other processes."""
+        """All schemas by id, cached ones included: for other processes."""
         with self._lock:
             return {**self._stored_schemas, **self._schemas}
 
     def learn(self, schemas: Mapping[int, RegisteredSchema]) -> None:
-        """Take over what another client was told: as good as what stood in the file."""
+        """Add schemas from another client; they count as cached."""
         with self._lock:
             if any(n not in self._schemas and n not in self._stored_schemas for n in schemas):
                 self._stored_schemas = {**schemas, **self._stored_schemas}
@@ -173,10 +172,10 @@ class RegistryClient:
                 {**self._stored_schemas, **self._schemas}, {**self._stored_ids, **self._ids}
             )
 
-    # --- asking ------------------------------------------------------------------------------
+    # --- requests ------------------------------------------------------------------------------
 
     def _referenced(self, answer: Mapping[str, Any]) -> list[str]:
-        """The texts that a schema needs, each once, what they need before them."""
+        """The texts that a schema refers to, each once, dependencies first."""
         texts: list[str] = []
         seen: set[tuple[str, int]] = set()
 
@@ -189,7 +188,7 @@ class RegistryClient:
                 if len(seen) > REFERENCES_MAX:
                     raise RegistryRefused(f"more than {REFERENCES_MAX} references", 200, 0)
                 path = f"/subjects/{quote(place[0], safe='')}/versions/{place[1]}?deleted=true"
-                found = self._asked("GET", path, None)
+                found = self._request("GET", path, None)
                 visit(found.get("references"))
                 texts.append(_text_of(found))
 
@@ -199,11 +198,11 @@ class RegistryClient:
             raise RegistryRefused(f"references that cannot be read: {error!r}", 200, 0) from None
         return texts
 
-    def _asked(self, method: str, path: str, body: Mapping[str, Any] | None) -> dict[str, Any]:
-        """The answer's object. Raises RegistryUnavailable, RegistryRefused."""
+    def _request(self, method: str, path: str, body: Mapping[str, Any] | None) -> dict[str, Any]:
+        """The response's object. Raises RegistryUnavailable, RegistryRefused."""
         wait_s = self.retry_in_s
         if wait_s > 0:
-            raise RegistryUnavailable(f"{self._why_away} (asked again in {wait_s:.1f} s)")
+            raise RegistryUnavailable(f"{self._why_away} (next request in {wait_s:.1f} s)")
         encoded = None if body is None else json.dumps(body).encode()
         try:
             status, content = self._ask(method, path, encoded)
@@ -213,7 +212,7 @@ class RegistryClient:
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise self._away(f"{error}" or type(error).__name__) from None
         if status >= 500 or status in (408, 429):
-            raise self._away(f"it answers {status}: {found.get('message', '')}")
+            raise self._away(f"status {status}: {found.get('message', '')}")
         self._pause_s = PAUSE_S_MIN
         if status >= 400:
             code = found.get("error_code")
@@ -227,25 +226,25 @@ class RegistryClient:
     def _away(self, why: str) -> RegistryUnavailable:
         self._not_before_s = self._monotonic() + self._pause_s
         self._pause_s = min(PAUSE_S_MAX, 2 * self._pause_s)
-        self._why_away = f"the schema registry at {self.url} does not answer: {why}"
+        self._why_away = f"the schema registry at {self.url} is unavailable: {why}"
         return RegistryUnavailable(self._why_away)
 
 
 def _text_of(answer: Mapping[str, Any]) -> str:
     text = answer.get("schema")
     if not isinstance(text, str):
-        raise RegistryRefused("an answer without a schema", 200, 0)
+        raise RegistryRefused("a response without a schema", 200, 0)
     return text
 
 
 def _not_found(schema_id: int) -> RegistryRefused:
-    return RegistryRefused(f"the registry knows no schema with id {schema_id}", 404, 40403)
+    return RegistryRefused(f"the registry has no schema with id {schema_id}", 404, 40403)
 
 
-def http_ask(url: str, timeout_s: float) -> Ask:
-    """Asks over HTTP, one connection a question, for questions are rare.
+def http_requester(url: str, timeout_s: float) -> HttpRequest:
+    """A function that makes HTTP requests, one connection each, since they are rare.
 
-    Raises ValueError when `url` is no such address.
+    Raises ValueError for an invalid `url`.
     """
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:

@@ -1,9 +1,8 @@
-"""What a registry said, kept in one file, so that a process can start while the registry is down.
+"""A registry's schemas and ids in one file, so that a process can start while the registry is down.
 
-The file is replaced whole (written beside it, flushed, renamed), so a crash leaves the old one or
-the new one. It names the registry that it speaks of: ids of another one mean other schemas. One
-process a file. It is a convenience: what cannot be read is passed over with a line in the log, and
-a full disk costs no more than the next start without a registry.
+The file is replaced atomically (written beside it, flushed, renamed), so a crash leaves the old or
+the new one. It names its registry: ids of another one mean other schemas. One process a file. The
+cache is optional: an unreadable file is ignored with a log line, and so is a failed write.
 """
 
 import json
@@ -23,8 +22,8 @@ log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RegisteredSchema:
-    """`text` as it was registered. `referenced`: the texts of all that it refers to, in order of
-    need."""
+    """`text` as it was registered. `referenced`: the texts of all that it refers to,
+    dependencies first."""
 
     text: str
     referenced: tuple[str, ...] = ()
@@ -47,7 +46,7 @@ class SchemaCache:
         self._is_failing = False
 
     def read(self) -> KnownSchemas:
-        """What the file holds; nothing when there is none, or it speaks of another registry."""
+        """The file's content; empty when there is none, or it is of another registry."""
         try:
             stored = json.loads(self._path.read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -65,7 +64,7 @@ class SchemaCache:
             return KnownSchemas()
 
     def write(self, schemas: Mapping[int, RegisteredSchema], ids: Mapping[Any, int]) -> None:
-        """Replace the file. Never raises; above SCHEMAS_MAX the oldest are left out."""
+        """Replace the file. Never raises; above SCHEMAS_MAX the oldest are omitted."""
         kept = dict(list(schemas.items())[-SCHEMAS_MAX:])
         stored = {
             "format": FORMAT,
@@ -93,7 +92,7 @@ class SchemaCache:
 
 
 def _known(stored: Any) -> KnownSchemas:
-    """Raises KeyError, TypeError or ValueError for what `write` does not write."""
+    """The file's JSON as KnownSchemas. Raises KeyError, TypeError or ValueError."""
     found = KnownSchemas()
     for number, entry in stored["schemas"].items():
         texts = (entry["schema"], *entry["referenced"])

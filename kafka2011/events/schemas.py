@@ -1,7 +1,7 @@
-"""The shipped schemas: each file of `schemas/` here parsed once, known by topic and by MD5.
+"""The shipped schemas: each file of `schemas/` here, parsed once, by topic and by MD5.
 
 The fingerprint is the MD5 of the Avro Parsing Canonical Form, so doc texts, defaults and logical
-types can change without making the events a different kind. `physical_schema` is the same schema
+types can change without changing the fingerprint. `physical_schema` is the same schema
 without logical types: it encodes and decodes a time as whole milliseconds, which is faster than
 a datetime and cannot fail on a hostile value; the fingerprint is the same by definition.
 """
@@ -79,16 +79,11 @@ def shipped_name(md5: bytes) -> str | None:
 
 
 def name_by_fingerprint(md5: bytes) -> str:
-    """Raises UnknownSchema when no shipped schema has it."""
+    """The shipped schema with that fingerprint. Raises UnknownSchema."""
     name = shipped_name(md5)
     if name is None:
         raise UnknownSchema(f"no shipped schema has the fingerprint {bytes(md5).hex()}")
     return name
-
-
-def schema_by_fingerprint(md5: bytes) -> Schema:
-    """Raises UnknownSchema when no shipped schema has it."""
-    return schema_named(name_by_fingerprint(md5))
 
 
 def without_logical_types(node: Any) -> Any:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kafka2011.events.forms import FORMS_DEFAULT, Forms, parse_forms
-from kafka2011.events.registry_client import RegistryClient, http_ask
+from kafka2011.events.registry_client import RegistryClient, http_requester
 from kafka2011.events.schema_cache import SchemaCache
 from kafka2011.events.topic_codec import TopicCodec
 from kafka2011.runtime.config import path, setting, whole
@@ -13,7 +13,7 @@ from kafka2011.runtime.process_config import ProcessConfig
 
 def _url(value: str) -> str:
     if value:
-        http_ask(value, 1.0)  # raises ValueError for what is no address
+        http_requester(value, 1.0)  # raises ValueError for an invalid address
     return value
 
 

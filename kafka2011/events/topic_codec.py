@@ -1,8 +1,8 @@
 """Events of any topic to payloads and back, in the form that the settings give the topic.
 
-In the form `id` the schema stands in the registry under the subject `<topic>-value`; a payload is
-decoded with the schema that its id names, which may be another version than the shipped one. In the
-2011 form no registry is asked (events.codec).
+In the form `id` a topic's schemas are in the registry under the subject `<topic>-value`; a payload
+is decoded with the schema of its id, which may be another version than the shipped one. The 2011
+form needs no registry (events.codec).
 """
 
 import json
@@ -29,7 +29,7 @@ from kafka2011.events.schemas import (
 )
 from kafka2011.events.topics import schema_name
 
-SCHEMAS_MAX = 10_000  # parsed ones that are kept
+SCHEMAS_MAX = 10_000  # parsed and kept
 
 _PARSE_FAILURES = (
     fastavro.schema.SchemaParseException,
@@ -42,7 +42,7 @@ _HEADER_FIELDS = [("guid", "fixed"), ("time", "long"), ("server", "string"), ("s
 
 
 class RegistryMissing(RegistryError):
-    """A topic is in the form `id`, and no registry is set: a setting must change."""
+    """A topic is in the form `id`, and no registry is configured."""
 
     def __init__(self, topic: str) -> None:
         super().__init__(
@@ -52,22 +52,22 @@ class RegistryMissing(RegistryError):
 
 
 class _Known(NamedTuple):
-    """A schema that an id names: as parsed, and as the codec works with it."""
+    """An id's schema: as parsed, and without logical types."""
 
     schema: Schema
     physical: Schema
 
 
 def subject_of(topic: str) -> str:
-    """Where a topic's schemas stand in the registry."""
+    """The registry's subject of a topic's schemas."""
     return f"{topic}-value"
 
 
 class TopicCodec:
-    """`registry` may be None where every topic that is asked for is in the 2011 form.
+    """`registry` may be None if every topic used is in the 2011 form.
 
-    Every method may raise RegistryUnavailable (try again later, nothing is wrong with the event),
-    RegistryRefused and RegistryMissing. May be called from any thread.
+    Every method may raise RegistryUnavailable (try again later; the event is not at fault),
+    RegistryRefused and RegistryMissing. Thread-safe.
     """
 
     def __init__(self, forms: Forms, registry: RegistryClient | None = None) -> None:
@@ -76,11 +76,11 @@ class TopicCodec:
         self._known: dict[int, _Known] = {}
 
     def known(self) -> dict[int, RegisteredSchema]:
-        """What ids mean, as far as this codec was told."""
+        """The schemas by id that this codec has."""
         return self._registry.known() if self._registry is not None else {}
 
     def learn(self, schemas: Mapping[int, RegisteredSchema]) -> None:
-        """Take over what another process was told."""
+        """Add schemas from another process."""
         if self._registry is not None and schemas:
             self._registry.learn(schemas)
 
@@ -108,7 +108,7 @@ class TopicCodec:
         """The schema that the payload was written with, and the event.
 
         Raises HeaderUnreadable (not the topic's form), UnknownSchema or EventCorrupt: park the
-        message, a second try gives the same.
+        message, since retrying fails again.
         """
         if self.forms.of(topic) is Form.MD5:
             return codec.decode(payload)
@@ -157,7 +157,7 @@ def _id_of(topic: str, payload: bytes) -> int:
 
 
 def _parsed(schema_id: int, registered: RegisteredSchema) -> _Known:
-    """The shipped schema where it is that one, else the registered one. Raises UnknownSchema."""
+    """The shipped schema if it is the same, else the registered one. Raises UnknownSchema."""
     try:
         schema, _ = _parse_all(registered, lambda node: node)
         physical, names = _parse_all(registered, without_logical_types)
@@ -186,7 +186,7 @@ def _parse_all(
 
 
 def _starts_with_header(schema: Schema, names: dict[str, Any]) -> bool:
-    """Whether the peek reads the events of the schema: fields in the place and kind of Header."""
+    """Whether the schema begins with the fields of Header, so that the peek can read it."""
     first = schema["fields"][0] if schema["fields"] else {}
     inner = first.get("type")
     inner = names.get(inner, inner) if isinstance(inner, str) else inner

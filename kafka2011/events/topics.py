@@ -10,9 +10,9 @@ PROFILE_UPDATE = "profile-update"
 SERVICE_METRIC = "service-metric"
 ACCESS_LOG = "access-log"
 AUDIT = "audit"
-HEARTBEAT = "heartbeat"  # no topic of its own: heartbeats stand in `audit`
+HEARTBEAT = "heartbeat"  # a schema without a topic of its own: heartbeats are in `audit`
 
-# What the synthetic members do.
+# Topics of the synthetic activity.
 ACTIVITY_TOPICS = (
     PAGE_VIEW,
     IMPRESSION,
@@ -28,7 +28,7 @@ UNREADABLE_SUFFIX = "-unreadable"
 
 
 def unreadable_topic(topic: str) -> str:
-    """Where a source of `topic` puts the lines that it could not read."""
+    """The side topic for unreadable lines of a source of `topic`."""
     return topic + UNREADABLE_SUFFIX
 
 

@@ -1,4 +1,4 @@
-"""Audit windows: whole multiples of a length since the epoch, and counts kept by them. Pure."""
+"""Audit windows, whole multiples of a length since the epoch, and counts by window. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class WindowCount:
 class WindowCounts:
     """Message and byte counts by (topic, window).
 
-    Affects nothing outside itself; not thread-safe: one owner, who takes the counts out.
+    Not thread-safe: one owner adds the counts and takes them.
     """
 
     def __init__(self, window_ms: int = WINDOW_MS_DEFAULT) -> None:
@@ -62,11 +62,11 @@ class WindowCounts:
             self._cells.pop(key, None)
 
     def as_list(self) -> list[WindowCount]:
-        """What has been counted, sorted by topic and window."""
+        """The counts, sorted by topic and window."""
         return [WindowCount(*key, *cell) for key, cell in sorted(self._cells.items())]
 
     def take(self) -> list[WindowCount]:
-        """`as_list`, and start again from nothing."""
+        """`as_list`, then reset."""
         taken = self.as_list()
         self._cells = {}
         return taken

@@ -24,7 +24,7 @@ from kafka2011.protocol.errors import KafkaError
 from kafka2011.protocol.names import check_topic
 from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.metrics import Answer, MetricsServer
-from kafka2011.services.heartbeat import HeartbeatSender, into
+from kafka2011.services.heartbeat import HeartbeatSender, producer_for
 from kafka2011.services.mirror_maker.config import MirrorConfig
 from kafka2011.services.mirror_maker.cycle_check import MirrorCycle, refuse_cycles
 from kafka2011.services.mirror_maker.group_member import GroupMember, topic_filter
@@ -140,7 +140,7 @@ def _mirror(links: Sequence[Link], stop: threading.Event) -> int:
         first, kind="mirror", zk_connect=first.source_zk_connect, metrics=metrics
     )
     heartbeat = HeartbeatSender(
-        lambda: into(first.target_zk_connect, first.address_map),
+        lambda: producer_for(first.target_zk_connect, first.address_map),
         server=first.process_name,
         service="mirror",
         interval_ms=first.heartbeat_interval_ms,

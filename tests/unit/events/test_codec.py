@@ -68,7 +68,7 @@ def test_bytes_left_over_are_corrupt() -> None:
 
 
 def test_another_topics_event_is_refused() -> None:
-    with pytest.raises(EventCorrupt, match="page-view event stands in topic share"):
+    with pytest.raises(EventCorrupt, match="page-view event is in topic share"):
         codec.decode_as(SHARE, page_view(1))
 
 

@@ -20,7 +20,7 @@ def test_every_topic_has_a_schema_that_its_fingerprint_leads_back_to(topic: str)
     schema = schemas.schema_for(topic)
     md5 = schemas.fingerprint(schema)
     assert len(md5) == 16
-    assert schemas.schema_by_fingerprint(md5) is schema
+    assert schemas.schema_named(schemas.name_by_fingerprint(md5)) is schema
 
 
 def test_every_schema_belongs_to_a_topic() -> None:
@@ -76,7 +76,7 @@ def test_unknown_names_and_fingerprints_are_refused() -> None:
     with pytest.raises(UnknownSchema):
         schemas.schema_for("no-such-topic")
     with pytest.raises(UnknownSchema):
-        schemas.schema_by_fingerprint(bytes(16))
+        schemas.name_by_fingerprint(bytes(16))
 
 
 def test_columns_of_the_access_log_and_of_its_unreadable_lines() -> None:

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from kafka2011.services.registration import dialled_by_others
+from kafka2011.services.registration import dialable_address
 
 
 @pytest.mark.parametrize(
@@ -18,4 +18,4 @@ from kafka2011.services.registration import dialled_by_others
     ],
 )
 def test_a_wildcard_is_entered_as_this_host(address: str, entered: str) -> None:
-    assert dialled_by_others(address) == entered
+    assert dialable_address(address) == entered
