@@ -1,6 +1,6 @@
 """`kafka2011 consumer-perf`: how fast this machine consumes (0.7's ConsumerPerformance).
 
-Options, columns and defaults are the original's (reference section 12.2); with --server instead of
+Options, columns and defaults are the original's; with --server instead of
 --zookeeper it is SimpleConsumerPerformance (12.3): single fetches of one partition. `Unlike 0.7:`
 the time of the summary ends with the last message (the original takes the 5 s of its timeout off),
 and --socket-buffer-size is applied. Threads share one interpreter.

@@ -1,6 +1,6 @@
 """`kafka2011 producer-perf`: how fast this machine produces (0.7's ProducerPerformance).
 
-Options, columns and defaults are the original's (reference section 12.1). `Unlike 0.7:` the
+Options, columns and defaults are the original's. `Unlike 0.7:` the
 summary's end time is taken when all is on the brokers' disks, not when the last bytes were handed
 to the kernel; and what could not be sent is status 1. Threads share one interpreter: --threads 1
 is usually the fastest.

@@ -1,6 +1,6 @@
 """`kafka2011 status`: the deployment's processes, their health, and the groups' lag.
 
-Reads the process registry of each ZooKeeper named (contracts section 7), so it tells the same of
+Reads the process registry of each ZooKeeper, so it shows the same for
 containers and of local processes. Exit status 1 when a process that should live does not.
 """
 

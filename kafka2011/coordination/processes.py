@@ -119,11 +119,6 @@ def register_process(registry: Registry, record: ProcessRecord) -> Registration:
     return Registration(registry, record)
 
 
-def expect_process(registry: Registry, datacenter: str, name: str, kind: str) -> None:
-    """Add a process to the expected ones, before its first start (the embedded deployment)."""
-    registry.put(paths.process_path(datacenter, name), json.dumps({"kind": kind}).encode())
-
-
 def forget_others(registry: Registry, names: Collection[str]) -> list[str]:
     """Remove expected processes other than `names`, unless they are alive; returns the removed
     names."""

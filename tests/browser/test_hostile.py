@@ -4,7 +4,7 @@ import time
 import uuid
 
 from kafka2011.coordination import paths
-from kafka2011.coordination.processes import expect_process, forget_process
+from kafka2011.coordination.processes import forget_process
 from kafka2011.coordination.zookeeper import ZooKeeperRegistry
 from kafka2011.events.forms import FORMS_DEFAULT
 from kafka2011.events.registry_client import RegistryClient
@@ -13,6 +13,7 @@ from kafka2011.producer import Producer
 from kafka2011.services.embedded.processes import http_json
 from tests.browser.conftest import Deployment, Open
 from tests.browser.test_page import expect
+from tests.support.processes import expect_process
 from tests.support.waiting import wait_until
 
 EVIL = "<img src=x onerror=window.wrong=1>"

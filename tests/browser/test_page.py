@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from kafka2011.coordination.processes import expect_process, forget_process
+from kafka2011.coordination.processes import forget_process
 from kafka2011.coordination.zookeeper import ZooKeeperRegistry
 from tests.browser.conftest import Deployment, Open
+from tests.support.processes import expect_process
 from tests.support.waiting import wait_until
 
 VIEWS = {

@@ -332,7 +332,7 @@ def test_perf_tools_print_the_originals_columns(cluster: Cluster, run: Run) -> N
     assert len(rows) >= 8
     record = json.loads(run(*consume, *server(cluster), "--json").out)
     assert 0 < record["data.consumed.in.nMsg"] < 2000
-    assert "nothing came" in run(*consume, *zk(cluster), "--from-latest", status=1).err
+    assert "no message arrived" in run(*consume, *zk(cluster), "--from-latest", status=1).err
     assert not [name for name in cluster.registry.children(paths.CONSUMERS) if "perf" in name]
 
 

@@ -13,7 +13,8 @@ from kafka2011.broker.log.log import Log, LogSettings
 from kafka2011.broker.log.log_manager import LogManager
 from kafka2011.broker.log.retention import RetentionPolicy, SegmentSummary
 from kafka2011.runtime import config
-from kafka2011.runtime.clock import Clock, ManualClock
+from kafka2011.runtime.clock import Clock
+from tests.support.clock import ManualClock
 
 
 def entry(payload: bytes, magic: int = 1) -> bytes:

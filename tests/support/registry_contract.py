@@ -19,6 +19,7 @@ from kafka2011.coordination.errors import (
     VersionConflict,
 )
 from kafka2011.coordination.registry import ABSENT, Registry, SessionEvent
+from tests.support.processes import expect_process
 from tests.support.waiting import wait_until
 
 
@@ -296,7 +297,7 @@ class RegistryContract:
         record = processes.ProcessRecord("live", "broker-1", "broker", "h:1", "h:2", 77)
         handle = processes.register_process(one, record)
         assert handle.wait(20)
-        processes.expect_process(two, "offline", "loader", "loader")
+        expect_process(two, "offline", "loader", "loader")
         assert processes.alive(two) == [record]
         assert [(found.name, found.kind) for found in processes.expected(two)] == [
             ("broker-1", "broker"),
@@ -310,7 +311,7 @@ class RegistryContract:
         handle.close()
         assert processes.alive(two) == []
         assert len(processes.expected(two)) == 2
-        processes.expect_process(two, "live", "wan-link", "proxy")
+        expect_process(two, "live", "wan-link", "proxy")
         assert processes.forget_others(two, {"loader", "broker-1"}) == ["wan-link"]
         processes.forget_process(two, "live", "broker-1")
         assert [found.name for found in processes.expected(two)] == ["loader"]

@@ -9,7 +9,7 @@ from kafka2011.broker.log.retention import SegmentSummary
 from kafka2011.runtime.config import ConfigError, documented, load
 from tests import ROOT
 
-# The values shipped with the release (reference 10.1), among comments and a name we do not know.
+# The values shipped with the release with comments, and with an unknown name.
 SAMPLE = """\
 # see kafka.server.KafkaConfig for additional details and defaults
 brokerid=0

@@ -7,7 +7,7 @@ import pytest
 from kafka2011.broker.registration import BrokerRegistration, DuplicateBrokerId
 from kafka2011.coordination.cluster import BrokerAddress, live_brokers
 from kafka2011.coordination.errors import CoordinationError
-from kafka2011.runtime.clock import ManualClock
+from tests.support.clock import ManualClock
 from tests.support.memory_zookeeper import InMemoryRegistry, InMemoryZooKeeper
 from tests.support.waiting import wait_until
 

@@ -1,4 +1,4 @@
-"""The perf tools' rows and dates are those of 0.7 (reference section 12)."""
+"""The perf tools' rows and dates are those of 0.7."""
 
 import json
 import time

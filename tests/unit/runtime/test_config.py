@@ -1,4 +1,4 @@
-"""Settings: precedence, the error form, and Java's properties files (contracts section 2)."""
+"""Settings: precedence, the error form, and Java's properties files."""
 
 from dataclasses import dataclass
 from pathlib import Path

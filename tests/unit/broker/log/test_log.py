@@ -18,7 +18,7 @@ from kafka2011.broker.log.errors import (
 from kafka2011.broker.log.log import Log, LogState
 from kafka2011.broker.log.log_manager import LogManager
 from kafka2011.broker.log.retention import SegmentSummary, by_age, by_size
-from kafka2011.runtime.clock import ManualClock
+from tests.support.clock import ManualClock
 from tests.support.faulty_files import Fault, FaultyFileLayer
 from tests.support.logs import abandon, contents, entry, manager
 

@@ -11,7 +11,7 @@ from kafka2011.broker.log.clean_stop import ENDS, MARKER, Ends
 from kafka2011.broker.log.errors import DataDirectoryError, LimitReached, PartitionError
 from kafka2011.broker.log.log import LogState
 from kafka2011.broker.log.suspect_cache import NOTE
-from kafka2011.runtime.clock import ManualClock
+from tests.support.clock import ManualClock
 from tests.support.faulty_files import Fault, FaultyFileLayer
 from tests.support.logs import abandon, contents, entry, manager
 

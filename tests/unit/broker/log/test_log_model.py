@@ -24,7 +24,7 @@ from kafka2011.broker.log.log import Log, LogState
 from kafka2011.broker.log.recovery import Verdict
 from kafka2011.broker.log.retention import by_age, by_size, each_in_turn
 from kafka2011.protocol import message_set
-from kafka2011.runtime.clock import ManualClock
+from tests.support.clock import ManualClock
 from tests.support.faulty_files import Fault, FaultyFileLayer
 from tests.support.logs import abandon, entry, manager
 from tests.vectors import vector

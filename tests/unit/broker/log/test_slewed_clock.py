@@ -6,7 +6,7 @@ import pytest
 
 from kafka2011.broker.log.retention import by_age
 from kafka2011.broker.log.slewed_clock import SlewedClock
-from kafka2011.runtime.clock import ManualClock
+from tests.support.clock import ManualClock
 from tests.support.logs import entry, manager
 
 HOUR_MS = 3_600_000

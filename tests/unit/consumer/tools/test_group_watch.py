@@ -6,7 +6,7 @@ from kafka2011.consumer.tools.cluster_state import GroupPartition
 from kafka2011.consumer.tools.group_watch import GroupReport, GroupWatch
 from kafka2011.coordination import paths
 from kafka2011.coordination.paths import BrokerPartition
-from kafka2011.runtime.clock import ManualClock
+from tests.support.clock import ManualClock
 from tests.support.memory_deployment import Deployment, numbered
 from tests.support.memory_zookeeper import InMemoryZooKeeper
 from tests.support.scripted_server import ScriptedBroker

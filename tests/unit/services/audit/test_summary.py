@@ -8,7 +8,6 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from kafka2011.events.topics import AUDIT, PAGE_VIEW
-from kafka2011.runtime.clock import ManualClock
 from kafka2011.services.audit.books.progress import PartitionKey
 from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.audit.books.store import AuditStore
@@ -18,6 +17,7 @@ from kafka2011.services.audit.endpoints import BadQuery, audit_endpoints, select
 from kafka2011.services.audit.metrics import AuditCollector
 from kafka2011.services.audit.report import Json
 from kafka2011.services.audit.summary import AuditSummary
+from tests.support.clock import ManualClock
 from tests.unit.services.audit.samples import SERVER, T0, WINDOW_MS, heartbeat, report
 
 LATENESS_MS = 1_000

@@ -9,7 +9,6 @@ from kafka2011.events.monitoring import Heartbeat, decode_monitoring, decode_rep
 from kafka2011.events.topics import AUDIT
 from kafka2011.producer import Producer
 from kafka2011.protocol.message_set import payloads
-from kafka2011.runtime.clock import ManualClock
 from kafka2011.services.frontend.delivery import (
     SET_BYTES_MAX,
     Delivery,
@@ -17,6 +16,7 @@ from kafka2011.services.frontend.delivery import (
     NotDelivered,
 )
 from kafka2011.services.frontend.journal import Journal
+from tests.support.clock import ManualClock
 from tests.support.scripted_server import ScriptedBroker
 
 WINDOW_MS = 1000

@@ -2,7 +2,6 @@ import os
 from pathlib import Path
 
 from kafka2011.events.codec import decode
-from kafka2011.runtime.clock import ManualClock
 from kafka2011.services.frontend.core import Start, must_adopt, start_of
 from kafka2011.services.frontend.journal import Journal
 from kafka2011.services.frontend.sources import (
@@ -11,6 +10,7 @@ from kafka2011.services.frontend.sources import (
     Source,
     SyntheticSource,
 )
+from tests.support.clock import ManualClock
 
 RUN = bytes(8)
 LINE = b'h - - [17/May/2015:10:05:03 +0000] "GET /%d HTTP/1.1" 200 5\n'

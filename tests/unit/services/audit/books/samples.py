@@ -1,9 +1,9 @@
 """Books of three tiers, and how they are compared."""
 
-from kafka2011.runtime.clock import ManualClock
 from kafka2011.services.audit.books.ledger import CellKey
 from kafka2011.services.audit.books.progress import PartitionKey
 from kafka2011.services.audit.books.state import AuditState
+from tests.support.clock import ManualClock
 
 WINDOW = 1000
 TIERS = ("live", "offline", "warehouse")

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kafka2011.runtime.clock import ManualClock
 from kafka2011.services.audit.books.ledger import CellKey, FoldedTotals, FoldLimits
 from kafka2011.services.audit.books.persistence import load_books, put_back, take_changes
 from kafka2011.services.audit.books.progress import PartitionKey
 from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.audit.books.store import AuditStore, Changes, StoreMismatch
+from tests.support.clock import ManualClock
 from tests.unit.services.audit.books.samples import (
     AUDIT,
     OFFLINE_VIEWS,

@@ -6,11 +6,11 @@ from kafka2011.coordination.cluster import BrokerAddress
 from kafka2011.events.topics import AUDIT, PAGE_VIEW
 from kafka2011.protocol import message_set
 from kafka2011.protocol.message_set import Codec
-from kafka2011.runtime.clock import ManualClock
 from kafka2011.services.audit.books.ledger import CellKey
 from kafka2011.services.audit.books.progress import PartitionKey, TierProgress
 from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.audit.readers.broker_reader import BrokerReader
+from tests.support.clock import ManualClock
 from tests.support.waiting import wait_until
 from tests.unit.services.audit.samples import (
     SERVER,

@@ -7,12 +7,12 @@ from kafka2011.coordination import paths
 from kafka2011.coordination.errors import CoordinationUnavailable
 from kafka2011.coordination.registry import Registry
 from kafka2011.events.topics import AUDIT, PAGE_VIEW
-from kafka2011.runtime.clock import ManualClock
 from kafka2011.services.audit.books.ledger import CellKey
 from kafka2011.services.audit.books.progress import PartitionKey
 from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.audit.readers.broker_reader import BrokerReader
 from kafka2011.services.audit.readers.cluster_reader import ClusterReader
+from tests.support.clock import ManualClock
 from tests.support.memory_zookeeper import InMemoryZooKeeper
 from tests.support.waiting import wait_until
 from tests.unit.services.audit.samples import (

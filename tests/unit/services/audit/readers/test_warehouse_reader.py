@@ -8,7 +8,6 @@ from deltalake import DeltaTable
 from kafka2011.coordination.cluster import BrokerPartition
 from kafka2011.events.topics import PAGE_VIEW
 from kafka2011.protocol import message_set
-from kafka2011.runtime.clock import ManualClock
 from kafka2011.services.audit.books.ledger import CellKey
 from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.audit.readers.warehouse_reader import WarehouseReader
@@ -16,6 +15,7 @@ from kafka2011.services.audit.recount import warehouse_rows as tables
 from kafka2011.services.warehouse.delta_table import Load, LoadedRange, WarehouseTable
 from kafka2011.services.warehouse.load.columns import EventColumns, with_source
 from kafka2011.services.warehouse.load.parquet_files import HourFiles
+from tests.support.clock import ManualClock
 from tests.unit.services.audit.samples import SERVER, T0, WINDOW_MS, event
 
 SOURCE = BrokerPartition(11, 0)

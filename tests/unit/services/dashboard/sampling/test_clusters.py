@@ -3,10 +3,11 @@
 import pytest
 
 from kafka2011.coordination import paths
-from kafka2011.coordination.processes import ProcessRecord, expect_process, register_process
+from kafka2011.coordination.processes import ProcessRecord, register_process
 from kafka2011.services.dashboard.config import more_datacenters
 from kafka2011.services.dashboard.sampling.clusters import read_partition_counts, read_processes
 from tests.support.memory_zookeeper import InMemoryZooKeeper
+from tests.support.processes import expect_process
 
 
 def test_partitions_are_those_registered_and_counts_are_read_once() -> None:
