@@ -55,18 +55,6 @@ _SPARK_TYPES = dict(zip(MESSAGE_SCHEMA.names, SPARK_SCHEMA.split(", "), strict=T
 StreamOffsets = dict[str, int]
 
 
-class RangeSplit(InputPartition):
-    """One task's range."""
-
-    def __init__(self, placed: PlacedRange) -> None:
-        super().__init__(placed)
-
-    @property
-    def placed(self) -> PlacedRange:
-        found: PlacedRange = self.value
-        return found
-
-
 class Rows(Protocol):
     """Makes rows of chunks, on an executor."""
 
@@ -99,7 +87,8 @@ class MessagesFactory:
 def read_split(
     options: SourceOptions, split: InputPartition, factory: RowsFactory
 ) -> Iterator[pa.RecordBatch]:
-    """The messages of one range, on an executor. Spark calls it with None for an empty plan."""
+    """The rows of one range, on an executor. `split.value` is its PlacedRange; None for an empty
+    plan."""
     if split.value is None:
         return
     placed: PlacedRange = split.value
@@ -154,7 +143,7 @@ class Kafka2011Reader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         planner = SourcePlanner(self._options)
         try:
-            return [RangeSplit(placed) for placed in planner.batch_ranges()]
+            return [InputPartition(placed) for placed in planner.batch_ranges()]
         finally:
             planner.close()
 
@@ -242,7 +231,7 @@ class Kafka2011StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
                 ranges.append(OffsetRange(*_name(name), begin, offset))
         if not ranges:
             return []
-        return [RangeSplit(placed) for placed in self._planning().placed(ranges)]
+        return [InputPartition(placed) for placed in self._planning().placed(ranges)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_split(self._options, partition, self._factory)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
 import pyspark_kafka2011
@@ -18,7 +19,6 @@ from kafka2011.consumer.spark.source import (
     SPARK_SCHEMA,
     Kafka2011Reader,
     Kafka2011StreamReader,
-    RangeSplit,
 )
 from kafka2011.protocol import message_set
 from kafka2011.protocol.compression import Codec
@@ -36,7 +36,7 @@ def test_an_empty_topic_has_no_rows(logs: Logs) -> None:
     reader = Kafka2011Reader(options())
     assert reader.partitions() == []
     # Spark reads an empty plan as one partition without a range.
-    assert list(reader.read(RangeSplit(None))) == []  # type: ignore[arg-type]
+    assert list(reader.read(InputPartition(None))) == []  # type: ignore[arg-type]
 
 
 def stream(**changed: str) -> Kafka2011StreamReader:
