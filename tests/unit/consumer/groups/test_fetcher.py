@@ -8,10 +8,11 @@ import pytest
 from kafka2011.consumer.chunk import Chunk, TopicPartition
 from kafka2011.consumer.config import ConsumerConfig
 from kafka2011.consumer.errors import PartitionStuck
-from kafka2011.consumer.groups.chunk_queues import ChunkQueue, OwnedPartition
+from kafka2011.consumer.groups.chunk_queues import DAMAGE_ATTEMPTS, ChunkQueue, OwnedPartition
 from kafka2011.consumer.groups.fetcher import BrokerFetcher
-from kafka2011.consumer.simple import FetchedSet
+from kafka2011.consumer.simple import FetchedSet, SimpleConsumer
 from kafka2011.consumer.stats import ConsumerStats
+from kafka2011.protocol.errors import OffsetOutOfRange, WrongPartition
 from kafka2011.protocol.requests import MultiFetchRequest, decode_request
 from tests.support.scripted_server import ScriptedBroker
 
@@ -128,6 +129,51 @@ def test_a_partition_without_a_start_offset_is_reported_with_room_for_one_chunk(
     assert "autooffset.reset=earliest is neither smallest nor largest" in found.item.cause
     assert queue.reserve(), "the room is free again"
     assert not queue.reserve()
+
+
+def test_damage_is_fetched_again_before_the_partition_is_stuck(broker: ScriptedBroker) -> None:
+    broker.logs["t", 0] = bytearray(b"\0\0\0\1" + bytes(40))
+    queue = ChunkQueue(1)
+    run_to_pause(broker, partitions_of(queue, "t", 1), 1)
+    assert len(requested_parts(broker)) == DAMAGE_ATTEMPTS
+    found = queue.take(0)
+    assert found is not None
+    assert isinstance(found.item, PartitionStuck)
+
+
+@pytest.mark.parametrize("code", [OffsetOutOfRange.code, WrongPartition.code])
+def test_a_partition_that_fails_again_keeps_no_room_and_waits(
+    broker: ScriptedBroker, code: int
+) -> None:
+    """Out of range at the log's very start: the broker is starting, or its disk failed."""
+    broker.errors["t", 0] = code
+    queue = ChunkQueue(1)
+    [owned] = partitions_of(queue, "t", 1)
+    owned.has_raised = True
+    run_to_pause(broker, [owned], 2)
+    assert len(requested_parts(broker)) == 1
+    assert owned.retry_at_s > 0
+    assert queue.reserve(), "the room is free again"
+
+
+def test_a_start_offset_that_comes_after_a_seek_is_dropped(
+    monkeypatch: pytest.MonkeyPatch, broker: ScriptedBroker
+) -> None:
+    broker.append("t", 0, [b"a", b"b"])
+    queue = ChunkQueue(1)
+    [owned] = partitions_of(queue, "t", 1, None)
+    earliest = SimpleConsumer.earliest
+
+    def seek_meanwhile(client: SimpleConsumer, topic: str, partition: int) -> int:
+        owned.move_to(11)
+        return earliest(client, topic, partition)
+
+    monkeypatch.setattr(SimpleConsumer, "earliest", seek_meanwhile)
+    run_to_pause(broker, [owned], 2)
+    found = queue.take(0)
+    assert found is not None
+    assert isinstance(found.item, Chunk)
+    assert found.item.payloads() == [b"b"]
 
 
 def test_a_bug_is_tried_again_and_keeps_no_room(
