@@ -24,6 +24,8 @@ from tests.support.memory_deployment import (
 )
 from tests.support.waiting import wait_until
 
+NAME = TopicPartition("t", 0, 0)
+
 # --- delivering -----------------------------------------------------------------------------------
 
 
@@ -93,7 +95,7 @@ def test_start_at_the_largest_or_raise(deployment: Deployment) -> None:
     broker = deployment.broker_of_t([b"old"])
     largest = deployment.connector(group_id="latest", autooffset_reset="largest")
     stream = one_stream(largest)
-    wait_until(lambda: largest.positions() == {TopicPartition("t", 0, 0): 13}, "the start")
+    wait_until(lambda: largest.positions() == {NAME: 13}, "the start")
     broker.append("t", 0, [b"new"])
     assert drain(stream, 1) == [b"new"]
     stream = one_stream(deployment.connector(group_id="neither", autooffset_reset="raise"))
@@ -134,7 +136,7 @@ def test_chunks_are_the_brokers_bytes(deployment: Deployment) -> None:
     assert len(chunks) > 3
     payloads = [payload for chunk in chunks for payload in chunk.payloads()]
     assert payloads == numbered(0, 50) + [b"packed"] * 9
-    assert connector.positions() == {TopicPartition("t", 0, 0): end}
+    assert connector.positions() == {NAME: end}
 
 
 def test_shallow_iteration_delivers_wrappers_unopened(deployment: Deployment) -> None:
@@ -182,7 +184,7 @@ def test_shutdown_ends_the_iteration(deployment: Deployment) -> None:
     thread = threading.Thread(target=lambda: found.extend(m.payload for m in stream))
     thread.start()
     wait_until(lambda: (found == [] and connector.positions() != {}) or found, "delivery")
-    wait_until(lambda: connector.positions() == {TopicPartition("t", 0, 0): 11}, "the message")
+    wait_until(lambda: connector.positions() == {NAME: 11}, "the message")
     connector.shutdown()
     thread.join(5)
     assert not thread.is_alive()
@@ -235,7 +237,7 @@ def test_a_message_above_the_limit_stops_only_its_partition(deployment: Deployme
     part = bytes.fromhex("00000000" + "0000000000000010")  # partition 0, offset 16
     asked = sum(b"\0\1t" + part in frame for frame in broker.frames)
     assert 1 <= asked <= 8, "it grows the size, says so, and is put aside"
-    assert connector.skip_entry(TopicPartition("t", 0, 0), 16) == 16 + 10 + 5000
+    assert connector.skip_entry(NAME, 16) == 16 + 10 + 5000
     assert drain(stream, 1) == [b"after"]
 
 
@@ -270,7 +272,7 @@ def test_damage_on_disk_is_raised_once_and_can_be_skipped(deployment: Deployment
     assert "CRC" in caught.value.cause
     found += drain(stream, 2 - len(found))
     assert sorted(found) == [b"good", b"other"]
-    connector.skip_entry(TopicPartition("t", 0, 0), 14)
+    connector.skip_entry(NAME, 14)
     assert drain(stream, 1) == [b"fine"]
     assert connector.stats.stuck_partitions == 1
 
@@ -337,8 +339,7 @@ def test_commit_stores_what_was_delivered(deployment: Deployment) -> None:
     assert [next(stream).payload for _ in range(3)] == numbered(0, 3)
     assert connector.commit_offsets() == []
     assert deployment.stored("t", 0, 0) == b"33"
-    name = TopicPartition("t", 0, 0)
-    assert connector.commit_offsets({name: 11}) == []
+    assert connector.commit_offsets({NAME: 11}) == []
     assert deployment.stored("t", 0, 0) == b"11"
     assert connector.commit_offsets({("t", 0, 9): 5}) == [("t", 0, 9)]
     assert connector.stats.commits_refused == 1
@@ -380,10 +381,7 @@ def test_stopping_after_a_message_does_not_redeliver_it(deployment: Deployment) 
 def test_shutdown_without_commit_stores_nothing(deployment: Deployment, by_hand: bool) -> None:
     deployment.broker_of_t(numbered(0, 5))
     connector = deployment.connector()
-    if by_hand:
-        stream = connector.create_stream_of_partitions({TopicPartition("t", 0, 0): 0})
-    else:
-        stream = one_stream(connector)
+    stream = connector.create_stream_of_partitions({NAME: 0}) if by_hand else one_stream(connector)
     assert drain(stream, 5) == numbered(0, 5)
     connector.shutdown(commit=False)
     assert deployment.stored("t", 0, 0) is None
@@ -396,7 +394,7 @@ def test_a_seek_back_is_committed_at_shutdown(deployment: Deployment) -> None:
         assert drain(one_stream(connector), 5) == numbered(0, 5)
         connector.commit_offsets()
         assert deployment.stored("t", 0, 0) == b"55"
-        assert connector.seek(TopicPartition("t", 0, 0), 22)
+        assert connector.seek(NAME, 22)
     assert deployment.stored("t", 0, 0) == b"22"
 
 
@@ -409,7 +407,7 @@ def test_a_seek_in_the_loop_is_not_undone_by_coming_back_from_the_old_position(
         for message in one_stream(connector):
             seen.append(message.payload)
             if len(seen) == 4:
-                assert connector.seek(TopicPartition("t", 0, 0), 11)
+                assert connector.seek(NAME, 11)
             1 / (5 - len(seen))  # fails at the fifth: nothing behind the seek is processed
     assert seen == [*numbered(0, 4), b"1"]
     assert deployment.stored("t", 0, 0) == b"11"
@@ -419,19 +417,18 @@ def test_seek_and_seek_to_time(deployment: Deployment) -> None:
     broker = deployment.broker_of_t(numbered(0, 5))
     connector = deployment.connector()
     stream = one_stream(connector)
-    name = TopicPartition("t", 0, 0)
     assert drain(stream, 5) == numbered(0, 5)
-    assert connector.lag() == {name: 0}
-    assert connector.seek(name, 22)
+    assert connector.lag() == {NAME: 0}
+    assert connector.seek(NAME, 22)
     assert next(stream).payload == b"2"
-    assert connector.lag() == {name: 22}
-    assert connector.seek(name, 33)  # in the middle of a chunk: the rest of it is dropped
+    assert connector.lag() == {NAME: 22}
+    assert connector.seek(NAME, 33)  # in the middle of a chunk: the rest of it is dropped
     assert drain(stream, 2) == numbered(3, 5)
-    assert connector.seek_to_time(name, -2) == 0
+    assert connector.seek_to_time(NAME, -2) == 0
     assert drain(stream, 5) == numbered(0, 5)
-    assert connector.seek_to_time(name, 1000) == 0  # older than everything: from the start
+    assert connector.seek_to_time(NAME, 1000) == 0  # older than everything: from the start
     assert drain(stream, 5) == numbered(0, 5)
-    assert connector.seek_to_time(name, -1) == broker.end("t", 0)
+    assert connector.seek_to_time(NAME, -1) == broker.end("t", 0)
     assert drain(stream, 0) == []
     assert not connector.seek(TopicPartition("t", 0, 1), 0)
     assert connector.seek_to_time(TopicPartition("t", 0, 1), -2) is None
@@ -444,12 +441,11 @@ def test_what_no_log_can_have_is_neither_sought_nor_committed(
     deployment.broker_of_t(numbered(0, 5))
     connector = deployment.connector(autocommit_enable=False)
     stream = one_stream(connector)
-    name = TopicPartition("t", 0, 0)
     next(stream)
     with pytest.raises(ValueError, match="is not an offset"):
-        connector.seek(name, offset)
+        connector.seek(NAME, offset)
     with pytest.raises(ValueError, match="is not an offset"):
-        connector.commit_offsets({name: offset})
+        connector.commit_offsets({NAME: offset})
     assert deployment.stored("t", 0, 0) is None
     assert drain(stream, 4) == numbered(1, 5)
 
@@ -485,7 +481,7 @@ def test_what_stays_is_not_interrupted_by_a_member_that_joins(deployment: Deploy
     claimed = deployment.admin.get(paths.owner_path("g", "t", BrokerPartition(0, 0)))
     two = deployment.connector(consumer_id="b")
     one_stream(two)
-    wait_until(lambda: one.owned() == [TopicPartition("t", 0, 0)] and two.is_settled, "one each")
+    wait_until(lambda: one.owned() == [NAME] and two.is_settled, "one each")
     assert deployment.admin.get(paths.owner_path("g", "t", BrokerPartition(0, 0))) == claimed
     assert drain(stream, 2) == numbered(1, 3)
 
@@ -581,7 +577,7 @@ def test_a_zombie_delivers_nothing_and_its_commit_is_refused(deployment: Deploym
     registry.resume()
     assert deployment.stored("t", 0, 0) == b"66"
     wait_until(lambda: zombie.owned() == [], "the zombie to notice")
-    assert zombie.commit_offsets({TopicPartition("t", 0, 0): 33}) == [TopicPartition("t", 0, 0)]
+    assert zombie.commit_offsets({NAME: 33}) == [NAME]
     assert deployment.owner("t", 0, 0) == f"{successor.consumer_id}-0".encode()
     assert drain(stream, 0) == []
     assert deployment.stored("t", 0, 0) == b"66"
@@ -597,7 +593,7 @@ def test_a_commit_that_finds_another_owner_starts_a_rebalance(
     path = paths.owner_path("g", "t", BrokerPartition(0, 0))
     deployment.admin.delete(path)
     deployment.admin.create(path, b"another-0")
-    assert connector.commit_offsets() == [TopicPartition("t", 0, 0)]
+    assert connector.commit_offsets() == [NAME]
     wait_until(lambda: connector.owned() == [], "delivery to stop")
     assert deployment.stored("t", 0, 0) is None
     deployment.admin.delete(path)
