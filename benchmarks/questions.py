@@ -31,7 +31,9 @@ class Question:
 
 
 def _produce(name: str, batch: int, **options: object) -> Question:
-    ask: Ask = lambda data_dir, runs: produce.measure(data_dir, runs, batch, **options)  # type: ignore[arg-type]  # noqa: E731
+    def ask(data_dir: Path, runs: int) -> Iterator[dict[str, float]]:
+        return produce.measure(data_dir, runs, batch, **options)
+
     return Question(name, "produce", "messages_per_s", ask, *_PRODUCE_GOALS.get(name, (None, None)))
 
 

@@ -132,7 +132,7 @@ def print_table(console: Console, machine: dict[str, Any], results: list[dict[st
     table = Table(header_style="bold", box=None)
     for heading in ("system", "version", "produce", "consume", "durability"):
         justify = "right" if heading in ("produce", "consume") else "left"
-        table.add_column(heading, justify=justify)  # type: ignore[arg-type]
+        table.add_column(heading, justify=justify)
     for result in results:
         if "missing" in result:
             table.add_row(result["peer"], "", "", "", result["missing"])

@@ -71,10 +71,10 @@ def readable(container: DockerContainer) -> list[bytes]:
         offset = client.earliest(TOPIC, 0)
         end = client.latest(TOPIC, 0)
         while offset < end:
-            messages = client.fetch(TOPIC, 0, offset, 4 * len(PAYLOAD)).messages()
+            messages = list(client.fetch(TOPIC, 0, offset, 4 * len(PAYLOAD)).messages())
             assert messages, f"nothing at {offset} of {end}"
-            for payload, offset in messages:  # noqa: B007 - the next offset is kept
-                found.append(payload)
+            found += [payload for payload, _ in messages]
+            _, offset = messages[-1]
     return found
 
 

@@ -129,7 +129,7 @@ def compressed(rng: random.Random) -> None:
     bytes_max = rng.choice((0, 100, UNPACKED_MAX))
     result = outcome(lambda: decompress(rng.choice((1, 2)), packed, bytes_max))
     if result[0] == "returned":
-        assert len(result[1]) <= bytes_max  # type: ignore[arg-type]
+        assert len(result[1]) <= bytes_max
 
 
 def segments(rng: random.Random) -> None:

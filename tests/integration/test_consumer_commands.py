@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from kafka2011.coordination import paths
+from kafka2011.services.zookeeper.server import ZooKeeperServer
 from tests.support.clusters import Cluster
 from tests.support.commands import run
 from tests.support.waiting import wait_until
@@ -14,8 +15,10 @@ pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(scope="module")
-def brokers(zookeeper: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    connect = f"{zookeeper.host}:{zookeeper.port}/commands"  # type: ignore[attr-defined]
+def brokers(
+    zookeeper: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cluster]:
+    connect = f"{zookeeper.host}:{zookeeper.port}/commands"
     with Cluster(connect, tmp_path_factory.mktemp("brokers"), [1, 2]) as made:
         made.write("clicks", 5)
         made.write("views", 3, codec=1)

@@ -257,7 +257,7 @@ def connector(zk_connect: str, name: str, **settings: object) -> ConsumerConnect
         "zk_sync_time_ms": 500,
         **settings,
     }
-    return ConsumerConnector(ConsumerConfig(**settings))  # type: ignore[arg-type]
+    return ConsumerConnector(ConsumerConfig(**settings))
 
 
 def registry_of(made: ConsumerConnector) -> ZooKeeperRegistry:

@@ -7,6 +7,7 @@ import os
 import random
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from tests.support.brokers import RunningBroker, start_broker
 from tests.support.commands import RunningProcess, start_command
 from tests.support.scripted_server import ScriptedBroker
 from tests.support.stored import headers, reported_counts, stored_counts, stored_payloads
-from tests.support.waiting import wait_until
+from tests.support.waiting import wait_for_growth, wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -62,12 +63,8 @@ def access_log(
     )
 
 
-def wait_for_growth(broker: RunningBroker, grown_bytes: int) -> None:
-    def size() -> int:
-        return sum(file.stat().st_size for file in broker.log_dir.rglob("*.kafka"))
-
-    before = size()
-    wait_until(lambda: size() > before + grown_bytes, "the log to grow")
+def log_bytes(broker: RunningBroker) -> int:
+    return sum(file.stat().st_size for file in broker.log_dir.rglob("*.kafka"))
 
 
 def finished(run: RunningProcess, timeout_s: float = 90) -> None:
@@ -132,7 +129,7 @@ def test_a_killed_broker_that_comes_back_costs_repeats_and_no_event(tmp_path: Pa
     broker = start_broker(tmp_path)
     with access_log(tmp_path, broker, rate=8000) as run:
         for _ in range(2):
-            wait_for_growth(broker, 200_000)
+            wait_for_growth(partial(log_bytes, broker), 200_000, "the log grows")
             port = broker.port
             broker.kill()
             assert run.is_running
@@ -156,7 +153,7 @@ def test_a_frontend_killed_at_any_moment_goes_on_and_counts_everything_once(
             with access_log(tmp_path, broker, rate=6000) as run:
                 run.wait_for_event("run")
                 deadline = time.monotonic() + rng.uniform(0.05, 0.7)
-                wait_until(lambda: time.monotonic() > deadline, "the moment")  # noqa: B023
+                wait_until(lambda at=deadline: time.monotonic() > at, "the moment")
                 run.kill()
         with access_log(tmp_path, broker) as run:
             finished(run)

@@ -18,7 +18,7 @@ from kafka2011.services.zookeeper.server import ZooKeeperServer
 from tests.support.clusters import Cluster
 from tests.support.commands import run, start_command
 from tests.support.mirrors import Mirrors, Writer, check_copies, copied_bytes, two_clusters
-from tests.support.waiting import wait_until
+from tests.support.waiting import wait_for_growth, wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -84,7 +84,7 @@ def test_sigkill_under_load_loses_nothing(mirrors: Mirrors) -> None:
         for _ in range(4):
             before = copied_bytes(mirrors)
             command = mirrors.start()
-            wait_until(lambda: copied_bytes(mirrors) > before + 100_000, "it copies")  # noqa: B023
+            wait_for_growth(lambda: copied_bytes(mirrors), 100_000, "it copies", since=before)
             command.kill()
             committed = mirrors.committed()
             ends = {p.text: end for p, end in mirrors.live.ends(mirrors.topic).items()}
@@ -138,8 +138,7 @@ def test_what_a_frozen_target_never_stored_is_not_committed(
         wait_until(
             are_under_way_to_both, "the sets stand in the sockets of brokers that do not read them"
         )
-        commits = mirrors.status()["looks"]
-        wait_until(lambda: mirrors.status()["looks"] > commits + 3, "there was time to commit")
+        wait_for_growth(lambda: mirrors.status()["looks"], 3, "there was time to commit")
         assert set(mirrors.committed().values()) == {100 * 210}
         command.signal(ending)
         command.wait(30)
@@ -219,8 +218,7 @@ def test_a_clean_handover_between_members_repeats_nothing(mirrors: Mirrors) -> N
                 ),
                 "the two share",
             )
-            copied = copied_bytes(mirrors)
-            wait_until(lambda: copied_bytes(mirrors) > copied + 200_000, "both copy")
+            wait_for_growth(lambda: copied_bytes(mirrors), 200_000, "both copy")
             assert first.stop() == 0
             wait_until(lambda: len(mirrors.status(1)["partitions"]) == 4, "the second takes over")
         mirrors.wait_drained()
@@ -296,8 +294,7 @@ def test_over_a_link_that_is_slow_and_cut(mirrors: Mirrors) -> None:
         mirrors.start(address_map=address_map)
         with Writer(mirrors):
             for number in range(6):
-                copied = copied_bytes(mirrors)
-                wait_until(lambda: copied_bytes(mirrors) > copied, "it goes on")  # noqa: B023
+                wait_for_growth(lambda: copied_bytes(mirrors), 0, "it goes on")
                 if number % 2:
                     link.change(None, {"cut": True})
                     link.change(None, {"cut": False})

@@ -25,6 +25,7 @@ from kafka2011.events.primitives import long
 from kafka2011.producer import Producer
 from kafka2011.runtime.clock import now_ms
 from kafka2011.services.warehouse.delta_table import Load, LoadedRange, WarehouseTable, read_commits
+from kafka2011.services.zookeeper.server import ZooKeeperServer
 from tests import ROOT
 from tests.support.clusters import Cluster
 from tests.support.commands import KAFKA2011, RunningProcess, execute
@@ -46,8 +47,10 @@ Run = Callable[..., Done]
 
 
 @pytest.fixture(scope="module")
-def cluster(zookeeper: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    connect = f"{zookeeper.host}:{zookeeper.port}/operator"  # type: ignore[attr-defined]
+def cluster(
+    zookeeper: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cluster]:
+    connect = f"{zookeeper.host}:{zookeeper.port}/operator"
     with Cluster(connect, tmp_path_factory.mktemp("brokers"), [1, 2]) as made:
         made.write("clicks", 5)
         wait_until(lambda: made.partitions("clicks") == PARTITIONS, "the topic's registration")
@@ -83,7 +86,7 @@ def member(cluster: Cluster, group: str, **settings: object) -> ConsumerConnecto
         "consumer_timeout_ms": 700,
         **settings,
     }
-    return ConsumerConnector(ConsumerConfig(**settings))  # type: ignore[arg-type]
+    return ConsumerConnector(ConsumerConfig(**settings))
 
 
 def consume_all(cluster: Cluster, group: str) -> None:

@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from tests.support.brokers import RunningBroker, start_broker
 from tests.support.commands import KAFKA2011, RunningProcess, run
 from tests.support.stored import stored_payloads
-from tests.support.waiting import wait_until
+from tests.support.waiting import wait_for_growth
 
 pytestmark = pytest.mark.integration
 
@@ -32,6 +33,10 @@ def words(tmp_path: Path, broker: RunningBroker, *more: str) -> list[str]:
 
 def arrived(broker: RunningBroker) -> list[bytes]:
     return stored_payloads([broker.log_dir]).get("lines", [])
+
+
+def arrived_count(broker: RunningBroker) -> int:
+    return len(arrived(broker))
 
 
 class Writer:
@@ -76,19 +81,17 @@ def test_every_line_arrives_through_rotation_truncation_kills_and_a_broker_away(
     port = broker.port
     with Writer(tmp_path) as writer:
         for turn in range(4):
-            seen = len(arrived(broker))
+            seen = arrived_count(broker)
             command = [*KAFKA2011, *words(tmp_path, broker)]
             with RunningProcess(command, tmp_path / f"tail-{turn}.log") as tail:
                 # What the one before had under way may arrive late.
                 tail.wait_for_event("following")
-                wait_until(lambda: len(arrived(broker)) > seen + 500, "lines to arrive")  # noqa: B023
+                wait_for_growth(partial(arrived_count, broker), 500, "lines arrive", since=seen)
                 if turn == 1:
                     broker.kill()
-                    before = writer.count
-                    wait_until(lambda: writer.count > before + 500, "lines meanwhile")  # noqa: B023
+                    wait_for_growth(lambda: writer.count, 500, "lines meanwhile")
                     broker = start_broker(tmp_path, port=port)
-                    seen = len(arrived(broker))
-                    wait_until(lambda: len(arrived(broker)) > seen + 500, "it goes on")  # noqa: B023
+                    wait_for_growth(partial(arrived_count, broker), 500, "it goes on")
                 if turn % 2:
                     tail.kill()
                 else:

@@ -93,8 +93,8 @@ def cluster(jvm: Jvm, zk_connect: str, tmp_path: Path) -> Iterator[Cluster]:
     settings = {name.replace(".", "_"): value for name, value in SETTINGS.items()}
     log_dir = tmp_path / "original"
     with (
-        start_broker(tmp_path, 1, zk_connect, **settings) as first,  # type: ignore[arg-type]
-        start_broker(tmp_path, 2, zk_connect, **settings) as second,  # type: ignore[arg-type]
+        start_broker(tmp_path, 1, zk_connect, **settings) as first,
+        start_broker(tmp_path, 2, zk_connect, **settings) as second,
         jvm.broker(
             {
                 **SETTINGS,
@@ -185,7 +185,7 @@ def test_each_broker_serves_the_other_s_log_directory(cluster: Cluster) -> None:
             cluster.directory,
             3,
             cluster.zk,
-            **{**settings, "log.dir": cluster.original_log_dir},  # type: ignore[arg-type]
+            **{**settings, "log.dir": cluster.original_log_dir},
         ),
     ):
         assert cluster.consumed("moved") == expected

@@ -79,7 +79,7 @@ def test_answers_and_files_are_those_of_the_original(jvm: Jvm, tmp_path: Path) -
     ours.pop("brokerid")
     with (
         jvm.broker({**SETTINGS, "port": port, "log.dir": original_dir}),
-        start_broker(tmp_path, **ours) as broker,  # type: ignore[arg-type]
+        start_broker(tmp_path, **ours) as broker,
     ):
         requests = RandomRequests(SEED)
         for number in range(COUNT):

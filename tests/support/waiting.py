@@ -32,3 +32,20 @@ def wait_until(
             text = message() if callable(message) else message
             raise AssertionError(f"not within {timeout_s} s: {text}")
         pause.wait(poll_s)
+
+
+def wait_for_growth(
+    value: Callable[[], int],
+    by: int,
+    message: str,
+    *,
+    since: int | None = None,
+    timeout_s: float = 20,
+) -> None:
+    """Wait until `value` is more than `by` above `since` (default: what it is now)."""
+    start = value() if since is None else since
+    wait_until(
+        lambda: value() > start + by,
+        lambda: f"{message}: from {start} to {value()}, not by more than {by}",
+        timeout_s,
+    )

@@ -20,7 +20,7 @@ TAKE_ATTEMPTS = 10
 @contextlib.contextmanager
 def start_zookeeper(data_dir: Path, **settings: object) -> Iterator[ZooKeeperServer]:
     """A server of one's own, on a free port unless `client_port` says otherwise."""
-    config = ZooKeeperConfig(**{"client_port": 0, "data_dir": data_dir, **settings})  # type: ignore[arg-type]
+    config = ZooKeeperConfig(**{"client_port": 0, "data_dir": data_dir, **settings})
     with ZooKeeperServer(config, os.environ.get("JAVA_HOME", "")) as server:
         server.start()
         yield server
