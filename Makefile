@@ -80,7 +80,7 @@ test-wheel: prepare
 	$(PYTHON_IN) -m pytest -q tests/packaging
 
 test-integration: prepare
-	$(PYTHON_IN) -m pytest -q --no-skips -n 4 --dist loadgroup tests/integration tests/faults
+	$(PYTHON_IN) -m pytest -q --no-skips -n 2 tests/integration tests/faults
 
 # Beside Kafka 0.7.2 itself; its classes are not part of the project (docs/testing.md).
 ORIGINAL_CLASSPATH ?=

@@ -3,10 +3,6 @@
 `zookeeper` is the server itself (session scope: a test that stops or freezes a ZooKeeper starts its
 own with `start_zookeeper`). `zk_connect` is a connect string whose chroot no other test uses.
 `spark` is one session for all tests that need one: a JVM takes long to start.
-
-Most tests wait for processes, so more workers than cores are faster. Spark computes: its tests come
-first, in two groups, so that at most two Spark jobs run at once and one session serves all. The
-tests of a module that share a cluster stay on one worker.
 """
 
 import os
@@ -19,19 +15,6 @@ import pytest
 
 from kafka2011.services.zookeeper.server import ZooKeeperServer
 from tests.support.zookeeper import start_zookeeper
-
-SHARED_CLUSTERS = ("test_consumer_commands.py", "test_mirror.py", "test_operator_commands.py")
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if item.get_closest_marker("spark"):
-            is_here = "spark" in getattr(item, "fixturenames", ())
-            item.add_marker(pytest.mark.xdist_group("spark session" if is_here else "spark jobs"))
-        elif item.path.name in SHARED_CLUSTERS:
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
-    items.sort(key=lambda item: item.get_closest_marker("spark") is None)
 
 
 @pytest.fixture(scope="session")
