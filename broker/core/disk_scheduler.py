@@ -103,8 +103,9 @@ class DiskScheduler:
 
     def appended(self, log: Log) -> None:
         """`log` took something over, or waits for a roll: write it at the end of this turn."""
+        if not self._dirty:
+            self.wake()
         self._dirty[log] = None
-        self.wake()
 
     def write(self) -> None:
         """Write what was appended, one write per log, and ask for the flushes that are due."""

@@ -102,22 +102,6 @@ class Partitions:
             )
         return self._config.partition_count(topic)
 
-    def any_partition(self, topic: str) -> int:
-        """A partition at random. Unlike 0.7: not one whose disk failed, while there is another.
-
-        Raises IllegalTopic.
-        """
-        count = self.partition_count(topic)
-        partition = self._rng.randrange(count)
-        if self._is_writable(topic, partition):
-            return partition
-        writable = [number for number in range(count) if self._is_writable(topic, number)]
-        return self._rng.choice(writable) if writable else partition
-
-    def _is_writable(self, topic: str, partition: int) -> bool:
-        log = self._logs.get(topic, partition)
-        return log is None or log.state is LogState.ONLINE
-
     def find(self, topic: str, partition: int) -> Log | None:
         """The partition's log; None when nothing was ever appended to it here.
 
@@ -127,9 +111,17 @@ class Partitions:
             raise NoSuchPartition(f"{topic!a} has no partition {partition}")
         return self._logs.get(topic, partition)
 
-    def find_or_create(self, topic: str, partition: int) -> Log:
-        """Raises IllegalTopic, NoSuchPartition, LimitReached, CannotCreateLog."""
-        log = self.find(topic, partition)
+    def find_or_create(self, topic: str, partition: int | None) -> Log:
+        """The partition's log, made when there is none; of any partition for None.
+
+        Raises IllegalTopic, NoSuchPartition, LimitReached, CannotCreateLog.
+        """
+        count = self.partition_count(topic)
+        if partition is None:
+            partition = self._any_partition(topic, count)
+        if not 0 <= partition < count:
+            raise NoSuchPartition(f"{topic!a} has no partition {partition}")
+        log = self._logs.get(topic, partition)
         if log is None:
             try:
                 log = self._logs.get_or_create(topic, partition)
@@ -137,6 +129,18 @@ class Partitions:
                 raise CannotCreateLog(f"{topic!a}-{partition}: {error.strerror}") from None
             self._topic_seen(topic)
         return log
+
+    def _any_partition(self, topic: str, count: int) -> int:
+        """One at random. Unlike 0.7: not one whose disk failed, while there is another."""
+        partition = self._rng.randrange(count)
+        if self._is_writable(topic, partition):
+            return partition
+        writable = [number for number in range(count) if self._is_writable(topic, number)]
+        return self._rng.choice(writable) if writable else partition
+
+    def _is_writable(self, topic: str, partition: int) -> bool:
+        log = self._logs.get(topic, partition)
+        return log is None or log.state is LogState.ONLINE
 
     # --- append --------------------------------------------------------------------------------
 
@@ -166,13 +170,12 @@ class Partitions:
         appends.last = log
         # 0.7's flush by count holds the client up until the flush. A set that is held back for a
         # new segment holds it up until it is written, so that memory stays bounded.
-        if log.messages_since_flush_began >= log.flush_interval_messages or (
-            log.is_held and message_count >= log.flush_interval_messages
-        ):
+        if log.messages_since_flush_began >= log.flush_interval_messages:
             appends.flush_first[log] = end
             appends.must_wait = True
         elif log.is_held:
-            appends.write_first[log] = end
+            is_flush_due = message_count >= log.flush_interval_messages
+            (appends.flush_first if is_flush_due else appends.write_first)[log] = end
             appends.must_wait = True
         return end
 

@@ -5,7 +5,7 @@ docs/protocol.md has the table of what closes a connection and what is answered.
 """
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafka2011.broker.config import BrokerConfig
 from kafka2011.broker.core import errors
@@ -17,7 +17,7 @@ from kafka2011.protocol import errors as wire_errors
 from kafka2011.protocol import message_set as message_sets
 from kafka2011.protocol import requests, responses
 from kafka2011.protocol.compression import DecompressionBudget
-from kafka2011.protocol.requests import ANY_PARTITION, EARLIEST, LATEST, OffsetsRequest
+from kafka2011.protocol.requests import ANY_PARTITION, EARLIEST, FETCH, LATEST
 
 # A frame's size is an i32 that counts the error code as well.
 RESPONSE_BYTES_MAX = 2**31 - 1
@@ -33,6 +33,14 @@ _EMPTY_FETCH: Final = responses.encode_fetch_header(0, 0)
 
 # Error code, bytes to send (None: none), and their number, which is negative for a negative size.
 Answer = tuple[int, FileRegion | None, int]
+
+
+class OffsetsQuery(NamedTuple):
+    """At most `count_max` offsets before `time`: ms since the epoch, LATEST or EARLIEST."""
+
+    route: bytes
+    time: int
+    count_max: int
 
 
 class RequestRefused(Exception):
@@ -65,11 +73,11 @@ class RequestHandlers:
 
     # --- produce -------------------------------------------------------------------------------
 
-    def produce(self, body: memoryview, appends: Appends, now_ms: int) -> None:
+    def produce(self, body: memoryview, request_id: int, appends: Appends, now_ms: int) -> None:
         """A Produce or MultiProduce: parts in order; one with too large a message is left out, any
         other fault ends it. Raises RequestRefused."""
         try:
-            parts = requests.produce_parts(body)
+            parts = requests.produce_parts(body, request_id)
         except wire_errors.KafkaError as error:
             raise RequestRefused("malformed-request", str(error)) from None
         self._check_part_count(parts)
@@ -118,7 +126,7 @@ class RequestHandlers:
         topic, partition = requests.decode_route(route)
         try:
             if partition == ANY_PARTITION:
-                return self._partitions.find_or_create(topic, self._partitions.any_partition(topic))
+                return self._partitions.find_or_create(topic, None)
             log = self._partitions.find_or_create(topic, partition)
         except errors.PartitionError as error:
             raise RequestRefused(error.reason, str(error)) from None
@@ -127,15 +135,15 @@ class RequestHandlers:
 
     # --- fetch ---------------------------------------------------------------------------------
 
-    def fetch(self, body: memoryview) -> Reply:
+    def fetch(self, body: memoryview, request_id: int) -> Reply:
         """A Fetch or MultiFetch: the parts in order, each with its own error. Raises
         RequestRefused."""
         try:
-            parts = requests.fetch_parts(body)
+            parts = requests.fetch_parts(body, request_id)
         except wire_errors.KafkaError as error:
             raise RequestRefused("malformed-request", str(error)) from None
         left = RESPONSE_BYTES_MAX - ERROR_CODE_BYTES
-        if requests.request_id_of(body) == requests.FETCH:
+        if request_id == FETCH:
             code, region, count = self._read(*parts[0], left)
             header = responses.encode_fetch_header(code, count) if code or count else _EMPTY_FETCH
             return Reply([header] if region is None else [header, region], count < 0)
@@ -150,12 +158,9 @@ class RequestHandlers:
 
     def _read(self, route: bytes, offset: int, size_max: int, bytes_max: int) -> Answer:
         try:
-            log = self._routes.get(route)
+            log = self._routes.get(route) or self._known_log(route)
             if log is None:
-                log = self._partitions.find(*requests.decode_route(route))
-                if log is None:
-                    return 0, None, 0
-                self._routes[route] = log
+                return 0, None, 0
             region = self._partitions.read(
                 log, offset, min(size_max, self._fetch_bytes_max, bytes_max)
             )
@@ -170,37 +175,46 @@ class RequestHandlers:
             return 0, None, size_max
         return 0, None, 0
 
+    def _known_log(self, route: bytes) -> Log | None:
+        """The log of a route; None when nothing was ever appended to it. Raises PartitionError."""
+        log = self._routes.get(route)
+        if log is None:
+            log = self._partitions.find(*requests.decode_route(route))
+            if log is not None:
+                self._routes[route] = log
+        return log
+
     # --- offsets -------------------------------------------------------------------------------
 
-    def offsets_request(self, body: memoryview) -> OffsetsRequest:
-        """An Offsets request of a partition that may be asked about. Raises RequestRefused."""
+    def offsets_query(self, body: memoryview) -> OffsetsQuery:
+        """The query of an Offsets request, if its partition may be asked about. Raises
+        RequestRefused."""
         try:
-            request = requests.decode_request(body)
+            query = OffsetsQuery(*requests.offsets_part(body))
         except wire_errors.KafkaError as error:
             raise RequestRefused("malformed-request", str(error)) from None
-        assert isinstance(request, OffsetsRequest)
-        if self._log_asked_about(request) is not None and request.count_max < 0:
-            raise RequestRefused("malformed-request", f"max count {request.count_max}")
-        return request
+        if self._log_asked_about(query.route) is not None and query.count_max < 0:
+            raise RequestRefused("malformed-request", f"max count {query.count_max}")
+        return query
 
-    def _log_asked_about(self, request: OffsetsRequest) -> Log | None:
+    def _log_asked_about(self, route: bytes) -> Log | None:
         try:
-            return self._partitions.find(request.topic, request.partition)
+            return self._known_log(route)
         except errors.PartitionError as error:
             raise RequestRefused(error.reason, str(error)) from None
 
-    def offsets(self, request: OffsetsRequest, appends: Appends) -> Reply:
+    def offsets(self, query: OffsetsQuery, appends: Appends) -> Reply:
         """Raises RequestRefused."""
-        log = self._log_asked_about(request)
+        log = self._log_asked_about(query.route)
         if log is None:
-            offsets = [0] if request.time in (LATEST, EARLIEST) else []
+            offsets = [0] if query.time in (LATEST, EARLIEST) else []
         else:
             try:
-                offsets = self._partitions.offsets_before(log, request.time, request.count_max)
+                offsets = self._partitions.offsets_before(log, query.time, query.count_max)
             except errors.PartitionOffline as error:
                 # A client asks partition 0 for its barrier, wherever it appended. The barrier has
                 # held: that is answered, without an offset (decision 103).
-                if request.time != LATEST or appends.last is None:
+                if query.time != LATEST or appends.last is None:
                     raise RequestRefused(error.reason, str(error)) from None
                 offsets = []
         return Reply([responses.encode_offsets_response(offsets)])

@@ -11,7 +11,7 @@ from kafka2011.broker.config import BrokerConfig
 from kafka2011.broker.core.appends import Appends
 from kafka2011.broker.core.errors import PartitionError
 from kafka2011.broker.core.partitions import Partitions
-from kafka2011.broker.kafka07.handlers import RequestHandlers, RequestRefused
+from kafka2011.broker.kafka07.handlers import OffsetsQuery, RequestHandlers, RequestRefused
 from kafka2011.broker.network.connection import Channel
 from kafka2011.protocol.framing import FRAME_SIZE, FRAME_SIZE_BYTES
 from kafka2011.protocol.requests import (
@@ -21,7 +21,7 @@ from kafka2011.protocol.requests import (
     MULTI_PRODUCE,
     OFFSETS,
     PRODUCE,
-    OffsetsRequest,
+    PRODUCE_OVERHEAD_BYTES,
     produce_runs,
     request_id_of,
 )
@@ -31,6 +31,8 @@ from kafka2011.runtime.clock import Clock
 # the middle of it may overshoot that log's segment size by as much.
 RUN_BYTES_MAX = 1024 * 1024
 REQUEST_ID_BYTES = 2
+# Less than this is no whole Produce request.
+PRODUCE_BYTES_MIN = FRAME_SIZE_BYTES + PRODUCE_OVERHEAD_BYTES
 
 
 class Session:
@@ -60,8 +62,10 @@ class Session:
         try:
             while True:
                 # 0.7 decides before every single set whether a log rolls: no runs near that.
-                if end - position <= RUN_BYTES_MAX and self._partitions.has_room(
-                    appends, RUN_BYTES_MAX
+                if (
+                    PRODUCE_BYTES_MIN <= end - position <= RUN_BYTES_MAX
+                    and buffer[position + FRAME_SIZE_BYTES + 1] == PRODUCE
+                    and self._partitions.has_room(appends, RUN_BYTES_MAX)
                 ):
                     position, runs = produce_runs(
                         buffer, position, end, self._request_bytes_max, self._message_bytes_max
@@ -74,42 +78,37 @@ class Session:
                     if appends.must_wait:
                         self._hold_until_ready()
                         return position
-                body_end = self._body_end(buffer, position, end)
-                if not body_end:
+                if end - position < FRAME_SIZE_BYTES:
                     return position
-                body = buffer[position + FRAME_SIZE_BYTES : body_end]
-                position = body_end
+                size: int = FRAME_SIZE.unpack_from(buffer, position)[0]
+                if not REQUEST_ID_BYTES <= size <= self._request_bytes_max:
+                    raise RequestRefused("frame-size", f"a frame of {size} bytes")
+                body_start = position + FRAME_SIZE_BYTES
+                if body_start + size > end:
+                    return position
+                position = body_start + size
+                body = buffer[body_start:position]
                 if not self._handle(body, now_ms):
                     return position
         except RequestRefused as refused:
             self._refuse(refused)
             return position
 
-    def _body_end(self, buffer: memoryview, position: int, end: int) -> int:
-        """Where the frame at `position` ends; 0 when it is not all there. Raises RequestRefused."""
-        if end - position < FRAME_SIZE_BYTES:
-            return 0
-        (size,) = FRAME_SIZE.unpack_from(buffer, position)
-        if not REQUEST_ID_BYTES <= size <= self._request_bytes_max:
-            raise RequestRefused("frame-size", f"a frame of {size} bytes")
-        body_end: int = position + FRAME_SIZE_BYTES + size
-        return body_end if body_end <= end else 0
-
     def _handle(self, body: memoryview, now_ms: int) -> bool:
         """Handle one request; whether the next may be. Raises RequestRefused."""
         request_id = request_id_of(body)
         if request_id in (PRODUCE, MULTI_PRODUCE):
             self.produced_count += 1
-            self._handlers.produce(body, self._appends, now_ms)
+            self._handlers.produce(body, request_id, self._appends, now_ms)
             if self._appends.must_wait:
                 self._hold_until_ready()
                 return False
             return True
         began_s = time.perf_counter()
         if request_id in (FETCH, MULTI_FETCH):
-            return self._channel.send(self._handlers.fetch(body), "fetch", began_s)
+            return self._channel.send(self._handlers.fetch(body, request_id), "fetch", began_s)
         if request_id == OFFSETS:
-            return self._offsets(self._handlers.offsets_request(body), began_s)
+            return self._offsets(self._handlers.offsets_query(body), began_s)
         raise RequestRefused("malformed-request", f"unknown request id {request_id}")
 
     def _hold_until_ready(self) -> None:
@@ -117,9 +116,9 @@ class Session:
 
     # --- the barrier ---------------------------------------------------------------------------
 
-    def _offsets(self, request: OffsetsRequest, began_s: float) -> bool:
+    def _offsets(self, query: OffsetsQuery, began_s: float) -> bool:
         appends = self._appends
-        if request.time == LATEST:
+        if query.time == LATEST:
             if appends.was_refused:
                 raise RequestRefused(
                     "barrier-failed", "a set sent earlier on this connection was not kept"
@@ -128,16 +127,16 @@ class Session:
             if waiting:
                 self._channel.hold(
                     lambda done: self._partitions.when_durable(waiting, done),
-                    lambda: self._after_barrier(request, began_s),
+                    lambda: self._after_barrier(query, began_s),
                 )
                 return False
             appends.ends.clear()
-        return self._channel.send(self._handlers.offsets(request, appends), "offsets", began_s)
+        return self._channel.send(self._handlers.offsets(query, appends), "offsets", began_s)
 
-    def _after_barrier(self, request: OffsetsRequest, began_s: float) -> bool:
+    def _after_barrier(self, query: OffsetsQuery, began_s: float) -> bool:
         self._appends.ends.clear()
         try:
-            reply = self._handlers.offsets(request, self._appends)
+            reply = self._handlers.offsets(query, self._appends)
         except RequestRefused as refused:
             self._channel.close(refused.reason, str(refused))
             return False

@@ -50,6 +50,7 @@ ANY_PARTITION: Final = -1  # produce only: the broker picks one at random
 # Of a Produce request's body all but topic and set, and of a MultiProduce's part at most.
 PRODUCE_OVERHEAD_BYTES: Final = REQUEST_ID.size + TOPIC_LENGTH.size + PARTITION.size + SET_SIZE.size
 
+_ROUTE_OVERHEAD_BYTES: Final = TOPIC_LENGTH.size + PARTITION.size
 _TOPIC_BYTES_MAX: Final = 32767
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -239,84 +240,79 @@ def decode_request(body: Buffer) -> Request:
     """
     if len(body) < REQUEST_ID.size:
         raise _cut(body)
-    request_id = request_id_of(body)
+    view = memoryview(body)
+    request_id = request_id_of(view)
     if request_id in (PRODUCE, MULTI_PRODUCE):
         sets = [
             ProduceRequest(*decode_route(route), message_set)
-            for route, message_set in produce_parts(body)
+            for route, message_set in produce_parts(view, request_id)
         ]
         return sets[0] if request_id == PRODUCE else MultiProduceRequest(sets)
     if request_id in (FETCH, MULTI_FETCH):
         fetches = [
             FetchRequest(*decode_route(route), offset, size_max)
-            for route, offset, size_max in fetch_parts(body)
+            for route, offset, size_max in fetch_parts(view, request_id)
         ]
         return fetches[0] if request_id == FETCH else MultiFetchRequest(fetches)
     if request_id == OFFSETS:
-        try:
-            route, time, count_max, _ = _read_limits(memoryview(body), REQUEST_ID.size)
-        except StructError:
-            raise _cut(body) from None
+        route, time, count_max = offsets_part(view)
         return OffsetsRequest(*decode_route(route), time, count_max)
     raise RemoteProtocolError(f"unknown request id {request_id}")
 
 
-def produce_parts(body: Buffer) -> list[tuple[bytes, memoryview]]:
+def produce_parts(view: memoryview, request_id: int) -> list[tuple[bytes, memoryview]]:
     """Route and set of each part of a Produce or MultiProduce request. Raises as above."""
-    view = memoryview(body)
     position, count = REQUEST_ID.size, 1
     try:
-        if request_id_of(view) == MULTI_PRODUCE:
+        if request_id == MULTI_PRODUCE:
             count, position = _read_count(view, position)
         parts = []
         for _ in range(count):
-            route, position = _read_route(view, position)
-            (set_size,) = SET_SIZE.unpack_from(view, position)
-            start = position + SET_SIZE.size
+            end = _route_end(view, position)
+            route = bytes(view[position:end])
+            (set_size,) = SET_SIZE.unpack_from(view, end)
+            start = end + SET_SIZE.size
             if not 0 <= set_size <= len(view) - start:
                 raise RemoteProtocolError(f"a set of {set_size} bytes in {len(view) - start}")
             position = start + set_size
             parts.append((route, view[start:position]))
     except StructError:
-        raise _cut(body) from None
+        raise _cut(view) from None
     return parts
 
 
-def fetch_parts(body: Buffer) -> list[tuple[bytes, int, int]]:
+def fetch_parts(view: memoryview, request_id: int) -> list[tuple[bytes, int, int]]:
     """Route, offset and size of each part of a Fetch or MultiFetch request. Raises as above."""
-    view = memoryview(body)
     position, count = REQUEST_ID.size, 1
     try:
-        if request_id_of(view) == MULTI_FETCH:
+        if request_id == MULTI_FETCH:
             count, position = _read_count(view, position)
         parts = []
         for _ in range(count):
-            route, offset, size_max, position = _read_limits(view, position)
-            parts.append((route, offset, size_max))
+            end = _route_end(view, position)
+            offset, size_max = LIMITS.unpack_from(view, end)
+            parts.append((bytes(view[position:end]), offset, size_max))
+            position = end + LIMITS.size
     except StructError:
-        raise _cut(body) from None
+        raise _cut(view) from None
     return parts
+
+
+def offsets_part(view: memoryview) -> tuple[bytes, int, int]:
+    """Route, time and count of an Offsets request, laid out as a Fetch. Raises as above."""
+    return fetch_parts(view, FETCH)[0]
 
 
 def _cut(body: Buffer) -> RemoteProtocolError:
     return RemoteProtocolError(f"a request of {len(body)} bytes is cut")
 
 
-def _read_route(view: memoryview, position: int) -> tuple[bytes, int]:
-    (length,) = TOPIC_LENGTH.unpack_from(view, position)
-    end = position + TOPIC_LENGTH.size + length + PARTITION.size
+def _route_end(view: memoryview, position: int) -> int:
+    """Where the route at `position` ends; what follows it is read next, or found to be missing."""
+    length: int = TOPIC_LENGTH.unpack_from(view, position)[0]
     if length < 0:
         raise RemoteProtocolError("a null topic" if length == -1 else f"topic length {length}")
-    if end > len(view):
-        raise RemoteProtocolError(f"a topic of {length} bytes in {len(view) - position}")
-    return bytes(view[position:end]), end
-
-
-def _read_limits(view: memoryview, position: int) -> tuple[bytes, int, int, int]:
-    """Route, offset or time, maximum, and the position behind them."""
-    route, position = _read_route(view, position)
-    number, maximum = LIMITS.unpack_from(view, position)
-    return route, number, maximum, position + LIMITS.size
+    return position + _ROUTE_OVERHEAD_BYTES + length
 
 
 def _read_count(view: memoryview, position: int) -> tuple[int, int]:

@@ -8,7 +8,12 @@ import pytest
 from kafka2011.broker.core.counters import BrokerMetrics
 from kafka2011.broker.kafka07.handlers import RequestHandlers, RequestRefused
 from kafka2011.broker.network.sender import FileRegion, Reply
-from kafka2011.protocol.requests import FetchRequest, MultiFetchRequest, encode_request
+from kafka2011.protocol.requests import (
+    FetchRequest,
+    MultiFetchRequest,
+    encode_request,
+    request_id_of,
+)
 from tests.support.logs import ManualClock, broker_config, manager, partitions_of
 from tests.support.raw_requests import EMPTY, OUT_OF_RANGE, entry, short
 
@@ -34,6 +39,10 @@ def handlers(tmp_path: Path) -> Iterator[RequestHandlers]:
 
 def body(request: FetchRequest | MultiFetchRequest) -> memoryview:
     return memoryview(encode_request(request)[4:])
+
+
+def fetched(handlers: RequestHandlers, request: memoryview) -> Reply:
+    return handlers.fetch(request, request_id_of(request))
 
 
 def pieces(reply: Reply) -> list[object]:
@@ -67,7 +76,7 @@ def test_a_fetch_has_one_answer_whether_its_partition_is_known_or_not(
 ) -> None:
     request = FetchRequest("t", 0, offset, size)
     for _ in range(2):
-        reply = handlers.fetch(body(request))
+        reply = fetched(handlers, body(request))
         whole = expected(offset, size)
         assert pieces(reply) == whole
         assert reply.close_after == (size < 0 and 0 <= offset < 45)
@@ -76,13 +85,13 @@ def test_a_fetch_has_one_answer_whether_its_partition_is_known_or_not(
 def test_a_partition_that_was_never_appended_to_is_empty_and_not_created(
     handlers: RequestHandlers,
 ) -> None:
-    assert pieces(handlers.fetch(body(FetchRequest("t", 1, 7, 100)))) == [EMPTY]
-    assert pieces(handlers.fetch(body(FetchRequest("unseen", 0, 0, 100)))) == [EMPTY]
+    assert pieces(fetched(handlers, body(FetchRequest("t", 1, 7, 100)))) == [EMPTY]
+    assert pieces(fetched(handlers, body(FetchRequest("unseen", 0, 0, 100)))) == [EMPTY]
 
 
 def test_parts_behind_a_negative_size_are_let_go(handlers: RequestHandlers) -> None:
     parts = [FetchRequest("t", 0, 0, size) for size in (100, -5, 100)]
-    reply = handlers.fetch(body(MultiFetchRequest(parts)))
+    reply = fetched(handlers, body(MultiFetchRequest(parts)))
     assert reply.close_after
     assert [shown for shown in pieces(reply) if isinstance(shown, tuple)] == [(0, 0, 25)]
 
@@ -100,5 +109,5 @@ def test_parts_behind_a_negative_size_are_let_go(handlers: RequestHandlers) -> N
 )
 def test_a_malformed_fetch_is_refused(handlers: RequestHandlers, malformed: bytes) -> None:
     with pytest.raises(RequestRefused) as caught:
-        handlers.fetch(memoryview(malformed))
+        fetched(handlers, memoryview(malformed))
     assert caught.value.reason == "malformed-request"

@@ -232,10 +232,10 @@ def test_a_bug_costs_the_connection_it_was_met_on_and_no_other(
         served = broker.broker.handlers
         real = served.offsets
 
-        def fail(request: Any, session: Any) -> Any:
-            if request.topic == "unlucky":
+        def fail(query: Any, appends: Any) -> Any:
+            if b"unlucky" in query.route:
                 raise KeyError("a bug")
-            return real(request, session)
+            return real(query, appends)
 
         monkeypatch.setattr(served, "offsets", fail)
         for _ in range(3):
