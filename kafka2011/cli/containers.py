@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from kafka2011.cli.output import fail
 from kafka2011.runtime.signals import stop_event
 
 app = typer.Typer(no_args_is_help=True, help="Run the deployment in containers, from a clone.")
@@ -61,8 +62,7 @@ def demo(
         root = project_root()
         port, notice = dashboard_port(ComposeProject(project, root, os.environ))
     except (StartFailed, EngineError) as error:
-        typer.echo(f"kafka2011: {error}", err=True)
-        raise typer.Exit(2) from None
+        fail(str(error), 2)
     if notice:
         typer.echo(notice, err=True)
     settings["DASHBOARD_PORT"] = str(port)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from kafka2011.cli.options import AsJson
+from kafka2011.cli.output import fail, print_json, print_table
 
 if TYPE_CHECKING:
     from kafka2011.services.embedded.demo import Demo
@@ -83,8 +83,7 @@ def _deployment(
         check_input(config.input_path)
         check_root(config.root_dir)
     except StartFailed as error:
-        typer.echo(f"kafka2011: {error}", err=True)
-        raise typer.Exit(2) from None
+        fail(str(error), 2)
     return Demo(config, Console())
 
 
@@ -98,31 +97,33 @@ def status(
 
     states = _states(root)
     if not states:
-        typer.echo(f"kafka2011: no embedded deployment under {root}", err=True)
-        raise typer.Exit(1)
+        fail(f"no embedded deployment under {root}")
     for state in states:
         state["running"] = is_ours(state["pid"], state["name"])
+    failed = [
+        number
+        for number, state in enumerate(states)
+        if not state["running"] and state["status"] != 0
+    ]
     if as_json:
-        typer.echo(json.dumps(states, indent=1))
+        print_json(states)
     else:
-        table = Table(header_style="bold")
-        for heading in ("name", "datacenter", "state", "pid", "ports", "log"):
-            table.add_column(heading)
-        for state in states:
-            ports = ", ".join(f"{name} {port}" for name, port in state["ports"].items())
-            text = "running" if state["running"] else f"ended ({state['status']})"
-            style = None if state["running"] or state["status"] == 0 else "red"
-            table.add_row(
-                state["name"],
-                state["datacenter"],
-                text,
-                str(state["pid"]),
-                ports,
-                state["log"],
-                style=style,
-            )
-        Console().print(table)
-    if any(not state["running"] and state["status"] != 0 for state in states):
+        print_table(
+            ("name", "datacenter", "state", "pid", "ports", "log"),
+            [
+                (
+                    state["name"],
+                    state["datacenter"],
+                    "running" if state["running"] else f"ended ({state['status']})",
+                    str(state["pid"]),
+                    ", ".join(f"{name} {port}" for name, port in state["ports"].items()),
+                    state["log"],
+                )
+                for state in states
+            ],
+            red_rows=failed,
+        )
+    if failed:
         raise typer.Exit(1)
 
 
@@ -134,8 +135,7 @@ def start(name: str, root: RootOption = Path("var")) -> None:
     try:
         answer = ask(root, "start", name)
     except NotRunning as error:
-        typer.echo(f"kafka2011: {error}", err=True)
-        raise typer.Exit(1) from None
+        fail(str(error))
     typer.echo(answer, err=answer.startswith("error"))
     raise typer.Exit(1 if answer.startswith("error") else 0)
 
@@ -150,21 +150,18 @@ def kill(
     try:
         number = signal.Signals[f"SIG{signal_name.upper().removeprefix('SIG')}"]
     except KeyError:
-        typer.echo(f"kafka2011: no signal {signal_name!r}", err=True)
-        raise typer.Exit(2) from None
+        fail(f"no signal {signal_name!r}", 2)
     from kafka2011.services.embedded.processes import is_ours
 
     for state in _states(root):
         if state["name"] == name:
             if not is_ours(state["pid"], name):
-                typer.echo(f"kafka2011: {name} does not run", err=True)
-                raise typer.Exit(1)
+                fail(f"{name} does not run")
             os.killpg(state["pid"], number)
             typer.echo(f"{number.name} sent to {name} (pid {state['pid']})")
             return
     known = ", ".join(state["name"] for state in _states(root)) or "none"
-    typer.echo(f"kafka2011: no process {name!r} under {root}; there are: {known}", err=True)
-    raise typer.Exit(2)
+    fail(f"no process {name!r} under {root}; there are: {known}", 2)
 
 
 def _states(root: Path) -> list[dict]:  # type: ignore[type-arg]

@@ -3,8 +3,6 @@
 `kafka2011 mirror offsets` prints where a consumer of the source continues at the target.
 """
 
-import json
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -124,22 +122,30 @@ def offsets(  # noqa: PLR0917 (options)
     if source_offset is not None and partition is None:
         raise ConfigError("--source-offset needs --partition: offsets are a partition's own")
     from kafka2011.cli.connections import connected
+    from kafka2011.cli.output import fail, print_json, print_table
     from kafka2011.services.mirror_maker.mirror_registry import read_maps
 
     with connected(zookeeper) as registry:
         rows = read_maps(registry, group, topic, partition, source_offset)
     if as_json:
-        print(json.dumps([row._asdict() for row in rows], indent=1))
+        print_json([row._asdict() for row in rows])
     else:
-        print(f"{'CLUSTER':<34} {'SOURCE':>7} {'OFFSET':>15}    {'TARGET':>7} {'OFFSET':>15}")
-        for row in rows:
-            exact = "" if row.is_exact else "  (some are repeated)"
-            print(
-                f"{row.cluster:<34} {row.source:>7} {row.source_offset:>15} -> "
-                f"{row.target:>7} {row.target_offset:>15}{exact}"
-            )
+        print_table(
+            ("cluster", "source", "source offset", "target", "target offset", ""),
+            [
+                (
+                    row.cluster,
+                    row.source,
+                    row.source_offset,
+                    row.target,
+                    row.target_offset,
+                    "" if row.is_exact else "some are repeated",
+                )
+                for row in rows
+            ],
+            numbers=("source offset", "target offset"),
+        )
     if not rows:
-        what = f"{topic} {partition or ''}".strip()
+        where = f"{topic} {partition or ''}".strip()
         at = f" at {source_offset}" if source_offset is not None else ""
-        print(f"kafka2011: the map of group {group} has no entry for {what}{at}", file=sys.stderr)
-        raise SystemExit(1)
+        fail(f"the map of group {group} has no entry for {where}{at}")

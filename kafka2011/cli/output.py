@@ -5,7 +5,7 @@ import json
 import re
 import select
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any, BinaryIO, NoReturn
 
 from rich.console import Console
@@ -68,9 +68,12 @@ def one_line(text: str) -> str:
 
 
 def print_table(
-    titles: Sequence[str], rows: Iterable[Sequence[object]], numbers: Iterable[str] = ()
+    titles: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    numbers: Iterable[str] = (),
+    red_rows: Container[int] = (),
 ) -> None:
-    """Print a table; the columns titled `numbers` are aligned right.
+    """Print a table; the columns titled `numbers` are aligned right, `red_rows` are row numbers.
 
     To a pipe or a file, each row is one line, however long.
     """
@@ -79,8 +82,9 @@ def print_table(
     for title in titles:
         justify = "right" if title in to_the_right else "left"
         table.add_column(title, justify=justify)  # type: ignore[arg-type]
-    for row in rows:
-        table.add_row(*(Text(one_line(shown(cell))) for cell in row))
+    for number, row in enumerate(rows):
+        cells = (Text(one_line(shown(cell))) for cell in row)
+        table.add_row(*cells, style="red" if number in red_rows else None)
     wide = None if sys.stdout.isatty() else 10_000
     console = Console(soft_wrap=not sys.stdout.isatty(), width=wide)
     console.print(table)
