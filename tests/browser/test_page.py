@@ -109,7 +109,7 @@ def test_box_and_cell_open_by_keyboard_and_escape_gives_the_focus_back(open_page
     assert cell.evaluate("cell => document.activeElement === cell")
 
 
-def test_the_focus_stays_on_a_cell_while_the_wall_is_written_again(open_page: Open) -> None:
+def test_the_focus_stays_on_a_cell_while_the_table_is_rewritten(open_page: Open) -> None:
     page = open_page("audit")
     page.locator("button.cell").first.wait_for()
     cell = page.locator("button.cell").last.element_handle()
@@ -117,9 +117,9 @@ def test_the_focus_stays_on_a_cell_while_the_wall_is_written_again(open_page: Op
     page.evaluate(
         """() => { window.rewrites = 0;
         new MutationObserver(() => { window.rewrites += 1; })
-            .observe(document.querySelector('.wall tbody'), { childList: true }); }"""
+            .observe(document.querySelector('.audit-cells tbody'), { childList: true }); }"""
     )
-    wait_until(lambda: page.evaluate("window.rewrites") >= 3, "the wall is written thrice")
+    wait_until(lambda: page.evaluate("window.rewrites") >= 3, "the table is rewritten three times")
     assert cell.evaluate("cell => document.activeElement === cell")
 
 

@@ -61,7 +61,7 @@ class History:
 
 
 def behind_ms(lag_bytes: float, bytes_per_s: float) -> float | None:
-    """How long it takes to read what is left at the rate at which more comes; None when unknown."""
+    """How long it takes to read the lag at the rate at which bytes arrive; None when unknown."""
     if lag_bytes <= 0:
         return 0.0
     return lag_bytes * 1000 / bytes_per_s if bytes_per_s > 1 else None

@@ -15,14 +15,14 @@ const words = (data) => `${WORDS[data.state] || data.state}${difference(data) ? 
 export function audit(root, page) {
   const { store } = page;
   const head = h("tr"), body = h("tbody");
-  const wall = h("div", { class: "wall", role: "region", tabindex: 0, "aria-label": "Audit cells" }, h("table", {}, h("thead", {}, head), body));
+  const grid = h("div", { class: "audit-cells", role: "region", tabindex: 0, "aria-label": "Audit cells" }, h("table", {}, h("thead", {}, head), body));
   const tiers = h("tbody");
   const notes = h("ul");
   const silent = h("ul", { class: "silent" });
   const silentCard = h("section", { class: "card bad-card", role: "status", hidden: true }, h("h2", {}, "Silent servers"), h("p", { class: "lead" }, "Three heartbeats missed without a goodbye: what these servers have sent since then is unknown."), silent);
   const notesCard = h("section", { class: "card" }, h("h2", {}, "Notes"), notes);
   root.append(
-    h("section", { class: "card" }, h("h2", {}, "Audit cells"), h("p", { class: "lead" }, "Each cell is one topic in one window of time. Its three stripes, from the top: live brokers, offline brokers, warehouse. The number that producers reported is compared with the number read at the tier. Select a cell for its servers."), wall,
+    h("section", { class: "card" }, h("h2", {}, "Audit cells"), h("p", { class: "lead" }, "Each cell is one topic in one window of time. Its three stripes, from the top: live brokers, offline brokers, warehouse. The number that producers reported is compared with the number read at the tier. Select a cell for its servers."), grid,
       h("ul", { class: "legend" }, [["complete", "✓ complete"], ["pending", "hatched: pending, not judged yet"], ["missing", "−n missing"], ["extra", "+n extra"], ["redelivered", "↻n redelivered after a restart"]].map(([state, text]) => h("li", {}, tag(text, KIND[state]))))),
     h("section", { class: "card" }, h("h2", {}, "Tiers"), h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ["Tier", "Counted", "Missing", "Extra", "Redelivered", "Pending cells", "Delay p50", "p99", "p99.9", "Not read yet"].map((text, index) => h("th", { scope: "col", class: index && "num" }, text)))), tiers))),
     notesCard,
@@ -57,7 +57,7 @@ export function audit(root, page) {
   function draw() {
     const rows = Object.values(store.rows("cells"));
     const rem = parseFloat(getComputedStyle(document.documentElement).fontSize);
-    const fit = Math.max(3, Math.floor((wall.clientWidth - 10 * rem) / (CELL_REM * rem)));
+    const fit = Math.max(3, Math.floor((grid.clientWidth - 10 * rem) / (CELL_REM * rem)));
     const windows = [...new Set(rows.map((row) => row.window))].filter((window) => window >= 0).sort((a, b) => a - b);
     const wrong = new Set(rows.filter((row) => Object.values(row.tiers).some((data) => data.state === "missing" || data.state === "extra")).map((row) => row.window));
     const newest = windows.slice(-fit);
@@ -70,7 +70,7 @@ export function audit(root, page) {
       head.dataset.windows = headings;
       head.replaceChildren(h("th", { scope: "col" }, "Topic"), ...shown.map((window) => h("th", { scope: "col" }, window < 0 ? "no header" : clock(window))));
     }
-    keepFocus(wall, () => body.replaceChildren(...topics.map((topic) => h("tr", {}, h("th", { scope: "row" }, topic), shown.map((window) => { const row = byKey.get(`${topic}|${window}`); return row ? stripes(row) : h("td", {}); })))));
+    keepFocus(grid, () => body.replaceChildren(...topics.map((topic) => h("tr", {}, h("th", { scope: "row" }, topic), shown.map((window) => { const row = byKey.get(`${topic}|${window}`); return row ? stripes(row) : h("td", {}); })))));
     if (!rows.length) body.replaceChildren(h("tr", {}, h("td", { class: "empty" }, "No cells yet.")));
     for (const key of cells.keys()) if (!byKey.has(key)) cells.delete(key);
   }

@@ -6,17 +6,17 @@ import { Table } from "../table.js";
 
 // A proxy before the brokers can drop messages; its name differs by deployment.
 const ANY_BALANCER = "";
-// {title, act: [[label, action, name, more]], look: [view, words], expect}
+// {title, act: [[label, action, name, more]], view: [view, words], expect}
 const EXERCISES = [
-  { title: "Kill a live broker", act: [["Kill broker-1", "kill", "broker-1"], ["Start it again", "start", "broker-1"]], look: ["topology", "Topology"],
+  { title: "Kill a live broker", act: [["Kill broker-1", "kill", "broker-1"], ["Start it again", "start", "broker-1"]], view: ["topology", "Topology"],
     expect: "Within 3 s the box is red and its partitions are away. The frontends continue through the other brokers. Started again it is green within seconds, every cell becomes complete, and nothing is missing; some cells may show ↻ redelivered: messages that no barrier had confirmed were sent again." },
-  { title: "Pause an online consumer", act: [["Pause online-2", "pause", "online-2"], ["Continue it", "continue", "online-2"]], look: ["groups", "Groups"],
+  { title: "Pause an online consumer", act: [["Pause online-2", "pause", "online-2"], ["Continue it", "continue", "online-2"]], view: ["groups", "Groups"],
     expect: "It is down (no answer) within 3 s. When its ZooKeeper session ends, 6 s later, its lane on the time line ends and online-1 owns all partitions. Continued, it gets half of them back. While partitions have no owner the verdict is STOP." },
-  { title: "Cut the link between the datacenters", act: [["Cut wan-link", "cut", "wan-link"], ["Mend it", "mend", "wan-link"]], look: ["audit", "Audit"],
+  { title: "Cut the link between the datacenters", act: [["Cut wan-link", "cut", "wan-link"], ["Mend it", "mend", "wan-link"]], view: ["audit", "Audit"],
     expect: "The offline count stops, the live count rises. The two lower stripes of new cells stay pending, then show missing; the upper one becomes complete. Mended, the mirror catches up and every missing cell becomes complete: late is not lost." },
-  { title: "Kill the mirror while it copies", act: [["Kill mirror-1", "kill", "mirror-1"], ["Start it again", "start", "mirror-1"]], look: ["audit", "Audit"],
+  { title: "Kill the mirror while it copies", act: [["Kill mirror-1", "kill", "mirror-1"], ["Start it again", "start", "mirror-1"]], view: ["audit", "Audit"],
     expect: "Started again, it continues from its last committed offset. Nothing is missing. Messages that were copied but not yet committed are copied twice: those cells show ↻ redelivered, in the offline tier and behind it." },
-  { title: "Lose exactly three messages", act: [["Drop 3 of page-view", "drop", ANY_BALANCER, { topic: "page-view", count: 3 }]], look: ["audit", "Audit"],
+  { title: "Lose exactly three messages", act: [["Drop 3 of page-view", "drop", ANY_BALANCER, { topic: "page-view", count: 3 }]], view: ["audit", "Audit"],
     expect: "The producer does not notice. When the window and its lateness are over, one page-view cell shows −3 in every tier (two neighbours together when the drop lay across the end of a window). It stays: these messages are lost, and the audit shows how many." },
 ];
 const ALIVE = new Set(["up", "slow", "lagging"]);
@@ -78,7 +78,7 @@ export function breakIt(root, page) {
     if (exercises.dataset.key === key) return;
     exercises.dataset.key = key;
     keepFocus(exercises, () => exercises.replaceChildren(...fitting.map((exercise) => h("li", {}, h("strong", {}, exercise.title),
-      h("p", { class: "buttons" }, exercise.act.map(([label, action, name, more]) => h("button", { type: "button", "data-focus": `${exercise.title} ${label}`, class: action === "kill" || action === "cut" || action === "drop" ? "danger" : "", onclick: () => act(action, name, more) }, label)), h("a", { href: `#/${exercise.look[0]}` }, `Open ${exercise.look[1]}`)),
+      h("p", { class: "buttons" }, exercise.act.map(([label, action, name, more]) => h("button", { type: "button", "data-focus": `${exercise.title} ${label}`, class: action === "kill" || action === "cut" || action === "drop" ? "danger" : "", onclick: () => act(action, name, more) }, label)), h("a", { href: `#/${exercise.view[0]}` }, `Open ${exercise.view[1]}`)),
       h("p", { class: "lead" }, h("b", {}, "Expected: "), exercise.expect)))));
   }
   return {

@@ -18,11 +18,11 @@ export function messages(root, page, query) {
   const tail = h("button", { type: "button", "aria-pressed": "false", onclick: () => follow(!timer) }, "Live tail");
   const said = h("p", { class: "lead", role: "status" });
   const list = h("div");
-  const more = h("button", { type: "button", hidden: true, onclick: () => ask({ offset: next }) }, "Later messages");
-  const form = h("form", { class: "tools", onsubmit: (event) => { event.preventDefault(); follow(false); link(); ask(place()); } },
+  const more = h("button", { type: "button", hidden: true, onclick: () => load({ offset: next }) }, "Later messages");
+  const form = h("form", { class: "tools", onsubmit: (event) => { event.preventDefault(); follow(false); link(); load(place()); } },
     h("label", {}, "Datacenter", dc), h("label", {}, "Topic", topic), h("label", {}, "Partition", partition), h("label", {}, "From", from), offsetLabel, timeLabel, h("label", {}, "Search", search), h("button", { class: "main", type: "submit" }, "Show"), tail);
   root.append(h("section", { class: "card" }, h("h2", {}, "Messages"), form, said, list, more));
-  let timer = 0, next = null, asked = 0, first = true;
+  let timer = 0, next = null, requests = 0, first = true;
   if (query.get("offset")) { from.value = "offset"; offset.value = query.get("offset"); }
   const wanted = { dc: query.get("dc"), topic: query.get("topic"), partition: query.get("partition") };
 
@@ -64,15 +64,15 @@ export function messages(root, page, query) {
     return item;
   }
 
-  async function ask(where, isTail = false) {
-    const mine = ++asked;
+  async function load(where, isTail = false) {
+    const mine = ++requests;
     const [broker, number] = (partition.value || "").split("-");
     if (!broker) return;
     if (!isTail) setText(said, "Loading …");
     try {
       const answer = await fetch(`/api/messages?${new URLSearchParams({ dc: dc.value, topic: topic.value, broker, number, search: search.value, count: isTail ? 200 : 50, ...where })}`);
       const answered = await answer.json();
-      if (mine !== asked) return;
+      if (mine !== requests) return;
       if (!answer.ok) throw new Error(answered.error);
       next = answered.next;
       const items = answered.messages.map(make);
@@ -86,7 +86,7 @@ export function messages(root, page, query) {
       }
       more.hidden = isTail || answered.next >= answered.latest;
     } catch (error) {
-      if (mine === asked) setText(said, `Not read: ${error.message}`);
+      if (mine === requests) setText(said, `Not read: ${error.message}`);
     }
   }
 
@@ -99,7 +99,7 @@ export function messages(root, page, query) {
     list.replaceChildren();
     next = null;
     const step = async () => {
-      if (!document.hidden) await ask(next === null ? {} : { offset: next }, true);
+      if (!document.hidden) await load(next === null ? {} : { offset: next }, true);
       if (timer) timer = setTimeout(step, TAIL_MS);
     };
     await step();
@@ -110,8 +110,8 @@ export function messages(root, page, query) {
     update(changed) {
       if (!changed.has("partitions")) return;
       choose(first ? wanted : {});
-      if (first && topic.value) { first = false; ask(place()); }
+      if (first && topic.value) { first = false; load(place()); }
     },
-    close() { clearTimeout(timer); timer = 0; asked += 1; },
+    close() { clearTimeout(timer); timer = 0; requests += 1; },
   };
 }

@@ -30,7 +30,7 @@ export function topics(root, page, query) {
       { name: "end", label: "Log end", num: true, text: (row) => whole(row.end), sort: (row) => row.end },
       { name: "size", label: "Size", num: true, text: (row) => bytes(row.end - row.start), sort: (row) => row.end - row.start },
       { name: "segments", label: "Segments", num: true, text: (row) => whole(row.segments), sort: (row) => row.segments },
-      { name: "look", label: "Content", text: () => "", make: messagesLink, key: (row) => row.key },
+      { name: "content", label: "Content", text: () => "", make: messagesLink, key: (row) => row.key },
     ],
   });
   const mine = (row) => (!topic || (row.topic === topic && row.dc === dc)) && (!broker || row.broker === broker);

@@ -1,4 +1,4 @@
-"""Every metric that the page, the alerts and Grafana name exists in the processes' code."""
+"""Every metric that the dashboard, the alerts and Grafana name exists in the processes' code."""
 
 import functools
 import json
@@ -51,7 +51,7 @@ def named_in_ops() -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("name", METRICS)
-def test_what_the_page_reads_exists(name: str) -> None:
+def test_what_the_dashboard_reads_exists(name: str) -> None:
     assert is_there(name, names_in_code())
 
 

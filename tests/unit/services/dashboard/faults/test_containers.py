@@ -18,7 +18,7 @@ class Engine(socketserver.ThreadingUnixStreamServer):
     """One container, `broker-1` of project `demo`, that runs."""
 
     daemon_threads = True
-    asked: list[str]
+    requests: list[str]
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -33,7 +33,7 @@ class Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        if body:  # who asks closes as soon as it has what it wanted
+        if body:  # a client closes once it has the whole response
             self.wfile.write(body)
 
     def do_GET(self) -> None:
@@ -49,7 +49,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         assert isinstance(self.server, Engine)
-        self.server.asked.append(self.path.removeprefix("/v1.44"))
+        self.server.requests.append(self.path.removeprefix("/v1.44"))
         if self.path.endswith("/unpause"):
             self.answer(500, {"message": "Container c1 is not paused"})
         else:
@@ -59,7 +59,7 @@ class Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
     server = Engine(str(tmp_path / "engine.sock"), Handler)
-    server.asked = []
+    server.requests = []
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     yield server
@@ -75,14 +75,14 @@ def faults(engine: Engine) -> ContainerFaults:
 def test_container_of_the_project_is_killed_and_paused(engine: Engine) -> None:
     assert faults(engine).signal("kill", "broker-1") == "kill: container broker-1"
     faults(engine).signal("pause", "broker-1")
-    assert engine.asked == ["/containers/c1/kill", "/containers/c1/pause"]
+    assert engine.requests == ["/containers/c1/kill", "/containers/c1/pause"]
 
 
 def test_what_is_not_of_the_project_is_refused_and_the_dashboard_too(engine: Engine) -> None:
     for name in ("broker-9", "dashboard"):
         with pytest.raises(FaultRefused):
             faults(engine).signal("kill", name)
-    assert engine.asked == []
+    assert engine.requests == []
 
 
 def test_what_the_engine_refuses_is_said_in_its_words(engine: Engine) -> None:

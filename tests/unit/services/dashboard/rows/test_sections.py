@@ -27,7 +27,7 @@ def broker(now_ms: int, end: int) -> ObservedProcess:
 
 def observed(now_ms: int, process: ObservedProcess, groups_at_ms: int, offset: int) -> Observations:
     group = ObservedGroup("g", {"g_h": "{}"}, {("x", "7-0"): "g_h-0"}, {("x", "7-0"): (offset, 1)})
-    look = ObservedCluster(
+    cluster = ObservedCluster(
         "live",
         "zk",
         is_answering=True,
@@ -36,7 +36,7 @@ def observed(now_ms: int, process: ObservedProcess, groups_at_ms: int, offset: i
         groups={"g": group},
         groups_at_ms=groups_at_ms,
     )
-    return Observations(now_ms, {process.key: process}, {"live": look}, None, {}, None, {}, {})
+    return Observations(now_ms, {process.key: process}, {"live": cluster}, None, {}, None, {}, {})
 
 
 def test_rows_of_partitions_topics_and_groups() -> None:
@@ -93,12 +93,12 @@ def test_an_audit_that_does_not_answer_has_no_rates_and_the_time_of_its_last_ans
     rows = SectionRows(60_000, 10_000)
     seen = observed(0, broker(0, 0), 0, 0)
     seen.audit = {"produced": 5, "tiers": {"live": {"count": 5}}}
-    heard = rows.sections(seen)["audit"]["summary"]
-    assert "unheard_since_ms" not in heard
-    assert heard["rates"]["live"] is not None
+    current = rows.sections(seen)["audit"]["summary"]
+    assert "unheard_since_ms" not in current
+    assert current["rates"]["live"] is not None
     seen.audit_unheard_ms = 17
     summary = rows.sections(seen)["audit"]["summary"]
     assert (summary["unheard_since_ms"], summary["rates"]["live"]) == (17, None)
     assert summary["produced"] == 5, "what was counted stays"
     seen.audit_unheard_ms = 0
-    assert rows.sections(seen)["audit"]["summary"] == heard
+    assert rows.sections(seen)["audit"]["summary"] == current
