@@ -13,18 +13,18 @@ import pytest
 from kafka2011.services.dashboard.faults.actions import FaultRefused
 from kafka2011.services.dashboard.faults.containers import ContainerFaults
 
+CONTAINERS = {"broker-1": ("c1", "running"), "broker-2": ("c2", "exited")}
+VERSION = "1.44"
+
 
 class Engine(socketserver.ThreadingUnixStreamServer):
-    """One container, `broker-1` of project `demo`, that runs."""
+    """The engine of project `demo` with `CONTAINERS`; keeps the requests that change something."""
 
     daemon_threads = True
     requests: list[str]
 
 
 class Handler(BaseHTTPRequestHandler):
-    def address_string(self) -> str:
-        return "local"
-
     def log_message(self, *_: object) -> None:
         pass
 
@@ -38,18 +38,20 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         if self.path == "/version":
-            self.answer(200, {"ApiVersion": "1.44"})
+            self.answer(200, {"ApiVersion": VERSION})
             return
         labels = json.loads(parse_qs(urlparse(self.path).query)["filters"][0])["label"]
-        wanted = {
-            "com.docker.compose.project=demo",
-            "com.docker.compose.service=broker-1",
-        }
-        self.answer(200, [{"Id": "c1", "State": "running"}] if set(labels) == wanted else [])
+        found = [
+            {"Id": container, "State": state}
+            for name, (container, state) in CONTAINERS.items()
+            if set(labels)
+            == {"com.docker.compose.project=demo", f"com.docker.compose.service={name}"}
+        ]
+        self.answer(200, found)
 
     def do_POST(self) -> None:
         assert isinstance(self.server, Engine)
-        self.server.requests.append(self.path.removeprefix("/v1.44"))
+        self.server.requests.append(self.path.removeprefix(f"/v{VERSION}/containers/"))
         if self.path.endswith("/unpause"):
             self.answer(500, {"message": "Container c1 is not paused"})
         else:
@@ -68,30 +70,36 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
     thread.join()
 
 
+@pytest.fixture
 def faults(engine: Engine) -> ContainerFaults:
     return ContainerFaults(Path(str(engine.server_address)), "demo")
 
 
-def test_container_of_the_project_is_killed_and_paused(engine: Engine) -> None:
-    assert faults(engine).signal("kill", "broker-1") == "kill: container broker-1"
-    faults(engine).signal("pause", "broker-1")
-    assert engine.requests == ["/containers/c1/kill", "/containers/c1/pause"]
+def test_containers_of_the_project_are_killed_paused_and_started(
+    engine: Engine, faults: ContainerFaults
+) -> None:
+    assert faults.signal("kill", "broker-1") == "kill: container broker-1"
+    faults.signal("pause", "broker-1")
+    assert faults.start("broker-2") == "container broker-2 started"
+    assert engine.requests == ["c1/kill", "c1/pause", "c2/start"]
 
 
-def test_what_is_not_of_the_project_is_refused_and_the_dashboard_too(engine: Engine) -> None:
-    for name in ("broker-9", "dashboard"):
-        with pytest.raises(FaultRefused):
-            faults(engine).signal("kill", name)
+@pytest.mark.parametrize("name", ["broker-9", "dashboard"])
+def test_what_is_not_of_the_project_is_refused_and_the_dashboard_too(
+    engine: Engine, faults: ContainerFaults, name: str
+) -> None:
+    with pytest.raises(FaultRefused):
+        faults.signal("kill", name)
     assert engine.requests == []
 
 
-def test_what_the_engine_refuses_is_said_in_its_words(engine: Engine) -> None:
+def test_the_engine_s_refusal_is_passed_on(faults: ContainerFaults) -> None:
     with pytest.raises(FaultRefused, match="not paused"):
-        faults(engine).signal("continue", "broker-1")
+        faults.signal("continue", "broker-1")
     with pytest.raises(FaultRefused, match="runs already"):
-        faults(engine).start("broker-1")
+        faults.start("broker-1")
 
 
-def test_engine_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+def test_an_engine_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(FaultRefused, match="does not answer"):
         ContainerFaults(tmp_path / "none.sock", "demo").start("broker-1")
