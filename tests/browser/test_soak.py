@@ -93,7 +93,7 @@ TABS = ("topology", "audit", "topics", "groups", "latency", "messages")
 # Lines over time fill for a quarter of the hour (dashboard.history.ms); what comes after is growth.
 WARM_SHARE = 4
 SERVER_GROWTH_BYTES_MAX = 5_000_000
-# The audit table gets columns until its width is full, and four more for old windows that are wrong. One
+# The audit gets columns until its width is full, and four more for old windows that are wrong. One
 # element forgotten every second of the hour would be 2,700.
 TAB_NODES_MAX = 1_500
 
