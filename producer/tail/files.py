@@ -1,4 +1,4 @@
-"""The tailer's hands: finds files by patterns, reads windows of them, keeps the state file.
+"""The tailer's file access: finds files by patterns, reads windows of them, keeps the state file.
 
 Paths that are not valid UTF-8 pass as Python writes them (surrogateescape).
 """
@@ -89,7 +89,7 @@ class StateFile:
     """The positions on disk. One process at a time: it is locked while it is open."""
 
     def __init__(self, path: Path) -> None:
-        """Raises OSError, and BadState when another process has it."""
+        """Raises OSError, and BadState when another process uses it."""
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
         self._lock = path.with_name(path.name + ".lock").open("wb")
@@ -101,7 +101,7 @@ class StateFile:
         self._written = b""
 
     def read(self) -> list[Position]:
-        """What was written last; nothing at the first start. Raises OSError or BadState."""
+        """The positions written last; none at the first start. Raises OSError or BadState."""
         try:
             data = self.path.read_bytes()
         except FileNotFoundError:
@@ -109,7 +109,7 @@ class StateFile:
         try:
             return decode_positions(data)
         except BadState as error:
-            raise BadState(f"{self.path}: {error}; move it away to begin anew") from None
+            raise BadState(f"{self.path}: {error}; move it away to start over") from None
 
     def write(self, positions: Sequence[Position]) -> None:
         """Replace the content at once, or not at all. Raises OSError."""

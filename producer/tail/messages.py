@@ -1,9 +1,9 @@
 """The tailer's arithmetic: bytes of a followed file to messages, and what its position is. Pure.
 
-A position is an offset and the *anchor*: the bytes in front of it. Whoever reads on at the offset
-reads the anchor, too, and if other bytes stand there now, or none, the file is not the one that was
-read: it was truncated and written anew (or its inode is another file's). Then it begins at 0 again.
-An anchor tells that better than the beginning of the file does, which many logs share.
+A position is an offset and the *anchor*: the bytes in front of it. Reading on at the offset reads
+the anchor, too; if it has changed, the file was truncated and rewritten (or the inode is another
+file's), and reading starts at 0 again. The anchor identifies a file better than its beginning does,
+which many logs share.
 """
 
 import hashlib
@@ -65,10 +65,6 @@ class Cursor:
     def read_offset(self) -> int:
         """Behind the last byte that was read."""
         return self.offset + len(self._partial)
-
-    @property
-    def partial_bytes(self) -> int:
-        return len(self._partial)
 
     def window(self, size: int) -> tuple[int, int]:
         """(offset, size) of what to read next: the anchor, and `size` bytes behind it."""

@@ -1,4 +1,4 @@
-"""The tailer: follows files through rotation and truncation, and says what to send of them.
+"""The tailer: follows files through rotation and truncation, and collects the lines to send.
 
 Round after round: `collect` looks which files there are, reads a bounded number of bytes and
 returns the whole lines in it; the caller sends them, makes sure (`Producer.flush`), and only then
@@ -34,7 +34,7 @@ class Opened(Protocol):
 
 
 class FileSource(Protocol):
-    """`producer.tail_files.Files`, or a test's."""
+    """`files.Files`, or a test's."""
 
     def scan(self) -> dict[FileId, str]: ...
     def open(self, path: str) -> Opened: ...
@@ -62,7 +62,7 @@ class _Followed:
     cursor: Cursor
     is_gone: bool = False  # no pattern names it any more
     quiet_since_s: float = 0.0  # when it brought something last
-    cut_lines_told: int = 0
+    cut_lines_reported: int = 0
 
 
 @dataclass(slots=True)
@@ -105,7 +105,7 @@ class Tailer:
         self._from_end = from_end
         self._files_max = files_max
         self._followed: dict[FileId, _Followed] = {}
-        self._troubled: set[str] = set()  # paths whose trouble was told
+        self._failed_paths: set[str] = set()  # paths whose error was logged
         self._is_first = True
         self._turn = 0
         self.stats = TailStats()
@@ -138,7 +138,7 @@ class Tailer:
 
     def collect(self) -> Collected:
         """Look at all files and read on. Never raises for a file that cannot be read."""
-        self._look()
+        self._scan()
         found = Collected()
         every = list(self._followed)
         self._turn = (self._turn + 1) % max(1, len(every))
@@ -156,7 +156,7 @@ class Tailer:
             found.add(one.path, one.cursor.finish())
         return found
 
-    def _look(self) -> None:
+    def _scan(self) -> None:
         """Which files are there, by which names; opens new ones."""
         seen = self._files.scan()
         for key, one in self._followed.items():
@@ -173,7 +173,7 @@ class Tailer:
         self._find_renamed(seen)
 
     def _find_renamed(self, seen: dict[FileId, str]) -> None:
-        """Renamed while nobody looked, out of the patterns' sight: its end is still to be read.
+        """Open files renamed since the last run to names outside the patterns, to read their ends.
 
         A position is dropped only when its file is not there; one that cannot be opened now is
         looked for again.
@@ -187,7 +187,7 @@ class Tailer:
                 try:
                     path_now = self._files.renamed(key, position.path)
                 except OSError as error:
-                    self._trouble(position.path, error)
+                    self._report_error(position.path, error)
                     continue
                 if path_now is not None:
                     self._open(path_now)
@@ -203,7 +203,7 @@ class Tailer:
                 raise OSError(f"{self._files_max} files are followed already")
             file = self._files.open(path)
         except OSError as error:
-            self._trouble(path, error)
+            self._report_error(path, error)
             return False
         if file.id in self._followed:  # renamed between the look and the opening
             file.close()
@@ -216,12 +216,12 @@ class Tailer:
             try:
                 self._to_the_end(cursor, file)
             except OSError as error:
-                self._trouble(path, error)
+                self._report_error(path, error)
                 file.close()
                 return False
             self._to_pass_over.discard(file.id)
         self._followed[file.id] = _Followed(file, path, cursor, quiet_since_s=self._now_s())
-        self._troubled.discard(path)
+        self._failed_paths.discard(path)
         log.info("following", path=path, offset=cursor.offset)
         return True
 
@@ -247,7 +247,7 @@ class Tailer:
         try:
             window = one.file.read(offset, size)
         except OSError as error:
-            self._trouble(one.path, error)
+            self._report_error(one.path, error)
             return
         before = one.cursor.read_offset
         messages = one.cursor.accept(window)
@@ -259,8 +259,8 @@ class Tailer:
             one.quiet_since_s = self._now_s()
             return
         found.add(one.path, messages)
-        self.stats.cut_lines += one.cursor.cut_lines - one.cut_lines_told
-        one.cut_lines_told = one.cursor.cut_lines
+        self.stats.cut_lines += one.cursor.cut_lines - one.cut_lines_reported
+        one.cut_lines_reported = one.cursor.cut_lines
         if one.cursor.read_offset != before:
             one.quiet_since_s = self._now_s()
         found.has_more |= len(window) == size
@@ -279,8 +279,8 @@ class Tailer:
                 del self._stored[oldest]
             self.stats.finished += 1
 
-    def _trouble(self, path: str, error: OSError) -> None:
+    def _report_error(self, path: str, error: OSError) -> None:
         self.stats.unreadable += 1
-        if path not in self._troubled:
-            self._troubled.add(path)
+        if path not in self._failed_paths:
+            self._failed_paths.add(path)
             log.warning("cannot_read", path=path, reason=error.strerror or str(error))

@@ -2,13 +2,13 @@
 
     host ident user [17/May/2015:10:05:03 +0000] "GET /path HTTP/1.1" 200 203023 "referer" "agent"
 
-A line is readable when host, time and status can be read (contracts section 3). Accepted beyond the
-format: a last field without its closing quote; a request that is not three words (its text is the
+A line is readable when host, time and status can be read (docs/events.md has the cases). Also
+accepted: a last field without its closing quote; a request that is not three words (its text is the
 path then); fields missing behind the status; more fields behind the agent; quotes inside quotes.
 Bytes that are not UTF-8 become \\xNN. Everything else is unreadable and goes to the side topic with
 its first 64 KiB, length, SHA-256 and line number.
 
-Fields are handed on as they stand in the line, escapes included, so that they equal what awk sees.
+Fields are kept as they are in the line, escapes included, so that they equal what awk shows.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ _CACHE_MAX = 10_000
 
 _QUOTED = rb'"([^"\\]*+(?:\\.[^"\\]*+)*+)"'
 _TIME = rb"\[(\d\d/[A-Z][a-z][a-z]/\d{4}:\d\d:\d\d:\d\d [+-]\d{4})\]"
-# What nearly every line is. Possessive quantifiers: no line can make it backtrack.
+# Nearly every line. Possessive quantifiers: it cannot backtrack.
 _REGULAR = re.compile(
     rb"(\S++) (\S++) (\S++) " + _TIME + rb" " + _QUOTED + rb" (\d{3}) (\d{1,18}|-)"
     rb"(?: " + _QUOTED + rb" " + _QUOTED + rb")?$",
@@ -73,7 +73,7 @@ class AccessLine(NamedTuple):
 
 
 class LineParser:
-    """`parse` keeps what it learned of times; one per thread. Never raises for what a line has."""
+    """Parses lines, caching times; one per thread. Never raises for a line's content."""
 
     def __init__(self) -> None:
         self._times: dict[bytes, int | None] = {}
@@ -151,7 +151,7 @@ class LineParser:
         )
 
     def _event_time(self, time: bytes) -> int | None:
-        """ms since the epoch of `17/May/2015:10:05:03 +0000`; None for no such moment."""
+        """ms since the epoch of `17/May/2015:10:05:03 +0000`; None for an invalid one."""
         try:
             return self._times[time]
         except KeyError:

@@ -1,11 +1,10 @@
-"""At least once: events to a producer, and no word of success before the brokers' disks have them.
+"""At-least-once delivery: events are confirmed only when the brokers have them on disk.
 
-Everything sent since the last successful barrier is kept as encoded message sets and sent again,
-the same bytes, when the barrier fails. After a success the batch is counted by topic and window and
-journalled with the source's position; about once a second what was counted goes out as a monitoring
-event on the same connections, and now and then a heartbeat, whether there was anything to send or
-not. The buffer is bounded: `send` does not return while it is full, so
-the source waits for the brokers.
+Everything sent since the last successful barrier is kept as encoded message sets, and the same
+bytes are sent again when the barrier fails. After a success the batch is counted by topic and
+window and journalled with the source's position. About once a second the counts are sent as a
+monitoring event on the same connections, and at intervals a heartbeat. The buffer is bounded:
+`send` blocks while it is full, so the source waits for the brokers.
 """
 
 import threading
@@ -34,9 +33,9 @@ log = get_logger(__name__)
 
 
 class NotDelivered(KafkaError):
-    """The process was told to stop and the brokers did not take everything in time.
+    """The process was stopping, and the brokers did not confirm everything before the deadline.
 
-    Nothing is lost: the journal's position stands before what is missing here.
+    Nothing is lost: the journal's position is before the first unconfirmed event.
     """
 
     retriable = True
@@ -53,7 +52,7 @@ class DeliveryPolicy:
     bytes_max: int = 16 * 1024 * 1024
     set_messages_max: int = 200
     barrier_timeout_ms: int = 10_000
-    stop_timeout_ms: int = 10_000  # for delivery after the process was told to stop
+    stop_timeout_ms: int = 10_000  # for delivery while the process is stopping
 
 
 @dataclass(slots=True)
@@ -75,10 +74,10 @@ class _Set:
 
 
 class Delivery:
-    """One frontend's way to its brokers; for one thread.
+    """Sends one frontend's events to its brokers; for one thread.
 
-    `stopping` is set when the process was told to stop: waits end early then, and from that moment
-    on `stop_timeout_ms` are left before NotDelivered is raised.
+    `stopping` is set when the process is to stop: waits end early then, and NotDelivered is raised
+    after `stop_timeout_ms`.
     """
 
     def __init__(
@@ -103,7 +102,7 @@ class Delivery:
         self._sleep = sleep
         self.stats = DeliveryStats()
         self._sets: list[_Set] = []  # since the last barrier
-        self._handed_over = 0  # how many of them were sent on the present connections
+        self._sent_count = 0  # how many of them were sent on the current connections
         self._message_count = 0
         self._byte_count = 0
         self._counts = WindowCounts(journal.state.window_ms)
@@ -113,7 +112,7 @@ class Delivery:
         self._last_publish = monotonic()
         self._last_heartbeat = float("-inf")
         self._stop_deadline: float | None = None
-        for event in journal.state.events:  # of a run that did not end well
+        for event in journal.state.events:  # of a run that did not end cleanly
             self._add_monitoring(event)
 
     @property
@@ -121,7 +120,7 @@ class Delivery:
         return self._message_count
 
     def send(self, events: Sequence[Event], position: Position) -> None:
-        """Hand events over; `position` is where the source goes on behind the last of them.
+        """Send events; `position` is where the source resumes after the last of them.
 
         Does not wait for the brokers unless the buffer is full. Raises NotDelivered, OSError (the
         journal could not be written: stop).
@@ -145,7 +144,7 @@ class Delivery:
         self._has_position = True
         if self._unflushed_since is None:
             self._unflushed_since = self._monotonic()
-        self._try_hand_over()
+        self._send_unsent()
         if (
             self._message_count >= self._policy.messages_max
             or self._byte_count >= self._policy.bytes_max
@@ -153,7 +152,7 @@ class Delivery:
             self.flush()
 
     def tick(self) -> float:
-        """Do what is due by time; seconds until something will be. Raises as `send` does."""
+        """Do what is due by time; returns the seconds until the next. Raises as `send` does."""
         now = self._monotonic()
         if now >= self._last_publish + self._policy.publish_interval_ms / 1000:
             self._last_publish = now
@@ -161,7 +160,7 @@ class Delivery:
         interval_s = self._policy.heartbeat_interval_ms / 1000
         if interval_s and now >= self._last_heartbeat + interval_s:
             self._last_heartbeat = now
-            self._beat(is_last=False)
+            self._send_heartbeat(is_last=False)
         due = self._flush_due()
         if due is not None and now >= due:
             self.flush()
@@ -188,7 +187,7 @@ class Delivery:
             self._journal.finished()
         self._publish()
         if self._policy.heartbeat_interval_ms:
-            self._beat(is_last=True)
+            self._send_heartbeat(is_last=True)
         self.flush()
 
     # --- sets --------------------------------------------------------------------------------
@@ -223,32 +222,32 @@ class Delivery:
 
     # --- delivery ----------------------------------------------------------------------------
 
-    def _try_hand_over(self) -> bool:
-        """Send what was not sent yet; False when a broker is away (the next flush tries again)."""
+    def _send_unsent(self) -> bool:
+        """Send what is unsent; False when a broker is unavailable (the next flush retries)."""
         try:
-            while self._handed_over < len(self._sets):
-                each = self._sets[self._handed_over]
+            while self._sent_count < len(self._sets):
+                each = self._sets[self._sent_count]
                 self.stats.resent_sets += each.was_sent
                 each.was_sent = True
                 self._producer.send_set(each.topic, each.encoded)
-                self._handed_over += 1
+                self._sent_count += 1
         except BrokerUnavailable as error:
             log.warning("send_failed", reason=str(error))
             return False
         return True
 
     def _deliver_once(self) -> bool:
-        """One attempt to have everything durable."""
-        is_handed_over = self._try_hand_over()
+        """Send everything and make a barrier, once; True when all is durable."""
+        is_sent = self._send_unsent()
         self.stats.barriers += 1
         try:
             self._producer.flush(self._policy.barrier_timeout_ms)
         except NotDurable as error:
             self.stats.failed_barriers += 1
-            self._handed_over = 0
+            self._sent_count = 0
             log.warning("not_durable", reason=error.reason, sets=len(self._sets))
             return False
-        return is_handed_over
+        return is_sent
 
     def _pause(self, seconds: float) -> None:
         if not self._stopping.is_set():
@@ -265,7 +264,7 @@ class Delivery:
         self._sleep(min(seconds, self._stop_deadline - now))
 
     def _confirmed(self) -> None:
-        """The brokers have all of it: count it, journal it, forget it."""
+        """Count and journal what the brokers have confirmed, and drop it."""
         sequence = max((each.sequence for each in self._sets), default=-1)
         if self._has_position:
             counts = self._counts.as_list()
@@ -278,7 +277,7 @@ class Delivery:
             self._journal.published(sequence)
             self.stats.monitoring_events += sum(each.sequence >= 0 for each in self._sets)
         self._sets = []
-        self._handed_over = 0
+        self._sent_count = 0
         self._message_count = 0
         self._byte_count = 0
         self._counts = WindowCounts(self._journal.state.window_ms)
@@ -293,15 +292,15 @@ class Delivery:
     # --- monitoring events -------------------------------------------------------------------
 
     def _publish(self) -> None:
-        """Make monitoring events of the confirmed counts; they go out with the next barrier."""
+        """Make monitoring events of the confirmed counts; the next barrier confirms them."""
         if not self._journal.state.pending:
             return
         for event in self._journal.make_events(self._clock()):
             self._add_monitoring(event)
-        self._try_hand_over()
+        self._send_unsent()
 
-    def _beat(self, *, is_last: bool) -> None:
-        """A heartbeat goes out with the next barrier."""
+    def _send_heartbeat(self, *, is_last: bool) -> None:
+        """Send a heartbeat; the next barrier confirms it."""
         state = self._journal.state
         payload = encode_heartbeat(
             server=state.server,
@@ -314,7 +313,7 @@ class Delivery:
         self._add_set(AUDIT, [payload])
         if self._unflushed_since is None:
             self._unflushed_since = self._monotonic()
-        self._try_hand_over()
+        self._send_unsent()
 
     def _add_monitoring(self, event: JournalledEvent) -> None:
         state = self._journal.state
@@ -333,7 +332,7 @@ class Delivery:
 
 
 def _chunks(payloads: list[bytes], messages_max: int) -> list[list[bytes]]:
-    """Cut by number and by SET_BYTES_MAX; a larger payload stands alone."""
+    """Cut by count and by SET_BYTES_MAX; a larger payload is a chunk of its own."""
     found = []
     for start in range(0, len(payloads), messages_max):
         chunk = payloads[start : start + messages_max]

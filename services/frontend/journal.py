@@ -1,22 +1,22 @@
-"""What a frontend handed to the brokers and how far it came: on disk before anybody may rely on it.
+"""A frontend's journal: the confirmed counts and the source's position, on disk before use.
 
-`sent` is called when the brokers have a batch on disk and before the frontend counts on that; so
-after a crash anywhere the counts are at most what is stored (extra under its name, never missing),
-and the source goes on at a position that has been confirmed. Monitoring events are journalled
-before they are sent, with their sequence, and again until they are known to be published, so a
-repeat is recognised by (server, instance, sequence).
+`sent` is called when the brokers have a batch on disk, before the frontend relies on it. So after a
+crash at any point the counts are at most what is stored (messages may be extra, never missing), and
+the source resumes at a confirmed position. Monitoring events are journalled with their sequence
+before they are sent, and sent again until they are known to be published, so that readers drop a
+repeat by (server, instance, sequence).
 
 The file `journal` in `data.dir` has one record a line, `<CRC-32 of the rest, 8 hex digits> <JSON>`:
 
     {"k": "state", ...}                               everything up to here; always the first record
-    {"k": "run", "source", "run", "start_ms"}         another source: positions start anew
+    {"k": "run", "source", "run", "start_ms"}         another source: positions start over
     {"k": "sent", "position", "counts"}               counts = [[topic, window start, count, bytes]]
     {"k": "event", "sequence", "time", "counts"}      a monitoring event: takes counts out of sent
     {"k": "published", "sequence"}                    all up to this sequence are in topic audit
     {"k": "finished"}                                 the source has no more
 
-A line that is cut at the end of the file never was relied upon and is removed. A bad line
-before that is damage, and refused.
+A cut line at the end of the file was never relied upon and is removed. A bad line before that is
+corruption: JournalCorrupt.
 """
 
 import fcntl
@@ -32,7 +32,7 @@ from typing import Any, Self
 from kafka2011.events.windows import WindowCount, WindowCounts
 from kafka2011.runtime.failpoints import failpoint
 
-Position = Any  # JSON: what the source wants back
+Position = Any  # JSON, of the source
 
 COMPACT_BYTES = 1024 * 1024
 # A monitoring event of so many cells is about 200 KB; a frontend that was away for days has more.
@@ -40,7 +40,7 @@ CELLS_PER_EVENT_MAX = 5000
 
 
 class JournalCorrupt(Exception):
-    """The journal is damaged before its end, or is not one. Move it away to start anew."""
+    """The journal is damaged before its end, or is not one. Move it away to start over."""
 
 
 class JournalInUse(Exception):
@@ -58,11 +58,11 @@ class JournalledEvent:
 
 @dataclass(slots=True)
 class JournalState:
-    """What the records add up to."""
+    """The state that the records add up to."""
 
     window_ms: int
     server: str
-    instance: str  # one life of this state's counting: sequences are its own
+    instance: str  # of this counting: sequences are counted within it
     source: Any = None
     run: str = ""  # 8 bytes in hex; events' guids start with it
     start_ms: int = 0
@@ -74,7 +74,7 @@ class JournalState:
     pending: WindowCounts = field(default_factory=WindowCounts)
 
     def apply(self, record: dict[str, Any]) -> None:
-        """Raises KeyError, TypeError or ValueError for what is no record."""
+        """Apply a record. Raises KeyError, TypeError or ValueError for an invalid one."""
         match record["k"]:
             case "run":
                 self.source, self.run = record["source"], record["run"]
@@ -143,8 +143,8 @@ def _cells(counts: list[WindowCount]) -> list[list[Any]]:
 class Journal:
     """The journal of one `data.dir`, which it creates and locks until `close`.
 
-    A new journal counts for `server` in windows of `window_ms`; one that is there goes on as it
-    was, see `adopt`. Every method that writes returns when its record is on disk, and raises
+    A new journal counts for `server` in windows of `window_ms`; an existing one keeps
+    its own, see `adopt`. Every method that writes returns when its record is on disk, and raises
     OSError when it could not be written: stop then.
     """
 
@@ -167,7 +167,7 @@ class Journal:
     # --- records -----------------------------------------------------------------------------
 
     def begin_run(self, source: Any, start_ms: int, run: bytes | None = None) -> None:
-        """Start over with another source; `run` (8 bytes) is drawn when not given."""
+        """Start over with another source; `run` (8 bytes) is random by default."""
         self._append(
             {
                 "k": "run",
@@ -178,13 +178,13 @@ class Journal:
         )
 
     def sent(self, position: Position, counts: list[WindowCount]) -> None:
-        """A batch is on the brokers' disks: count it, and let the source go on behind it."""
+        """Count a batch that is on the brokers' disks; the source resumes after it."""
         failpoint("frontend_before_journal")
         self._append({"k": "sent", "position": position, "counts": _cells(counts)})
         failpoint("frontend_after_journal")
 
     def make_events(self, time_ms: int) -> list[JournalledEvent]:
-        """Turn all counts that no monitoring event carries yet into events, and return these."""
+        """Journal monitoring events for all counts not in one yet, and return them."""
         counts = self.state.pending.as_list()
         made = 0
         for start in range(0, len(counts), CELLS_PER_EVENT_MAX):
@@ -211,7 +211,7 @@ class Journal:
     def adopt(self, server: str, window_ms: int) -> None:
         """Count for this server and width from now on, as a new instance, from a source's start.
 
-        Only while nothing is pending or unpublished: that belongs to the old name.
+        Only while nothing is pending or unpublished, which would be of the old name.
         """
         assert not self.state.pending
         assert not self.state.events

@@ -1,16 +1,16 @@
 """Bytes of a file to lines, in bounded memory whatever a line's length.
 
 A line ends at \\n; one \\r before it belongs to the end. The last line counts without an end, too.
-A line above `line_bytes_max` is not kept: its beginning, length and SHA-256 are taken as it passes.
+A line above `line_bytes_max` is not kept: only its beginning, length and SHA-256 are.
 """
 
 import hashlib
 from dataclasses import dataclass
 from typing import BinaryIO
 
-HEAD_BYTES = 64 * 1024  # what is kept of a line that cannot be read
-# Longer lines are taken for damage: no server accepts a request line near this size (Apache's
-# limit is 8 KiB), and referrer and agent are bounded alike.
+HEAD_BYTES = 64 * 1024  # kept of an unreadable line
+# Longer lines are treated as corrupt: no server accepts a request line near this size (Apache's
+# limit is 8 KiB), and referrer and agent are bounded too.
 LINE_BYTES_MAX = 4 * 1024 * 1024
 CHUNK_BYTES = 256 * 1024
 

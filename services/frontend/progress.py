@@ -1,4 +1,4 @@
-"""How a frontend shows what it has done: /metrics for scrapers, `progress.json` for scripts.
+"""A frontend's progress: /metrics for scrapers, `progress.json` for scripts.
 
 progress.json in `data.dir`, replaced whole about twice a second and at the end:
 
@@ -57,7 +57,7 @@ class Progress:
         }
 
     def write(self, *, is_forced: bool = False) -> None:
-        """Replace the file when it is time to. It is a convenience: a full disk is passed over."""
+        """Replace the file when due. Write errors are ignored, since the file is optional."""
         now = self._monotonic()
         if now < self._next_write and not is_forced:
             return
@@ -94,7 +94,7 @@ class DeliveryCollector(Collector):
             ("resent_sets", "message sets sent again after a failed barrier", stats.resent_sets),
             ("refused", "events above max.message.size, not sent", stats.refused_too_large),
             ("monitoring_events", "monitoring events published", stats.monitoring_events),
-            ("barriers", "barriers asked for", stats.barriers),
+            ("barriers", "barriers requested", stats.barriers),
             ("failed_barriers", "barriers that failed", stats.failed_barriers),
         ):
             yield CounterMetricFamily(f"kafka2011_frontend_{name}", text, value=value)

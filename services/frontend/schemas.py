@@ -1,8 +1,8 @@
-"""Gets the first bytes of a frontend's events: registers its schemas before the first is sent.
+"""The first bytes of a frontend's events, from registering its schemas at the start.
 
-A registry that is down is waited for, unless the ids are known from an earlier start; one that
-refuses a schema (it may not follow the subject's versions) ends the process, since what it would
-send could not be read.
+A frontend waits for a registry that is down, unless it has the ids from an earlier start. When the
+registry refuses a schema (incompatible with the subject's versions) the process ends, since its
+events could not be decoded.
 """
 
 import threading
@@ -26,9 +26,9 @@ def topics_of(source: str) -> tuple[str, ...]:
 def prefixes(
     codec: TopicCodec, topics: Sequence[str], stop: threading.Event
 ) -> dict[str, bytes] | None:
-    """Topic -> what its events start with; None when `stop` came first.
+    """Topic -> the first bytes of its events; None when `stop` was set before.
 
-    Raises RegistryRefused: the registry does not take a schema.
+    Raises RegistryRefused: the registry does not accept a schema.
     """
     found: dict[str, bytes] = {}
     is_reported = False

@@ -1,7 +1,7 @@
-"""Where a frontend's events come from, in batches with a position to continue behind.
+"""Sources of a frontend's events, in batches with a position to resume after.
 
-A source is made for a run: its `descriptor` says what it reads, and a run goes on only with an
-equal one. `next_batch` never blocks: a source whose next event is not due says how long to wait.
+A source belongs to a run: its `descriptor` identifies its input, and a run resumes only with an
+equal one. `next_batch` never blocks: a batch without events has the time to wait.
 """
 
 import os
@@ -25,7 +25,7 @@ CHUNKS_MAX = 16
 
 @dataclass(slots=True)
 class Batch:
-    """`events` and the position behind them; without events, `wait_ms` until there may be some."""
+    """Events and the position after them; without events, `wait_ms` until there may be some."""
 
     events: list[Event]
     position: Position
@@ -34,13 +34,13 @@ class Batch:
 
 class Source(Protocol):
     def next_batch(self) -> Batch | None:
-        """None when there is no more and never will be."""
+        """The next batch; None at the end of the source."""
 
     def close(self) -> None: ...
 
 
 class SyntheticSource:
-    """Members' activity by the clock; what is overdue comes at once. Position: events made."""
+    """Synthetic activity at its scheduled times; overdue events at once. Position: events made."""
 
     def __init__(
         self,
@@ -98,8 +98,8 @@ class SyntheticSource:
 class AccessLogSource:
     """The lines of a file. Position: [byte offset, line number] behind the last line.
 
-    With `follow` the file's end is waited at, and a line without end is waited for. `rate` lines a
-    second, 0 without limit. Raises OSError when the file cannot be read.
+    With `follow` the source waits at the file's end, and for the end of the last line. `rate` lines
+    a second, 0 without limit. Raises OSError when the file cannot be read.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class AccessLogSource:
 
     @staticmethod
     def descriptor(path: Path) -> Any:
-        """Which file it is; another one under the same name is another source."""
+        """Identifies the file; another one under the same name is another source."""
         status = os.stat(path)
         return {
             "kind": "access-log",

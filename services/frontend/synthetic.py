@@ -3,9 +3,8 @@
 Members browse: they view pages, are shown items on them (impressions), click on some of these, and
 search, log in, share and change their profiles; servers report metrics of themselves; a few
 scrapers read profile after profile. Event number i (from 0) is scheduled at start + i / rate; that
-is its header.time. The numbers are cut into blocks, each drawn from a generator seeded with (seed,
-block), so any part can be made without what comes before it, and a restarted frontend goes on in
-the middle.
+is its header.time. Events are generated in blocks, each from a generator seeded with (seed, block),
+so any part can be made without the parts before it, and a restarted frontend resumes anywhere.
 
 A click always follows, in the same block, the impression that it names.
 """
@@ -81,7 +80,7 @@ def _scraper_host(n: int) -> bytes:
 
 
 class Activity:
-    """What members do under one seed; keeps the last block it drew."""
+    """The members' activity for one seed; keeps the last block generated."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
@@ -105,7 +104,7 @@ class Activity:
         events: list[Planned] = []
         while len(events) < BLOCK_EVENTS:
             drawn = rng.random()
-            member = int(MEMBERS * rng.random() ** 3) + 1  # few members do much
+            member = int(MEMBERS * rng.random() ** 3) + 1  # a few members are very active
             if drawn < 0.80:
                 self._browse(rng, member, first, events)
             elif drawn < 0.88:

@@ -1,1 +1,1 @@
-"""A member of an online consumer group: reads events as they come and says how fresh they are."""
+"""A member of an online consumer group: reads new events and measures their latency."""

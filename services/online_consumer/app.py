@@ -24,7 +24,7 @@ from kafka2011.runtime.clock import now_ms
 from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.metrics import Answer, MetricsServer
 from kafka2011.services.online_consumer.config import NEVER_READ, OnlineConsumerConfig
-from kafka2011.services.online_consumer.core import Counter
+from kafka2011.services.online_consumer.core import EventCounter
 from kafka2011.services.online_consumer.reader import StreamReader
 from kafka2011.services.registration import ServiceRegistration
 
@@ -65,7 +65,7 @@ def run(config: OnlineConsumerConfig, stop: threading.Event) -> int:
             pid=os.getpid(),
         )
         while not stop.wait(config.status_interval_ms / 1000):
-            member.look()
+            member.sample()
             if not member.is_reading:
                 log.error("reading_ended")
                 status = 1
@@ -80,7 +80,7 @@ def run(config: OnlineConsumerConfig, stop: threading.Event) -> int:
 
 
 class OnlineMember:
-    """The connector with its one stream, the thread that reads it, and what is known of both."""
+    """The connector with its stream, the thread that reads it, and their status."""
 
     def __init__(
         self, config: OnlineConsumerConfig, connector: ConsumerConnector, wanted: TopicFilter
@@ -88,7 +88,7 @@ class OnlineMember:
         self._config = config
         self._connector = connector
         self._wanted = wanted
-        self.counter = Counter(config.event_forms)
+        self.counter = EventCounter(config.event_forms)
         self._lag: dict[TopicPartition, int | None] = {}
         self._owned: list[TopicPartition] = []
         self._reading = threading.Thread(target=self._read, name="read", daemon=True)
@@ -108,8 +108,8 @@ class OnlineMember:
     def is_settled(self) -> bool:
         return self._connector.is_settled
 
-    def look(self) -> None:
-        """Ask for the lag, and log what is owned when that changed."""
+    def sample(self) -> None:
+        """Fetch the lag, and log the owned partitions when they changed."""
         owned = self._connector.owned()
         if owned != self._owned:
             self._owned = owned

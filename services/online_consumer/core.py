@@ -1,4 +1,4 @@
-"""What the online consumer counts: events per topic, and how old they were when they were read.
+"""Counts events by topic, with histograms of their age when read.
 
 Headers only; bodies are not decoded. No sockets; time comes in with each chunk.
 """
@@ -16,8 +16,8 @@ from kafka2011.events.peek import count_by_window
 
 QUANTILES = (0.5, 0.9, 0.99, 0.999)
 LATENCY_MAX_MS = 7 * 86_400_000  # older events count as this old
-WINDOW_MS = 10_000  # what "recent" means: the last whole window and the one that has begun
-COUNT_WINDOW_MS = 2**40  # one window for all times: only servers are told apart
+WINDOW_MS = 10_000  # "recent" is the last whole window and the current one
+COUNT_WINDOW_MS = 2**40  # one window for all times: counts by server only
 
 
 def _histogram() -> Any:
@@ -54,7 +54,7 @@ def _quantiles(histogram: Any) -> dict[float, int]:
     return {q: int(histogram.get_value_at_percentile(100 * q)) for q in QUANTILES}
 
 
-class Counter:
+class EventCounter:
     """All topics' numbers. Counted by one thread, read by others."""
 
     def __init__(self, forms: Forms = FORMS_2011) -> None:

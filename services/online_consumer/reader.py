@@ -1,10 +1,10 @@
-"""Reads a stream chunk by chunk into the counter; what cannot be read is tried again, then left.
+"""Reads a stream chunk by chunk into the counter; a corrupt entry is retried, then skipped.
 
-A chunk counts as processed when the next one is asked for, so a crash repeats at most what was
-read since the last commit and loses nothing.
+A chunk counts as processed when the next one is requested, so a crash repeats at most what was read
+since the last commit and loses nothing.
 """
 
-from collections import Counter as Tally
+from collections import Counter
 
 from kafka2011.consumer.chunk import Chunk, TopicPartition
 from kafka2011.consumer.errors import (
@@ -18,9 +18,9 @@ from kafka2011.consumer.stream import MessageStream
 from kafka2011.protocol.errors import InvalidMessage
 from kafka2011.runtime.clock import Clock, now_ms
 from kafka2011.runtime.logs import get_logger
-from kafka2011.services.online_consumer.core import Counter
+from kafka2011.services.online_consumer.core import EventCounter
 
-READ_ATTEMPTS = 3  # of a chunk with a wrong CRC: damage on the way is healed by fetching again
+READ_ATTEMPTS = 3  # of a chunk with a wrong CRC: corruption in transit is gone after another fetch
 
 log = get_logger(__name__)
 
@@ -32,14 +32,14 @@ class StreamReader:
         self,
         connector: ConsumerConnector,
         stream: MessageStream,
-        counter: Counter,
+        counter: EventCounter,
         clock: Clock = now_ms,
     ) -> None:
         self._connector = connector
         self._stream = stream
         self._counter = counter
         self._clock = clock
-        self._failures: Tally[TopicPartition] = Tally()
+        self._failures: Counter[TopicPartition] = Counter()
 
     def run(self) -> None:
         while True:
@@ -69,7 +69,7 @@ class StreamReader:
         return None
 
     def _damaged(self, chunk: Chunk, error: InvalidMessage) -> None:
-        """Count what stands before the damage and go on there; after some attempts behind it."""
+        """Count what precedes the corrupt entry and refetch it; skip it after READ_ATTEMPTS."""
         name = chunk.topic_partition
         good_bytes = max(0, error.position)
         bad_offset = chunk.offset + good_bytes

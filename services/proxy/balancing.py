@@ -1,8 +1,8 @@
-"""Which target the next connection of a route goes to: round robin over those that answer.
+"""The target of a route's next connection: round robin over those that are up. Pure.
 
-Pure: time comes in as an argument, connecting is done by the caller, who reports back. A target
-that refused is passed over until somebody reached it again (`due` says whom to try and when); when
-all have refused, a client's connection tries them all once more before it is given up.
+The caller passes the time, connects, and reports the result. A target that refused is skipped until
+a check reaches it again (`due` lists the targets to check); when all are down, a client's
+connection tries each once more before it is reset.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ Address = tuple[str, int]
 
 @dataclass
 class Target:
-    """One target's state. `retry_at_s` has a meaning only while it is down."""
+    """One target's state. `retry_at_s` is valid only while it is down."""
 
     address: Address
     is_up: bool = True
@@ -36,7 +36,7 @@ class TargetRing:
 
     def candidates(self) -> list[Target]:
         """The order in which a new connection tries the targets: live ones in turn, then the
-        others, since a target may be back before we looked."""
+        others, since a target may be up before its check."""
         turn = self._next
         self._next = (turn + 1) % len(self.targets)
         ordered = self.targets[turn:] + self.targets[:turn]

@@ -1,10 +1,10 @@
-"""What can be wrong with a route, as a value, and the JSON in which it is asked for.
+"""The faults of a route, as a value, and the JSON that sets them.
 
     {"delay_ms": 100, "jitter_ms": 50}          later, each way
     {"rate_bytes_s": 375000}                    a narrow link, shared by all connections of a route
     {"cut": true}                               every connection reset, new ones refused
     {"hold": "to_server"}                       nothing passes; kept back and passed on when lifted
-    {"blackhole": "both"}                       swallowed; what lost bytes is reset when lifted
+    {"blackhole": "both"}                       discarded; a stream with a gap is then reset
     {"flip": {"direction": "to_client", "after_bytes": 1000}}       one bit, once
     {"cut_after": {"direction": "to_server", "after_bytes": 1000}}  one connection ended, once
     {"drop_messages": {"topic": "page-view", "count": 3}}           exactly 3 messages

@@ -1,11 +1,11 @@
 """Follows the 0.7 frames that a client sends, and removes messages from produce requests.
 
-`FrameFilter` is fed what arrives from one client and says what to pass on. Without a drill running
-it only keeps count of where frames begin, so that a drill that starts in the middle of a
-connection starts at the next frame. While one runs, whole frames are collected; each message of
+`FrameFilter` takes the bytes from one client and returns those to forward. While no messages are to
+be dropped it only tracks where frames begin, so that dropping can start with the next frame of an
+open connection. While dropping, whole frames are collected; each message of
 the topic is taken out of its set (out of its compressed wrapper, which is packed again) until
-exactly `count` are gone over all connections of the route. Sizes are fixed up; a request
-that has nothing left is not passed on, since produce requests have no answer.
+exactly `count` are removed over all connections of the route. Sizes are corrected; a request with
+nothing left is not forwarded, since produce requests have no response.
 
 No sockets, no clock.
 """
@@ -38,8 +38,8 @@ class DropPlan:
         self.remaining_count = 0
         self.dropped: dict[str, int] = {}  # topic -> messages removed since the start
 
-    def ask(self, topic: str, count: int) -> None:
-        """Remove `count` messages of `topic`; replaces what was asked before."""
+    def start(self, topic: str, count: int) -> None:
+        """Remove `count` messages of `topic`, in place of any earlier plan."""
         self.topic = topic
         self.remaining_count = count
 
@@ -51,7 +51,7 @@ class DropPlan:
         """The frame (size included) without the messages to be dropped; b"" when nothing is left.
 
         A frame that is no produce request of the topic, or that cannot be read, comes back as it
-        is: judging it is the broker's business.
+        is: the broker judges it.
         """
         try:
             request = decode_request(memoryview(frame)[SIZE.size :])
@@ -131,10 +131,10 @@ class FrameFilter:
         self._passing = 0  # bytes left of a frame whose beginning was passed on
         self._header = b""  # 1 to 3 bytes of a frame's size that were passed on
         self._held = bytearray()  # the beginning of a frame that is being collected
-        self._is_lost = False  # these are not frames: everything passes
+        self._is_lost = False  # not frames: everything is forwarded
 
     def feed(self, data: bytes) -> bytes:
-        """What to pass on now (maybe nothing) after `data` arrived."""
+        """The bytes to forward after `data` arrived; may be empty."""
         if self._is_lost:
             return data
         if not self._held and self._plan.remaining_count == 0:
@@ -143,7 +143,7 @@ class FrameFilter:
         return self._filter(data)
 
     def finish(self) -> bytes:
-        """The client sends no more: what is held of a cut frame."""
+        """The held bytes of a cut frame, when the client sends no more."""
         held = bytes(self._held)
         self._held.clear()
         return held

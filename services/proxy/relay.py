@@ -1,7 +1,7 @@
 """One client connection and its connection to a target, and the bytes between them.
 
-A `Flow` is one direction. While nothing is wrong with the route it hands each piece straight on;
-with a fault set it queues pieces as its `Link` says. A flow never holds more than the link's
+A `Flow` is one direction. Without faults it forwards each piece at once; with a fault set it queues
+pieces as its `Link` computes. A flow never holds more than the link's
 window (plus one read): above that the sending side is not read, and TCP pushes back from there.
 
 Everything here runs on the event loop's thread. Times are of time.monotonic(): the loop's own
@@ -32,7 +32,7 @@ WRITE_BUFFER_BYTES = 512 * 1024
 
 
 class Direction(Protocol):
-    """What a route says to the flows of one direction; see `route.RouteDirection`."""
+    """A route's faults and counters for the flows of one direction; see `route.RouteDirection`."""
 
     link: Link
     bytes_total: int
@@ -69,7 +69,7 @@ class Side(asyncio.Protocol):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self.connection.side_made(self)
-        # uvloop starts reading after this call, whatever was said about it during the call.
+        # uvloop starts reading after this call, even if it was paused during the call.
         self.connection.loop.call_soon(self._pause_now)
 
     def data_received(self, data: bytes) -> None:
@@ -141,7 +141,7 @@ class Flow:
         self._link_timer: asyncio.TimerHandle | None = None
         self._arrival_timer: asyncio.TimerHandle | None = None
         self._is_plain = False  # until there is a sink
-        self.lost_bytes = False  # something was swallowed: the stream has a hole
+        self.lost_bytes = False  # bytes were discarded: the stream has a gap
         self.is_finished = False  # the end was passed on
 
     def received(self, data: bytes) -> None:
@@ -186,7 +186,7 @@ class Flow:
         return not (self._waiting or self._flying or self._on_link is not None)
 
     def refresh(self) -> None:
-        """The route's faults changed: plan again all that is queued."""
+        """Reschedule everything queued, because the route's faults changed."""
         direction = self.direction
         if direction.is_held:
             self._source.pause(_HELD)
@@ -206,7 +206,7 @@ class Flow:
         self._settle()
 
     def close(self) -> None:
-        """Throw away what is queued."""
+        """Discard what is queued."""
         self._cancel_timers()
         self._waiting.clear()
         self._flying.clear()
@@ -260,7 +260,7 @@ class Flow:
             self._deliver()
 
     def _deliver(self) -> None:
-        """Pass on what has arrived, and wait for the next."""
+        """Forward what has arrived, and schedule the next."""
         self._arrival_timer = None
         if self._is_stopped:
             return
@@ -288,7 +288,7 @@ class Flow:
             sink.transport.write(data)
 
     def _pass_on_all(self) -> None:
-        """What is queued goes out now, whatever the link says."""
+        """Forward everything queued at once, ignoring the link."""
         on_link = [] if self._on_link is None else [self._on_link]
         for piece in [*(piece for _, piece in self._flying), *on_link, *self._waiting]:
             self._pass_on(piece)
@@ -326,7 +326,7 @@ class Connection:
         return self.server if side is self.client else self.client
 
     def side_made(self, side: Side) -> None:
-        if self.is_closed:  # the client went while we connected
+        if self.is_closed:  # the client left during the connect
             side.reset()
         elif side is self.client:
             self._owner.client_connected(self)
@@ -338,22 +338,22 @@ class Connection:
         """The route's faults changed."""
         flows = (self.to_server, self.to_client)
         if any(flow.lost_bytes and not flow.direction.is_blackhole for flow in flows):
-            self.reset()  # a stream with a hole in it cannot go on
+            self.reset()  # a stream with a gap cannot continue
             return
         for flow in flows:
             flow.refresh()
 
     def side_lost(self, side: Side, error: Exception | None) -> None:
-        """A socket is gone: by error (pass the reset on) or because we closed it."""
+        """A socket was closed: by an error, which resets the other, or by this side."""
         if self.is_closed:
             self._owner.connection_closed(self)
             return
         if side.flow.direction.is_blackhole:
-            side.flow.lost_bytes = True  # the news is swallowed as well
+            side.flow.lost_bytes = True  # the close is discarded as well
             return
         if error is not None or side.flow.is_idle:
             self.reset()
-        # else: what it sent before is still under way; `close_if_done` ends it.
+        # else: bytes sent before are still queued; `close_if_done` ends it.
 
     def close_if_done(self) -> None:
         """Close when both directions have ended and everything was passed on."""
@@ -396,7 +396,7 @@ class Connection:
 
 
 class Owner(Protocol):
-    """What a connection needs of its route."""
+    """The route of a connection, as the connection uses it."""
 
     def direction(self, name: str) -> Direction: ...
     def frame_filter(self) -> FrameFilter | None: ...

@@ -18,7 +18,7 @@ from kafka2011.services.proxy.relay import Connection, Direction, Side
 from kafka2011.services.proxy.shaping import Link
 
 BACKLOG = 1024
-STOP_TIMEOUT_S = 2.0  # for what was passed on and stands unsent
+STOP_TIMEOUT_S = 2.0  # for forwarded bytes that are unsent
 
 log = get_logger(__name__)
 
@@ -42,7 +42,7 @@ class RouteDirection:
         self.link.configure(faults.rate_bytes_s, faults.delay_ms, faults.jitter_ms)
         self.is_held = self.name in faults.hold
         self.is_blackhole = self.name in faults.blackhole
-        # Things done once start to count when they are asked for, not at each other change.
+        # One-time faults count from when they are set, not from every change.
         if faults.flip != before.flip:
             self._flip_in = _countdown(faults.flip, self.name)
         if faults.cut_after != before.cut_after:
@@ -107,16 +107,16 @@ class Route:
 
     async def start(self) -> None:
         """Listen. Raises OSError when the address cannot be had."""
-        # A second socket, bound but never listening, keeps the port ours while the route is cut.
+        # A second socket, bound but never listening, keeps the port while the route is cut.
         self._reserved = _bound(self.listen)
         self.listen = (self.listen[0], self._reserved.getsockname()[1])
         await self.change(self._config.faults)
         if self._server is None and not self.faults.cut:
             await self._open()
-        self._start_task(self._look_after_targets())
+        self._start_task(self._check_targets())
 
     async def stop(self) -> None:
-        """Refuse new connections and end those there are; what was passed on still goes out."""
+        """Refuse new connections and close open ones after sending what was forwarded."""
         self._shut()
         if self._reserved is not None:
             self._reserved.close()
@@ -126,7 +126,7 @@ class Route:
         connections = list(self._connections)
         for connection in connections:
             connection.close()
-        # A peer that does not read what it is sent does not hold us up.
+        # A peer that does not read must not block the stop.
         deadline = self._loop.time() + STOP_TIMEOUT_S
         while not all(connection.is_gone for connection in connections):
             if self._loop.time() > deadline:
@@ -142,7 +142,7 @@ class Route:
             direction.configure(faults, before)
         wanted = faults.drop_messages
         if wanted != before.drop_messages:
-            self.plan.ask(wanted.topic if wanted else "", wanted.count if wanted else 0)
+            self.plan.start(wanted.topic if wanted else "", wanted.count if wanted else 0)
         if faults.cut:
             self._shut()
             self.reset_connections()
@@ -188,7 +188,7 @@ class Route:
             },
         }
 
-    # --- what a connection asks of its owner ---
+    # --- the Owner protocol of relay.Connection ---
 
     def direction(self, name: str) -> Direction:
         return self.directions[name]
@@ -230,7 +230,7 @@ class Route:
         connection.reset()
 
     async def _reach(self, target: Target, connection: Connection | None) -> bool:
-        """Connect to `target`, for `connection` or (None) only to see whether it answers."""
+        """Connect to `target`, for `connection`, or (None) only to check it."""
         host, port = target.address
         was_up = target.is_up
 
@@ -242,7 +242,7 @@ class Route:
                 transport, _ = await self._loop.create_connection(protocol, host, port)
         except OSError as error:  # TimeoutError is one
             if connection is not None and connection.server.transport is not None:
-                connection.reset()  # it answered in the very moment we gave up
+                connection.reset()  # it connected just as the attempt timed out
                 return True
             self.ring.failed(target, self._loop.time())
             if was_up:
@@ -257,7 +257,7 @@ class Route:
             log.info("target_up", route=self.name, target=f"{host}:{port}")
         return True
 
-    async def _look_after_targets(self) -> None:
+    async def _check_targets(self) -> None:
         while True:
             for target in self.ring.due(self._loop.time()):
                 await self._reach(target, None)

@@ -1,4 +1,4 @@
-"""Confluent's REST paths: a request as plain values in, status and JSON out; knows no web server.
+"""Confluent's REST paths: a request as plain values in, status and JSON out; no web server.
 
     GET    /  /schemas/types  /schemas  /contexts
     GET    /schemas/ids/{id}  /schemas/ids/{id}/schema  /subjects  /versions
@@ -104,19 +104,19 @@ def _references(found: object) -> tuple[Reference, ...]:
 
 
 @dataclass(frozen=True)
-class Ask:
-    """Answers by looking; waits for nobody."""
+class Query:
+    """Reads, without waiting for changes."""
 
-    question: Callable[[View, Request], Any]
+    function: Callable[[View, Request], Any]
     is_change = False
 
     def __call__(self, core: RegistryCore, request: Request) -> Any:
-        return core.ask(lambda view: self.question(view, request))
+        return core.query(lambda view: self.function(view, request))
 
 
 @dataclass(frozen=True)
 class Change:
-    """Answers by writing, one after the other."""
+    """Writes, one at a time."""
 
     change: Callable[[RegistryCore, Request], Any]
     is_change = True
@@ -125,7 +125,7 @@ class Change:
         return self.change(core, request)
 
 
-Handler = Ask | Change
+Handler = Query | Change
 
 
 def request_of(raw_path: bytes, query: Mapping[str, str], body: bytes) -> Request:
@@ -142,7 +142,7 @@ def request_of(raw_path: bytes, query: Mapping[str, str], body: bytes) -> Reques
 
 
 def endpoint(method: str, parts: tuple[str, ...]) -> tuple[str, Handler]:
-    """The pattern (a metric's label) and what answers. Raises RegistryError 404 or 405."""
+    """The path's pattern (a metric's label) and handler. Raises RegistryError 404 or 405."""
     allowed = False
     for pattern, handlers in ROUTES.items():
         wanted = pattern.split()
@@ -157,7 +157,7 @@ def endpoint(method: str, parts: tuple[str, ...]) -> tuple[str, Handler]:
     raise RegistryError(404, 404, "HTTP 404 Not Found")
 
 
-# --- what the endpoints do -------------------------------------------------------------------
+# --- handlers -------------------------------------------------------------------
 
 
 def _schema_by_id(view: View, request: Request) -> Any:
@@ -284,39 +284,39 @@ def _delete_mode(core: RegistryCore, request: Request) -> Any:
 
 
 _LEVEL: dict[str, Handler] = {
-    "GET": Ask(_get_level),
+    "GET": Query(_get_level),
     "PUT": Change(_put_level),
     "DELETE": Change(_delete_level),
 }
 _MODE: dict[str, Handler] = {
-    "GET": Ask(_get_mode),
+    "GET": Query(_get_mode),
     "PUT": Change(_put_mode),
     "DELETE": Change(_delete_mode),
 }
 
 ROUTES: dict[str, dict[str, Handler]] = {
-    "": {"GET": Ask(lambda _view, _request: {})},
-    "contexts": {"GET": Ask(lambda _view, _request: ["."])},
-    "schemas": {"GET": Ask(_schemas)},
-    "schemas types": {"GET": Ask(lambda _view, _request: ["AVRO"])},
-    "schemas ids *": {"GET": Ask(_schema_by_id)},
+    "": {"GET": Query(lambda _view, _request: {})},
+    "contexts": {"GET": Query(lambda _view, _request: ["."])},
+    "schemas": {"GET": Query(_schemas)},
+    "schemas types": {"GET": Query(lambda _view, _request: ["AVRO"])},
+    "schemas ids *": {"GET": Query(_schema_by_id)},
     "schemas ids * schema": {
-        "GET": Ask(lambda view, request: _Text(view.schema_by_id(_id(request))["schema"]))
+        "GET": Query(lambda view, request: _Text(view.schema_by_id(_id(request))["schema"]))
     },
-    "schemas ids * subjects": {"GET": Ask(_subjects_of_id)},
-    "schemas ids * versions": {"GET": Ask(_versions_of_id)},
-    "subjects": {"GET": Ask(_subjects)},
-    "subjects *": {"POST": Ask(_lookup), "DELETE": Change(_delete_subject)},
-    "subjects * versions": {"GET": Ask(_versions), "POST": Change(_register)},
-    "subjects * versions *": {"GET": Ask(_version), "DELETE": Change(_delete_version)},
+    "schemas ids * subjects": {"GET": Query(_subjects_of_id)},
+    "schemas ids * versions": {"GET": Query(_versions_of_id)},
+    "subjects": {"GET": Query(_subjects)},
+    "subjects *": {"POST": Query(_lookup), "DELETE": Change(_delete_subject)},
+    "subjects * versions": {"GET": Query(_versions), "POST": Change(_register)},
+    "subjects * versions *": {"GET": Query(_version), "DELETE": Change(_delete_version)},
     "subjects * versions * schema": {
-        "GET": Ask(lambda view, request: _Text(_version(view, request)["schema"]))
+        "GET": Query(lambda view, request: _Text(_version(view, request)["schema"]))
     },
     "subjects * versions * referencedby": {
-        "GET": Ask(lambda view, request: view.referenced_by(request.parts[1], request.parts[3]))
+        "GET": Query(lambda view, request: view.referenced_by(request.parts[1], request.parts[3]))
     },
-    "compatibility subjects * versions": {"POST": Ask(_compatibility)},
-    "compatibility subjects * versions *": {"POST": Ask(_compatibility)},
+    "compatibility subjects * versions": {"POST": Query(_compatibility)},
+    "compatibility subjects * versions *": {"POST": Query(_compatibility)},
     "config": _LEVEL,
     "config *": _LEVEL,
     "mode": _MODE,

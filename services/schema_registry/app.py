@@ -36,7 +36,7 @@ from kafka2011.services.web import serve_until
 
 KIND = "registry"
 CONNECTIONS_MAX = 200
-ASKING_MAX, CHANGING_MAX = 16, 4  # threads
+READING_MAX, CHANGING_MAX = 16, 4  # threads
 OWN_TYPE = "application/vnd.schemaregistry.v1+json"
 PLAIN_TYPE = "application/json"
 TYPES_READ = frozenset(
@@ -65,22 +65,22 @@ class RegistryMetrics:
         )
         for number, name in enumerate(("schemas", "subjects", "versions")):
             gauge = Gauge(f"kafka2011_registry_{name}", f"{name} kept", registry=self.registry)
-            gauge.set_function(lambda number=number: float(core.ask(View.counts)[number]))  # type: ignore[misc]
+            gauge.set_function(lambda number=number: float(core.query(View.counts)[number]))  # type: ignore[misc]
 
 
-class RegistryPages:
+class RegistryApplication:
     """The registry as an ASGI application."""
 
     def __init__(
         self, core: RegistryCore, metrics: RegistryMetrics, request_bytes_max: int
     ) -> None:
         self._core = core
-        # Threads of their own: any number of waiting changes leaves those of questions free.
-        self._asking, self._changing = CapacityLimiter(ASKING_MAX), CapacityLimiter(CHANGING_MAX)
+        # Threads of their own: waiting changes take none of the queries' threads.
+        self._reading, self._changing = CapacityLimiter(READING_MAX), CapacityLimiter(CHANGING_MAX)
         self._metrics = metrics
         self._request_bytes_max = request_bytes_max
 
-    def application(self) -> Starlette:
+    def asgi(self) -> Starlette:
         methods = ["GET", "POST", "PUT", "DELETE"]
         return Starlette(routes=[Route("/{path:path}", self._answer, methods=methods)])
 
@@ -93,7 +93,7 @@ class RegistryPages:
             request = request_of(raw_path, web.query_params, body)
             method = "GET" if web.method == "HEAD" else web.method
             label, handler = endpoint(method, request.parts)
-            limiter = self._changing if handler.is_change else self._asking
+            limiter = self._changing if handler.is_change else self._reading
             found = await to_thread.run_sync(handler, self._core, request, limiter=limiter)
             status, content = 200, answer_bytes(found)
         except RegistryError as error:
@@ -173,9 +173,9 @@ def _run(config: SchemaRegistryConfig, core: RegistryCore, stop: threading.Event
             metrics=metrics.address if metrics else "none",
             pid=os.getpid(),
         )
-        pages = RegistryPages(core, numbers, config.request_bytes_max)
+        application = RegistryApplication(core, numbers, config.request_bytes_max)
         asyncio.run(
-            serve_until(stop, pages.application(), listener, connections_max=CONNECTIONS_MAX)
+            serve_until(stop, application.asgi(), listener, connections_max=CONNECTIONS_MAX)
         )
     log.info("stopped")
     return 0
@@ -189,7 +189,7 @@ def _metrics_server(
 
     def ready() -> bool:
         try:
-            core.ask(View.counts)
+            core.query(View.counts)
         except sqlite3.Error:
             return False
         return True

@@ -1,4 +1,7 @@
-"""Reads Avro schemas that strangers wrote: limits first, then every rule of the specification.
+"""Parses untrusted Avro schemas: limits first, then every rule of the specification.
+
+fastavro's parser is no substitute: it accepts duplicate fields, nested and duplicate unions,
+illegal names, sizes and orders, out-of-range and self-referring defaults, and has no limits.
 
 The result is a graph of `Type` objects, names resolved, for `compatibility.py`; and `canonical`,
 the text by which two schemas are the same: full names, primitives written short, keys sorted.
@@ -83,7 +86,7 @@ def read_json(text: str, limits: Limits) -> Any:
     if deepest > 4 * limits.depth:  # a field's type costs three: record, array of fields, field
         raise SchemaInvalid(f"it nests {deepest} brackets deep")
     try:
-        return json.loads(text, parse_constant=_no_constant, object_pairs_hook=_no_twins)
+        return json.loads(text, parse_constant=_no_constant, object_pairs_hook=_no_duplicates)
     except (ValueError, RecursionError) as error:
         raise SchemaInvalid(f"not JSON: {error}") from None
 
@@ -111,7 +114,7 @@ def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a JSON number")
 
 
-def _no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
         twin = Counter(name for name, _ in pairs).most_common(1)[0][0][:100]
@@ -295,7 +298,7 @@ def _texts(node: dict[str, Any], key: str, owner: str) -> tuple[str, ...]:
 
 
 class _Fitting:
-    """Does a value fit a type? Remembers, since unions of records would ask the same again."""
+    """Whether values fit types; memoised, since unions of records repeat the same checks."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, int], bool] = {}
@@ -361,7 +364,7 @@ def _cost(value: Any, type_: Type, costs: dict[int, int], fitting: _Fitting, dep
             total += _cost(value[part.name], part.type, costs, fitting, depth + 1)
         else:
             if id(part) not in costs:
-                costs[id(part)] = DEFAULT_VALUES_MAX + 1  # while it is asked for: refers to itself
+                costs[id(part)] = DEFAULT_VALUES_MAX + 1  # while it is computed: refers to itself
                 costs[id(part)] = _cost(part.default, part.type, costs, fitting, depth + 1)
             total += costs[id(part)]
     return total

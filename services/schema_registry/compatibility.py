@@ -1,4 +1,4 @@
-"""Can a reader's schema read what a writer's schema wrote? With the path of what it cannot.
+"""Whether a reader's schema can read a writer's data, with the path of each incompatibility.
 
 Avro's resolution rules: promotions, defaults, aliases of the reader, unions, enums with defaults,
 fixed, recursive types. The pairs of types that meet form a graph; a pair is incompatible when its
@@ -62,7 +62,7 @@ class _Pair:
     errors: list[Incompatibility] = field(default_factory=list)
     needs: list["_Pair"] = field(default_factory=list)
     needed_by: list["_Pair"] = field(default_factory=list)
-    # a reader's union: one of the choices must do; how many still may
+    # a reader's union: one of the choices must be good; how many may still be
     choices: list["_Pair"] = field(default_factory=list)
     choice_of: list["_Pair"] = field(default_factory=list)
     choices_left: int = 0
@@ -133,7 +133,7 @@ class _Graph:
         return found
 
     def branches(self, union: Type, writer: Type) -> list[int]:
-        """Numbers of the branches worth a look: of the same kind and name, or by promotion."""
+        """Numbers of the branches that may match: of the same kind and name, or by promotion."""
         index = self._branches.get(id(union))
         if index is None:
             index = self._branches[id(union)] = {}
@@ -220,8 +220,8 @@ class _Rules:
             if reader.kind not in _PROMOTIONS.get(writer.kind, ()):
                 self._fail(
                     "TYPE_MISMATCH",
-                    f"the READER schema has {_told(reader)} where the WRITER one has "
-                    f"{_told(writer)}",
+                    f"the READER schema has {_text_of(reader)} where the WRITER one has "
+                    f"{_text_of(writer)}",
                 )
         elif reader.kind in ("array", "map"):
             assert reader.items is not None
@@ -242,22 +242,22 @@ class _Rules:
         if not pair.choices:
             self._fail(
                 "MISSING_UNION_BRANCH",
-                f"the READER schema's union has no branch for {_told(writer)} of the WRITER one",
+                f"the READER schema's union has no branch for {_text_of(writer)} of the WRITER one",
             )
 
     def _named(self, reader: Type, writer: Type) -> None:
         if not _same_name(reader, writer):
             self._fail(
                 "NAME_MISMATCH",
-                f"the READER schema's {_told(reader)} has another name than the WRITER one's "
-                f"{_told(writer)}",
+                f"the READER schema's {_text_of(reader)} has another name than the WRITER one's "
+                f"{_text_of(writer)}",
                 "/name",
             )
             return
         if reader.kind == "fixed" and reader.size != writer.size:
             self._fail(
                 "FIXED_SIZE_MISMATCH",
-                f"the READER schema's {_told(reader)} has {reader.size} bytes, "
+                f"the READER schema's {_text_of(reader)} has {reader.size} bytes, "
                 f"the WRITER one's {writer.size}",
                 "/size",
             )
@@ -267,7 +267,7 @@ class _Rules:
             if missing:
                 self._fail(
                     "MISSING_ENUM_SYMBOLS",
-                    f"the READER schema's {_told(reader)} lacks {', '.join(missing[:20])} "
+                    f"the READER schema's {_text_of(reader)} lacks {', '.join(missing[:20])} "
                     "of the WRITER one and has no default",
                     "/symbols",
                 )
@@ -301,5 +301,5 @@ def _same_name(reader: Type, writer: Type) -> bool:
     return reader.short_name == writer.short_name or writer.name in reader.aliases
 
 
-def _told(type_: Type) -> str:
+def _text_of(type_: Type) -> str:
     return f"{type_.kind} {type_.name}" if type_.name else type_.kind

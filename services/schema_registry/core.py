@@ -1,8 +1,8 @@
-"""Decides what is registered, refused and deleted; knows no HTTP.
+"""Decides what is registered, refused and deleted; independent of HTTP.
 
 One lock around each decision to write and its transaction: equal schemas that arrive together get
-one id. Questions take no lock (`ask`), so nobody who reads waits for a schema that is compared with
-a long history. Ids are never reused, since the rows of `schemas` are never deleted; a schema whose
+one id. Queries take no lock, so no reader waits while a schema is compared with a long history. Ids
+are never reused, since the rows of `schemas` are never deleted; a schema whose
 last version was deleted for good is not found any more, and has its old id when it is registered
 again. Nor does a version's number come back, as long as its subject was not deleted for good.
 """
@@ -39,13 +39,13 @@ class RegistryCore:
     def __init__(self, store: RegistryStore, limits: Limits, level: str = "BACKWARD") -> None:
         self._store = store
         self._shared = Shared(limits, level)
-        self._view = View(store, self._shared)  # of the writer, under the lock
+        self._view = View(store, self._shared)  # the writer's, under the lock
         self._lock = threading.Lock()
 
-    def ask(self, question: Callable[[View], Found]) -> Found:
-        """The answer to a question, as everything stands at this moment."""
+    def query(self, function: Callable[[View], Found]) -> Found:
+        """The result of `function` on one snapshot of the file."""
         with self._store.reading() as queries:
-            return question(View(queries, self._shared))
+            return function(View(queries, self._shared))
 
     # --- registering -------------------------------------------------------------------------
 
@@ -79,7 +79,7 @@ class RegistryCore:
             return self._write(subject, number, candidate, known_id)
 
     def _next_version(self, subject: str, versions: list[StoredVersion]) -> int:
-        """Behind the highest that there ever was, since somebody may still speak of that one."""
+        """One above the highest ever given, since clients may still refer to that one."""
         highest = int(self._store.setting(HIGHEST, subject) or 0)
         return max([highest, *(v.version for v in versions)]) + 1
 

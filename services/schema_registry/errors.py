@@ -1,4 +1,4 @@
-"""What the registry answers when it refuses: HTTP status, Confluent's error code, one sentence."""
+"""The registry's refusals: HTTP status, Confluent's error code, one sentence."""
 
 
 class RegistryError(Exception):

@@ -1,4 +1,4 @@
-"""What the registry keeps, in one SQLite file in WAL mode: schemas, versions, levels, modes.
+"""The registry's SQLite file in WAL mode: schemas, versions, levels, modes.
 
     schemas     id -> digest, text, references     a row is never deleted: an id means one schema
     versions    subject, version -> schema id      soft deletion marks, permanent deletion removes
@@ -54,7 +54,7 @@ class StoredVersion(NamedTuple):
 
 
 class Queries:
-    """What stands in the file. Raises sqlite3.Error from every method when the disk refuses."""
+    """Reads the file. Every method raises sqlite3.Error when the disk fails."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
@@ -116,7 +116,7 @@ class Queries:
 class RegistryStore(Queries):
     """The file, for one writer; `reading` is for all others.
 
-    Raises sqlite3.Error from every method when the disk refuses; nothing is half written.
+    Every method raises sqlite3.Error when the disk fails; no write is partial.
     """
 
     def __init__(self, path: Path) -> None:

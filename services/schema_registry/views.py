@@ -1,6 +1,6 @@
-"""Answers what stands in the registry, at one moment of its file; knows no HTTP and writes nothing.
+"""Reads the registry at one snapshot of its file; independent of HTTP, writes nothing.
 
-`RegistryCore` makes a view for each question, over a reader's connection of its own, and for each
+`RegistryCore` makes a view for each query, over a reader's connection of its own, and for each
 decision to write, over the writer's.
 """
 
@@ -24,7 +24,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Reference:
-    """`name` is what the schema calls it; `subject` and `version` where it stands."""
+    """`name` as the schema uses it; `subject` and `version` of the schema referred to."""
 
     name: str
     subject: str
@@ -64,7 +64,7 @@ class Shared:
 
 
 class View:
-    """One moment. Raises RegistryError, and sqlite3.Error."""
+    """One snapshot. Methods raise RegistryError and sqlite3.Error."""
 
     def __init__(self, queries: Queries, shared: Shared) -> None:
         self._queries = queries
@@ -94,7 +94,7 @@ class View:
             ) from None
 
     def _texts_of(self, references: tuple[Reference, ...]) -> list[str]:
-        """Texts of all that is referred to, each once, what they need before them."""
+        """Texts of all schemas referred to, each once, dependencies first."""
         texts: list[str] = []
         seen: set[int] = set()
 
@@ -149,7 +149,7 @@ class View:
         older = [(v.version, self.parse_stored(v.schema_id).root) for v in reversed(present)]
         return check(level, candidate.parsed.root, older)
 
-    # --- looking ---------------------------------------------------------------------------------
+    # --- lookups ---------------------------------------------------------------------------------
 
     def lookup(
         self, subject: str, schema: Submitted, *, normalize: bool = False, deleted: bool = False

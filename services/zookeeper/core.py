@@ -1,6 +1,6 @@
 """Decides what a ZooKeeper server is started with: which Java, which jars, which zoo.cfg.
 
-Opens no socket and starts no process; `server.py` does that with what this module says.
+Opens no socket and starts no process; `server.py` does that.
 """
 
 import importlib.util

@@ -4,9 +4,9 @@
         server.start()
         ... server.port ...
 
-Whoever starts the child takes it along: the kernel kills the JVM when this process dies, however
-it dies, so that no ZooKeeper is ever left behind. (Linux counts the thread that called `start`
-as the parent: call it from one that lives as long as the server should.)
+The kernel kills the JVM when this process dies, however it dies, so that no ZooKeeper is left
+running. (Linux counts the thread that called `start` as the parent: call it from one that lives as
+long as the server should.)
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from typing import Self
 from kafka2011.services.zookeeper import core
 from kafka2011.services.zookeeper.config import ZooKeeperConfig
 
-PORT_ATTEMPTS = 5  # another process may take the free port between our look and ZooKeeper's bind
+PORT_ATTEMPTS = 5  # another process may take the free port before ZooKeeper binds it
 POLL_INTERVAL_S = 0.05
 ANSWER_TIMEOUT_S = 2.0
 PR_SET_PDEATHSIG = 1

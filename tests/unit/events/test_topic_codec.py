@@ -60,7 +60,7 @@ def test_the_form_byte_for_byte(registry: DirectRegistry) -> None:
     registry.client().id_of("other", '"int"')
     payload = chosen.encoder("page-view")(EVENT)
     assert payload == b"\0\0\0\0\2" + codec.encode("page-view", EVENT)[17:]
-    assert registry.core.ask(View.subjects) == ["other", "page-view-value"]
+    assert registry.core.query(View.subjects) == ["other", "page-view-value"]
 
 
 def test_the_form_is_the_topics_and_never_guessed(registry: DirectRegistry) -> None:

@@ -60,7 +60,7 @@ def test_a_long_line_comes_in_bounded_pieces(line: bytes, limit: int, step: int)
     found = read_all(cursor, line, step) + cursor.finish()
     assert all(len(piece) <= limit for piece in found)
     assert b"".join(found) == line.replace(b"\n", b"")
-    assert cursor.partial_bytes <= limit
+    assert cursor.read_offset - cursor.offset <= limit
 
 
 def test_other_content_at_the_position_is_noticed() -> None:

@@ -1,14 +1,14 @@
 """What the online consumer counts, with a clock in the test's hand."""
 
 from kafka2011.events.topics import PAGE_VIEW
-from kafka2011.services.online_consumer.core import WINDOW_MS, Counter
+from kafka2011.services.online_consumer.core import WINDOW_MS, EventCounter
 from tests.unit.events.samples import page_view
 
 NOW_MS = 1_300_000_000_000
 
 
 def test_counts_messages_bytes_and_what_is_no_event() -> None:
-    counter = Counter()
+    counter = EventCounter()
     payloads = [page_view(NOW_MS - 5), b"no event"]
     counter.count(PAGE_VIEW, payloads, NOW_MS)
     counter.count(PAGE_VIEW, payloads, NOW_MS)
@@ -18,7 +18,7 @@ def test_counts_messages_bytes_and_what_is_no_event() -> None:
 
 
 def test_latency_is_the_age_of_the_event_when_read() -> None:
-    counter = Counter()
+    counter = EventCounter()
     counter.count(PAGE_VIEW, [page_view(NOW_MS - age) for age in range(1, 101)], NOW_MS)
     latency = counter.snapshot(NOW_MS)[PAGE_VIEW]["latency_ms"]
     assert abs(latency[0.5] - 50) <= 1
@@ -26,7 +26,7 @@ def test_latency_is_the_age_of_the_event_when_read() -> None:
 
 
 def test_recent_latency_forgets_and_the_overall_one_does_not() -> None:
-    counter = Counter()
+    counter = EventCounter()
     counter.count(PAGE_VIEW, [page_view(NOW_MS - 100)], NOW_MS)
     later_ms = NOW_MS + WINDOW_MS
     counter.count(PAGE_VIEW, [page_view(later_ms - 10)], later_ms)
@@ -38,6 +38,6 @@ def test_recent_latency_forgets_and_the_overall_one_does_not() -> None:
 
 
 def test_an_event_from_the_future_has_no_negative_age() -> None:
-    counter = Counter()
+    counter = EventCounter()
     counter.count(PAGE_VIEW, [page_view(NOW_MS + 5000)], NOW_MS)
     assert counter.snapshot(NOW_MS)[PAGE_VIEW]["latency_ms"][0.5] <= 1

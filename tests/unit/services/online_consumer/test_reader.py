@@ -6,7 +6,7 @@ from typing import Any
 from kafka2011.consumer.chunk import Chunk, TopicPartition
 from kafka2011.consumer.errors import ConsumerTimeout, PartitionStuck
 from kafka2011.protocol.message_set import encode
-from kafka2011.services.online_consumer.core import Counter
+from kafka2011.services.online_consumer.core import EventCounter
 from kafka2011.services.online_consumer.reader import READ_ATTEMPTS, StreamReader
 
 NAME = TopicPartition("t", 1, 0)
@@ -50,14 +50,14 @@ class OnePartition:
         return self.position
 
 
-def read(partition: OnePartition) -> Counter:
-    counter = Counter()
+def read(partition: OnePartition) -> EventCounter:
+    counter = EventCounter()
     fake: Any = partition
     StreamReader(fake, fake, counter, lambda: 1_300_000_000_000).run()
     return counter
 
 
-def messages(counter: Counter) -> int:
+def messages(counter: EventCounter) -> int:
     found: int = counter.snapshot(0)["t"]["messages"]
     return found
 

@@ -87,7 +87,7 @@ def test_without_a_drill_everything_passes(size: int) -> None:
 @pytest.mark.parametrize("count", range(1, 15))
 def test_exactly_k_messages_are_gone_and_nothing_else(count: int, size: int) -> None:
     plan = DropPlan()
-    plan.ask("a", count)
+    plan.start("a", count)
     passed = fed(FrameFilter(plan), conversation(), size)
     assert texts_in(passed, "a") == A_TEXTS[count:]
     assert texts_in(passed, "b") == B_TEXTS
@@ -99,7 +99,7 @@ def test_exactly_k_messages_are_gone_and_nothing_else(count: int, size: int) -> 
 
 def test_more_than_there_are_drops_all_and_stays_active() -> None:
     plan = DropPlan()
-    plan.ask("a", 20)
+    plan.start("a", 20)
     passed = fed(FrameFilter(plan), conversation(), 5)
     assert texts_in(passed, "a") == []
     assert (plan.dropped, plan.remaining_count) == ({"a": 14}, 6)
@@ -112,7 +112,7 @@ def test_drill_that_starts_at_any_byte_takes_effect_at_the_next_frame() -> None:
         plan = DropPlan()
         filter_ = FrameFilter(plan)
         passed = filter_.feed(stream[:start]) if start else b""
-        plan.ask("a", 2)
+        plan.start("a", 2)
         passed += fed(filter_, stream[start:], 3)
         left = texts_in(passed, "a")
         assert len(left) == 14 - plan.dropped.get("a", 0)
@@ -125,19 +125,19 @@ def test_drill_called_off_in_the_middle_of_a_frame_loses_no_byte() -> None:
     stream = conversation()
     for stop in range(1, len(stream)):
         plan = DropPlan()
-        plan.ask("c", 1)  # nothing of it is there, so every frame is collected
+        plan.start("c", 1)  # nothing of it is there, so every frame is collected
         filter_ = FrameFilter(plan)
         passed = filter_.feed(stream[:stop])
-        plan.ask("", 0)
+        plan.start("", 0)
         passed += filter_.feed(stream[stop:]) + filter_.finish()
         assert passed == stream
-        plan.ask("a", 1)
+        plan.start("a", 1)
         assert texts_in(filter_.feed(encode_request(produce("a", "x", "y"))), "a") == ["y"]
 
 
 def test_two_connections_share_the_count() -> None:
     plan = DropPlan()
-    plan.ask("a", 3)
+    plan.start("a", 3)
     filters = [FrameFilter(plan), FrameFilter(plan)]
     rng = random.Random(7)
     streams = [conversation(), conversation()]
@@ -153,7 +153,7 @@ def test_two_connections_share_the_count() -> None:
 
 def test_end_in_the_middle_of_a_frame_passes_the_cut_frame() -> None:
     plan = DropPlan()
-    plan.ask("a", 3)
+    plan.start("a", 3)
     filter_ = FrameFilter(plan)
     cut = encode_request(produce("a", "whole"))[:-1]
     assert filter_.feed(cut) == b""
@@ -163,7 +163,7 @@ def test_end_in_the_middle_of_a_frame_passes_the_cut_frame() -> None:
 @pytest.mark.parametrize("junk", [b"GET / HTTP/1.1\r\n", b"\0\0\0\0rest", b"\xff\xff\xff\xff.."])
 def test_what_is_not_frames_passes_untouched(junk: bytes) -> None:
     plan = DropPlan()
-    plan.ask("a", 3)
+    plan.start("a", 3)
     filter_ = FrameFilter(plan)
     assert fed(filter_, junk, 2) + filter_.finish() == junk
     assert filter_.feed(conversation()) == conversation()
@@ -171,7 +171,7 @@ def test_what_is_not_frames_passes_untouched(junk: bytes) -> None:
 
 def test_unreadable_request_passes_untouched() -> None:
     plan = DropPlan()
-    plan.ask("a", 3)
+    plan.start("a", 3)
     frame = bytes.fromhex("00000003000041")  # a produce request that is cut inside
     assert FrameFilter(plan).feed(frame) == frame
 

@@ -29,7 +29,7 @@ def schema(*names: str, default: int | None = 0) -> Submitted:
 
 
 def seen(core: RegistryCore, question: str, *words: Any, **flags: Any) -> Any:
-    return core.ask(lambda view: getattr(view, question)(*words, **flags))
+    return core.query(lambda view: getattr(view, question)(*words, **flags))
 
 
 def code(caught: pytest.ExceptionInfo[RegistryError]) -> int:
