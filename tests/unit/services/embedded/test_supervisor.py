@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -91,22 +91,25 @@ class Deployment:
         return bool(self.lines)
 
 
+Deploy = Callable[..., Deployment]
+
+
 @pytest.fixture
-def deployments(tmp_path: Path) -> Iterator[list[Deployment]]:
+def deploy(tmp_path: Path) -> Iterator[Deploy]:
+    """A function from process specifications to a deployment, whose processes end with the test."""
     made: list[Deployment] = []
-    yield made
+
+    def make(*specs: ProcessSpec) -> Deployment:
+        made.append(Deployment(tmp_path, *specs))
+        return made[-1]
+
+    yield make
     for deployment in made:
         deployment.supervisor.stop_all()
 
 
-def make(deployments: list[Deployment], root: Path, *specs: ProcessSpec) -> Deployment:
-    deployment = Deployment(root, *specs)
-    deployments.append(deployment)
-    return deployment
-
-
-def test_state_file_says_what_runs(deployments: list[Deployment], tmp_path: Path) -> None:
-    deployment = make(deployments, tmp_path, spec("one"))
+def test_state_file_says_what_runs(deploy: Deploy) -> None:
+    deployment = deploy(spec("one"))
     deployment.start()
     state = deployment.state("one")
     assert state["running"] is True
@@ -116,28 +119,22 @@ def test_state_file_says_what_runs(deployments: list[Deployment], tmp_path: Path
     assert not is_alive(state["pid"])  # type: ignore[arg-type]
 
 
-def test_a_process_that_ends_at_once_fails_the_start_and_shows_its_log(
-    deployments: list[Deployment], tmp_path: Path
-) -> None:
-    deployment = make(deployments, tmp_path, spec("one", ENDS_AT_ONCE))
+def test_a_process_that_ends_at_once_fails_the_start_and_shows_its_log(deploy: Deploy) -> None:
+    deployment = deploy(spec("one", ENDS_AT_ONCE))
     with pytest.raises(StartFailed, match="no such disk") as raised:
         deployment.start()
     assert "status 3" in str(raised.value)
     assert "logs/one.log" in str(raised.value)
 
 
-def test_a_process_that_does_not_serve_in_time_fails_the_start(
-    deployments: list[Deployment], tmp_path: Path
-) -> None:
-    deployment = make(deployments, tmp_path, spec("one", NEVER_SERVES, start_timeout_ms=300))
+def test_a_process_that_does_not_serve_in_time_fails_the_start(deploy: Deploy) -> None:
+    deployment = deploy(spec("one", NEVER_SERVES, start_timeout_ms=300))
     with pytest.raises(StartFailed, match="did not serve within"):
         deployment.start()
 
 
-def test_a_killed_process_is_reported_in_one_line_and_the_rest_goes_on(
-    deployments: list[Deployment], tmp_path: Path
-) -> None:
-    deployment = make(deployments, tmp_path, spec("one"), spec("two"))
+def test_a_killed_process_is_reported_in_one_line_and_the_rest_goes_on(deploy: Deploy) -> None:
+    deployment = deploy(spec("one"), spec("two"))
     deployment.start()
     deployment.supervisor.processes["one"].signal(signal.SIGKILL)
     wait_until(deployment.polled, "a line about the killed process")
@@ -149,14 +146,12 @@ def test_a_killed_process_is_reported_in_one_line_and_the_rest_goes_on(
     assert deployment.supervisor.processes["two"].is_running
 
 
-def test_started_again_it_is_down_until_it_serves(
-    deployments: list[Deployment], tmp_path: Path
-) -> None:
+def test_started_again_it_is_down_until_it_serves(deploy: Deploy, tmp_path: Path) -> None:
     """Or a demo would wait for nobody while a load job's JVM starts."""
     may = tmp_path / "may-serve"
     may.touch()
     command = (sys.executable, "-c", SERVES_ONCE_IT_MAY, str(may))
-    deployment = make(deployments, tmp_path, spec("one", command=command))
+    deployment = deploy(spec("one", command=command))
     deployment.start()
     supervisor = deployment.supervisor
     assert supervisor.down() == []
@@ -172,10 +167,10 @@ def test_started_again_it_is_down_until_it_serves(
     wait_until(lambda: not supervisor.down(), "it serves")
 
 
-def test_it_is_started_again_from_beside_and_the_restart_is_recorded(
-    deployments: list[Deployment], tmp_path: Path
+def test_it_is_restarted_over_the_socket_and_the_restart_is_recorded(
+    deploy: Deploy, tmp_path: Path
 ) -> None:
-    deployment = make(deployments, tmp_path, spec("one"))
+    deployment = deploy(spec("one"))
     deployment.start()
     first_pid = deployment.supervisor.processes["one"].pid
     control = ControlServer(tmp_path, lambda _, name: deployment.supervisor.request_start(name))
@@ -227,35 +222,29 @@ def test_a_deep_directory_is_no_obstacle_to_the_socket(tmp_path: Path) -> None:
         control.close()
 
 
-def test_a_process_that_will_not_stop_is_killed_and_said_so(
-    deployments: list[Deployment], tmp_path: Path
-) -> None:
-    deployment = make(deployments, tmp_path, spec("stubborn", IGNORES_SIGTERM))
+def test_a_process_that_will_not_stop_is_killed_and_said_so(deploy: Deploy) -> None:
+    deployment = deploy(spec("stubborn", IGNORES_SIGTERM))
     deployment.start()
     status = deployment.supervisor.stop("stubborn", grace_s=0.3)
     assert status == -signal.SIGKILL
     assert deployment.lines == ["stubborn did not stop in 0 s, killed"]
 
 
-def test_a_finite_process_that_is_done_is_no_news(
-    deployments: list[Deployment], tmp_path: Path
-) -> None:
-    deployment = make(deployments, tmp_path, spec("job", "pass", is_finite=True))
+def test_a_finite_process_that_is_done_is_no_news(deploy: Deploy) -> None:
+    deployment = deploy(spec("job", "pass", is_finite=True))
     deployment.start()
     wait_until(lambda: deployment.supervisor.processes["job"].status == 0, "the job to end")
     assert not deployment.polled()
     assert deployment.supervisor.down() == []
 
 
-def test_sigterm_goes_to_the_driver_below_a_launcher(
-    deployments: list[Deployment], tmp_path: Path
-) -> None:
+def test_sigterm_goes_to_the_driver_below_a_launcher(deploy: Deploy, tmp_path: Path) -> None:
     driver = tmp_path / "driver.py"
     driver.write_text(SERVES)
     launcher = (
         f"import subprocess, sys; sys.exit(subprocess.call([sys.executable, {str(driver)!r}]))"
     )
-    deployment = make(deployments, tmp_path, spec("job", launcher, stop_driver=True))
+    deployment = deploy(spec("job", launcher, stop_driver=True))
     deployment.start()
     pid = deployment.supervisor.processes["job"].pid
     assert pid is not None
@@ -265,10 +254,10 @@ def test_sigterm_goes_to_the_driver_below_a_launcher(
     wait_until(lambda: not is_alive(pid), "the launcher to follow")
 
 
-def test_what_a_killed_supervisor_left_is_ended_but_nobody_elses_process(
-    deployments: list[Deployment], tmp_path: Path
+def test_leftovers_of_a_killed_supervisor_are_ended_and_no_other_process(
+    deploy: Deploy, tmp_path: Path
 ) -> None:
-    deployment = make(deployments, tmp_path, spec("one"))
+    deployment = deploy(spec("one"))
     deployment.start()
     pid = deployment.supervisor.processes["one"].pid
     (tmp_path / "run" / "me.json").write_text(
