@@ -1,5 +1,4 @@
-"""What the broker counts. The hot path adds to plain integers; a collector turns them into
-Prometheus metrics when somebody scrapes, on the scraper's thread.
+"""Publishes what the broker counts, as Prometheus metrics, on the thread that scrapes.
 
 All counters start at 0 with the process, and end in `_total`. Times are seconds, sizes bytes.
 """
@@ -24,10 +23,10 @@ if TYPE_CHECKING:
 
 
 class BrokerCollector:
-    """Hands the numbers to Prometheus; `gauges` are read at scrape time.
+    """The broker's metrics; `gauges` are read at scrape time.
 
-    `retention` tells of a topic for how long a segment is kept, ms, and how many bytes of a
-    partition, -1 for all.
+    `retention` returns for a topic how long a segment is kept, ms, and how many bytes of a
+    partition are, -1 for all.
     """
 
     def __init__(

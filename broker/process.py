@@ -1,6 +1,6 @@
 """The broker process: puts the parts together, runs the loop, and ends with a status.
 
-Start: load the logs, take the port, register in ZooKeeper, serve (0.7's order, reference 5.7).
+Start: load the logs, take the port, register in ZooKeeper, serve (0.7's order).
 Stop: no more connections, take what has arrived, flush, send what is owed, close the logs, leave
 the marker, end the ZooKeeper session.
 """
@@ -85,7 +85,7 @@ def run_broker(
 
 
 class Broker:
-    """One broker's parts; `start`, `serve` until told to stop, `close`."""
+    """One broker's parts; `start`, `serve` until `stop` is set, `close`."""
 
     def __init__(
         self, config: BrokerConfig, loop: Any, files: FileLayer, stop: threading.Event
@@ -303,7 +303,7 @@ class Broker:
             self.server.stop(self._loop.stop)
 
     def close(self) -> None:
-        """Logs first, then the nodes: who sees the broker gone finds its data flushed."""
+        """Logs first, then the nodes: once a client sees the broker gone, its data is flushed."""
         if self._is_loaded:
             clean = self.logs.close()
             if not clean and self.status == STATUS_CLEAN:

@@ -5,8 +5,8 @@ thread of its own: new topics, and everything again after a session was lost. Zo
 never disturbs the data path.
 
 An id that is held already is either our own node of a moment ago (a restart faster than the session
-timeout: wait for it to go) or another live broker's (exit with a clear line). Who answers at the
-address in the node decides.
+timeout: wait for it to go) or another live broker's (exit with a clear line). Whether a
+broker answers at the address in the node decides.
 """
 
 import socket
@@ -35,11 +35,11 @@ class DuplicateBrokerId(Exception):
 
 
 class StoppedWhileWaiting(Exception):
-    """The process was told to stop while a stale node was waited for."""
+    """The process is to stop while it waits for a stale node to go."""
 
 
 def answers(address: BrokerAddress) -> bool:
-    """Whether somebody accepts connections there."""
+    """Whether connections are accepted there."""
     try:
         with socket.create_connection((address.host, address.port), CONNECT_TIMEOUT_S):
             return True
@@ -96,7 +96,7 @@ class BrokerRegistration:
         self._thread.start()
 
     def topic_seen(self, topic: str) -> None:
-        """A topic got its first log: register it soon, without waiting (reference 2.2)."""
+        """A topic got its first log: register it soon, without waiting."""
         if topic not in self._topics:
             self._topics.add(topic)
             self._queue.put(topic)
@@ -200,7 +200,7 @@ class BrokerRegistration:
                 _log.warning("not_registered", broker_id=self._broker_id, reason=str(error))
 
     def _register_again(self) -> None:
-        """Everything, after a lost session (reference 7.7)."""
+        """Everything, after a lost session."""
         self.is_registered = False
         self._claim_id()
         for topic in sorted(self._topics):

@@ -64,7 +64,7 @@ class DiskThreads:
             job, done = item
             try:
                 job.run()
-            except Exception as bug:  # who waits for the job must hear that it failed
+            except Exception as bug:  # what waits for the job learns of it by its error
                 _log.exception("internal_error", job=type(job).__name__)
                 job.error = OSError(errno.EIO, repr(bug))
             self._loop.call_soon_threadsafe(done, job, context=self._context)

@@ -2,8 +2,9 @@
 
 `.kafka_cleanshutdown` is 0.7's: an empty file whose presence says that every log was flushed and
 closed. Beside it `.kafka2011_ends` says where each log ended and where its last set began, so that
-on start a segment which is not as it was left is examined all the same (fault S15). Marker and
-ends are removed, durably, before anything is appended again (not B3).
+on start a segment which is not as it was left is examined all the same. Marker and
+ends are removed, durably, before anything is appended again. Unlike 0.7, which syncs neither
+file nor directory, so that a power loss may bring an old marker back.
 
 Form of `.kafka2011_ends`: one line a log, `<directory> <segment start> <last set> <end>`, offsets
 in decimal, ended by the line `complete`.

@@ -76,7 +76,7 @@ def summary(path: Path, files: FileLayer | None = None) -> Summary:
 
 
 def entries(path: Path) -> Iterator[Entry]:
-    """The top-level entries in order, good and bad ones, as far as they can be told apart.
+    """The top-level entries in order, good and bad ones, as far as they can be distinguished.
 
     Ends quietly where nothing more can be found; `summary` says why. Raises OSError.
     """
@@ -107,7 +107,7 @@ def entries(path: Path) -> Iterator[Entry]:
 
 
 def as_text(entry: Entry) -> str:
-    """The line of the original's dump tool (reference 11)."""
+    """The line that the original's dump tool prints."""
     return (
         f"offset: {entry.offset} isvalid: {str(entry.is_valid).lower()} "
         f"payloadsize: {len(entry.payload)} magic: {entry.magic} "

@@ -64,14 +64,14 @@ class LogState(Enum):
 
 
 class Appender(Protocol):
-    """Whoever handed in a message set and must hear that it was not kept."""
+    """The origin of a message set; it is called when the set was not kept."""
 
     def append_failed(self, error: PartitionError) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """What one topic's logs are told. `flush_interval_messages` None means group commit."""
+    """Settings of one topic's logs. `flush_interval_messages` None means group commit."""
 
     segment_bytes_max: int
     roll_age_ms: int
@@ -305,7 +305,8 @@ class Log:
             pass  # the kernel's own time of the last write stands, which is the same but for clocks
 
     def write_gathered(self) -> None:
-        """Write what was gathered since the last call. Never raises: appenders are told."""
+        """Write what was gathered since the last call. Never raises: the appenders of what
+        was not kept are called."""
         buffers = self._gathered
         if not buffers:
             return
@@ -404,7 +405,7 @@ class Log:
 
     def complete_flush(self, job: FlushJob) -> None:
         """Move the watermark, or freeze it when the flush failed: then nothing is known of the
-        bytes above it, and a second flush that succeeds would prove nothing (S12). One that was
+        bytes above it, and a second flush that succeeds would prove nothing. One that was
         postponed changes nothing: begin another later."""
         self.flushing = False
         self._open_files.release(job.segment)
@@ -561,8 +562,8 @@ class Log:
         self._sampled_messages, self._sampled_bytes = message_count, size_bytes
 
     def count_out(self, size_bytes: int) -> None:
-        """That many bytes were handed to a fetch. Nobody looks at them, so their messages are
-        counted by the mean size of those that came in."""
+        """Count bytes sent to a fetch. They are not parsed, so their messages are counted by the
+        mean size of those that came in."""
         self.bytes_out += size_bytes
         if self.bytes_in:
             self.messages_out += size_bytes * self.messages_in / self.bytes_in
@@ -570,7 +571,7 @@ class Log:
             self.messages_out += size_bytes * self._sampled_messages / self._sampled_bytes
 
     def offsets_before(self, time_ms: int, count_max: int) -> list[int]:
-        """Offsets in descending order by segment times (reference 6); `time_ms` may be LATEST or
+        """Offsets in descending order by segment times; `time_ms` may be LATEST or
         EARLIEST. Raises PartitionOffline."""
         if self.state is LogState.OFFLINE:
             raise PartitionOffline(f"{self.name} is offline: {self.state_reason}")

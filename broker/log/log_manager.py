@@ -1,6 +1,6 @@
 """All the logs of one data directory: loading, creating, flushing by schedule, retention, closing.
 
-The directory is 0.7's (reference 5.1). Beyond it, state lives only in regular dot-files of the
+The directory is laid out as 0.7's. Beyond it, state lives only in regular dot-files of the
 root, which the original passes over: `.kafka2011_lock` (one broker a directory),
 `.kafka2011_ends` (where each log ended at a clean stop, so that a marker that lies is noticed) and
 `.kafka2011_distrust` (a write to the disk failed).
@@ -130,7 +130,7 @@ class LogManager:
         self.recovery_s = time.monotonic() - began
 
     def _load(self, topic: str, partition: int, path: Path, ends: clean_stop.Ends | None) -> Log:
-        """A partition that cannot be read costs nobody else anything: it is offline."""
+        """A partition that cannot be read is offline; the others are served."""
         settings = self._settings_for(topic)
         try:
             segments, problem = self._segments_of(path)
@@ -212,7 +212,7 @@ class LogManager:
                 self._report_torn(segment, found, copy)
             if not start:
                 # What is here may be in the page cache only, of a process that was killed. It is
-                # about to be visible, so it must be durable first (G1).
+                # about to be visible, so it must be durable first.
                 self._files.sync_file(fd)
                 self._files.sync_directory(segment.path.parent)
         except OSError as error:
@@ -289,7 +289,7 @@ class LogManager:
     # --- schedules -----------------------------------------------------------------------------
 
     def due_for_flush(self) -> Iterator[Log]:
-        """The logs whose last flush is at least their interval ago (0.7's scheduler, 5.5)."""
+        """The logs whose last flush is at least their interval ago (0.7's scheduler)."""
         now_ms = self._clock()
         for log in self.logs.values():
             if log.flush_wanted and now_ms - log.last_flush_ms >= log.settings.flush_interval_ms:

@@ -5,10 +5,10 @@ last whole entry is copied to quarantine, then cut off), *corrupt* (whole entrie
 damage, so it is no torn ending: nothing is touched and the partition goes offline until an
 operator decides). Never opens sockets; never removes a byte that is not in quarantine first.
 
-What tells torn from corrupt: a write that did not finish leaves an entry that the end of the file
-cuts, or a sector of zeros in the damaged entry where power was lost before it was written. Damage
-that is neither has whole entries behind it, or nothing; where that cannot be found out with
-bounded work the verdict is corrupt, which costs no data.
+Torn or corrupt: a write that did not finish leaves an entry that the end of the file cuts, or a
+sector of zeros in the damaged entry where power was lost before it was written. Damage that is
+neither has whole entries behind it, or nothing; where that cannot be found out with bounded work
+the verdict is corrupt, which costs no data.
 """
 
 import contextlib

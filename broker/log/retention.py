@@ -21,7 +21,7 @@ RetentionPolicy = Callable[[Sequence[SegmentSummary], int], int]
 
 
 def by_age(age_ms_max: int) -> RetentionPolicy:
-    """Drop from the oldest on while the last write is over `age_ms_max` ago (reference 5.6)."""
+    """Drop from the oldest on while the last write is over `age_ms_max` ago."""
 
     def policy(segments: Sequence[SegmentSummary], now_ms: int) -> int:
         count = 0
@@ -35,7 +35,7 @@ def by_age(age_ms_max: int) -> RetentionPolicy:
 
 
 def by_size(log_bytes_min: int) -> RetentionPolicy:
-    """Drop from the oldest on while at least `log_bytes_min` stay (reference 5.6).
+    """Drop from the oldest on while at least `log_bytes_min` stay.
 
     A negative number keeps everything.
     """

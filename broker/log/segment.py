@@ -17,7 +17,7 @@ _NAME = re.compile(r"[0-9]{20}\.kafka", re.ASCII)
 
 
 def segment_name(start_offset: int) -> str:
-    """20 decimal digits and `.kafka` (reference 5.1)."""
+    """20 decimal digits and `.kafka`."""
     return f"{start_offset:020d}{SUFFIX}"
 
 

@@ -43,7 +43,7 @@ class SegmentList:
     def offsets_before(
         self, time_ms: int, count_max: int, high_watermark: int, now_ms: int
     ) -> list[int]:
-        """Offsets in descending order by segment times (reference 6): the segments' starts with
+        """Offsets in descending order by segment times: the segments' starts with
         their times, and the watermark with the present one unless the active segment shows
         nothing. `time_ms` may be LATEST or EARLIEST."""
         pairs = [(segment.start, segment.time_ms) for segment in self._segments]

@@ -12,7 +12,7 @@ BUFFERS_PER_WRITE = 1024
 def write_all(
     files: FileLayer, fd: int, buffers: list[Buffer], position: int
 ) -> tuple[int, OSError | None]:
-    """Write every buffer, going on after a short write where it stopped (not B1).
+    """Write every buffer. Unlike 0.7: a short write goes on where it stopped, not from the start.
 
     Returns bytes written and what ended the writing early.
     """

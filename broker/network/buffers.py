@@ -29,8 +29,8 @@ class BufferPool:
 class BufferBudget:
     """How much memory requests in progress may hold together.
 
-    Who has held some for the longest time may always have more, so that with the budget used up
-    one request after the other is still completed (or ends at its deadline).
+    The request that has held some for the longest time may always have more, so that with the
+    budget used up one request after the other is still completed (or ends at its deadline).
     """
 
     def __init__(self, bytes_max: int) -> None:

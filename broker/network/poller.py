@@ -16,7 +16,7 @@ EVENTS_PER_TURN = 256
 
 
 class Poller:
-    """Calls whoever watches a ready descriptor. The loop's thread only."""
+    """Calls what watches a ready descriptor. The loop's thread only."""
 
     def __init__(self, loop: Any, end_of_turn: Callable[[], None]) -> None:
         self._loop = loop

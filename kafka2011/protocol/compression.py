@@ -109,7 +109,7 @@ def decompress(codec: int, data: bytes | memoryview, bytes_max: int) -> bytes:
 def _gunzip(data: bytes | memoryview, bytes_max: int) -> bytes:
     inflater = zlib.decompressobj(wbits=31)
     try:
-        # One byte more than allowed tells "exactly full" from "too much". 0 would mean no limit.
+        # One byte more than allowed: "too much" shows. 0 would mean no limit.
         unpacked = inflater.decompress(data, bytes_max + 1)
         if len(unpacked) > bytes_max:
             raise _too_large(bytes_max)

@@ -1,4 +1,4 @@
-"""The errors of the whole project's protocol side, named by who is at fault.
+"""The errors of the whole project's protocol side, named by the side at fault.
 
 `LocalProtocolError` means that our caller asked for something that cannot be put on the wire;
 `RemoteProtocolError` means that the other side sent something that cannot be understood: close the

@@ -209,7 +209,7 @@ def codec_of(entry: Entry) -> Codec:
     """The entry's codec.
 
     Raises:
-      InvalidMessage: codec bits 3, which nobody defined.
+      InvalidMessage: codec bits 3, which are not defined.
     """
     number = entry.attributes & CODEC_MASK
     try:

@@ -114,7 +114,7 @@ def encode_request(request: Request) -> bytes:
 
 
 def request_pieces(request: Request) -> list[Buffer]:
-    """The frame's pieces, message sets uncopied, for one who joins several. Raises as above."""
+    """The frame's pieces, message sets uncopied, for joining several. Raises as above."""
     try:
         match request:
             case ProduceRequest():

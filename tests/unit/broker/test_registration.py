@@ -148,7 +148,6 @@ def test_garbage_in_the_node_is_waited_for_as_well(
 
 
 def test_new_session_registers_everything_again(registry: InMemoryRegistry) -> None:
-    """Z1, reference 7.7."""
     made = registration(registry)
     made.register(["clicks"])
     made.topic_seen("wide")

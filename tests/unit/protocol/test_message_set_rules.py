@@ -82,7 +82,7 @@ ACCEPTED = {
     "both magics in one set": (V + vector("V1") + V, (44, 3, 3, 5)),
     "an empty payload": (entry(b""), (10, 1, 1, 0)),
     "an empty payload, magic 0": (entry(b"", magic=0), (9, 1, 1, 0)),
-    # B17: nothing protects the header, so this is a message by the format's own rules.
+    # Nothing protects the header, so this is a message by the format's own rules.
     "length 5 and five zero bytes": (b"\0\0\0\5" + bytes(5), (9, 1, 1, 0)),
     "unused bits and gzip bits": (
         entry(compress(Codec.GZIP, V), attributes=0xFD),

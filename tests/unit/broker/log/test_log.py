@@ -107,7 +107,7 @@ def test_more_sets_than_one_system_call_takes(tmp_path: Path) -> None:
 
 
 def test_segments_of_the_original_s_own_test(tmp_path: Path) -> None:
-    """Size limit 100, twenty 12-byte entries: segments at 0, 108, 216; end 240 (reference 5.4)."""
+    """Size limit 100, twenty 12-byte entries: segments at 0, 108, 216; end 240."""
     logs = manager(tmp_path / "logs", segment_bytes_max=100)
     log = logs.get_or_create("t", 0)
     for _ in range(20):
@@ -464,7 +464,7 @@ def test_one_round_of_retention_at_a_time(tmp_path: Path, clock: ManualClock) ->
 
 
 def test_short_writes_go_on_where_they_stopped(tmp_path: Path, files: FaultyFileLayer) -> None:
-    """B1: the original starts again at byte 0."""
+    """The original starts again at byte 0 after a short write."""
     logs = manager(tmp_path / "logs", files)
     log = logs.get_or_create("t", 0)
     files.short_write = lambda size: max(1, size // 3)
@@ -564,7 +564,7 @@ def test_failed_flush_freezes_the_watermark_for_good(
 def test_no_descriptor_for_a_directory_postpones_the_flush(
     tmp_path: Path, files: FaultyFileLayer, nth: int
 ) -> None:
-    """S14: nothing was asked of the disk yet, so nothing has failed."""
+    """Descriptors ran out: nothing was asked of the disk yet, so nothing has failed."""
     logs = manager(tmp_path / "logs", files)
     log = logs.get_or_create("t", 0)
     outcome: list[bool] = []

@@ -87,7 +87,6 @@ def test_cut_at_every_byte_keeps_exactly_the_whole_entries(tmp_path: Path, cut: 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 8, 9, 10, 511, 512, 513, 4096, 65536])
 def test_zero_tail_is_cut(tmp_path: Path, size: int) -> None:
-    """S4."""
     log = start_on(tmp_path / "logs", WHOLE + bytes(size))
     assert contents(log) == WHOLE
     assert quarantined(tmp_path / "logs") == bytes(size)
@@ -111,7 +110,6 @@ GARBAGE = {
 
 @pytest.mark.parametrize("tail", GARBAGE.values(), ids=GARBAGE)
 def test_garbage_tail_is_cut(tmp_path: Path, tail: bytes) -> None:
-    """S5."""
     log = start_on(tmp_path / "logs", WHOLE + tail)
     assert contents(log) == WHOLE
     assert quarantined(tmp_path / "logs") == tail
@@ -276,7 +274,7 @@ def test_a_torn_write_of_any_content_is_torn(kind: str, cut: int) -> None:
 def test_whatever_a_power_loss_leaves_is_torn(
     payloads: list[bytes], flushed: int, rng: random.Random
 ) -> None:
-    """S2: of what was not flushed each sector is there or zeros, up to any size."""
+    """Of what was not flushed each sector is there or zeros, up to any size."""
     sets = [entry(payload, magic=rng.randrange(2)) for payload in payloads]
     written = b"".join(sets)
     durable = len(b"".join(sets[:flushed]))
@@ -367,7 +365,7 @@ def test_copy_is_durable_before_the_cut(tmp_path: Path) -> None:
 def test_recovery_that_fails_anywhere_comes_to_the_same_end_when_run_again(
     tmp_path: Path, nth: int
 ) -> None:
-    """S16: the Nth operation fails, once; nothing is lost, and the next start comes to the end."""
+    """The Nth operation fails, once; nothing is lost, and the next start comes to the end."""
     root = tmp_path / "logs"
     (root / "t-0").mkdir(parents=True)
     (root / "t-0" / SEGMENT).write_bytes(WHOLE + b"torn ending")
