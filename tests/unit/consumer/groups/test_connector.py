@@ -560,7 +560,7 @@ def test_delivery_pauses_while_the_session_may_be_gone(deployment: Deployment) -
 
 
 def test_a_zombie_delivers_nothing_and_its_commit_is_refused(deployment: Deployment) -> None:
-    """The session is gone on the server before the member has noticed."""
+    """Faults Z3 and B10: the session is gone on the server before the member has noticed."""
     deployment.broker_of_t(numbered(0, 10))
     zombie = deployment.connector(consumer_id="z", autocommit_enable=False)
     stream = one_stream(zombie)
