@@ -141,3 +141,20 @@ def test_the_reading_list_has_the_stated_number_of_lines() -> None:
     ):
         assert found, "the page states no number of lines"
         assert total == pytest.approx(int(found[1].replace(",", "")), rel=0.05)
+
+
+CITATION = re.compile(r"contracts (section |\d)|[Rr]eference (section )?\d|captures[ ]section")
+
+
+def test_no_file_cites_a_document_that_is_not_in_the_repository() -> None:
+    rooms = ("kafka2011", "tests", "benchmarks", "spark-jobs", "deploy", "docs")
+    files = [
+        Path(folder, name)
+        for room in rooms
+        for folder, _, names in os.walk(ROOT / room, followlinks=True)
+        for name in names
+        if name.endswith((".py", ".pyx", ".pxd", ".h", ".sh", ".md", ".js"))
+    ]
+    assert len(files) > 500
+    texts = {relative(path): path.read_text(encoding="utf-8") for path in files}
+    assert not [name for name, text in texts.items() if CITATION.search(text)]

@@ -1,5 +1,5 @@
 # ruff: noqa: E501 (a table of lines)
-"""Which lines are readable, and what is read: contracts section 3 as a table."""
+"""Which lines of an access log are readable, and what is read of them: a table of lines."""
 
 import hashlib
 import shutil
