@@ -107,7 +107,8 @@ class Partitions:
 
         Raises IllegalTopic, NoSuchPartition.
         """
-        if not 0 <= partition < self.partition_count(topic):
+        count = self.partition_count(topic)
+        if not 0 <= partition < count:
             raise NoSuchPartition(f"{topic!a} has no partition {partition}")
         return self._logs.get(topic, partition)
 

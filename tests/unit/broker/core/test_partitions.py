@@ -48,6 +48,8 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
         ("no/slash", 0, errors.IllegalTopic),
         ("t" * 21, 0, errors.IllegalTopic),
         ("", 0, errors.IllegalTopic),
+        ("no/slash", -1, errors.IllegalTopic),
+        ("no/slash", 2, errors.IllegalTopic),
         ("t", 2, errors.NoSuchPartition),
         ("t", -1, errors.NoSuchPartition),
     ],
