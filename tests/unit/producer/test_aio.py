@@ -1,6 +1,5 @@
 import asyncio
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,12 +12,6 @@ from kafka2011.protocol.message_set import payloads
 from kafka2011.runtime.config import ConfigError
 from tests.support.scripted_server import ScriptedBroker
 from tests.support.waiting import wait_until
-
-
-@pytest.fixture
-def server() -> Iterator[ScriptedBroker]:
-    with ScriptedBroker() as running:
-        yield running
 
 
 def new_producer(server: ScriptedBroker, **settings: Any) -> AioProducer:

@@ -52,12 +52,6 @@ P16 = P14
 
 
 @pytest.fixture
-def server() -> Iterator[ScriptedBroker]:
-    with ScriptedBroker() as running:
-        yield running
-
-
-@pytest.fixture
 def low(server: ScriptedBroker) -> Iterator[Producer]:
     """A producer used as 0.7's low-level one: it says which partition."""
     with Producer(broker_list=server.broker_list) as producer:

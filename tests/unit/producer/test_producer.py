@@ -1,6 +1,5 @@
 import itertools
 import random
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -20,15 +19,9 @@ from kafka2011.protocol.errors import IllegalTopicName, MessageSizeTooLarge
 from kafka2011.protocol.message_set import encode, payloads
 from kafka2011.protocol.requests import OffsetsRequest, ProduceRequest
 from kafka2011.runtime.config import ConfigError, settings_of
-from tests.support.memory_zookeeper import InMemoryRegistry, InMemoryZooKeeper
+from tests.support.memory_zookeeper import InMemoryRegistry
 from tests.support.scripted_server import ScriptedBroker
 from tests.support.waiting import wait_until
-
-
-@pytest.fixture
-def server() -> Iterator[ScriptedBroker]:
-    with ScriptedBroker() as running:
-        yield running
 
 
 def new_producer(server: ScriptedBroker, **settings: Any) -> Producer:
@@ -344,14 +337,6 @@ def test_address_map_says_where_to_dial(server: ScriptedBroker) -> None:
 
 
 # --- through ZooKeeper -----------------------------------------------------------------------
-
-
-@pytest.fixture
-def registry() -> Iterator[InMemoryRegistry]:
-    found = InMemoryRegistry(InMemoryZooKeeper())
-    found.start()
-    yield found
-    found.close()
 
 
 def register(registry: InMemoryRegistry, broker_id: int, server: ScriptedBroker) -> None:

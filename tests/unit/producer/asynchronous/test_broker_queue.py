@@ -1,5 +1,5 @@
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import pytest
@@ -12,7 +12,7 @@ from kafka2011.protocol.errors import LocalProtocolError, MessageSizeTooLarge
 from kafka2011.protocol.message_set import encode, messages, payloads
 from kafka2011.protocol.requests import MultiProduceRequest, decode_request
 from kafka2011.runtime.config import ConfigError
-from tests.support.memory_zookeeper import InMemoryRegistry, InMemoryZooKeeper
+from tests.support.memory_zookeeper import InMemoryRegistry
 from tests.support.scripted_server import ScriptedBroker
 from tests.support.waiting import wait_until
 
@@ -30,12 +30,6 @@ P13 = (
     "0000004a 0003 0001 0004 74657374 ffffffff 00000038  00000034 01 02 b4a88d86 "
     "82534e415050590000000001000000010000001a185c000000080100c054072f6d31000000080100595d56956d32"
 )
-
-
-@pytest.fixture
-def server() -> Iterator[ScriptedBroker]:
-    with ScriptedBroker() as running:
-        yield running
 
 
 def new_producer(server: ScriptedBroker, **settings: Any) -> Producer:
@@ -516,10 +510,10 @@ def test_something_like_bytes_is_copied_when_it_is_sent(server: ScriptedBroker) 
     assert sent(server) == [b"before"] * 4
 
 
-def test_keys_and_topics_through_zookeeper_make_one_part_each(server: ScriptedBroker) -> None:
+def test_keys_and_topics_through_zookeeper_make_one_part_each(
+    server: ScriptedBroker, registry: InMemoryRegistry
+) -> None:
     """Capture P17; the original puts the parts in the order of its hash map."""
-    registry = InMemoryRegistry(InMemoryZooKeeper())
-    registry.start()
     registry.create(paths.broker_id_path(0), paths.encode_broker(*server.address, 1))
     for topic, count in (("test", b"2"), ("logs", b"1")):
         registry.create(paths.topic_broker_path(topic, 0), count)
@@ -528,7 +522,6 @@ def test_keys_and_topics_through_zookeeper_make_one_part_each(server: ScriptedBr
         producer.send("logs", b"m3")
         producer.send("test", b"m2", key="b")
         frame = server.produce_frames(1)[0]
-    registry.close()
     captured = bytes.fromhex(
         "00000052 0003 0003 0004 74657374 00000001 0000000c  00000008 01 00 c054072f 6d31  "
         "0004 6c6f6773 00000000 0000000c  00000008 01 00 2e5a6603 6d33  "
@@ -580,13 +573,11 @@ def test_without_retries_a_dead_brokers_share_is_counted_and_named(
 
 
 def test_a_key_is_placed_anew_when_its_broker_left_the_registry(
-    server: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
+    server: ScriptedBroker, registry: InMemoryRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kafka2011.producer.asynchronous.broker_queue.RETRY_PAUSE_S", 0)
     with ScriptedBroker() as gone:
         dead = gone.address
-    registry = InMemoryRegistry(InMemoryZooKeeper())
-    registry.start()
     registry.create(paths.topic_path("a"))
     for broker_id, address in ((1, dead), (2, server.address)):
         node = paths.broker_id_path(broker_id)
@@ -607,7 +598,6 @@ def test_a_key_is_placed_anew_when_its_broker_left_the_registry(
     placed = {(p.partition, one) for p in server.parts() for one in payloads(bytes(p.message_set))}
     assert placed >= {(0, b"0"), (1, b"1")}
     assert {one for _, one in placed} == {b"0", b"1", b"2", b"3"}
-    registry.close()
 
 
 # --- hooks by their names --------------------------------------------------------------------
