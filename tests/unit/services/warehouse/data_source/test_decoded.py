@@ -12,7 +12,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from kafka2011.consumer.spark.options import OptionError
 from kafka2011.consumer.spark.rows import MESSAGE_SCHEMA
-from kafka2011.events import registry_client
+from kafka2011.events import codec_source
 from kafka2011.events.registry_client import RegistryUnavailable
 from kafka2011.events.schemas import schema_text
 from kafka2011.events.topic_codec import id_prefix
@@ -73,7 +73,7 @@ def test_decoded_rows_have_the_events_columns(broker: ScriptedBroker) -> None:
 def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DirectRegistry]:
     """The registry of every client that is created in this process."""
     made = DirectRegistry(tmp_path / "registry")
-    monkeypatch.setattr(registry_client, "http_ask", lambda *_: made.ask)
+    monkeypatch.setattr(codec_source, "RegistryClient", lambda *_, **__: made.client())
     yield made
     made.close()
 

@@ -140,7 +140,7 @@ def test_a_task_without_the_registry_loads_and_quarantines_nothing(
     registry.is_down = True
     (failed,) = run_task(planned, settings, broker.read)
     assert not failed.is_usable
-    assert "does not answer" in failed.errors[0]
+    assert "is unavailable" in failed.errors[0]
     registry.is_down = False
     settings = TaskSettings(tmp_path, WINDOW_MS, {}, SourceOf(codec_of(registry)))
     (done,) = run_task(planned, settings, broker.read)
