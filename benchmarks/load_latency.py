@@ -131,7 +131,7 @@ def measure(directory: Path, rate: int, seconds: float, interval_ms: int) -> dic
                 watcher.close()
             watcher.look()
             with urllib.request.urlopen(status, timeout=30) as page:
-                told = json.load(page)["latency_ms"]
+                reported = json.load(page)["latency_ms"]
             files = watcher.times()
     first_ms = files[0][0]
     delays = np.concatenate([seen - times for seen, times in files if seen > first_ms])
@@ -139,7 +139,7 @@ def measure(directory: Path, rate: int, seconds: float, interval_ms: int) -> dic
     return {
         "rows": int(delays.size),
         "visible_ms": {"p50": round(p50), "p99": round(p99), "max": int(delays.max())},
-        "load_job_ms": told,
+        "load_job_ms": reported,
     }
 
 

@@ -208,8 +208,8 @@ def _as_report(summary: Json, cells: list[Json]) -> Json:
         "verdicts": summary["verdicts"],
         "cells": cells,
         "delays": {
-            tier: {name: told[f"delay_{name}"] for name in ("p50_ms", "p99_ms", "p999_ms")}
-            for tier, told in summary["tiers"].items()
+            tier: {name: figures[f"delay_{name}"] for name in ("p50_ms", "p99_ms", "p999_ms")}
+            for tier, figures in summary["tiers"].items()
         },
         "notes": summary["notes"] + unread,
         "restarts": summary["restarts"],

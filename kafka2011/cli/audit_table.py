@@ -57,7 +57,7 @@ def worst_of(cells: list[Json], count: int = CELLS_LISTED) -> list[Json]:
         return cells
 
     def is_only_waiting(cell: Json) -> bool:
-        states = {told["verdict"] for told in cell["tiers"].values()}
+        states = {tier_count["verdict"] for tier_count in cell["tiers"].values()}
         return states <= {"pending", "complete"}
 
     chosen = sorted(range(len(cells)), key=lambda n: (is_only_waiting(cells[n]), n))[:count]
@@ -129,22 +129,22 @@ def _cells(report: Json, cells: list[Json]) -> Table:
     return table
 
 
-def _count(told: Json | None) -> Text:
+def _count(tier_count: Json | None) -> Text:
     """The count at a tier, in the colour of its verdict."""
-    if told is None:
+    if tier_count is None:
         return Text("exempt", style="dim")
-    return Text(f"{told['counted']:,}", style=_style(told["verdict"]))
+    return Text(f"{tier_count['counted']:,}", style=_style(tier_count["verdict"]))
 
 
-def verdicts_text(told: Json, tiers: list[str]) -> Text:
+def verdicts_text(tier_count: Json, tiers: list[str]) -> Text:
     """`complete`, or what is wrong where: `offline, warehouse: missing 1`."""
     by_text: dict[str, list[str]] = {}
     for tier in tiers:
-        if tier not in told or told[tier]["verdict"] == "complete":
+        if tier not in tier_count or tier_count[tier]["verdict"] == "complete":
             continue
-        reason = told[tier].get("reason", "")
-        is_known = not reason or told[tier].get("state") == "pending"
-        text = told[tier]["verdict"] + ("" if is_known else f" ({printable(reason)})")
+        reason = tier_count[tier].get("reason", "")
+        is_known = not reason or tier_count[tier].get("state") == "pending"
+        text = tier_count[tier]["verdict"] + ("" if is_known else f" ({printable(reason)})")
         by_text.setdefault(text, []).append(tier)
     if not by_text:
         return Text("complete", style=STYLES["complete"])

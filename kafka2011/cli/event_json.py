@@ -34,13 +34,13 @@ def event_formatter(properties: dict[str, str], end: bytes) -> Callable[[Consume
     codec = settings.topic_codec()
 
     def formatted(message: ConsumedMessage) -> bytes:
-        told: dict[str, object] = {"topic": message.topic, "next_offset": message.next_offset}
+        shown: dict[str, object] = {"topic": message.topic, "next_offset": message.next_offset}
         try:
-            schema, told["event"] = codec.decode(message.topic, message.payload)
-            told["schema"] = schema["name"]
+            schema, shown["event"] = codec.decode(message.topic, message.payload)
+            shown["schema"] = schema["name"]
         except (EventError, RegistryError) as error:
-            told["error"] = str(error)
-            told["payload_base64"] = base64.b64encode(message.payload).decode()
-        return json.dumps(told, default=bytes.hex).encode() + end
+            shown["error"] = str(error)
+            shown["payload_base64"] = base64.b64encode(message.payload).decode()
+        return json.dumps(shown, default=bytes.hex).encode() + end
 
     return formatted

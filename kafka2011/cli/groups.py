@@ -135,7 +135,7 @@ def _print(report: GroupReport) -> None:
             (
                 one.partition.name.topic,
                 f"{one.partition.name.broker_id}-{one.partition.name.partition}",
-                one.partition.owner or "nobody",
+                one.partition.owner or "none",
                 one.partition.offset,
                 one.partition.end,
                 one.partition.lag_bytes,

@@ -284,8 +284,8 @@ def _carry_out(
     _show(changes, refused, as_json=as_json)
     for name in busy:
         count = len(members[name])
-        told = "its next commit may undo this" if force else "stop them first, or --force"
-        complain(f"group {name!r} has {count} live member{'s' * (count > 1)}: {told}")
+        remedy = "its next commit may undo this" if force else "stop them first, or --force"
+        complain(f"group {name!r} has {count} live member{'s' * (count > 1)}: {remedy}")
     if busy and not force and not dry_run:
         raise SystemExit(1)
     if refused or any(change.after is None for change in changes):
@@ -303,7 +303,7 @@ def _carry_out(
 
 
 def _show(changes: Sequence[Change], refused: Sequence[Change], *, as_json: bool) -> None:
-    notes = dict.fromkeys(refused, "somebody wrote it meanwhile: not changed")
+    notes = dict.fromkeys(refused, "not changed: the node was written meanwhile")
     if as_json:
         print_json(
             [

@@ -3,7 +3,7 @@ ReplayLogProducer).
 
 It reads with a group of its own, from the smallest offset, and ends when nothing came for 10 s.
 `Unlike 0.7:` the group's name is made up, so that two replays do not share one; it is gone
-afterwards; a topic is not replayed into itself without a --messages bound; and status 1 tells when
+afterwards; a topic is not replayed into itself without a --messages bound; and status 1 means that
 something may not have arrived. Payloads stay as they are; which partition they go to does not.
 """
 

@@ -1,8 +1,8 @@
 """`kafka2011 simple-consumer`: read one partition of one broker (0.7's SimpleConsumerShell).
 
-No group and no ZooKeeper; it knows only what it is told. `Unlike 0.7:` it pauses when nothing
-came (the original asks thousands of times a second), the fetch size grows for a larger message, and
---no-wait ends it at the log's end.
+Needs no group and no ZooKeeper: the options name broker and partition. `Unlike 0.7:` it pauses when
+a fetch returns nothing (the original sends thousands of requests a second), the fetch size grows
+for a larger message, and --no-wait ends it at the log's end.
 """
 
 import json

@@ -37,7 +37,7 @@ def run(
     For example: kafka2011 verify-rebalance --zookeeper localhost:2181 --group g
 
     Status 0 when it is so; 1 when it is not (one line a partition, on standard error), also for a
-    moment while members come and go, and when there is no such group or nobody in it.
+    moment while members come and go, and when there is no such group or it has no member.
     """
     logs.configure("verify-rebalance", level="WARNING")
     with connected(zookeeper) as registry:

@@ -119,5 +119,5 @@ def test_groups(brokers: Cluster) -> None:
     assert [(one["owner"], one["offset"], one["lag"]) for one in found["partitions"]] == [
         (None, 1050, 210)
     ] * 4
-    assert "nobody" in run("groups", "describe", *zookeeper, "shown").stdout
+    assert "none" in run("groups", "describe", *zookeeper, "shown").stdout
     assert "no group" in run("groups", "describe", *zookeeper, "nosuch", status=1).stderr

@@ -201,7 +201,7 @@ class EventColumns:
         schema, record = self._codec.decode(self.topic, payload)
         if schema is not self._shipped:
             if schema["name"] != self._shipped["name"]:
-                raise EventCorrupt(f"a {schema['name']} stands in topic {self.topic}")
+                raise EventCorrupt(f"a {schema['name']} is in topic {self.topic}")
             present = {column["name"] for column in schema["fields"]}
             for column in self._columns:
                 if column.source not in present:
