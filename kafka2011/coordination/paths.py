@@ -12,7 +12,7 @@ Owner registry
 Offset registry
   /consumers/<group>/offsets/<topic>/<id>-<partition> persistent byte offset, decimal
 Process registry (not in 0.7)
-  /kafka2011/processes/<datacenter>/<name>           persistent  JSON: kind
+  /kafka2011/processes/<datacenter>/<name>           persistent  JSON: kind, stopped
   /kafka2011/processes/<datacenter>/<name>/alive     ephemeral   JSON: address, metrics address, pid
 Mirrors (not in 0.7)
   /kafka2011/cluster-id                              persistent  random text that names the cluster

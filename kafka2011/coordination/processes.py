@@ -1,7 +1,9 @@
 """The process registry: which processes a datacenter expects, and which are alive.
 
 The persistent node says that a process is expected and stays when it dies; its ephemeral child says
-that it is alive, and has its addresses. `status`, the dashboard and Prometheus discovery read it.
+that it is alive, and has its addresses. A process that stops cleanly writes so into the persistent
+node: an ephemeral node that is gone may as well be a session that expired. `status`, the dashboard
+and Prometheus discovery read it.
 """
 
 import json
@@ -21,7 +23,9 @@ RETRY_S = 0.5  # between attempts while the node of an earlier run waits for its
 
 @dataclass(frozen=True, slots=True)
 class ProcessRecord:
-    """One process. Addresses are `host:port`, empty when it has none; `pid` is 0 when unknown."""
+    """One process. Addresses are `host:port`, empty when it has none; `pid` is 0 when unknown.
+    `said_goodbye`: its last run ended with a clean stop; of an expected process that is not alive.
+    """
 
     datacenter: str
     name: str
@@ -29,6 +33,7 @@ class ProcessRecord:
     address: str = ""
     metrics_address: str = ""
     pid: int = 0
+    said_goodbye: bool = False
 
 
 class Registration:
@@ -40,6 +45,7 @@ class Registration:
         self._closed = threading.Event()
         self._wanted = threading.Event()
         self._registered = threading.Event()
+        self._has_node = False
         self._wanted.set()
         self._listener: Handle = registry.add_session_listener(self._on_session)
         self._thread = threading.Thread(
@@ -52,7 +58,7 @@ class Registration:
         return self._registered.wait(timeout_s)
 
     def close(self) -> None:
-        """Delete the `alive` node; the persistent one stays. Idempotent."""
+        """Say goodbye in the persistent node and delete the `alive` node. Idempotent."""
         if self._closed.is_set():
             return
         self._closed.set()
@@ -60,6 +66,8 @@ class Registration:
         self._listener.cancel()
         self._thread.join()
         try:
+            if self._has_node:
+                self._put_node(said_goodbye=True)
             self._registry.delete_own(self._alive_path, self._alive_value)
         except CoordinationError as error:
             log.info("process_node_not_deleted", name=self._record.name, reason=str(error))
@@ -96,10 +104,7 @@ class Registration:
     def _register(self) -> bool:
         record = self._record
         try:
-            self._registry.put(
-                paths.process_path(record.datacenter, record.name),
-                json.dumps({"kind": record.kind}).encode(),
-            )
+            self._put_node(said_goodbye=False)
             self._registry.create_ephemeral(self._alive_path, self._alive_value)
         except NodeConflict:
             return False  # an earlier run's session; it expires within the session timeout
@@ -108,6 +113,15 @@ class Registration:
             return False
         self._registered.set()
         return True
+
+    def _put_node(self, *, said_goodbye: bool) -> None:
+        record = self._record
+        value: dict[str, object] = {"kind": record.kind}
+        if said_goodbye:
+            value["stopped"] = True
+        path = paths.process_path(record.datacenter, record.name)
+        self._registry.put(path, json.dumps(value).encode())
+        self._has_node = True
 
 
 def register_process(registry: Registry, record: ProcessRecord) -> Registration:
@@ -141,11 +155,11 @@ def forget_process(registry: Registry, datacenter: str, name: str) -> None:
 def expected(registry: Registry, known: Iterable[ProcessRecord] = ()) -> list[ProcessRecord]:
     """The expected processes, alive or not, without addresses; sorted.
 
-    The kinds of those in `known` are not read again.
+    Those in `known` are not read again.
     """
     records = {(record.datacenter, record.name): record for record in known}
     return [
-        records.get((datacenter, name)) or _record(registry, datacenter, name)
+        records.get((datacenter, name)) or read_record(registry, datacenter, name)
         for datacenter, name in _names(registry)
     ]
 
@@ -187,13 +201,19 @@ def _names(registry: Registry) -> list[tuple[str, str]]:
     ]
 
 
-def _record(registry: Registry, datacenter: str, name: str) -> ProcessRecord:
+def read_record(registry: Registry, datacenter: str, name: str) -> ProcessRecord:
+    """An expected process, without addresses; of unknown kind "" when the node says none."""
     stored = registry.get(paths.process_path(datacenter, name))
     try:
-        kind = str(_json_object(stored.value).get("kind", "")) if stored else ""
+        values = _json_object(stored.value) if stored else {}
     except BadZnode:
-        kind = ""
-    return ProcessRecord(datacenter, name, kind)
+        values = {}
+    return ProcessRecord(
+        datacenter,
+        name,
+        str(values.get("kind", "")),
+        said_goodbye=values.get("stopped") is True,
+    )
 
 
 def _json_object(value: bytes | None) -> dict[str, object]:

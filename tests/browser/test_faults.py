@@ -32,13 +32,15 @@ def test_process_is_red_within_three_seconds_and_right_again(
     expect(node).to_have_class("node up", timeout=30_000)
     os.killpg(deployment.state(name)["pid"], number)
     began = time.monotonic()
-    expect(node).to_have_class("node down", timeout=30_000)
-    took_s = time.monotonic() - began
-    expect(page.locator("#banner")).to_contain_text(name)
-    if number is signal.SIGSTOP:
-        os.killpg(deployment.state(name)["pid"], signal.SIGCONT)
-    else:
-        deployment.kafka2011("embedded", "start", name, "--dir", str(deployment.root))
+    try:
+        expect(node).to_have_class("node down", timeout=30_000)
+        took_s = time.monotonic() - began
+        expect(page.locator("#banner")).to_contain_text(name)
+    finally:  # the deployment is shared with the tests after this one
+        if number is signal.SIGSTOP:
+            os.killpg(deployment.state(name)["pid"], signal.SIGCONT)
+        else:
+            deployment.kafka2011("embedded", "start", name, "--dir", str(deployment.root))
     expect(node).to_have_class("node up", timeout=60_000)
     assert took_s < RED_WITHIN_S + GRACE_S
 
@@ -50,8 +52,10 @@ def test_nothing_is_called_proved_while_the_audit_is_away(
     verdict = page.locator(".tile.verdict .big")
     expect(verdict).not_to_have_text("The audit does not answer", timeout=30_000)
     os.killpg(deployment.state("audit")["pid"], signal.SIGKILL)
-    expect(verdict).to_have_text("The audit does not answer", timeout=30_000)
-    deployment.kafka2011("embedded", "start", "audit", "--dir", str(deployment.root))
+    try:
+        expect(verdict).to_have_text("The audit does not answer", timeout=30_000)
+    finally:
+        deployment.kafka2011("embedded", "start", "audit", "--dir", str(deployment.root))
     expect(verdict).not_to_have_text("The audit does not answer", timeout=60_000)
 
 

@@ -305,12 +305,13 @@ class RegistryContract:
         ]
         world.expire(one)
         wait_until(lambda: processes.alive(two) == [record], "registered again")
+        assert not processes.read_record(two, "live", "broker-1").said_goodbye
         assert (
             processes.forget_others(two, {"loader"}) == []
         )  # a process that is named, or lives, stays
         handle.close()
         assert processes.alive(two) == []
-        assert len(processes.expected(two)) == 2
+        assert [found.said_goodbye for found in processes.expected(two)] == [True, False]
         expect_process(two, "live", "wan-link", "proxy")
         assert processes.forget_others(two, {"loader", "broker-1"}) == ["wan-link"]
         processes.forget_process(two, "live", "broker-1")
@@ -328,6 +329,7 @@ class RegistryContract:
         first.close()
         assert second.wait(20)
         assert processes.alive(one) == [successor]
+        assert not processes.read_record(one, "live", "audit").said_goodbye
         second.close()
 
     def test_many_threads_share_one_registry(self, one: Registry) -> None:

@@ -33,8 +33,9 @@ log = get_logger(__name__)
 
 def read_processes(
     registry: Registry, known: list[ProcessRecord], live: str = LIVE
-) -> tuple[list[ProcessRecord], dict[str, str], dict[str, ProcessRecord]]:
-    """Every process in this ZooKeeper: records expected, by key their kinds, by key those alive.
+) -> tuple[list[ProcessRecord], dict[str, str], dict[str, ProcessRecord], frozenset[str]]:
+    """Every process in this ZooKeeper: records expected, by key their kinds, by key those alive,
+    and the keys of those that said goodbye.
 
     Keys are `<datacenter>/<name>`: a process registers in its own datacenter's ZooKeeper, the
     shared ones in the live one. Of several live datacenters each calls itself `live`; here this one
@@ -46,7 +47,13 @@ def read_processes(
         return f"{live if process.datacenter == LIVE else process.datacenter}/{process.name}"
 
     alive = {key_of(process): process for process in processes.alive(registry, expected)}
-    return expected, {key_of(process): process.kind for process in expected}, alive
+    goodbyes = frozenset(
+        key_of(process)
+        for process in expected
+        if key_of(process) not in alive
+        and processes.read_record(registry, process.datacenter, process.name).said_goodbye
+    )
+    return expected, {key_of(process): process.kind for process in expected}, alive, goodbyes
 
 
 def read_partition_counts(
@@ -165,7 +172,7 @@ class ClusterSampler:
         old = self.observed
         self._samples += 1
         known = [] if self._samples % KINDS_SAMPLES == 0 else self._expected
-        self._expected, kinds, alive = read_processes(registry, known, self._live)
+        self._expected, kinds, alive, goodbyes = read_processes(registry, known, self._live)
         topics = tuple(cluster.topics(registry))
         partitions, groups, groups_at_ms = old.partitions, old.groups, old.groups_at_ms
         if time.monotonic() >= self._groups_due:
@@ -187,6 +194,7 @@ class ClusterSampler:
             at_ms=now_ms(),
             expected=kinds,
             alive=alive,
+            goodbyes=goodbyes,
             brokers=cluster.live_brokers(registry) or old.brokers,
             topics=topics,
             partitions=partitions,

@@ -66,6 +66,7 @@ class ObservedCluster:
     at_ms: int = 0
     expected: dict[str, str] = field(default_factory=dict)  # name -> kind
     alive: dict[str, ProcessRecord] = field(default_factory=dict)
+    goodbyes: frozenset[str] = frozenset()  # names whose last run ended with a clean stop
     brokers: dict[int, BrokerAddress] = field(default_factory=dict)
     topics: tuple[str, ...] = ()
     # topic -> broker id -> number of its partitions there, of registered brokers

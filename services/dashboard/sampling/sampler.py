@@ -137,8 +137,7 @@ class Sampler:
             for name, watcher in self.cluster_samplers.items()
             if watcher.observed.at_ms or name not in self._config.more_zk_connect
         }
-        at_ms = now_ms()
-        self._take_registry(clusters, at_ms)
+        self._take_registry(clusters)
         await asyncio.gather(*(self._scrape(process) for process in self.processes.values()))
         self._start_slow()
         sections = self._deployment.sections(
@@ -166,7 +165,7 @@ class Sampler:
 
     # --- the registry ------------------------------------------------------------------------
 
-    def _take_registry(self, clusters: Mapping[str, ObservedCluster], at_ms: int) -> None:
+    def _take_registry(self, clusters: Mapping[str, ObservedCluster]) -> None:
         for datacenter, cluster in clusters.items():
             for key, kind in cluster.expected.items():
                 dc, _, name = key.partition("/")
@@ -177,7 +176,7 @@ class Sampler:
                     )
                 record = cluster.alive.get(key)
                 if cluster.is_answering:
-                    process.health.note_node(record is not None, at_ms)
+                    process.health.note_node(record is not None, key in cluster.goodbyes)
                 if record is not None:
                     process.address, process.pid = record.address, record.pid
                     process.metrics = record.metrics_address
@@ -188,9 +187,9 @@ class Sampler:
                     if process.registered_in == datacenter and key not in cluster.expected
                 ]:
                     del self.processes[key]
-            self._take_zookeeper(datacenter, cluster, at_ms)
+            self._take_zookeeper(datacenter, cluster)
 
-    def _take_zookeeper(self, datacenter: str, cluster: ObservedCluster, at_ms: int) -> None:
+    def _take_zookeeper(self, datacenter: str, cluster: ObservedCluster) -> None:
         """Observe a ZooKeeper that does not register itself by its own answers."""
         if any(kind == "zookeeper" for kind in cluster.expected.values()):
             return
@@ -199,7 +198,7 @@ class Sampler:
         process = self.processes.setdefault(
             key, ObservedProcess(key, datacenter, name, "zookeeper", address=cluster.address)
         )
-        process.health.note_node(cluster.is_answering, at_ms)
+        process.health.note_node(cluster.is_answering)
         process.facts = {"topics": len(cluster.topics), "groups": len(cluster.groups)}
 
     # --- scraping the processes ----------------------------------------------------------------
@@ -211,18 +210,18 @@ class Sampler:
         client = self.client_of(process.key)
         if client is None:
             if process.health.was_seen or not process.health.is_alive_node:
-                process.health.note_scrape(False, now_ms(), "not registered")
+                process.health.note_scrape(False, "not registered")
             elif not process.metrics:
-                process.health.note_scrape(True, now_ms())  # runs without a metrics server
+                process.health.note_scrape(True)  # runs without a metrics server
             return
         # The audit's numbers come from its summary; its /metrics would compute them twice.
         path = "/healthz" if process.kind == "audit" else "/metrics"
         try:
             body = await client.get(path, SCRAPE_TIMEOUT_S)
         except RequestFailed as error:
-            process.health.note_scrape(False, now_ms(), str(error))
+            process.health.note_scrape(False, str(error))
             return
-        process.health.note_scrape(True, now_ms())
+        process.health.note_scrape(True)
         process.samples = parse(body.decode("utf-8", "replace"), WANTED)
 
     async def _probe(self, process: ObservedProcess) -> None:
@@ -239,11 +238,11 @@ class Sampler:
             if b"Zookeeper version" not in answer:
                 raise ConnectionError("it does not serve")
         except TimeoutError:
-            process.health.note_scrape(False, now_ms(), "no answer in time")
+            process.health.note_scrape(False, "no answer in time")
         except OSError as error:
-            process.health.note_scrape(False, now_ms(), error.strerror or str(error))
+            process.health.note_scrape(False, error.strerror or str(error))
         else:
-            process.health.note_scrape(True, now_ms())
+            process.health.note_scrape(True)
         finally:
             if writer is not None:
                 writer.close()

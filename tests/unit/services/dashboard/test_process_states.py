@@ -5,13 +5,13 @@ import pytest
 from kafka2011.services.dashboard.process_states import ProcessHealth
 
 LAG = 10_000
-OK, FAILED, NODE_GONE = "ok", "failed", "node gone"
+OK, FAILED, NODE_GONE, GOODBYE = "ok", "failed", "node gone", "goodbye"
 
 
 def seen_up() -> ProcessHealth:
     health = ProcessHealth()
-    health.note_node(True, 0)
-    health.note_scrape(True, 0)
+    health.note_node(True)
+    health.note_scrape(True)
     assert health.judge(0, None, LAG) == "up"
     return health
 
@@ -20,9 +20,9 @@ def seen_up() -> ProcessHealth:
     "events",
     [
         [(1000, FAILED, "slow"), (2000, FAILED, "down"), (3000, OK, "up")],
-        # The process itself deleted its node ...
-        [(1000, FAILED, "slow"), (1500, NODE_GONE, "slow"), (2000, FAILED, "stopped")],
-        # ... or its session expired.
+        [(1000, FAILED, "slow"), (1500, GOODBYE, "slow"), (2000, FAILED, "stopped")],
+        # A session that expired is no goodbye, however soon after the first failure.
+        [(1000, FAILED, "slow"), (1500, NODE_GONE, "slow"), (2000, FAILED, "down")],
         [(1000, FAILED, "slow"), *[(at, FAILED, "down") for at in (2000, 3000, 4000)],
          (6500, NODE_GONE, "down")],
     ],
@@ -31,10 +31,10 @@ def test_a_process_that_was_up(events: list[tuple[int, str, str]]) -> None:
     health = seen_up()
     before, since_ms = "up", 0
     for at_ms, event, state in events:
-        if event == NODE_GONE:
-            health.note_node(False, at_ms)
+        if event in (NODE_GONE, GOODBYE):
+            health.note_node(False, said_goodbye=event == GOODBYE)
         else:
-            health.note_scrape(event == OK, at_ms, "connection refused")
+            health.note_scrape(event == OK, "connection refused")
         since_ms = since_ms if state == before else at_ms
         before = state
         assert health.judge(at_ms, None, LAG) == state

@@ -11,8 +11,8 @@ from kafka2011.services.dashboard.sampling.observations import Observations, Obs
 
 def process(kind: str, name: str, dc: str = "live", **samples: Any) -> ObservedProcess:
     found = ObservedProcess(f"{dc}/{name}", dc, name, kind)
-    found.health.note_node(True, 0)
-    found.health.note_scrape(True, 0)
+    found.health.note_node(True)
+    found.health.note_scrape(True)
     found.samples = samples
     return found
 
@@ -60,9 +60,9 @@ def test_a_link_is_not_what_frontends_send_through() -> None:
 
 def test_a_proxy_that_was_stopped_carries_nothing() -> None:
     gone = ObservedProcess("live/wan-link", "live", "wan-link", "proxy")
-    gone.health.note_node(False, 0)
-    gone.health.note_scrape(False, 0, "not registered")
-    gone.health.note_scrape(False, 1_000, "not registered")
+    gone.health.note_node(False, said_goodbye=True)
+    gone.health.note_scrape(False, "not registered")
+    gone.health.note_scrape(False, "not registered")
     balancer = proxy("balancer", "route-0")
     found = edges(process("frontend", "f"), process("broker", "broker-1"), balancer, gone)
     assert found == {"live/f>live/balancer", "live/balancer>live/broker-1"}

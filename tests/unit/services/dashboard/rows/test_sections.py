@@ -14,8 +14,8 @@ from kafka2011.services.dashboard.sampling.observations import (
 
 def broker(now_ms: int, end: int) -> ObservedProcess:
     process = ObservedProcess("live/broker-7", "live", "broker-7", "broker", "h:1")
-    process.health.note_node(True, now_ms)
-    process.health.note_scrape(True, now_ms)
+    process.health.note_node(True)
+    process.health.note_scrape(True)
     place = {"topic": "x", "partition": "0"}
     process.samples = {
         "kafka2011_broker_log_end": [(place, float(end))],
@@ -79,7 +79,7 @@ def test_a_dead_broker_is_one_event_and_its_partitions_are_away() -> None:
     process = broker(0, 1000)
     rows.sections(observed(0, process, 0, 0))
     for at in (1000, 2000, 3000):
-        process.health.note_scrape(False, at, "connection refused")
+        process.health.note_scrape(False, "connection refused")
         sections = rows.sections(observed(at, process, 0, 0))
     assert sections["processes"]["live/broker-7"]["state"] == "down"
     assert [row["text"] for row in sections["events"].values()] == [

@@ -31,16 +31,18 @@ def test_processes_of_a_further_live_datacenter_are_called_by_its_name() -> None
     record = ProcessRecord("live", "west-frontend-1", "frontend", "", "west-frontend-1:8080", 7)
     registration = register_process(registry, record)
     assert registration.wait(10)
-    expected, kinds, alive = read_processes(registry, [], "west")
+    expected, kinds, alive, goodbyes = read_processes(registry, [], "west")
     assert kinds == {
         "west/west-broker-1": "broker",
         "west/west-frontend-1": "frontend",
         "shared/x": "odd",
     }
     assert alive["west/west-frontend-1"].metrics_address == "west-frontend-1:8080"
-    assert read_processes(registry, expected, "west") == (expected, kinds, alive)
+    assert not goodbyes
+    assert read_processes(registry, expected, "west") == (expected, kinds, alive, goodbyes)
     assert "live/west-broker-1" in read_processes(registry, expected)[1]
     registration.close()
+    assert read_processes(registry, expected, "west")[2:] == ({}, {"west/west-frontend-1"})
 
 
 def test_further_datacenters_are_named_once_each() -> None:
