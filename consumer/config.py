@@ -47,6 +47,9 @@ class ConsumerConfig(GroupMember, FetchSettings, DialSettings, ZooKeeperSettings
     """One member of a consumer group. Usable without any file: `ConsumerConfig(group_id="g")`."""
 
     zk_connect: str = shared(ZooKeeperSettings, "zk.connect", default="127.0.0.1:2181")
+    zk_session_timeout_ms: int = shared(
+        ZooKeeperSettings, "zk.sessiontimeout.ms", parse=whole(100, INT_MAX)
+    )
     # Unlike 0.7 (65536): the kernel sizes the buffer by itself; a fixed one halves the rate.
     socket_buffer_bytes: int = setting(
         "socket.buffersize",

@@ -54,6 +54,9 @@ class MirrorConfig(
         parse=one_of("smallest", "largest"),
         doc="where to start in a partition that this group has not copied yet",
     )
+    zk_session_timeout_ms: int = shared(
+        ZooKeeperSession, "zk.sessiontimeout.ms", parse=whole(100, INT_MAX)
+    )
     zk_connection_timeout_ms: int = shared(
         ZooKeeperSettings, "zk.connectiontimeout.ms", default=30_000
     )

@@ -232,7 +232,7 @@ def test_every_one_byte_change_of_every_vector(compiled: ModuleType, name: str) 
 
 
 def test_a_damaged_header_goes_unnoticed_only_where_nothing_protects_it(twin: ModuleType) -> None:
-    # The CRC covers the payload alone. This pins down exactly what that leaves open.
+    # B17: the CRC covers the payload alone. This pins down exactly what that leaves open.
     good = twin.encode([b"hello"])
     unnoticed = set()
     for at in range(len(good)):

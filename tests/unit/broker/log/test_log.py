@@ -464,7 +464,7 @@ def test_one_round_of_retention_at_a_time(tmp_path: Path, clock: ManualClock) ->
 
 
 def test_short_writes_go_on_where_they_stopped(tmp_path: Path, files: FaultyFileLayer) -> None:
-    """The original starts again at byte 0 after a short write."""
+    """B1: the original starts again at byte 0 after a short write."""
     logs = manager(tmp_path / "logs", files)
     log = logs.get_or_create("t", 0)
     files.short_write = lambda size: max(1, size // 3)

@@ -293,7 +293,7 @@ def test_clean_stop_leaves_the_original_s_marker_empty(root: Path) -> None:
 
 
 def test_marker_is_durable_and_its_removal_too(root: Path) -> None:
-    """A marker that comes back with the power hides a torn ending."""
+    """B3: a marker that comes back with the power hides a torn ending."""
     files = FaultyFileLayer(root.parent)
     logs = manager(root, files)
     logs.get_or_create("t", 0).append(E, 1, 0)
@@ -345,6 +345,7 @@ def test_a_partition_that_lies_idle_is_examined_from_its_end_at_each_later_start
 
 @pytest.mark.parametrize("damage", ["cut", "longer", "last entry"])
 def test_a_marker_that_lies_is_noticed(root: Path, damage: str) -> None:
+    """S15: the marker of a clean stop and the files disagree."""
     logs = manager(root)
     log = logs.get_or_create("t", 0)
     for _ in range(10):
@@ -473,7 +474,7 @@ def work_until_it_fails(root: Path, files: FaultyFileLayer) -> tuple[bytes, int]
 def test_each_operation_fails_in_turn_and_nothing_durable_is_lost(
     tmp_path: Path, error: int, persistent: bool
 ) -> None:
-    """The Nth file operation fails, for N = 1, 2, ... until a run passes untouched."""
+    """S13: the Nth file operation fails, for N = 1, 2, ... until a run passes untouched."""
     for nth in range(1, 500):
         root = tmp_path / f"logs-{nth}"
         files = FaultyFileLayer(tmp_path, fault=Fault(nth, error, persistent=persistent))

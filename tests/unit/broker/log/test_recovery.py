@@ -274,7 +274,7 @@ def test_a_torn_write_of_any_content_is_torn(kind: str, cut: int) -> None:
 def test_whatever_a_power_loss_leaves_is_torn(
     payloads: list[bytes], flushed: int, rng: random.Random
 ) -> None:
-    """Of what was not flushed each sector is there or zeros, up to any size."""
+    """S2: of what was not flushed each sector is there or zeros, up to any size."""
     sets = [entry(payload, magic=rng.randrange(2)) for payload in payloads]
     written = b"".join(sets)
     durable = len(b"".join(sets[:flushed]))

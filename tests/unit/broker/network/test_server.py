@@ -97,6 +97,7 @@ class Sendfile:
 def test_responses_are_exact_whatever_sendfile_does(
     tmp_path: Path, loop: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """N8: sendfile sends less than it was asked for, or nothing."""
     sendfile = Sendfile(7)
     monkeypatch.setattr(os, "sendfile", sendfile)
     data = b"".join(entry(os.urandom(size)) for size in range(0, 900, 3))
@@ -358,7 +359,7 @@ def test_no_descriptor_for_a_directory_makes_the_barrier_wait_and_fails_nothing(
 
 
 def test_a_slow_disk_holds_nobody_but_who_waits_for_it(tmp_path: Path) -> None:
-    """The flush hangs; produces, fetches and offsets of others go on meanwhile."""
+    """S17: the flush hangs; produces, fetches and offsets of others go on meanwhile."""
     hangs = threading.Event()
     goes_on = threading.Event()
 
@@ -415,7 +416,7 @@ def test_offsets_of_the_original_s_worked_example(tmp_path: Path) -> None:
 
 
 def test_retention_by_size_removes_files_while_a_fetch_of_them_runs(tmp_path: Path) -> None:
-    """The response completes from the open file."""
+    """B5 and S19: the response completes from the open file."""
     with in_process_broker(
         tmp_path, log_file_size=1_000_000, log_retention_size=1_000_000
     ) as broker:
