@@ -21,6 +21,7 @@ from kafka2011.runtime.config import (
     whole,
 )
 from kafka2011.runtime.shared_settings import (
+    DecompressedSize,
     MessageSize,
     TopicNameRule,
     ZooKeeperSession,
@@ -128,12 +129,7 @@ class BrokerConfig(TopicNameRule, ZooKeeperSession):
         whole(1, 2**31 - 1),
         "most bytes in one response; a larger fetch size is reduced to this",
     )
-    decompressed_bytes_max: int = setting(
-        "decompressed.bytes.max",
-        16 * MIB,
-        whole(1, 2**31 - 1),
-        "most bytes that the compressed sets of one request may decompress to, in all",
-    )
+    decompressed_bytes_max: int = shared(DecompressedSize, "decompressed.bytes.max")
     decompression_depth_max: int = setting(
         "decompression.depth.max", 4, whole(1, 16), "deepest nesting of compressed sets"
     )
@@ -141,7 +137,7 @@ class BrokerConfig(TopicNameRule, ZooKeeperSession):
         "buffered.request.bytes.max",
         256 * MIB,
         whole(MIB),
-        "most bytes of incomplete requests, over all connections",
+        "most bytes of buffers for requests, over all connections",
     )
     connections_max: int = setting(
         "connections.max", 1000, whole(1), "most open connections; further ones are closed at once"

@@ -173,6 +173,10 @@ class BrokerCollector:
             "cold_reads", "pieces of a response that had to come from the disk first",
             metrics.cold_reads,
         )  # fmt: skip
+        yield _counter(
+            "checks_beside_loop", "times that produced sets were checked in a thread, being large",
+            metrics.checks_beside_loop,
+        )  # fmt: skip
 
     def _storage(self) -> Iterable[Metric]:
         metrics = self._metrics
@@ -214,10 +218,12 @@ class BrokerCollector:
 
 _GAUGE_HELP = {
     "connections": "open connections",
-    "buffered_request_bytes": "memory held for requests that have not arrived whole",
+    "buffered_request_bytes": "memory of all buffers for requests, free ones included",
     "open_segments": "segment files open",
     "partitions": "partitions on this broker",
     "flush_queue": "flushes waiting for a thread",
+    "read_queue": "reads of old data waiting for a thread",
+    "check_queue": "checks of produced sets waiting for a thread",
     "registered": "1 when the broker id stands in ZooKeeper (or none is wanted)",
     "serving": "1 when requests are answered",
 }

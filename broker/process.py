@@ -10,6 +10,7 @@ import contextlib
 import contextvars
 import os
 import random
+import sys
 import threading
 from typing import Any
 
@@ -53,6 +54,9 @@ CONNECT_ATTEMPT_MS = 2000
 DESCRIPTORS_FOR_THE_REST = 64
 
 
+SWITCH_INTERVAL_S = 0.001
+
+
 class CannotStart(Exception):
     """One line for the operator."""
 
@@ -73,6 +77,8 @@ def run_broker(
 
     Raises CannotStart with one line for the operator.
     """
+    # How long a thread may keep the loop from the interpreter (Python's own: 5 ms).
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     broker = Broker(config, loop or new_loop(), files or FileLayer(), stop)
     try:
         broker.start()
@@ -107,6 +113,7 @@ class Broker:
             config.log_settings(),
             files=files,
             clock=clock,
+            wall=now_ms,
             topics_max=config.topics_max,
             partitions_max=config.partitions_max,
             open_segments_max=self._open_segments_max(),
@@ -183,7 +190,11 @@ class Broker:
         )
         try:
             server = MetricsServer(
-                registry, self._is_healthy, bind=config.metrics_bind, port=config.metrics_port
+                registry,
+                self._is_healthy,
+                bind=config.metrics_bind,
+                port=config.metrics_port,
+                hosts=config.http_hosts,
             )
         except OSError as error:
             raise CannotStart(

@@ -10,7 +10,6 @@ broker answers at the address in the node decides.
 """
 
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterable
 from queue import Empty, SimpleQueue
@@ -22,6 +21,7 @@ from kafka2011.coordination.errors import BadZnode, CoordinationError, NodeConfl
 from kafka2011.coordination.registry import Registry, SessionEvent
 from kafka2011.runtime.clock import Clock
 from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.workers import Worker
 
 _log: Any = get_logger(__name__)
 
@@ -77,7 +77,8 @@ class BrokerRegistration:
         self._again = False
         self._closed = False
         self.is_registered = False
-        self._thread = threading.Thread(target=self._work, name="registration", daemon=True)
+        self._pending: set[str] = set()
+        self._worker = Worker(self._work, "registration", restarts=True)
 
     def register(self, topics: Iterable[str]) -> None:
         """Enter the id and the topics found on disk; returns when they stand there.
@@ -93,7 +94,7 @@ class BrokerRegistration:
             self._enter_topic(topic)
         self.is_registered = True
         self._registry.add_session_listener(self._on_session)
-        self._thread.start()
+        self._worker.start()
 
     def topic_seen(self, topic: str) -> None:
         """A topic got its first log: register it soon, without waiting."""
@@ -104,9 +105,8 @@ class BrokerRegistration:
     def close(self) -> None:
         """Stop the thread. The nodes go with the registry's session."""
         self._closed = True
-        if self._thread.is_alive():
-            self._queue.put(None)
-            self._thread.join()
+        self._queue.put(None)
+        self._worker.join()
 
     # --- the id --------------------------------------------------------------------------------
 
@@ -175,7 +175,7 @@ class BrokerRegistration:
             self._queue.put("")
 
     def _work(self) -> None:
-        pending: set[str] = set()
+        pending = self._pending
         while not self._closed:
             try:
                 topic = self._queue.get(timeout=RETRY_S if pending or self._again else None)
@@ -196,8 +196,9 @@ class BrokerRegistration:
             except StoppedWhileWaiting:
                 return
             except (CoordinationError, DuplicateBrokerId) as error:
-                self._again = self._again or not self.is_registered
                 _log.warning("not_registered", broker_id=self._broker_id, reason=str(error))
+            finally:
+                self._again = self._again or not self.is_registered
 
     def _register_again(self) -> None:
         """Everything, after a lost session."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kafka2011.consumer.errors import (
         BrokerUnavailable,
         ConsumerClosed,
+        ConsumerFailed,
         ConsumerStateError,
         ConsumerTimeout,
         PartitionStuck,
@@ -39,6 +40,7 @@ __all__ = [
     "ConsumerClosed",
     "ConsumerConfig",
     "ConsumerConnector",
+    "ConsumerFailed",
     "ConsumerStateError",
     "ConsumerTimeout",
     "FetchRequest",
@@ -62,6 +64,7 @@ _NAMES_OF = {
     "consumer.errors": [
         "BrokerUnavailable",
         "ConsumerClosed",
+        "ConsumerFailed",
         "ConsumerStateError",
         "ConsumerTimeout",
         "PartitionStuck",

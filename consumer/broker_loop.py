@@ -24,6 +24,7 @@ from kafka2011.coordination.errors import CoordinationError
 from kafka2011.protocol.errors import KafkaError, MessageLargerThanFetchSize, OffsetOutOfRange
 from kafka2011.protocol.requests import FetchRequest
 from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.workers import Worker
 
 UNKNOWN_OFFSET = -1
 PARTS_MAX = 500  # of one multifetch; brokers refuse thousands
@@ -179,12 +180,12 @@ class BrokerLoop(Generic[Read]):
         self._client: BrokerClient | None = None
         self._idle_rounds = 0
         self._failures = 0
-        self._thread = threading.Thread(target=self.run, name=name, daemon=True)
+        self._worker = Worker(self.run, name, restarts=True)
 
     # --- from any thread -------------------------------------------------------------------------
 
     def start(self) -> None:
-        self._thread.start()
+        self._worker.start()
 
     def wake(self) -> None:
         """Something is due: do not wait for the end of an idle pause."""
@@ -210,11 +211,10 @@ class BrokerLoop(Generic[Read]):
         return self._stopping.is_set()
 
     def is_alive(self) -> bool:
-        return self._thread.is_alive()
+        return self._worker.is_alive()
 
     def join(self, timeout_s: float | None = None) -> None:
-        if self._thread is not threading.current_thread() and self._thread.ident is not None:
-            self._thread.join(timeout_s)
+        self._worker.join(timeout_s)
 
     # --- the thread ------------------------------------------------------------------------------
 

@@ -4,8 +4,9 @@ The bytes are the broker's, wrappers unopened, so that a mirror can send them on
 are checked when messages are made of them.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from kafka2011.protocol import message, message_set
 from kafka2011.protocol.compression import Codec
@@ -51,7 +52,7 @@ class Chunk(NamedTuple):
         return TopicPartition(self.topic, self.broker_id, self.partition)
 
     def messages(self) -> list[ConsumedMessage]:
-        """All messages, wrappers opened.
+        """All messages, wrappers opened; `pieces` has them without holding them all.
 
         Raises:
           InvalidMessage: damaged on the way or on the broker's disk; fetch again from `offset`, or
@@ -60,6 +61,35 @@ class Chunk(NamedTuple):
         return message_set.consumed(
             self.data, self.offset, self.topic, self.broker_id, self.partition
         )
+
+    def pieces(self) -> Iterator[list[ConsumedMessage]]:
+        """The messages in lists of bounded memory, however much the wrappers unpack to.
+
+        The same errors, after the lists before the damage; `error.position` counts from the start
+        of the list that could not be made.
+        """
+        rest = self
+        while rest.data:
+            found, rest = rest.take_messages()
+            yield found
+            found = []  # not two lists at once
+
+    def take_messages(self) -> tuple[list[ConsumedMessage], Self]:
+        """The first messages (see `message_set.take_messages`) and the rest of the chunk, which is
+        empty at the end; the same errors."""
+        found, end = message_set.take_consumed(
+            self.data, self.offset, self.topic, self.broker_id, self.partition
+        )
+        return found, self.behind(end)
+
+    def take_payloads(self) -> tuple[list[bytes], Self]:
+        """The payloads of `take_messages`, which is cheaper, and the same rest and errors."""
+        found, end = message_set.take_payloads(self.data)
+        return found, self.behind(end)
+
+    def behind(self, size: int) -> Self:
+        """What is left behind its first `size` bytes, an entry boundary; nothing is copied."""
+        return self._replace(offset=self.offset + size, data=memoryview(self.data)[size:])
 
     def entries(self) -> list[ShallowMessage]:
         """The top-level entries, wrappers unopened: the items with `shallowiterator.enable`.

@@ -7,6 +7,7 @@ from kafka2011.protocol.errors import BrokerUnavailable, KafkaError
 __all__ = [
     "BrokerUnavailable",
     "ConsumerClosed",
+    "ConsumerFailed",
     "ConsumerStateError",
     "ConsumerTimeout",
     "PartitionStuck",
@@ -15,6 +16,11 @@ __all__ = [
 
 class ConsumerClosed(KafkaError):
     """Another thread closed the consumer during the call."""
+
+
+class ConsumerFailed(KafkaError):
+    """A thread of the connector ended by an unexpected exception (`__cause__`): nothing more is
+    delivered or committed. Shut it down, which still works, and make another one."""
 
 
 class ConsumerTimeout(KafkaError):

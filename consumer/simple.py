@@ -8,7 +8,7 @@ in 0.7; none of them changes anything on the broker.
 import socket
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import NamedTuple, Self
 
@@ -62,8 +62,23 @@ class FetchedSet(NamedTuple):
         return message_set.split(self.check().data) if self.data or self.error else 0
 
     def messages(self) -> list[tuple[bytes, int]]:
-        """(payload, next offset) of each message, wrappers opened; see `message_set.messages`."""
+        """(payload, next offset) of each message, wrappers opened; see `message_set.messages`.
+
+        All are in memory at once; `pieces` has them a few MiB at a time.
+        """
         return message_set.messages(self.check().data, self.offset)
+
+    def pieces(self) -> Iterator[list[tuple[bytes, int]]]:
+        """The same in lists of bounded memory, however much the wrappers unpack to; for sets that
+        anybody may have sent. The same errors, after the lists before the damage."""
+        rest = self.data[: self.valid_bytes()]
+        offset = self.offset
+        while rest:
+            found, end = message_set.take_messages(rest, offset)
+            yield found
+            found = []  # not two lists at once
+            rest = rest[end:]
+            offset += end
 
 
 class SimpleConsumer:

@@ -32,6 +32,7 @@ from kafka2011.consumer.stats import ConsumerStats
 from kafka2011.protocol.errors import InvalidMessage
 
 _Batch = tuple[Iterator[ConsumedMessage], Grant]
+_Rest = tuple[OwnedPartition, Grant, Chunk]
 
 
 class MessageStream:
@@ -46,6 +47,7 @@ class MessageStream:
         self._stats = stats
         self._shallow = shallow
         self._batch: _Batch | None = None  # decoded and not delivered to its end
+        self._rest: _Rest | None = None  # of the batch's chunk, not decoded yet
         self._single: Iterator[ConsumedMessage] | None = None
 
     def __iter__(self) -> Iterator[ConsumedMessage]:
@@ -53,6 +55,7 @@ class MessageStream:
 
         Raises:
           ConsumerTimeout: nothing came within `consumer.timeout.ms`.
+          ConsumerFailed: a thread of the connector ended by a bug; nothing more comes.
           PartitionStuck: one partition cannot be read on; iterate again for the others.
         """
         while True:
@@ -97,7 +100,7 @@ class MessageStream:
 
         A chunk counts as processed when the next one is asked for. The same errors.
         """
-        if self._batch is not None:
+        if self._batch is not None or self._rest is not None:
             raise ConsumerStateError("a chunk of this stream is being iterated by messages")
         while True:
             found = self._queue.take(self._timeout_ms)
@@ -116,25 +119,37 @@ class MessageStream:
     def _next_batch(self) -> _Batch | None:
         """Decode the next chunk; None at shutdown."""
         while True:
-            found = self._queue.take(self._timeout_ms)
+            found = self._next_rest() or self._queue.take(self._timeout_ms)
             if found is None:
                 return None
             owned, grant, item = found
             if isinstance(item, PartitionStuck):
                 raise item
             try:
-                messages = self._decode(item)
+                messages, rest = self._decode(item)
             except InvalidMessage as error:
                 rescued = self._good_part(owned, grant, item, error)
                 if rescued is not None:
                     return rescued
                 continue
+            if rest.data:
+                self._rest = owned, grant, rest
             owned.went_well()
             if messages:
                 return iter(messages), grant
 
-    def _decode(self, chunk: Chunk) -> Sequence[ConsumedMessage]:
-        return chunk.entries() if self._shallow else chunk.messages()
+    def _next_rest(self) -> _Rest | None:
+        """What is left of the chunk that was decoded last; None when nothing of it may come."""
+        found, self._rest = self._rest, None
+        if found is None or self._queue.closed or not self._queue.await_grant(found[1]):
+            return None
+        return found
+
+    def _decode(self, chunk: Chunk) -> tuple[Sequence[ConsumedMessage], Chunk]:
+        """The first messages, as many as may be in memory at once, and the rest of the chunk."""
+        if self._shallow:
+            return chunk.entries(), chunk.behind(len(chunk.data))
+        return chunk.take_messages()
 
     def _good_part(
         self, owned: OwnedPartition, grant: Grant, chunk: Chunk, error: InvalidMessage
@@ -152,7 +167,7 @@ class MessageStream:
             return None
         if good_bytes:
             good = chunk._replace(data=chunk.data[:good_bytes], next_offset=bad_offset)
-            return iter(self._decode(good)), fresh
+            return iter(self._decode(good)[0]), fresh
         owned.damage_count += 1
         if owned.damage_count < DAMAGE_ATTEMPTS:
             return None

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         NotDurable,
         ProducerClosed,
         QueueFull,
+        SenderFailed,
         Unconfirmed,
     )
     from kafka2011.producer.log_handler import ShippingHandler, json_record
@@ -47,6 +48,7 @@ __all__ = [
     "ProducerConfig",
     "ProducerStats",
     "QueueFull",
+    "SenderFailed",
     "SetPart",
     "ShippingHandler",
     "Unconfirmed",
@@ -64,6 +66,7 @@ _NAMES_OF = {
         "NotDurable",
         "ProducerClosed",
         "QueueFull",
+        "SenderFailed",
         "Unconfirmed",
     ],
     "producer.log_handler": ["ShippingHandler", "json_record"],

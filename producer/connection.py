@@ -24,6 +24,9 @@ from kafka2011.protocol.responses import decode_offsets_response
 # After this long without a send the next one first checks whether the peer has closed: the kernel
 # accepts a write to a connection that the peer has closed, and the bytes are lost.
 IDLE_CHECK_NS = 50_000_000
+# Copying a larger tail behind its frame costs more than a second system call does: above this
+# malloc maps and unmaps the copy's pages at each send.
+COPIED_BYTES_MAX = 64 * 1024
 CONNECT_RETRY_FIRST_MS = 1  # then ten times that, as 0.7 does
 CONNECT_RETRY_MAX_MS = 60_000
 # 0.7 starts the clock of planned reconnects up to this long in the past, so that producers started
@@ -70,15 +73,22 @@ class BrokerConnection:
         self._barrier_requested = False
         self.lost: list[Unconfirmed] = []
         self.lost_reason = ""
+        self.has_timed_out = False  # the last loss: the broker was silent, it did not hang up
         self.connect_count = 0
 
     # --- sending -----------------------------------------------------------------------------
 
     def send(
-        self, frame: bytes, topic: str, set_bytes: int, more: Sequence[tuple[str, int]] = ()
+        self,
+        frame: bytes,
+        topic: str,
+        set_bytes: int,
+        more: Sequence[tuple[str, int]] = (),
+        tail: bytes = b"",
     ) -> None:
         """Send one produce frame, connecting first when there is no connection.
 
+        `tail` is the end of the frame: a large one is sent from where it is.
         `topic` and `set_bytes` (and `more` of them for the other parts of a MultiProduce) are what
         a NotDurable would name. Raises BrokerUnreachable when no connection could be made and no
         bytes were sent, else BrokerUnavailable: the frame may have arrived, and is in `lost`.
@@ -106,9 +116,13 @@ class BrokerConnection:
             other[1] += other_bytes
         self._sends_left -= 1
         try:
-            sock.sendall(frame)
+            if len(tail) <= COPIED_BYTES_MAX:
+                sock.sendall(frame + tail)
+            else:
+                sock.sendall(frame, socket.MSG_MORE)
+                sock.sendall(tail)
         except OSError as error:
-            self._break(f"send failed: {error}")
+            self._break(f"send failed: {error}", error)
             raise BrokerUnavailable(f"{self.name}: send failed: {error}") from error
 
     def connect(self) -> socket.socket:
@@ -203,7 +217,7 @@ class BrokerConnection:
         try:
             read_answer(sock, deadline_ns)
         except (OSError, RemoteProtocolError) as error:
-            self._break(str(error) or type(error).__name__)
+            self._break(str(error) or type(error).__name__, error)
             return False
         self._barrier_requested = False
         self._pending.clear()
@@ -224,13 +238,12 @@ class BrokerConnection:
             if sock is None:
                 sock = self.connect()
             sock.sendall(encode_request(OffsetsRequest(topic, partition, LATEST, 1)))
-            offsets = read_answer(sock, time.monotonic_ns() + timeout_ms * 1_000_000)
+            return newest(read_answer(sock, time.monotonic_ns() + timeout_ms * 1_000_000))
         except (OSError, RemoteProtocolError) as error:
-            self._break(str(error) or type(error).__name__)
+            self._break(str(error) or type(error).__name__, error)
             raise BrokerUnavailable(
                 f"{self.name}: no high watermark of {topic}-{partition}: {error}"
             ) from error
-        return offsets[0] if offsets else 0
 
     # --- endings -----------------------------------------------------------------------------
 
@@ -243,7 +256,8 @@ class BrokerConnection:
         """Close the connection; pending sends become `lost`. The next send connects again."""
         self._break("closed before a barrier")
 
-    def _break(self, reason: str) -> None:
+    def _break(self, reason: str, error: Exception | None = None) -> None:
+        self.has_timed_out = isinstance(error, TimeoutError)
         if self._pending:
             self.lost += [
                 Unconfirmed(self.name, topic, sends, set_bytes)
@@ -255,6 +269,17 @@ class BrokerConnection:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
+
+
+def newest(offsets: Sequence[int]) -> int:
+    """The first of an answer's offsets. Raises RemoteProtocolError when it has none.
+
+    A broker of this project answers a barrier so when the partition that it names is offline: not
+    the same as an empty log, which has offset 0.
+    """
+    if not offsets:
+        raise RemoteProtocolError("an answer without an offset: the partition is offline")
+    return offsets[0]
 
 
 def read_answer(sock: socket.socket, deadline_ns: int) -> list[int]:

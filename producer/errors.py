@@ -12,6 +12,7 @@ __all__ = [
     "NotDurable",
     "ProducerClosed",
     "QueueFull",
+    "SenderFailed",
     "Unconfirmed",
 ]
 
@@ -78,6 +79,12 @@ class QueueFull(KafkaError):
     """The asynchronous producer's queue stayed full: the message was dropped and counted."""
 
     retriable = True
+
+
+class SenderFailed(KafkaError):
+    """The asynchronous producer's thread ended by an unexpected exception (`__cause__`): nothing
+    was sent, and nothing more will be to that broker. `flush` names what was accepted before. Close
+    the producer, which still works, and make another one."""
 
 
 class ProducerClosed(KafkaError):

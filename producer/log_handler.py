@@ -27,6 +27,7 @@ from kafka2011.producer.producer import Producer
 from kafka2011.protocol.errors import KafkaError
 from kafka2011.protocol.names import check_topic
 from kafka2011.runtime.config import ConfigError
+from kafka2011.runtime.workers import Worker
 
 Encoder = Callable[[logging.LogRecord], bytes]
 
@@ -100,7 +101,8 @@ class ShippingHandler(logging.Handler):
         does this too, since the parent ships the records queued before."""
         self._queue: deque[bytes] = deque()
         self._changed = threading.Condition()
-        self._thread: threading.Thread | None = None
+        self._worker: Worker | None = None
+        self._producer: Producer | None = None
         self._in_flight = 0
         self._is_closed = False
         self._is_flushing = False
@@ -112,7 +114,7 @@ class ShippingHandler(logging.Handler):
         """Queue the record, or count it as dropped. An encoder's error goes to `handleError`."""
         if record.name.partition(".")[0] in OWN_LOGGERS:
             return
-        if threading.current_thread() is self._thread:
+        if self._worker is not None and self._worker.is_current:
             return
         try:
             if self._encoder is not None:
@@ -128,9 +130,11 @@ class ShippingHandler(logging.Handler):
                 self._drop(1)
                 return
             self._queue.append(payload)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._ship, name="log-ship", daemon=True)
-                self._thread.start()
+            if self._worker is None:
+                self._worker = Worker(
+                    self._ship, "log-ship", restarts=True, on_failure=self._give_up_batch
+                )
+                self._worker.start()
             if len(self._queue) == 1 or len(self._queue) == BATCH_RECORDS:
                 self._changed.notify_all()
 
@@ -147,7 +151,7 @@ class ShippingHandler(logging.Handler):
             self._is_flushing = False
 
     def _waiting(self) -> int:
-        return len(self._queue) + self._in_flight if self._thread is not None else 0
+        return len(self._queue) + self._in_flight if self._worker is not None else 0
 
     def close(self) -> None:
         """Ship what is queued, for at most `close_timeout_ms`; the rest is dropped, counted, and
@@ -162,15 +166,36 @@ class ShippingHandler(logging.Handler):
                 self._report_drops()
         super().close()
 
-    def _report_drops(self) -> None:
+    def _give_up_batch(self, error: BaseException) -> None:
+        """The thread ended by an unexpected exception, and runs again: drop what it had."""
+        with self._changed:
+            if not self._is_closed:
+                self._drop(self._in_flight)
+                self._in_flight = 0
+                self._report_drops(f": {error!r}")
+                self._changed.notify_all()
+
+    def _report_drops(self, why: str = "") -> None:
         count, self._unreported_drops = self._unreported_drops, 0
         if count and sys.stderr is not None:
-            sys.stderr.write(f"kafka2011: {count} log records for {self._topic} were dropped\n")
+            sys.stderr.write(
+                f"kafka2011: {count} log records for {self._topic} were dropped{why}\n"
+            )
 
     # --- the thread ------------------------------------------------------------------------------
 
     def _ship(self) -> None:
-        producer: Producer | None = None
+        try:
+            self._ship_batches()
+        finally:
+            producer, self._producer = self._producer, None
+            if producer is not None:
+                try:
+                    producer.close(0)
+                except NotDurable:
+                    pass  # counted as dropped
+
+    def _ship_batches(self) -> None:
         pause_s = RETRY_FIRST_S
         batch: list[bytes] = []
         while True:
@@ -179,10 +204,10 @@ class ShippingHandler(logging.Handler):
                 if not batch:
                     break
             try:
-                if producer is None:
-                    producer = Producer(self._config)
-                producer.send(self._topic, batch)
-                producer.flush()
+                if self._producer is None:
+                    self._producer = Producer(self._config)
+                self._producer.send(self._topic, batch)
+                self._producer.flush()
             except (KafkaError, CoordinationError, OSError) as error:
                 if isinstance(error, KafkaError) and not getattr(error, "retriable", False):
                     self._done(batch, shipped=False)  # permanent
@@ -198,11 +223,6 @@ class ShippingHandler(logging.Handler):
             pause_s = RETRY_FIRST_S
             self._done(batch, shipped=True)
             batch = []
-        if producer is not None:
-            try:
-                producer.close(0)
-            except NotDurable:
-                pass  # counted as dropped by `close`
 
     def _done(self, batch: list[bytes], *, shipped: bool) -> None:
         with self._changed:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kafka2011.producer.connection import IDLE_CHECK_NS, BrokerConnection, read_answer
+from kafka2011.producer.connection import IDLE_CHECK_NS, BrokerConnection, newest, read_answer
 from kafka2011.producer.errors import BrokerUnavailable, BrokerUnreachable, Unconfirmed
 from kafka2011.protocol.errors import RemoteProtocolError
 from kafka2011.protocol.requests import (
@@ -67,7 +67,12 @@ class PollingConnection(BrokerConnection):
         return super().connect()
 
     def send(
-        self, frame: bytes, topic: str, set_bytes: int, more: Sequence[tuple[str, int]] = ()
+        self,
+        frame: bytes,
+        topic: str,
+        set_bytes: int,
+        more: Sequence[tuple[str, int]] = (),
+        tail: bytes = b"",
     ) -> None:
         now_ns = time.monotonic_ns()
         if self._socket is None:
@@ -76,10 +81,10 @@ class PollingConnection(BrokerConnection):
             self._break("the broker closed the connection")
             self.connect()
         self._last_send_ns = now_ns
-        parts = _parts_of(frame)
+        parts = _parts_of(frame + tail)
         self._find_bases({(part_topic, partition) for part_topic, partition, _ in parts})
         self._last_send_ns = time.monotonic_ns()
-        super().send(frame, topic, set_bytes, more)
+        super().send(frame, topic, set_bytes, more, tail)
         for part_topic, partition, size in parts:
             if partition == ANY_PARTITION:
                 unknowable = self._unknowable.setdefault(part_topic, [0, 0])
@@ -104,7 +109,7 @@ class PollingConnection(BrokerConnection):
                     self._partitions[topic, partition] = _Sent(high_watermark)
         except (OSError, RemoteProtocolError) as error:
             reason = str(error) or type(error).__name__
-            self._break(reason)
+            self._break(reason, error)
             raise BrokerUnreachable(
                 f"{self.name}: no high watermark of the partition: {reason}"
             ) from error
@@ -114,8 +119,7 @@ class PollingConnection(BrokerConnection):
         sock = self._socket
         assert sock is not None
         sock.sendall(encode_request(OffsetsRequest(topic, partition, LATEST, 1)))
-        offsets = read_answer(sock, deadline_ns)
-        return offsets[0] if offsets else 0
+        return newest(read_answer(sock, deadline_ns))
 
     # --- the barrier -----------------------------------------------------------------------------
 
@@ -133,7 +137,7 @@ class PollingConnection(BrokerConnection):
                 self._sleep(pause_s)
                 pause_s = min(2 * pause_s, POLL_LONGEST_S)
         except (OSError, RemoteProtocolError) as error:
-            self._break(str(error) or type(error).__name__)
+            self._break(str(error) or type(error).__name__, error)
             return False
         self._pending.clear()
         self._give_up_unknowable()

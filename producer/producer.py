@@ -46,7 +46,7 @@ from kafka2011.producer.requests import (
 from kafka2011.protocol.errors import LocalProtocolError, MessageSizeTooLarge
 from kafka2011.protocol.message_set import encode as encode_plain
 from kafka2011.protocol.names import check_topic
-from kafka2011.protocol.requests import ANY_PARTITION, produce_frame
+from kafka2011.protocol.requests import ANY_PARTITION, produce_head
 from kafka2011.runtime.config import ConfigError
 from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.shared_settings import Address
@@ -169,6 +169,8 @@ class Producer:
           BrokerUnavailable: no broker could be reached, or the connection broke during the send.
           TypeError: a payload is not bytes or like bytes; nothing was sent.
           QueueFull: asynchronous only; the payload and those behind it were dropped.
+          SenderFailed: asynchronous only, after a bug; the payload and those behind it were not
+            queued.
         """
         # The fast path of a single message: up to a million calls a second.
         if type(payload) is bytes and len(payload) <= self._message_bytes_max:
@@ -330,7 +332,8 @@ class Producer:
             name = self._topic_bytes[topic] = check_topic(topic, "0.7").encode()
         set_bytes = len(encoded)
         connection = self._connections.get(target.address) or self._connection(target.address)
-        connection.send(produce_frame(name, target.partition, encoded), topic, set_bytes)
+        head = produce_head(name, target.partition, set_bytes)
+        connection.send(head, topic, set_bytes, tail=encoded)
         stats = self._stats
         stats.sends += 1
         stats.set_bytes += set_bytes

@@ -16,6 +16,7 @@ from kafka2011.producer import NotDurable, Producer
 from kafka2011.protocol.errors import KafkaError
 from kafka2011.runtime.clock import Clock, now_ms
 from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.workers import Worker
 
 FLUSH_TIMEOUT_MS = 1_000  # a stop never waits longer for a cluster that hangs
 
@@ -55,23 +56,28 @@ class HeartbeatSender:
         self._producer: Sender | None = None
         self._is_failing = False
         self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._says_goodbye = True
+        self._worker: Worker | None = None
         if server and interval_ms:
-            self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
-            self._thread.start()
+            self._worker = Worker(self._run, "heartbeat", restarts=True)
+            self._worker.start()
 
-    def close(self) -> None:
-        """Send the last heartbeat, if the cluster is available, and end."""
+    def close(self, *, says_goodbye: bool = True) -> None:
+        """Send the last heartbeat, if the cluster is available, and end. Without the heartbeat when
+        the process ends by a failure: it is silent then, not stopped."""
+        self._says_goodbye = says_goodbye
         self._stop.set()
-        if self._thread is not None:
-            self._thread.join()
+        if self._worker is not None:
+            self._worker.join()
 
     def _run(self) -> None:
+        self._disconnect()  # of a run that failed
         while True:
             self._send(is_last=False)
             if self._stop.wait(self._interval_ms / 1000):
                 break
-        self._send(is_last=True)
+        if self._says_goodbye:
+            self._send(is_last=True)
         self._disconnect()
 
     def _send(self, *, is_last: bool) -> None:

@@ -8,12 +8,13 @@ import os
 import socket
 import threading
 
-from kafka2011.coordination.errors import CoordinationUnavailable
+from kafka2011.coordination.errors import CoordinationError
 from kafka2011.coordination.processes import ProcessRecord, Registration, register_process
 from kafka2011.coordination.zookeeper import ZooKeeperRegistry
 from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.metrics import WILDCARDS, MetricsServer
 from kafka2011.runtime.process_config import ProcessConfig
+from kafka2011.runtime.workers import Worker
 
 RETRY_S = 1.0
 
@@ -52,24 +53,29 @@ class ServiceRegistration:
         )
         self._zk_connect = zk_connect
         self._closed = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._says_goodbye = True
+        self._worker: Worker | None = None
         if config.process_name and zk_connect:
-            self._thread = threading.Thread(target=self._run, name="registration", daemon=True)
-            self._thread.start()
+            self._worker = Worker(self._run, "registration", restarts=True)
+            self._worker.start()
 
-    def close(self) -> None:
+    def close(self, *, says_goodbye: bool = True) -> None:
+        """`says_goodbye` is False when the process ends by a failure: it is down, not stopped."""
+        self._says_goodbye = says_goodbye
         self._closed.set()
-        if self._thread is not None:
-            self._thread.join()
+        if self._worker is not None:
+            self._worker.join()
 
     def _run(self) -> None:
         registry = self._connected()
         if registry is None:
             return
-        registration: Registration = register_process(registry, self._record)
-        self._closed.wait()
-        registration.close()
-        registry.close()
+        try:
+            registration: Registration = register_process(registry, self._record)
+            self._closed.wait()
+            registration.close(says_goodbye=self._says_goodbye)
+        finally:
+            registry.close()
 
     def _connected(self) -> ZooKeeperRegistry | None:
         """A started registry, or None after `close`."""
@@ -79,7 +85,7 @@ class ServiceRegistration:
             try:
                 registry.start(timeout_ms=2000)
                 return registry
-            except CoordinationUnavailable as error:
+            except CoordinationError as error:
                 registry.close()
                 if not reported:
                     log.warning("registration_failed", reason=str(error))

@@ -1,7 +1,8 @@
 """Serves a web application on a socket until the process is stopped.
 
 uvicorn with the settings that all services use: no signal handlers (the process has its own), no
-access log, no headers that name the software, HTTP/1.1 only.
+access log, no headers that name the software, HTTP/1.1 only. `AccessGuard` refuses what a foreign
+web page may have sent.
 """
 
 import asyncio
@@ -12,9 +13,32 @@ from collections.abc import Callable, Iterator
 
 import uvicorn
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from kafka2011.runtime.http_access import REFUSED, HttpAccess
 
 STOP_POLL_S = 0.1
 SHUTDOWN_TIMEOUT_S = 2  # for responses in progress
+
+
+class AccessGuard:
+    """Middleware: answers 421 to requests that `access` refuses."""
+
+    def __init__(self, application: ASGIApp, access: HttpAccess) -> None:
+        self._application = application
+        self._access = access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            headers = Headers(scope=scope)
+            reason = self._access.refusal(headers.get("host"), headers.get("origin"))
+            if reason:
+                refused = PlainTextResponse(f"{reason}\n", REFUSED)
+                await refused(scope, receive, send)
+                return
+        await self._application(scope, receive, send)
 
 
 class _Server(uvicorn.Server):

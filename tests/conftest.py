@@ -31,12 +31,8 @@ def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if not session.config.getoption("--no-skips") or reporter is None:
         return
-    skipped = reporter.stats.get("skipped", [])
-    unexpected = [
-        report
-        for report in skipped
-        if not any(reason in str(report.longrepr) for reason in EXCUSED)
-    ]
+    skips = [str(report.longrepr) for report in reporter.stats.get("skipped", [])]
+    unexpected = [skip for skip in skips if not any(reason in skip for reason in EXCUSED)]
     if unexpected:
         reporter.write_line(f"--no-skips: {len(unexpected)} skipped tests fail this run", red=True)
         session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -59,6 +59,7 @@ class BrokerMetrics:
         self.retention_errors = 0
         self.fetch_without_sendfile = 0
         self.cold_reads = 0
+        self.checks_beside_loop = 0
         self.accept_pauses = 0
         self.buffer_waits = 0
 

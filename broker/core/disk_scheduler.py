@@ -2,7 +2,7 @@
 
 Each log that got something is written once at the end of the loop's turn. Flushes run beside the
 loop: with group commit as soon as the one before has ended, else by 0.7's counts and times. The
-disk threads hand their results back through the loop, so that all of this is one thread.
+threads hand their results back through the loop, so that all of this is one thread.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,8 @@ from functools import partial
 from typing import Any
 
 from kafka2011.broker.core.counters import BrokerMetrics
-from kafka2011.broker.core.disk_threads import DiskThreads, Job
+from kafka2011.broker.core.mark_schedule import MarkSchedule
+from kafka2011.broker.core.worker_threads import Job, WorkerThreads
 from kafka2011.broker.log.disk_jobs import FlushJob, Retirement
 from kafka2011.broker.log.log import Log, LogState
 from kafka2011.broker.log.log_manager import LogManager
@@ -18,6 +19,7 @@ from kafka2011.runtime.logs import get_logger
 
 _log: Any = get_logger(__name__)
 
+READ_THREADS = 4
 FLUSH_RETRY_S = 0.5  # after running out of descriptors
 CHECK_INTERVAL_S = 0.5
 RETENTION_DELAY_S = 60.0  # 0.7's cleaner first runs a minute after the start
@@ -48,7 +50,12 @@ class DiskScheduler:
         self._retention_interval_s = retention_interval_s
         self._failed = failed
         self._group_commit = flush_check_s is None
-        self._threads = DiskThreads(loop, threads)
+        self._flushers = WorkerThreads(loop, "flush", threads)
+        # What waits for these must not make a flush wait: a cold read takes as long as the disk
+        # likes, and a round of retention removes segments of every log.
+        self._readers = WorkerThreads(loop, "read", READ_THREADS)
+        self._removers = WorkerThreads(loop, "remove", 1)
+        self._marks = MarkSchedule(logs, loop, self._flushers.put)
         self._dirty: dict[Log, None] = {}
         self._postponed: set[Log] = set()
         self._is_running = False
@@ -60,6 +67,7 @@ class DiskScheduler:
         self._every(CHECK_INTERVAL_S, "failed", self._check_all_failed)
         if self._flush_check_s is not None:
             self._every(self._flush_check_s, "flush", self._flush_due)
+        self._marks.start()
         self._every(self._retention_interval_s, "retention", self.retire_now, RETENTION_DELAY_S)
 
     def _every(
@@ -75,6 +83,7 @@ class DiskScheduler:
     def stop(self) -> None:
         """End the schedules. Writes and flushes go on being done."""
         self._is_running = False
+        self._marks.stop()
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
@@ -88,16 +97,22 @@ class DiskScheduler:
 
     def close(self) -> None:
         """Run the jobs that are queued. Their results come with the loop's next turn."""
-        self._threads.close()
+        for threads in (self._flushers, self._readers, self._removers):
+            threads.close()
 
     @property
     def queue_length(self) -> int:
-        """Jobs that wait for a thread."""
-        return self._threads.waiting
+        """Flushes that wait for a thread."""
+        return self._flushers.waiting
 
-    def run(self, job: Job, done: Callable[[Any], None]) -> None:
-        """Run a job in a disk thread, then `done(job)` on the loop."""
-        self._threads.put(job, done)
+    @property
+    def read_queue_length(self) -> int:
+        """Reads that wait for a thread."""
+        return self._readers.waiting
+
+    def read(self, job: Job, done: Callable[[Any], None]) -> None:
+        """Run a job that reads old data in a thread, then `done(job)` on the loop."""
+        self._readers.put(job, done)
 
     # --- writing and flushing ------------------------------------------------------------------
 
@@ -129,7 +144,7 @@ class DiskScheduler:
             return
         job = log.begin_flush()
         if job is not None:
-            self._threads.put(job, partial(self._flushed, log))
+            self._flushers.put(job, partial(self._flushed, log))
         elif log.state is not LogState.ONLINE:
             self._check_all_failed()
 
@@ -138,7 +153,9 @@ class DiskScheduler:
         if job.error is not None:
             self._metrics.flush_errors += 1
             _log.error("flush_failed", partition=log.name, reason=str(job.error))
+        before = log.high_watermark
         log.complete_flush(job)
+        self._marks.flushed(log.high_watermark - before)
         if job.is_postponed:
             self._postpone(log)
         if log.has_gathered:
@@ -175,7 +192,7 @@ class DiskScheduler:
     def retire_now(self) -> None:
         """One round of retention; the files go in the background."""
         for log, job in self._logs.retire():
-            self._threads.put(job, partial(self._retired, log))
+            self._removers.put(job, partial(self._retired, log))
 
     def _retired(self, log: Log, job: Retirement) -> None:
         log.complete_retirement(job)

@@ -12,11 +12,17 @@ from kafka2011.broker.core import errors
 from kafka2011.broker.core.appends import Appends
 from kafka2011.broker.core.counters import BrokerMetrics
 from kafka2011.broker.core.partitions import Log, Partitions
+from kafka2011.broker.kafka07.checks import (
+    CheckedPart,
+    CheckJob,
+    Limits,
+    LoopChecks,
+    RequestRefused,
+    check_part_count,
+)
 from kafka2011.broker.network.sender import FileRegion, Piece, Reply
 from kafka2011.protocol import errors as wire_errors
-from kafka2011.protocol import message_set as message_sets
 from kafka2011.protocol import requests, responses
-from kafka2011.protocol.compression import DecompressionBudget
 from kafka2011.protocol.requests import ANY_PARTITION, EARLIEST, FETCH, LATEST
 
 # A frame's size is an i32 that counts the error code as well.
@@ -43,14 +49,6 @@ class OffsetsQuery(NamedTuple):
     count_max: int
 
 
-class RequestRefused(Exception):
-    """Close the connection. `reason` is the metric's label, the text is for the log."""
-
-    def __init__(self, reason: str, detail: str) -> None:
-        super().__init__(detail)
-        self.reason = reason
-
-
 class RequestHandlers:
     """One for all connections of the protocol."""
 
@@ -61,61 +59,51 @@ class RequestHandlers:
         self._partitions = partitions
         self._metrics = metrics
         self._fetch_bytes_max = config.fetch_bytes_max
-        self._budget = self._new_budget()
+        self._limits = Limits.of(config)
+        self._loop_checks = LoopChecks(self._limits)
         # A produce to a known partition, or a fetch from one, costs one look-up. Only legal routes
         # of logs that are there get in, so the limits of topics and partitions bound it.
         self._routes: dict[bytes, Log] = {}
 
-    def _new_budget(self) -> DecompressionBudget:
-        return DecompressionBudget(
-            self._config.decompressed_bytes_max, self._config.decompression_depth_max
-        )
-
     # --- produce -------------------------------------------------------------------------------
 
-    def produce(self, body: memoryview, request_id: int, appends: Appends, now_ms: int) -> None:
-        """A Produce or MultiProduce: parts in order; one with too large a message is left out, any
-        other fault ends it. Raises RequestRefused."""
-        try:
-            parts = requests.produce_parts(body, request_id)
-        except wire_errors.KafkaError as error:
-            raise RequestRefused("malformed-request", str(error)) from None
-        self._check_part_count(parts)
-        try:
-            for route, message_set in parts:
-                self.append(route, message_set, None, appends, now_ms)
-        finally:
-            if self._budget.bytes_left != self._config.decompressed_bytes_max:
-                self._budget = self._new_budget()
+    def check(self, body: memoryview) -> list[CheckedPart]:
+        """The parts of a Produce or MultiProduce, validated here and now.
+
+        Raises RequestRefused, TooMuchForTheLoop.
+        """
+        return self._loop_checks.check(body)
+
+    def check_job(self, buffer: memoryview, start: int, end: int) -> CheckJob:
+        """A job that validates the produce requests from `start` on."""
+        return CheckJob(buffer, start, end, self._limits)
+
+    def produce(self, parts: Sequence[CheckedPart], appends: Appends, now_ms: int) -> None:
+        """Append the parts in order; one with too large a message is left out, any other fault
+        ends it. Raises RequestRefused."""
+        for route, message_set, message_count, fault in parts:
+            if fault is None:
+                self.append(route, message_set, message_count, appends, now_ms)
+                continue
+            appends.was_refused = True
+            log = self._routes.get(route) or self._log_to_append_to(route)
+            self._metrics.count_refused_set(log.topic, fault.reason)
+            if fault.closes:
+                raise RequestRefused(fault.reason, f"{log.name}: {fault.detail}")
 
     def append(
         self,
         route: bytes,
         message_set: memoryview,
-        message_count: int | None,
+        message_count: int,
         appends: Appends,
         now_ms: int,
     ) -> None:
-        """Append one set, or the sets of several requests moved together. `message_count` None:
-        the set is not validated yet. Raises RequestRefused."""
+        """Append one validated set, or the sets of several requests moved together. Raises
+        RequestRefused."""
         log = self._routes.get(route)
         if log is None:
             log = self._log_to_append_to(route)
-        if message_count is None:
-            try:
-                found = message_sets.scan(
-                    message_set, self._config.message_bytes_max, budget=self._budget
-                )
-            except wire_errors.MessageSizeTooLarge:
-                appends.was_refused = True
-                self._metrics.count_refused_set(log.topic, "message-too-large")
-                return
-            except wire_errors.InvalidMessage as error:
-                appends.was_refused = True
-                self._metrics.count_refused_set(log.topic, "invalid-message")
-                raise RequestRefused("invalid-message", f"{log.name}: {error}") from None
-            message_set = message_set[: found.valid_bytes]
-            message_count = found.message_count
         try:
             self._partitions.append(log, message_set, message_count, now_ms, appends)
         except errors.PartitionError as error:
@@ -147,7 +135,7 @@ class RequestHandlers:
             code, region, count = self._read(*parts[0], left)
             header = responses.encode_fetch_header(code, count) if code or count else _EMPTY_FETCH
             return Reply([header] if region is None else [header, region], count < 0)
-        self._check_part_count(parts)
+        check_part_count(parts, self._config.parts_max)
         left -= len(parts) * responses.FETCH_HEADER_BYTES
         answers: list[Answer] = []
         for route, offset, size_max in parts:
@@ -218,12 +206,6 @@ class RequestHandlers:
                     raise RequestRefused(error.reason, str(error)) from None
                 offsets = []
         return Reply([responses.encode_offsets_response(offsets)])
-
-    def _check_part_count(self, parts: Sequence[object]) -> None:
-        if len(parts) > self._config.parts_max:
-            raise RequestRefused(
-                "too-many-parts", f"{len(parts)} parts, the limit is {self._config.parts_max}"
-            )
 
 
 def _multi_fetch_reply(answers: Sequence[Answer]) -> Reply:

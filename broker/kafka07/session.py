@@ -6,12 +6,19 @@ the time LATEST is answered only when everything appended earlier on the connect
 """
 
 import time
+from collections import deque
 
 from kafka2011.broker.config import BrokerConfig
 from kafka2011.broker.core.appends import Appends
 from kafka2011.broker.core.errors import PartitionError
 from kafka2011.broker.core.partitions import Partitions
-from kafka2011.broker.kafka07.handlers import OffsetsQuery, RequestHandlers, RequestRefused
+from kafka2011.broker.kafka07.checks import (
+    CheckedPart,
+    CheckJob,
+    RequestRefused,
+    TooMuchForTheLoop,
+)
+from kafka2011.broker.kafka07.handlers import OffsetsQuery, RequestHandlers
 from kafka2011.broker.network.connection import Channel
 from kafka2011.protocol.framing import FRAME_SIZE, FRAME_SIZE_BYTES
 from kafka2011.protocol.requests import (
@@ -30,6 +37,8 @@ from kafka2011.runtime.clock import Clock
 # At most this much of a buffer is taken as runs at a time. A client that turns to another log in
 # the middle of it may overshoot that log's segment size by as much.
 RUN_BYTES_MAX = 1024 * 1024
+# After this long another connection gets the loop. Runs are not counted: they end with the buffer.
+TURN_S = 0.002
 REQUEST_ID_BYTES = 2
 # Less than this is no whole Produce request.
 PRODUCE_BYTES_MIN = FRAME_SIZE_BYTES + PRODUCE_OVERHEAD_BYTES
@@ -54,17 +63,28 @@ class Session:
         self._request_bytes_max = config.request_bytes_max
         self._message_bytes_max = config.message_bytes_max
         self._appends = Appends(self._append_failed)
+        # What a thread has checked, in order: the next requests of the buffer.
+        self._job: CheckJob | None = None
+        self._checked: deque[list[CheckedPart] | RequestRefused] = deque()
+
+    @property
+    def keeps_buffer(self) -> bool:
+        return self._job is not None or bool(self._checked)
 
     def take(self, buffer: memoryview, start: int, end: int) -> int:
         now_ms = self._clock()
         appends = self._appends
         position = start
+        until_s = 0.0
+        if self._job is not None and not self._take_over(self._job):
+            return position
         try:
             while True:
                 # 0.7 decides before every single set whether a log rolls: no runs near that.
                 if (
                     PRODUCE_BYTES_MIN <= end - position <= RUN_BYTES_MAX
                     and buffer[position + FRAME_SIZE_BYTES + 1] == PRODUCE
+                    and not self._checked
                     and self._partitions.has_room(appends, RUN_BYTES_MAX)
                 ):
                     position, runs = produce_runs(
@@ -86,24 +106,54 @@ class Session:
                 body_start = position + FRAME_SIZE_BYTES
                 if body_start + size > end:
                     return position
-                position = body_start + size
-                body = buffer[body_start:position]
-                if not self._handle(body, now_ms):
+                body = buffer[body_start : body_start + size]
+                request_id = request_id_of(body)
+                if request_id in (PRODUCE, MULTI_PRODUCE):
+                    try:
+                        parts = self._checked_parts(body)
+                    except TooMuchForTheLoop:
+                        self._job = self._handlers.check_job(buffer, position, end)
+                        self._channel.check(self._job)
+                        return position
+                    position = body_start + size
+                    self.produced_count += 1
+                    self._handlers.produce(parts, appends, now_ms)
+                    if appends.must_wait:
+                        self._hold_until_ready()
+                        return position
+                else:
+                    position = body_start + size
+                    if not self._answer(body, request_id):
+                        return position
+                if not until_s:
+                    until_s = time.perf_counter() + TURN_S
+                elif time.perf_counter() > until_s:
+                    self._channel.give_way()
                     return position
         except RequestRefused as refused:
             self._refuse(refused)
             return position
 
-    def _handle(self, body: memoryview, now_ms: int) -> bool:
-        """Handle one request; whether the next may be. Raises RequestRefused."""
-        request_id = request_id_of(body)
-        if request_id in (PRODUCE, MULTI_PRODUCE):
-            self.produced_count += 1
-            self._handlers.produce(body, request_id, self._appends, now_ms)
-            if self._appends.must_wait:
-                self._hold_until_ready()
-                return False
-            return True
+    def _checked_parts(self, body: memoryview) -> list[CheckedPart]:
+        """Raises RequestRefused, TooMuchForTheLoop."""
+        if not self._checked:
+            return self._handlers.check(body)
+        parts = self._checked.popleft()
+        if isinstance(parts, RequestRefused):
+            raise parts
+        return parts
+
+    def _take_over(self, job: CheckJob) -> bool:
+        """Take what a job has found; whether it could be run."""
+        self._job = None
+        if job.error is not None:
+            self._channel.close("internal-error", str(job.error))
+            return False
+        self._checked.extend(job.found)
+        return True
+
+    def _answer(self, body: memoryview, request_id: int) -> bool:
+        """Answer one request; whether the next may be handled. Raises RequestRefused."""
         began_s = time.perf_counter()
         if request_id in (FETCH, MULTI_FETCH):
             return self._channel.send(self._handlers.fetch(body, request_id), "fetch", began_s)

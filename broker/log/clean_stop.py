@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from kafka2011.broker.log.file_layer import FileLayer
 from kafka2011.broker.log.segment import Segment
+from kafka2011.broker.log.writing import write_file
 from kafka2011.runtime.failpoints import failpoint
 
 if TYPE_CHECKING:
@@ -77,15 +78,15 @@ def read(files: FileLayer, root: Path) -> Ends | None:
         data = files.read_at(fd, min(files.size(fd), _ENDS_BYTES_MAX), 0)
     finally:
         files.close(fd)
-    return Ends.from_text(data.decode("utf-8", "replace"))
+    return Ends.from_text(data.decode("utf-8", "surrogateescape"))
 
 
 def leave(files: FileLayer, root: Path, ends: Ends) -> None:
     """Write the ends, then the marker, each durable before the next. Raises OSError."""
-    _write_whole(files, root / ENDS, ends.to_text().encode())
+    write_file(files, root / ENDS, ends.to_text().encode("utf-8", "surrogateescape"))
     files.sync_directory(root)
     failpoint("before_clean_marker")
-    _write_whole(files, root / MARKER, b"")
+    write_file(files, root / MARKER, b"")
     files.sync_directory(root)
 
 
@@ -96,16 +97,3 @@ def withdraw(files: FileLayer, root: Path) -> None:
         files.remove(root / name)
     if found:
         files.sync_directory(root)
-
-
-def _write_whole(files: FileLayer, path: Path, data: bytes) -> None:
-    if files.exists(path):
-        files.remove(path)
-    fd = files.open(path, create=True)
-    try:
-        written = 0
-        while written < len(data):
-            written += files.write_at(fd, [memoryview(data)[written:]], written)
-        files.sync_file(fd)
-    finally:
-        files.close(fd)

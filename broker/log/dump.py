@@ -1,6 +1,7 @@
 """Says what is in a segment file and what is wrong with it; the work of `kafka2011 dump-log`.
 
-Reads only. Streams, so a segment of any size is shown in little memory; the verdict is recovery's.
+But for `truncate_corrupt` it reads only. It streams, so a segment of any size is shown in little
+memory; the verdict is recovery's, with the mark of the flushed end where the file lies beside one.
 """
 
 from collections.abc import Iterator
@@ -8,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kafka2011.broker.log import recovery
+from kafka2011.broker.log import flushed_mark, recovery
 from kafka2011.broker.log.directory_lock import DirectoryLock
 from kafka2011.broker.log.errors import DataDirectoryError
 from kafka2011.broker.log.file_layer import FileLayer
+from kafka2011.broker.log.flushed_mark import Mark
 from kafka2011.broker.log.segment import SUFFIX, start_of_name
 from kafka2011.protocol import message_set
 from kafka2011.protocol.errors import InvalidMessage
@@ -56,12 +58,22 @@ def start_offset(path: Path) -> int:
     return start_of_name(path.name) or 0
 
 
+def flushed_bytes(path: Path, files: FileLayer) -> int:
+    """How much of a segment is known to have been flushed; 0 for a copy elsewhere."""
+    path = path.resolve()
+    end = flushed_mark.read(files, path.parent.parent).end_of(path.parent.name)
+    count = max(0, end - start_offset(path))
+    is_newest = segment_paths(path.parent)[-1:] == [path]
+    return count if is_newest else min(count, path.stat().st_size)
+
+
 def summary(path: Path, files: FileLayer | None = None) -> Summary:
     """Examine one file. Raises OSError."""
     files = files or FileLayer()
+    flushed = flushed_bytes(path, files)
     fd = files.open_for_reading(path)
     try:
-        found = recovery.examine_file(files, fd)
+        found = recovery.examine_file(files, fd, flushed_bytes=flushed)
     finally:
         files.close(fd)
     return Summary(
@@ -136,9 +148,10 @@ def truncate_corrupt(path: Path, quarantine: Path | None = None) -> Path | None:
     """Cut a damaged segment after its last whole entry before the damage, after copying the rest.
 
     The operator's decision where recovery must not decide: every entry behind the damage is given
-    up. Only for the newest segment of a partition, and only while no broker has the directory.
-    Returns the copy's path, None when the file is clean. Raises DataDirectoryError with one line
-    when it must not be done, and OSError.
+    up, and a log that is shorter than it was flushed is accepted as it is. Only for the newest
+    segment of a partition, and only while no broker has the directory. Returns the copy's path,
+    None when there is nothing to cut. Raises DataDirectoryError with one line when it must not be
+    done, and OSError.
     """
     path = path.resolve()
     newest = segment_paths(path.parent)[-1]
@@ -154,11 +167,22 @@ def truncate_corrupt(path: Path, quarantine: Path | None = None) -> Path | None:
         fd = files.open(path)
         try:
             found = recovery.examine_file(files, fd)
-            if found.verdict is recovery.Verdict.CLEAN:
-                return None
-            where = quarantine or root.parent / f"{root.name}-quarantine"
-            return recovery.cut_torn_ending(files, fd, path, found, where)
+            copy = None
+            if found.verdict is not recovery.Verdict.CLEAN:
+                where = quarantine or root.parent / f"{root.name}-quarantine"
+                copy = recovery.cut_torn_ending(files, fd, path, found, where)
         finally:
             files.close(fd)
+        _accept_end(files, root, path.parent.name, start_offset(path) + found.valid_bytes)
+        return copy
     finally:
         lock.release()
+
+
+def _accept_end(files: FileLayer, root: Path, directory: str, end: int) -> None:
+    """Lower the mark of a log's flushed end to where it ends now. Raises OSError."""
+    marks = flushed_mark.read(files, root)
+    mark = marks.by_directory.get(directory)
+    if mark is not None and mark.end > end:
+        marks.by_directory[directory] = Mark(end, mark.time_ms)
+        flushed_mark.write(files, root, marks)

@@ -86,5 +86,9 @@ class FileLayer:
     def exists(self, path: Path) -> bool:
         return os.path.lexists(path)
 
+    def replace(self, path: Path, with_name: Path) -> None:
+        """Give `path` the name `with_name`; a file of that name is gone, and never in between."""
+        os.replace(path, with_name)
+
     def remove(self, path: Path) -> None:
         os.unlink(path)

@@ -43,6 +43,7 @@ from kafka2011.broker.log.errors import (
 )
 from kafka2011.broker.log.file_layer import Buffer, FileLayer
 from kafka2011.broker.log.file_region import FileRegion
+from kafka2011.broker.log.file_times import FileTimes
 from kafka2011.broker.log.offset_waiters import OffsetWaiters, Waiter
 from kafka2011.broker.log.retention import RetentionPolicy, SegmentSummary
 from kafka2011.broker.log.segment import OpenFiles, Segment, segment_name
@@ -94,6 +95,7 @@ class Log:
         files: FileLayer,
         open_files: OpenFiles,
         clock: Clock,
+        file_times: FileTimes,
         unsynced_directories: Sequence[Path] = (),
     ) -> None:
         """`segments` are whole, in order, without gaps, and not empty as a list."""
@@ -106,11 +108,13 @@ class Log:
         self._files = files
         self._open_files = open_files
         self._clock = clock
+        self._file_times = file_times
         self._unsynced_directories = list(unsynced_directories)
 
         self._segments = SegmentList(segments)
         self._active = segments[-1]
         self.high_watermark = self.written_end = self.log_end = self._active.end
+        self.marked_end = 0  # the watermark when the flushed ends were last collected
         self.last_set_offset = self._active.start  # where the last appended set begins
 
         self._gathered: list[Buffer] = []
@@ -151,6 +155,7 @@ class Log:
         files: FileLayer,
         open_files: OpenFiles,
         clock: Clock,
+        file_times: FileTimes,
     ) -> "Log":
         """A partition whose files must not be touched (see `PartitionOffline`)."""
         nothing = Segment(directory / segment_name(0), 0, 0, 0)
@@ -163,6 +168,7 @@ class Log:
             files=files,
             open_files=open_files,
             clock=clock,
+            file_times=file_times,
         )
         log.state = LogState.OFFLINE
         log.state_reason = reason
@@ -271,7 +277,7 @@ class Log:
                 raise StorageFull(f"no new segment for {self.name}: {error.strerror}") from error
             self._fail(f"cannot create {new.path}: {error.strerror}")
             raise StorageFailed(self.state_reason) from error
-        self._keep_time(old)
+        self._keep_time_of_active()
         self._unsynced_directories.append(self.directory)
         self._segments.add(new)
         self._unpin()
@@ -293,12 +299,18 @@ class Log:
             self._fail(f"{segment.path} exists and is not empty")
             raise StorageFailed(self.state_reason)
 
+    def _keep_time_of_active(self) -> None:
+        """Nothing is left in the file of a segment that this process wrote nothing to: its time
+        there is better than what this process's clock makes of it."""
+        if self._roll_at_ms != NEVER:
+            self._keep_time(self._active)
+
     def _keep_time(self, segment: Segment) -> None:
         """Leave the time of the last write in the file's modification time, which survives."""
         try:
             fd = self._open_files.lease(segment)
             try:
-                self._files.set_modified_ms(fd, segment.time_ms)
+                self._files.set_modified_ms(fd, self._file_times.to_file(segment.time_ms))
             finally:
                 self._open_files.release(segment)
         except OSError:
@@ -528,6 +540,11 @@ class Log:
         return self._segments.all()
 
     @property
+    def last_write_ms(self) -> int:
+        """When the newest segment was written to."""
+        return self._active.time_ms
+
+    @property
     def size_bytes(self) -> int:
         return self.written_end - self._segments.start
 
@@ -629,7 +646,7 @@ class Log:
         self.flush()
         self._data_waiters.drop_beyond(self.high_watermark)
         self._unpin()
-        if self.state is not LogState.OFFLINE and self._active.size:
-            self._keep_time(self._active)
+        if self.state is not LogState.OFFLINE:
+            self._keep_time_of_active()
         for segment in self._segments.all():
             self._open_files.forget(segment)

@@ -2,21 +2,25 @@
 
 The directory is laid out as 0.7's. Beyond it, state lives only in regular dot-files of the
 root, which the original passes over: `.kafka2011_lock` (one broker a directory),
-`.kafka2011_ends` (where each log ended at a clean stop, so that a marker that lies is noticed) and
-`.kafka2011_distrust` (a write to the disk failed).
+`.kafka2011_ends` (where each log ended at a clean stop, so that a marker that lies is noticed),
+`.kafka2011_flushed` (up to where each log was flushed) and `.kafka2011_distrust` (a write to the
+disk failed).
 Quarantine lies outside.
 """
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from kafka2011.broker.log import clean_stop, recovery, suspect_cache
+from kafka2011.broker.log import clean_stop, flushed_mark, recovery, suspect_cache
 from kafka2011.broker.log.directory_lock import DirectoryLock
 from kafka2011.broker.log.disk_jobs import Retirement
 from kafka2011.broker.log.errors import DataDirectoryError, LimitReached
 from kafka2011.broker.log.file_layer import FileLayer
+from kafka2011.broker.log.file_times import FileTimes
+from kafka2011.broker.log.flushed_mark import Mark, MarkJob, Marks
 from kafka2011.broker.log.log import Log, LogSettings, LogState
 from kafka2011.broker.log.recovery import Examination, Verdict
 from kafka2011.broker.log.segment import SUFFIX, OpenFiles, Segment, segment_name, start_of_name
@@ -24,6 +28,9 @@ from kafka2011.runtime.clock import Clock
 from kafka2011.runtime.logs import get_logger
 
 _log: Any = get_logger(__name__)
+
+# A clock that went back by less is no news.
+CLOCK_BEHIND_MS = 60_000
 
 
 class LogManager:
@@ -37,10 +44,12 @@ class LogManager:
         *,
         files: FileLayer,
         clock: Clock,
+        wall: Clock | None = None,
         topics_max: int,
         partitions_max: int,
         open_segments_max: int,
     ) -> None:
+        """`clock` is what ages go by, `wall` the machine's own (default: the same)."""
         self.root = root
         self.logs: dict[tuple[str, int], Log] = {}
         self.topics: set[str] = set()
@@ -50,6 +59,9 @@ class LogManager:
         self.verdicts: dict[str, int] = {verdict.value: 0 for verdict in Verdict}
         self._is_memory_distrusted = False
         self._has_unreadable = False
+        self._marks = Marks()
+        self._is_mark_failing = False
+        self._file_times = FileTimes(clock, wall or clock)
         self._quarantine = quarantine
         self._settings_for = settings_for
         self._files = files
@@ -73,7 +85,9 @@ class LogManager:
             self._lock.take()
             self._make_quarantine()
             ends = clean_stop.read(self._files, self.root)
+            self._marks = flushed_mark.read(self._files, self.root)
             self._load_all(ends)
+            self._mark_now()
             # Durable before the first append: else a power loss could bring the marker back.
             clean_stop.withdraw(self._files, self.root)
         except OSError as error:
@@ -111,6 +125,7 @@ class LogManager:
 
     def _load_all(self, ends: clean_stop.Ends | None) -> None:
         began = time.monotonic()
+        partitions = set()
         self._is_memory_distrusted = suspect_cache.is_marked(self._files, self.root)
         for name in self._files.list_directory(self.root):
             path = self.root / name
@@ -123,11 +138,34 @@ class LogManager:
                 # Unlike 0.7: lost+found of a file system's root is no reason not to start.
                 _log.warning("stray_directory", path=str(path))
                 continue
+            partitions.add(name)
             self._add(self._load(topic, int(number), path, ends))
+        self._forget_marks_but_of(partitions)
+        self._settle_times()
         if self._is_memory_distrusted and not self._has_unreadable:
             suspect_cache.clear(self._files, self.root)
         self._files.sync_directory(self.root)
         self.recovery_s = time.monotonic() - began
+
+    def _forget_marks_but_of(self, partitions: set[str]) -> None:
+        for name in self._marks.by_directory.keys() - partitions:
+            mark = self._marks.by_directory.pop(name)
+            _log.warning("partition_gone", path=str(self.root / name), flushed_end=mark.end)
+
+    def _settle_times(self) -> None:
+        """Turn the times of files into those of this process's clock. Times never fall along a log:
+        no segment is younger than its successor, and none is younger than now."""
+        segments = [segment for log in self for segment in log.segments]
+        newest_ms = max((segment.time_ms for segment in segments), default=0)
+        self._file_times.begin(max(newest_ms, self._marks.clock_ms))
+        behind_ms = self._file_times.ahead_ms
+        if behind_ms > CLOCK_BEHIND_MS:
+            _log.warning("clock_behind", log_dir=str(self.root), behind_s=behind_ms // 1000)
+        for log in self:
+            time_ms = 0
+            for segment in log.segments:
+                time_ms = max(time_ms, self._file_times.from_file(segment.time_ms))
+                segment.time_ms = time_ms
 
     def _load(self, topic: str, partition: int, path: Path, ends: clean_stop.Ends | None) -> Log:
         """A partition that cannot be read is offline; the others are served."""
@@ -135,7 +173,13 @@ class LogManager:
         try:
             segments, problem = self._segments_of(path)
             if not problem and not segments:
-                return self._new_log(topic, partition, path)
+                end = self._marks.end_of(path.name)
+                if not end:
+                    return self._new_log(topic, partition, path)
+                problem = (
+                    f"{path} has no segments, and was flushed up to offset {end}: put them back, "
+                    "or remove the directory to begin anew at 0"
+                )
             start, found = 0, None
             if not problem:
                 start, found, problem = self._recover(segments[-1], path.name, ends)
@@ -153,10 +197,18 @@ class LogManager:
         log.sample(found.entry_count, found.valid_bytes - start)
         # From here on it is examined after the next clean stop, unless something is appended.
         log.last_set_offset = segments[-1].start + (start or found.last_read)
+        log.marked_end = log.high_watermark
+        if log.marked_end:
+            self._marks.by_directory[path.name] = Mark(log.marked_end, segments[-1].time_ms)
         return log
 
     def _parts(self) -> dict[str, Any]:
-        return {"files": self._files, "open_files": self.open_files, "clock": self._clock}
+        return {
+            "files": self._files,
+            "open_files": self.open_files,
+            "clock": self._clock,
+            "file_times": self._file_times,
+        }
 
     def _segments_of(self, path: Path) -> tuple[list[Segment], str]:
         """The segments in order, and why the partition cannot be used ("" when it can)."""
@@ -179,11 +231,6 @@ class LogManager:
                 return [], (
                     f"{kind} between {before.path} (ends at {before.end}) and {path / name}"
                 )
-            # Times never fall along a log: an older segment is never older than its neighbour
-            # says, and a clock that was ahead does not keep a segment for ever.
-            time_ms = min(time_ms, self._clock())
-            if segments:
-                time_ms = max(time_ms, segments[-1].time_ms)
             segments.append(Segment(path / name, start, size, time_ms))
         return segments, ""
 
@@ -194,11 +241,12 @@ class LogManager:
         what was found, and why the segment must stay untouched ("": it need not)."""
         trusted = ends.trusted_start(name, segment) if ends is not None else None
         start = trusted or 0
+        flushed_bytes = max(0, self._marks.end_of(name) - segment.start)
         fd = self._files.open(segment.path)
         try:
             if self._is_memory_distrusted:
                 self._files.drop_cached(fd)
-            found = recovery.examine_file(self._files, fd, start)
+            found = recovery.examine_file(self._files, fd, start, flushed_bytes)
             self.recovered_bytes += found.size_bytes - start
             self.verdicts[found.verdict.value] += 1
             if found.verdict is Verdict.CORRUPT:
@@ -210,6 +258,8 @@ class LogManager:
                 )
                 segment.size = found.valid_bytes
                 self._report_torn(segment, found, copy)
+            if trusted is None and flushed_bytes:
+                self._restore_time(fd, segment, self._marks.by_directory[name].time_ms)
             if not start:
                 # What is here may be in the page cache only, of a process that was killed. It is
                 # about to be visible, so it must be durable first.
@@ -221,6 +271,13 @@ class LogManager:
         finally:
             self._files.close(fd)
         return start, found, ""
+
+    def _restore_time(self, fd: int, segment: Segment, time_ms: int) -> None:
+        """After an unclean stop the file shows the machine's clock, which may have been behind."""
+        if time_ms > segment.time_ms:
+            segment.time_ms = time_ms
+            with contextlib.suppress(OSError):
+                self._files.set_modified_ms(fd, time_ms)
 
     def _report_torn(self, segment: Segment, found: Examination, copy: Path) -> None:
         _log.warning(
@@ -306,6 +363,30 @@ class LogManager:
                 jobs.append((log, job))
         return jobs
 
+    def begin_marking(self) -> MarkJob:
+        """The job of leaving the flushed ends on the disk. Run it in any thread, at most one at a
+        time, then give it to `complete_marking`."""
+        marks = self._marks.by_directory
+        for log in self.logs.values():
+            end = log.high_watermark
+            if end != log.marked_end:  # what is offline keeps the mark that it has
+                log.marked_end = end
+                time_ms = self._file_times.to_file(log.last_write_ms)
+                marks[log.directory.name] = Mark(end, time_ms)
+        clock_ms = self._file_times.to_file(self._clock())
+        return MarkJob(self._files, self.root, Marks(dict(marks), clock_ms))
+
+    def complete_marking(self, job: MarkJob) -> None:
+        """A mark that could not be written costs nothing but its use: the one before stands."""
+        if job.error is not None and not self._is_mark_failing:
+            _log.warning("flushed_mark_failed", log_dir=str(self.root), reason=str(job.error))
+        self._is_mark_failing = job.error is not None
+
+    def _mark_now(self) -> None:
+        job = self.begin_marking()
+        job.run()
+        self.complete_marking(job)
+
     @property
     def all_failed(self) -> bool:
         """Whether there are logs and none of them takes writes any more because of its disk."""
@@ -327,6 +408,7 @@ class LogManager:
                 ends.add(log)
             if log.state is LogState.FAILED or log.flush_wanted:
                 clean = False
+        self._mark_now()
         if clean:
             try:
                 clean_stop.leave(self._files, self.root, ends)

@@ -5,10 +5,11 @@ last whole entry is copied to quarantine, then cut off), *corrupt* (whole entrie
 damage, so it is no torn ending: nothing is touched and the partition goes offline until an
 operator decides). Never opens sockets; never removes a byte that is not in quarantine first.
 
-Torn or corrupt: a write that did not finish leaves an entry that the end of the file cuts, or a
-sector of zeros in the damaged entry where power was lost before it was written. Damage that is
-neither has whole entries behind it, or nothing; where that cannot be found out with bounded work
-the verdict is corrupt, which costs no data.
+Damage below the flushed end, where that is known (`flushed_mark`), is corrupt: no write was under
+way there. Torn or corrupt above it: a write that did not finish leaves an entry that the end of the
+file cuts, or a sector of zeros in the damaged entry where power was lost before it was written.
+Damage that is neither has whole entries behind it, or nothing; where that cannot be found out with
+bounded work the verdict is corrupt, which costs no data.
 """
 
 import contextlib
@@ -76,13 +77,20 @@ class Examination:
 Reader = Callable[[int, int], bytes]
 
 
-def examine(read: Reader, size_bytes: int, start: int = 0) -> Examination:
-    """Walk the entries from `start` (the start of an entry) to the end of a segment."""
+def examine(read: Reader, size_bytes: int, start: int = 0, flushed_bytes: int = 0) -> Examination:
+    """Walk the entries from `start` (the start of an entry) to the end of a segment.
+
+    So many bytes of it at least are known to have been flushed.
+    """
     valid, entry_count, fault, last_read = _walk(read, size_bytes, start)
-    if not fault:
+    is_short = valid < flushed_bytes
+    if not fault and not is_short:
         return Examination(Verdict.CLEAN, valid, size_bytes, entry_count, "", last_read)
-    where = f"{fault} at position {valid}"
-    why_corrupt = _why_corrupt(read, valid, size_bytes, fault)
+    where = f"{fault or 'the file ends'} at position {valid}"
+    if is_short:
+        why_corrupt = f"below position {flushed_bytes}, up to which it was flushed"
+    else:
+        why_corrupt = _why_corrupt(read, valid, size_bytes, fault)
     if not why_corrupt:
         return Examination(Verdict.TORN, valid, size_bytes, entry_count, where, last_read)
     return Examination(
@@ -249,10 +257,13 @@ def _fits_up_to_another(read: Reader, position: int, size_bytes: int, header: by
     return False
 
 
-def examine_file(files: FileLayer, fd: int, start: int = 0) -> Examination:
+def examine_file(files: FileLayer, fd: int, start: int = 0, flushed_bytes: int = 0) -> Examination:
     """`examine` over an open segment. Raises OSError."""
     return examine(
-        lambda count, position: files.read_at(fd, count, position), files.size(fd), start
+        lambda count, position: files.read_at(fd, count, position),
+        files.size(fd),
+        start,
+        flushed_bytes,
     )
 
 

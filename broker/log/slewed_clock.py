@@ -3,7 +3,7 @@
 Retention and rolling ask how long ago something was written. A wall clock that is set wrong for a
 minute must not delete a week of log, so this one advances with the machine's own timer
 and gives way to the wall clock by at most a tenth of the time that passes. At its start it believes
-the wall clock: across a restart there is nothing else to go by.
+the wall clock; `file_times` has what the files say of a clock that went back meanwhile.
 """
 
 import time

@@ -2,6 +2,7 @@
 
 import errno
 from collections.abc import Sequence
+from pathlib import Path
 
 from kafka2011.broker.log.file_layer import Buffer, FileLayer
 
@@ -34,6 +35,20 @@ def write_all(
             if missing:
                 chunk = _without(chunk, count)
     return written, None
+
+
+def write_file(files: FileLayer, path: Path, data: bytes) -> None:
+    """Make the file anew with these bytes, durable but for its name. Raises OSError."""
+    if files.exists(path):
+        files.remove(path)
+    fd = files.open(path, create=True)
+    try:
+        _, error = write_all(files, fd, [data], 0)
+        if error is not None:
+            raise error
+        files.sync_file(fd)
+    finally:
+        files.close(fd)
 
 
 def _without(buffers: Sequence[Buffer], count: int) -> list[Buffer]:

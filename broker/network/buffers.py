@@ -1,10 +1,12 @@
-"""Memory for incoming requests: a pool for the common case, a budget for the large ones.
+"""Memory for incoming requests: every buffer of every connection, within one budget.
 
 Bytes are read into a buffer of the pool; small remainders are copied aside, so an idle or slow
 connection holds almost nothing. A request larger than a pool buffer gets one of its own that grows
-as its bytes arrive, never as its header announces, within one budget for all connections.
+as its bytes arrive, never as its header announces. When the budget is used up, a connection reads
+into a small buffer: small requests are served all the same, larger ones wait for room.
 """
 
+import mmap
 from collections.abc import Callable, Hashable
 
 POOL_BUFFER_BYTES = 256 * 1024
@@ -12,52 +14,81 @@ POOL_BUFFER_BYTES = 256 * 1024
 POOL_FREE_MAX = 16
 
 
-class BufferPool:
-    """Buffers of one size. What is lent may be kept for as long as it is needed."""
-
-    def __init__(self) -> None:
-        self._free: list[memoryview] = []
-
-    def take(self) -> memoryview:
-        return self._free.pop() if self._free else memoryview(bytearray(POOL_BUFFER_BYTES))
-
-    def give(self, buffer: memoryview) -> None:
-        if len(buffer) == POOL_BUFFER_BYTES and len(self._free) < POOL_FREE_MAX:
-            self._free.append(buffer)
+def new_buffer(size: int) -> memoryview:
+    """A buffer of zeros. A large one has pages of its own: those that nothing was read into cost
+    nothing, and all go back to the system with the buffer."""
+    return memoryview(mmap.mmap(-1, size) if size >= POOL_BUFFER_BYTES else bytearray(size))
 
 
-class BufferBudget:
-    """How much memory requests in progress may hold together.
+class RequestMemory:
+    """All buffers there are: those of connections, lent ones and free ones.
 
-    The request that has held some for the longest time may always have more, so that with the
-    budget used up one request after the other is still completed (or ends at its deadline).
+    A holder is a connection with a buffer. The one that has had its for the longest time may
+    always have a larger one, so that with the budget used up one request after the other is still
+    completed (or ends at its deadline).
     """
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
         self.bytes_held = 0
-        self._holders: dict[Hashable, int] = {}
+        self._free: list[memoryview] = []
+        self._holders: dict[Hashable, None] = {}
         self._waiting: dict[Hashable, Callable[[], None]] = {}
 
-    def take(self, holder: Hashable, size: int, on_room: Callable[[], None]) -> bool:
-        """Let `holder` have `size` bytes in all. False: not now, `on_room` is called (once) when
-        it is worth asking again."""
-        held = self._holders.get(holder, 0)
-        oldest = next(iter(self._holders), holder)
-        if self.bytes_held - held + size > self._bytes_max and oldest is not holder:
-            self._waiting[holder] = on_room
-            return False
-        self._holders[holder] = size
-        self.bytes_held += size - held
-        return True
+    def has_room(self, holder: Hashable, size: int) -> bool:
+        """Whether `holder` may take a buffer of `size` bytes; free ones of the pool make room."""
+        missing = self.bytes_held + size - self._bytes_max
+        if missing <= 0 or (self._free and size == POOL_BUFFER_BYTES):
+            return True
+        while self._free and missing > 0:
+            self._free.pop()
+            self.bytes_held -= POOL_BUFFER_BYTES
+            missing -= POOL_BUFFER_BYTES
+        return missing <= 0 or next(iter(self._holders), holder) is holder
 
-    def give_back(self, holder: Hashable) -> None:
-        """`holder` needs nothing any more; nothing happens when it held nothing."""
+    def take(self, holder: Hashable, size: int = POOL_BUFFER_BYTES) -> memoryview:
+        """A buffer, whether there is room for it or not. `give` it back when nothing needs it."""
+        self._holders[holder] = None
+        if size == POOL_BUFFER_BYTES and self._free:
+            return self._free.pop()
+        self.bytes_held += size
+        return new_buffer(size)
+
+    def keep(self, data: memoryview) -> bytes:
+        """A copy of a small remainder, counted until `forget`."""
+        self.bytes_held += len(data)
+        return bytes(data)
+
+    def forget(self, data: bytes) -> None:
+        """What `keep` returned is not needed any more."""
+        self.bytes_held -= len(data)
+
+    def give(self, buffer: memoryview) -> None:
+        """A buffer is not needed any more: to the pool, or to the system."""
+        if len(buffer) == POOL_BUFFER_BYTES and len(self._free) < POOL_FREE_MAX:
+            self._free.append(buffer)
+        else:
+            self.bytes_held -= len(buffer)
+
+    def wait(self, holder: Hashable, on_room: Callable[[], None]) -> None:
+        """Call `on_room`, once, when it is worth asking for room again."""
+        self._waiting[holder] = on_room
+
+    def leave(self, holder: Hashable) -> None:
+        """`holder` has no buffer any more; nothing happens when it had none."""
         self._waiting.pop(holder, None)
-        held = self._holders.pop(holder, None)
-        if held is None:
+        self._holders.pop(holder, None)
+        self.wake()
+
+    def wake(self) -> None:
+        """Have those that wait ask again, if there is room; else the one that may always have."""
+        if not self._waiting:
             return
-        self.bytes_held -= held
-        waiting, self._waiting = self._waiting, {}
-        for on_room in waiting.values():
-            on_room()
+        if self._free or not self._holders or self.bytes_held < self._bytes_max:
+            waiting, self._waiting = self._waiting, {}
+            for on_room in waiting.values():
+                on_room()
+        else:
+            oldest = next(iter(self._holders))
+            if oldest in self._waiting:
+                self._waiting.pop(oldest)()

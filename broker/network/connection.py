@@ -16,7 +16,8 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeVar, cast
 
 from kafka2011.broker.core.counters import BrokerMetrics
-from kafka2011.broker.network.buffers import POOL_BUFFER_BYTES, BufferBudget, BufferPool
+from kafka2011.broker.core.worker_threads import Job
+from kafka2011.broker.network.buffers import POOL_BUFFER_BYTES, RequestMemory
 from kafka2011.broker.network.poller import READABLE, WRITABLE, Poller
 from kafka2011.broker.network.sender import Progress, Reply, SegmentEndsEarly, Sender, WarmUp
 from kafka2011.protocol.framing import FRAME_SIZE, FRAME_SIZE_BYTES
@@ -26,6 +27,8 @@ _log: Any = get_logger(__name__)
 
 # A remainder up to this size is copied aside and its buffer given back.
 TAIL_BYTES_MAX = 16 * 1024
+# A larger remainder of a slow connection stays in its pool buffer: moving it is work for the loop.
+TIDIED_BYTES_MAX = POOL_BUFFER_BYTES // 4
 # After this many responses in a row another connection gets the loop.
 REPLIES_PER_TURN = 128
 
@@ -64,6 +67,13 @@ class Wait(Protocol):
     def cancel(self) -> None: ...
 
 
+class CheckJob(Job, Protocol):
+    """A job that reads a connection's buffer."""
+
+    def cancel(self) -> None:
+        """Its result is not needed any more; it may end early."""
+
+
 # Starts a wait; what it is given is called with whether the connection may go on.
 BeginWait = Callable[[Callable[[bool], None]], Wait]
 
@@ -81,6 +91,12 @@ class Channel(Protocol):
         """Handle nothing more until the wait is over, then `then`, which returns whether to go on.
         A wait that fails closes the connection; a connection that is closed cancels its wait."""
 
+    def check(self, job: CheckJob) -> None:
+        """Handle nothing more until the job has run beside the loop."""
+
+    def give_way(self) -> None:
+        """Handle nothing more before the other connections had the loop."""
+
     def close(self, reason: str, detail: str = "") -> None:
         """Hang up. `reason` is a metric's label. Idempotent."""
 
@@ -89,6 +105,10 @@ class Session(Protocol):
     """A protocol's side of one connection."""
 
     produced_count: int  # produce requests handled; the connection sets it back to 0
+
+    @property
+    def keeps_buffer(self) -> bool:
+        """Whether more of the buffer is referred to than was handled, so that it must stay."""
 
     def take(self, buffer: memoryview, start: int, end: int) -> int:
         """Handle the whole requests from `start` on, and stop where the channel was held, a `send`
@@ -101,8 +121,7 @@ class Host(Protocol):
     loop: Any  # uvloop or asyncio: time, call_soon
     poller: Poller
     metrics: BrokerMetrics
-    pool: BufferPool
-    budget: BufferBudget
+    memory: RequestMemory
     turn: int
     read_deadline_s: float
     send_deadline_s: float
@@ -112,6 +131,7 @@ class Host(Protocol):
     def give_back_after_turn(self, buffer: memoryview) -> None: ...
     def session_for(self, channel: Channel) -> Session: ...
     def warm_up(self, job: WarmUp, done: Callable[[WarmUp], None]) -> None: ...
+    def check(self, job: Job, done: Callable[[Job], None]) -> None: ...
     def connection_closed(self, connection: "Connection", reason: str, detail: str) -> None: ...
 
 
@@ -136,6 +156,8 @@ class Connection:
         self._is_sending = False
         self._close_after_send = False
         self._is_held = False
+        self._is_being_checked = False
+        self._has_been_read = False  # since the last `tidy`
         self._wait: Wait | None = None
         self._then: Callable[[], bool] | None = None
         self._replies_in_turn = 0
@@ -188,6 +210,7 @@ class Connection:
             self.close("cut-request" if self._end > self._start else "end")
             return False
         self._end += count
+        self._has_been_read = True
         host.metrics.bytes_read += count
         self._handle_requests()
         return True
@@ -196,10 +219,16 @@ class Connection:
         """A buffer with room behind `_end`; None when there is no memory for it now."""
         buffer = self._buffer
         if buffer is None:
-            buffer = self._buffer = self._host.pool.take()
-            self._start, self._end = 0, len(self._tail)
-            buffer[: self._end] = self._tail
-            self._tail = b""
+            size = self._buffer_size()
+            if not size:
+                return None
+            memory, tail = self._host.memory, self._tail
+            buffer = self._buffer = memory.take(self, size)
+            self._start, self._end = 0, len(tail)
+            if tail:
+                buffer[: self._end] = tail
+                memory.forget(tail)
+                self._tail = b""
         elif self._start:
             rest = self._end - self._start
             buffer[:rest] = buffer[self._start : self._end]
@@ -208,23 +237,53 @@ class Connection:
             return self._grown(buffer)
         return buffer
 
-    def _grown(self, buffer: memoryview) -> memoryview | None:
-        """A larger buffer for a frame that does not fit: four times the size, or the frame's.
+    def _buffer_size(self) -> int:
+        """How large a buffer to read into; 0: none now, and `_on_room` is called."""
+        if self._has_room(POOL_BUFFER_BYTES):
+            return POOL_BUFFER_BYTES
+        if self.is_closed:
+            return 0
+        if len(self._tail) < TAIL_BYTES_MAX:
+            return TAIL_BYTES_MAX
+        self._wait_for_room()
+        return 0
 
-        Pages that nothing was read into cost nothing, so memory follows what arrives.
-        """
+    def _grown(self, buffer: memoryview) -> memoryview | None:
+        """A larger buffer for a frame that does not fit: four times the size, or the frame's."""
         (size,) = FRAME_SIZE.unpack_from(buffer)
         capacity = min(FRAME_SIZE_BYTES + size, 4 * len(buffer))
-        if not self._host.budget.take(self, capacity, self._on_room):
-            self._host.metrics.buffer_waits += 1
-            self._read_no_more()
-            self.deadline_s = None
+        if not self._has_room(capacity):
+            if not self.is_closed:
+                self._wait_for_room()
             return None
-        bigger = memoryview(bytearray(capacity))
-        bigger[: self._end] = buffer[: self._end]
+        self._replace_buffer(capacity)
+        return self._buffer
+
+    def _replace_buffer(self, capacity: int) -> None:
+        """Move what is not handled yet into a buffer of another size."""
+        buffer = self._buffer
+        assert buffer is not None
+        rest = self._end - self._start
+        other = self._host.memory.take(self, capacity)
+        other[:rest] = buffer[self._start : self._end]
+        self._buffer = other
+        self._start, self._end = 0, rest
         self._host.give_back_after_turn(buffer)
-        self._buffer = bigger
-        return bigger
+
+    def _has_room(self, size: int) -> bool:
+        """Whether there is memory for a buffer of this size, after the lent ones are written where
+        it is short; that may close the connection."""
+        memory = self._host.memory
+        if memory.has_room(self, size):
+            return True
+        self._host.write_turn()
+        return not self.is_closed and memory.has_room(self, size)
+
+    def _wait_for_room(self) -> None:
+        self._host.metrics.buffer_waits += 1
+        self._read_no_more()
+        self.deadline_s = None
+        self._host.memory.wait(self, self._on_room)
 
     def _on_room(self) -> None:
         if not self.is_closed and not self._is_held and not self._is_sending:
@@ -245,11 +304,28 @@ class Connection:
         elif moved_on or self.deadline_s is None:
             self._start_deadline(self._host.read_deadline_s, "read-deadline")
         if rest <= TAIL_BYTES_MAX:
-            self._tail = bytes(buffer[self._start : self._end])
-            self._buffer = None
-            self._start = self._end = 0
-            self._host.give_back_after_turn(buffer)
-            self._host.budget.give_back(self)
+            if rest:
+                self._tail = self._host.memory.keep(buffer[self._start : self._end])
+            self._drop_buffer(buffer)
+
+    def _drop_buffer(self, buffer: memoryview) -> None:
+        self._buffer = None
+        self._start = self._end = 0
+        self._host.give_back_after_turn(buffer)
+        self._host.memory.leave(self)
+
+    def tidy(self) -> None:
+        """Let go of memory that has not been needed since the last call: of a connection that
+        waits, or sends, or whose client is slow."""
+        has_been_read, self._has_been_read = self._has_been_read, False
+        buffer, session = self._buffer, self._session
+        if buffer is None or has_been_read or session is None or session.keeps_buffer:
+            return
+        rest = self._end - self._start
+        if rest == 0:
+            self._drop_buffer(buffer)
+        elif len(buffer) == POOL_BUFFER_BYTES and rest <= TIDIED_BYTES_MAX:
+            self._replace_buffer(rest)
 
     def _start_deadline(self, seconds: float, reason: str) -> None:
         self.deadline_s = self._host.loop.time() + seconds
@@ -312,9 +388,30 @@ class Connection:
             return
         self._is_held = False
         self._wait = None
+        self._lent_turn = self._host.turn
         then, self._then = self._then, None
         if then is None or then():
             self._go_on()
+
+    def check(self, job: CheckJob) -> None:
+        self._is_being_checked = True
+
+        def begin(done: Callable[[bool], None]) -> Wait:
+            self._host.check(job, lambda _: self._checked(done))
+            return job
+
+        self.hold(begin)
+
+    def _checked(self, done: Callable[[bool], None]) -> None:
+        self._is_being_checked = False
+        if self.is_closed:
+            self._let_go_of_memory()
+        else:
+            done(True)
+
+    def give_way(self) -> None:
+        self._read_no_more()
+        self._host.loop.call_soon(self._go_on)
 
     # --- sending -------------------------------------------------------------------------------
 
@@ -335,8 +432,7 @@ class Connection:
             self._replies_in_turn += 1
             if self._replies_in_turn < REPLIES_PER_TURN:
                 return True
-            self._read_no_more()
-            self._host.loop.call_soon(self._go_on)
+            self.give_way()
             return False
         self._is_sending = True
         self._read_no_more()
@@ -411,12 +507,18 @@ class Connection:
         self._then = None
         self._session = None  # which refers to this connection
         self._sender.drop()
-        if self._buffer is not None:
-            self._host.give_back_after_turn(self._buffer)
-            self._buffer = None
-        self._host.budget.give_back(self)
+        if not self._is_being_checked:  # else a thread still reads the buffer
+            self._let_go_of_memory()
         self._socket.close()
         self._host.connection_closed(self, reason, detail)
+
+    def _let_go_of_memory(self) -> None:
+        memory = self._host.memory
+        memory.forget(self._tail)
+        self._tail = b""
+        if self._buffer is not None:
+            self._drop_buffer(self._buffer)
+        memory.leave(self)
 
 
 assert TAIL_BYTES_MAX < POOL_BUFFER_BYTES

@@ -4,7 +4,7 @@ The only caller of sendfile. Everything is resumable: a full socket, a short cou
 A header that a region follows is sent with MSG_MORE, so it leaves in one segment with the first
 bytes of the set, and old clients that read a header in one call see all of it.
 
-Bytes that are not in memory are read by a disk thread first (`WarmUp`), a piece at a time, so that
+Bytes that are not in memory are read by a thread first (`WarmUp`), a piece at a time, so that
 a consumer of old data never makes the loop wait for the disk.
 """
 
@@ -166,7 +166,7 @@ def _is_warm(region: FileRegion) -> bool:
 
 
 class WarmUp:
-    """Reads the next piece of a region, so that it is in memory; `run` in a disk thread, then
+    """Reads the next piece of a region, so that it is in memory; `run` in a thread, then
     `finish` on the loop. It has the file open by a lease of its own: the client may leave."""
 
     def __init__(self, region: FileRegion) -> None:

@@ -17,7 +17,8 @@ from typing import Any
 from kafka2011.broker.config import BrokerConfig
 from kafka2011.broker.core.counters import BrokerMetrics
 from kafka2011.broker.core.disk_scheduler import DiskScheduler
-from kafka2011.broker.network.buffers import BufferBudget, BufferPool
+from kafka2011.broker.core.worker_threads import Job, WorkerThreads
+from kafka2011.broker.network.buffers import RequestMemory
 from kafka2011.broker.network.connection import BROKEN_READS, Channel, Connection, Session
 from kafka2011.broker.network.poller import READABLE, Poller
 from kafka2011.broker.network.sender import WarmUp
@@ -55,8 +56,7 @@ class BrokerServer:
         self.poller = Poller(loop, self._end_of_turn)
         self.metrics = metrics
         self.session_for = session_for
-        self.pool = BufferPool()
-        self.budget = BufferBudget(config.buffered_request_bytes_max)
+        self.memory = RequestMemory(config.buffered_request_bytes_max)
         self.turn = 0
         self.read_deadline_s = config.read_deadline_ms / 1000
         self.send_deadline_s = config.send_deadline_ms / 1000
@@ -64,6 +64,8 @@ class BrokerServer:
         self.port = 0
         self._config = config
         self._disk = disk
+        # One: what sets unpack to while they are checked is memory as well.
+        self._checkers = WorkerThreads(loop, "check", 1)
         disk.wake = self._schedule_write
         self._listener: socket.socket | None = None
         self._is_accepting = False
@@ -225,12 +227,18 @@ class BrokerServer:
         if self._lent:
             lent, self._lent = self._lent, []
             for buffer in lent:
-                self.pool.give(buffer)
+                self.memory.give(buffer)
+            self.memory.wake()
 
     def warm_up(self, job: WarmUp, done: Callable[[WarmUp], None]) -> None:
         """Read old data from the disk for a response, beside the loop."""
         self.metrics.cold_reads += 1
-        self._disk.run(job, done)
+        self._disk.read(job, done)
+
+    def check(self, job: Job, done: Callable[[Job], None]) -> None:
+        """Check what would take the loop for too long, beside it."""
+        self.metrics.checks_beside_loop += 1
+        self._checkers.put(job, done)
 
     # --- deadlines -----------------------------------------------------------------------------
 
@@ -249,12 +257,16 @@ class BrokerServer:
         ]
         for connection in late:
             connection.close(connection.deadline_reason, "no bytes transferred before the deadline")
+        for connection in self._connections:
+            connection.tidy()
 
     def gauges(self) -> dict[str, float]:
         return {
             "connections": len(self._connections),
-            "buffered_request_bytes": self.budget.bytes_held,
+            "buffered_request_bytes": self.memory.bytes_held,
             "flush_queue": self._disk.queue_length,
+            "read_queue": self._disk.read_queue_length,
+            "check_queue": self._checkers.waiting,
             "serving": float(self.is_serving),
         }
 
@@ -292,8 +304,9 @@ class BrokerServer:
                 connection.close("stop")
             self.write_turn()
             self.poller.close()
+            self._checkers.close()
             self._disk.close()
-            # The disk threads' last results are in the loop's queue, before this.
+            # The threads' last results are in the loop's queue, before this.
             self.loop.call_soon(stopped)
 
         finish()

@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 
 from kafka2011.consumer.broker_loop import Backoff
 from kafka2011.consumer.chunk import Chunk, TopicPartition
-from kafka2011.consumer.errors import ConsumerTimeout, PartitionStuck
+from kafka2011.consumer.errors import ConsumerFailed, ConsumerTimeout, PartitionStuck
 
 STUCK_BACKOFF = Backoff(1.0, 60.0)  # of a partition that cannot be read
 DAMAGE_ATTEMPTS = 3  # fetches of a damaged entry before it is taken to be damaged on disk
@@ -180,6 +180,7 @@ class ChunkQueue:
         self._waiting: set[Waker] = set()
         self.lock = threading.Condition()
         self.closed = False
+        self._failure: BaseException | None = None
 
     # --- the fetchers' side ----------------------------------------------------------------------
 
@@ -231,11 +232,15 @@ class ChunkQueue:
     def take(self, timeout_ms: int) -> Queued | None:
         """The next piece, waiting for it; None after `close`.
 
-        Raises ConsumerTimeout after `timeout_ms` (-1: never).
+        Raises ConsumerTimeout after `timeout_ms` (-1: never), ConsumerFailed after `fail`.
         """
         deadline = None if timeout_ms < 0 else time.monotonic() + timeout_ms / 1000
         with self.lock:
             while True:
+                if self._failure is not None:
+                    raise ConsumerFailed(
+                        f"a thread of the consumer ended by {self._failure!r}"
+                    ) from self._failure
                 if self.closed:
                     return None
                 while self._items and self._items[0].grant.state is not GrantState.SUSPENDED:
@@ -273,3 +278,9 @@ class ChunkQueue:
             self._items.clear()
             self._wake()
             self.lock.notify_all()
+
+    def fail(self, failure: BaseException) -> None:
+        """As `close`, but further `take`s raise ConsumerFailed."""
+        with self.lock:
+            self._failure = self._failure or failure
+        self.close()

@@ -20,7 +20,7 @@ from typing import Self
 from kafka2011.consumer.broker_addresses import BrokerAddresses
 from kafka2011.consumer.chunk import TopicPartition
 from kafka2011.consumer.config import ConsumerConfig
-from kafka2011.consumer.errors import ConsumerStateError
+from kafka2011.consumer.errors import ConsumerFailed, ConsumerStateError
 from kafka2011.consumer.groups import offset_lookup, rebalance
 from kafka2011.consumer.groups.assignment import make_consumer_id, thread_id
 from kafka2011.consumer.groups.chunk_queues import ChunkQueue
@@ -38,6 +38,7 @@ from kafka2011.coordination.registry import Handle, Registry, SessionEvent
 from kafka2011.coordination.zookeeper import ZooKeeperRegistry
 from kafka2011.protocol.names import check_topic
 from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.workers import Worker
 
 log = get_logger(__name__)
 
@@ -89,7 +90,9 @@ class ConsumerConnector:
         self._is_by_hand = False
         self._closing = threading.Event()
         self._shutdown_lock = threading.RLock()
-        self._threads: list[threading.Thread] = []
+        self._workers: list[Worker] = []
+        self._failure: BaseException | None = None  # that ended one of them
+        self._rebalance_worker: Worker | None = None
 
     # --- streams ---------------------------------------------------------------------------------
 
@@ -165,7 +168,7 @@ class ConsumerConnector:
         for name, place in places.items():
             self._assignment.start(name, self.consumer_id, place)
         if self.config.autocommit_enable:
-            self._start_thread("commit", self._commit_by_timer)
+            self._workers.append(self._started("commit", self._commit_by_timer))
         return self._stream(made)
 
     def _check_fresh(self) -> None:
@@ -203,18 +206,29 @@ class ConsumerConnector:
         self._listener = self._registry.add_session_listener(self._on_session)
         self._rebalancer.post(rebalance.Joined())
         membership = self._membership
-        self._start_thread(
-            "rebalance", lambda: self._rebalancer.run(membership, self._stop_delivering)
-        )
-        self._start_thread("lease", self._watch_lease)
+        self._rebalance_worker = self._started("rebalance", lambda: self._rebalance(membership))
+        self._workers.append(self._started("lease", self._watch_lease))
         if self.config.autocommit_enable:
-            self._start_thread("commit", self._commit_by_timer)
+            self._workers.append(self._started("commit", self._commit_by_timer))
         self._rebalancer.first_settled.wait()
 
-    def _start_thread(self, name: str, target: Callable[[], None]) -> None:
-        thread = threading.Thread(target=target, name=f"consumer-{name}", daemon=True)
-        self._threads.append(thread)
-        thread.start()
+    def _started(self, name: str, target: Callable[[], None]) -> Worker:
+        made = Worker(target, f"consumer-{name}", restarts=False, on_failure=self._broken)
+        made.start()
+        return made
+
+    def _broken(self, error: BaseException) -> None:
+        """A thread ended by a bug of ours: deliver nothing more, and let the streams raise it."""
+        self._failure = self._failure or error
+        self._assignment.halt_all()
+        for made in self._all_queues:
+            made.fail(error)
+
+    def _check_whole(self) -> None:
+        if self._failure is not None:
+            raise ConsumerFailed(
+                f"a thread of the consumer ended by {self._failure!r}"
+            ) from self._failure
 
     # --- positions and commits -------------------------------------------------------------------
 
@@ -245,6 +259,7 @@ class ConsumerConnector:
         Raises ValueError for a number that no log can have. An offset outside the log as it is
         now is moved by `autooffset.reset`.
         """
+        self._check_whole()
         return self._assignment.move(name, check_offset(offset))
 
     def seek_to_time(self, name: TopicPartition, time_ms: int) -> int | None:
@@ -255,6 +270,7 @@ class ConsumerConnector:
         written at or before that time, so older messages come first; the log's start when none is
         that old. Raises BrokerUnavailable.
         """
+        self._check_whole()
         offset = offset_lookup.offset_of_time(self._brokers, name, time_ms)
         return offset if self._assignment.move(name, offset) else None
 
@@ -263,6 +279,7 @@ class ConsumerConnector:
 
         Raises BrokerUnavailable, and ConsumerStateError when nothing there says how long it is.
         """
+        self._check_whole()
         following = offset_lookup.end_of_entry(self._brokers, name, offset)
         if not self._assignment.move(name, following):
             raise ConsumerStateError(f"{name} is not owned any more")
@@ -277,6 +294,7 @@ class ConsumerConnector:
         is under way then. Raises CoordinationUnavailable when it is not known whether all were
         stored, and ValueError for a number that no log can have, before anything is stored.
         """
+        self._check_whole()
         if offsets is None:
             wanted = {
                 owned.name: offset
@@ -316,6 +334,9 @@ class ConsumerConnector:
     def shutdown(self, *, commit: bool = True) -> None:
         """Stop delivering, leave the group and end the streams. A second call waits for the first.
 
+        While ZooKeeper does not answer, leaving goes on in the background on a registry that the
+        caller gave, until that answers or is closed: its session would keep the member in.
+
         With auto-commit what was delivered is committed, which counts as done; nothing is when
         `commit` is False. Leaving the `with` by an error is in between: it commits what the
         application has finished with.
@@ -340,13 +361,14 @@ class ConsumerConnector:
         elif self._is_by_hand:
             self._leave_by_hand(commit=commit)
         self._assignment.stop_fetching()
-        if self._listener is not None:
-            self._listener.cancel()
         if self._owns_registry:
             self._registry.close()
-        for thread in self._threads:
-            if thread is not threading.current_thread():
-                thread.join(LEAVE_TIMEOUT_S)
+            self._rebalancer.post(rebalance.Closed())
+        workers = list(self._workers)
+        if self._rebalance_worker and (self._owns_registry or self._rebalancer.has_left):
+            workers.append(self._rebalance_worker)
+        for worker in workers:
+            worker.join(LEAVE_TIMEOUT_S)
 
     def _leave_by_hand(self, *, commit: bool) -> None:
         if commit and self.config.autocommit_enable:
@@ -380,11 +402,13 @@ class ConsumerConnector:
         elif event is SessionEvent.RECREATED:
             self._rebalancer.post(rebalance.Joined())
 
-    def _stop_delivering(self) -> None:
-        """After a bug of ours in the rebalance thread: end the streams, so that none waits."""
-        self._assignment.halt_all()
-        for made in self._all_queues:
-            made.close()
+    def _rebalance(self, membership: Membership) -> None:
+        """The rebalance thread. It outlives `shutdown` when the caller's registry had no answer."""
+        try:
+            self._rebalancer.run(membership)
+        finally:
+            if self._listener is not None:
+                self._listener.cancel()
 
     # --- the other threads -----------------------------------------------------------------------
 

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 
 from kafka2011.consumer.broker_addresses import BrokerAddresses
 from kafka2011.consumer.chunk import TopicPartition
-from kafka2011.consumer.errors import BrokerUnavailable, ConsumerStateError
+from kafka2011.consumer.errors import ConsumerStateError
 from kafka2011.consumer.simple import SimpleConsumer
+from kafka2011.protocol.errors import KafkaError
 from kafka2011.protocol.message import LENGTH, LENGTH_BYTES
 
 
@@ -27,7 +28,7 @@ def lag(
                     clients[name.broker_id] = brokers.client(name.broker_id)
                 end = clients[name.broker_id].latest(name.topic, name.partition)
                 found[name] = max(0, end - position)
-            except BrokerUnavailable:
+            except KafkaError:
                 continue
     finally:
         for client in clients.values():

@@ -27,9 +27,6 @@ Claims = Mapping[TopicPartition, str]  # partition -> thread id
 Partitions = Mapping[str, tuple[BrokerPartition, ...]]
 
 
-LEAVING_ATTEMPTS_MAX = 3
-
-
 class Phase(Enum):
     OUTSIDE = auto()  # no session, or not started
     REGISTERING = auto()
@@ -103,6 +100,18 @@ class Claimed:
 
 
 @dataclass(frozen=True, slots=True)
+class Deregistered:
+    """There is no registration node of ours."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """The registry was closed, and every node of ours went with its session."""
+
+
+@dataclass(frozen=True, slots=True)
 class Failed:
     """The action could not be carried out to its end; what it did so far stands.
 
@@ -128,6 +137,8 @@ Event = (
     | Read
     | Released
     | Claimed
+    | Deregistered
+    | Closed
     | Failed
     | Waited
 )
@@ -182,7 +193,9 @@ class Abandon:
 
 @dataclass(frozen=True, slots=True)
 class Deregister:
-    """Delete the registration node. No answer."""
+    """Delete the registration node. Answer: Deregistered or Failed."""
+
+    epoch: int
 
 
 Action = Register | ReadRegistry | Release | Claim | Wait | Abandon | Deregister
@@ -226,6 +239,8 @@ def step(state: State, event: Event) -> Step:
             return _register(replace(state, attempt=0))
         case Changed():
             return _look_again(state)
+        case Closed():
+            return (replace(state, phase=Phase.LEFT), []) if leaves(state) else (state, [])
         case Disowned(gone):
             lost = {name: thread for name, thread in state.owned.items() if name in gone}
             return _look_again(_doubt(state, lost)) if lost else (state, [])
@@ -241,19 +256,26 @@ def step(state: State, event: Event) -> Step:
                 name: thread for name, thread in state.doubtful.items() if name not in released
             }
             return _after_release(replace(state, doubtful=doubtful))
+        case Deregistered():
+            return (replace(state, phase=Phase.LEFT), []) if leaves(state) else (state, [])
         case Claimed(_, granted):
             return _after_claim(_grant(state, granted))
         case Failed(_, granted):
             return _after_failure(state, granted)
         case Waited():
-            if state.phase is Phase.LEAVING:
-                return state, [Release(state.epoch, state.doubtful), Deregister()]
+            if leaves(state):
+                return state, [Release(state.epoch, state.doubtful)]
             return _try(state) if state.phase is Phase.WAITING else (state, [])
     raise AssertionError(f"no such event: {event!r}")
 
 
+def leaves(state: State) -> bool:
+    """The application has closed the consumer, and nodes of it may be left."""
+    return state.phase is Phase.LEAVING
+
+
 def _lose_session(state: State) -> Step:
-    if state.phase is Phase.LEAVING:
+    if leaves(state):
         return replace(state, owned={}), [Abandon()]
     # The event may come when the next session is already in use: nodes made there would be
     # forgotten. So everything that may be ours is checked again.
@@ -268,13 +290,13 @@ def _held(state: State) -> Claims:
 
 
 def _leave(state: State) -> Step:
-    if state.phase is Phase.LEAVING:
+    if leaves(state):
         return state, []
     held = _held(state)
     left = replace(
         state, phase=Phase.LEAVING, owned={}, doubtful=held, epoch=state.epoch + 1, attempt=0
     )
-    return left, [Release(left.epoch, held), Deregister()]
+    return left, [Release(left.epoch, held)]
 
 
 def _look_again(state: State) -> Step:
@@ -315,8 +337,8 @@ def _compare(state: State, members: Members, partitions: Partitions) -> Step:
 
 
 def _after_release(state: State) -> Step:
-    if state.phase is Phase.LEAVING:
-        return replace(state, phase=Phase.LEFT), []
+    if leaves(state):
+        return state, [Deregister(state.epoch)]
     if state.doubtful:
         state = replace(state, phase=Phase.RELEASING)
         return state, [Release(state.epoch, state.doubtful)]
@@ -353,9 +375,9 @@ def _pause(state: State) -> Step:
 
 
 def _after_failure(state: State, granted: frozenset[TopicPartition]) -> Step:
-    if state.phase is Phase.LEAVING:
-        if state.attempt == LEAVING_ATTEMPTS_MAX:  # the session's end will do what we could not
-            return replace(state, phase=Phase.LEFT), []
+    if leaves(state):
+        # Until it has succeeded or the registry is closed: a session that lives on, because the
+        # application uses it for more than this member, would keep the nodes.
         state = replace(state, attempt=state.attempt + 1)
         return state, [Wait(state.epoch, state.attempt)]
     if state.phase is Phase.CLAIMING:

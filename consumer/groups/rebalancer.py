@@ -7,7 +7,6 @@ make one rebalance. A failure in ZooKeeper is an event for the state machine, ne
 import queue
 import random
 import threading
-from collections.abc import Callable
 
 from kafka2011.consumer.chunk import TopicPartition
 from kafka2011.consumer.config import ConsumerConfig
@@ -16,17 +15,19 @@ from kafka2011.consumer.groups.committed_offsets import run
 from kafka2011.consumer.groups.membership import Membership
 from kafka2011.consumer.groups.rebalance import Phase, State
 from kafka2011.consumer.stats import ConsumerStats
-from kafka2011.coordination.errors import CoordinationError
+from kafka2011.coordination.errors import CoordinationError, RegistryClosed
 from kafka2011.runtime.logs import get_logger
 
 log = get_logger(__name__)
 
+LEAVING_ATTEMPTS_MAX = 3  # `left` is awaited for no more failures than these
 FIRST_PAUSE_MS = 50  # before the second attempt of a rebalance; doubles up to rebalance.backoff.ms
 
 
 class Rebalancer:
     """`first_settled` is set when the first rebalance is settled, or has failed for so long that
-    waiting for it is over; `left` when the member is out of the group."""
+    waiting for it is over; `left` when the member is out of the group, or leaving has failed for
+    so long. It goes on then, on its thread: `has_left` says when it has succeeded."""
 
     def __init__(
         self,
@@ -51,6 +52,11 @@ class Rebalancer:
     def is_settled(self) -> bool:
         return self._state.phase is Phase.SETTLED
 
+    @property
+    def has_left(self) -> bool:
+        """No node of the member is left, as far as it can know."""
+        return self._state.phase is Phase.LEFT
+
     def post(self, event: rebalance.Event) -> None:
         """Add an event for the state machine; from any thread."""
         self._events.put(event)
@@ -61,15 +67,11 @@ class Rebalancer:
             self._change_pending.set()
             self._events.put(rebalance.Changed())
 
-    def run(self, membership: Membership, broken: Callable[[], object]) -> None:
-        """Until the member has left. `broken` is called after a bug of ours: deliver nothing more,
-        and end what waits."""
+    def run(self, membership: Membership) -> None:
+        """Until the member has left; an exception, a bug of ours, ends what waits as well."""
         self._membership = membership
         try:
             self._rebalance_until_left()
-        except Exception:
-            log.exception("rebalance_thread_failed", group=self._config.group_id)
-            broken()
         finally:
             self.first_settled.set()
             self.left.set()
@@ -110,7 +112,11 @@ class Rebalancer:
 
     def _count_failure(self, attempt: int) -> None:
         self._stats.rebalance_failures += 1
-        if attempt == self._config.rebalance_retries_max:
+        if rebalance.leaves(self._state):
+            if attempt == LEAVING_ATTEMPTS_MAX:
+                log.warning("leaving_goes_on", group=self._config.group_id, attempts=attempt)
+                self.left.set()
+        elif attempt == self._config.rebalance_retries_max:
             missing = sorted(map(str, set(self._state.wanted) - set(self._state.owned)))
             log.warning("rebalance_unsettled", attempts=attempt, missing=missing)
             self.first_settled.set()
@@ -143,9 +149,12 @@ class Rebalancer:
                     return rebalance.Claimed(epoch, granted)
                 case rebalance.Abandon():
                     membership.abandon()
-                case rebalance.Deregister():
+                case rebalance.Deregister(epoch):
                     run(membership.deregister())
+                    return rebalance.Deregistered(epoch)
         except CoordinationError as failure:
+            if isinstance(failure, RegistryClosed) and rebalance.leaves(self._state):
+                return rebalance.Closed()
             log.warning("rebalance_failed", step=type(action).__name__, reason=str(failure))
             return rebalance.Failed(getattr(action, "epoch", -1))
         return None

@@ -6,7 +6,7 @@ Imports nothing of Spark; `source` turns ranges into its partitions.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from kafka2011.consumer.chunk import TopicPartition
+from kafka2011.consumer.chunk import Chunk, TopicPartition
 from kafka2011.consumer.ranges.planning import OffsetRange, plan_ranges, split_at
 from kafka2011.consumer.ranges.reading import read_range
 from kafka2011.consumer.simple import SimpleConsumer
@@ -285,7 +285,7 @@ class SourcePlanner:
     ) -> tuple[int, int]:
         if end - start <= budget:
             return end - start, end
-        ends = [end for _, _, end in self._chunks(address, name, start, start + budget)]
+        ends = [chunk.next_offset for chunk in self._chunks(address, name, start, start + budget)]
         offset = ends[-1] if ends else start
         return offset - start, offset
 
@@ -303,23 +303,26 @@ class SourcePlanner:
 
     def _chunks(
         self, address: Address, name: TopicPartition, start: int, end: int
-    ) -> Iterator[tuple[bytes | memoryview, int, int]]:
-        """(bytes, offset, next offset) of the chunks that end within the range."""
-        for chunk in read_range(
+    ) -> Iterator[Chunk]:
+        """The chunks that end within the range."""
+        return read_range(
             address, *name, start, end, socket_timeout_ms=self._options.socket_timeout_ms
-        ):
-            yield chunk.data, chunk.offset, chunk.next_offset
+        )
 
     def _entry_rows(
         self, address: Address, name: TopicPartition, start: int, end: int
     ) -> Iterator[tuple[int, int]]:
         """(messages, next offset) of each entry that has messages."""
-        for data, offset, _ in self._chunks(address, name, start, end):
-            pairs = message_set.messages(data, offset)
-            ends = entry_next_offsets([after for _, after in pairs], offset)
-            rows = 0
-            for position, entry_end in enumerate(ends):
-                rows += 1
-                if position + 1 == len(ends) or ends[position + 1] != entry_end:
-                    yield rows, entry_end
-                    rows = 0
+        for chunk in self._chunks(address, name, start, end):
+            rest = chunk
+            while rest.data:
+                pairs, taken = message_set.take_messages(rest.data, rest.offset)
+                ends = entry_next_offsets([after for _, after in pairs], rest.offset)
+                rows = 0
+                for position, entry_end in enumerate(ends):
+                    rows += 1
+                    if position + 1 == len(ends) or ends[position + 1] != entry_end:
+                        yield rows, entry_end
+                        rows = 0
+                pairs, ends = [], []  # not two pieces at once
+                rest = rest.behind(taken)

@@ -2,10 +2,13 @@
 
 One Parquet file for each task with such messages: topic, broker, partition, offset, next_offset,
 error, payload, quarantined_at. Its name is the range of the task, so that a task that Spark runs
-again replaces its file and no message is there twice.
+again replaces its file and no message is there twice. A topic whose name is long, or could be mixed
+up with another's or with a hidden file's, is there with a hash.
 """
 
+import hashlib
 import os
+import re
 import time
 import uuid
 from pathlib import Path
@@ -33,13 +36,27 @@ QUARANTINE_SCHEMA = pa.schema(
 )
 
 
+TOPIC_CHARACTERS_MAX = 100
+_PLAIN = re.compile(r"[a-z0-9][a-z0-9._-]*")
+
+
+def file_topic(topic: str) -> str:
+    """The topic in a file's name: no two have the same, whatever clients name theirs."""
+    if _PLAIN.fullmatch(topic) and len(topic) <= TOPIC_CHARACTERS_MAX:
+        return topic
+    stem = re.sub(r"[^a-z0-9]", "_", topic.lower()).lstrip("_")[:TOPIC_CHARACTERS_MAX]
+    digest = hashlib.sha256(topic.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return f"{stem or 'topic'}~{digest}"  # no plain name has this character
+
+
 class QuarantineFile:
     """Collects the unreadable messages of one range. `close` puts the file in its place, `discard`
     removes it. The methods raise OSError when the file cannot be written. Not thread-safe."""
 
     def __init__(self, directory: Path, planned: OffsetRange) -> None:
         topic, broker_id, partition, start, end = planned
-        self._final = directory / f"{topic}-{broker_id}-{partition}-{start:020}-{end:020}.parquet"
+        place = f"{file_topic(topic)}-{broker_id}-{partition}"
+        self._final = directory / f"{place}-{start:020}-{end:020}.parquet"
         self._unfinished = self._final.with_name(f".{self._final.name}.{uuid.uuid4().hex}")
         self._writer: pq.ParquetWriter | None = None
         self._held: list[Unreadable] = []

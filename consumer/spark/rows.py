@@ -26,6 +26,9 @@ try:
 except ImportError:  # no compiler where it was installed
     compiled = None  # type: ignore[assignment]
 
+# Rows of a batch made message by message; a compressed set can hold a million of a few bytes.
+ROWS_MAX = 65_536
+
 # Compiled only if the hot loops of the protocol are.
 COMPILED = hot.COMPILED and compiled is not None
 
@@ -117,15 +120,25 @@ class MessageRows:
     # --- message by message -----------------------------------------------------------------------
 
     def _in_python(self, chunk: Chunk) -> Iterator[pa.RecordBatch]:
-        try:
-            pairs = message_set.messages(chunk.data, chunk.offset)
-        except InvalidMessage:
-            yield from self._by_entry(chunk)
-            return
-        if pairs:
-            ends = entry_next_offsets([after for _, after in pairs], chunk.offset)
-            payloads = [payload for payload, _ in pairs]
-            yield self._slow_batch(chunk, payloads, entry_offsets(ends, chunk.offset), ends)
+        while chunk.data:
+            try:
+                pairs, end = message_set.take_messages(chunk.data, chunk.offset)
+            except InvalidMessage:
+                yield from self._by_entry(chunk)
+                return
+            yield from self._by_message(chunk, pairs)
+            pairs = []  # not two pieces at once
+            chunk = chunk.behind(end)
+
+    def _by_message(
+        self, chunk: Chunk, pairs: Sequence[tuple[bytes, int]]
+    ) -> Iterator[pa.RecordBatch]:
+        ends = entry_next_offsets([after for _, after in pairs], chunk.offset)
+        starts = entry_offsets(ends, chunk.offset)
+        for first in range(0, len(pairs), ROWS_MAX):
+            part = slice(first, first + ROWS_MAX)
+            payloads = [payload for payload, _ in pairs[part]]
+            yield self._slow_batch(chunk, payloads, starts[part], ends[part])
 
     def _by_entry(self, chunk: Chunk) -> Iterator[pa.RecordBatch]:
         for entry in message_set.entries(chunk.data, chunk.offset):

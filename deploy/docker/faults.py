@@ -21,6 +21,11 @@ def main(body: str, url: str = URL) -> str:
         with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310
             return str(answer.read().decode())
     except urllib.error.HTTPError as error:
+        if error.code == 404:
+            raise ValueError(
+                f"{url}: faults are switched off (proxy.control); start the proxy with it: "
+                "make up CHAOS=on, or PROXY_CONTROL=true make up"
+            ) from None
         raise ValueError(reason_in(error.read()) or f"{error.code} {error.reason}") from None
     except OSError as error:
         raise ValueError(f"{url}: {error}") from None

@@ -1,8 +1,9 @@
 """`kafka2011 audit`: has every message arrived in every tier? And `kafka2011 audit serve`.
 
 Queries the running audit service; without one, or with --recount, counts everything itself,
-message by message, and compares guids. Exit status 0 when nothing is missing and nothing is extra,
-1 when something is, 2 when there is nothing to query or to count.
+message by message, and compares guids. Exit status 0 when nothing is missing, extra or unknown, 1
+when something is or a tier is further behind than --max-behind, 2 when there is nothing to query or
+to count.
 """
 
 import json
@@ -24,7 +25,7 @@ from kafka2011.cli.options import PropertiesFile, Settings
 if TYPE_CHECKING:
     from kafka2011.events.forms import Forms
     from kafka2011.services.audit.recount.counting import RecountPlan
-    from kafka2011.services.audit.recount.sources import Source
+    from kafka2011.services.audit.recount.sources import DiskSource, Source
 
 app = typer.Typer(add_completion=False, help=(__doc__ or "").partition("\n\n")[0])
 
@@ -65,8 +66,16 @@ def show(
     ] = False,
     wait_s: Annotated[
         float,
-        typer.Option("--wait", help="longest wait until nothing is pending or missing, seconds"),
+        typer.Option(
+            "--wait", help="longest wait until nothing is pending, behind or missing, seconds"
+        ),
     ] = 0.0,
+    max_behind_s: Annotated[
+        float | None,
+        typer.Option(
+            "--max-behind", help="exit status 1 when a tier is further behind than this, seconds"
+        ),
+    ] = None,
     is_recount: Annotated[
         bool, typer.Option("--recount", help="read every message again and compare guids")
     ] = False,
@@ -103,6 +112,8 @@ def show(
         report = _asked(service, topic or [], all_cells, is_final, wait_s)
     else:
         report = _recounted(dirs, summary, topic or [], is_final, show_progress=not as_json)
+    if max_behind_s is not None and furthest_behind_ms(report) > max_behind_s * 1000:
+        report["exit_status"] = 1
     if as_json:
         print(json.dumps(report, indent=1))
     else:
@@ -159,7 +170,7 @@ def _asked(
         summary = _ask(service, "/audit/summary", final)
         if summary is None:
             _refuse(f"the audit service at {service} stopped answering")
-        is_open = summary["verdicts"]["pending"] or summary["verdicts"]["missing"]
+        is_open = any(summary["verdicts"][state] for state in ("pending", "behind", "missing"))
         if not is_open or time.monotonic() >= deadline:
             break
         time.sleep(WAIT_POLL_S)
@@ -197,6 +208,10 @@ def _as_report(summary: Json, cells: list[Json]) -> Json:
         f"{u['tier']} {u['topic']} {u['place']}: {u['first']} to {u['last']} was not read: "
         f"{u['reason']}"
         for u in summary["unread"]
+    ] + [
+        f"{d['source']} {d['topic']} {d['place']}: {d['first']} to {d['last']} was deleted before "
+        f"{d['tier']} had taken it"
+        for d in summary["deleted"]
     ]
     return {
         "source": summary["source"],
@@ -211,11 +226,19 @@ def _as_report(summary: Json, cells: list[Json]) -> Json:
             tier: {name: figures[f"delay_{name}"] for name in ("p50_ms", "p99_ms", "p999_ms")}
             for tier, figures in summary["tiers"].items()
         },
+        "behind_by": {tier: figures["behind_by"] for tier, figures in summary["tiers"].items()},
+        "unknown": summary["unknown"],
+        "deleted": summary["deleted"],
         "notes": summary["notes"] + unread,
         "restarts": summary["restarts"],
         "silent": summary["silent"],
-        "exit_status": status_of(totals),
+        "exit_status": status_of(totals, summary["unknown"]),
     }
+
+
+def furthest_behind_ms(report: Json) -> int:
+    """The age of the oldest message that has not arrived at some tier, ms."""
+    return max((tier["ms"] for tier in report["behind_by"].values()), default=0)
 
 
 # --- the recount -----------------------------------------------------------------------------
@@ -239,10 +262,23 @@ class _Directories:
         self._warehouse = warehouse
 
     def sources(self) -> "list[Source]":
+        """The log directories, those of the offline brokers with how far they were loaded."""
+        from dataclasses import replace
+
+        from kafka2011.services.audit.recount.warehouse_rows import loaded_offsets
+
+        warehouse = self.warehouse()
+        loaded = loaded_offsets(warehouse) if warehouse is not None else None
+        return [
+            replace(source, confirmed=loaded) if source.tier == "offline" else source
+            for source in self._directories()
+        ]
+
+    def _directories(self) -> "list[DiskSource]":
         from kafka2011.services.audit.recount.segment_files import LogDirectory, log_roots
         from kafka2011.services.audit.recount.sources import DiskSource
 
-        found: list[Source] = []
+        found: list[DiskSource] = []
         if self.given:
             for tier, tops in self._dirs.items():
                 for top in tops:
@@ -363,7 +399,8 @@ def _brokers_plan(
     from kafka2011.events.forms import parse_forms
     from kafka2011.runtime.config import address_map
     from kafka2011.services.audit.recount.counting import RecountPlan
-    from kafka2011.services.audit.recount.sources import ClusterSource
+    from kafka2011.services.audit.recount.sources import ClusterSource, group_offsets
+    from kafka2011.services.audit.recount.warehouse_rows import loaded_offsets
     from kafka2011.services.audit.server_filter import server_filter
 
     places = summary["places"]
@@ -376,8 +413,15 @@ def _brokers_plan(
         try:
             registry.start()
             close.append(registry.close)
+            confirmed = None
+            if tier == "live" and "offline" in summary["tiers"]:
+                confirmed = group_offsets(registry, places.get("audit.mirror.group", "mirror"))
+            elif "warehouse" in summary["tiers"] and tier == list(summary["tiers"])[-2]:
+                confirmed = loaded_offsets(Path(places["warehouse.dir"]))
             sources.append(
-                ClusterSource(tier, registry, notes.append, address_map(places["address.map"]))
+                ClusterSource(
+                    tier, registry, notes.append, address_map(places["address.map"]), confirmed
+                )
             )
         except CoordinationError as error:
             _refuse(f"ZooKeeper of {tier} at {zk_connect}: {error}")

@@ -17,7 +17,10 @@ Json = dict[str, Any]
 
 STYLES = {
     "complete": "green",
+    "not": "dim",  # not audited
     "pending": "yellow",
+    "behind": "blue",
+    "unknown": "bold magenta",
     "missing": "bold red",
     "extra": "red",
     "redelivered": "cyan",
@@ -58,7 +61,7 @@ def worst_of(cells: list[Json], count: int = CELLS_LISTED) -> list[Json]:
 
     def is_only_waiting(cell: Json) -> bool:
         states = {tier_count["verdict"] for tier_count in cell["tiers"].values()}
-        return states <= {"pending", "complete"}
+        return states <= {"pending", "complete", "not audited"}
 
     chosen = sorted(range(len(cells)), key=lambda n: (is_only_waiting(cells[n]), n))[:count]
     return [cells[number] for number in sorted(chosen)]
@@ -148,8 +151,8 @@ def verdicts_text(tier_count: Json, tiers: list[str]) -> Text:
         by_text.setdefault(text, []).append(tier)
     if not by_text:
         return Text("complete", style=STYLES["complete"])
-    if list(by_text) == ["pending"]:
-        return Text("pending", style=STYLES["pending"])
+    if len(by_text) == 1 and (word := next(iter(by_text))) in ("pending", "not audited"):
+        return Text(word, style=_style(word))
     found = Text()
     for number, (text, places) in enumerate(by_text.items()):
         found.append("\n" if number else "")
@@ -180,7 +183,8 @@ def printable(text: str) -> str:
 
 
 def notes_of(report: Json) -> list[str]:
-    lines = [f"note: {printable(note)}" for note in report["notes"][:NOTES_LISTED]]
+    lines = [f"unknown: {printable(each['what'])}" for each in report["unknown"][:NOTES_LISTED]]
+    lines += [f"note: {printable(note)}" for note in report["notes"][:NOTES_LISTED]]
     left = len(report["notes"]) - NOTES_LISTED
     if left > 0:
         lines.append(f"note: ... and {left} more (--json shows them)")
@@ -193,19 +197,46 @@ def notes_of(report: Json) -> list[str]:
 def conclusion(report: Json) -> str:
     """The last line: the meaning of the exit status."""
     totals = report["totals"]["tiers"]
-    parts = []
-    for name in ("missing", "extra", "redelivered"):
+    parts = [
+        f"{tier} is {duration_text(late['ms'])} behind ({late['messages']:,} messages, "
+        f"{late['bytes']:,} bytes)"
+        for tier, late in report["behind_by"].items()
+        if late["messages"]
+    ]
+    for name in ("missing", "unknown", "extra", "redelivered"):
         found = [f"{totals[tier][name]:,} in {tier}" for tier in totals if totals[tier][name]]
         if found:
             parts.append(f"{name}: {', '.join(found)}")
     pending = report["verdicts"]["pending"]
     if pending:
         parts.append(f"{pending:,} cells are pending")
+    unreported = max((total["unreported"] for total in totals.values()), default=0)
+    if unreported:
+        parts.append(f"{unreported:,} messages not reported by their producers yet")
+    unaudited = [name for name, topic in report["topics"].items() if not topic["is_audited"]]
+    if unaudited:
+        parts.append(f"not audited, since no producer reports them: {', '.join(unaudited)}")
     if report["exit_status"]:
+        if not any(total[name] for total in totals.values() for name in ("missing", "extra")):
+            if report["unknown"] or any(total["unknown_cells"] for total in totals.values()):
+                return "; ".join(["It is not known whether everything arrived", *parts])
+            return "; ".join(["Behind for longer than allowed", *parts])
         return "The audit does not balance. " + "; ".join(parts)
     if not report["totals"]["produced"]:
         return "Nothing was produced yet."
     said = f"The audit balances: {report['totals']['produced']:,} messages in every tier"
-    if pending:
+    if pending or any(late["messages"] for late in report["behind_by"].values()):
         said = "Nothing is missing so far"
     return said + (f" ({'; '.join(parts)})" if parts else "")
+
+
+def duration_text(ms: int) -> str:
+    """`45 s`, `12 min`, `1 h 2 min`, `3 d 4 h`."""
+    seconds = ms // 1000
+    if seconds < 120:
+        return f"{seconds} s"
+    minutes = seconds // 60
+    if minutes < 60:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours < 24 else f"{hours // 24} d {hours % 24} h"

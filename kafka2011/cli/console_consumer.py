@@ -20,7 +20,12 @@ import typer
 from kafka2011.cli.output import complain, fail, printable, reader_has_gone
 from kafka2011.consumer.chunk import ConsumedMessage, TopicPartition
 from kafka2011.consumer.config import ConsumerConfig
-from kafka2011.consumer.errors import ConsumerStateError, ConsumerTimeout, PartitionStuck
+from kafka2011.consumer.errors import (
+    ConsumerFailed,
+    ConsumerStateError,
+    ConsumerTimeout,
+    PartitionStuck,
+)
 from kafka2011.consumer.groups.connector import ConsumerConnector
 from kafka2011.consumer.groups.topic_filters import TopicFilter, blacklist, whitelist
 from kafka2011.consumer.stream import MessageStream
@@ -31,6 +36,7 @@ from kafka2011.producer.config import python_object
 from kafka2011.protocol.errors import KafkaError
 from kafka2011.runtime.process_settings import load_or_exit
 from kafka2011.runtime.signals import stop_event
+from kafka2011.runtime.workers import Worker
 
 app = typer.Typer(add_completion=False)
 
@@ -175,6 +181,10 @@ def run(  # noqa: PLR0917 (the original's options)
         # The reader of the output has closed it; Python must not report that at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 0
+    except OSError as error:  # a full disk behind it, for instance
+        complain(f"cannot write the output: {error.strerror}")
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = 1
     raise SystemExit(status)
 
 
@@ -283,13 +293,19 @@ class _Output:
         self._stop = stop
         self._ended = threading.Event()
         self.count = 0
-        self._flusher = threading.Thread(target=self._flush_often, name="flush", daemon=True)
+        self._failure: BaseException | None = None
+        self._flusher = Worker(
+            self._flush_often, "flush", restarts=False, on_failure=self._flush_failed
+        )
         self._flusher.start()
 
     def write(self, message: ConsumedMessage) -> None:
-        """Raises BrokenPipeError when the reader has closed the output."""
+        """Raises BrokenPipeError when the reader has closed the output, OSError when it cannot be
+        written."""
         self._out.write(self._formatted(message))
         self.count += 1
+        if self._failure is not None:
+            raise self._failure
         if self._ended.is_set():
             raise BrokenPipeError
 
@@ -297,6 +313,10 @@ class _Output:
         self._ended.set()
         self._flusher.join()
         self._out.flush()
+
+    def _flush_failed(self, error: BaseException) -> None:
+        self._failure = error
+        self._stop.set()
 
     def _flush_often(self) -> None:
         while not self._ended.wait(FLUSH_INTERVAL_S):
@@ -333,8 +353,7 @@ def _consume(
             complain("the topic does not exist yet: waiting for it")
         with ConsumerConnector(config, registry) as connector:
             [stream] = connector.create_message_streams_by_filter(chosen)
-            stopper = threading.Thread(target=end_on, args=(stop, connector), daemon=True)
-            stopper.start()
+            Worker(lambda: end_on(stop, connector), "stop", restarts=False).start()
             try:
                 return _print_messages(connector, stream, output, count_max, skips=skips)
             finally:
@@ -373,6 +392,9 @@ def _print_messages(
         except ConsumerTimeout as error:
             complain(f"{error}; {output.count} messages printed")
             return 0
+        except ConsumerFailed as error:
+            complain(str(error))
+            return 1
         except PartitionStuck as error:
             complain(str(error))
             if not skips:

@@ -33,7 +33,7 @@ from kafka2011.cli.perf_output import (
 from kafka2011.consumer.config import ConsumerConfig
 from kafka2011.consumer.errors import ConsumerTimeout
 from kafka2011.consumer.groups.connector import ConsumerConnector
-from kafka2011.consumer.simple import EARLIEST, LATEST, SimpleConsumer
+from kafka2011.consumer.simple import SimpleConsumer
 from kafka2011.consumer.stream import MessageStream
 from kafka2011.coordination import paths
 from kafka2011.coordination.errors import CoordinationError
@@ -44,6 +44,7 @@ from kafka2011.runtime import logs
 from kafka2011.runtime.clock import now_ms
 from kafka2011.runtime.process_settings import load_or_exit
 from kafka2011.runtime.signals import stop_event
+from kafka2011.runtime.workers import Worker
 
 app = typer.Typer(add_completion=False)
 
@@ -152,7 +153,7 @@ def run(  # noqa: PLR0917 (the original's options)
                     _Worker(number, _sizes(stream), messages, stop, printer, consumer_timeout_ms)
                     for number, stream in enumerate(streams)
                 ]
-                threading.Thread(target=end_on, args=(stop, connector), daemon=True).start()
+                Worker(lambda: end_on(stop, connector), "stop", restarts=False).start()
                 printer.header(has_thread=True)
                 _run_all(workers, printer)
         finally:
@@ -239,7 +240,7 @@ class _Worker:
         self._stop = stop
         self._printer = printer
         self._timeout_ms = timeout_ms
-        self.thread = threading.Thread(target=self._run, name=f"perf-{number}")
+        self.thread = Worker(self._run, f"perf-{number}", restarts=False, on_failure=self._failed)
 
     def _run(self) -> None:
         quiet_ms = 0
@@ -250,6 +251,9 @@ class _Worker:
         except KafkaError as error:
             self.failure = str(error)
         self.end_ms = now_ms() - quiet_ms
+
+    def _failed(self, error: BaseException) -> None:
+        self.failure, self.end_ms = repr(error), now_ms()
 
     def _consume(self) -> None:
         interval = self._printer.interval
@@ -276,15 +280,14 @@ def _fetched(
 ) -> Iterator[tuple[int, int]]:
     """Single fetches until an empty answer."""
     with SimpleConsumer(*address) as client:
-        ask = LATEST if latest else EARLIEST
-        [offset] = client.get_offsets_before(topic, partition, ask, 1)
+        offset = client.latest(topic, partition) if latest else client.earliest(topic, partition)
         while True:
             found = client.fetch(topic, partition, offset, fetch_size)
             valid = found.valid_bytes()
             if not valid:
                 return
-            payloads = found.messages()
-            yield len(payloads), sum(len(payload) for payload, _ in payloads)
+            for messages in found.pieces():
+                yield len(messages), sum(len(payload) for payload, _ in messages)
             offset += valid
 
 

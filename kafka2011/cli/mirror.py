@@ -1,6 +1,7 @@
 """`kafka2011 mirror`: copy topics from one cluster to another until SIGTERM.
 
-`kafka2011 mirror offsets` prints where a consumer of the source continues at the target.
+`kafka2011 mirror offsets` prints where a consumer of the source continues at the target,
+`kafka2011 mirror refused` the entries that were left out because the target refuses them.
 """
 
 from pathlib import Path
@@ -67,7 +68,7 @@ def run(  # noqa: PLR0917 (the original's options)
     """Run one member of a mirror: source.zk.connect, target.zk.connect, groupid, ...
 
     Or with the original's files: --consumer.config, --producer.config. See also: kafka2011 mirror
-    offsets --help.
+    offsets --help, kafka2011 mirror refused --help.
     """
     if bool(consumer_config) != (producer_config is not None):
         raise ConfigError("--consumer.config and --producer.config go together")
@@ -149,3 +150,36 @@ def offsets(  # noqa: PLR0917 (options)
         where = f"{topic} {partition or ''}".strip()
         at = f" at {source_offset}" if source_offset is not None else ""
         fail(f"the map of group {group} has no entry for {where}{at}")
+
+
+@app.command()
+def refused(
+    zookeeper: Annotated[
+        str, typer.Option("--zookeeper", help="ZooKeeper of the source, host:port,host:port/chroot")
+    ],
+    topic: Annotated[str, typer.Option("--topic", help="topic (default: all)")] = "",
+    group: Annotated[str, typer.Option("--group", help="group of the mirror")] = "mirror",
+    as_json: AsJson = False,
+) -> None:
+    """Print the entries that were left out because the target refuses them.
+
+    With mirror.refused.entry=skip; the newest 100 of each partition. They stand in the source's log
+    until retention deletes them.
+    """
+    from kafka2011.cli.connections import connected
+    from kafka2011.cli.output import print_json, print_table, utc
+    from kafka2011.services.mirror_maker.mirror_registry import read_left_out
+
+    with connected(zookeeper) as registry:
+        rows = read_left_out(registry, group, topic)
+    if as_json:
+        print_json([row._asdict() for row in rows])
+    else:
+        print_table(
+            ("topic", "source", "offset", "bytes", "left out", "reason"),
+            [
+                (row.topic, row.source, row.offset, row.bytes, utc(row.at_ms), row.reason)
+                for row in rows
+            ],
+            numbers=("offset", "bytes"),
+        )

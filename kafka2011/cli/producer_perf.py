@@ -33,6 +33,7 @@ from kafka2011.protocol.names import check_topic
 from kafka2011.runtime import logs
 from kafka2011.runtime.clock import now_ms
 from kafka2011.runtime.signals import stop_event
+from kafka2011.runtime.workers import Worker
 
 app = typer.Typer(add_completion=False)
 
@@ -234,7 +235,7 @@ class _Worker:
         self.number = number
         self.sent = self.sent_bytes = 0
         self.failure = ""
-        self.thread = threading.Thread(target=self._run, name=f"perf-{number}")
+        self.thread = Worker(self._run, f"perf-{number}", restarts=False, on_failure=self._failed)
         self._topic = topic
         self._producer = producer
         self._payload = payload
@@ -259,6 +260,9 @@ class _Worker:
                 self._producer.close()
         except (KafkaError, CoordinationError) as error:
             self.failure = str(error)
+
+    def _failed(self, error: BaseException) -> None:
+        self.failure = repr(error)
 
     def _send_all(self) -> None:
         send, payload, topic = self._producer.send, self._payload, self._topic

@@ -30,6 +30,7 @@ from kafka2011.protocol.names import check_topic
 from kafka2011.runtime import logs
 from kafka2011.runtime.process_settings import load_or_exit
 from kafka2011.runtime.signals import stop_event
+from kafka2011.runtime.workers import Worker
 
 app = typer.Typer(add_completion=False)
 
@@ -110,13 +111,13 @@ def run(  # noqa: PLR0917 (the original's options)
         try:
             with ConsumerConnector(config, registry) as connector:
                 streams = connector.create_message_streams({inputtopic: threads})[inputtopic]
-                threading.Thread(target=end_on, args=(stop, connector), daemon=True).start()
+                Worker(lambda: end_on(stop, connector), "stop", restarts=False).start()
                 replays = [
                     _Replay(stream, producer, outputtopic, batch_size, delay_btw_batch_ms, tally)
                     for stream, producer in zip(streams, producers, strict=True)
                 ]
                 for replay in replays:
-                    replay.thread.join()
+                    replay.worker.join()
         finally:
             registry.delete_recursive(paths.group_path(config.group_id))
     print(f"{tally.count} messages replayed from {inputtopic} to {outputtopic}")
@@ -168,8 +169,10 @@ class _Replay:
         self._batch_size = batch_size
         self._delay_s = delay_ms / 1000
         self._tally = tally
-        self.thread = threading.Thread(target=self._run, name="replay")
-        self.thread.start()
+        self.worker = Worker(
+            self._run, "replay", restarts=False, on_failure=lambda error: self._fail(repr(error))
+        )
+        self.worker.start()
 
     def _run(self) -> None:
         batch: list[bytes] = []
@@ -188,8 +191,11 @@ class _Replay:
                 if batch:
                     self._send(batch)
         except (KafkaError, CoordinationError) as error:
-            self._tally.fail(str(error))
-            self._tally.stop.set()
+            self._fail(str(error))
+
+    def _fail(self, reason: str) -> None:
+        self._tally.fail(reason)
+        self._tally.stop.set()
 
     def _send(self, batch: list[bytes]) -> None:
         self._producer.send(self._topic, batch)

@@ -19,7 +19,7 @@ from kafka2011.cli.options import Server
 from kafka2011.cli.output import complain, fail, payload_bytes, reader_has_gone
 from kafka2011.consumer.chunk import Chunk
 from kafka2011.consumer.errors import ConsumerClosed
-from kafka2011.consumer.simple import SimpleConsumer
+from kafka2011.consumer.simple import LATEST, SimpleConsumer
 from kafka2011.protocol.errors import (
     IllegalTopicName,
     KafkaError,
@@ -30,6 +30,7 @@ from kafka2011.protocol.names import check_topic
 from kafka2011.protocol.requests import FetchRequest
 from kafka2011.runtime import logs
 from kafka2011.runtime.signals import stop_event
+from kafka2011.runtime.workers import Worker
 
 app = typer.Typer(add_completion=False)
 
@@ -85,11 +86,13 @@ def run(  # noqa: PLR0917 (the original's options)
     try:
         check_topic(topic, "0.7")
         with SimpleConsumer(*address, socket_timeout_ms) as client:
-            threading.Thread(target=_close_on, args=(stop, client), daemon=True).start()
+            Worker(lambda: _close_on(stop, client), "stop", restarts=False).start()
             if offset < 0:
-                [offset] = client.get_offsets_before(topic, partition, offset, 1)
+                ask = client.latest if offset == LATEST else client.earliest
+                offset = ask(topic, partition)
             chunks = _chunks(client, topic, partition, offset, fetchsize, stop, ends=no_wait)
-            for message in (one for chunk in chunks for one in chunk.messages()):
+            pieces = (piece for chunk in chunks for piece in chunk.pieces())
+            for message in (one for piece in pieces for one in piece):
                 count += 1
                 if as_json:
                     record = as_record(message)

@@ -28,6 +28,12 @@ class SessionLost(CoordinationUnavailable):
     """
 
 
+class RegistryClosed(CoordinationUnavailable):
+    """This registry was closed, and its session with it: no later call can succeed."""
+
+    retriable = False
+
+
 class NodeExists(CoordinationError):
     """`create`: the node exists."""
 

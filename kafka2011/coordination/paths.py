@@ -20,6 +20,7 @@ Mirrors (not in 0.7)
   /kafka2011/mirrors/<group>/map/<topic>/<id>-<partition> persistent  target <id>-<partition>
   /kafka2011/mirrors/<group>/paused/<id>-<partition>:<topic>  persistent  null
   /kafka2011/mirrors/<group>/paused/all:<topic>      persistent  null
+  /kafka2011/mirrors/<group>/refused/<topic>/<id>-<partition>  persistent  JSON: entries left out
   and in the target's ZooKeeper, for consumers that fail over (docs/mirror.md):
   /kafka2011/mirrors/<group>/offsets/<cluster id>/<topic>/<id>-<partition>  persistent  JSON
 
@@ -159,6 +160,14 @@ def mirror_map_path(group: str, topic: str, source: BrokerPartition) -> str:
 
 def mirror_paused_path(group: str) -> str:
     return f"{MIRRORS}/{group}/paused"
+
+
+def mirror_refused_root(group: str) -> str:
+    return f"{MIRRORS}/{group}/refused"
+
+
+def mirror_refused_path(group: str, topic: str, source: BrokerPartition) -> str:
+    return f"{mirror_refused_root(group)}/{topic}/{source.text}"
 
 
 def mirror_offsets_root(group: str) -> str:

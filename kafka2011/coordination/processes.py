@@ -15,6 +15,7 @@ from kafka2011.coordination import paths
 from kafka2011.coordination.errors import BadZnode, CoordinationError, NodeConflict
 from kafka2011.coordination.registry import Handle, Registry, SessionEvent
 from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.workers import Worker
 
 log = get_logger(__name__)
 
@@ -48,25 +49,24 @@ class Registration:
         self._has_node = False
         self._wanted.set()
         self._listener: Handle = registry.add_session_listener(self._on_session)
-        self._thread = threading.Thread(
-            target=self._run, name=f"register-{record.name}", daemon=True
-        )
-        self._thread.start()
+        self._worker = Worker(self._run, f"register-{record.name}", restarts=True)
+        self._worker.start()
 
     def wait(self, timeout_s: float) -> bool:
         """Wait until the process is registered; False after `timeout_s`."""
         return self._registered.wait(timeout_s)
 
-    def close(self) -> None:
-        """Say goodbye in the persistent node and delete the `alive` node. Idempotent."""
+    def close(self, *, says_goodbye: bool = True) -> None:
+        """Say goodbye in the persistent node, unless the process ends by a failure, and delete the
+        `alive` node. Idempotent."""
         if self._closed.is_set():
             return
         self._closed.set()
         self._wanted.set()
         self._listener.cancel()
-        self._thread.join()
+        self._worker.join()
         try:
-            if self._has_node:
+            if self._has_node and says_goodbye:
                 self._put_node(said_goodbye=True)
             self._registry.delete_own(self._alive_path, self._alive_value)
         except CoordinationError as error:
@@ -96,8 +96,12 @@ class Registration:
         while True:
             self._wanted.wait()
             self._wanted.clear()
-            while not self._closed.is_set() and not self._register():
-                self._closed.wait(RETRY_S)
+            try:
+                while not self._closed.is_set() and not self._register():
+                    self._closed.wait(RETRY_S)
+            except BaseException:
+                self._wanted.set()  # for the next run
+                raise
             if self._closed.is_set():
                 return
 

@@ -29,6 +29,7 @@ from kafka2011.coordination.errors import (
     NodeConflict,
     NodeExists,
     NotEmpty,
+    RegistryClosed,
     SessionLost,
     VersionConflict,
 )
@@ -46,6 +47,7 @@ from kafka2011.coordination.registry import (
 )
 from kafka2011.runtime.config import ConfigError
 from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.workers import Worker
 
 log = get_logger(__name__)
 
@@ -139,12 +141,8 @@ class ZooKeeperRegistry:
         self._lost = False
         self._lease = Lease(session_timeout_ms / 1000)
         self._beat = threading.Event()
-        self._dispatcher = threading.Thread(
-            target=self._dispatch, name="zookeeper-dispatch", daemon=True
-        )
-        self._heart = threading.Thread(
-            target=self._heartbeat, name="zookeeper-heartbeat", daemon=True
-        )
+        self._dispatcher = Worker(self._dispatch, "zookeeper-dispatch", restarts=True)
+        self._heart = Worker(self._heartbeat, "zookeeper-heartbeat", restarts=True)
 
     # --- life ------------------------------------------------------------------------------------
 
@@ -178,11 +176,10 @@ class ZooKeeperRegistry:
         self._closed.set()
         self._beat.set()
         self._queue.put(None)
+        self._connected.set()  # calls that wait for a connection end now
         self._stop_client()
-        self._connected.clear()
-        for thread in (self._dispatcher, self._heart):
-            if thread.ident is not None and thread is not threading.current_thread():
-                thread.join()
+        for worker in (self._dispatcher, self._heart):
+            worker.join()
 
     def _stop_client(self) -> None:
         if self._client is None:
@@ -265,7 +262,7 @@ class ZooKeeperRegistry:
         return listener
 
     def session_id(self) -> int | None:
-        if not self._connected.is_set() or self._client is None:
+        if self._closed.is_set() or not self._connected.is_set() or self._client is None:
             return None
         session: int | None = self._client._session_id
         return session
@@ -295,11 +292,11 @@ class ZooKeeperRegistry:
     def _once(self, request: Callable[[Any], Any], deadline_s: float) -> Any:
         """Make one request on the live client. Raises _NoNode or one of coordination.errors."""
         if self._closed.is_set():
-            raise CoordinationUnavailable("the registry is closed")
+            raise RegistryClosed("the registry is closed")
         if not self._connected.wait(max(0.0, deadline_s - time.monotonic())):
             raise CoordinationUnavailable("not connected to ZooKeeper")
         if self._closed.is_set():
-            raise CoordinationUnavailable("the registry is closed")
+            raise RegistryClosed("the registry is closed")
         session, sent_s = self.session_id(), now_s()
         try:
             answer = request(self._client).get(timeout=max(0.01, deadline_s - time.monotonic()))
@@ -330,7 +327,7 @@ class ZooKeeperRegistry:
         while True:
             try:
                 return attempt(deadline)
-            except SessionLost:
+            except (SessionLost, RegistryClosed):
                 raise
             except CoordinationUnavailable:
                 if time.monotonic() >= deadline or self._closed.wait(REPEAT_PAUSE_S):
@@ -512,6 +509,7 @@ class ZooKeeperRegistry:
         return watch
 
     def _refresh_all(self, watches: set[_Watch]) -> None:
+        self._unread |= watches  # until each of them was read
         for watch in list(watches):
             self._refresh(watch)
 
@@ -519,10 +517,10 @@ class ZooKeeperRegistry:
         if watch.cancelled or self._closed.is_set():
             self._unread.discard(watch)
             return
+        self._unread.add(watch)  # read again after a reconnect, or REFRESH_RETRY_S
         try:
             children = self._read_and_watch(watch)
         except CoordinationError as error:
-            self._unread.add(watch)  # read again after a reconnect, or REFRESH_RETRY_S
             log.info("watch_not_read", path=watch.path, reason=str(error))
             return
         self._unread.discard(watch)

@@ -12,10 +12,12 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from kafka2011.events.codec import Record, decode_as, encoder, schema_name_of
+from kafka2011.events.codec import Record, decode, decode_as, encoder, schema_name_of
 from kafka2011.events.header import Header
 from kafka2011.events.topics import AUDIT, HEARTBEAT
 from kafka2011.events.windows import WindowCount
+
+HEARTBEAT_BEFORE = "heartbeat-before-last-sequence"  # still in logs of before
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,16 +76,28 @@ def decode_monitoring(payload: bytes) -> MonitoringEvent:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """`interval_ms` until the next one; `is_last`: the sender shuts down cleanly."""
+    """`interval_ms` until the next one; `is_last`: the sender shuts down cleanly.
+
+    `last_sequence` of a last one is that of the sender's last monitoring event, by which its loss
+    shows; -1: there is none.
+    """
 
     header: Header
     instance: str
     interval_ms: int
     is_last: bool
+    last_sequence: int = -1
 
 
 def encode_heartbeat(
-    *, server: str, service: str, instance: str, time_ms: int, interval_ms: int, is_last: bool
+    *,
+    server: str,
+    service: str,
+    instance: str,
+    time_ms: int,
+    interval_ms: int,
+    is_last: bool,
+    last_sequence: int = -1,
 ) -> bytes:
     """The payload for topic `audit`. Raises EventError when a value does not fit the schema."""
     identity = "\0".join((server, instance, "heartbeat", str(time_ms)))
@@ -94,16 +108,24 @@ def encode_heartbeat(
             "instance": instance,
             "interval_ms": interval_ms,
             "is_last": is_last,
+            "last_sequence": last_sequence,
         }
     )
 
 
 def decode_report(payload: bytes) -> MonitoringEvent | Heartbeat:
     """A message of topic `audit`. Raises EventError for anything else: park the message."""
-    if schema_name_of(payload) != HEARTBEAT:
+    name = schema_name_of(payload)
+    if name not in (HEARTBEAT, HEARTBEAT_BEFORE):
         return decode_monitoring(payload)
-    record = decode_as(HEARTBEAT, payload)
-    return Heartbeat(_header(record), record["instance"], record["interval_ms"], record["is_last"])
+    _, record = decode(payload)
+    return Heartbeat(
+        _header(record),
+        record["instance"],
+        record["interval_ms"],
+        record["is_last"],
+        record.get("last_sequence", -1),
+    )
 
 
 def _header(record: Record) -> Header:

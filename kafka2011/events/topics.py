@@ -32,8 +32,12 @@ def unreadable_topic(topic: str) -> str:
     return topic + UNREADABLE_SUFFIX
 
 
+# Topics whose events have a shipped schema of their own.
+TOPICS = (*ACTIVITY_TOPICS, ACCESS_LOG, unreadable_topic(ACCESS_LOG), AUDIT)
+
+
 def table_name(topic: str) -> str:
-    """The warehouse table of a topic."""
+    """The plain name of a topic's table. It may be another's: see warehouse.table_paths."""
     return topic.replace("-", "_")
 
 

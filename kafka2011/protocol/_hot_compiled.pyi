@@ -20,6 +20,15 @@ def messages(
 def payloads(
     buffer: bytes | bytearray | memoryview, wrapper_bytes_max: int = ...
 ) -> list[bytes]: ...
+def take_messages(
+    buffer: bytes | bytearray | memoryview,
+    offset: int,
+    wrapper_bytes_max: int,
+    unpacked_bytes_max: int,
+) -> tuple[list[tuple[bytes, int]], int]: ...
+def take_payloads(
+    buffer: bytes | bytearray | memoryview, wrapper_bytes_max: int, unpacked_bytes_max: int
+) -> tuple[list[bytes], int]: ...
 def encode(payloads: Sequence[bytes], magic: int = 1) -> bytes: ...
 def produce_runs(
     buffer: bytearray | memoryview,
@@ -37,5 +46,14 @@ def consumed(
     *,
     wrapper_bytes_max: int = ...,
 ) -> list[ConsumedMessage]: ...
+def take_consumed(
+    buffer: bytes | bytearray | memoryview,
+    offset: int,
+    topic: str,
+    broker_id: int,
+    partition: int,
+    wrapper_bytes_max: int,
+    unpacked_bytes_max: int,
+) -> tuple[list[ConsumedMessage], int]: ...
 def crc32(data: bytes | bytearray | memoryview, start: int = 0) -> int: ...
 def crc32_by_tables(data: bytes | bytearray | memoryview, start: int = 0) -> int: ...

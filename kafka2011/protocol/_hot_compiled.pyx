@@ -54,6 +54,7 @@ cdef struct Look:
     int attributes
 
 cdef Py_ssize_t PAYLOAD_MAX = PAYLOAD_BYTES_MAX
+cdef int64_t NO_LIMIT = 2**63 - 1
 
 
 cdef inline int32_t read_i32(const unsigned char *at) noexcept nogil:
@@ -101,6 +102,58 @@ cdef inline Fault look(
     return GOOD
 
 
+cdef enum Stop:
+    AT_END
+    AT_CUT
+    AT_BAD
+    AT_WRAPPER
+    AT_TOO_LARGE
+
+# How far a walk has come: where the next entry starts, how many are behind, the largest payload.
+cdef struct Walk:
+    Py_ssize_t position
+    Py_ssize_t entry_count
+    Py_ssize_t largest
+    Look entry
+
+# Other threads may go on during a longer walk; letting them takes about as long as 1 KiB of it.
+cdef enum:
+    WALK_ALONE_BYTES_MAX = 65536
+
+
+cdef Stop walk_on(
+    const unsigned char *data, Py_ssize_t total, Py_ssize_t payload_bytes_max, Walk *walk
+) noexcept nogil:
+    """Pass plain entries up to what is something else; a wrapper and a large one are counted."""
+    cdef Fault fault
+    cdef Py_ssize_t size
+    while total - walk.position >= LENGTH_BYTES:
+        fault = look(data, walk.position, total, &walk.entry)
+        if fault != GOOD:
+            return AT_CUT if fault == CUT else AT_BAD
+        size = walk.entry.end - walk.entry.payload_start
+        if size > walk.largest:
+            walk.largest = size
+            if size > payload_bytes_max:
+                return AT_TOO_LARGE
+        walk.entry_count += 1
+        walk.position = walk.entry.end
+        if walk.entry.attributes & CODEC_MASK:
+            return AT_WRAPPER
+    return AT_END
+
+
+cdef Stop walked(
+    const unsigned char *data, Py_ssize_t total, Py_ssize_t payload_bytes_max, Walk *walk
+):
+    cdef Stop stop
+    if total - walk.position <= WALK_ALONE_BYTES_MAX:
+        return walk_on(data, total, payload_bytes_max, walk)
+    with nogil:
+        stop = walk_on(data, total, payload_bytes_max, walk)
+    return stop
+
+
 cdef bytes copied(const unsigned char *data, const Look *entry):
     return PyBytes_FromStringAndSize(
         <const char *>(data + entry.payload_start), entry.end - entry.payload_start
@@ -117,38 +170,35 @@ cdef object fault_at(object buffer, Py_ssize_t position):
 def scan(object buffer, Py_ssize_t message_bytes_max, object budget):
     """Validate a produced set (see `message_set.scan`)."""
     cdef Py_buffer view
-    cdef Look entry
-    cdef Fault fault
-    cdef Py_ssize_t position = 0, total, entry_count = 0, largest = 0, size
-    cdef Py_ssize_t message_count
+    cdef Walk walk
+    cdef Stop stop
+    cdef Py_ssize_t start, message_count
     cdef const unsigned char *data
     cdef list wrappers = None
+    walk.position = walk.entry_count = walk.largest = 0
     PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
     try:
         data = <const unsigned char *>view.buf
-        total = view.len
-        while total - position >= LENGTH_BYTES:
-            fault = look(data, position, total, &entry)
-            if fault != GOOD:
-                if fault == CUT and entry_count:
-                    break
-                raise fault_at(buffer, position)
-            size = entry.end - entry.payload_start
-            if size > largest:
-                largest = size
-                if largest > message_bytes_max:
-                    raise MessageSizeTooLarge(
-                        f"payload of {largest} bytes is above the limit of {message_bytes_max}"
-                    )
-            if entry.attributes & CODEC_MASK:
-                if wrappers is None:
-                    wrappers = []
-                wrappers.append((position, entry.attributes & CODEC_MASK, copied(data, &entry)))
-            entry_count += 1
-            position = entry.end
+        while True:
+            stop = walked(data, view.len, message_bytes_max, &walk)
+            if stop != AT_WRAPPER:
+                break
+            if wrappers is None:
+                wrappers = []
+            # A walk stops behind the wrapper.
+            start = walk.entry.payload_start - LENGTH_BYTES - MAGIC1_OVERHEAD_BYTES
+            wrappers.append(
+                (start, walk.entry.attributes & CODEC_MASK, copied(data, &walk.entry))
+            )
     finally:
         PyBuffer_Release(&view)
-    message_count = entry_count
+    if stop == AT_TOO_LARGE:
+        raise MessageSizeTooLarge(
+            f"payload of {walk.largest} bytes is above the limit of {message_bytes_max}"
+        )
+    if stop == AT_BAD or (stop == AT_CUT and not walk.entry_count):
+        raise fault_at(buffer, walk.position)
+    message_count = walk.entry_count
     if wrappers is not None:
         for wrapper_position, codec, payload in wrappers:
             try:
@@ -157,31 +207,31 @@ def scan(object buffer, Py_ssize_t message_bytes_max, object budget):
                 error.position = wrapper_position
                 raise
     # Past the class's own Python-level __new__, which would double the cost of a small set.
-    return tuple.__new__(Scan, (position, message_count, entry_count, largest))
+    return tuple.__new__(Scan, (walk.position, message_count, walk.entry_count, walk.largest))
 
 
 cdef Py_ssize_t count_inner(object codec, bytes payload, object budget, int depth) except -1:
     cdef bytes unpacked = budget.decompress(codec, payload, depth)
     cdef const unsigned char *data = <const unsigned char *>PyBytes_AS_STRING(unpacked)
-    cdef Py_ssize_t position = 0, total = len(unpacked), message_count = 0
-    cdef Look entry
-    cdef Fault fault
+    cdef Py_ssize_t total = len(unpacked), message_count
+    cdef Walk walk
+    cdef Stop stop
     # First the whole level, then what is nested in it, as the pure twin does.
     cdef list wrappers = None
-    while total - position >= LENGTH_BYTES:
-        fault = look(data, position, total, &entry)
-        if fault != GOOD:
-            if fault == CUT and position:
-                break
-            raise fault_at(unpacked, position)
-        if entry.attributes & CODEC_MASK:
-            if wrappers is None:
-                wrappers = []
-            wrappers.append((entry.attributes & CODEC_MASK, copied(data, &entry)))
-        else:
-            message_count += 1
-        position = entry.end
+    walk.position = walk.entry_count = walk.largest = 0
+    while True:
+        stop = walked(data, total, PAYLOAD_MAX, &walk)
+        if stop != AT_WRAPPER:
+            break
+        if wrappers is None:
+            wrappers = []
+        wrappers.append((walk.entry.attributes & CODEC_MASK, copied(data, &walk.entry)))
+    if stop == AT_BAD or (stop == AT_CUT and not walk.entry_count):
+        raise fault_at(unpacked, walk.position)
+    message_count = walk.entry_count
     if wrappers is not None:
+        message_count -= len(wrappers)
+        unpacked = None  # the wrappers are copies: levels do not add up
         for inner_codec, inner_payload in wrappers:
             message_count += count_inner(inner_codec, inner_payload, budget, depth + 1)
     return message_count
@@ -355,16 +405,22 @@ cdef inline int next_entry(
     raise fault_at(buffer, position)
 
 
-cdef list opened(const unsigned char *data, Py_ssize_t position, const Look *entry, object limit):
-    """The payloads in the wrapper `entry`, however deep."""
+cdef list opened(
+    const unsigned char *data,
+    Py_ssize_t position,
+    const Look *entry,
+    object limit,
+    int64_t *unpacked_bytes,
+):
+    """The payloads in the wrapper `entry`, however deep; adds what was unpacked for them."""
     cdef list found = []
+    cdef object budget = DecompressionBudget(limit)
     try:
-        collect(
-            entry.attributes & CODEC_MASK, copied(data, entry), DecompressionBudget(limit), 1, found
-        )
+        collect(entry.attributes & CODEC_MASK, copied(data, entry), budget, 1, found)
     except InvalidMessage as error:
         error.position = position
         raise
+    unpacked_bytes[0] += <int64_t>(limit - budget.bytes_left)
     return found
 
 
@@ -392,9 +448,22 @@ def messages(
     object buffer, int64_t offset, object wrapper_bytes_max=DECOMPRESSED_BYTES_MAX
 ):
     """Deep (payload, next offset) pairs (see `message_set.messages`)."""
+    return take_messages(buffer, offset, wrapper_bytes_max, NO_LIMIT)[0]
+
+
+def payloads(object buffer, object wrapper_bytes_max=DECOMPRESSED_BYTES_MAX):
+    """Deep payloads only (see `message_set.payloads`)."""
+    return take_payloads(buffer, wrapper_bytes_max, NO_LIMIT)[0]
+
+
+def take_messages(
+    object buffer, int64_t offset, object wrapper_bytes_max, int64_t unpacked_bytes_max
+):
+    """`messages` up to a budget, and where it ends (see `message_set.take_messages`)."""
     cdef Py_buffer view
     cdef Look entry
     cdef Py_ssize_t position = 0
+    cdef int64_t unpacked_bytes = 0
     cdef const unsigned char *data
     cdef list found = []
     cdef list inner
@@ -403,7 +472,9 @@ def messages(
         data = <const unsigned char *>view.buf
         while next_entry(buffer, data, position, view.len, &entry):
             if entry.attributes & CODEC_MASK:
-                inner = opened(data, position, &entry, wrapper_bytes_max)
+                if unpacked_bytes >= unpacked_bytes_max:
+                    break
+                inner = opened(data, position, &entry, wrapper_bytes_max, &unpacked_bytes)
                 if inner:
                     last = inner.pop()
                     start = offset + position
@@ -414,14 +485,15 @@ def messages(
             position = entry.end
     finally:
         PyBuffer_Release(&view)
-    return found
+    return found, position
 
 
-def payloads(object buffer, object wrapper_bytes_max=DECOMPRESSED_BYTES_MAX):
-    """Deep payloads only (see `message_set.payloads`)."""
+def take_payloads(object buffer, object wrapper_bytes_max, int64_t unpacked_bytes_max):
+    """`payloads` up to a budget, and where it ends (see `message_set.take_payloads`)."""
     cdef Py_buffer view
     cdef Look entry
     cdef Py_ssize_t position = 0
+    cdef int64_t unpacked_bytes = 0
     cdef const unsigned char *data
     cdef list found = []
     PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
@@ -429,13 +501,15 @@ def payloads(object buffer, object wrapper_bytes_max=DECOMPRESSED_BYTES_MAX):
         data = <const unsigned char *>view.buf
         while next_entry(buffer, data, position, view.len, &entry):
             if entry.attributes & CODEC_MASK:
-                found.extend(opened(data, position, &entry, wrapper_bytes_max))
+                if unpacked_bytes >= unpacked_bytes_max:
+                    break
+                found.extend(opened(data, position, &entry, wrapper_bytes_max, &unpacked_bytes))
             else:
                 found.append(copied(data, &entry))
             position = entry.end
     finally:
         PyBuffer_Release(&view)
-    return found
+    return found, position
 
 
 @cython.final
@@ -497,10 +571,25 @@ def consumed(
     object wrapper_bytes_max=DECOMPRESSED_BYTES_MAX,
 ):
     """`messages` as objects (see `message_set.consumed`)."""
+    return take_consumed(
+        buffer, offset, topic, broker_id, partition, wrapper_bytes_max, NO_LIMIT
+    )[0]
+
+
+def take_consumed(
+    object buffer,
+    int64_t offset,
+    str topic,
+    int broker_id,
+    int partition,
+    object wrapper_bytes_max,
+    int64_t unpacked_bytes_max,
+):
+    """`take_messages` as objects (see `message_set.take_consumed`)."""
     cdef Py_buffer view
     cdef Look entry
     cdef Py_ssize_t position = 0, index, count
-    cdef int64_t next_offset
+    cdef int64_t next_offset, unpacked_bytes = 0
     cdef const unsigned char *data
     cdef list found = []
     cdef list inner
@@ -509,7 +598,9 @@ def consumed(
         data = <const unsigned char *>view.buf
         while next_entry(buffer, data, position, view.len, &entry):
             if entry.attributes & CODEC_MASK:
-                inner = opened(data, position, &entry, wrapper_bytes_max)
+                if unpacked_bytes >= unpacked_bytes_max:
+                    break
+                inner = opened(data, position, &entry, wrapper_bytes_max, &unpacked_bytes)
                 count = len(inner)
                 for index in range(count):
                     next_offset = offset + (entry.end if index == count - 1 else position)
@@ -525,7 +616,7 @@ def consumed(
             position = entry.end
     finally:
         PyBuffer_Release(&view)
-    return found
+    return found, position
 
 
 # Make ------------------------------------------------------------------------------------------

@@ -55,6 +55,9 @@ __all__ = [
     "produce_runs",
     "scan",
     "split",
+    "take_consumed",
+    "take_messages",
+    "take_payloads",
 ]
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -62,7 +65,7 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 COMPILED = False
 
 _CUT = "cut"
-_NO_LIMIT = 2**63
+_NO_LIMIT = 2**63 - 1
 
 # Moving a set of this size costs less than handling one more append; a larger one stays in place.
 _MERGED_SET_BYTES_MAX: Final = 32768
@@ -360,14 +363,29 @@ def messages(
     buffer: Buffer, offset: int, wrapper_bytes_max: int = DECOMPRESSED_BYTES_MAX
 ) -> list[tuple[bytes, int]]:
     """Deep (payload, next offset) pairs (see `message_set.messages`)."""
+    return take_messages(buffer, offset, wrapper_bytes_max, _NO_LIMIT)[0]
+
+
+def payloads(buffer: Buffer, wrapper_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> list[bytes]:
+    """Deep payloads only (see `message_set.payloads`)."""
+    return take_payloads(buffer, wrapper_bytes_max, _NO_LIMIT)[0]
+
+
+def take_messages(
+    buffer: Buffer, offset: int, wrapper_bytes_max: int, unpacked_bytes_max: int
+) -> tuple[list[tuple[bytes, int]], int]:
+    """`messages` up to a budget, and where it ends (see `message_set.take_messages`)."""
     plain, ends, wrappers, fault = _read_fetched(buffer)
     pairs = list(zip(plain, [offset + end for end in ends], strict=True))
     found: list[tuple[bytes, int]] = []
-    done = 0
+    done = unpacked_bytes = 0
     for index, codec in wrappers:
         found += pairs[done:index]
         start = ends[index - 1] if index else 0
-        inner = _opened(codec, plain[index], wrapper_bytes_max, start)
+        if unpacked_bytes >= unpacked_bytes_max:
+            return found, start
+        inner, inner_bytes = _opened(codec, plain[index], wrapper_bytes_max, start)
+        unpacked_bytes += inner_bytes
         if inner:
             last = inner.pop()
             # There is no way to address inside a wrapper: only its last message moves on.
@@ -375,33 +393,45 @@ def messages(
             found.append((last, offset + ends[index]))
         done = index + 1
     # A fault behind a wrapper is looked at after it, so that the error names the first bad entry.
-    _check_end(ends[-1] if ends else 0, len(plain), fault)
-    return found + pairs[done:] if wrappers else pairs
+    end = ends[-1] if ends else 0
+    _check_end(end, len(plain), fault)
+    return found + pairs[done:] if wrappers else pairs, end
 
 
-def payloads(buffer: Buffer, wrapper_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> list[bytes]:
-    """Deep payloads only (see `message_set.payloads`)."""
+def take_payloads(
+    buffer: Buffer, wrapper_bytes_max: int, unpacked_bytes_max: int
+) -> tuple[list[bytes], int]:
+    """`payloads` up to a budget, and where it ends (see `message_set.take_payloads`)."""
     plain, ends, wrappers, fault = _read_fetched(buffer)
     found: list[bytes] = []
-    done = 0
+    done = unpacked_bytes = 0
     for index, codec in wrappers:
         found += plain[done:index]
         start = ends[index - 1] if index else 0
-        found += _opened(codec, plain[index], wrapper_bytes_max, start)
+        if unpacked_bytes >= unpacked_bytes_max:
+            return found, start
+        inner, inner_bytes = _opened(codec, plain[index], wrapper_bytes_max, start)
+        unpacked_bytes += inner_bytes
+        found += inner
         done = index + 1
-    _check_end(ends[-1] if ends else 0, len(plain), fault)
-    return found + plain[done:] if wrappers else plain
+    end = ends[-1] if ends else 0
+    _check_end(end, len(plain), fault)
+    return found + plain[done:] if wrappers else plain, end
 
 
-def _opened(codec: int, payload: bytes, wrapper_bytes_max: int, position: int) -> list[bytes]:
-    """The payloads in the top-level wrapper at `position`, however deep."""
+def _opened(
+    codec: int, payload: bytes, wrapper_bytes_max: int, position: int
+) -> tuple[list[bytes], int]:
+    """The payloads in the top-level wrapper at `position`, however deep, and the number of bytes
+    that were unpacked for them."""
     found: list[bytes] = []
+    budget = DecompressionBudget(wrapper_bytes_max)
     try:
-        _collect(codec, payload, DecompressionBudget(wrapper_bytes_max), 1, found)
+        _collect(codec, payload, budget, 1, found)
     except InvalidMessage as error:
         error.position = position
         raise
-    return found
+    return found, wrapper_bytes_max - budget.bytes_left
 
 
 def _collect(
@@ -427,10 +457,27 @@ def consumed(
     wrapper_bytes_max: int = DECOMPRESSED_BYTES_MAX,
 ) -> list[ConsumedMessage]:
     """`messages` as objects (see `message_set.consumed`)."""
-    return [
-        ConsumedMessage(payload, topic, broker_id, partition, next_offset)
-        for payload, next_offset in messages(buffer, offset, wrapper_bytes_max)
+    return take_consumed(buffer, offset, topic, broker_id, partition, wrapper_bytes_max, _NO_LIMIT)[
+        0
     ]
+
+
+def take_consumed(  # noqa: PLR0917 (five words name a place in a log)
+    buffer: Buffer,
+    offset: int,
+    topic: str,
+    broker_id: int,
+    partition: int,
+    wrapper_bytes_max: int,
+    unpacked_bytes_max: int,
+) -> tuple[list[ConsumedMessage], int]:
+    """`take_messages` as objects (see `message_set.take_consumed`)."""
+    pairs, end = take_messages(buffer, offset, wrapper_bytes_max, unpacked_bytes_max)
+    found = [
+        ConsumedMessage(payload, topic, broker_id, partition, next_offset)
+        for payload, next_offset in pairs
+    ]
+    return found, end
 
 
 def consumed_text(message: ConsumedMessage) -> str:

@@ -25,6 +25,8 @@ class Codec(IntEnum):
 
 # 16 MiB unpacked per request: 16 times what `max.message.size` lets through packed.
 DECOMPRESSED_BYTES_MAX: Final = 16 * 1024 * 1024
+# What a reader holds unpacked at once: it opens no further wrapper when it has this much.
+PIECE_BYTES: Final = 4 * 1024 * 1024
 # The JVM clients never nest; a mirror that repacks shallow wrappers nests once.
 DEPTH_MAX: Final = 4
 
@@ -104,6 +106,32 @@ def decompress(codec: int, data: bytes | memoryview, bytes_max: int) -> bytes:
     if codec == Codec.SNAPPY:
         return _unsnappy(memoryview(data), bytes_max)
     raise InvalidMessage(f"unknown codec {codec}")
+
+
+def announced_bytes(codec: int, data: memoryview) -> int:
+    """What a packed payload says that it unpacks to, without unpacking it; 0 where it says nothing.
+
+    A hint: it may be wrong. gzip says it of its last member, modulo 4 GiB.
+    """
+    if codec == Codec.GZIP:
+        return int.from_bytes(data[-4:], "little") if len(data) >= _GZIP_MEMBER_BYTES_MIN else 0
+    if codec != Codec.SNAPPY:
+        return 0
+    try:
+        if data[: len(_SNAPPY_MAGIC)] != _SNAPPY_MAGIC:
+            return int(cramjam.snappy.decompress_raw_len(data))
+        announced, position = 0, _SNAPPY_HEADER.size
+        while position + _SNAPPY_BLOCK_LENGTH.size < len(data):
+            (length,) = _SNAPPY_BLOCK_LENGTH.unpack_from(data, position)
+            position += _SNAPPY_BLOCK_LENGTH.size
+            if length <= 0:
+                break
+            # A varint of at most 5 bytes is all that is read of a block.
+            announced += int(cramjam.snappy.decompress_raw_len(data[position : position + 5]))
+            position += length
+        return announced
+    except cramjam.DecompressionError:
+        return 0
 
 
 def _gunzip(data: bytes | memoryview, bytes_max: int) -> bytes:

@@ -30,6 +30,9 @@ __all__ = [
     "produce_runs",
     "scan",
     "split",
+    "take_consumed",
+    "take_messages",
+    "take_payloads",
 ]
 
 COMPILED: bool = _twin.COMPILED
@@ -42,6 +45,9 @@ payloads = _twin.payloads
 produce_runs = _twin.produce_runs
 scan = _twin.scan
 split = _twin.split
+take_consumed = _twin.take_consumed
+take_messages = _twin.take_messages
+take_payloads = _twin.take_payloads
 
 
 def _consumed_again(*fields: Any) -> ConsumedMessage:

@@ -11,6 +11,7 @@ from kafka2011.protocol import hot
 from kafka2011.protocol.checksum import crc32
 from kafka2011.protocol.compression import (
     DECOMPRESSED_BYTES_MAX,
+    PIECE_BYTES,
     Codec,
     DecompressionBudget,
     compress,
@@ -48,6 +49,9 @@ __all__ = [
     "payloads",
     "scan",
     "split",
+    "take_consumed",
+    "take_messages",
+    "take_payloads",
 ]
 
 
@@ -123,7 +127,9 @@ def messages(
 
     The next offset is what to store once that message is done with. Inside a wrapper it is the
     wrapper's own start for all but the last message, because there is no way to address inside.
-    `wrapper_bytes_max` bounds what each top-level wrapper may unpack to.
+    `wrapper_bytes_max` bounds what each top-level wrapper may unpack to. All of it is in memory at
+    once, and a fetch of 1 MB can hold a thousand times as much: for bytes that anybody may have
+    sent there is `take_messages`.
 
     Raises:
       MessageLargerThanFetchSize: not even the first entry is complete.
@@ -152,6 +158,49 @@ def consumed(
     """`messages` as objects that know where they come from; the same errors."""
     return hot.consumed(
         buffer, offset, topic, broker_id, partition, wrapper_bytes_max=wrapper_bytes_max
+    )
+
+
+def take_messages(
+    buffer: bytes | bytearray | memoryview,
+    offset: int,
+    *,
+    wrapper_bytes_max: int = DECOMPRESSED_BYTES_MAX,
+    unpacked_bytes_max: int = PIECE_BYTES,
+) -> tuple[list[tuple[bytes, int]], int]:
+    """The first of `messages`, and the position behind their entries: go on there.
+
+    A piece ends before the first wrapper that comes when wrappers of `unpacked_bytes_max` in all
+    are open; the first is always opened. So a set whose wrappers are small is one piece, as one
+    without wrappers is, and no piece has more unpacked than both limits together. The errors are
+    those of `messages`, for what the piece came to.
+    """
+    return hot.take_messages(buffer, offset, wrapper_bytes_max, unpacked_bytes_max)
+
+
+def take_payloads(
+    buffer: bytes | bytearray | memoryview,
+    *,
+    wrapper_bytes_max: int = DECOMPRESSED_BYTES_MAX,
+    unpacked_bytes_max: int = PIECE_BYTES,
+) -> tuple[list[bytes], int]:
+    """The payloads of `take_messages`, and the same position; the same errors."""
+    return hot.take_payloads(buffer, wrapper_bytes_max, unpacked_bytes_max)
+
+
+def take_consumed(
+    buffer: bytes | bytearray | memoryview,
+    offset: int,
+    topic: str,
+    broker_id: int,
+    partition: int,
+    *,
+    wrapper_bytes_max: int = DECOMPRESSED_BYTES_MAX,
+    unpacked_bytes_max: int = PIECE_BYTES,
+) -> tuple[list[ConsumedMessage], int]:
+    """`take_messages` as objects that know where they come from; the same errors."""
+    return hot.take_consumed(
+        buffer, offset, topic, broker_id, partition, wrapper_bytes_max, unpacked_bytes_max
     )
 
 
@@ -198,11 +247,13 @@ def is_entry(buffer: bytes | bytearray | memoryview, position: int) -> bool:
     (length,) = LENGTH.unpack_from(buffer, position)
     if not 0 < length <= len(buffer) - position - LENGTH_BYTES:
         return False
-    try:
-        entry = next(entries(memoryview(buffer)[position:]), None)
-    except InvalidMessage:
+    magic1 = buffer[position + LENGTH_BYTES]
+    start = position + LENGTH_BYTES + (MAGIC1_OVERHEAD_BYTES if magic1 else MAGIC0_OVERHEAD_BYTES)
+    end = position + LENGTH_BYTES + length
+    if end <= start:
         return False
-    return entry is not None and entry.is_valid and bool(entry.payload)
+    crc: int = CRC.unpack_from(buffer, start - CRC.size)[0]
+    return crc == crc32(memoryview(buffer)[start:end])
 
 
 def codec_of(entry: Entry) -> Codec:

@@ -141,17 +141,17 @@ def request_pieces(request: Request) -> list[Buffer]:
     return [header, *pieces]
 
 
-def produce_frame(topic: bytes, partition: int, encoded_set: bytes) -> bytes:
-    """`encode_request` of a Produce request, for a sync producer's hot path."""
-    set_size = len(encoded_set)
+def produce_head(topic: bytes, partition: int, set_size: int) -> bytes:
+    """A Produce request's frame up to its set of `set_size` bytes: a sync producer's hot path.
+
+    Followed by the set it equals `encode_request`, without the set's copy.
+    """
+    size = PRODUCE_OVERHEAD_BYTES + len(topic) + set_size
     return b"".join(
         (
-            PRODUCE_FRAME_HEADER.pack(
-                PRODUCE_OVERHEAD_BYTES + len(topic) + set_size, 0, len(topic)
-            ),
+            PRODUCE_FRAME_HEADER.pack(size, 0, len(topic)),
             topic,
             PRODUCE_TAIL.pack(partition, set_size),
-            encoded_set,
         )
     )
 

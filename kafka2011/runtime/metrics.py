@@ -1,16 +1,23 @@
 """The /metrics and /healthz server that every process runs, on its own port and thread.
 
-It shares nothing with the data path but the Prometheus registry, so a slow scraper delays no
-request. Loopback unless `metrics.bind` says otherwise.
+Both say when a worker of the process failed (`runtime.workers`). The server shares nothing with the
+data path but the Prometheus registry, so a slow scraper delays no request. Loopback unless
+`metrics.bind` says otherwise.
 """
 
 import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qsl
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from kafka2011.runtime import workers
+from kafka2011.runtime.http_access import REFUSED, HttpAccess
+from kafka2011.runtime.workers import Worker
 
 SEND_TIMEOUT_S = 10
 CONNECTIONS_MAX = 32  # enough for several scrapers and browsers
@@ -22,6 +29,31 @@ Answer = tuple[int, str, bytes]  # status, content type, body
 NOT_FOUND: Answer = (404, "text/plain", b"no such page\n")
 
 
+class WorkerCollector(Collector):
+    """How often each worker of this process failed, and how many do now, read at each scrape."""
+
+    def collect(self) -> Iterator[Metric]:
+        found = CounterMetricFamily(
+            "kafka2011_worker_failures", "threads that an exception ended", labels=("worker",)
+        )
+        for name, count in workers.failure_counts().items():
+            found.add_metric((name,), count)
+        yield found
+        failing = len(workers.failing())
+        yield GaugeMetricFamily("kafka2011_workers_failing", "of them now", value=failing)
+
+
+_WORKERS = CollectorRegistry()
+_WORKERS.register(WorkerCollector())
+
+
+def health_answer(is_healthy: bool, failing: Sequence[str]) -> Answer:
+    """What /healthz answers: 200 when the process serves and none of its workers is failing."""
+    if failing:
+        return 503, "text/plain", f"failed: {', '.join(failing)}\n".encode()
+    return (200, "text/plain", b"ok\n") if is_healthy else (503, "text/plain", b"not serving\n")
+
+
 class MetricsServer:
     """Serves `registry` at /metrics and `healthy()` at /healthz (200 or 503).
 
@@ -29,7 +61,8 @@ class MetricsServer:
     `routes` adds pages: path -> function that returns (status, content type, body), and `questions`
     pages whose function takes the query's names and values (the last of each name). `actions` adds
     paths for POST: path -> function of the body; the request must say that it is application/json,
-    which the form of a foreign web page cannot do.
+    which the form of a foreign web page cannot do. `hosts` are further names of this server
+    (`http_access`).
     """
 
     def __init__(
@@ -39,26 +72,28 @@ class MetricsServer:
         *,
         bind: str = "127.0.0.1",
         port: int = 0,
+        hosts: Iterable[str] = (),
         routes: dict[str, Callable[[], Answer]] | None = None,
         actions: dict[str, Callable[[bytes], Answer]] | None = None,
         questions: dict[str, Callable[[Mapping[str, str]], Answer]] | None = None,
     ) -> None:
         routes = dict(routes or {})
-        routes["/metrics"] = lambda: (200, CONTENT_TYPE_LATEST, generate_latest(registry))
-        routes["/healthz"] = lambda: (
-            (200, "text/plain", b"ok\n") if healthy() else (503, "text/plain", b"not serving\n")
+        routes["/metrics"] = lambda: (
+            200,
+            CONTENT_TYPE_LATEST,
+            generate_latest(registry) + generate_latest(_WORKERS),
         )
+        routes["/healthz"] = lambda: health_answer(healthy(), workers.failing())
         self._server = _BoundedServer(
-            (bind, port), _handler_for(routes, actions or {}, questions or {})
+            (bind, port),
+            _handler_for(routes, actions or {}, questions or {}, HttpAccess(bind, hosts)),
         )
         self.bind = bind
         self.port: int = self._server.server_address[1]
-        self._thread = threading.Thread(
-            target=lambda: self._server.serve_forever(poll_interval=0.05),
-            name="metrics",
-            daemon=True,
+        self._worker = Worker(
+            lambda: self._server.serve_forever(poll_interval=0.05), "metrics", restarts=True
         )
-        self._thread.start()
+        self._worker.start()
 
     @property
     def address(self) -> str:
@@ -68,6 +103,7 @@ class MetricsServer:
 
     def close(self) -> None:
         self._server.shutdown()
+        self._worker.join()
         self._server.server_close()
 
 
@@ -82,7 +118,11 @@ class _BoundedServer(ThreadingHTTPServer):
         if not self._slots.acquire(blocking=False):
             self.shutdown_request(request)  # type: ignore[arg-type]
             return
-        super().process_request(request, client_address)  # type: ignore[arg-type]
+        try:
+            super().process_request(request, client_address)  # type: ignore[arg-type]
+        except BaseException:  # no further thread can be had
+            self._slots.release()
+            raise
 
     def process_request_thread(self, request: object, client_address: object) -> None:
         try:
@@ -98,6 +138,7 @@ def _handler_for(
     routes: dict[str, Callable[[], Answer]],
     actions: dict[str, Callable[[bytes], Answer]],
     questions: dict[str, Callable[[Mapping[str, str]], Answer]],
+    access: HttpAccess,
 ) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         timeout = SEND_TIMEOUT_S
@@ -107,7 +148,15 @@ def _handler_for(
             super().setup()
             self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
+        def _is_refused(self) -> bool:
+            reason = access.refusal(self.headers.get("Host"), self.headers.get("Origin"))
+            if reason:
+                self._refuse((REFUSED, "text/plain", f"{reason}\n".encode()))
+            return bool(reason)
+
         def do_GET(self) -> None:
+            if self._is_refused():
+                return
             path, _, query = self.path.partition("?")
             if path in questions:
                 self._answer(questions[path](_values_of(query)))
@@ -116,6 +165,8 @@ def _handler_for(
             self._answer(NOT_FOUND if route is None else route())
 
         def do_POST(self) -> None:
+            if self._is_refused():
+                return
             action = actions.get(self.path.partition("?")[0])
             length = self.headers.get("Content-Length", "")
             if action is None:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from kafka2011.runtime.config import one_of, setting, text, whole
+from kafka2011.runtime.config import comma_list, one_of, setting, text, whole
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +24,13 @@ class ProcessConfig:
     )
     metrics_port: int = setting(
         "metrics.port", -1, whole(-1, 65535), "port of that server; 0: any free port, -1: no server"
+    )
+    http_hosts: tuple[str, ...] = setting(
+        "http.hosts",
+        (),
+        comma_list,
+        "names with a dot by which this process's HTTP ports are addressed, comma-separated; "
+        "IP addresses, other names and this machine's are accepted anyway",
     )
     log_format: str = setting(
         "log.format", "text", one_of("text", "json"), "form of the log lines on standard error"

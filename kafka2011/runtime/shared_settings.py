@@ -239,6 +239,18 @@ class MessageSize(ProcessConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
+class DecompressedSize(ProcessConfig):
+    """The most that one request may unpack to."""
+
+    decompressed_bytes_max: int = setting(
+        "decompressed.bytes.max",
+        16 * 2**20,
+        whole(1, INT_MAX),
+        "most bytes that the compressed sets of one request may decompress to, in all",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class TopicNameRule(ProcessConfig):
     """Which topic names are valid."""
 

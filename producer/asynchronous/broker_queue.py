@@ -3,13 +3,16 @@
 `put` only appends. The thread takes the queue's messages when they make a batch or the oldest has
 waited for `queue.time`, and sends them as MultiProduce requests. No message is dropped silently:
 one that found no room is counted and raises QueueFull in its `send`; one that could not be sent is
-counted, logged, and named by the next `flush`.
+counted, logged, and named by the next `flush`. Should the thread end by an unexpected exception,
+all that it had and all that waits is named in the same way, and each further `put` raises
+SenderFailed.
 
 A failed batch is retried `num.retries` times. `Unlike 0.7:` a retry reads the list of brokers again
 and places each message as if it were new (`rerouting`), so that the death of a broker loses
 nothing; the original retries the same broker.
 """
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -28,11 +31,13 @@ from kafka2011.producer.errors import (
     BrokerUnreachable,
     ProducerClosed,
     QueueFull,
+    SenderFailed,
     Unconfirmed,
 )
 from kafka2011.producer.requests import SetPart, frame_pieces, payload_bytes
 from kafka2011.protocol.requests import Buffer
 from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.workers import Worker
 
 # Several requests go to the kernel in one call: after every small write the thread waits some
 # milliseconds to get the interpreter lock back.
@@ -92,10 +97,12 @@ class BrokerQueue:
         self._flush_until_ns = 0  # the deadline of the last one requested
         self._lost: list[Unconfirmed] = []
         self._lost_reason = ""
-        self._thread = threading.Thread(
-            target=self._run, name=f"send-{connection.name}", daemon=True
+        self._in_hand: Sequence[QueuedEvent] = ()  # taken, and neither sent nor given up
+        self._failure: BaseException | None = None  # that ended the thread
+        self._worker = Worker(
+            self._run, f"send-{connection.name}", restarts=False, on_failure=self._broken
         )
-        self._thread.start()
+        self._worker.start()
 
     # --- any thread --------------------------------------------------------------------------
 
@@ -105,8 +112,8 @@ class BrokerQueue:
     def put(self, topic: str, partition: int, payloads: Sequence[bytes], key: Any = None) -> None:
         """Queue the payloads in order.
 
-        Raises QueueFull (that payload and those behind it were dropped, and counted) or
-        ProducerClosed.
+        Raises QueueFull (that payload and those behind it were dropped, and counted),
+        ProducerClosed or SenderFailed.
         """
         queue = self._queue
         for index, payload in enumerate(payloads):
@@ -137,6 +144,11 @@ class BrokerQueue:
             self._waiting += 1
             try:
                 while not self._queue.offer(event):
+                    if self._failure is not None:
+                        raise SenderFailed(
+                            f"nothing more is sent to {self._connection.name}: its thread ended "
+                            f"by {self._failure!r}"
+                        ) from self._failure
                     if self._is_closing:
                         raise ProducerClosed("the producer was closed")
                     self._wake.set()
@@ -190,11 +202,11 @@ class BrokerQueue:
 
     def join(self, deadline_ns: int) -> tuple[list[Unconfirmed], str]:
         """Wait for the thread's end; sends not known to be durable, and the reason."""
-        self._thread.join(max(0.0, (deadline_ns - time.monotonic_ns()) / 1e9))
+        self._worker.join(max(0.0, (deadline_ns - time.monotonic_ns()) / 1e9))
         with self._flushed:
             lost, self._lost = self._lost, []
             reason = self._lost_reason
-        if self._thread.is_alive():
+        if self._worker.is_alive():
             lost += self._queued()
             reason = "not sent and confirmed before the deadline"
         return lost, reason
@@ -237,6 +249,11 @@ class BrokerQueue:
         now = time.monotonic()
         if not self._queue:
             trigger.dispatched(now)  # an empty queue does not age
+        wait_s = trigger.wait(now)
+        if not wait_s:
+            if self._queue:
+                return  # it came due since it was looked at
+            wait_s = IDLE_WAIT_S
         self._wake.clear()
         # The event is set after the state that is read here has changed.
         if (
@@ -244,12 +261,13 @@ class BrokerQueue:
             and self._flush_requested == self._flush_done
             and not self._is_closing
         ):
-            self._wake.wait(trigger.wait(now) or IDLE_WAIT_S)
+            self._wake.wait(wait_s)
 
     def _send_queued(self, behind: Sequence[QueuedEvent] = ()) -> None:
         """Send the queue's messages and then `behind`, in batches, several batches in a write."""
         with self._lock:
             events: Sequence[QueuedEvent] = [*self._queue.take(), *behind]
+            self._in_hand = events
             self.stats.taken += len(events)
             if self._waiting:
                 self._room.notify_all()
@@ -273,9 +291,11 @@ class BrokerQueue:
             self.stats.batches += 1
             if size >= WRITE_BYTES_MAX:
                 self._write(pieces, parts, sending)
+                self._in_hand = events[start + self._batch_size :]
                 pieces, parts, sending, size = [], [], [], 0
         if pieces:
             self._write(pieces, parts, sending)
+        self._in_hand = ()
 
     def _framed(self, batch: Sequence[QueuedEvent]) -> tuple[list[Buffer], Sequence[SetPart]]:
         """The requests' pieces and parts; a batch that cannot be encoded is counted as lost."""
@@ -352,6 +372,8 @@ class BrokerQueue:
 
     def _failed(self, events: Sequence[QueuedEvent], reason: str) -> None:
         """Count and log lost events; the next flush names them."""
+        if not events:
+            return
         self.stats.failed += len(events)
         name = self._connection.name
         log.error("batch_lost", broker=name, messages=len(events), reason=reason)
@@ -367,11 +389,14 @@ class BrokerQueue:
             self._lost_reason = reason
 
     def _keep_lost(self, lost: list[Unconfirmed], minus: Sequence[tuple[str, int]] = ()) -> None:
-        by_topic = {part.topic: [part.sends, part.set_bytes] for part in lost}
-        for topic, size in minus:
-            if topic in by_topic:
-                by_topic[topic][0] -= 1
-                by_topic[topic][1] -= size
+        """Let the next flush name these, but for the parts `minus`, which are sent again."""
+        changes = [(part.topic, part.sends, part.set_bytes) for part in lost]
+        changes += [(topic, -1, -size) for topic, size in minus]
+        by_topic: dict[str, list[int]] = {}
+        for topic, sends, set_bytes in changes:  # each connection that ended has its own
+            counts = by_topic.setdefault(topic, [0, 0])
+            counts[0] += sends
+            counts[1] += set_bytes
         with self._flushed:
             self._lost += [
                 Unconfirmed(self._connection.name, topic, *counts)
@@ -397,6 +422,25 @@ class BrokerQueue:
         deadline_ns = time.monotonic_ns() + self._config.socket_timeout_ms * 1_000_000
         self._barrier(deadline_ns, self._flush_requested)
         self._connection.disconnect()
+
+    def _broken(self, error: BaseException) -> None:
+        """The thread's last act: name all that is not confirmed, and let no caller wait."""
+        self._failure = error
+        reason = f"the sender's thread ended by {error!r}"
+        self._queue.close()
+        with self._room:
+            waiting = self._queue.take()
+            self.stats.taken += len(waiting)
+            self._room.notify_all()
+        try:
+            self._connection.disconnect()
+        finally:
+            self._keep_lost(self._connection.take_lost())
+            self._failed([*self._in_hand, *waiting], reason)
+            with self._flushed:
+                self._lost_reason = reason
+                self._flush_done = sys.maxsize  # not before all is named
+                self._flushed.notify_all()
 
     def _hooked(
         self,

@@ -45,6 +45,8 @@ class Rerouter:
                 _, address, place = self._discovery.choose(topic, key, self._own)
             except KafkaError as error:
                 reason = str(error)
+            except Exception as error:  # a user's partitioner may raise anything
+                reason = f"no partition: {error!r}"
             found.setdefault(address, []).append((topic, place, payload, key))
         return found, reason
 

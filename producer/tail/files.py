@@ -43,6 +43,11 @@ class OpenFile:
         os.close(self._descriptor)
 
 
+def literal_pattern(path: str) -> str:
+    """A pattern for the file of exactly this path, whatever characters are in it."""
+    return glob.escape(path)
+
+
 class Files:
     """Files by names and patterns (`*`, `?`, `[...]`, `**`)."""
 

@@ -30,6 +30,8 @@ class Position(NamedTuple):
     offset: int
     anchor_bytes: int
     anchor_sha256: str
+    content: str = ""  # the id of what the file holds; another one since it was written anew
+    lines: int = 0  # messages of this content before `offset`
 
 
 class BadState(ValueError):
@@ -43,8 +45,10 @@ class Cursor:
     above `line_bytes_max` becomes several messages.
     """
 
-    def __init__(self, line_bytes_max: int) -> None:
+    def __init__(self, line_bytes_max: int, content: str = "") -> None:
         self._line_bytes_max = line_bytes_max
+        self.content = content
+        self.lines = 0  # messages of this content so far
         self.offset = 0  # behind the last byte that became part of a message
         self._before = b""  # the bytes in front of `offset`, at most ANCHOR_BYTES
         self._partial = b""  # read, behind `offset`, no line yet
@@ -54,6 +58,7 @@ class Cursor:
     def resume(self, position: Position) -> None:
         """Go on at a stored position; the first window shows whether it is this file's."""
         self.offset = position.offset
+        self.content, self.lines = position.content, position.lines
         self._wanted = (position.anchor_bytes, position.anchor_sha256)
 
     def begin_at(self, offset: int, before: bytes) -> None:
@@ -80,7 +85,7 @@ class Cursor:
         if self._wanted is not None:
             size, digest = self._wanted
             anchor = window[:size]
-            if len(anchor) < size or _digest(anchor) != digest:
+            if len(anchor) < size or digest_of(anchor) != digest:
                 return None
             self._wanted = None
             self._before = anchor
@@ -105,6 +110,7 @@ class Cursor:
             self._advance(piece)
             messages.append(piece)
             self.cut_lines += 1
+        self.lines += len(messages)
         return messages
 
     def _cut(self, messages: list[bytes], line: bytes) -> None:
@@ -126,11 +132,13 @@ class Cursor:
             partial, self._partial = self._partial, b""
             self._cut(messages, partial)
             self._advance(partial)
+            self.lines += len(messages)
         return messages
 
-    def restart(self) -> list[bytes]:
+    def restart(self, content: str = "") -> list[bytes]:
         """The file was written anew: begin at 0. What was read of its last line is a message."""
         messages = self.finish()
+        self.content, self.lines = content, 0
         self.offset = 0
         self._before = b""
         self._wanted = None
@@ -138,22 +146,47 @@ class Cursor:
 
     def position(self, file: FileId, path: str) -> Position:
         if self._wanted is not None:  # resumed and not looked at yet
-            return Position(file, path, self.offset, *self._wanted)
-        return Position(file, path, self.offset, len(self._before), _digest(self._before))
+            anchor = self._wanted
+        else:
+            anchor = len(self._before), digest_of(self._before)
+        return Position(file, path, self.offset, *anchor, self.content, self.lines)
 
 
-def _digest(data: bytes) -> str:
+def at_start(position: Position) -> Position:
+    """The start of the same content of the same file."""
+    anchor = digest_of(b"")
+    return position._replace(offset=0, lines=0, anchor_bytes=0, anchor_sha256=anchor)
+
+
+def digest_of(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
+
+
+def as_json(position: Position) -> dict[str, Any]:
+    found = {**position._asdict(), "device": position.file.device, "inode": position.file.inode}
+    del found["file"]
+    return found
+
+
+def from_json(one: Any) -> Position:
+    """Raises BadState, or KeyError, TypeError or ValueError."""
+    found = Position(
+        FileId(int(one["device"]), int(one["inode"])),
+        str(one["path"]),
+        int(one["offset"]),
+        int(one["anchor_bytes"]),
+        str(one["anchor_sha256"]),
+        str(one.get("content", "")),
+        int(one.get("lines", 0)),
+    )
+    if not 0 <= found.anchor_bytes <= min(ANCHOR_BYTES, found.offset):
+        raise BadState("an anchor does not fit its offset")
+    return found
 
 
 def encode_positions(positions: Iterable[Position]) -> bytes:
     """The state file's content: JSON."""
-    files = [
-        {**one._asdict(), "file": None, "device": one.file.device, "inode": one.file.inode}
-        for one in sorted(positions)
-    ]
-    for one in files:
-        del one["file"]
+    files = [as_json(one) for one in sorted(positions)]
     return json.dumps({"version": STATE_VERSION, "files": files}, indent=1).encode() + b"\n"
 
 
@@ -163,19 +196,7 @@ def decode_positions(data: bytes) -> list[Position]:
         state: Any = json.loads(data)
         if state["version"] != STATE_VERSION:
             raise BadState(f"version {state['version']} is not known here")
-        positions = [
-            Position(
-                FileId(int(one["device"]), int(one["inode"])),
-                str(one["path"]),
-                int(one["offset"]),
-                int(one["anchor_bytes"]),
-                str(one["anchor_sha256"]),
-            )
-            for one in state["files"]
-        ]
-        if any(not 0 <= one.anchor_bytes <= min(ANCHOR_BYTES, one.offset) for one in positions):
-            raise BadState("an anchor does not fit its offset")
-        return positions
+        return [from_json(one) for one in state["files"]]
     except BadState:
         raise
     except (ValueError, KeyError, TypeError) as error:

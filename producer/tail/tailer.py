@@ -70,19 +70,23 @@ class Collected:
     """What a round has found: (path, messages in order), file by file."""
 
     parts: list[tuple[str, list[bytes]]] = field(default_factory=list)
+    # Of each part: the content's id, and how many of its messages came before.
+    contents: list[tuple[str, int]] = field(default_factory=list)
     size: int = 0
     has_more: bool = False  # some file was not read to its end
 
-    def add(self, path: str, messages: list[bytes]) -> None:
+    def add(self, path: str, messages: list[bytes], content: str, before: int) -> None:
         if messages:
             self.parts.append((path, messages))
+            self.contents.append((content, before))
             self.size += sum(map(len, messages))
 
 
 class Tailer:
     """`resume`: stored positions. `from_end`: files that are there at the very first look and have
     no position begin at their end. `files_max` are open at once (count); further ones wait until
-    others are finished. `now_s` is a monotonic clock, in seconds."""
+    others are finished. `now_s` is a monotonic clock, in seconds. `new_content` makes the ids of
+    what files hold: one when a file without a position is opened, one when it begins anew."""
 
     def __init__(
         self,
@@ -94,6 +98,9 @@ class Tailer:
         resume: Iterable[Position] = (),
         from_end: bool = False,
         files_max: int = 500,
+        finished_max: int = FINISHED_MAX,
+        read_bytes: int = 0,
+        new_content: Callable[[], str] = lambda: "",
     ) -> None:
         self._files = files
         self._line_bytes_max = line_bytes_max
@@ -104,6 +111,9 @@ class Tailer:
         self._to_pass_over: set[FileId] = set()  # to begin at their end when they can be opened
         self._from_end = from_end
         self._files_max = files_max
+        self._finished_max = finished_max
+        self._read_bytes = read_bytes or READ_BYTES
+        self._new_content = new_content
         self._followed: dict[FileId, _Followed] = {}
         self._failed_paths: set[str] = set()  # paths whose error was logged
         self._is_first = True
@@ -153,7 +163,8 @@ class Tailer:
         """The unended last lines of all files, for a run that ends at the files' ends."""
         found = Collected()
         for one in self._followed.values():
-            found.add(one.path, one.cursor.finish())
+            before = one.cursor.lines
+            found.add(one.path, one.cursor.finish(), one.cursor.content, before)
         return found
 
     def _scan(self) -> None:
@@ -208,8 +219,8 @@ class Tailer:
         if file.id in self._followed:  # renamed between the look and the opening
             file.close()
             return True
-        cursor = Cursor(self._line_bytes_max)
         position = self._stored.pop(file.id, None)
+        cursor = Cursor(self._line_bytes_max, self._new_content() if position is None else "")
         if position is not None:
             cursor.resume(position)
         elif file.id in self._to_pass_over:
@@ -243,22 +254,23 @@ class Tailer:
         cursor.begin_at(start, file.read(anchor_at, start - anchor_at))
 
     def _read_on(self, key: FileId, one: _Followed, found: Collected) -> None:
-        offset, size = one.cursor.window(READ_BYTES)
+        offset, size = one.cursor.window(self._read_bytes)
         try:
             window = one.file.read(offset, size)
         except OSError as error:
             self._report_error(one.path, error)
             return
         before = one.cursor.read_offset
+        content, lines = one.cursor.content, one.cursor.lines
         messages = one.cursor.accept(window)
         if messages is None:
             self.stats.truncations += 1
             log.info("begun_anew", path=one.path, was_at=one.cursor.read_offset)
-            found.add(one.path, one.cursor.restart())
+            found.add(one.path, one.cursor.restart(self._new_content()), content, lines)
             found.has_more = True  # read in the next round
             one.quiet_since_s = self._now_s()
             return
-        found.add(one.path, messages)
+        found.add(one.path, messages, content, lines)
         self.stats.cut_lines += one.cursor.cut_lines - one.cut_lines_reported
         one.cut_lines_reported = one.cursor.cut_lines
         if one.cursor.read_offset != before:
@@ -269,13 +281,14 @@ class Tailer:
             and len(window) < size
             and self._now_s() - one.quiet_since_s >= self._gone_wait_s
         ):
-            found.add(one.path, one.cursor.finish())
+            lines = one.cursor.lines
+            found.add(one.path, one.cursor.finish(), content, lines)
             log.info("finished", path=one.path, offset=one.cursor.offset)
             one.file.close()
             del self._followed[key]
             self._stored[key] = one.cursor.position(key, one.path)
             finished = [file for file in self._stored if file not in self._to_find]
-            for oldest in finished[: max(0, len(finished) - FINISHED_MAX)]:
+            for oldest in finished[: max(0, len(finished) - self._finished_max)]:
                 del self._stored[oldest]
             self.stats.finished += 1
 

@@ -76,6 +76,7 @@ def _serve(
                 lambda: writer.is_healthy,
                 bind=config.metrics_bind,
                 port=config.metrics_port,
+                hosts=config.http_hosts,
                 questions=audit_endpoints(summary),
             )
         except OSError as error:
@@ -140,6 +141,7 @@ def _readers(config: AuditConfig, state: AuditState, clock: Clock) -> "list[_Rea
                     clock=clock,
                     refresh_interval_ms=config.refresh_interval_ms,
                     ignored=config.topics_ignored,
+                    mirror_group=config.mirror_group,
                 )
             )
     if config.warehouse_dir is not None:

@@ -72,6 +72,12 @@ class AuditConfig(
     tier_lateness_ms: dict[str, int] = setting(
         "audit.tier.lateness.ms", {}, _tier_times, "audit.lateness.ms of single tiers, tier:ms,..."
     )
+    mirror_group: str = setting(
+        "audit.mirror.group",
+        "mirror",
+        text,
+        "groupid of the mirror whose confirmed offsets say how far the offline tier has come",
+    )
     exempt: frozenset[tuple[str, str]] = setting(
         "audit.exempt", frozenset(), _exempt, "topics that need not reach a tier, tier:topic,..."
     )

@@ -7,6 +7,7 @@ from prometheus_client.registry import Collector
 
 from kafka2011.services.audit.report import Json
 from kafka2011.services.audit.summary import AuditSummary
+from kafka2011.services.audit.verdicts import NUMBERS
 
 PREFIX = "kafka2011_audit_"
 QUANTILES = (("0.5", "p50_ms"), ("0.99", "p99_ms"), ("0.999", "p999_ms"))
@@ -27,7 +28,10 @@ class AuditCollector(Collector):
         yield _counter("unread_ranges", "skipped unread", summary["unread_ranges"])
         yield _counter("rejected_reports", "not monitoring events", summary["reports_rejected"])
         yield _silent(summary)
-        balances = GaugeMetricFamily(PREFIX + "balances", "1: nothing is missing or extra")
+        unknown = GaugeMetricFamily(PREFIX + "gaps", "of monitoring events and logs, not filled")
+        unknown.add_metric((), len(summary["unknown"]))
+        yield unknown
+        balances = GaugeMetricFamily(PREFIX + "balances", "1: nothing is missing, extra or unknown")
         balances.add_metric((), 1.0 - summary["exit_status"])
         yield balances
 
@@ -50,7 +54,20 @@ def _by_tier(summary: Json) -> Iterator[Metric]:
     caught_up = GaugeMetricFamily(
         PREFIX + "caught_up", "1: all that is visible is counted", labels=("tier",)
     )
+    behind = [
+        GaugeMetricFamily(PREFIX + name, text, labels=("tier",))
+        for name, text in (
+            ("behind_messages", "not arrived at the tier, and may still come"),
+            ("behind_bytes", "in the tier before, not taken yet"),
+            ("behind_seconds", "age of the oldest message that has not arrived and may still come"),
+        )
+    ]
     for tier, found in summary["tiers"].items():
+        late = found["behind_by"]
+        for family, value in zip(
+            behind, (late["messages"], late["bytes"], late["ms"] / 1000), strict=True
+        ):
+            family.add_metric((tier,), value)
         counted.add_metric((tier,), found["count"])
         pending.add_metric((tier,), found["pending_cells"])
         lag.add_metric((tier,), found["lag_bytes"])
@@ -58,7 +75,7 @@ def _by_tier(summary: Json) -> Iterator[Metric]:
         for quantile, name in QUANTILES:
             if found["recent"][name] is not None:
                 delay.add_metric((tier, quantile), found["recent"][name] / 1000)
-    yield from (counted, pending, delay, lag, caught_up)
+    yield from (counted, pending, delay, lag, caught_up, *behind)
 
 
 def _by_topic(summary: Json) -> Metric:
@@ -67,7 +84,7 @@ def _by_topic(summary: Json) -> Metric:
     )
     for topic, found in summary["topics"].items():
         for tier, total in found["tiers"].items():
-            for verdict in ("missing", "extra", "redelivered"):
+            for verdict in NUMBERS:
                 wrong.add_metric((tier, topic, verdict), total[verdict])
     return wrong
 

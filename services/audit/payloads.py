@@ -1,6 +1,7 @@
 """Payloads of fetched or stored entries; damaged entries are reported and skipped. Pure."""
 
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from kafka2011.protocol import message_set
 from kafka2011.protocol.errors import InvalidMessage
@@ -10,7 +11,7 @@ Damaged = Callable[[int, int | None, str], None]
 
 
 def damage_notes(where: str, note: Note) -> Damaged:
-    """A `damaged` callback for `payloads_of` that makes a note of each entry."""
+    """A `damaged` callback for `pieces_of` that makes a note of each entry."""
 
     def damaged(first: int, last: int | None, reason: str) -> None:
         if last is None:
@@ -21,26 +22,40 @@ def damage_notes(where: str, note: Note) -> Damaged:
     return damaged
 
 
-def payloads_of(buffer: bytes | memoryview, offset: int, damaged: Damaged) -> Iterator[list[bytes]]:
-    """Payloads of the complete entries at `offset`, without the damaged ones.
+class Piece(NamedTuple):
+    """Payloads of a partition, and the offset up to which everything has been said."""
 
-    `damaged(first, last, reason)` is called for each entry that cannot be read, in order; with
-    `last` None nothing after `first` can be found, and this ends.
+    payloads: list[bytes]
+    next_offset: int
+
+
+def pieces_of(buffer: bytes | memoryview, offset: int, damaged: Damaged) -> Iterator[Piece]:
+    """Payloads of the complete entries at `offset`, without the damaged ones, in pieces of bounded
+    memory however much the entries unpack to.
+
+    `damaged(first, last, reason)` is called for each entry that cannot be read, in order, before
+    the piece that passes it; with `last` None nothing after `first` can be found, and this ends.
     """
     view = memoryview(buffer)
     while view:
+        fault = None
         try:
-            yield message_set.payloads(view)
-            return
+            payloads, end = message_set.take_payloads(view)
         except InvalidMessage as error:
-            good = max(0, error.position)
-            if good:
-                yield message_set.payloads(view[:good])
+            fault, end = str(error), max(0, error.position)
+            payloads = message_set.payloads(view[:end])
+        view = view[end:]
+        offset += end
+        if end:
+            yield Piece(payloads, offset)
+        payloads = []  # not two pieces at once
+        if fault is not None:
             try:
-                entry = next(message_set.entries(view[good:], offset + good))
+                entry = next(message_set.entries(view, offset))
             except (InvalidMessage, StopIteration):
-                damaged(offset + good, None, str(error))
+                damaged(offset, None, fault)
                 return
-            damaged(entry.offset, entry.next_offset, str(error))
+            damaged(entry.offset, entry.next_offset, fault)
             view = view[entry.next_offset - offset :]
             offset = entry.next_offset
+            yield Piece([], offset)

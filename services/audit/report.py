@@ -8,8 +8,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from kafka2011.services.audit.books.ledger import Cell, CellKey, FoldedTotals
-from kafka2011.services.audit.verdicts import STATES, GuidCounts, Verdict
+from kafka2011.services.audit.books.ledger import Cell, CellKey, FoldedTotals, Instance
+from kafka2011.services.audit.books.passage import Backlog
+from kafka2011.services.audit.books.progress import UnreadRange
+from kafka2011.services.audit.books.sequences import Gap
+from kafka2011.services.audit.verdicts import NUMBERS, STATES, GuidCounts, Verdict
 
 Json = dict[str, Any]
 
@@ -34,15 +37,19 @@ class JudgedCell:
 
     @property
     def is_complete(self) -> bool:
-        return all(tier is None or tier.verdict.state == "complete" for tier in self.tiers)
+        return all(
+            tier is None or tier.verdict.state in ("complete", "not audited") for tier in self.tiers
+        )
 
     @property
     def verdicts(self) -> list[Verdict]:
         return [tier.verdict for tier in self.tiers if tier is not None]
 
 
-# (key, index of the tier, expected, counted) -> verdict, with the counts by guid where compared
-Judge = Callable[[CellKey, int, int, int], tuple[Verdict, GuidCounts | None]]
+# Verdicts on a cell by tier, each with the counts by guid where these were compared.
+Judge = Callable[[CellKey, Cell], Sequence[tuple[Verdict, GuidCounts | None]]]
+
+NOT_AUDITED = Verdict("not audited", reason="no producer reports this topic")
 
 
 def judge_cells(
@@ -50,19 +57,28 @@ def judge_cells(
     tiers: Sequence[str],
     judge: Judge,
     exempt: Iterable[tuple[str, str]] = (),
+    folded: Mapping[tuple[str, str], FoldedTotals] | None = None,
 ) -> list[JudgedCell]:
-    """Every cell judged, ordered by topic, window and server."""
+    """Every cell judged, ordered by topic, window and server.
+
+    Topics of which no producer has reported anything are not audited.
+    """
     excused = set(exempt)
+    reported = {key.topic for key, cell in cells.items() if any(cell.produced)}
+    reported |= {topic for (_, topic), old in (folded or {}).items() if old.produced}
     lines = []
     for key, cell in sorted(cells.items()):
         parts: list[JudgedTier | None] = []
-        for index, expected in enumerate(cell.expected):
-            if (tiers[index], key.topic) in excused:
+        verdicts = judge(key, cell)
+        for tier, expected, counted, (verdict, found) in zip(
+            tiers, cell.expected, cell.counted, verdicts, strict=True
+        ):
+            if (tier, key.topic) in excused:
                 parts.append(None)
                 continue
-            counted = cell.counted[index]
-            verdict, found = judge(key, index, expected, counted)
-            parts.append(JudgedTier(expected, counted, verdict, found))
+            is_audited = key.topic in reported or verdict.state == "pending"
+            shown = verdict if is_audited else NOT_AUDITED
+            parts.append(JudgedTier(expected, counted, shown, found))
         lines.append(JudgedCell(key, sum(cell.produced), tuple(parts)))
     return lines
 
@@ -95,24 +111,29 @@ def _empty_sum() -> Json:
     return {
         "expected": 0,
         "counted": 0,
-        "missing": 0,
-        "extra": 0,
-        "redelivered": 0,
+        **dict.fromkeys(NUMBERS, 0),
+        "unreported": 0,
         "pending_cells": 0,
+        "unknown_cells": 0,
     }
 
 
 def _add(into: Json, part: JudgedTier) -> None:
     into["expected"] += part.expected
     into["counted"] += part.counted
-    for name in ("missing", "extra", "redelivered"):
+    for name in NUMBERS:
         into[name] += getattr(part.verdict, name)
-    into["pending_cells"] += part.verdict.state == "pending"
+    into["unknown_cells"] += part.verdict.state == "unknown" or part.verdict.unknown > 0
+    if part.verdict.state == "pending":
+        into["pending_cells"] += 1
+        into["unreported"] += max(0, part.counted - part.expected)
 
 
 def sum_text(total: Json) -> str:
     """The verdict on a sum of cells."""
-    parts = [f"{name} {total[name]}" for name in ("missing", "extra", "redelivered") if total[name]]
+    parts = [f"{name} {total[name]}" for name in NUMBERS if total[name]]
+    if total["unknown_cells"] and not total["unknown"]:
+        parts.append("unknown")
     if total["pending_cells"]:
         parts.append(f"pending {total['expected'] - total['counted']:+d}" if parts else "pending")
     return ", ".join(parts) or "complete"
@@ -123,7 +144,11 @@ def topics_json(
     tiers: Sequence[str],
     folded: Mapping[tuple[str, str], FoldedTotals] | None = None,
 ) -> dict[str, Json]:
-    """Sums by topic, folded windows included, and their verdict."""
+    """Sums by topic, folded windows included, and their verdict.
+
+    `is_audited` is false for topics that no producer has reported anything of: they are counted,
+    and the audit says nothing of them.
+    """
     found: dict[str, Json] = {}
 
     def topic_of(name: str) -> Json:
@@ -144,24 +169,37 @@ def topics_json(
         total = topic["tiers"].setdefault(tier, _empty_sum())
         for field in ("expected", "counted", "missing", "extra", "redelivered"):
             total[field] += getattr(old, field)
-    for topic in found.values():
+    waiting = {
+        line.key.topic for line in lines if any(each.state == "pending" for each in line.verdicts)
+    }
+    for name, topic in found.items():
+        topic["is_audited"] = topic["produced"] > 0 or name in waiting
         for total in topic["tiers"].values():
-            total["verdict"] = sum_text(total)
+            if not topic["is_audited"]:
+                total.update(dict.fromkeys(NUMBERS, 0))
+            total["verdict"] = sum_text(total) if topic["is_audited"] else "not audited"
     return dict(sorted(found.items()))
 
 
 def totals_json(topics: Mapping[str, Json], tiers: Sequence[str]) -> Json:
-    """Sums over all topics."""
+    """Sums over all topics that are audited; `counted` over the others, too (`not_audited`)."""
+    audited = [topic for topic in topics.values() if topic["is_audited"]]
     totals: Json = {
-        "cells": sum(topic["cells"] for topic in topics.values()),
-        "produced": sum(topic["produced"] for topic in topics.values()),
+        "cells": sum(topic["cells"] for topic in audited),
+        "produced": sum(topic["produced"] for topic in audited),
         "tiers": {},
     }
     for tier in tiers:
         total = _empty_sum()
-        for topic in topics.values():
+        for topic in audited:
             for name in total:
                 total[name] += topic["tiers"].get(tier, {}).get(name, 0)
+        total["not_audited"] = sum(
+            topic["tiers"].get(tier, {}).get("counted", 0)
+            for topic in topics.values()
+            if not topic["is_audited"]
+        )
+        total["counted"] += total["not_audited"]
         total["verdict"] = sum_text(total)
         totals["tiers"][tier] = total
     return totals
@@ -176,11 +214,86 @@ def verdict_counts(lines: Iterable[JudgedCell]) -> dict[str, int]:
     return counts
 
 
-def status_of(totals: Json) -> int:
-    """The exit status: 0 when nothing is missing or extra, else 1. Pending cells and redelivered
-    messages do not count."""
-    bad = sum(tier["missing"] + tier["extra"] for tier in totals["tiers"].values())
-    return 1 if bad else 0
+def status_of(totals: Json, unknown: Sequence[Json] = ()) -> int:
+    """The exit status: 0 when nothing is missing, extra or unknown, else 1.
+
+    Pending cells, redelivered messages and tiers that are behind do not count. `unknown` are gaps
+    that concern no cell, or any.
+    """
+    bad = sum(
+        tier["missing"] + tier["extra"] + tier["unknown_cells"] for tier in totals["tiers"].values()
+    )
+    return 1 if bad or unknown else 0
+
+
+def unknown_json(
+    gaps: Iterable[tuple[Instance, Gap]], lost_logs: Iterable[UnreadRange] = ()
+) -> list[Json]:
+    """What nothing can be said of: monitoring events and ends of logs that were not read.
+
+    `after_ms` and `before_ms` bound the times of the messages that may be concerned.
+    """
+    found = [
+        {
+            "what": f"monitoring events {_range_text(gap)} of {instance.server} "
+            f"({instance.instance}) have not been read",
+            "server": instance.server,
+            "instance": instance.instance,
+            "first": gap.first,
+            "last": gap.last,
+            "after_ms": gap.after_ms,
+            "before_ms": gap.before_ms,
+        }
+        for instance, gap in gaps
+    ]
+    found += [
+        {
+            "what": f"{lost.tier} {lost.topic} {lost.place} was lost behind offset {lost.first}",
+            "tier": lost.tier,
+            "topic": lost.topic,
+            "place": lost.place,
+            "first": lost.first,
+            "before_ms": lost.time_ms,
+        }
+        for lost in lost_logs
+    ]
+    return found
+
+
+def _range_text(gap: Gap) -> str:
+    return str(gap.first) if gap.first == gap.last else f"{gap.first} to {gap.last}"
+
+
+def is_in_gap(key: CellKey, window_ms: int, unknown: Iterable[Json]) -> bool:
+    """Whether a monitoring event that was not read may have counted messages of the cell.
+
+    It counts what was confirmed since the one before, made up to a window earlier.
+    """
+    return any(
+        gap.get("server") == key.server
+        and key.window_start_ms + 2 * window_ms > gap["after_ms"]
+        and 0 <= key.window_start_ms <= gap["before_ms"]
+        for gap in unknown
+    )
+
+
+def behind_json(
+    index: int, lines: Iterable[JudgedCell], backlog: Backlog, window_ms: int, now_ms: int
+) -> Json:
+    """How far the tier of that index is behind: messages, bytes in the tier before, and the age of
+    the oldest, ms."""
+    messages, oldest_ms = 0, backlog.since_ms or now_ms
+    for line in lines:
+        tier = line.tiers[index]
+        late = tier.verdict.behind + tier.verdict.unknown if tier is not None else 0
+        if late and line.key.window_start_ms >= 0:
+            messages += late
+            oldest_ms = min(oldest_ms, line.key.window_start_ms + window_ms)
+    return {
+        "messages": messages,
+        "bytes": backlog.bytes,
+        "ms": max(0, now_ms - oldest_ms) if messages or backlog.bytes else 0,
+    }
 
 
 def report_json(
@@ -192,12 +305,14 @@ def report_json(
     now_ms: int,
     notes: Sequence[str] = (),
     restarts: Sequence[Json] = (),
-    folded: Mapping[tuple[str, str], FoldedTotals] | None = None,
-    shown: Sequence[JudgedCell] | None = None,
+    unknown: Sequence[Json] = (),
 ) -> Json:
-    """The whole report; `shown` are the cells to list (default: all of `lines`)."""
-    listed = lines if shown is None else shown
-    topics = topics_json(lines, tiers, folded)
+    """The whole report of a recount."""
+    topics = topics_json(lines, tiers)
+    behind = {
+        tier: behind_json(index, lines, Backlog(), window_ms, now_ms)
+        for index, tier in enumerate(tiers)
+    }
     totals = totals_json(topics, tiers)
     return {
         "source": source,
@@ -207,8 +322,11 @@ def report_json(
         "topics": topics,
         "totals": totals,
         "verdicts": verdict_counts(lines),
-        "cells": [cell_json(line, tiers) for line in listed],
+        "cells": [cell_json(line, tiers) for line in lines],
         "notes": list(notes),
         "restarts": list(restarts),
-        "exit_status": status_of(totals),
+        "behind_by": behind,
+        "unknown": list(unknown),
+        "deleted": [],
+        "exit_status": status_of(totals, unknown),
     }

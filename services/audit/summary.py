@@ -9,21 +9,25 @@ from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
 from kafka2011.runtime.clock import Clock
-from kafka2011.services.audit.books.ledger import CellKey
+from kafka2011.services.audit.books.ledger import Cell, CellKey
+from kafka2011.services.audit.books.passage import Backlog, TopicWindow
 from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.audit.config import AuditConfig
 from kafka2011.services.audit.report import (
     Json,
     JudgedCell,
+    behind_json,
     cell_json,
+    is_in_gap,
     judge_cells,
     status_of,
     topics_json,
     totals_json,
+    unknown_json,
     verdict_counts,
 )
 from kafka2011.services.audit.restarts import Restart, is_excused, read_restarts
-from kafka2011.services.audit.verdicts import Verdict, judge, settles_at_ms
+from kafka2011.services.audit.verdicts import TierView, Verdict, judge, settles_at_ms
 
 KEPT_MS = 200
 TOPICS_MAX = 200
@@ -40,6 +44,8 @@ class Judged(NamedTuple):
     restarts: list[Restart]
     topics: dict[str, Json]
     totals: Json
+    unknown: list[Json]
+    behind: dict[str, Json]  # by tier
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,39 +106,59 @@ class AuditSummary:
         window_ms = state.ledger.window_ms
         with state.lock:  # one moment for the numbers and for how far they were read
             now_ms = self._clock()
+            state.settle_passages()
             progress = [state.progress_of(tier) for tier in tiers]
             reports = state.progress_of_reports()
             cells = state.cells()
             folded = dict(state.ledger.folded)
+            windows = {TopicWindow(key.topic, key.window_start_ms) for key in cells}
+            passages = {window: state.passages_of(window) for window in windows}
+            unknown = unknown_json(state.report_gaps(), state.progress.lost_logs())
+            backlogs = [Backlog(), *(state.backlog(tier) for tier in tiers[:-1])]
         lateness = [config.lateness_of(tier) for tier in tiers]
         restarts = self._restarts()
 
-        def judge_one(
-            key: CellKey, index: int, expected: int, counted: int
-        ) -> tuple[Verdict, None]:
-            settles_ms = settles_at_ms(key.window_start_ms, window_ms, lateness[index])
+        def judge_one(key: CellKey, cell: Cell) -> list[tuple[Verdict, None]]:
+            passage = passages[TopicWindow(key.topic, key.window_start_ms)]
+            views = [
+                TierView(
+                    expected,
+                    counted,
+                    0 if is_final else settles_at_ms(key.window_start_ms, window_ms, late_ms),
+                    read,
+                    passed,
+                )
+                for expected, counted, late_ms, read, passed in zip(
+                    cell.expected, cell.counted, lateness, progress, passage, strict=True
+                )
+            ]
             excused = is_excused(key.window_start_ms, restarts, config.redelivery_grace_ms)
-            verdict = judge(
-                expected,
-                counted,
-                settles_ms=0 if is_final else settles_ms,
+            found = judge(
+                views,
                 now_ms=now_ms,
-                tier=progress[index],
                 reports=reports,
+                reported_ms=cell.reported_ms,
+                has_gap=is_in_gap(key, window_ms, unknown),
                 is_excused=excused or (config.redelivery_expected and key.window_start_ms >= 0),
             )
-            return verdict, None
+            return [(verdict, None) for verdict in found]
 
-        lines = judge_cells(cells, tiers, judge_one, config.exempt)
+        lines = judge_cells(cells, tiers, judge_one, config.exempt, folded)
         topics = topics_json(lines, tiers, folded)
-        return Judged(now_ms, lines, restarts, topics, totals_json(topics, tiers))
+        totals = totals_json(topics, tiers)
+        behind = {
+            tier: behind_json(index, lines, backlogs[index], window_ms, now_ms)
+            for index, tier in enumerate(tiers)
+        }
+        return Judged(now_ms, lines, restarts, topics, totals, unknown, behind)
 
     def _restarts(self) -> list[Restart]:
+        found = self._state.restarts()
         try:
-            return read_restarts(self._config.restarts_file)
+            found += read_restarts(self._config.restarts_file)
         except ValueError as error:
             self._state.note(str(error))
-            return []
+        return sorted(found, key=lambda restart: restart.time_ms)
 
     # --- JSON --------------------------------------------------------------------------------
 
@@ -150,6 +176,7 @@ class AuditSummary:
             tiers[tier] = {
                 "count": total["counted"],
                 **{name: value for name, value in total.items() if name != "counted"},
+                "behind_by": judged.behind[tier],
                 "delay_p50_ms": delays.p50_ms,
                 "delay_p99_ms": delays.p99_ms,
                 "delay_p999_ms": delays.p999_ms,
@@ -165,8 +192,9 @@ class AuditSummary:
             }
         topics = dict(list(judged.topics.items())[:TOPICS_MAX])
         unequal = any(
-            tier["missing"] or tier["extra"] or tier["pending_cells"]
+            tier[name]
             for tier in judged.totals["tiers"].values()
+            for name in ("missing", "unknown_cells", "behind", "extra", "pending_cells")
         )
         return {
             "source": "service",
@@ -178,8 +206,10 @@ class AuditSummary:
             "cells": judged.totals["cells"],
             "tiers": tiers,
             "verdicts": verdict_counts(judged.lines),
-            "balanced": judged.totals["produced"] > 0 and not unequal,
-            "exit_status": status_of(judged.totals),
+            "balanced": judged.totals["produced"] > 0 and not unequal and not judged.unknown,
+            "exit_status": status_of(judged.totals, judged.unknown),
+            "unknown": judged.unknown[:UNREAD_SHOWN],
+            "deleted": self._deleted(),
             "topics": topics,
             "topics_left_out": max(0, len(judged.topics) - TOPICS_MAX),
             "notes": state.notes()[:NOTES_SHOWN],
@@ -199,6 +229,22 @@ class AuditSummary:
             newest = list(self._state.progress.unread)[-UNREAD_SHOWN:]
         return [entry._asdict() for _, entry in newest]
 
+    def _deleted(self) -> list[Json]:
+        """Ranges that a tier deleted before the next had taken them."""
+        with self._state.lock:
+            found = self._state.passages.deleted()
+        return [
+            {
+                "tier": each.tier,
+                "source": each.source.tier,
+                "topic": each.source.topic,
+                "place": f"{each.source.broker_id}-{each.source.partition}",
+                "first": each.first,
+                "last": each.last,
+            }
+            for each in found[:UNREAD_SHOWN]
+        ]
+
     def _places(self) -> Json:
         """The settings with which a recount reads the same messages."""
         config = self._config
@@ -210,6 +256,7 @@ class AuditSummary:
             "address.map": ",".join(
                 f"{a[0]}:{a[1]}={b[0]}:{b[1]}" for a, b in config.address_map.items()
             ),
+            "audit.mirror.group": config.mirror_group,
             "audit.servers.whitelist": config.servers_whitelist,
             "audit.servers.blacklist": config.servers_blacklist,
         }

@@ -1,35 +1,59 @@
-"""The verdict on one cell at one tier, from its numbers and from how far the tier has been read.
+"""The verdicts on one cell at every tier, from its numbers and from how far the tiers have come.
 
 Pure; no clock, no sockets, no files. A cell is one (topic, window, server). A tier is a place that
 every message of a cell must reach: `live`, then `offline`, then `warehouse`. `expected` of a tier
 is what producers reported on the tier's own cluster or on one before it, `counted` what was read
-at the tier.
+at the tier. Missing is said only of what cannot come any more; what may still come is behind, and
+where the audit cannot know, it says unknown.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from kafka2011.services.audit.books.passage import Passage
 from kafka2011.services.audit.books.progress import TierProgress
 
 # The window of messages whose header cannot be read (`events.peek.count_by_window`). No producer
 # reports them, so they are judged without waiting for a report.
 UNREADABLE_WINDOW = -1
 
-State = Literal["pending", "complete", "missing", "extra", "redelivered"]
-STATES: tuple[State, ...] = ("pending", "complete", "missing", "extra", "redelivered")
+State = Literal[
+    "pending",
+    "complete",
+    "behind",
+    "missing",
+    "unknown",
+    "extra",
+    "redelivered",
+    "not audited",
+]
+STATES: tuple[State, ...] = (
+    "pending",
+    "complete",
+    "behind",
+    "missing",
+    "unknown",
+    "extra",
+    "redelivered",
+    "not audited",
+)
+NUMBERS = ("missing", "unknown", "behind", "extra", "redelivered")  # of a Verdict, worst first
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """The verdict on one cell at one tier, in messages.
 
-    A recount compares guids and can find lost messages and copies in one cell. The running service
-    has only the difference, so that at most one of the three numbers is not 0.
+    `missing` will not come any more, `behind` may still come, of `unknown` neither is known. A
+    recount compares guids and can find lost messages and copies in one cell. The running service
+    has only the difference, so that one of `extra` and `redelivered` excludes the others.
     """
 
     state: State
     missing: int = 0
+    unknown: int = 0
+    behind: int = 0
     extra: int = 0
     redelivered: int = 0
     reason: str = ""
@@ -37,15 +61,7 @@ class Verdict:
     @property
     def text(self) -> str:
         """`complete`, `missing 2`, `missing 1, redelivered 3`."""
-        parts = [
-            f"{name} {number}"
-            for name, number in (
-                ("missing", self.missing),
-                ("extra", self.extra),
-                ("redelivered", self.redelivered),
-            )
-            if number
-        ]
+        parts = [f"{name} {getattr(self, name)}" for name in NUMBERS if getattr(self, name)]
         return ", ".join(parts) or self.state
 
 
@@ -56,38 +72,101 @@ def settles_at_ms(window_start_ms: int, window_ms: int, lateness_ms: int) -> int
     return window_start_ms + window_ms + lateness_ms
 
 
-def judge(
-    expected: int,
-    counted: int,
-    *,
-    settles_ms: int,
-    now_ms: int,
-    tier: TierProgress,
-    reports: TierProgress,
-    is_excused: bool = False,
-) -> Verdict:
-    """The verdict of the running service on one cell at one tier.
+@dataclass(frozen=True, slots=True)
+class TierView:
+    """What is known of one tier about one cell.
 
-    `settles_ms` as of `settles_at_ms`, 0 to judge at once (the producers have stopped).
-    `tier` is the progress of the tier's reader, `reports` that of the readers of monitoring
-    events. A reader that is behind makes the cell pending, since reading on may change it. A broker
-    that does not answer does not, since it may never answer: then the verdict is given on what was
-    read, with the reason.
+    `settles_ms` as of `settles_at_ms`, 0 to judge at once (the producers have stopped). `progress`
+    is that of the tier's reader. `passage` says how far the tier has taken the cell's window from
+    the tier before; PASSED at the first tier.
     """
-    if now_ms < settles_ms:
+
+    expected: int
+    counted: int
+    settles_ms: int
+    progress: TierProgress
+    passage: Passage = Passage.PASSED
+
+
+def judge(
+    tiers: Sequence[TierView],
+    *,
+    now_ms: int,
+    reports: TierProgress,
+    reported_ms: int = 0,
+    has_gap: bool = False,
+    is_excused: bool = False,
+) -> list[Verdict]:
+    """The verdicts of the running service on one cell, by tier.
+
+    `reports` is the progress of the readers of monitoring events, `reported_ms` when the last one
+    of the cell was read: a tier that is read up to then has shown all that was reported.
+    `has_gap`: a monitoring event that may have counted messages of the cell was not read, so that
+    `expected` may be too small.
+    """
+    verdicts = []
+    # Of the tier before: expected there, counted there, and what may still come to it.
+    expected_before = counted_before = on_the_way = 0
+    for tier in tiers:
+        shortage = max(0, tier.expected - tier.counted)
+        is_read = tier.progress.read_to_ms >= reported_ms and not tier.progress.unreachable
+        if not is_read:
+            behind = shortage
+        elif tier.passage is Passage.PASSED:
+            behind = min(shortage, on_the_way)
+        else:  # all that is at the tier before, but for what has certainly come from there
+            entered_here = tier.expected - expected_before
+            came = max(0, tier.counted - entered_here)
+            behind = min(shortage, max(0, counted_before + on_the_way - came))
+        expected_before, counted_before, on_the_way = tier.expected, tier.counted, behind
+        verdicts.append(
+            _pending(tier, now_ms, reports)
+            or _settled(tier, shortage, behind, reports, has_gap=has_gap, is_excused=is_excused)
+        )
+    return verdicts
+
+
+def _pending(tier: TierView, now_ms: int, reports: TierProgress) -> Verdict | None:
+    if now_ms < tier.settles_ms:
         return Verdict("pending", reason="window open")
-    if tier.read_to_ms < settles_ms:
-        return Verdict("pending", reason="reader behind")
-    if reports.read_to_ms < settles_ms:
+    if tier.progress.read_to_ms < tier.settles_ms:
+        return Verdict("pending", reason=tier.progress.unreachable or "reader behind")
+    if reports.read_to_ms < tier.settles_ms:
         return Verdict("pending", reason="producers' reports not read yet")
-    if counted < expected:
-        return Verdict("missing", missing=expected - counted, reason=tier.unreachable)
-    if counted > expected:
-        surplus = counted - expected
-        if is_excused:
-            return Verdict("redelivered", redelivered=surplus, reason=reports.unreachable)
-        return Verdict("extra", extra=surplus, reason=reports.unreachable)
-    return Verdict("complete")
+    return None
+
+
+def _settled(
+    tier: TierView,
+    shortage: int,
+    behind: int,
+    reports: TierProgress,
+    *,
+    has_gap: bool,
+    is_excused: bool,
+) -> Verdict:
+    reason = tier.progress.unreachable
+    missing, unknown = shortage - behind, 0
+    if tier.passage is Passage.GONE and behind:
+        behind, unknown = 0, behind
+        reason = "deleted in part by the tier before, ahead of this one"
+    surplus = max(0, tier.counted - tier.expected)
+    if missing:
+        return Verdict("missing", missing, unknown, behind, reason=reason)
+    if unknown:
+        return Verdict("unknown", unknown=unknown, reason=reason)
+    if has_gap:
+        reason = "a monitoring event was not read"
+        return Verdict("unknown", behind=behind, unknown=surplus, reason=reason)
+    if behind:
+        return Verdict("behind", behind=behind, reason=reason)
+    if not surplus:
+        return Verdict("complete")
+    if reports.unreachable:
+        return Verdict("pending", reason=reports.unreachable)
+    if is_excused:
+        return Verdict("redelivered", redelivered=surplus)
+    return Verdict("extra", extra=surplus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,34 +174,62 @@ class GuidCounts:
     """What a recount found about one cell at one tier by comparing every guid.
 
     `counted` messages with `distinct` guids; `seen_before`: distinct guids at earlier tiers;
-    `lost`: those of them that are not here; `seen`: distinct guids here or earlier.
+    `behind`: those of them that are not here and may still come; `lost`: those that are not here
+    and will not; `seen`: distinct guids here or earlier.
     """
 
     counted: int = 0
     distinct: int = 0
     lost: int = 0
+    behind: int = 0
     seen: int = 0
     seen_before: int = 0
 
 
-def judge_guids(expected: int, found: GuidCounts, *, is_excused: bool = False) -> Verdict:
+def judge_guids(
+    expected: int,
+    found: GuidCounts,
+    *,
+    is_excused: bool = False,
+    has_gap: bool = False,
+    unread: str = "",
+) -> Verdict:
     """The verdict of a recount on one cell at one tier.
 
     Missing are the guids that stood earlier and do not stand here, and those that were reported
     and stand nowhere. Copies and unreported messages are extra, or redelivered where excused, and
-    never make up for a missing one.
+    never make up for a missing one. `has_gap` as for `judge`; `unread`: why messages may be at the
+    tier that were not read, so that what is not found is unknown.
     """
     missing = found.lost + max(0, expected - found.seen)
     # Unreported messages that entered here are here. Of unreported ones from earlier tiers, lost
     # messages are counted against them first: a message that may be lost is never called extra.
     earlier = max(0, found.seen_before - expected)
     new = max(0, found.seen - expected) - earlier
-    surplus = found.counted - found.distinct + new + max(0, earlier - found.lost)
-    if not missing and not surplus:
-        return Verdict("complete")
+    copies = found.counted - found.distinct
+    surplus = copies + new + max(0, earlier - found.lost - found.behind)
+    unknown, reason = 0, ""
+    if unread:
+        missing, unknown, reason = 0, missing, unread
+    if has_gap:  # unreported messages may be those that were counted there
+        unknown, surplus, reason = (
+            unknown + surplus - copies,
+            copies,
+            "a monitoring event was not read",
+        )
     extra, redelivered = (0, surplus) if is_excused else (surplus, 0)
-    state: State = "missing" if missing else "extra" if extra else "redelivered"
-    return Verdict(state, missing=missing, extra=extra, redelivered=redelivered)
+    state: State = "complete"
+    for name, is_so in (
+        ("missing", missing),
+        ("unknown", unknown or has_gap),
+        ("extra", extra),
+        ("behind", found.behind),
+        ("redelivered", redelivered),
+    ):
+        if is_so:
+            state = name  # type: ignore[assignment]
+            break
+    return Verdict(state, missing, unknown, found.behind, extra, redelivered, reason)
 
 
 def expected_of(produced: Sequence[int]) -> list[int]:

@@ -120,5 +120,9 @@ def _metrics(config: DashboardConfig, sampler: Sampler, routes: Routes) -> Metri
     )
     took.set_function(lambda: sampler.took_s)
     return MetricsServer(
-        registry, lambda: sampler.is_fresh, bind=config.metrics_bind, port=config.metrics_port
+        registry,
+        lambda: sampler.is_fresh,
+        bind=config.metrics_bind,
+        port=config.metrics_port,
+        hosts=config.http_hosts,
     )

@@ -48,12 +48,6 @@ class DashboardConfig(
     port: int = setting(
         "dashboard.port", PORT_DEFAULT, whole(0, 65535), "port of the dashboard; 0: any free port"
     )
-    hosts: str = setting(
-        "dashboard.hosts",
-        "",
-        text,
-        "host names, besides localhost and dashboard.bind, that requests may name, comma-separated",
-    )
     sample_ms: int = setting(
         "dashboard.sample.ms", 1000, whole(250, 60_000), "time between two samples, ms"
     )

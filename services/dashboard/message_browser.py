@@ -1,13 +1,15 @@
 """Reads messages of one partition for the browser: a bounded scan from an offset or a time.
 
-Bytes read, messages returned and seconds taken are bounded. A payload that cannot be decoded is
-returned as hex and readable characters, with the reason. The browser shows payloads as text only.
+Bytes read and held, messages returned and seconds taken are bounded, whatever the payloads are. A
+payload that cannot be decoded, and an entry that cannot be read, is returned as hex and readable
+characters, with the reason. The browser shows payloads as text only.
 """
 
 import time
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafka2011.consumer.simple import SimpleConsumer
 from kafka2011.events.errors import EventError
@@ -15,13 +17,15 @@ from kafka2011.events.peek import peek
 from kafka2011.events.registry_client import RegistryError
 from kafka2011.events.topic_codec import TopicCodec
 from kafka2011.protocol import message_set
-from kafka2011.protocol.errors import MessageLargerThanFetchSize
+from kafka2011.protocol.errors import InvalidMessage, KafkaError, MessageLargerThanFetchSize
 from kafka2011.protocol.message import LENGTH_BYTES, MAGIC1_OVERHEAD_BYTES
 
 FETCH_BYTES = 256 * 1024
 RESYNC_BYTES = 1_100_000  # more than the largest message that a broker takes
 NEWEST_BYTES = 128 * 1024  # read for the newest messages
 SCAN_BYTES_MAX = 8 * 1024 * 1024
+FOUND_BYTES_MAX = 16 * 1024 * 1024  # of the payloads that are kept
+SEARCH_S_MAX = 2.0  # for the place where to begin
 SCAN_S_MAX = 2.0
 COUNT_MAX = 200
 TEXT_CHARACTERS_MAX = 2000
@@ -43,10 +47,24 @@ class MessageQuery:
     search: str = ""
 
 
+class Found(NamedTuple):
+    """A message; with an `error`, an entry that cannot be read."""
+
+    offset: int
+    next_offset: int
+    payload: bytes
+    error: str = ""
+
+
+class NoBoundary(KafkaError):
+    """No entry was found in time to begin at."""
+
+
 def browse(address: tuple[str, int], query: MessageQuery, codec: TopicCodec) -> dict[str, Any]:
     """The messages found, where the scan began and ended, and why it ended there.
 
-    Raises KafkaError (the broker does not answer, the offset is not in the log).
+    Raises KafkaError (the broker does not answer, the offset is not in the log, no place to begin
+    at was found in time).
     """
     with SimpleConsumer(*address, socket_timeout_ms=TIMEOUT_MS) as client:
         earliest = client.earliest(query.topic, query.partition)
@@ -64,7 +82,7 @@ def browse(address: tuple[str, int], query: MessageQuery, codec: TopicCodec) -> 
         "scanned": scan.scanned,
         "scanned_bytes": scan.offset - start,
         "ended": ended,
-        "messages": [describe(codec, query.topic, *found) for found in scan.found],
+        "messages": [describe(codec, query.topic, found) for found in scan.found],
     }
 
 
@@ -74,45 +92,68 @@ def _start(
     """Where to begin. Raises KafkaError."""
     if query.offset is not None:
         return max(earliest, min(query.offset, latest))
+    deadline = time.monotonic() + SEARCH_S_MAX
+
+    def boundary(near: int) -> int:
+        """The first entry that begins at `near` or after it; `latest` when none is found.
+
+        0.7 has no index and serves bytes from any offset, so the boundary is recognised.
+        """
+        if near <= earliest:
+            return earliest
+        data = client.fetch(query.topic, query.partition, near, RESYNC_BYTES).data
+        position = first_entry(data, lambda: time.monotonic() > deadline)
+        return latest if position is None else near + position
+
     if query.time_ms is None:
-        return _boundary(client, query, max(earliest, latest - NEWEST_BYTES), earliest, latest)
+        start = boundary(latest - NEWEST_BYTES)
+        # The newest message may be larger than that; none is larger than RESYNC_BYTES.
+        return start if start < latest else boundary(latest - RESYNC_BYTES)
     # Times of a partition rise nearly always, so the offset is found by halving; the scan begins
     # a little before it.
     low, high = earliest, latest
     while high - low > FETCH_BYTES:
         middle = (low + high) // 2
-        at = _boundary(client, query, middle, earliest, latest)
+        at = boundary(middle)
         time_ms = _time_at(client, query, at, prefix_bytes) if at < latest else None
         if time_ms is None or time_ms >= query.time_ms:
             high = middle
         else:
             low = at
-    return low if low == earliest else _boundary(client, query, low, earliest, latest)
+    return boundary(low)
 
 
-def _boundary(
-    client: SimpleConsumer, query: MessageQuery, near: int, earliest: int, latest: int
-) -> int:
-    """The first entry that begins at `near` or after it; `latest` when none is found.
+def first_entry(data: bytes | memoryview, is_late: Callable[[], bool]) -> int | None:
+    """The position of the first entry in bytes that begin anywhere; None when there is none.
 
-    0.7 has no index and serves bytes from any offset, so the boundary is recognised: an entry whose
-    CRC is right. Four bytes of CRC do not fit by chance.
+    Four bytes of CRC do not fit by chance. But payloads can be made of what looks like headers of
+    large entries, each of which is to be checksummed: a search that `is_late` is given up.
+
+    Raises NoBoundary then.
     """
-    if near <= earliest:
-        return earliest
-    data = client.fetch(query.topic, query.partition, near, RESYNC_BYTES).data
     for position in range(max(0, len(data) - LENGTH_BYTES - MAGIC1_OVERHEAD_BYTES)):
+        if data[position + LENGTH_BYTES] > 1:  # no magic: nearly all
+            continue
+        if is_late():
+            raise NoBoundary(
+                f"no message to begin at was found in {SEARCH_S_MAX:g} s; it takes longest where "
+                "payloads look like headers of messages: begin at an offset"
+            )
         if message_set.is_entry(data, position):
-            return near + position
-    return latest
+            return position
+    return None
 
 
 def _time_at(
     client: SimpleConsumer, query: MessageQuery, offset: int, prefix_bytes: int
 ) -> int | None:
     """header.time of the first message at `offset` or after it that has one."""
-    fetched = client.fetch(query.topic, query.partition, offset, RESYNC_BYTES)
-    for payload, _ in fetched.messages()[:100]:
+    data = client.fetch(query.topic, query.partition, offset, RESYNC_BYTES).data
+    try:
+        payloads, _ = message_set.take_payloads(data, unpacked_bytes_max=1)
+    except InvalidMessage:
+        return None
+    for payload in payloads[:100]:
         try:
             return peek(payload, prefix_bytes).time_ms
         except EventError:
@@ -126,35 +167,74 @@ class _Scan:
         self._codec = codec
         self._keeps_last = keeps_last
         self._count = max(1, min(query.count, COUNT_MAX))
-        self.found: list[tuple[int, int, bytes]] = []  # offset, next offset, payload
+        self.found: deque[Found] = deque()
         self.offset = 0
         self.scanned = 0
+        self._found_bytes = 0
+        self._deadline = 0.0
 
     def run(self, client: SimpleConsumer, start: int, latest: int) -> str:
         """Reads from `start`; returns why it ended: end, count, bytes or time."""
         self.offset = start
-        deadline = time.monotonic() + SCAN_S_MAX
-        while self.offset < latest:
+        self._deadline = time.monotonic() + SCAN_S_MAX
+        ended = ""
+        while self.offset < latest and not ended:
             if self.offset - start >= SCAN_BYTES_MAX:
                 return "bytes"
-            if time.monotonic() > deadline:
-                return "time"
-            messages = self._read(client)
-            if not messages:
+            rest = self._read(client)
+            if not rest:
                 return "end"
-            for payload, next_offset in messages:
-                self._take(payload, next_offset)
-                if len(self.found) >= self._count and not self._keeps_last:
-                    return "count"
-        return "end"
+            while rest and not ended:
+                base = self.offset
+                ended = self._take_piece(rest)
+                rest = rest[self.offset - base :]
+        return ended or "end"
 
-    def _read(self, client: SimpleConsumer) -> list[tuple[bytes, int]]:
+    def _read(self, client: SimpleConsumer) -> memoryview:
+        """Complete entries at the present offset; empty at the end of the log."""
         topic, partition = self._query.topic, self._query.partition
         fetched = client.fetch(topic, partition, self.offset, FETCH_BYTES)
         try:
-            return fetched.messages()
+            valid_bytes = fetched.valid_bytes()
         except MessageLargerThanFetchSize:
-            return client.fetch(topic, partition, self.offset, RESYNC_BYTES).messages()
+            fetched = client.fetch(topic, partition, self.offset, RESYNC_BYTES)
+            valid_bytes = fetched.valid_bytes()
+        return fetched.data[:valid_bytes]
+
+    def _take_piece(self, data: memoryview) -> str:
+        """Take the messages of the first entries, and move on behind them; why it ends, or ""."""
+        base = self.offset
+        try:
+            messages, end = message_set.take_messages(data, base)
+        except InvalidMessage as error:
+            if error.position <= 0:
+                self._take_damaged(data, str(error))
+                return self._limit()
+            data = data[: error.position]
+            messages, end = message_set.take_messages(data, base)
+        for payload, next_offset in messages:
+            self._take(payload, next_offset)
+            if limit := self._limit():
+                return limit
+        self.offset = base + end
+        return ""
+
+    def _limit(self) -> str:
+        """Which limit the scan has come to, or ""."""
+        if not self._keeps_last and len(self.found) >= self._count:
+            return "count"
+        if not self._keeps_last and self._found_bytes >= FOUND_BYTES_MAX:
+            return "bytes"
+        return "time" if time.monotonic() > self._deadline else ""
+
+    def _take_damaged(self, data: memoryview, reason: str) -> None:
+        """Keep the entry at the start of `data` as it is. Raises InvalidMessage when its end is not
+        known."""
+        entry = next(message_set.entries(data, self.offset), None)
+        if entry is None:
+            raise InvalidMessage(f"unreadable from offset {self.offset} on: {reason}", 0)
+        self.offset = entry.next_offset
+        self._keep(Found(entry.offset, entry.next_offset, entry.payload, reason))
 
     def _take(self, payload: bytes, next_offset: int) -> None:
         # Messages of a compressed set share their next offset; only the first has its own.
@@ -164,9 +244,16 @@ class _Scan:
             return
         if self._query.search and not self._contains(self._query.search, payload):
             return
-        self.found.append((at, next_offset, payload))
-        if self._keeps_last and len(self.found) > self._count:
-            del self.found[0]
+        self._keep(Found(at, next_offset, payload))
+
+    def _keep(self, found: Found) -> None:
+        self.found.append(found)
+        self._found_bytes += len(found.payload)
+        while self._keeps_last and (
+            len(self.found) > self._count
+            or (self._found_bytes > FOUND_BYTES_MAX and len(self.found) > 1)
+        ):
+            self._found_bytes -= len(self.found.popleft().payload)
 
     def _is_since(self, time_ms: int, payload: bytes) -> bool:
         """Whether the event is of that time or later; true of messages without a header."""
@@ -187,12 +274,17 @@ class _Scan:
         return wanted in text_of(record).casefold()
 
 
-def describe(
-    codec: TopicCodec, topic: str, offset: int, next_offset: int, payload: bytes
-) -> dict[str, Any]:
+def describe(codec: TopicCodec, topic: str, found: Found) -> dict[str, Any]:
     """One message as JSON."""
-    row: dict[str, Any] = {"offset": offset, "next": next_offset, "size": len(payload)}
+    payload = found.payload
+    row: dict[str, Any] = {
+        "offset": found.offset,
+        "next": found.next_offset,
+        "size": len(payload),
+    }
     try:
+        if found.error:
+            raise EventError(f"the entry at offset {found.offset} is damaged: {found.error}")
         schema, record = codec.decode(topic, payload)
     except (EventError, RegistryError) as error:
         shown = payload[:TEXT_CHARACTERS_MAX]

@@ -15,11 +15,13 @@ from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from kafka2011.protocol.errors import KafkaError
+from kafka2011.runtime.http_access import HttpAccess
 from kafka2011.runtime.logs import get_logger
 from kafka2011.services.dashboard.config import DashboardConfig
 from kafka2011.services.dashboard.faults.actions import (
@@ -32,6 +34,7 @@ from kafka2011.services.dashboard.faults.actions import (
 from kafka2011.services.dashboard.faults.processes import EmbeddedFaults
 from kafka2011.services.dashboard.sampling.http_client import RequestFailed
 from kafka2011.services.dashboard.sampling.sampler import SLOW_TIMEOUT_S, Sampler
+from kafka2011.services.web import AccessGuard
 
 STATIC = Path(__file__).with_name("static")
 TYPES = {
@@ -81,8 +84,6 @@ class Routes:
         # Few threads, kept: each costs memory for as long as the process lives.
         self._threads = ThreadPoolExecutor(BLOCKING_THREADS, thread_name_prefix="blocking")
         self._injector = fault_injector(config)
-        named = [name.strip().lower() for name in config.hosts.split(",") if name.strip()]
-        self._hosts = {"localhost", "127.0.0.1", "::1", config.bind.lower(), *named}
         self.clients = 0
 
     async def _in_thread(self, work: Callable[..., Result], *arguments: Any) -> Result:
@@ -105,27 +106,18 @@ class Routes:
             Route("/api/chaos", self._guarded(self.apply_fault), methods=["POST"]),
             Route("/{path:path}", self._guarded(self.file)),
         ]
-        return Starlette(routes=routes, lifespan=lifespan)
+        access = HttpAccess(self._config.bind, self._config.http_hosts)
+        guard = Middleware(AccessGuard, access=access)
+        return Starlette(routes=routes, lifespan=lifespan, middleware=[guard])
 
     def _guarded(self, handler: Handler) -> Handler:
         async def guarded(request: Request) -> Response:
-            if not self.is_host_allowed(request.headers.get("host", "")):
-                answer: Response = Response("unknown host\n", 421, media_type="text/plain")
-            else:
-                answer = await handler(request)
+            answer = await handler(request)
             for name, value in HEADERS.items():
                 answer.headers.setdefault(name, value)
             return answer
 
         return guarded
-
-    def is_host_allowed(self, host: str) -> bool:
-        """Whether a Host header names this server. All are when it listens on all interfaces and
-        no names are set."""
-        if self._config.bind in ("0.0.0.0", "::") and not self._config.hosts:
-            return True
-        name = host.rpartition(":")[0] if ":" in host and not host.endswith("]") else host
-        return name.strip("[]").lower() in self._hosts
 
     # --- reading -----------------------------------------------------------------------------
 
@@ -227,9 +219,6 @@ class Routes:
             return _problem(403, "this dashboard is read-only (dashboard.chaos is off)")
         if request.headers.get("content-type", "").partition(";")[0] != "application/json":
             return _problem(415, "send application/json")
-        origin = request.headers.get("origin")
-        if origin and not self.is_host_allowed(origin.partition("://")[2]):
-            return _problem(403, "a request of a foreign web page")
         body = b""
         async for block in request.stream():
             body += block

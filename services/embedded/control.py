@@ -10,10 +10,10 @@ import os
 import socket
 import socketserver
 import tempfile
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from kafka2011.runtime.workers import Worker
 from kafka2011.services.embedded.processes import write_json
 
 SOCKET_PATH_MAX = 100
@@ -53,14 +53,13 @@ class ControlServer:
         finally:
             os.umask(mask)
         self._path = path
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, name="control", daemon=True
-        )
-        self._thread.start()
+        self._worker = Worker(self._server.serve_forever, "control", restarts=True)
+        self._worker.start()
         write_json(root / "run" / "supervisor.json", {"pid": os.getpid(), "socket": str(path)})
 
     def close(self) -> None:
         self._server.shutdown()
+        self._worker.join()
         self._server.server_close()
         self._path.unlink(missing_ok=True)
         if self._private_directory is not None:

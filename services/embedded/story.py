@@ -69,9 +69,9 @@ def sample_from(summary: dict[str, Any] | None, down: tuple[str, ...], phase: st
 
 
 def is_balanced(sample: Sample) -> bool:
-    """Nothing pending and nothing missing, and something was produced."""
-    open_cells = sample.verdicts.get("pending", 0) + sample.verdicts.get("missing", 0)
-    return sample.produced > 0 and open_cells == 0
+    """Everything that was produced has arrived, and something was produced."""
+    open_cells = [sample.verdicts.get(state, 0) for state in ("pending", "behind", "missing")]
+    return sample.produced > 0 and not any(open_cells)
 
 
 def follow(

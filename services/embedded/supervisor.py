@@ -5,6 +5,7 @@ started it ends (PR_SET_PDEATHSIG), so requests from other threads are queued fo
 ends is reported in one line, and the others continue.
 """
 
+import json
 import os
 import queue
 import signal
@@ -12,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import kafka2011
 from kafka2011.runtime.clock import Clock, now_ms
@@ -25,6 +27,7 @@ from kafka2011.services.embedded.topology import ProcessSpec
 from kafka2011.services.warehouse.session import CONF_DIR
 
 STOP_GRACE_S = 15.0
+RESTARTS_MAX = 1_000  # kept on record, the newest
 SERVING_POLL_S = 0.05
 
 
@@ -56,6 +59,7 @@ class Supervisor:
         self._clock = clock
         self.processes = {spec.name: ManagedProcess(spec, root) for spec in specs}
         self._reported: set[tuple[str, int]] = set()
+        self._earlier_restarts: list[dict[str, object]] = []
         self._restarts: list[dict[str, object]] = []
         self._requests: queue.SimpleQueue[tuple[Callable[[], str], queue.SimpleQueue[str]]] = (
             queue.SimpleQueue()
@@ -64,6 +68,10 @@ class Supervisor:
             (root / directory).mkdir(parents=True, exist_ok=True)
         for name in end_leftovers(root):
             report(f"{name}: left over from an earlier run, ended")
+        # What the last run had sent and not confirmed when it stopped is sent again by this one.
+        if (root / "run" / "restarts.json").exists():
+            again = {"name": "the deployment", "time_ms": self._clock()}
+            self._earlier_restarts = [*_read_restarts(root), again]
         for stale in (root / "run").glob("*.json"):
             stale.unlink()
         self._write_restarts()
@@ -165,7 +173,8 @@ class Supervisor:
         return f"{name} started, pid {process.pid}"
 
     def _write_restarts(self) -> None:
-        write_json(self._root / "run" / "restarts.json", self._restarts)
+        restarts = [*self._earlier_restarts, *self._restarts][-RESTARTS_MAX:]
+        write_json(self._root / "run" / "restarts.json", restarts)
 
     @property
     def restarted_names(self) -> list[str]:
@@ -238,3 +247,12 @@ def base_environment() -> dict[str, str]:
     environment["SPARK_LOCAL_IP"] = "127.0.0.1"
     environment["SPARK_CONF_DIR"] = str(CONF_DIR)
     return environment
+
+
+def _read_restarts(root: Path) -> list[Any]:
+    """The restarts on record of earlier runs; none where the file is no such list."""
+    try:
+        found = json.loads((root / "run" / "restarts.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return []
+    return found if isinstance(found, list) else []

@@ -160,7 +160,11 @@ def _add_servers(planner: _Planner) -> _Addresses:
         "balancer",
         "proxy",
         "live",
-        {"proxy.routes": f"{LOOPBACK}:{balancer_port}>{targets}", "zk.connect": live_zk},
+        {
+            "proxy.routes": f"{LOOPBACK}:{balancer_port}>{targets}",
+            "proxy.control": "true" if config.chaos == "on" else "false",
+            "zk.connect": live_zk,
+        },
         ports={"balancer": balancer_port},
     )
     return _Addresses(live_zk, offline_zk, registry_port, live_ports, balancer_port)
@@ -233,7 +237,11 @@ def _add_wan_link(planner: _Planner, addresses: _Addresses) -> dict[str, object]
         "wan-link",
         "proxy",
         "live",
-        {"proxy.routes": ",".join(routes), "zk.connect": addresses.live_zk},
+        {
+            "proxy.routes": ",".join(routes),
+            "proxy.control": "true",
+            "zk.connect": addresses.live_zk,
+        },
         ports={"zookeeper": zk_port},
     )
     return {

@@ -22,6 +22,12 @@ from kafka2011.runtime.metrics import MetricsServer
 from kafka2011.services.frontend.config import FrontendConfig
 from kafka2011.services.frontend.core import Start, must_adopt, start_of
 from kafka2011.services.frontend.delivery import Delivery, DeliveryPolicy, NotDelivered
+from kafka2011.services.frontend.followed_log import (
+    FollowedLogSource,
+    followed_position,
+    is_same_log,
+    plain_position,
+)
 from kafka2011.services.frontend.journal import Journal, JournalCorrupt, JournalInUse
 from kafka2011.services.frontend.progress import DeliveryCollector, Progress
 from kafka2011.services.frontend.schemas import prefixes, topics_of
@@ -72,8 +78,15 @@ def _descriptor(config: FrontendConfig) -> object:
         return SyntheticSource.descriptor(
             config.seed, config.synthetic_rate, config.event_count_max
         )
-    with open(config.input_path, "rb"):
-        return AccessLogSource.descriptor(Path(config.input_path))
+    path = Path(config.input_path)
+    try:
+        with path.open("rb"):
+            return AccessLogSource.descriptor(path)
+    except FileNotFoundError:
+        # A followed log may be between two files, unless this is the very first start.
+        if not (config.input_follow and Journal.is_in(config.data_dir)):
+            raise
+        return AccessLogSource.descriptor_of_missing(path)
 
 
 def _connected(config: FrontendConfig, stop: threading.Event) -> Producer | None:
@@ -181,6 +194,7 @@ class _Frontend:
                 lambda: self._is_serving,
                 bind=config.metrics_bind,
                 port=config.metrics_port,
+                hosts=config.http_hosts,
             )
         self._is_serving = True
         self._registration = ServiceRegistration(
@@ -200,9 +214,14 @@ class _Frontend:
     def _begin(self, descriptor: object) -> None:
         """Open the source where it is to go on; leave it out when there is nothing left to send."""
         config, state = self._config, self._journal.state
-        can_continue = config.source == "synthetic" or AccessLogSource.can_continue(
-            Path(config.input_path), state.position
-        )
+        follows = config.source == "access-log" and config.input_follow
+        can_continue = True
+        if isinstance(descriptor, dict) and is_same_log(state.source, descriptor):
+            if follows and not state.is_finished:
+                descriptor = state.source  # whichever file has the path now
+            elif descriptor == state.source:
+                at = plain_position(state.position, descriptor, state.run)
+                can_continue = AccessLogSource.can_continue(Path(config.input_path), at)
         start = start_of(state, descriptor, can_continue)
         if start is Start.NOTHING_LEFT:
             log.warning(
@@ -229,18 +248,19 @@ class _Frontend:
                 position=state.position,
                 prefix=self._starts.__getitem__,
             )
-        else:
-            self._source = AccessLogSource(
-                Path(config.input_path),
-                run_id=run_id,
-                server=config.server_name,
-                service=config.service,
-                clock=self._clock,
-                follow=config.input_follow,
-                rate=config.rate,
-                position=state.position,
-                prefix=self._starts.__getitem__,
-            )
+            return
+        of_a_log = FollowedLogSource if follows else AccessLogSource
+        position_of = followed_position if follows else plain_position
+        self._source = of_a_log(
+            Path(config.input_path),
+            run_id=run_id,
+            server=config.server_name,
+            service=config.service,
+            clock=self._clock,
+            rate=config.rate,
+            position=position_of(state.position, state.source, state.run),
+            prefix=self._starts.__getitem__,
+        )
 
     def _send_all(self, progress: Progress) -> bool:
         """Send batch after batch; True when the source has no more, False when stopped."""
@@ -251,6 +271,9 @@ class _Frontend:
                 return True
             if batch.events:
                 delivery.send(batch.events, batch.position)
+            elif batch.is_to_be_stored:
+                delivery.send([], batch.position)
+                delivery.flush()
             wait_s = delivery.tick()
             progress.write()
             if not batch.events:

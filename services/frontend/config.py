@@ -33,7 +33,7 @@ class FrontendConfig(ProducerConfig, SchemaSettings, Heartbeats, AuditWindow, Da
         "input.follow",
         False,
         boolean,
-        "true: continue with lines that are appended to the access log",
+        "true: go on with what is appended to the access log, also when it is rotated or truncated",
     )
     seed: int = setting("seed", 2011, whole(0, 2**63 - 1), "seed of the synthetic activity")
     rate: int = setting(

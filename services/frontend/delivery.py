@@ -309,6 +309,7 @@ class Delivery:
             time_ms=self._clock(),
             interval_ms=self._policy.heartbeat_interval_ms,
             is_last=is_last,
+            last_sequence=state.next_sequence - 1 if is_last else -1,
         )
         self._add_set(AUDIT, [payload])
         if self._unflushed_since is None:

@@ -34,6 +34,7 @@ from kafka2011.runtime.failpoints import failpoint
 
 Position = Any  # JSON, of the source
 
+FILE = "journal"
 COMPACT_BYTES = 1024 * 1024
 # A monitoring event of so many cells is about 200 KB; a frontend that was away for days has more.
 CELLS_PER_EVENT_MAX = 5000
@@ -150,7 +151,7 @@ class Journal:
 
     def __init__(self, directory: Path, server: str, window_ms: int) -> None:
         directory.mkdir(parents=True, exist_ok=True)
-        self._path = directory / "journal"
+        self._path = directory / FILE
         self._lock = os.open(directory / "journal.lock", os.O_RDWR | os.O_CREAT, 0o644)
         self._descriptor = -1
         try:
@@ -163,6 +164,11 @@ class Journal:
             self.close()
             raise
         self.compact_bytes = COMPACT_BYTES
+
+    @staticmethod
+    def is_in(directory: Path) -> bool:
+        """Whether there is a journal of an earlier start."""
+        return (directory / FILE).exists()
 
     # --- records -----------------------------------------------------------------------------
 

@@ -19,17 +19,20 @@ from kafka2011.services.frontend.lines import Line, LineReader, LongLine
 from kafka2011.services.frontend.synthetic import ActivityEncoder, due_count, schedule_ms
 
 BATCH_EVENTS_MAX = 500
-FOLLOW_POLL_MS = 100
 CHUNKS_MAX = 16
 
 
 @dataclass(slots=True)
 class Batch:
-    """Events and the position after them; without events, `wait_ms` until there may be some."""
+    """Events and the position after them; without events, `wait_ms` until there may be some.
+
+    `is_to_be_stored`: the position is to be in the journal before the next batch is sent.
+    """
 
     events: list[Event]
     position: Position
     wait_ms: int = 0
+    is_to_be_stored: bool = False
 
 
 class Source(Protocol):
@@ -96,10 +99,9 @@ class SyntheticSource:
 
 
 class AccessLogSource:
-    """The lines of a file. Position: [byte offset, line number] behind the last line.
+    """The lines of a file to its end. Position: [byte offset, line number] behind the last line.
 
-    With `follow` the source waits at the file's end, and for the end of the last line. `rate` lines
-    a second, 0 without limit. Raises OSError when the file cannot be read.
+    `rate` lines a second, 0 without limit. Raises OSError when the file cannot be read.
     """
 
     def __init__(
@@ -110,7 +112,6 @@ class AccessLogSource:
         server: str,
         service: str,
         clock: Clock,
-        follow: bool = False,
         rate: int = 0,
         position: Position = None,
         prefix: Callable[[str], bytes] = prefix_of,
@@ -120,7 +121,6 @@ class AccessLogSource:
         self._reader = LineReader(self._file, offset, number)
         self._position: Position = [offset, number]
         self._encoder = LineEncoder(run_id, server, service, clock, prefix)
-        self._follow = follow
         self._rate = rate
         self._clock = clock
         self._pace_start_ms = clock()
@@ -129,7 +129,7 @@ class AccessLogSource:
         self._is_over = False
 
     @staticmethod
-    def descriptor(path: Path) -> Any:
+    def descriptor(path: Path) -> dict[str, Any]:
         """Identifies the file; another one under the same name is another source."""
         status = os.stat(path)
         return {
@@ -138,6 +138,11 @@ class AccessLogSource:
             "device": status.st_dev,
             "inode": status.st_ino,
         }
+
+    @staticmethod
+    def descriptor_of_missing(path: Path) -> dict[str, Any]:
+        """The same while there is no file of this name."""
+        return {"kind": "access-log", "path": str(path.absolute()), "device": -1, "inode": -1}
 
     @staticmethod
     def can_continue(path: Path, position: Position) -> bool:
@@ -160,7 +165,7 @@ class AccessLogSource:
             return Batch([encode(line) for line in lines], self._position)
         if self._is_over:
             return None
-        return Batch([], self._position, FOLLOW_POLL_MS if self._reader.at_end else 0)
+        return Batch([], self._position)
 
     def _take(self, count: int) -> list[Line | LongLine]:
         chunks = 0
@@ -170,8 +175,6 @@ class AccessLogSource:
             chunks += 1
             self._ready = self._reader.next_lines()
             if self._reader.at_end:
-                if self._follow:
-                    return []
                 last = self._reader.last_line()
                 self._ready = [] if last is None else [last]
                 self._is_over = True

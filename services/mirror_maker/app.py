@@ -6,13 +6,14 @@ On the metrics port: GET /status describes every owned partition; POST /pause an
 {"topic": "page-view", "partition": "1-0"} ("partition" may be left out: all of the topic).
 
 Exit statuses: 0 after SIGTERM (last barrier, commit, leave); 1 when a ZooKeeper does not answer at
-start; 2 for a loop or a filter that cannot be used.
+start, or a bug ended a thread; 2 for a loop or a filter that cannot be used.
 """
 
 import json
 import os
 import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from prometheus_client import CollectorRegistry
@@ -72,6 +73,11 @@ class Link:
         return self._made is not None
 
     @property
+    def is_alive(self) -> bool:
+        """Whether every thread lives that the copying cannot do without."""
+        return self.member.is_alive and self.mirror.is_alive
+
+    @property
     def mirror(self) -> Mirror:
         assert self._made is not None
         return self._made[0]
@@ -107,11 +113,8 @@ def run(configs: Sequence[MirrorConfig], stop: threading.Event) -> int:
         return 1
     finally:
         has_served = any(link.is_made for link in links)
-        closers = [threading.Thread(target=link.close) for link in links]
-        for closer in closers:
-            closer.start()
-        for closer in closers:
-            closer.join()
+        with ThreadPoolExecutor(max(1, len(links))) as closers:
+            list(closers.map(Link.close, links))  # raises what one of them raised
         if has_served:
             log.info("stopped")
 
@@ -145,6 +148,7 @@ def _mirror(links: Sequence[Link], stop: threading.Event) -> int:
         service="mirror",
         interval_ms=first.heartbeat_interval_ms,
     )
+    has_failed = False
     try:
         log.info(
             "serving",
@@ -156,13 +160,14 @@ def _mirror(links: Sequence[Link], stop: threading.Event) -> int:
             pid=os.getpid(),
         )
         while not stop.wait(WATCH_INTERVAL_S):
-            if not all(link.member.is_alive for link in links):
-                log.error("group_member_ended")
+            if not all(link.is_alive for link in links):
+                log.error("mirror_failed", detail="a thread ended, see worker_failed")
+                has_failed = True
                 return 1
         return 0
     finally:
-        heartbeat.close()
-        registration.close()
+        heartbeat.close(says_goodbye=not has_failed)
+        registration.close(says_goodbye=not has_failed)
         if metrics:
             metrics.close()
 
@@ -183,6 +188,7 @@ def _metrics(links: Sequence[Link]) -> MetricsServer | None:
         lambda: all(link.member.is_settled for link in links),
         bind=config.metrics_bind,
         port=config.metrics_port,
+        hosts=config.http_hosts,
         routes={"/status": status},
         actions={
             "/pause": lambda body: set_paused(links, body, paused=True),

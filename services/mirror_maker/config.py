@@ -7,6 +7,7 @@ from kafka2011.events.settings import FormSettings
 from kafka2011.runtime.config import REQUIRED, boolean, one_of, setting, text, whole
 from kafka2011.runtime.shared_settings import (
     INT_MAX,
+    DecompressedSize,
     DialSettings,
     FetchSettings,
     FlushMethod,
@@ -28,6 +29,7 @@ class MirrorConfig(
     TopicFilterSettings,
     FetchSettings,
     MessageSize,
+    DecompressedSize,
     FlushMethod,
     Heartbeats,
     FormSettings,
@@ -67,6 +69,18 @@ class MirrorConfig(
     # A broker drops a larger message without an error, which would be a loss.
     message_bytes_max: int = shared(
         MessageSize, "max.message.size", doc="max.message.size of the target brokers, bytes"
+    )
+    decompressed_bytes_max: int = shared(
+        DecompressedSize,
+        "decompressed.bytes.max",
+        doc="decompressed.bytes.max of the target brokers; sets are cut to stay below it",
+    )
+    refused_entry: str = setting(
+        "mirror.refused.entry",
+        "stop",
+        one_of("stop", "skip"),
+        "what to do at an entry that the target refuses: stop its partition there, or skip the "
+        "entry and record its place (kafka2011 mirror refused)",
     )
     partition_bytes_max: int = setting(
         "mirror.partition.bytes.max",

@@ -10,9 +10,11 @@ The offsets of a copy, in the source's log:
     was not confirmed is then fetched and sent again, in order. That repeats messages at the
     target, and never loses one.
 
-A copy that failed is `suspect`: until a barrier stands behind one of its sets it travels alone, so
-that a partition which the target refuses does not hold up its neighbours. Times are seconds of one
-monotonic clock. Callers hold the mirror's lock.
+A copy that failed is `suspect`: until all that was sent then is confirmed it travels alone, a set
+and a barrier at a time, so that a partition which the target refuses does not hold up its
+neighbours, and repeats little. A set that is refused then is halved, down to one entry; what goes
+through lets the next ones grow again. Times are seconds of one monotonic clock. Callers hold the
+mirror's lock.
 """
 
 from collections import deque
@@ -23,6 +25,9 @@ from kafka2011.consumer.broker_loop import Backoff
 from kafka2011.consumer.chunk import Chunk, TopicPartition
 from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.services.mirror_maker.offset_map import OffsetMap
+from kafka2011.services.mirror_maker.set_cutting import RefusedEntry, leading_piece
+
+PASSES_BEFORE_GROWTH = 8  # sets that go through before larger ones are tried again
 
 
 @dataclass(slots=True)
@@ -47,6 +52,10 @@ class PartitionCopy:
     is_closing: bool = False  # no more is sent; the last barrier is awaited
     is_removed: bool = False  # not ours any more
     refusal: str = ""  # why it stands still until an operator acts
+    refused: RefusedEntry | None = None  # the last that the target refuses; it may stand there
+    refused_entries: int = 0
+    left_out_entries: int = 0  # of these
+    has_wrappers: bool = False  # in the last set that was looked through; the reader's
     trouble: str = ""  # the last failure, while it is being retried
     source_end: int | None = None
     source_end_ms: int = 0  # when that was asked for, ms since the epoch
@@ -67,6 +76,10 @@ class PartitionCopy:
     _queue: deque[tuple[Chunk, int]] = field(default_factory=deque)  # with its message count
     _sent: deque[tuple[int, int]] = field(default_factory=deque)  # (next offset, message count)
     _held_bytes: int = 0  # queued and sent, until confirmed
+    _set_bytes_max: int = 0  # of the next set: larger ones were refused; 0: no limit
+    _passed: int = 0  # sets in a row that went through
+    _suspect_to: int = 0  # what had been sent at the last failure
+    _alone: Chunk | None = None  # sent while suspect, if it is one entry
 
     def __post_init__(self) -> None:
         if self.start_offset is not None:
@@ -85,6 +98,8 @@ class PartitionCopy:
         assert self.is_quiet
         self.epoch += 1
         self.confirmed_offset = self.sent_offset = self.fetch_offset = offset
+        if self.offsets is not None:
+            self.offsets.interrupt()
 
     @property
     def is_quiet(self) -> bool:
@@ -150,9 +165,21 @@ class PartitionCopy:
             return None
         chunk, message_count = self._queue.popleft()
         assert chunk.offset == self.sent_offset
+        if message_count > 1 and 0 < self._set_bytes_max < len(chunk.data):
+            chunk, message_count = self._halved(chunk, message_count)
+        self._alone = chunk if self.is_suspect and message_count == 1 else None
         self.sent_offset = chunk.next_offset
         self._sent.append((chunk.next_offset, message_count))
         return chunk
+
+    def _halved(self, chunk: Chunk, message_count: int) -> tuple[Chunk, int]:
+        """The first entries of a set; the others wait again."""
+        end, entry_count = leading_piece(chunk.data, self._set_bytes_max)
+        middle = chunk.offset + end
+        rest = chunk._replace(offset=middle, data=chunk.data[end:])
+        if rest.data:
+            self._queue.appendleft((rest, message_count - entry_count))
+        return chunk._replace(data=chunk.data[:end], next_offset=middle), entry_count
 
     def confirm(self, offset: int, now_s: float) -> None:
         """A barrier says that everything below `offset` is durable at the target."""
@@ -166,30 +193,73 @@ class PartitionCopy:
         while self._sent and self._sent[0][0] <= offset:
             self.copied_messages += self._sent.popleft()[1]
         self.confirmed_at_s = now_s
-        self.is_suspect = False
+        self._grow_sets()
+        self.is_suspect = self._set_bytes_max > 0 or offset < self._suspect_to
+        self._alone = None
         self._attempt = 0
         self._retry_at_s = 0.0
         self.trouble = ""
 
-    def rewind(self, now_s: float, reason: str, *, is_blamed: bool) -> None:
+    def _grow_sets(self) -> None:
+        self._passed += 1
+        if self._passed < PASSES_BEFORE_GROWTH:
+            return
+        self._passed = 0
+        self._set_bytes_max *= 2
+        if self._set_bytes_max >= self.fetch_size:
+            self._set_bytes_max = 0
+
+    def rewind(
+        self, now_s: float, reason: str, *, is_blamed: bool, is_refusal: bool = False
+    ) -> Chunk | None:
         """Something went wrong since the last barrier: begin again from what is confirmed.
 
         `is_blamed`: it may be this partition's fault, so it pauses longer each time and travels
-        alone. Otherwise (the whole target is away) it goes on when the target does.
+        alone. Otherwise (the whole target is away) it goes on when the target does. `is_refusal`:
+        the target hung up. Returns the one entry that it was refused for, when that is known.
         """
         self.trouble = reason
         self.rewinds += 1
-        self.repeated_bytes += self.sent_offset - self.confirmed_offset
-        self._forget()
+        self.repeated_bytes += self.unconfirmed_bytes
+        alone = self._alone if is_refusal else None
         if is_blamed:
+            if is_refusal and self.is_suspect and alone is None and self.unconfirmed_bytes:
+                self._set_bytes_max = max(1, self.unconfirmed_bytes // 2)
+                self._passed = 0
+                self._attempt = 0  # it comes closer each time
+            self._suspect_to = self.sent_offset if not self.is_suspect else self._suspect_to
             self.is_suspect = True
             self._attempt += 1
             self._retry_at_s = now_s + self.backoff.pause_s(self._attempt)
+        self._forget()
+        return alone
+
+    def met_refused(self, entry: RefusedEntry) -> None:
+        """The target refuses this entry: stand at it, until it goes through or is left out."""
+        if self.refused is None or self.refused.offset != entry.offset:
+            self.refused_entries += 1
+        self.refused = entry
+        self.trouble = entry.text
+
+    def leave_out(self, entry: RefusedEntry) -> bool:
+        """Go on behind `entry`; False when the copy does not stand before it any more."""
+        if self.is_removed or self.is_closing:
+            return False
+        if not self.confirmed_offset == self.sent_offset == entry.offset:
+            return False
+        self._forget()
+        self.jump(entry.next_offset)
+        self.left_out_entries += 1
+        self.trouble = ""
+        self._attempt = 0
+        self._retry_at_s = 0.0
+        return True
 
     def _forget(self) -> None:
         self.epoch += 1
         self._queue.clear()
         self._sent.clear()
+        self._alone = None
         self._held_bytes = 0
         self.sent_offset = self.fetch_offset = self.confirmed_offset
 
@@ -213,7 +283,7 @@ class PartitionCopy:
     def state(self) -> str:
         """`copying`, `waiting` (for the target or the source), `paused`, `refused`, `placing` (no
         target yet), `closing`."""
-        if self.refusal:
+        if self.refusal or self.stands_at_refused:
             return "refused"
         if self.is_closing or self.is_removed:
             return "closing"
@@ -222,6 +292,10 @@ class PartitionCopy:
         if self.target is None:
             return "placing"
         return "waiting" if self.trouble or not self.is_started else "copying"
+
+    @property
+    def stands_at_refused(self) -> bool:
+        return self.refused is not None and self.refused.offset == self.confirmed_offset
 
     @property
     def lag_bytes(self) -> int | None:

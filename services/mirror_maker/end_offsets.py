@@ -6,12 +6,13 @@ The fetchers know an end only when they have reached it; lag needs it when they 
 import threading
 from collections.abc import Callable
 
-from kafka2011.consumer.errors import BrokerUnavailable, ConsumerClosed
+from kafka2011.consumer.errors import ConsumerClosed
 from kafka2011.consumer.simple import SimpleConsumer
 from kafka2011.coordination.errors import CoordinationError
-from kafka2011.protocol.errors import RemoteProtocolError
+from kafka2011.protocol.errors import KafkaError
 from kafka2011.runtime.clock import now_ms
 from kafka2011.runtime.shared_settings import Address
+from kafka2011.runtime.workers import Worker
 from kafka2011.services.mirror_maker.config import MirrorConfig
 from kafka2011.services.mirror_maker.copy_progress import PartitionCopy
 
@@ -34,14 +35,14 @@ class SourceEndOffsets:
         self._wake = wake
         self._stopped = threading.Event()
         self._clients: dict[int, SimpleConsumer] = {}
-        self._thread = threading.Thread(target=self._run, name="source-ends", daemon=True)
-        self._thread.start()
+        self._worker = Worker(self._run, "source-ends", restarts=True)
+        self._worker.start()
 
     def stop(self) -> None:
         self._stopped.set()
         for client in list(self._clients.values()):
             client.close()
-        self._thread.join()
+        self._worker.join()
 
     def _run(self) -> None:
         interval_s = self._config.status_interval_ms / 1000
@@ -63,7 +64,7 @@ class SourceEndOffsets:
             end = self._client(broker_id).latest(copy.name.topic, copy.name.partition)
         except ConsumerClosed:
             return False
-        except (BrokerUnavailable, RemoteProtocolError, CoordinationError):
+        except (KafkaError, CoordinationError):
             client = self._clients.pop(broker_id, None)
             if client is not None:
                 client.close()

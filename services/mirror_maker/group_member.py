@@ -20,6 +20,7 @@ from kafka2011.coordination.errors import CoordinationError
 from kafka2011.coordination.registry import Registry, SessionEvent
 from kafka2011.runtime.failpoints import failpoint
 from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.workers import Worker
 from kafka2011.services.mirror_maker.config import NEVER_COPIED, MirrorConfig
 from kafka2011.services.mirror_maker.mirror import Mirror
 
@@ -68,22 +69,25 @@ class GroupMember:
         self.commit_rounds = 0  # times that the commits due were read
         self._listener = registry.add_session_listener(self._on_session)
         self._closing = threading.Event()
-        self._threads = [
-            threading.Thread(target=self._rebalance, name="group-member", daemon=True),
-            threading.Thread(target=self._commit_by_timer, name="commit", daemon=True),
-        ]
+        self._rebalances = Worker(
+            self._rebalance, "group-member", restarts=False, on_failure=self._broken
+        )
+        self._commits = Worker(
+            self._commit_by_timer, "commit", restarts=False, on_failure=self._broken
+        )
 
     def start(self) -> None:
         self._rebalancer.post(Joined())
-        for thread in self._threads:
-            thread.start()
+        self._rebalances.start()
+        self._commits.start()
 
     def close(self) -> None:
         """Barrier, commit, give up all partitions, leave the group."""
         self._closing.set()
         self._rebalancer.post(Left())
-        for thread in self._threads:
-            thread.join(LEAVE_TIMEOUT_S)
+        # Without ZooKeeper the rebalance thread goes on until the registry is closed.
+        self._rebalancer.left.wait(LEAVE_TIMEOUT_S)
+        self._commits.join(LEAVE_TIMEOUT_S)
         self._listener.cancel()
 
     @property
@@ -93,7 +97,8 @@ class GroupMember:
 
     @property
     def is_alive(self) -> bool:
-        return all(thread.is_alive() for thread in self._threads)
+        """False: the process must end, so that another member takes its partitions."""
+        return self._rebalances.is_alive() and self._commits.is_alive()
 
     @property
     def rebalances(self) -> int:
@@ -109,7 +114,10 @@ class GroupMember:
     # --- the threads -----------------------------------------------------------------------------
 
     def _rebalance(self) -> None:
-        self._rebalancer.run(self._membership, self._mirror.halt_all)
+        self._rebalancer.run(self._membership)
+
+    def _broken(self, _error: BaseException) -> None:
+        self._mirror.halt_all()
 
     def _commit_by_timer(self) -> None:
         while not self._closing.wait(self._config.commit_interval_ms / 1000):

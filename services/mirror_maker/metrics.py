@@ -25,6 +25,8 @@ class MirrorCollector(Collector):
                 ("copied_sets", "message sets sent to the target"),
                 ("repeated_bytes", "sent again after a failure"),
                 ("skipped_bytes", "retired at the source before they were copied"),
+                ("refused_entries", "entries that the target refuses, met by this process"),
+                ("left_out_entries", "of these: skipped, for mirror.refused.entry=skip"),
                 ("rewinds", "failures after which a copy began again from what is durable"),
             )
         }
@@ -37,6 +39,11 @@ class MirrorCollector(Collector):
                 ("copied_offset", "source offset up to which everything is durable"),
             )
         }
+        refused = GaugeMetricFamily(
+            "kafka2011_mirror_refused_offset",
+            "source offset of the last entry that the target refuses",
+            labels=LABELS,
+        )
         states = GaugeMetricFamily(
             "kafka2011_mirror_state", "1 for the present state", labels=(*LABELS, "state")
         )
@@ -48,7 +55,9 @@ class MirrorCollector(Collector):
             for field, gauge in gauges.items():
                 if partition[field] is not None:
                     gauge.add_metric(labels, partition[field])
+            if partition["refused_entry"]:
+                refused.add_metric(labels, partition["refused_entry"]["offset"])
             states.add_metric((*labels, partition["state"]), 1)
         drained = GaugeMetricFamily("kafka2011_mirror_drained", "1 when nothing is left to copy")
         drained.add_metric((), float(status["drained"]))
-        return iter((*counters.values(), *gauges.values(), states, drained))
+        return iter((*counters.values(), *gauges.values(), refused, states, drained))

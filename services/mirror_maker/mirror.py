@@ -24,11 +24,18 @@ from kafka2011.coordination.registry import Registry
 from kafka2011.producer.discovery import ZooKeeperBrokers
 from kafka2011.runtime.clock import now_ms
 from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.workers import Worker
 from kafka2011.services.mirror_maker.config import NEVER_COPIED, MirrorConfig
 from kafka2011.services.mirror_maker.copy_progress import PartitionCopy
 from kafka2011.services.mirror_maker.end_offsets import SourceEndOffsets
-from kafka2011.services.mirror_maker.mirror_registry import Pauses, StoredOffsetMaps
+from kafka2011.services.mirror_maker.mirror_registry import (
+    LeftOutEntries,
+    Pauses,
+    StoredOffsetMaps,
+)
 from kafka2011.services.mirror_maker.placement import NotPlaced, Placement, make_topic
+from kafka2011.services.mirror_maker.refusals import Refusals
+from kafka2011.services.mirror_maker.set_cutting import RefusedEntry
 from kafka2011.services.mirror_maker.source_reader import SourceReader
 from kafka2011.services.mirror_maker.target_writer import TargetWriter
 
@@ -54,6 +61,7 @@ class Mirror:
         self._copies: dict[TopicPartition, PartitionCopy] = {}
         self._pauses = Pauses(source, config.group_id, self._pauses_changed)
         self._maps = StoredOffsetMaps(source, target, config.group_id)
+        self._refusals = Refusals(config, self.wake, LeftOutEntries(source, config.group_id))
         self._readers: dict[int, SourceReader] = {}
         self._writers: dict[int, TargetWriter] = {}
         self._source_brokers = ZooKeeperBrokers(source)
@@ -69,7 +77,7 @@ class Mirror:
         self._ends = SourceEndOffsets(
             config, self._source_brokers.address_of, self.copies, self.wake
         )
-        self._placer = threading.Thread(target=self._place_all, name="placement", daemon=True)
+        self._placer = Worker(self._place_all, "placement", restarts=True)
         self._placer.start()
 
     # --- the group's Delivery --------------------------------------------------------------------
@@ -168,6 +176,11 @@ class Mirror:
             if copy in worker.copies:
                 worker.copies.remove(copy)
 
+    @property
+    def is_alive(self) -> bool:
+        """False: the process must end, so that another member copies its partitions."""
+        return all(writer.is_alive for writer in list(self._writers.values()))
+
     def _workers(self) -> list[SourceReader | TargetWriter]:
         return [*self._readers.values(), *self._writers.values()]
 
@@ -195,18 +208,26 @@ class Mirror:
     def _place_all(self) -> None:
         """A thread: finds the target of each new copy and adds it to its reader and its writer."""
         while not self._closed.is_set():
+            bug: Exception | None = None
             with self.wake:
                 unplaced = [copy for copy in self._copies.values() if copy.target is None]
                 if not unplaced:
                     self.wake.wait(IDLE_WAIT_S)
             for copy in unplaced:
-                self._place(copy)
+                try:
+                    self._place(copy)
+                except Exception as error:  # it must not hold up the others
+                    bug = error
+                    with self.wake:
+                        copy.trouble = f"an internal error: {error!r}"
             if any(copy.target is None for copy in unplaced):
                 self._closed.wait(PLACE_RETRY_S)
             now_s = time.monotonic()
             if now_s >= self._maps_due_s:
                 self._maps_due_s = now_s + IDLE_WAIT_S
                 self._maps.store(self.wake)
+            if bug is not None:
+                raise bug
 
     def _place(self, copy: PartitionCopy) -> None:
         if self._closed.is_set() or copy.is_removed:
@@ -238,7 +259,11 @@ class Mirror:
     def _reader(self, broker_id: int) -> SourceReader:
         if broker_id not in self._readers:
             reader = SourceReader(
-                broker_id, self._config, self.wake, address_of=self._source_brokers.address_of
+                broker_id,
+                self._config,
+                self.wake,
+                address_of=self._source_brokers.address_of,
+                refusals=self._refusals,
             )
             with self.wake:
                 self._readers[broker_id] = reader
@@ -252,6 +277,7 @@ class Mirror:
                 self.wake,
                 address_of=self._target_brokers.address_of,
                 may_send=self._may_send,
+                refusals=self._refusals,
             )
             with self.wake:
                 self._writers[broker_id] = writer
@@ -298,13 +324,23 @@ def _is_drained(copy: PartitionCopy) -> bool:
     return copy.lag_bytes == 0 and copy.is_quiet and copy.committed_offset == copy.confirmed_offset
 
 
+def _trouble(copy: PartitionCopy) -> str | None:
+    if copy.stands_at_refused and copy.refused is not None and not copy.refusal:
+        return copy.refused.text
+    return copy.refusal or copy.trouble or None
+
+
+def _described_entry(entry: RefusedEntry) -> dict[str, Any]:
+    return {"offset": entry.offset, "bytes": entry.size, "reason": entry.reason}
+
+
 def _described(copy: PartitionCopy) -> dict[str, Any]:
     return {
         "topic": copy.name.topic,
         "source": f"{copy.name.broker_id}-{copy.name.partition}",
         "target": copy.target.text if copy.target else None,
         "state": copy.state,
-        "trouble": copy.refusal or copy.trouble or None,
+        "trouble": _trouble(copy),
         "source_end": copy.source_end,
         "copied_offset": copy.confirmed_offset if copy.is_started else None,
         "committed_offset": copy.committed_offset,
@@ -317,4 +353,7 @@ def _described(copy: PartitionCopy) -> dict[str, Any]:
         "rewinds": copy.rewinds,
         "repeated_bytes": copy.repeated_bytes,
         "skipped_bytes": copy.skipped_bytes,
+        "refused_entry": _described_entry(copy.refused) if copy.refused else None,
+        "refused_entries": copy.refused_entries,
+        "left_out_entries": copy.left_out_entries,
     }

@@ -1,23 +1,28 @@
-"""What a mirror keeps in ZooKeeper beside offsets: its pauses, and its map of offsets.
+"""What a mirror keeps in ZooKeeper beside offsets: pauses, entries left out, its map of offsets.
 
 Pauses stand in the source's ZooKeeper: all members of the group heed them, and later ones, too. The
 map stands in the target's, because that is what is left when a consumer fails over.
 """
 
+import json
 import threading
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kafka2011.consumer.chunk import TopicPartition
 from kafka2011.coordination import paths
 from kafka2011.coordination.errors import BadZnode, CoordinationError, NodeExists
 from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.coordination.registry import Registry
+from kafka2011.runtime.clock import now_ms
 from kafka2011.runtime.logs import get_logger
 from kafka2011.services.mirror_maker.cycle_check import cluster_id
 from kafka2011.services.mirror_maker.offset_map import OffsetMap, decode_map, encode_map
+from kafka2011.services.mirror_maker.set_cutting import RefusedEntry
 
 ALL = "all"
+LEFT_OUT_MAX = 100  # entries named for each partition; older ones are only counted
+REASON_LENGTH_MAX = 200
 
 log = get_logger(__name__)
 
@@ -63,6 +68,82 @@ class Pauses:
         self._names = frozenset(names)
         if self._is_ready:  # else the mirror is only being made
             self._changed()
+
+
+class LeftOutEntry(NamedTuple):
+    """One line of `kafka2011 mirror refused`: an entry that the target does not have."""
+
+    topic: str
+    source: str  # <broker id>-<partition>
+    offset: int
+    bytes: int
+    at_ms: int  # when it was left out, ms since the epoch
+    reason: str
+
+
+class LeftOutEntries:
+    """The records of one group, in the source's ZooKeeper, where the entries are."""
+
+    def __init__(self, registry: Registry, group: str) -> None:
+        self._registry = registry
+        self._group = group
+
+    def add(self, name: TopicPartition, entry: RefusedEntry) -> None:
+        """Record it once, also when it is met again. Raises CoordinationError."""
+        source = BrokerPartition(name.broker_id, name.partition)
+        path = paths.mirror_refused_path(self._group, name.topic, source)
+        stored = self._registry.get(path)
+        try:
+            count, found = decode_left_out(name.topic, source.text, stored and stored.value)
+        except BadZnode as error:
+            log.error("record_ignored", path=path, reason=str(error))
+            count, found = 0, []
+        if any(one.offset == entry.offset for one in found):
+            return
+        reason = entry.reason[:REASON_LENGTH_MAX]
+        place = name.topic, source.text, entry.offset, entry.size
+        found.append(LeftOutEntry(*place, now_ms(), reason))
+        entries = [
+            {"offset": one.offset, "bytes": one.bytes, "at_ms": one.at_ms, "reason": one.reason}
+            for one in found[-LEFT_OUT_MAX:]
+        ]
+        self._registry.put(path, json.dumps({"count": count + 1, "entries": entries}).encode())
+
+
+def decode_left_out(topic: str, source: str, value: bytes | None) -> tuple[int, list[LeftOutEntry]]:
+    """Their number, and the newest of them. Raises BadZnode."""
+    if value is None:
+        return 0, []
+    try:
+        read: Any = json.loads(value)
+        found = [
+            LeftOutEntry(
+                topic,
+                source,
+                int(one["offset"]),
+                int(one["bytes"]),
+                int(one["at_ms"]),
+                str(one["reason"]),
+            )
+            for one in read["entries"]
+        ]
+        return int(read["count"]), found
+    except (ValueError, KeyError, TypeError) as error:
+        raise BadZnode(f"no record of entries left out: {error!r}") from None
+
+
+def read_left_out(registry: Registry, group: str, topic: str = "") -> list[LeftOutEntry]:
+    """The entries that the mirrors of `group` left out, of one topic or of all.
+
+    Raises CoordinationError; BadZnode for a record that no mirror wrote.
+    """
+    found = []
+    root = paths.mirror_refused_root(group)
+    for name in [topic] if topic else registry.children(root):
+        for source in registry.children(f"{root}/{name}"):
+            stored = registry.get(f"{root}/{name}/{source}")
+            found += decode_left_out(name, source, stored and stored.value)[1]
+    return found
 
 
 class _Open(NamedTuple):

@@ -48,6 +48,10 @@ class OffsetMap:
     def has_begun(self) -> bool:
         return self._is_open
 
+    def interrupt(self) -> None:
+        """The source goes on elsewhere: what follows is no part of the present segment."""
+        self._is_open = False
+
     def begin(self, source_offset: int, target_offset: int) -> None:
         """Everything of the source from here on will stand from there on."""
         last = self.segments[-1] if self.segments else None

@@ -16,7 +16,7 @@ CONSUMER_NAMES = {
 }
 PRODUCER_NAMES = {"zk.connect": "target.zk.connect"}
 # Of the producer file; the others of these names would speak of the source.
-PRODUCER_KEPT = ("max.message.size", "address.map", "flush.method")
+PRODUCER_KEPT = ("max.message.size", "decompressed.bytes.max", "address.map", "flush.method")
 
 
 def translated(

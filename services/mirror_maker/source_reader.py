@@ -1,8 +1,9 @@
 """Fetches from one source broker for all copies that have room.
 
 The policy of a `BrokerLoop`. Sets pass through as the broker gives them, cut to complete entries
-whose CRCs are right; messages are counted and otherwise not read, except where a set is large
-enough to hold one that the target would silently drop.
+whose CRCs are right, and to what the target unpacks of one request; messages are counted and
+otherwise not read, except where a set is large enough to hold one that the target would silently
+drop.
 A fetch belongs to the copy's epoch: what comes back after a rewind is thrown away.
 """
 
@@ -35,6 +36,13 @@ from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.shared_settings import Address
 from kafka2011.services.mirror_maker.config import MirrorConfig
 from kafka2011.services.mirror_maker.copy_progress import PartitionCopy
+from kafka2011.services.mirror_maker.refusals import Refusals
+from kafka2011.services.mirror_maker.set_cutting import (
+    Piece,
+    RefusedEntry,
+    begins_compressed,
+    cut_by_unpacked,
+)
 
 # Of one multifetch: a round of many partitions is several.
 FETCH_BYTES_MAX = 8_000_000
@@ -59,12 +67,14 @@ class SourceReader(ReadingPolicy[_CopyRead]):
         wake: threading.Condition,
         *,
         address_of: Callable[[int], Address],
+        refusals: Refusals,
     ) -> None:
         self.broker_id = broker_id
         self.copies: list[PartitionCopy] = []
         self._config = config
         self._wake = wake
         self._address_of = address_of
+        self._refusals = refusals
         self._turn = 0
         self._requested_ms = 0  # not later than the answers' state of the log
         self._stopped = False
@@ -135,31 +145,85 @@ class SourceReader(ReadingPolicy[_CopyRead]):
                 # The target would hang up on it, time and again.
                 raise RemoteProtocolError(f"at {read.offset}: {ending.fault}")
             data = data[:valid_bytes]
-            self._check_sizes(data, read.offset)
         except KafkaError as error:
             return self.refused(read, error)
+        too_large = self._too_large(data, read.offset)
+        if too_large is not None:
+            data = data[: too_large.offset - read.offset]
+            if not data:
+                return self._meet(read, too_large)
+        if not data:
+            with self._wake:
+                copy.fetch_size = self._config.fetch_size
+                copy.found_end(read.epoch, self._requested_ms)
+            return False
+        entry_count = ending.entry_count
+        if too_large is not None:
+            entry_count = check_entries(data).entry_count
+        pieces = self._pieces(copy, data, entry_count)
         with self._wake:
             copy.fetch_size = self._config.fetch_size
-            if not valid_bytes:
-                copy.found_end(read.epoch, self._requested_ms)
-                return False
-            chunk = Chunk(*copy.name, read.offset, data, read.offset + valid_bytes)
-            return copy.fetched(read.epoch, chunk, ending.entry_count)
+            start = 0
+            for end, count in pieces:
+                offset = read.offset + start
+                chunk = Chunk(*copy.name, offset, data[start:end], read.offset + end)
+                if not copy.fetched(read.epoch, chunk, count):
+                    return False
+                start = end
+        return True
 
-    def _check_sizes(self, data: memoryview, offset: int) -> None:
-        """Raises _TooLargeForTarget when a message is too large for the target.
+    def _pieces(self, copy: PartitionCopy, data: memoryview, entry_count: int) -> list[Piece]:
+        """What goes to the target in one request each.
+
+        Plain entries are not looked through one by one: a set that begins with one is, only after
+        a failure, and while that finds wrappers.
+        """
+        if not (copy.is_suspect or copy.has_wrappers or begins_compressed(data)):
+            return [Piece(len(data), entry_count)]
+        pieces, copy.has_wrappers = cut_by_unpacked(data, self._config.decompressed_bytes_max)
+        return pieces
+
+    def _too_large(self, data: memoryview, offset: int) -> RefusedEntry | None:
+        """The first entry whose payload the target would drop without a word.
 
         A set that is no longer than the largest message can hold none that is larger.
         """
         limit = self._config.message_bytes_max
         if len(data) <= limit + MAGIC1_HEADER.size:
-            return
+            return None
         for entry in entries(data, offset):
             if len(entry.payload) > limit:
-                raise _TooLargeForTarget(
-                    f"the message at {entry.offset} has {len(entry.payload)} bytes, above "
-                    f"max.message.size={limit}, and the target would drop it"
+                reason = (
+                    f"a message of {len(entry.payload)} bytes is above max.message.size={limit}, "
+                    "and would be dropped"
                 )
+                return RefusedEntry(entry.offset, entry.next_offset - entry.offset, reason)
+        return None
+
+    def _meet(self, read: _CopyRead, entry: RefusedEntry) -> bool:
+        """Whether the entry, the first of what was read, was left out; else the copy stands."""
+        copy = read.copy
+        if not self._stands_at(read, f"waits before the entry at {entry.offset}"):
+            return False
+        if self._refusals.met(copy, entry):
+            return True
+        with self._wake:
+            if self._config.refused_entry == "stop":
+                copy.refuse(entry.text)
+            else:
+                copy.source_failed(time.monotonic(), entry.text)
+        return False
+
+    def _stands_at(self, read: _CopyRead, waiting: str) -> bool:
+        """Whether all before the read is durable at the target; else it is read again later, so
+        that nothing is forgotten of what is under way."""
+        copy = read.copy
+        with self._wake:
+            if read.epoch != copy.epoch or copy.is_removed:
+                return False
+            if not copy.is_quiet:
+                copy.source_failed(time.monotonic(), waiting)
+            return copy.is_quiet
 
     def enlarge(self, read: _CopyRead, size_max: int) -> None:
         with self._wake:
@@ -174,13 +238,14 @@ class SourceReader(ReadingPolicy[_CopyRead]):
                 f"an entry of {error.size_needed} bytes at {read.offset} is above "
                 f"fetch.size.max={self._config.fetch_size_max}"
             )
-        with self._wake:
-            if isinstance(error, MessageLargerThanFetchSize | _TooLargeForTarget):
+            if self._stands_at(read, f"waits: {reason}"):
                 log.error("copy_refused", partition=str(copy.name), reason=reason)
-                copy.refuse(reason)
-            else:
-                log.warning("source_refused", partition=str(copy.name), reason=reason)
-                copy.source_failed(time.monotonic(), reason)
+                with self._wake:
+                    copy.refuse(reason)
+            return False
+        with self._wake:
+            log.warning("source_refused", partition=str(copy.name), reason=reason)
+            copy.source_failed(time.monotonic(), reason)
         return False
 
     # --- where to start --------------------------------------------------------------------------
@@ -204,12 +269,9 @@ class SourceReader(ReadingPolicy[_CopyRead]):
         """
         copy = read.copy
         earliest = self._loop.client().earliest(read.topic, read.partition)
+        if not self._stands_at(read, "waits before it jumps"):
+            return False
         with self._wake:
-            if read.epoch != copy.epoch or copy.is_removed:
-                return False
-            if not copy.is_quiet:
-                copy.source_failed(time.monotonic(), "waits before it jumps")
-                return False
             gap_bytes = earliest - copy.fetch_offset
             copy.skipped_bytes += max(0, gap_bytes)
             copy.jump(earliest)
@@ -224,10 +286,6 @@ class SourceReader(ReadingPolicy[_CopyRead]):
         """This copy's trouble, not its neighbours': a broker that is away shows at the fetch."""
         with self._wake:
             read.copy.source_failed(time.monotonic(), f"no offsets: {error}")
-
-
-class _TooLargeForTarget(KafkaError):
-    """A message that the target broker would drop without a word."""
 
 
 def _read_of(copy: PartitionCopy) -> _CopyRead:

@@ -2,7 +2,8 @@
 
 Batch after batch: sets of the copies chosen by `choose_batch` go out over one connection, then
 a barrier; only its answer moves a confirmed offset. When the connection breaks, everything since
-the last barrier is fetched and sent again. The connection is made anew after each failure, at the
+the last barrier is fetched and sent again. A set that the target hangs up at is halved, down to one
+entry, which `refusals` judges. The connection is made anew after each failure, at the
 address that the broker is registered at then.
 """
 
@@ -11,6 +12,7 @@ import time
 from collections.abc import Callable
 
 from kafka2011.consumer.broker_loop import Backoff
+from kafka2011.consumer.chunk import Chunk
 from kafka2011.coordination.errors import CoordinationError
 from kafka2011.producer import BrokerUnavailable, BrokerUnreachable
 from kafka2011.producer.connection import BrokerConnection
@@ -19,9 +21,11 @@ from kafka2011.protocol.requests import ProduceRequest, encode_request
 from kafka2011.runtime.failpoints import failpoint
 from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.shared_settings import Address
+from kafka2011.runtime.workers import Worker
 from kafka2011.services.mirror_maker.age_sampling import AgeSampler
 from kafka2011.services.mirror_maker.config import MirrorConfig
 from kafka2011.services.mirror_maker.copy_progress import PartitionCopy, choose_batch
+from kafka2011.services.mirror_maker.refusals import Refusals
 
 CONNECT_TIMEOUT_MS = 1000
 IDLE_WAIT_S = 1.0
@@ -42,6 +46,7 @@ class TargetWriter:
         *,
         address_of: Callable[[int], Address],
         may_send: Callable[[], bool],
+        refusals: Refusals,
     ) -> None:
         self.broker_id = broker_id
         self.copies: list[PartitionCopy] = []
@@ -52,6 +57,7 @@ class TargetWriter:
         self._wake = wake
         self._address_of = address_of
         self._may_send = may_send
+        self._refusals = refusals
         self._backoff = Backoff(config.retry_min_ms / 1000, config.retry_max_ms / 1000)
         self._attempt = 0
         self._retry_at_s = 0.0
@@ -59,8 +65,13 @@ class TargetWriter:
         self._stopped = False
         self._sampler = AgeSampler(config.event_forms)
         self._connection: BrokerConnection | None = None
-        self._thread = threading.Thread(target=self._run, name=f"target-{broker_id}", daemon=True)
-        self._thread.start()
+        # Not run again: what was sent would not be known any more, and might be confirmed.
+        self._worker = Worker(self._run, f"target-{broker_id}", restarts=False)
+        self._worker.start()
+
+    @property
+    def is_alive(self) -> bool:
+        return self._worker.is_alive()
 
     def stop(self) -> None:
         """Send nothing more and close the connection. `wake`'s lock must not be held.
@@ -70,7 +81,7 @@ class TargetWriter:
         with self._wake:
             self._stopped = True
             self._wake.notify_all()
-        self._thread.join(STOP_TIMEOUT_S)
+        self._worker.join(STOP_TIMEOUT_S)
 
     # --- the thread ------------------------------------------------------------------------------
 
@@ -85,6 +96,7 @@ class TargetWriter:
                 # A bug of ours must not stop a broker's partitions for good: what is not
                 # confirmed is sent again.
                 log.exception("target_writer_failed", target=self.broker_id)
+                self._close()
                 self._failed(batch, "an internal error", is_blamed=True)
         self._close()
 
@@ -242,6 +254,9 @@ class TargetWriter:
 
     def _failed(self, copies: list[PartitionCopy], reason: str, *, is_blamed: bool) -> None:
         """Begin again from what is confirmed, over a new connection."""
+        connection = self._connection
+        is_refusal = is_blamed and connection is not None and not connection.has_timed_out
+        alone: list[tuple[PartitionCopy, Chunk]] = []
         self._close()
         now_s = time.monotonic()
         with self._wake:
@@ -257,5 +272,9 @@ class TargetWriter:
                         sent=copy.sent_offset,
                         reason=reason,
                     )
-                copy.rewind(now_s, reason, is_blamed=is_blamed)
+                chunk = copy.rewind(now_s, reason, is_blamed=is_blamed, is_refusal=is_refusal)
+                if chunk is not None:
+                    alone.append((copy, chunk))
             self._wake.notify_all()
+        for copy, chunk in alone:
+            self._refusals.refused_alone(copy, chunk)

@@ -23,6 +23,7 @@ from kafka2011.protocol.errors import KafkaError
 from kafka2011.runtime.clock import now_ms
 from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.metrics import Answer, MetricsServer
+from kafka2011.runtime.workers import Worker
 from kafka2011.services.online_consumer.config import NEVER_READ, OnlineConsumerConfig
 from kafka2011.services.online_consumer.core import EventCounter
 from kafka2011.services.online_consumer.reader import StreamReader
@@ -72,7 +73,7 @@ def run(config: OnlineConsumerConfig, stop: threading.Event) -> int:
                 break
     finally:
         member.close()
-        registration.close()
+        registration.close(says_goodbye=status == 0)
         if metrics:
             metrics.close()
     log.info("stopped")
@@ -91,7 +92,7 @@ class OnlineMember:
         self.counter = EventCounter(config.event_forms)
         self._lag: dict[TopicPartition, int | None] = {}
         self._owned: list[TopicPartition] = []
-        self._reading = threading.Thread(target=self._read, name="read", daemon=True)
+        self._reading = Worker(self._read, "read", restarts=False)
 
     def start(self) -> None:
         self._reading.start()
@@ -137,8 +138,7 @@ class OnlineMember:
     def close(self) -> None:
         """Commit what was read, leave the group, end the reading."""
         self._connector.shutdown()
-        if self._reading.ident is not None:
-            self._reading.join(10)
+        self._reading.join(10)
 
 
 class MemberCollector(Collector):
@@ -187,5 +187,6 @@ def _metrics(config: OnlineConsumerConfig, member: OnlineMember) -> MetricsServe
         lambda: member.is_settled,
         bind=config.metrics_bind,
         port=config.metrics_port,
+        hosts=config.http_hosts,
         routes={"/status": status},
     )

@@ -57,15 +57,19 @@ class StreamReader:
     def _read_until_damage(self) -> tuple[Chunk, InvalidMessage] | None:
         """Read on; the first chunk that is damaged, or None at shutdown.
 
-        The iteration ends with the damaged chunk, so that this one does not count as processed.
+        Of that chunk it is what was not counted. The iteration ends with it, so that it does not
+        count as processed.
         """
         for chunk in self._stream.chunks():
-            try:
-                payloads = chunk.payloads()
-            except InvalidMessage as error:
-                return chunk, error
-            self._failures.pop(chunk.topic_partition, None)
-            self._counter.count(chunk.topic, payloads, self._clock())
+            rest = chunk
+            while rest.data:
+                try:
+                    payloads, behind = rest.take_payloads()
+                except InvalidMessage as error:
+                    return rest, error
+                rest = behind
+                self._failures.pop(chunk.topic_partition, None)
+                self._counter.count(chunk.topic, payloads, self._clock())
         return None
 
     def _damaged(self, chunk: Chunk, error: InvalidMessage) -> None:

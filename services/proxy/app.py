@@ -1,7 +1,7 @@
 """Wires `kafka2011 proxy`: routes, the control endpoint, counters, signals.
 
-On the metrics port: GET /faults shows every route with its faults and counters; POST /faults
-changes them at once:
+On the metrics port: GET /routes shows every route with its faults and counters. With proxy.control
+POST /faults changes the faults at once:
 
     curl -H 'Content-Type: application/json' -d '{"route": "wan", "faults": {"delay_ms": 100}}' \\
         http://127.0.0.1:PORT/faults
@@ -13,7 +13,7 @@ the open connections once.
 import json
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from prometheus_client import CollectorRegistry
@@ -31,22 +31,31 @@ log = get_logger(__name__)
 
 
 def run(config: ProxyConfig, stop: threading.Event) -> int:
-    """Relay until `stop` is set. Returns the exit status: 0, or 1 when an address is taken."""
-    proxy = Proxy(config)
+    """Relay until `stop` is set. Returns the exit status: 0, or 1 when an address is taken or a bug
+    has ended the loop."""
+    failures: list[BaseException] = []
+
+    def end(error: BaseException) -> None:
+        failures.append(error)
+        stop.set()
+
+    proxy = Proxy(config, end)
     try:
         proxy.start()
     except OSError as error:
         log.error("listen_failed", detail=str(error))
         return 1
     try:
-        _serve(config, proxy, stop)
+        _serve(config, proxy, stop, failures)
     finally:
         proxy.stop()
     log.info("stopped")
-    return 0
+    return 1 if failures else 0
 
 
-def _serve(config: ProxyConfig, proxy: Proxy, stop: threading.Event) -> None:
+def _serve(
+    config: ProxyConfig, proxy: Proxy, stop: threading.Event, failures: Sequence[BaseException]
+) -> None:
     metrics = _metrics(config, proxy)
     addresses = {name: route["listen"] for name, route in proxy.status().items()}
     first = next(iter(addresses.values()))
@@ -63,7 +72,7 @@ def _serve(config: ProxyConfig, proxy: Proxy, stop: threading.Event) -> None:
     try:
         stop.wait()
     finally:
-        registration.close()
+        registration.close(says_goodbye=not failures)
         if metrics:
             metrics.close()
 
@@ -152,6 +161,7 @@ def _metrics(config: ProxyConfig, proxy: Proxy) -> MetricsServer | None:
         lambda: bool(proxy.status()),  # asks its loop: one that hangs is not healthy
         bind=config.metrics_bind,
         port=config.metrics_port,
-        routes={"/faults": lambda: (200, "application/json", _as_json({"routes": proxy.status()}))},
-        actions={"/faults": lambda body: change_from(proxy, body)},
+        hosts=config.http_hosts,
+        routes={"/routes": lambda: (200, "application/json", _as_json({"routes": proxy.status()}))},
+        actions={"/faults": lambda body: change_from(proxy, body)} if config.control else {},
     )

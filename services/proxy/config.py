@@ -57,6 +57,12 @@ class ProxyConfig(ZooKeeperConnect):
     faults: Faults = setting(
         "proxy.faults", Faults(), parse_faults, "faults of every route at the start, as JSON"
     )
+    control: bool = setting(
+        "proxy.control",
+        False,
+        boolean,
+        "true: faults can be set while it runs, on the metrics port (/faults); they lose messages",
+    )
     frames: bool = setting(
         "proxy.frames",
         True,

@@ -8,13 +8,13 @@ Tests use it in their own process; `app.py` makes `kafka2011 proxy` of it.
 """
 
 import asyncio
-import threading
 from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import uvloop
 
+from kafka2011.runtime.workers import Worker
 from kafka2011.services.proxy.config import ProxyConfig
 from kafka2011.services.proxy.faults import changed
 from kafka2011.services.proxy.route import Route
@@ -31,14 +31,19 @@ class UnknownRoute(ValueError):
 class Proxy:
     """All routes of one configuration. Every method blocks until the loop has done it."""
 
-    def __init__(self, config: ProxyConfig) -> None:
+    def __init__(
+        self,
+        config: ProxyConfig,
+        on_failure: Callable[[BaseException], object] = lambda _error: None,
+    ) -> None:
+        """`on_failure` is called when a bug has ended the loop: nothing is relayed any more."""
         self._loop = uvloop.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name="proxy", daemon=True)
+        self._worker = Worker(self._run, "proxy", restarts=False, on_failure=on_failure)
         self.routes = {route.name: Route(route, config, self._loop) for route in config.routes}
 
     def start(self) -> None:
         """Listen on every route. Raises OSError when an address cannot be had; nothing is left."""
-        self._thread.start()
+        self._worker.start()
         try:
             for route in self.routes.values():
                 self._call(route.start())
@@ -50,10 +55,10 @@ class Proxy:
         """End all connections and give the addresses back. Idempotent."""
         if self._loop.is_closed():
             return
-        if self._thread.is_alive():
+        if self._worker.is_alive():
             self._call(self._stop_routes())
             self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
+            self._worker.join()
         self._loop.close()
 
     close = stop

@@ -17,11 +17,13 @@ import time
 from anyio import CapacityLimiter, to_thread
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect
 from starlette.requests import Request as WebRequest
 from starlette.responses import Response
 from starlette.routing import Route
 
+from kafka2011.runtime.http_access import HttpAccess
 from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.metrics import MetricsServer
 from kafka2011.services.registration import ServiceRegistration
@@ -32,7 +34,7 @@ from kafka2011.services.schema_registry.core import RegistryCore
 from kafka2011.services.schema_registry.errors import RegistryError
 from kafka2011.services.schema_registry.store import RegistryStore
 from kafka2011.services.schema_registry.views import View
-from kafka2011.services.web import serve_until
+from kafka2011.services.web import AccessGuard, serve_until
 
 KIND = "registry"
 CONNECTIONS_MAX = 200
@@ -80,9 +82,12 @@ class RegistryApplication:
         self._metrics = metrics
         self._request_bytes_max = request_bytes_max
 
-    def asgi(self) -> Starlette:
+    def asgi(self, access: HttpAccess) -> Starlette:
         methods = ["GET", "POST", "PUT", "DELETE"]
-        return Starlette(routes=[Route("/{path:path}", self._answer, methods=methods)])
+        return Starlette(
+            routes=[Route("/{path:path}", self._answer, methods=methods)],
+            middleware=[Middleware(AccessGuard, access=access)],
+        )
 
     async def _answer(self, web: WebRequest) -> Response:
         started = time.monotonic()
@@ -174,9 +179,9 @@ def _run(config: SchemaRegistryConfig, core: RegistryCore, stop: threading.Event
             pid=os.getpid(),
         )
         application = RegistryApplication(core, numbers, config.request_bytes_max)
-        asyncio.run(
-            serve_until(stop, application.asgi(), listener, connections_max=CONNECTIONS_MAX)
-        )
+        access = HttpAccess(config.bind, config.http_hosts)
+        served = application.asgi(access)
+        asyncio.run(serve_until(stop, served, listener, connections_max=CONNECTIONS_MAX))
     log.info("stopped")
     return 0
 
@@ -195,5 +200,9 @@ def _metrics_server(
         return True
 
     return MetricsServer(
-        numbers.registry, ready, bind=config.metrics_bind, port=config.metrics_port
+        numbers.registry,
+        ready,
+        bind=config.metrics_bind,
+        port=config.metrics_port,
+        hosts=config.http_hosts,
     )

@@ -11,6 +11,7 @@ Never writes.
 """
 
 import json
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +27,15 @@ _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(\..*)?\.parquet")
 
 def _log_directory(table_path: Path) -> Path:
     return table_path / "_delta_log"
+
+
+def is_table(table_path: Path) -> bool:
+    """Whether a commit was ever made there; a directory `_delta_log` alone is no table."""
+    try:
+        with os.scandir(_log_directory(table_path)) as entries:
+            return any(_COMMIT.fullmatch(e.name) or _CHECKPOINT.fullmatch(e.name) for e in entries)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
 
 
 def versions(table_path: Path) -> list[int]:

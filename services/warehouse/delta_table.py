@@ -12,6 +12,7 @@ fails with AnotherLoadWon. Its files are left to `vacuum`, and the load is plann
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +28,10 @@ from kafka2011.runtime.failpoints import failpoint
 from kafka2011.services.warehouse import delta_log
 
 METADATA_KEY = "kafka2011"
+APP_PREFIX = "load/"
+_DESCRIPTION = re.compile(
+    r"events of topic (.*)|messages of topic (.*) that could not become rows", re.DOTALL
+)
 HOUR_COLUMN = "hour"
 
 Counts = dict[tuple[int, str], int]  # (window start in ms, server) -> messages
@@ -110,7 +115,45 @@ class CommitInfo:
 
 
 def app_id(topic: str, source: BrokerPartition) -> str:
-    return f"load/{topic}/{source.text}"
+    return f"{APP_PREFIX}{topic}/{source.text}"
+
+
+def rows_description(topic: str) -> str:
+    """The description of a topic's table, by which it is known before anything is loaded."""
+    return f"events of topic {topic}"
+
+
+def quarantine_description(topic: str) -> str:
+    return f"messages of topic {topic} that could not become rows"
+
+
+def loaded_topics(table_path: Path) -> set[str]:
+    """The topics that were loaded into the table: one, or several by versions before."""
+    return {
+        name.removeprefix(APP_PREFIX).rpartition("/")[0]
+        for name in delta_log.app_transactions(table_path)
+        if name.startswith(APP_PREFIX)
+    }
+
+
+def owner_of(table_path: Path) -> str | None:
+    """The topic whose table this is; None where there is no table, or it names no topic.
+
+    Several topics may have been loaded into one by versions before: it is the one's then for which
+    it was created.
+    """
+    loaded = loaded_topics(table_path)
+    if len(loaded) == 1:
+        return loaded.pop()
+    try:
+        text = DeltaTable(str(table_path)).metadata().description or ""
+    except TableNotFoundError:
+        return None
+    found = _DESCRIPTION.fullmatch(text)
+    described = (found[1] if found[1] is not None else found[2]) if found else None
+    if not loaded or described in loaded:
+        return described
+    return min(loaded)
 
 
 def _broker_partition(text: str) -> BrokerPartition:
@@ -193,7 +236,7 @@ class WarehouseTable:
 
         Reads the whole log: not for every load.
         """
-        prefix = f"load/{topic}/"
+        prefix = f"{APP_PREFIX}{topic}/"
         return {
             _broker_partition(name.removeprefix(prefix)): version
             for name, version in delta_log.app_transactions(self.path).items()

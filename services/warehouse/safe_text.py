@@ -2,10 +2,15 @@
 
 import re
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\ufffe\uffff]")  # the last two may not be in XML
+
+
+def _escape(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
 
 
 def visible(text: str, length_max: int) -> str:
     """The text with control characters as escapes, cut to `length_max` characters."""
-    shown = _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+    shown = _UNSAFE.sub(_escape, text)
     return shown if len(shown) <= length_max else shown[: length_max - 1] + "…"

@@ -77,4 +77,5 @@ def _metrics(config: ZooKeeperConfig, server: ZooKeeperServer) -> MetricsServer 
         lambda: is_serving(server.host, server.port),
         bind=config.metrics_bind,
         port=config.metrics_port,
+        hosts=config.http_hosts,
     )

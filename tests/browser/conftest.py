@@ -5,51 +5,50 @@ Every request of a page must go to the page's own server, and nothing may fail i
 """
 
 import contextlib
+import functools
+import importlib.util
 import json
+import os
 import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kafka2011.coordination.zookeeper import ZooKeeperRegistry
 from kafka2011.services.embedded.processes import http_json
 from tests.support.commands import KAFKA2011, RunningProcess, run
 from tests.support.waiting import wait_until
 
-CHROMIUM = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-)
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+CHROMIUM = CHROMIUM or shutil.which("google-chrome")
 HERE = Path(__file__).parent
+SETTINGS = ("embedded.rate=200", "embedded.chaos=on", "embedded.start.timeout.ms=300000")
 Open = Callable[..., Any]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    reasons = []
-    if CHROMIUM is None:
-        reasons.append("chromium is not installed")
-    try:
-        import playwright.sync_api  # noqa: F401
-    except ImportError:
-        reasons.append("playwright is not installed")
     for item in items:
         if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.integration)
             item.add_marker(pytest.mark.timeout(600))
-            for reason in reasons:
-                item.add_marker(pytest.mark.skip(reason=reason))
+            if CHROMIUM is None:
+                item.add_marker(pytest.mark.skip(reason="chromium is not installed"))
+            if importlib.util.find_spec("playwright") is None:
+                item.add_marker(pytest.mark.skip(reason="playwright is not installed"))
 
 
-@dataclass(frozen=True)
 class Deployment:
-    """`page` is the address of its page, `root` its directory."""
+    """A deployment below `root`, that may be broken."""
 
-    page: str
-    root: Path
-    process: RunningProcess
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        words = [*KAFKA2011, "embedded", "up", "--dir", str(root), "--port", "0"]
+        words += [word for setting in SETTINGS for word in ("--set", setting)]
+        self.process = RunningProcess(words, root.parent / "up.log")
 
     def state(self, name: str) -> dict[str, Any]:
         """The state file of a process."""
@@ -57,15 +56,38 @@ class Deployment:
         found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         return found
 
+    def port(self, name: str, purpose: str) -> int:
+        return int(self.state(name)["ports"][purpose])
+
+    @functools.cached_property
+    def page(self) -> str:
+        """The page's address."""
+        return f"http://127.0.0.1:{self.port('dashboard', 'page')}"
+
+    def ask(self, path: str) -> dict[str, Any]:
+        """The JSON behind a path of the page; empty while it does not answer."""
+        return http_json(f"{self.page}{path}") or {}
+
     def rows(self, section: str) -> dict[str, Any]:
         """A section of the page's own data; empty while it does not answer."""
-        told = http_json(f"{self.page}/api/snapshot?sections={section}") or {}
-        found: dict[str, Any] = told.get("sections", {}).get(section, {})
-        return found
+        sections: dict[str, Any] = self.ask(f"/api/snapshot?sections={section}").get("sections", {})
+        return sections.get(section) or {}
 
-    def kafka2011(self, *words: str) -> str:
-        """Standard output of a command, whatever its status."""
-        return run(*words, status=None).stdout
+    def signal(self, name: str, number: int) -> None:
+        """To a process and its children."""
+        os.killpg(self.state(name)["pid"], number)
+
+    def start(self, name: str) -> None:
+        """Start a process that was killed."""
+        run("embedded", "start", name, "--dir", self.root, status=None)
+
+    @contextlib.contextmanager
+    def registry(self) -> Iterator[ZooKeeperRegistry]:
+        """The live datacenter's ZooKeeper."""
+        found = ZooKeeperRegistry(f"127.0.0.1:{self.port('zookeeper-live', 'client')}")
+        found.start(timeout_ms=10_000)
+        with contextlib.closing(found):
+            yield found
 
     def stop(self) -> None:
         with self.process, contextlib.suppress(subprocess.TimeoutExpired):
@@ -75,29 +97,18 @@ class Deployment:
 
 @pytest.fixture(scope="session")
 def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
-    """A deployment with rows in its warehouse, that may be broken."""
-    root = tmp_path_factory.mktemp("browser") / "var"
-    words = [*KAFKA2011, "embedded", "up", "--dir", str(root), "--port", "0"]
-    words += ["--set", "embedded.rate=200"]
-    words += ["--set", "embedded.chaos=on", "--set", "embedded.start.timeout.ms=300000"]
-    process = RunningProcess(words, root.parent / "up.log")
-    started = Deployment("", root, process)
+    """A deployment with rows in its warehouse."""
+    started = Deployment(tmp_path_factory.mktemp("browser") / "var")
+
+    def is_moving() -> bool:
+        assert started.process.is_running, started.process.log()
+        if not (started.root / "run/dashboard.json").exists():
+            return False
+        summary = started.rows("audit").get("summary") or {}
+        return bool(summary.get("tiers", {}).get("warehouse", {}).get("count"))
+
     try:
-        wait_until(
-            lambda: (root / "run" / "dashboard.json").exists() or not process.is_running,
-            "the dashboard is started",
-            timeout_s=60,
-        )
-        started = Deployment(
-            f"http://127.0.0.1:{started.state('dashboard')['ports']['page']}", root, process
-        )
-
-        def is_moving() -> bool:
-            assert process.is_running, process.log()
-            summary = started.rows("audit").get("summary") or {}
-            return bool(summary.get("tiers", {}).get("warehouse", {}).get("count"))
-
-        wait_until(is_moving, "rows are in the warehouse", timeout_s=360)
+        wait_until(is_moving, "rows are in the warehouse", timeout_s=420)
         yield started
     finally:
         started.stop()
@@ -119,26 +130,24 @@ def browser() -> Iterator[Any]:
 def open_page(browser: Any, deployment: Deployment) -> Iterator[Open]:
     """Opens a view; at the end nothing may have failed, nor have left the machine."""
     wrong: list[str] = []
+    pages: list[Any] = []
 
-    def note(line: Any) -> None:
+    def note_request(asked: Any) -> None:
+        if not asked.url.startswith(deployment.page):
+            wrong.append(asked.url)
+
+    def note_console(line: Any) -> None:
         # Chromium says so when any interface of the machine comes or goes: a container's, say.
         if line.type == "error" and "ERR_NETWORK_CHANGED" not in line.text:
             wrong.append(line.text)
 
-    pages: list[Any] = []
-
     def open_view(view: str, *, may_fail: bool = False, **options: Any) -> Any:
         page = browser.new_page(**options)
         pages.append(page)
-        page.on(
-            "request",
-            lambda asked: (
-                None if asked.url.startswith(deployment.page) else wrong.append(asked.url)
-            ),
-        )
+        page.on("request", note_request)
         page.on("pageerror", lambda error: wrong.append(str(error)))
         if not may_fail:
-            page.on("console", note)
+            page.on("console", note_console)
         page.goto(f"{deployment.page}/#/{view}")
         return page
 
@@ -146,3 +155,20 @@ def open_page(browser: Any, deployment: Deployment) -> Iterator[Open]:
     for page in pages:
         page.close()
     assert wrong == []
+
+
+def expect(found: Any) -> Any:
+    """Playwright's assertions, which wait."""
+    from playwright.sync_api import expect as expected
+
+    return expected(found)
+
+
+def show(page: Any, view: str) -> None:
+    """Go to another view as a link does."""
+    page.evaluate("view => { location.hash = `#/${view}`; }", view)
+
+
+def read_script(name: str) -> str:
+    """A function of JavaScript for `page.evaluate`."""
+    return (HERE / name).read_text(encoding="utf-8")

@@ -6,8 +6,7 @@ import time
 
 import pytest
 
-from tests.browser.conftest import Deployment, Open
-from tests.browser.test_page import expect
+from tests.browser.conftest import Deployment, Open, expect
 
 RED_WITHIN_S = 3.0
 # What the browser itself needs to draw: beside the bound, on a machine that does much else.
@@ -30,7 +29,7 @@ def test_process_is_red_within_three_seconds_and_right_again(
     page = open_page("topology")
     node = page.locator("g.node", has_text=name).first
     expect(node).to_have_class("node up", timeout=30_000)
-    os.killpg(deployment.state(name)["pid"], number)
+    deployment.signal(name, number)
     began = time.monotonic()
     try:
         expect(node).to_have_class("node down", timeout=30_000)
@@ -38,9 +37,9 @@ def test_process_is_red_within_three_seconds_and_right_again(
         expect(page.locator("#banner")).to_contain_text(name)
     finally:  # the deployment is shared with the tests after this one
         if number is signal.SIGSTOP:
-            os.killpg(deployment.state(name)["pid"], signal.SIGCONT)
+            deployment.signal(name, signal.SIGCONT)
         else:
-            deployment.kafka2011("embedded", "start", name, "--dir", str(deployment.root))
+            deployment.start(name)
     expect(node).to_have_class("node up", timeout=60_000)
     assert took_s < RED_WITHIN_S + GRACE_S
 
@@ -48,26 +47,23 @@ def test_process_is_red_within_three_seconds_and_right_again(
 def test_nothing_is_called_proved_while_the_audit_is_away(
     open_page: Open, deployment: Deployment
 ) -> None:
-    page = open_page("topology")
-    verdict = page.locator(".tile.verdict .big")
-    expect(verdict).not_to_have_text("The audit does not answer", timeout=30_000)
-    os.killpg(deployment.state("audit")["pid"], signal.SIGKILL)
+    away = "The audit does not answer"
+    verdict = open_page("topology").locator(".tile.verdict .big")
+    expect(verdict).not_to_have_text(away, timeout=30_000)
+    deployment.signal("audit", signal.SIGKILL)
     try:
-        expect(verdict).to_have_text("The audit does not answer", timeout=30_000)
+        expect(verdict).to_have_text(away, timeout=30_000)
     finally:
-        deployment.kafka2011("embedded", "start", "audit", "--dir", str(deployment.root))
-    expect(verdict).not_to_have_text("The audit does not answer", timeout=60_000)
+        deployment.start("audit")
+    expect(verdict).not_to_have_text(away, timeout=60_000)
 
 
 def test_a_cut_link_is_said_and_mended_from_the_page(open_page: Open) -> None:
     page = open_page("break")
+    links = page.get_by_role("region", name="Links to break")
+    state = links.locator("tr", has_text="wan-link").locator(".tag")
     page.get_by_role("button", name="Cut wan-link").first.click()
     expect(page.locator("main p[role=status]")).to_have_text("cut: wan-link")
-    links = page.get_by_role("region", name="Links to break")
-    expect(links.locator("tr", has_text="wan-link").locator(".tag")).to_have_text(
-        "cut", timeout=15_000
-    )
+    expect(state).to_have_text("cut", timeout=15_000)
     links.get_by_role("button", name="Mend wan-link").click()
-    expect(links.locator("tr", has_text="wan-link").locator(".tag")).to_have_text(
-        "no faults", timeout=15_000
-    )
+    expect(state).to_have_text("no faults", timeout=15_000)

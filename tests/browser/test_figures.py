@@ -1,12 +1,12 @@
 """What the page says is what the tools say, once nothing moves."""
 
 import json
-import os
 import signal
 import time
 from typing import Any
 
 from tests.browser.conftest import Deployment
+from tests.support.commands import run
 from tests.support.waiting import wait_until
 
 Figures = dict[str, Any]
@@ -16,50 +16,44 @@ AUDIT_TOPIC = "audit"
 
 
 def of_the_page(deployment: Deployment) -> Figures:
+    topics, groups = {}, {}
+    for row in deployment.rows("partitions").values():
+        if row["topic"] != AUDIT_TOPIC:
+            place = row["dc"], row["topic"], row["partition"]
+            topics[place] = row["start"], row["watermark"]
+    for row in deployment.rows("group_partitions").values():
+        place = row["group"], row["topic"], row["partition"]
+        groups[place] = row["offset"], row["end"], row["lag_bytes"], row["owner"]
     summary = deployment.rows("audit").get("summary") or {}
-    return {
-        "topics": {
-            (row["dc"], row["topic"], row["partition"]): (row["start"], row["watermark"])
-            for row in deployment.rows("partitions").values()
-            if row["topic"] != AUDIT_TOPIC
-        },
-        "groups": {
-            (row["group"], row["topic"], row["partition"]): (
-                row["offset"], row["end"], row["lag_bytes"], row["owner"],
-            )
-            for row in deployment.rows("group_partitions").values()
-        },
-        "audit": counted(summary.get("topics") or {}),
-    }  # fmt: skip
+    return {"topics": topics, "groups": groups, "audit": counted(summary.get("topics") or {})}
 
 
 def of_the_tools(deployment: Deployment) -> Figures:
-    topics: Figures = {}
-    groups: Figures = {}
+    topics, groups = {}, {}
     for dc in ("live", "offline"):
-        port = deployment.state(f"zookeeper-{dc}")["ports"]["client"]
-        place = ("--zookeeper", f"127.0.0.1:{port}", "--json")
-        for row in json.loads(deployment.kafka2011("topics", "describe", *place)):
-            if row["topic"] == AUDIT_TOPIC:
-                continue
-            partition = f"{row['broker']}-{row['partition']}"
-            topics[dc, row["topic"], partition] = (row["start"], row["end"])
-        for name in json.loads(deployment.kafka2011("groups", "list", *place)):
-            told = json.loads(deployment.kafka2011("groups", "describe", *place, name))
-            for row in told["partitions"]:
-                partition = f"{row['broker']}-{row['partition']}"
-                groups[name, row["topic"], partition] = (
-                    row["offset"], row["end"], row["lag"], row["owner"] or "",
-                )  # fmt: skip
-    audit = deployment.kafka2011("audit", "--var", str(deployment.root), "--json")
-    return {"topics": topics, "groups": groups, "audit": counted(json.loads(audit)["topics"])}
+        port = deployment.port(f"zookeeper-{dc}", "client")
+
+        def told(*words: str, zookeeper: str = f"127.0.0.1:{port}") -> Any:
+            done = run(*words, "--zookeeper", zookeeper, "--json", status=None)
+            return json.loads(done.stdout)
+
+        for row in told("topics", "describe"):
+            if row["topic"] != AUDIT_TOPIC:
+                place = dc, row["topic"], f"{row['broker']}-{row['partition']}"
+                topics[place] = row["start"], row["end"]
+        for name in told("groups", "list"):
+            for row in told("groups", "describe", name)["partitions"]:
+                place = name, row["topic"], f"{row['broker']}-{row['partition']}"
+                groups[place] = row["offset"], row["end"], row["lag"], row["owner"] or ""
+    audit = json.loads(run("audit", "--var", deployment.root, "--json", status=None).stdout)
+    return {"topics": topics, "groups": groups, "audit": counted(audit["topics"])}
 
 
 def counted(topics: Figures) -> Figures:
     """What was produced and counted; verdicts still change when a window's time is over."""
     return {
-        name: (told["produced"], {tier: found["counted"] for tier, found in told["tiers"].items()})
-        for name, told in topics.items()
+        name: (row["produced"], {tier: found["counted"] for tier, found in row["tiers"].items()})
+        for name, row in topics.items()
     }
 
 
@@ -75,17 +69,18 @@ def differences(tools: Figures, page: Figures) -> str:
 
 
 def test_figures_are_those_of_the_tools(deployment: Deployment) -> None:
-    frontend = deployment.state("frontend-1")["pid"]
-    os.killpg(frontend, signal.SIGSTOP)  # nothing new, and all that is there arrives
-    still: list[tuple[float, Figures]] = []
+    deployment.signal("frontend-1", signal.SIGSTOP)  # nothing new, and all that is there arrives
+    last: Figures = {}
+    since_s = 0.0
     tools: Figures = {}
 
     def is_still() -> bool:
         # The page looks at groups every few seconds, so its own stillness takes some looks.
+        nonlocal last, since_s
         page, now_s = of_the_page(deployment), time.monotonic()
-        if not still or page != still[0][1] or any(row[2] for row in page["groups"].values()):
-            still[:] = [(now_s, page)]
-        return now_s - still[0][0] > STILL_S
+        if page != last or any(row[2] for row in page["groups"].values()):
+            last, since_s = page, now_s
+        return now_s - since_s > STILL_S
 
     def is_the_same() -> bool:
         tools.update(of_the_tools(deployment))
@@ -95,6 +90,6 @@ def test_figures_are_those_of_the_tools(deployment: Deployment) -> None:
         wait_until(is_still, "nothing moves on the page", timeout_s=150)
         wait_until(is_the_same, lambda: differences(tools, of_the_page(deployment)), 60)
     finally:
-        os.killpg(frontend, signal.SIGCONT)
+        deployment.signal("frontend-1", signal.SIGCONT)
     assert len(tools["topics"]) > 20
     assert len(tools["groups"]) > 20

@@ -1,12 +1,9 @@
 """The page in a real browser: every view, live, by keyboard, with ten thousand rows."""
 
-from typing import Any
-
 import pytest
 
 from kafka2011.coordination.processes import forget_process
-from kafka2011.coordination.zookeeper import ZooKeeperRegistry
-from tests.browser.conftest import Deployment, Open
+from tests.browser.conftest import Deployment, Open, expect, read_script, show
 from tests.support.processes import expect_process
 from tests.support.waiting import wait_until
 
@@ -23,18 +20,12 @@ VIEWS = {
 PHONE, DESK, WALL = 390, 1280, 2560
 
 
-def expect(found: Any) -> Any:
-    from playwright.sync_api import expect as expected
-
-    return expected(found)
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [PHONE, DESK, WALL])
 def test_every_view_at_every_width(open_page: Open, width: int, scheme: str) -> None:
     page = open_page("topology", viewport={"width": width, "height": 900}, color_scheme=scheme)
     for view, heading in VIEWS.items():
-        page.evaluate("view => { location.hash = `#/${view}`; }", view)
+        show(page, view)
         page.get_by_role("heading", name=heading, exact=True).first.wait_for()
         overflow = page.evaluate("document.documentElement.scrollWidth - innerWidth")
         assert overflow <= 0, f"{view} is wider than {width} px by {overflow}"
@@ -70,23 +61,19 @@ def test_a_datacenter_that_registers_is_drawn_and_one_that_is_forgotten_goes(
 ) -> None:
     page = open_page("topology")
     page.locator("g.node").first.wait_for()
-    port = deployment.state("zookeeper-live")["ports"]["client"]
-    registry = ZooKeeperRegistry(f"127.0.0.1:{port}")
-    registry.start(timeout_ms=10_000)
     panel = page.locator("svg.picture text.panel-name", has_text="West datacenter")
-    try:
-        expect(panel).to_have_count(0)
-        expect_process(registry, "west", "west-broker-1", "broker")
-        expect_process(registry, "west", "west-frontend-1", "frontend")
-        expect(panel).to_be_visible(timeout=20_000)
-        expect(page.locator("g.node", has_text="west-broker-1")).to_be_visible()
-        forget_process(registry, "west", "west-broker-1")
-        forget_process(registry, "west", "west-frontend-1")
+    west = {"west-broker-1": "broker", "west-frontend-1": "frontend"}
+    with deployment.registry() as registry:
+        try:
+            expect(panel).to_have_count(0)
+            for name, kind in west.items():
+                expect_process(registry, "west", name, kind)
+            expect(panel).to_be_visible(timeout=20_000)
+            expect(page.locator("g.node", has_text="west-broker-1")).to_be_visible()
+        finally:
+            for name in west:
+                forget_process(registry, "west", name)
         expect(panel).to_have_count(0, timeout=20_000)
-    finally:
-        forget_process(registry, "west", "west-broker-1")
-        forget_process(registry, "west", "west-frontend-1")
-        registry.close()
 
 
 def test_box_and_cell_open_by_keyboard_and_escape_gives_the_focus_back(open_page: Open) -> None:
@@ -97,7 +84,7 @@ def test_box_and_cell_open_by_keyboard_and_escape_gives_the_focus_back(open_page
     page.locator("#detail").get_by_text("Process id").wait_for()
     page.keyboard.press("Escape")
     expect(page.locator("#detail")).to_be_hidden()
-    page.evaluate("location.hash = '#/audit'")
+    show(page, "audit")
     # The very element: as windows pass, another cell becomes the first.
     page.locator("button.cell").first.wait_for()
     cell = page.locator("button.cell").last.element_handle()
@@ -168,39 +155,12 @@ def test_retention_and_rebalances_are_shown(open_page: Open, deployment: Deploym
     page = open_page("topics")
     expect(page.get_by_role("region", name="Topics")).to_contain_text("7 days")
     wait_until(lambda: deployment.rows("rebalances"), "a group has owners", timeout_s=30)
-    page.evaluate("location.hash = '#/groups'")
+    show(page, "groups")
     expect(page.locator("svg.timeline rect.lane").first).to_be_visible()
 
 
 def test_ten_thousand_partitions_without_a_stutter(open_page: Open) -> None:
     page = open_page("topics")
     page.locator("table").first.wait_for()
-    # The quickest of twenty: what an update costs, not what else the machine does.
-    took_ms = page.evaluate(
-        """async () => {
-            const { Table } = await import("/table.js");
-            const columns = ["topic", "broker", "end", "rate"].map((name) => (
-                { name, label: name, num: name === "end",
-                  text: (row) => row[name], sort: (row) => row[name] }));
-            const table = new Table({ caption: "many", columns });
-            document.getElementById("main").replaceChildren(table.element);
-            const rows = Array.from({ length: 10000 }, (_, n) => (
-                { topic: `topic-${n % 500}`, broker: `broker-${n % 20}`,
-                  end: n * 7919 % 10007, rate: `${n} B/s` }));
-            table.set(rows);
-            const took = [];
-            for (let turn = 0; turn < 20; turn += 1) {
-                const began = performance.now();
-                rows.forEach((row) => { row.end += 1; });
-                table.scroll.scrollTop = turn * 15000;
-                table.set(rows);
-                took.push(performance.now() - began);
-                await new Promise(requestAnimationFrame);
-            }
-            if (document.querySelectorAll("tbody tr").length > 400) {
-                throw new Error("all rows are drawn");
-            }
-            return Math.min(...took);
-        }"""
-    )
+    took_ms = page.evaluate(read_script("many_rows.js"))
     assert took_ms < 100, f"an update takes {took_ms:.0f} ms"

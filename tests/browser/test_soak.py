@@ -9,81 +9,19 @@ from typing import Any
 
 import pytest
 
-from tests.browser.conftest import Deployment, Open
+from tests.browser.conftest import Deployment, Open, read_script
 
 SOAK_S = float(os.environ.get("SOAK_S", "6"))
 GROWTH_BYTES_MAX = 2_500_000
 NODES_MAX = 500  # of growth: elements that a view forgot would come by every change
-VIEWS = {"topology": "topology", "audit": "audit", "groups": "groups", "topics": "topics",
-         "latency": "latency", "jobs": "jobs", "break": "breakIt"}  # fmt: skip
-
-# A store as the page has it, with the rows that were on the page, moved on by a second each time.
-FEED = """async ([view, name, turns]) => {
-    const module = await import(`/views/${view}.js`);
-    if (!window.kept) {
-        const told = await (await fetch("/api/snapshot")).json();
-        window.kept = told.sections;
-    }
-    const sections = structuredClone(window.kept);
-    const store = {
-        rows: (section) => sections[section] || {},
-        list: (section) => Object.entries(sections[section] || {}),
-        get meta() { return sections.meta.deployment; },
-        get audit() { return sections.audit.summary || null; },
-    };
-    const root = document.createElement("main");
-    document.body.append(root);
-    const shown = module[name](root, { store, show() {}, hide() {} }, new URLSearchParams(""));
-    const all = new Set(Object.keys(sections));
-    const heap = () => { gc(); return performance.memory.usedJSHeapSize; };
-    const history = (section, at) => {
-        const rows = sections[section];
-        const keys = Object.keys(rows);
-        if (!keys.length) return;
-        rows[String(at)] = { ...rows[keys.at(-1)] };
-        if (keys.length >= 450) delete rows[keys[0]];
-    };
-    let first = 0, firstNodes = 0;
-    const base = Date.now();
-    for (let turn = 0; turn < turns; turn += 1) {
-        for (const row of Object.values(sections.processes)) { row.in_s += 1; row.out_s += 1; }
-        for (const row of Object.values(sections.partitions)) { row.end += 7; row.watermark += 7; }
-        for (const row of Object.values(sections.groups)) row.looked_ms += 1000;
-        history("latency", base + turn * 2000);
-        history("flow", base + turn * 2000);
-        const number = 100000 + turn;
-        const text = `event ${turn}`;
-        sections.events[number] = { at_ms: base + turn, kind: "info", subject: "x", text };
-        if (turn > 100) delete sections.events[number - 100];
-        if (sections.audit.summary) sections.audit.summary.produced += 500;
-        if (turn % 10 === 0) {
-            const cells = Object.values(sections.cells);
-            const oldest = Math.min(...cells.map((cell) => cell.window));
-            for (const cell of cells.filter((found) => found.window === oldest)) {
-                delete sections.cells[`${cell.topic}|${cell.window}`];
-                const window = base + turn * 1000;
-                sections.cells[`${cell.topic}|${window}`] = { ...cell, window };
-            }
-        }
-        shown.update(all);
-        if (turn === Math.floor(turns / 4)) {
-            first = heap();
-            firstNodes = root.getElementsByTagName("*").length;
-        }
-        if (turn % 50 === 0) await new Promise((done) => setTimeout(done, 0));
-    }
-    const grown = [heap() - first, root.getElementsByTagName("*").length - firstNodes];
-    if (shown.close) shown.close();
-    root.remove();
-    return grown;
-}"""
+VIEWS = ("topology", "audit", "groups", "topics", "latency", "jobs", "break")
 
 
 @pytest.mark.parametrize("view", VIEWS)
 def test_hundreds_of_changes_leave_a_view_as_large_as_it_was(open_page: Open, view: str) -> None:
     page = open_page("jobs")
     page.get_by_role("heading", name="Load job").wait_for()
-    grown_bytes, grown_nodes = page.evaluate(FEED, [view, VIEWS[view], 200])
+    grown_bytes, grown_nodes = page.evaluate(read_script("feed.js"), [view, 200])
     assert grown_bytes < GROWTH_BYTES_MAX, f"{view} grew by {grown_bytes:,} bytes"
     assert grown_nodes < NODES_MAX, f"{view} grew by {grown_nodes} elements"
 
@@ -116,8 +54,8 @@ def test_pages_on_their_streams_do_not_grow(open_page: Open, deployment: Deploym
         last["server"] = (resident_bytes(pid), 0)
         if time.monotonic() - began >= SOAK_S / WARM_SHARE and not warm:
             warm = last
-        told = ", ".join(f"{name} {used:,} B {nodes:,}" for name, (used, nodes) in last.items())
-        print(f"{time.monotonic() - began:5.0f} s: {told}", flush=True)
+        sizes = ", ".join(f"{name} {used:,} B {nodes:,}" for name, (used, nodes) in last.items())
+        print(f"{time.monotonic() - began:5.0f} s: {sizes}", flush=True)
     for name, (used, nodes) in last.items():
         most = SERVER_GROWTH_BYTES_MAX if name == "server" else GROWTH_BYTES_MAX
         grown, more = used - warm[name][0], nodes - warm[name][1]
@@ -130,8 +68,8 @@ def used_by(session: Any) -> tuple[int, int]:
     for _ in range(3):  # nodes are let go a round after the objects that held them
         session.send("HeapProfiler.collectGarbage")
     metrics = session.send("Performance.getMetrics")["metrics"]
-    told = {metric["name"]: int(metric["value"]) for metric in metrics}
-    return told["JSHeapUsedSize"], told["Nodes"]
+    values = {metric["name"]: int(metric["value"]) for metric in metrics}
+    return values["JSHeapUsedSize"], values["Nodes"]
 
 
 def resident_bytes(pid: int) -> int:

@@ -1,7 +1,6 @@
 """The page of a deployment that was stopped says so. Last of all: it stops the deployment."""
 
-from tests.browser.conftest import Deployment, Open
-from tests.browser.test_page import expect
+from tests.browser.conftest import Deployment, Open, expect, show
 
 
 def test_stopped_deployment_says_so_and_keeps_the_last_picture(
@@ -12,6 +11,6 @@ def test_stopped_deployment_says_so_and_keeps_the_last_picture(
     deployment.stop()
     expect(page.locator("#banner")).to_contain_text("stopped", timeout=30_000)
     expect(page.locator("g.node", has_text="broker-1").first).to_be_visible()
-    page.evaluate("location.hash = '#/groups'")
+    show(page, "groups")
     page.get_by_role("heading", name="Consumer groups").wait_for()
     expect(page.locator("#banner")).to_contain_text("stopped")

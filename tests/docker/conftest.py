@@ -8,26 +8,32 @@ from contextlib import contextmanager
 import docker
 import pytest
 
-from tests.docker.stack import ROOT, SETTINGS, Stack, leftovers, project_name, sweep_dead_runs
+from tests.docker.stack import ROOT, SETTINGS, Stack, made_of, project_name, sweep_dead_runs
 
 IMAGES_TIMEOUT_S = 3000
-ANSWER_TIMEOUT_S = 60  # an engine may be there and hang
+ANSWER_TIMEOUT_S = 120  # an engine may be there and hang
 ENGINE_TIMEOUT_S = 300
+
+
+def run_tool(name: str, *words: str, timeout_s: float) -> str:
+    """Run a script of deploy/tools; what it complains about, empty when it succeeds."""
+    done = subprocess.run(
+        [ROOT / "deploy/tools" / name, *words],
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
+    return (done.stderr.strip() or f"{name} failed") if done.returncode else ""
 
 
 @pytest.fixture(scope="session")
 def engine() -> Iterator[docker.DockerClient]:
     """The container engine; tests skip where none answers."""
     # Checked by its own command: the library leaks sockets when there is no answer.
-    asked = subprocess.run(
-        [ROOT / "deploy" / "tools" / "preflight.sh", "--engine-only"],
-        capture_output=True,
-        text=True,
-        timeout=2 * ANSWER_TIMEOUT_S,
-        check=False,
-    )
-    if asked.returncode:
-        pytest.skip(asked.stderr.strip().removeprefix("kafka2011: "))
+    missing = run_tool("preflight.sh", "--engine-only", timeout_s=ANSWER_TIMEOUT_S)
+    if missing:
+        pytest.skip(missing.removeprefix("kafka2011: "))
     client = docker.from_env(timeout=ENGINE_TIMEOUT_S)
     # The images of testcontainers' own reaper cannot be had everywhere; the sweep here does it.
     from testcontainers.core.config import testcontainers_config
@@ -43,14 +49,7 @@ def engine() -> Iterator[docker.DockerClient]:
 @pytest.fixture(scope="session")
 def images(engine: docker.DockerClient) -> None:
     """The images of this tree."""
-    done = subprocess.run(
-        [ROOT / "deploy" / "tools" / "images.sh"],
-        capture_output=True,
-        text=True,
-        timeout=IMAGES_TIMEOUT_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    assert run_tool("images.sh", timeout_s=IMAGES_TIMEOUT_S) == ""
 
 
 @contextmanager
@@ -61,7 +60,7 @@ def brought_up(found: Stack) -> Iterator[Stack]:
         yield found
     finally:
         found.down()
-        left = leftovers(found.client, found.name)
+        left = [thing.name for thing in made_of(found.client, found.name)]
         assert not left, f"left behind: {left}"
 
 
@@ -75,8 +74,8 @@ def stack(engine: docker.DockerClient, images: None) -> Iterator[Stack]:
 @pytest.fixture(scope="module")
 def three_zookeepers(engine: docker.DockerClient, images: None) -> Iterator[Stack]:
     """A deployment of its own with deploy/docker/ha.env."""
-    told = (ROOT / "deploy/docker/ha.env").read_text(encoding="utf-8").splitlines()
-    settings = dict(line.split("=", 1) for line in told if not line.startswith("#"))
+    lines = (ROOT / "deploy/docker/ha.env").read_text(encoding="utf-8").splitlines()
+    settings = dict(line.split("=", 1) for line in lines if not line.startswith("#"))
     profiles = settings.pop("COMPOSE_PROFILES")
     with brought_up(Stack(engine, project_name("ha"), {**settings, **SETTINGS}, profiles)) as found:
         yield found

@@ -9,24 +9,20 @@ import os
 import subprocess
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import docker
-from docker.errors import APIError, NotFound
+from docker.errors import APIError
 from docker.models.containers import Container
+from docker.models.volumes import Volume
 
 from kafka2011.runtime.clock import now_ms
+from kafka2011.services.containers import engine
 from kafka2011.services.containers.demo import ALL_PROFILES, AUDIT_URL, RESTARTS_FILE, WRITE
-from kafka2011.services.containers.engine import (
-    PROJECT_LABEL,
-    SERVICE_LABEL,
-    ComposeProject,
-    ContainerState,
-    EngineError,
-)
+from kafka2011.services.containers.engine import ComposeProject, ContainerState, EngineError
 from tests import ROOT
 from tests.support import waiting
 
@@ -39,9 +35,7 @@ APP_IMAGE = f"kafka2011/app:{IMAGE_VERSION}"
 
 # Two cores may be shared with others; what is slow is not wrong.
 START_TIMEOUT_S = 900
-BALANCE_TIMEOUT_S = 600
-SEND_TIMEOUT_S = 600
-RECOUNT_TIMEOUT_S = 600  # it reads every message again
+TIMEOUT_S = 600  # for anything else: what is sent arrives, and is read again
 # A look starts processes; without a pause they would take the cores from what is waited for.
 POLL_S = 0.5
 # For how long one question to the audit waits for the answer that is hoped for.
@@ -54,6 +48,7 @@ SETTINGS = {
     "FRONTEND_RATE": str(RATE),
     "FRONTEND_DURATION_MS": str(DURATION_MS),
     "DASHBOARD_PORT": "0",  # any free one
+    "PROXY_CONTROL": "true",
     "AUDIT_REDELIVERY_EXPECTED": "false",  # each scenario names its own fault
     "AWAIT_TIMEOUT_S": str(START_TIMEOUT_S),
 }
@@ -67,11 +62,14 @@ HARDENED: dict[str, Any] = {
     "mem_limit": "160m",
     "pids_limit": 128,
 }
-POST = (
-    "import sys, urllib.request as r\n"
-    "q = r.Request(sys.argv[1], sys.argv[2].encode(), {'Content-Type': 'application/json'})\n"
-    "sys.stdout.write(r.urlopen(q, timeout=5).read().decode())\n"
-)
+# Prints the answer to a GET of a URL, or to a POST of the JSON behind it.
+ASK = """
+import sys, urllib.request
+url, *body = sys.argv[1:]
+body = body[0].encode() if body else None
+asked = urllib.request.Request(url, body, {"Content-Type": "application/json"})
+sys.stdout.write(urllib.request.urlopen(asked, timeout=5).read().decode())
+"""
 # Polls inside the container until `wanted`, an expression over the summary `told`, is true.
 # Prints the last summary.
 AUDIT_UNTIL = """
@@ -88,7 +86,7 @@ print(json.dumps(told))
 
 
 def wait_until(
-    condition: Callable[[], Any], message: str | Callable[[], str], timeout_s: float
+    condition: Callable[[], Any], message: str | Callable[[], str], timeout_s: float = TIMEOUT_S
 ) -> Any:
     """As tests.support.waiting.wait_until, for conditions that ask the engine."""
     return waiting.wait_until(condition, message, timeout_s, poll_s=POLL_S)
@@ -97,20 +95,6 @@ def wait_until(
 def hold(seconds: float) -> None:
     """How long a fault lasts. Never used to wait for something to have happened."""
     threading.Event().wait(seconds)
-
-
-class Sent:
-    """A frontend of its own that sends a known number of events and ends."""
-
-    def __init__(self, container: Container, count: int) -> None:
-        self.container = container
-        self.count = count
-
-    @property
-    def is_done(self) -> bool:
-        self.container.reload()
-        state = self.container.attrs["State"]
-        return bool(state["Status"] == "exited" and state["ExitCode"] == 0)
 
 
 class Stack:
@@ -160,7 +144,7 @@ class Stack:
         self.wait_until_all_serve()
 
     def down(self) -> None:
-        sweep(self.client, self.name)
+        remove(labelled(self.client, f"{RUN_LABEL}={self.name}"))
         self.project.compose(
             "down", "--volumes", "--remove-orphans", "--timeout", "10", profiles=ALL_PROFILES
         )
@@ -193,8 +177,7 @@ class Stack:
         for name, state in sorted(self.project.states().items()):
             if not state.serves and not state.is_done:
                 lines.append(f"{name}: {state.status} {state.health} {state.exit_code}")
-                log = self.client.containers.get(state.container_id).logs(tail=8)
-                lines.append(log.decode(errors="replace"))
+                lines.append(self.project.logs(name, 8))
         return "\n".join(lines)
 
     # --- parts -------------------------------------------------------------------------------
@@ -204,22 +187,18 @@ class Stack:
         assert service in states, f"no container of {service}"
         return self.client.containers.get(states[service].container_id)
 
-    def network(self, name: str) -> Any:
-        (found,) = self.client.networks.list(names=[f"^{self.name}_{name}$"])
-        return found
-
     @property
     def services(self) -> list[str]:
         return sorted(self.project.states())
 
     # --- traffic -----------------------------------------------------------------------------
 
-    def send(self, count: int, rate: int) -> Sent:
-        """Start a frontend that sends `count` events; with the settings of frontend-1 otherwise."""
+    def send(self, count: int, rate: int) -> Container:
+        """Start a frontend that sends `count` events and ends; else with the settings of
+        frontend-1."""
         name = f"sender-{uuid.uuid4().hex[:8]}"
-        told = self.container("frontend-1").attrs["Config"]["Env"]
-        environment = dict(entry.split("=", 1) for entry in told)
-        environment |= {
+        given = self.container("frontend-1").attrs["Config"]["Env"]
+        environment = dict(entry.split("=", 1) for entry in given) | {
             "KAFKA2011_PROCESS_NAME": name,
             "KAFKA2011_FRONTEND_SERVER": name,
             "KAFKA2011_SEED": str(self.sent_count + 1),
@@ -228,7 +207,8 @@ class Stack:
             "KAFKA2011_MESSAGE_COUNT": str(count),
         }
         volume = self.client.volumes.create(f"{self.name}_{name}", labels={RUN_LABEL: self.name})
-        container = self.client.containers.run(
+        self.sent_count += count
+        return self.client.containers.run(
             APP_IMAGE,
             ["frontend"],
             name=f"{self.name}-{name}",
@@ -240,8 +220,14 @@ class Stack:
             detach=True,
             **HARDENED,
         )
-        self.sent_count += count
-        return Sent(container, count)
+
+    def wait_until_sent(self, sender: Container) -> None:
+        def is_done() -> bool:
+            sender.reload()
+            state = sender.attrs["State"]
+            return bool(state["Status"] == "exited" and state["ExitCode"] == 0)
+
+        wait_until(is_done, lambda: f"the sender ends: {sender.logs(tail=10)!r}")
 
     def audit(
         self, *, is_final: bool, service: str = "audit", until: str = "True"
@@ -262,12 +248,23 @@ class Stack:
         wait_until(
             lambda: self.counted(tier, until) >= count,
             lambda: f"{count} in tier {tier}, not {self.counted(tier)}\n{self.diagnosis()}",
-            timeout_s=SEND_TIMEOUT_S,
         )
 
     def counted(self, tier: str, until: str = "True") -> int:
-        told = self.audit(is_final=False, until=until)
-        return int(told.get("tiers", {}).get(tier, {}).get("count", 0))
+        tiers = self.audit(is_final=False, until=until).get("tiers", {})
+        return int(tiers.get(tier, {}).get("count", 0))
+
+    def recount(self, audit: str = "audit") -> int:
+        """The exit status of a recount of every message, by guid."""
+        words = ("--var", "/data", "--url", AUDIT_URL, "--recount", "--final", "--json")
+        text = self.project.execute(audit, "kafka2011", "audit", *words, timeout_s=TIMEOUT_S)
+        return int(json.loads(text)["exit_status"])
+
+    def ask(self, url: str, body: object = None, *, service: str = "audit") -> Any:
+        """The JSON that a page answers to a process in the service's container. Raises EngineError
+        or ValueError."""
+        sent = [] if body is None else [json.dumps(body)]
+        return json.loads(self.project.execute(service, "python3", "-I", "-c", ASK, url, *sent))
 
     def lag_bytes(self, audit: str = "audit") -> dict[str, int | None]:
         """By group, as `kafka2011 status` prints it; None where it is not known."""
@@ -294,21 +291,20 @@ class Stack:
             last = self.audit(is_final=True, service=audit, until=until)
             return bool(last) and all(last[name] == value for name, value in balanced.items())
 
-        def told() -> str:
+        def differences() -> str:
             tiers = {
-                tier: {name: told.get(name) for name in ("count", "missing", "extra", "away")}
-                for tier, told in last.get("tiers", {}).items()
+                tier: {name: found.get(name) for name in ("count", "missing", "extra", "away")}
+                for tier, found in last.get("tiers", {}).items()
             }
             return (
                 f"{audit}: sent {wanted}, reported {last.get('produced')}, {tiers}, "
                 f"{last.get('verdicts')}, {last.get('notes')}\n{self.diagnosis()}"
             )
 
-        wait_until(is_balanced, told, timeout_s=BALANCE_TIMEOUT_S)
+        wait_until(is_balanced, differences)
         wait_until(
             lambda: set(self.lag_bytes(audit).values()) == {0},
             lambda: f"lag: {self.lag_bytes(audit)}",
-            timeout_s=BALANCE_TIMEOUT_S,
         )
         return last
 
@@ -323,15 +319,13 @@ class Stack:
 
     def set_wan(self, faults: Mapping[str, object]) -> None:
         """Change what is wrong with every route of the wide-area link."""
-        url = "http://127.0.0.1:8080/faults"
-        body = json.dumps({"faults": faults})
-        self.project.execute("wan-link", "python3", "-I", "-c", POST, url, body)
+        self.ask("http://127.0.0.1:8080/faults", {"faults": faults}, service="wan-link")
 
     @contextmanager
     def disconnected(self, service: str, network: str) -> Iterator[None]:
         """The service without that network, and with it again under the same names."""
         container = self.container(service)
-        found = self.network(network)
+        (found,) = self.client.networks.list(names=[f"^{self.name}_{network}$"])
         aliases = container.attrs["NetworkSettings"]["Networks"][found.name]["Aliases"] or []
         names = [alias for alias in aliases if not container.id.startswith(alias)]
         found.disconnect(container, force=True)
@@ -351,24 +345,29 @@ def is_sender(service: str) -> bool:
     return "frontend" in service or service == "load"
 
 
-def sweep(client: docker.DockerClient, project: str) -> None:
-    """Remove what was made beside Compose for a project."""
-    label = f"{RUN_LABEL}={project}"
-    for container in client.containers.list(all=True, filters={"label": label}):
-        container.remove(force=True, v=True)
-    for volume in client.volumes.list(filters={"label": label}):
-        volume.remove(force=True)
+def labelled(client: docker.DockerClient, label: str) -> list[Any]:
+    """Containers, networks and volumes with a label (`name` or `name=value`), in the order in which
+    they can be removed."""
+    filters = {"label": label}
+    found = client.containers.list(all=True, filters=filters)
+    return [*found, *client.networks.list(filters=filters), *client.volumes.list(filters=filters)]
 
 
-def leftovers(client: docker.DockerClient, project: str) -> list[str]:
-    """Whatever still carries the project's name."""
-    found: list[str] = []
-    for label in (f"{PROJECT_LABEL}={project}", f"{RUN_LABEL}={project}"):
-        filters = {"label": label}
-        found += [c.name for c in client.containers.list(all=True, filters=filters)]
-        found += [v.name for v in client.volumes.list(filters=filters)]
-        found += [n.name for n in client.networks.list(filters=filters)]
-    return found
+def made_of(client: docker.DockerClient, project: str) -> list[Any]:
+    """Everything that carries the project's name: what was made beside Compose, and by it."""
+    labels = (f"{RUN_LABEL}={project}", f"{engine.PROJECT_LABEL}={project}")
+    return [thing for label in labels for thing in labelled(client, label)]
+
+
+def remove(things: Iterable[Any]) -> None:
+    for thing in things:
+        if isinstance(thing, Container):
+            thing.remove(force=True, v=True)
+        elif isinstance(thing, Volume):
+            with suppress(APIError):  # gone with its container
+                thing.remove(force=True)
+        else:
+            thing.remove()
 
 
 def sweep_dead_runs(client: docker.DockerClient) -> list[str]:
@@ -376,41 +375,18 @@ def sweep_dead_runs(client: docker.DockerClient) -> list[str]:
 
     The pid is in the project's name.
     """
+    projects = set()
+    for thing in labelled(client, RUN_LABEL) + labelled(client, engine.PROJECT_LABEL):
+        labels = thing.attrs.get("Labels") or thing.attrs.get("Config", {}).get("Labels") or {}
+        projects.add(labels.get(engine.PROJECT_LABEL) or labels.get(RUN_LABEL) or "")
     swept = []
-    for project in {_project_of(thing) for thing in _labelled(client)} - {None}:
-        assert project is not None
+    for project in sorted(projects):
         pid = project.removeprefix(PROJECT_PREFIX).partition("-")[0]
-        if not pid.isdecimal() or Path(f"/proc/{pid}").exists():
-            continue
-        swept.append(project)
-        sweep(client, project)
-        filters = {"label": f"{PROJECT_LABEL}={project}"}
-        for container in client.containers.list(all=True, filters=filters):
-            container.remove(force=True, v=True)
-        for network in client.networks.list(filters=filters):
-            network.remove()
-        for volume in client.volumes.list(filters=filters):
-            try:
-                volume.remove(force=True)
-            except (NotFound, APIError):
-                continue
-    return sorted(swept)
+        if project.startswith(PROJECT_PREFIX) and pid.isdecimal() and not is_running(pid):
+            remove(made_of(client, project))
+            swept.append(project)
+    return swept
 
 
-def _labelled(client: docker.DockerClient) -> list[Any]:
-    found: list[Any] = []
-    for label in (PROJECT_LABEL, RUN_LABEL):
-        found += client.containers.list(all=True, filters={"label": label})
-        found += client.volumes.list(filters={"label": label})
-        found += client.networks.list(filters={"label": label})
-    return found
-
-
-def _project_of(thing: Any) -> str | None:
-    labels = thing.attrs.get("Labels") or thing.attrs.get("Config", {}).get("Labels") or {}
-    name = labels.get(PROJECT_LABEL) or labels.get(RUN_LABEL) or ""
-    return name if name.startswith(PROJECT_PREFIX) else None
-
-
-def service_of(container: Container) -> str:
-    return str(container.labels.get(SERVICE_LABEL, ""))
+def is_running(pid: str) -> bool:
+    return Path(f"/proc/{pid}").exists()

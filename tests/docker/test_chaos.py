@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 import pytest
 from docker.models.containers import Container
 
-from tests.docker.stack import SEND_TIMEOUT_S, Stack, hold, is_sender, wait_until
+from tests.docker.stack import Stack, hold, is_sender
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(3600)]
 
@@ -20,80 +20,71 @@ FAULT_S = 8.0  # longer than a ZooKeeper session of 6 s
 SENDER = "sender"  # the frontend that sends meanwhile
 
 
+# Each fault, and the status and exit codes that it leaves; 143 is a JVM's own word for SIGTERM.
+FAULTS = {
+    "kill": ("exited", {137}),
+    "stop": ("exited", {0, 143}),
+    "pause": ("paused", {0}),
+    "restart": ("running", {0}),
+}
+
+
 @contextmanager
-def kill(container: Container) -> Iterator[None]:
-    container.kill()
-    container.wait(timeout=30)
+def broken(container: Container, fault: str) -> Iterator[None]:
+    """The container with a fault, and without it again."""
     container.reload()
-    assert container.attrs["State"]["ExitCode"] == 137, "the kill really killed"
-    yield
-    container.start()
-
-
-@contextmanager
-def stop(container: Container) -> Iterator[None]:
-    container.stop(timeout=30)
-    container.reload()
-    # 143: a JVM's own word for SIGTERM.
-    assert container.attrs["State"]["ExitCode"] in (0, 143), "SIGTERM is a clean stop"
-    yield
-    container.start()
-
-
-@contextmanager
-def pause(container: Container) -> Iterator[None]:
-    container.pause()
-    container.reload()
-    assert container.status == "paused"
-    yield
-    container.unpause()
-
-
-@contextmanager
-def restart(container: Container) -> Iterator[None]:
     before = container.attrs["State"]["StartedAt"]
-    container.restart(timeout=30)
+    match fault:
+        case "kill":
+            container.kill()
+            container.wait(timeout=30)
+        case "stop":
+            container.stop(timeout=30)
+        case "pause":
+            container.pause()
+        case "restart":
+            container.restart(timeout=30)
     container.reload()
-    assert container.attrs["State"]["StartedAt"] != before
+    state = container.attrs["State"]
+    status, codes = FAULTS[fault]
+    assert (state["Status"], state["ExitCode"] in codes) == (status, True), f"{fault}: {state}"
+    assert (state["StartedAt"] != before) == (fault == "restart")
     yield
-
-
-FAULTS = {"kill": kill, "stop": stop, "pause": pause, "restart": restart}
+    if fault == "pause":
+        container.unpause()
+    elif fault != "restart":
+        container.start()
 
 
 def break_while_sending(
-    stack: Stack, *broken: tuple[str, str], faults: Sequence[AbstractContextManager[None]] = ()
+    stack: Stack, *parts: tuple[str, str], faults: Sequence[AbstractContextManager[None]] = ()
 ) -> None:
     """Send a known number of events, break something meanwhile, and see all of them arrive.
 
-    `broken` are (fault, service); `faults` what else is wrong for as long.
+    `parts` are (fault, service); `faults` what else is wrong for as long.
     """
-    name = ", ".join(f"{fault} {service}" for fault, service in broken) or "fault"
+    name = ", ".join(f"{fault} {service}" for fault, service in parts) or "fault"
     stack.wait_until_all_serve()
     before = stack.counted("live")
     sending = stack.send(COUNT, RATE)
     stack.wait_until_counted("live", before + COUNT // 10)
     stack.tell_fault(name)
     with ExitStack() as healing:
-        for fault, service in broken:
-            container = sending.container if service == SENDER else stack.container(service)
-            healing.enter_context(FAULTS[fault](container))
+        for fault, service in parts:
+            container = sending if service == SENDER else stack.container(service)
+            healing.enter_context(broken(container, fault))
         for context in faults:
             healing.enter_context(context)
         hold(FAULT_S)
     stack.wait_until_all_serve()
     stack.tell_fault(f"{name}, healed")
-    wait_until(
-        lambda: sending.is_done,
-        lambda: f"the sender ends: {sending.container.logs(tail=10).decode(errors='replace')}",
-        timeout_s=SEND_TIMEOUT_S,
-    )
+    stack.wait_until_sent(sending)
     stack.wait_until_balanced()
-    sending.container.remove(force=True)
+    sending.remove(force=True)
 
 
 @pytest.mark.parametrize(
-    "broken",
+    "parts",
     [
         pytest.param([("kill", "broker-2"), ("kill", "online-1")], id="live"),
         pytest.param([("kill", SENDER), ("restart", "balancer")], id="frontend"),
@@ -105,8 +96,8 @@ def break_while_sending(
         ),
     ],
 )
-def test_every_kind_of_service_is_broken(stack: Stack, broken: list[tuple[str, str]]) -> None:
-    break_while_sending(stack, *broken)
+def test_every_kind_of_service_is_broken(stack: Stack, parts: list[tuple[str, str]]) -> None:
+    break_while_sending(stack, *parts)
 
 
 EVERY_SERVICE = (
@@ -188,8 +179,7 @@ def test_the_link_really_is_cut(stack: Stack) -> None:
     try:
         stack.tell_fault("wan cut")
         offline = stack.counted("offline")
-        sending = stack.send(COUNT // 10, RATE)
-        wait_until(lambda: sending.is_done, "the sender ends", timeout_s=SEND_TIMEOUT_S)
+        stack.wait_until_sent(stack.send(COUNT // 10, RATE))
         stack.wait_until_counted("live", stack.sent_count)
         assert stack.counted("offline") == offline
     finally:
@@ -210,8 +200,7 @@ def test_everything_is_killed_and_started_again(stack: Stack) -> None:
             stack.container(service).start()
     stack.wait_until_all_serve()
     stack.tell_fault("everything, healed")
-    sending = stack.send(COUNT, RATE)
-    wait_until(lambda: sending.is_done, "the sender ends", timeout_s=SEND_TIMEOUT_S)
+    stack.wait_until_sent(stack.send(COUNT, RATE))
     stack.wait_until_balanced()
 
 

@@ -1,7 +1,6 @@
 """Single containers of the application image: a full disk, a clean stop, a true health check."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import docker
 import pytest
@@ -25,23 +24,25 @@ SECOND_NS = 1_000_000_000
 DISK = "uid=10001,gid=10001,size=8m"
 
 
-@contextmanager
-def broker(**tmpfs: str) -> Iterator[DockerContainer]:
-    """A broker on its own, its data in a tmpfs with these options."""
+@pytest.fixture
+def running(engine: docker.DockerClient, images: None) -> Iterator[DockerContainer]:
+    """A broker on its own, its data in a tmpfs."""
     options = dict(HARDENED)
-    options["tmpfs"] = {**HARDENED["tmpfs"], **{f"/{name}": value for name, value in tmpfs.items()}}
-    mounts = options.pop("tmpfs")
+    mounts = options.pop("tmpfs") | {"/data": DISK}
+    settings = {
+        "BROKERID": "1",
+        "ENABLE_ZOOKEEPER": "false",
+        "PORT": str(PORT),
+        "BIND_ADDRESS": "0.0.0.0",
+        "HOSTNAME": "localhost",
+        "LOG_DIR": "/data/logs",
+        "QUARANTINE_DIR": "/data/quarantine",
+        "METRICS_PORT": "8080",
+    }
     container = (
         DockerContainer(APP_IMAGE)
         .with_command(["broker"])
-        .with_env("KAFKA2011_BROKERID", "1")
-        .with_env("KAFKA2011_ENABLE_ZOOKEEPER", "false")
-        .with_env("KAFKA2011_PORT", str(PORT))
-        .with_env("KAFKA2011_BIND_ADDRESS", "0.0.0.0")
-        .with_env("KAFKA2011_HOSTNAME", "localhost")
-        .with_env("KAFKA2011_LOG_DIR", "/data/logs")
-        .with_env("KAFKA2011_QUARANTINE_DIR", "/data/quarantine")
-        .with_env("KAFKA2011_METRICS_PORT", "8080")
+        .with_envs(**{f"KAFKA2011_{name}": value for name, value in settings.items()})
         .with_kwargs(
             **options,
             labels={RUN_LABEL: project_name("single")},
@@ -55,19 +56,14 @@ def broker(**tmpfs: str) -> Iterator[DockerContainer]:
         yield container
 
 
-def address(container: DockerContainer) -> tuple[str, int]:
-    return "127.0.0.1", int(container.get_exposed_port(PORT))
-
-
 def producer(container: DockerContainer) -> Producer:
-    host, port = address(container)
-    return Producer(broker_list=f"1:{host}:{port}")
+    return Producer(broker_list=f"1:127.0.0.1:{container.get_exposed_port(PORT)}")
 
 
 def readable(container: DockerContainer) -> list[bytes]:
     """Every payload of partition 0, from its start to its end."""
     found: list[bytes] = []
-    with SimpleConsumer(*address(container)) as client:
+    with SimpleConsumer("127.0.0.1", int(container.get_exposed_port(PORT))) as client:
         offset = client.earliest(TOPIC, 0)
         end = client.latest(TOPIC, 0)
         while offset < end:
@@ -78,70 +74,60 @@ def readable(container: DockerContainer) -> list[bytes]:
     return found
 
 
-def test_a_full_disk_refuses_writes_and_goes_on_reading(
-    engine: docker.DockerClient, images: None
+def test_a_full_disk_refuses_writes_and_goes_on_reading(running: DockerContainer) -> None:
+    inside = running.get_wrapped_container()
+    filled = inside.exec_run("dd if=/dev/zero of=/data/filler bs=1M count=4")
+    assert filled.exit_code == 0, filled.output
+    acknowledged = 0
+    with pytest.raises((NotDurable, KafkaError)), producer(running) as sending:
+        while acknowledged < 100:
+            sending.send(TOPIC, PAYLOAD)
+            sending.flush(5_000)
+            acknowledged += 1
+    assert 10 < acknowledged < 100, "the disk really filled"
+    inside.reload()
+    assert inside.status == "running", "the broker lives"
+    assert readable(running)[:acknowledged] == [PAYLOAD] * acknowledged
+
+    assert inside.exec_run("rm /data/filler").exit_code == 0
+
+    def is_written() -> bool:
+        try:
+            with producer(running) as sending:
+                sending.send(TOPIC, b"after")
+                sending.flush(2_000)
+        except KafkaError:
+            return False
+        return True
+
+    wait_until(is_written, "writes go on once there is space", timeout_s=30)
+    found = readable(running)
+    assert found[:acknowledged] == [PAYLOAD] * acknowledged
+    assert found[-1] == b"after"
+
+
+def test_sigterm_is_a_clean_stop(running: DockerContainer) -> None:
+    with producer(running) as sending:
+        sending.send(TOPIC, b"before the stop")
+    inside = running.get_wrapped_container()
+    inside.stop(timeout=20)
+    inside.reload()
+    assert inside.attrs["State"]["ExitCode"] == 0
+
+
+def test_it_has_no_rights_and_its_health_check_is_true_only_while_it_serves(
+    running: DockerContainer,
 ) -> None:
-    with broker(data=DISK) as running:
-        inside = running.get_wrapped_container()
-        filled = inside.exec_run("dd if=/dev/zero of=/data/filler bs=1M count=4")
-        assert filled.exit_code == 0, filled.output
-        acknowledged = 0
-        with pytest.raises((NotDurable, KafkaError)), producer(running) as sending:
-            while acknowledged < 100:
-                sending.send(TOPIC, PAYLOAD)
-                sending.flush(5_000)
-                acknowledged += 1
-        assert 10 < acknowledged < 100, "the disk really filled"
+    inside = running.get_wrapped_container()
+    assert inside.exec_run("id -u").output.strip() == b"10001"
+    assert inside.exec_run("touch /opt/kafka2011/here").exit_code != 0
+
+    def health() -> str:
         inside.reload()
-        assert inside.status == "running", "the broker lives"
-        assert readable(running)[:acknowledged] == [PAYLOAD] * acknowledged
+        return str(inside.attrs["State"]["Health"]["Status"])
 
-        assert inside.exec_run("rm /data/filler").exit_code == 0
-
-        def is_written() -> bool:
-            try:
-                with producer(running) as sending:
-                    sending.send(TOPIC, b"after")
-                    sending.flush(2_000)
-            except KafkaError:
-                return False
-            return True
-
-        wait_until(is_written, "writes go on once there is space", timeout_s=30)
-        found = readable(running)
-        assert found[:acknowledged] == [PAYLOAD] * acknowledged
-        assert found[-1] == b"after"
-
-
-def test_sigterm_is_a_clean_stop(engine: docker.DockerClient, images: None) -> None:
-    with broker(data=DISK) as running:
-        with producer(running) as sending:
-            sending.send(TOPIC, b"before the stop")
-        inside = running.get_wrapped_container()
-        inside.stop(timeout=20)
-        inside.reload()
-        assert inside.attrs["State"]["ExitCode"] == 0
-
-
-def test_the_health_check_is_true_only_while_it_serves(
-    engine: docker.DockerClient, images: None
-) -> None:
-    with broker(data=DISK) as running:
-        inside = running.get_wrapped_container()
-
-        def health() -> str:
-            inside.reload()
-            return str(inside.attrs["State"]["Health"]["Status"])
-
-        wait_until(lambda: health() == "healthy", "healthy", timeout_s=60)
-        probe = " ".join(HEALTH[1:])
-        assert inside.exec_run(probe).exit_code == 0
-        assert inside.exec_run(probe.replace("8080", "8081")).exit_code == 1
-        assert inside.exec_run(f"{probe} nonsense").exit_code == 1
-
-
-def test_the_root_file_system_cannot_be_written(engine: docker.DockerClient, images: None) -> None:
-    with broker(data=DISK) as running:
-        inside = running.get_wrapped_container()
-        assert inside.exec_run("id -u").output.strip() == b"10001"
-        assert inside.exec_run("touch /opt/kafka2011/here").exit_code != 0
+    wait_until(lambda: health() == "healthy", "healthy", timeout_s=60)
+    probe = " ".join(HEALTH[1:])
+    assert inside.exec_run(probe).exit_code == 0
+    assert inside.exec_run(probe.replace("8080", "8081")).exit_code == 1
+    assert inside.exec_run(f"{probe} nonsense").exit_code == 1

@@ -7,10 +7,8 @@ After each kill all of them connect again and send on. At the end the whole log 
 """
 
 import json
-import os
 import random
 import threading
-import time
 import zlib
 from pathlib import Path
 from typing import Any
@@ -19,18 +17,15 @@ import pytest
 
 from kafka2011.protocol import message_set
 from tests.faults.checker import check, read_history
+from tests.faults.kills import SEED, UntilDeath, kill_under, rounds
 from tests.support.brokers import RawClient, RunningBroker, start_broker
-from tests.support.raw_requests import entry, fetch, multi_produce, offsets, produce
-from tests.support.waiting import wait_until
+from tests.support.raw_requests import entry, fetch, multi_produce, produce
 
 pytestmark = pytest.mark.integration
 
 TOPIC = b"t"
 PARTITIONS = 2
 PRODUCERS = 4
-READERS = 2
-ROUNDS = int(os.environ.get("FAULT_ROUNDS", "4"))
-SEED = int(os.environ.get("FAULT_SEED", "0")) or random.SystemRandom().randrange(1, 2**31)
 
 
 class History:
@@ -50,28 +45,26 @@ class History:
         self._file.close()
 
 
-class Producer(threading.Thread):
-    """One connection's life: sends until the broker dies."""
+class Producer(UntilDeath):
+    """One connection's life; what a barrier covered is durable."""
 
     def __init__(self, broker: RunningBroker, name: str, history: History, seed: int) -> None:
-        super().__init__()
+        super().__init__(broker)
         self.name = name
         self.rng = random.Random(seed)
         self.durable_count = 0
-        self._broker = broker
         self._history = history
         self._sequence = 0
         self._unconfirmed: list[str] = []
 
-    def run(self) -> None:
-        try:
-            with self._broker.connect() as client:
-                while True:
-                    for _ in range(self.rng.randint(1, 10)):
-                        self._send(client)
-                    self._barrier(client)
-        except (ConnectionError, TimeoutError):
-            pass
+    def step(self, client: RawClient) -> None:
+        for _ in range(self.rng.randint(1, 10)):
+            self._send(client)
+        if client.latest(TOPIC) is None:
+            raise ConnectionResetError
+        self._history.add(*({"f": "durable", "id": name} for name in self._unconfirmed))
+        self.durable_count += len(self._unconfirmed)
+        self._unconfirmed.clear()
 
     def _set(self, partition: int) -> bytes:
         entries = []
@@ -94,32 +87,19 @@ class Producer(threading.Thread):
         else:
             client.send(produce(TOPIC, self._set(partition), partition))
 
-    def _barrier(self, client: RawClient) -> None:
-        if not client.ask(offsets(TOPIC, -1, 1)):
-            raise ConnectionResetError
-        self._history.add(*({"f": "durable", "id": name} for name in self._unconfirmed))
-        self.durable_count += len(self._unconfirmed)
-        self._unconfirmed.clear()
 
-
-class Reader(threading.Thread):
+class Reader(UntilDeath):
     """Polls one partition from where it was, and notes what it was shown."""
 
     def __init__(self, broker: RunningBroker, partition: int, start: int, history: History) -> None:
-        super().__init__()
+        super().__init__(broker)
         self.partition = partition
         self.offset = start
-        self._broker = broker
         self._history = history
 
-    def run(self) -> None:
-        try:
-            with self._broker.connect() as client:
-                while True:
-                    found, self.offset = poll(client, self.partition, self.offset)
-                    self._history.add(*({"f": "poll", **event} for event in found))
-        except (ConnectionError, TimeoutError):
-            pass
+    def step(self, client: RawClient) -> None:
+        found, self.offset = poll(client, self.partition, self.offset)
+        self._history.add(*({"f": "poll", **event} for event in found))
 
 
 def poll(client: RawClient, partition: int, offset: int) -> tuple[list[dict[str, Any]], int]:
@@ -147,37 +127,31 @@ MODES: dict[str, dict[str, object]] = {
 
 @pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
 def test_the_history_of_many_kills_is_good(tmp_path: Path, mode: dict[str, object]) -> None:
-    print(f"FAULT_SEED={SEED} FAULT_ROUNDS={ROUNDS}")
+    kills = rounds(usual=4)
     rng = random.Random(SEED)
     history = History(tmp_path / "history.jsonl")
     read_to = [0] * PARTITIONS
-    for round_number in range(ROUNDS):
+    for number in range(kills):
         with start_broker(tmp_path, num_partitions=PARTITIONS, **mode) as broker:
             producers = [
-                Producer(broker, f"{number}.{round_number}", history, rng.randrange(2**31))
-                for number in range(PRODUCERS)
+                Producer(broker, f"{producer}.{number}", history, rng.randrange(2**31))
+                for producer in range(PRODUCERS)
             ]
             readers = [
-                Reader(broker, number % PARTITIONS, read_to[number % PARTITIONS], history)
-                for number in range(READERS)
+                Reader(broker, partition, start, history) for partition, start in enumerate(read_to)
             ]
-            for thread in (*producers, *readers):
-                thread.start()
-            wait_until(lambda all=producers: any(p.durable_count for p in all), "a barrier", 30)
-            kill_at_s = time.monotonic() + rng.uniform(0, 0.4)
-            wait_until(lambda at=kill_at_s: time.monotonic() >= at, "the moment to kill")
-            broker.kill()
+            kill_under(
+                broker,
+                [*producers, *readers],
+                lambda all=producers: any(one.durable_count for one in all),
+                rng,
+            )
             history.add({"f": "fault", "kind": "SIGKILL"})
-            for thread in (*producers, *readers):
-                thread.join(20)
-                assert not thread.is_alive()
-            for reader in readers:
-                read_to[reader.partition] = reader.offset
+            read_to = [reader.offset for reader in readers]
     with start_broker(tmp_path, num_partitions=PARTITIONS, **mode) as broker:
         with broker.connect() as client:
             for partition in range(PARTITIONS):
-                latest = client.ask(offsets(TOPIC, -1, 1, partition))
-                end = int.from_bytes(latest[10:18], "big")
+                end = client.latest(TOPIC, partition) or 0
                 history.add({"f": "end", "partition": partition, "offset": end})
                 offset = 0
                 while offset < end:
@@ -190,5 +164,5 @@ def test_the_history_of_many_kills_is_good(tmp_path: Path, mode: dict[str, objec
     verdict = check(read_history(history.path))
     print(verdict)
     assert verdict.is_good, f"{verdict}\nhistory: {history.path}, FAULT_SEED={SEED}"
-    assert verdict.faults == ROUNDS
+    assert verdict.faults == kills
     assert verdict.durable > 0

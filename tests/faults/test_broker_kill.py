@@ -5,27 +5,24 @@ message after message with (partition, sequence) in it. After each kill the log 
 what was sent, at the offsets where it was; nothing that a barrier confirmed, and nothing that a
 reader ever saw, may be missing or different; after the restart producers go on where the log ends.
 
-FAULT_ROUNDS (default 6) and FAULT_SEED say how many kills and which; the seed is printed.
+FAULT_ROUNDS (default 4) and FAULT_SEED say how many kills and which; the seed is printed.
 """
 
-import os
+import functools
 import random
-import threading
-import time
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.faults.kills import SEED, UntilDeath, kill_under, rounds
 from tests.support.brokers import RawClient, RunningBroker, start_broker
-from tests.support.raw_requests import entry, fetch, offsets, produce
-from tests.support.waiting import wait_until
+from tests.support.raw_requests import entry, fetch, produce
 
 pytestmark = pytest.mark.integration
 
 PARTITIONS = 3
-ROUNDS = int(os.environ.get("FAULT_ROUNDS", "6"))
-SEED = int(os.environ.get("FAULT_SEED", "0")) or random.SystemRandom().randrange(1, 2**31)
-
 MODES: dict[str, dict[str, object]] = {
     "group commit": {},
     "flush every 50": {"log_flush_interval": 50, "log_default_flush_scheduler_interval_ms": 40},
@@ -53,61 +50,45 @@ class Truth:
         return bytes(self.bytes[self.ends[sequence] : self.ends[sequence + 1]])
 
 
-class Producer(threading.Thread):
-    """Sends messages from a sequence on until the broker dies; remembers what was confirmed."""
+class Producer(UntilDeath):
+    """Sends messages from a sequence on; remembers what was confirmed."""
 
     def __init__(self, broker: RunningBroker, truth: Truth, sequence: int, seed: int) -> None:
-        super().__init__()
-        self.broker = broker
+        super().__init__(broker)
         self.truth = truth
         self.sequence = sequence
         self.rng = random.Random(seed)
         self.confirmed = 0
         self.problem = ""
 
-    def run(self) -> None:
-        try:
-            with self.broker.connect() as client:
-                while True:
-                    self.send_some(client)
-        except (ConnectionError, TimeoutError):
-            pass
-
-    def send_some(self, client: RawClient) -> None:
+    def step(self, client: RawClient) -> None:
         for _ in range(self.rng.randint(1, 20)):
             count = self.rng.randint(1, 30)
             data = b"".join(self.truth.message(self.sequence + n) for n in range(count))
             client.send(produce(b"t", data, self.truth.partition))
             self.sequence += count
-        answer = client.ask(offsets(b"t", -1, 1, self.truth.partition))
-        if not answer:
+        end = client.latest(b"t", self.truth.partition)
+        if end is None:
             raise ConnectionResetError
-        end = int.from_bytes(answer[10:18], "big")
         if end != self.truth.ends[self.sequence]:
             self.problem = f"barrier answered {end}, not {self.truth.ends[self.sequence]}"
             raise ConnectionResetError
         self.confirmed = end
 
 
-class Reader(threading.Thread):
-    """Fetches everything visible; whatever it saw must stay true for ever."""
+class Reader(UntilDeath):
+    """Fetches everything visible; what it saw must stay true for ever."""
 
     def __init__(self, broker: RunningBroker, partition: int) -> None:
-        super().__init__()
-        self.broker = broker
+        super().__init__(broker)
         self.partition = partition
         self.seen = b""
 
-    def run(self) -> None:
-        try:
-            with self.broker.connect() as client:
-                while True:
-                    answer = client.ask(fetch(b"t", len(self.seen), self.partition, 100_000))
-                    if not answer:
-                        return
-                    self.seen += answer[6:]
-        except (ConnectionError, TimeoutError):
-            pass
+    def step(self, client: RawClient) -> None:
+        answer = client.ask(fetch(b"t", len(self.seen), self.partition, 100_000))
+        if not answer:
+            raise ConnectionResetError
+        self.seen += answer[6:]
 
 
 def log_of(broker: RunningBroker, partition: int) -> bytes:
@@ -127,37 +108,38 @@ def test_kill_under_load_loses_nothing_that_was_confirmed_or_seen(
     tmp_path: Path, mode: dict[str, object]
 ) -> None:
     """S1."""
-    print(f"FAULT_SEED={SEED} FAULT_ROUNDS={ROUNDS}")
+    kills = rounds(usual=4)
     rng = random.Random(SEED)
     truths = [Truth(partition) for partition in range(PARTITIONS)]
     kept = [0] * PARTITIONS
     sent_bytes = 0
-    for round_number in range(ROUNDS):
+
+    def logs_of(broker: RunningBroker, number: int) -> list[bytes]:
+        """Every partition's log, which holds what was kept, and whole messages of the truth."""
+        found = [log_of(broker, partition) for partition in range(PARTITIONS)]
+        for truth, log, least in zip(truths, found, kept, strict=True):
+            place = f"round {number}, partition {truth.partition}"
+            assert log == truth.bytes[: len(log)], f"{place}: changed"
+            assert len(log) >= least, (
+                f"{place}: {least - len(log)} bytes seen or confirmed are lost"
+            )
+            assert len(log) in truth.ends, f"{place}: the log ends inside a message"
+        return found
+
+    for number in range(kills):
         with start_broker(tmp_path, num_partitions=PARTITIONS, **mode) as broker:
-            began = [log_of(broker, partition) for partition in range(PARTITIONS)]
-            for partition, found in enumerate(began):
-                truth = truths[partition]
-                assert found == truth.bytes[: len(found)], f"round {round_number}: {partition}"
-                assert len(found) >= kept[partition], (
-                    f"round {round_number}: partition {partition} lost "
-                    f"{kept[partition] - len(found)} bytes that were confirmed or seen"
-                )
-                assert len(found) in truth.ends, "the log ends inside a message"
+            began = logs_of(broker, number)
             producers = [
-                Producer(broker, truth, truth.ends.index(len(found)), rng.randrange(2**31))
-                for truth, found in zip(truths, began, strict=True)
+                Producer(broker, truth, truth.ends.index(len(log)), rng.randrange(2**31))
+                for truth, log in zip(truths, began, strict=True)
             ]
             readers = [Reader(broker, partition) for partition in range(PARTITIONS)]
-            for thread in (*producers, *readers):
-                thread.start()
-            for producer in producers:
-                wait_until(lambda one=producer: one.confirmed, "its first barrier", 30)
-            kill_at_s = time.monotonic() + rng.uniform(0, 0.4)
-            wait_until(lambda at=kill_at_s: time.monotonic() >= at, "the moment to kill")
-            broker.kill()
-            for thread in (*producers, *readers):
-                thread.join(20)
-                assert not thread.is_alive()
+            kill_under(
+                broker,
+                [*producers, *readers],
+                lambda made=producers: all(one.confirmed for one in made),
+                rng,
+            )
             for partition, (producer, reader) in enumerate(zip(producers, readers, strict=True)):
                 assert not producer.problem, producer.problem
                 truth = truths[partition]
@@ -165,12 +147,9 @@ def test_kill_under_load_loses_nothing_that_was_confirmed_or_seen(
                 kept[partition] = max(producer.confirmed, len(reader.seen))
                 sent_bytes += producer.confirmed - len(began[partition])
     with start_broker(tmp_path, num_partitions=PARTITIONS, **mode) as broker:
-        for partition in range(PARTITIONS):
-            found = log_of(broker, partition)
-            assert found == truths[partition].bytes[: len(found)]
-            assert len(found) >= kept[partition]
+        logs_of(broker, kills)
         assert broker.stop() == 0
-    print(f"{ROUNDS} kills, {sent_bytes} confirmed bytes, lost 0, different 0")
+    print(f"{kills} kills, {sent_bytes} confirmed bytes, lost 0, different 0")
 
 
 def test_death_during_recovery_comes_to_the_same_end_at_the_next_start(tmp_path: Path) -> None:
@@ -178,7 +157,7 @@ def test_death_during_recovery_comes_to_the_same_end_at_the_next_start(tmp_path:
     truth = Truth(0)
     with start_broker(tmp_path) as broker, broker.connect() as client:
         client.send(produce(b"t", b"".join(truth.message(n) for n in range(20))))
-        assert client.ask(offsets(b"t", -1, 1)) != b""
+        assert client.latest(b"t") == truth.ends[20]
         broker.kill()
     path = broker.log_dir / "t-0" / "00000000000000000000.kafka"
     with path.open("ab") as segment:
@@ -193,6 +172,20 @@ def test_death_during_recovery_comes_to_the_same_end_at_the_next_start(tmp_path:
     assert copies == [b"a torn ending"] * 3
 
 
+@pytest.fixture(scope="module")
+def confirmed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[bytes], Path]:
+    """A log directory of a broker that stored these messages and stopped clean."""
+
+    @functools.cache
+    def directory(data: bytes) -> Path:
+        with start_broker(tmp_path_factory.mktemp("confirmed"), log_file_size=1000) as broker:
+            assert broker.store(b"t", data) == len(data)
+            assert broker.stop() == 0
+        return broker.log_dir
+
+    return directory
+
+
 @pytest.mark.parametrize(
     "place",
     [
@@ -205,15 +198,14 @@ def test_death_during_recovery_comes_to_the_same_end_at_the_next_start(tmp_path:
         "before_clean_marker",
     ],
 )
-def test_death_at_each_named_place_leaves_a_log_that_starts(tmp_path: Path, place: str) -> None:
+def test_death_at_each_named_place_leaves_a_log_that_starts(
+    tmp_path: Path, confirmed: Callable[[bytes], Path], place: str
+) -> None:
     """The process exits when it first comes by the place; nothing confirmed before is missing."""
     environment = {"KAFKA2011_FAILPOINTS": f"{place}=exit:9"}
     truth = Truth(0)
-    with start_broker(tmp_path, log_file_size=1000) as broker, broker.connect() as client:
-        client.send(produce(b"t", b"".join(truth.message(n) for n in range(3))))
-        assert client.ask(offsets(b"t", -1, 1)) != b""
-        assert broker.stop() == 0
-    confirmed = truth.ends[3]
+    first = b"".join(truth.message(number) for number in range(3))
+    shutil.copytree(confirmed(first), tmp_path / "broker-0")
     with start_broker(tmp_path, log_file_size=1000, environment=environment) as broker:
         sequence = 3
         try:
@@ -231,10 +223,7 @@ def test_death_at_each_named_place_leaves_a_log_that_starts(tmp_path: Path, plac
     with start_broker(tmp_path) as broker:
         found = log_of(broker, 0)
         assert found == truth.bytes[: len(found)]
-        assert len(found) >= confirmed
+        assert len(found) >= len(first)
         assert len(found) in truth.ends
-        with broker.connect() as client:
-            at = truth.ends.index(len(found))
-            client.send(produce(b"t", truth.message(at)))
-            answer = client.ask(offsets(b"t", -1, 1))
-            assert int.from_bytes(answer[10:18], "big") == truth.ends[at + 1]
+        at = truth.ends.index(len(found))
+        assert broker.store(b"t", truth.message(at)) == truth.ends[at + 1]

@@ -19,17 +19,22 @@ from tests.fuzz.codec import TARGETS, TWINS, round_of
 LIVE = "live broker"
 
 
-def codec_target(name: str, seed: int, seconds: float) -> tuple[int, str]:
-    """Rounds done, and the finding ("" for none)."""
+def search(name: str, seed: int, seconds: float) -> tuple[int, str, bool]:
+    """Rounds of a target done, what there is to say, and whether that is a finding."""
     number = 0
-    end_s = time.monotonic() + seconds
-    while time.monotonic() < end_s:
-        try:
+    directory = Path(tempfile.mkdtemp(prefix="fuzz-"))
+    try:
+        if name == LIVE:
+            number, note = live.run(directory, seed, seconds)
+            return number, f"none; {note}", False
+        end_s = time.monotonic() + seconds
+        while time.monotonic() < end_s:
             round_of(seed, name, number)
-        except Exception as error:
-            return number, f"{type(error).__name__}: {error} (--round {number})"
-        number += 1
-    return number, ""
+            number += 1
+    except Exception as error:
+        where = directory if name == LIVE else f"--round {number}"
+        return number, f"{type(error).__name__}: {error} ({where})", True
+    return number, "none", False
 
 
 def main() -> int:
@@ -51,20 +56,8 @@ def main() -> int:
     findings = 0
     for name in [given.target] if given.target else [*TARGETS, LIVE]:
         with console.status(name):
-            if name == LIVE:
-                directory = Path(tempfile.mkdtemp(prefix="fuzz-"))
-                found = live.run(directory, seed, given.seconds)
-                rounds, finding = found.connections, found.problem
-                note = (
-                    f"none; memory {found.resident_before / live.MIB:.0f} MiB, then "
-                    f"{found.resident_after / live.MIB:.0f}"
-                )
-                if finding:
-                    note = f"{finding} ({directory})"
-            else:
-                rounds, finding = codec_target(name, seed, given.seconds)
-                note = finding or "none"
-        findings += bool(finding)
+            rounds, note, is_finding = search(name, seed, given.seconds)
+        findings += is_finding
         table.add_row(name, f"{rounds:,}", note)
     console.print(table)
     return 1 if findings else 0

@@ -16,7 +16,6 @@ from kafka2011.protocol.compression import DecompressionBudget, decompress
 from kafka2011.protocol.errors import KafkaError, RemoteProtocolError
 from kafka2011.protocol.requests import decode_request
 from tests.fuzz import mutation
-from tests.support.frames import NEED_DATA, FrameReader
 
 Target = Callable[[random.Random], None]
 
@@ -63,6 +62,8 @@ def message_sets(rng: random.Random) -> None:
     agree(lambda twin: twin.split(data), data)
     agree(lambda twin: twin.messages(data, 1000, UNPACKED_MAX), data)
     agree(lambda twin: twin.payloads(data, UNPACKED_MAX), data)
+    agree(lambda twin: twin.take_messages(data, 1000, UNPACKED_MAX, limit + 1), data)
+    agree(lambda twin: twin.take_payloads(data, UNPACKED_MAX, limit + 1), data)
     agree(
         lambda twin: [
             (message.payload, message.next_offset)
@@ -97,29 +98,6 @@ def request_bodies(rng: random.Random) -> None:
         decode_request(body)
     except RemoteProtocolError:
         pass
-
-
-def frames(rng: random.Random) -> None:
-    """The same frames however the stream is cut."""
-    stream = b"".join(rng.choice(REQUESTS) for _ in range(rng.randint(1, 5)))
-    if rng.random() < 0.7:
-        stream = mutation.mutated(rng, stream, REQUESTS)
-
-    def read(pieces: list[bytes]) -> tuple[list[bytes], str]:
-        reader = FrameReader(LIMIT)
-        found: list[bytes] = []
-        try:
-            for piece in pieces:
-                reader.receive_data(piece)
-                while (frame := reader.next_frame()) is not NEED_DATA:
-                    found.append(bytes(frame))
-        except RemoteProtocolError as error:
-            return found, str(error)
-        return found, ""
-
-    cuts = sorted(rng.randint(0, len(stream)) for _ in range(rng.randint(0, 10)))
-    pieces = [stream[a:b] for a, b in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
-    assert read(pieces) == read([stream]), stream.hex()
 
 
 def compressed(rng: random.Random) -> None:
@@ -159,7 +137,6 @@ TARGETS: dict[str, Target] = {
     "message sets, both twins": message_sets,
     "produce runs, both twins": produce_runs,
     "request bodies": request_bodies,
-    "frames in pieces": frames,
     "compressed payloads": compressed,
     "segments": segments,
 }

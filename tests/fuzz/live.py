@@ -7,7 +7,6 @@ good client. What is appended by accident is bounded by retention and by the lim
 import contextlib
 import random
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 from tests.fuzz import mutation
@@ -22,16 +21,6 @@ CHECK_EVERY = 200  # connections between two checks
 WARM_UP = 400  # connections before memory is called the start
 GOOD = entry(b"a message of the good client")
 REQUESTS = mutation.requests()
-
-
-@dataclass
-class Findings:
-    """What the run saw; `problem` is "" when all is well."""
-
-    connections: int = 0
-    resident_before: int = 0
-    resident_after: int = 0
-    problem: str = ""
 
 
 def hostile(rng: random.Random) -> bytes:
@@ -59,20 +48,14 @@ def attack(broker: RunningBroker, rng: random.Random) -> None:
             client.socket.recv(100_000)
 
 
-def is_served(broker: RunningBroker, count: int) -> str:
-    """The good client appends once more and reads the last message; "" or what went wrong."""
-    try:
-        with broker.connect(20) as client:
-            client.send(produce(b"good", GOOD))
-            found = client.ask(offsets(b"good", -1, 1))
-            end = int.from_bytes(found[10:18], "big")
-            if end != (count + 1) * len(GOOD):
-                return f"the good client's log ends at {end}, not {(count + 1) * len(GOOD)}"
-            if client.ask(fetch(b"good", end - len(GOOD))) != answer(GOOD):
-                return "the good client read something else than it wrote"
-    except OSError as error:
-        return f"the good client was not served: {error}"
-    return ""
+def check_served(broker: RunningBroker, count: int) -> None:
+    """The good client, which has written `count` messages, appends one and reads it."""
+    with broker.connect(20) as client:
+        client.send(produce(b"good", GOOD))
+        end = int.from_bytes(client.ask(offsets(b"good", -1, 1))[10:18], "big")
+        assert end == (count + 1) * len(GOOD), f"the good client's log ends at {end} after {count}"
+        found = client.ask(fetch(b"good", end - len(GOOD)))
+        assert found == answer(GOOD), "the good client read something else than it wrote"
 
 
 def descriptors_of(broker: RunningBroker) -> int:
@@ -81,41 +64,37 @@ def descriptors_of(broker: RunningBroker) -> int:
     return broker.open_descriptors() - int(broker.metrics()["kafka2011_broker_open_segments"])
 
 
-def run(directory: Path, seed: int, seconds: float) -> Findings:
-    """Attack a fresh broker for a while. The broker's output is in `directory`."""
-    found = Findings()
-    settings = {
-        "topics_max": 20,
-        "num_partitions": 2,
-        "log_file_size": 4 * MIB,
-        "topic_log_retention_size": f"t:{16 * MIB}",
-        "log_cleanup_interval_mins": 1,
-    }
-    with start_broker(directory, **settings) as broker:
-        descriptors = served = 0
-        began_s = time.monotonic()
-        while time.monotonic() < began_s + seconds and not found.problem:
-            attack(broker, random.Random(f"{seed}:live:{found.connections}"))
-            found.connections += 1
-            if found.connections % CHECK_EVERY and found.connections > WARM_UP:
-                continue
-            found.problem = is_served(broker, served)
-            served += 1
-            if not broker.is_running:
-                found.problem = f"the broker ended with {broker.process.returncode}"
-            elif found.connections == WARM_UP:
-                found.resident_before = broker.resident_bytes()
-                descriptors = descriptors_of(broker)
-        if found.problem or not found.resident_before:
-            return found
-        found.resident_after = broker.resident_bytes()
-        left = descriptors_of(broker)
-        if found.resident_after - found.resident_before > GROWTH_MAX_BYTES:
-            found.problem = "memory grew"
-        elif left > descriptors + DESCRIPTORS_MAX:
-            found.problem = f"{left} descriptors, {descriptors} before"
-        elif "internal_error" in broker.log():
-            found.problem = f"an internal error, see {broker.log_path}"
-        elif broker.stop() != 0:
-            found.problem = f"the broker stopped with {broker.process.returncode}"
-    return found
+def run(directory: Path, seed: int, seconds: float) -> tuple[int, str]:
+    """Attack a fresh broker for a while; its output is in `directory`.
+
+    Returns the number of connections and what its memory did; AssertionError or OSError on a
+    finding.
+    """
+    connections = served = descriptors = resident = 0
+    with start_broker(
+        directory,
+        topics_max=20,
+        num_partitions=2,
+        log_file_size=4 * MIB,
+        topic_log_retention_size=f"t:{16 * MIB}",
+        log_cleanup_interval_mins=1,
+    ) as broker:
+        end_s = time.monotonic() + seconds
+        while time.monotonic() < end_s:
+            attack(broker, random.Random(f"{seed}:live:{connections}"))
+            connections += 1
+            if connections % CHECK_EVERY == 0 or connections <= WARM_UP:
+                assert broker.is_running, f"the broker ended with {broker.wait()}"
+                check_served(broker, served)
+                served += 1
+            if connections == WARM_UP:
+                resident, descriptors = broker.resident_bytes(), descriptors_of(broker)
+        if not resident:
+            return connections, "too short to judge memory"
+        after, left = broker.resident_bytes(), descriptors_of(broker)
+        memory = f"memory {resident / MIB:.0f} MiB, then {after / MIB:.0f}"
+        assert after - resident <= GROWTH_MAX_BYTES, memory
+        assert left <= descriptors + DESCRIPTORS_MAX, f"{left} descriptors, {descriptors} before"
+        assert "internal_error" not in broker.log(), f"an internal error, see {broker.log_path}"
+        assert broker.stop() == 0, f"the broker stopped with {broker.wait()}"
+    return connections, memory

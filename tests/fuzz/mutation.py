@@ -96,7 +96,7 @@ def wrapped(rng: random.Random, data: bytes) -> bytes:
             packed = vector("S5")[10:26] + struct.pack(">i", len(packed)) + packed
     if rng.random() < 0.2:
         packed = _flip(rng, packed, [])
-    return struct.pack(">iBBI", 6 + len(packed), 1, codec, zlib.crc32(packed)) + packed
+    return entry(packed, attributes=codec)
 
 
 def _flip(rng: random.Random, data: bytes, _others: list[bytes]) -> bytes:
@@ -150,7 +150,8 @@ def _join(rng: random.Random, data: bytes, others: list[bytes]) -> bytes:
     return data + rng.choice(others) if others else data
 
 
-_MUTATIONS: tuple[Callable[[random.Random, bytes, list[bytes]], bytes], ...] = (
+Mutation = Callable[[random.Random, bytes, list[bytes]], bytes]
+_MUTATIONS: tuple[Mutation, ...] = (
     _flip,
     _flip,
     _number,

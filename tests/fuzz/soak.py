@@ -14,7 +14,8 @@ import sys
 import tempfile
 import threading
 import time
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 from rich.console import Console
@@ -34,12 +35,17 @@ MESSAGES_PER_S = 2000  # a partition
 BATCH = 20
 GROWTH_MAX_BYTES = 16 * MIB
 DESCRIPTORS_MAX = 4
+COLUMNS = (
+    *("life", "seconds", "messages read", "serving after", "memory", "descriptors"),
+    *("log", "ended by", "problem"),
+)
 SETTINGS: dict[str, object] = {
     "num_partitions": PARTITIONS,
     "log_file_size": 8 * MIB,
     "log_retention_size": 64 * MIB,
     "log_cleanup_interval_mins": 1,
 }
+Samples = list[tuple[int, int]]
 
 
 class Load:
@@ -51,29 +57,27 @@ class Load:
     def __init__(self, partition: int, seed: int) -> None:
         self.partition = partition
         self.rng = random.Random(seed)
-        self.connection = -1
-        self.sequence = 0
-        self.confirmed: dict[int, int] = {}  # connection -> messages known to be durable
-        self.seen: dict[int, int] = {}  # connection -> messages read, in order
+        self.confirmed: list[int] = []  # per connection: messages known to be durable
+        self.seen: Counter[int] = Counter()  # connection -> messages read, in order
         self.read_to = 0
         self.problem = ""
 
     def produce(self, client: RawClient, stop: threading.Event) -> None:
         """Send until `stop` is set or the broker is gone, which raises OSError."""
-        self.connection += 1
-        self.sequence = 0
+        connection, sequence = len(self.confirmed), 0
+        self.confirmed.append(0)
         while not stop.is_set():
             began_s = time.monotonic()
             for _ in range(10):
                 entries = []
-                for _ in range(BATCH):
-                    name = b"%d.%d|" % (self.connection, self.sequence)
+                for number in range(sequence, sequence + BATCH):
+                    name = b"%d.%d|" % (connection, number)
                     entries.append(entry(name + self.rng.randbytes(self.rng.randint(0, 400))))
-                    self.sequence += 1
                 client.send(produce(TOPIC, b"".join(entries), self.partition))
+                sequence += BATCH
             if not client.ask(offsets(TOPIC, -1, 1, self.partition)):
                 raise ConnectionResetError
-            self.confirmed[self.connection] = self.sequence
+            self.confirmed[connection] = sequence
             stop.wait(max(0.0, 10 * BATCH / MESSAGES_PER_S - (time.monotonic() - began_s)))
 
     def consume(self, client: RawClient, stop: threading.Event) -> None:
@@ -91,62 +95,38 @@ class Load:
             self.problem = f"offset {self.read_to} is not in the log any more"
             return False
         data = answer[6:]
-        if not data:
-            return False
-        whole = message_set.split(data)
+        whole = message_set.split(data) if data else 0
         for payload in message_set.payloads(data[:whole]):
-            connection, _, sequence = payload.partition(b"|")[0].partition(b".")
-            expected = self.seen.get(int(connection), 0)
-            if int(sequence) != expected:
-                self.problem = (
-                    f"{connection.decode()}.{sequence.decode()} came where "
-                    f"{expected} was expected, near offset {self.read_to}"
-                )
+            connection, sequence = map(int, payload.partition(b"|")[0].split(b"."))
+            if sequence != self.seen[connection]:
+                expected = f"{connection}.{self.seen[connection]}"
+                self.problem = f"{sequence} came for {expected} near offset {self.read_to}"
                 return False
-            self.seen[int(connection)] = expected + 1
+            self.seen[connection] += 1
         self.read_to += whole
-        return True
+        return whole > 0
 
-    def missing(self) -> str:
-        """What was confirmed and never came."""
-        for connection, count in self.confirmed.items():
-            if self.seen.get(connection, 0) < count:
-                return f"{count} confirmed on connection {connection}, {self.seen} read"
-        return ""
+    def check_all_seen(self) -> None:
+        for connection, count in enumerate(self.confirmed):
+            if self.seen[connection] < count:
+                self.problem = f"{count} confirmed on connection {connection}, {self.seen} read"
 
 
-@dataclass
-class Life:
-    """What one life of the broker looked like, early and late."""
-
-    seconds: float
-    messages: int
-    serving_s: float
-    resident: tuple[int, int]
-    descriptors: tuple[int, int]
-    log_bytes: int
-    ended_by: str
-
-
-def run_life(broker: RunningBroker, loads: list[Load], seconds: float, kills: bool) -> Life:
-    """Load the broker for a while, then end it."""
+def run_life(broker: RunningBroker, loads: list[Load], seconds: float, kills: bool) -> Samples:
+    """Load the broker for a while, then end it; its resident bytes and descriptors meanwhile."""
     stop = threading.Event()
 
-    def work(load: Load, is_producer: bool) -> None:
+    def work(follow: Callable[[RawClient, threading.Event], None]) -> None:
         with contextlib.suppress(OSError), broker.connect() as client:
-            (load.produce if is_producer else load.consume)(client, stop)
+            follow(client, stop)
 
-    threads = [
-        threading.Thread(target=work, args=(load, is_producer))
-        for load in loads
-        for is_producer in (True, False)
-    ]
-    before = sum(sum(load.seen.values()) for load in loads)
-    began_s = time.monotonic()
+    works = [one for load in loads for one in (load.produce, load.consume)]
+    threads = [threading.Thread(target=work, args=(one,)) for one in works]
+    end_s = time.monotonic() + seconds
     for thread in threads:
         thread.start()
-    samples: list[tuple[int, int]] = []
-    while time.monotonic() < began_s + seconds and broker.is_running:
+    samples = []
+    while time.monotonic() < end_s and broker.is_running:
         stop.wait(min(1.0, seconds / 10))
         files = broker.open_descriptors() - int(broker.metrics()["kafka2011_broker_open_segments"])
         samples.append((broker.resident_bytes(), files))
@@ -155,31 +135,25 @@ def run_life(broker: RunningBroker, loads: list[Load], seconds: float, kills: bo
     stop.set()
     for thread in threads:
         thread.join(30)
-    if not kills:
-        status = broker.stop()
-        if status:
-            loads[0].problem = f"the broker stopped with {status}, see {broker.log_path}"
-    early, late = samples[len(samples) // 3], samples[-1]
-    return Life(
-        time.monotonic() - began_s,
-        sum(sum(load.seen.values()) for load in loads) - before,
-        0.0,
-        (early[0], late[0]),
-        (early[1], late[1]),
-        sum(path.stat().st_size for path in broker.log_dir.rglob("*.kafka")),
-        "SIGKILL" if kills else "SIGTERM",
-    )
+    if not kills and broker.stop() != 0:
+        loads[0].problem = f"the broker stopped with {broker.wait()}, see {broker.log_path}"
+    return samples
 
 
-def problem_of(life: Life, loads: list[Load]) -> str:
-    for load in loads:
-        if load.problem:
-            return f"partition {load.partition}: {load.problem}"
-    if life.resident[1] - life.resident[0] > GROWTH_MAX_BYTES:
-        return "memory grew"
-    if life.descriptors[1] - life.descriptors[0] > DESCRIPTORS_MAX:
-        return "descriptors grew"
-    return ""
+def problem_of(loads: list[Load]) -> str:
+    found = [f"partition {load.partition}: {load.problem}" for load in loads if load.problem]
+    return found[0] if found else ""
+
+
+def read_count(loads: list[Load]) -> int:
+    return sum(load.seen.total() for load in loads)
+
+
+def read_the_rest(directory: Path, loads: list[Load]) -> None:
+    with start_broker(directory, **SETTINGS) as broker, broker.connect() as client:
+        for load in loads:
+            wait_until(lambda load=load: not load.poll(client), "the end of the log", 60)
+            load.check_all_seen()
 
 
 def main() -> int:
@@ -193,45 +167,42 @@ def main() -> int:
     directory = Path(tempfile.mkdtemp(prefix="soak-"))
     console.print(f"seed {seed}, {given.minutes:g} minutes, {life_s:.0f} s a life, {directory}")
     loads = [Load(partition, seed + partition) for partition in range(PARTITIONS)]
-    table = Table("life", "seconds", "messages read", "serving after", "memory", "descriptors",
-                  "log", "ended by", "problem", header_style="bold", box=None)  # fmt: skip
+    table = Table(*COLUMNS, header_style="bold", box=None)
     end_s = time.monotonic() + given.minutes * 60
     lives, problem = 0, ""
     while time.monotonic() < end_s and not problem:
-        began_s = time.monotonic()
-        with start_broker(directory, **SETTINGS) as broker:
-            serving_s = time.monotonic() - began_s
-            with console.status(f"life {lives + 1}"):
-                life = run_life(broker, loads, life_s, kills=lives % 2 == 1)
-        life.serving_s = serving_s
+        began_s, read_before = time.monotonic(), read_count(loads)
+        kills = lives % 2 == 1
         lives += 1
-        problem = problem_of(life, loads)
-        early, late = life.resident
+        with start_broker(directory, **SETTINGS) as broker, console.status(f"life {lives}"):
+            serving_s = time.monotonic() - began_s
+            samples = run_life(broker, loads, life_s, kills)
+        (memory, files), (memory_late, files_late) = samples[len(samples) // 3], samples[-1]
+        problem = problem_of(loads)
+        if memory_late - memory > GROWTH_MAX_BYTES:
+            problem = problem or "memory grew"
+        if files_late - files > DESCRIPTORS_MAX:
+            problem = problem or "descriptors grew"
+        log_bytes = sum(path.stat().st_size for path in broker.log_dir.rglob("*.kafka"))
         table.add_row(
-            str(lives), f"{life.seconds:.0f}", f"{life.messages:,}", f"{life.serving_s:.2f} s",
-            f"{early / MIB:.0f} MiB, then {late / MIB:.0f}",
-            f"{life.descriptors[0]}, then {life.descriptors[1]}",
-            f"{life.log_bytes / MIB:.0f} MiB", life.ended_by, problem,
-        )  # fmt: skip
+            f"{lives}",
+            f"{time.monotonic() - began_s:.0f}",
+            f"{read_count(loads) - read_before:,}",
+            f"{serving_s:.2f} s",
+            f"{memory / MIB:.0f} MiB, then {memory_late / MIB:.0f}",
+            f"{files}, then {files_late}",
+            f"{log_bytes / MIB:.0f} MiB",
+            "SIGKILL" if kills else "SIGTERM",
+            problem,
+        )
     if not problem:
-        problem = last_reading(directory, loads)
+        read_the_rest(directory, loads)
+        problem = problem_of(loads)
     console.print(table)
-    read = sum(sum(load.seen.values()) for load in loads)
-    confirmed = sum(sum(load.confirmed.values()) for load in loads)
-    console.print(f"{confirmed:,} messages confirmed durable, {read:,} read, {lives} lives")
+    confirmed = sum(sum(load.confirmed) for load in loads)
+    console.print(f"{confirmed:,} messages confirmed, {read_count(loads):,} read, {lives} lives")
     console.print(f"problem: {problem}" if problem else "nothing lost, nothing grew")
     return 1 if problem else 0
-
-
-def last_reading(directory: Path, loads: list[Load]) -> str:
-    """Read everything that is left; "" or what is missing."""
-    with start_broker(directory, **SETTINGS) as broker, broker.connect() as client:
-        for load in loads:
-            wait_until(lambda load=load: not load.poll(client), "the end of the log", 60)
-            found = load.problem or load.missing()
-            if found:
-                return f"partition {load.partition}: {found}"
-    return ""
 
 
 if __name__ == "__main__":

@@ -3,18 +3,52 @@
 `zookeeper` is the server itself (session scope: a test that stops or freezes a ZooKeeper starts its
 own with `start_zookeeper`). `zk_connect` is a connect string whose chroot no other test uses.
 `spark` is one session for all tests that need one: a JVM takes long to start.
+
+Under `-n`, a module's tests run on one worker, so that what they share is started once; those with
+a Spark session, `test_spark_*.py`, all run on the same one. Long modules come first.
+
+`run("topics", "list", ...)` is a command in this process: an interpreter of its own costs a second.
 """
 
+import json
 import os
+import signal
+import sys
 import time
 import uuid
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
+from kafka2011.cli.main import main
 from kafka2011.services.zookeeper.server import ZooKeeperServer
 from tests.support.zookeeper import start_zookeeper
+
+
+class ModulesTogether(LoadScopeScheduling):
+    """Hands out modules, not tests."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        module = nodeid.partition("::")[0]
+        return "spark" if "/test_spark_" in module else module
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ModulesTogether:
+    config.option.loadscopereorder = False  # else those with many tests come first
+    return ModulesTogether(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    def rank(item: pytest.Item) -> int:
+        if "/test_spark_" in item.nodeid:
+            return 0
+        return 1 if item.get_closest_marker("slow") else 2
+
+    items.sort(key=rank)
 
 
 @pytest.fixture(scope="session")
@@ -40,3 +74,47 @@ def spark() -> Iterator[Any]:
     session = start_session("test", "local[2]")
     yield session
     session.stop()
+
+
+class Done(NamedTuple):
+    """What a command printed and how it ended."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[str]:
+        return self.out.splitlines()
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+Run = Callable[..., Done]
+
+
+@pytest.fixture
+def run(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[Run]:
+    """`run("offsets", "get", ..., status=0, text=b"")`: the command on standard input `text`."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def command(*words: str, status: int = 0, text: bytes = b"") -> Done:
+        (tmp_path / "stdin").write_bytes(text)
+        monkeypatch.setattr(sys, "argv", ["kafka2011", *words])
+        capfd.readouterr()
+        with (tmp_path / "stdin").open() as stdin, pytest.raises(SystemExit) as ended:
+            monkeypatch.setattr(sys, "stdin", stdin)
+            main()
+            raise SystemExit(0)
+        code = ended.value.code
+        done = Done(code if isinstance(code, int) else 0, *capfd.readouterr())
+        assert done.status == status, done
+        return done
+
+    yield command
+    for number, handler in handlers.items():
+        signal.signal(number, handler)

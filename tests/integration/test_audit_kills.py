@@ -8,10 +8,9 @@ AUDIT_EVENTS (default 20,000; `make test-audit` sends a million) and AUDIT_SEED,
 
 import os
 import random
-import struct
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from kafka2011.services.embedded.processes import free_port_source
 from tests.support.brokers import RunningBroker
 from tests.support.clusters import Cluster, datacenters
 from tests.support.commands import RunningProcess, start_command
+from tests.support.stored import stored_entries
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
@@ -43,59 +43,55 @@ class Deployment:
     def __init__(self, root: Path, clusters: dict[str, Cluster]) -> None:
         self.root = root
         self.clusters = clusters
-        self.zk = {tier: cluster.zk_connect for tier, cluster in clusters.items()}
         free_port = free_port_source()
-        self.registry_port, self.audit_port = free_port(), free_port()
+        registry_port, audit_port = free_port(), free_port()
+        live, offline = (clusters[tier].zk_connect for tier in TIERS)
         self.running: dict[str, RunningProcess] = {}
-        self.starts: dict[str, Callable[[], object]] = {
-            "live": lambda: clusters["live"].start(TIERS["live"]),
-            "offline": lambda: clusters["offline"].start(TIERS["offline"]),
-            "registry": self.start_registry,
-            "mirror": self.start_mirror,
-            "audit": self.start_audit,
-            "frontend": self.start_frontend,
+        self.commands: dict[str, tuple[str, dict[str, object]]] = {
+            "registry": ("registry", {"registry.port": registry_port}),
+            "mirror": (
+                "mirror",
+                {
+                    "source.zk.connect": live,
+                    "target.zk.connect": offline,
+                    "zk.sessiontimeout.ms": 2000,
+                },
+            ),
+            "audit": (
+                "audit serve",
+                {
+                    "live.zk.connect": live,
+                    "offline.zk.connect": offline,
+                    "audit.redelivery.expected": "true",
+                    "metrics.port": audit_port,
+                },
+            ),
+            "frontend": (
+                "frontend",
+                {
+                    "zk.connect": live,
+                    "schema.registry.url": f"http://127.0.0.1:{registry_port}",
+                    "rate": RATE,
+                    "message.count": EVENTS,
+                },
+            ),
         }
+        self.names = [*TIERS, *self.commands]
 
-    def command(self, name: str, words: str, settings: dict[str, object]) -> None:
-        settings = {"metrics.port": 0, "event.forms": "*:id", "process.name": name, **settings}
-        self.running[name] = start_command(words, settings, self.root / f"{name}.log")
-
-    def start_registry(self) -> None:
-        settings: dict[str, object] = {
-            "registry.port": self.registry_port,
-            "data.dir": self.root / "registry",
-        }
-        self.command("registry", "registry", settings)
-
-    def start_mirror(self) -> None:
-        settings: dict[str, object] = {
-            "source.zk.connect": self.zk["live"],
-            "target.zk.connect": self.zk["offline"],
-            "zk.sessiontimeout.ms": 2000,
-        }
-        self.command("mirror", "mirror", settings)
-
-    def start_audit(self) -> None:
-        settings: dict[str, object] = {
-            "live.zk.connect": self.zk["live"],
-            "offline.zk.connect": self.zk["offline"],
-            "data.dir": self.root / "audit",
+    def start(self, name: str) -> None:
+        if name in TIERS:
+            self.clusters[name].start(TIERS[name])
+            return
+        words, settings = self.commands[name]
+        shared = {
+            "metrics.port": 0,
+            "event.forms": "*:id",
+            "process.name": name,
+            "data.dir": self.root / name,
             "audit.window.ms": WINDOW_MS,
-            "audit.redelivery.expected": "true",
-            "metrics.port": self.audit_port,
         }
-        self.command("audit", "audit serve", settings)
-
-    def start_frontend(self) -> None:
-        settings: dict[str, object] = {
-            "zk.connect": self.zk["live"],
-            "data.dir": self.root / "frontend",
-            "audit.window.ms": WINDOW_MS,
-            "schema.registry.url": f"http://127.0.0.1:{self.registry_port}",
-            "rate": RATE,
-            "message.count": EVENTS,
-        }
-        self.command("frontend", "frontend", settings)
+        log = self.root / f"{name}.log"
+        self.running[name] = start_command(words, {**shared, **settings}, log)
 
     def kill(self, name: str) -> None:
         (self.brokers.get(name) or self.running[name]).kill()
@@ -133,22 +129,6 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
         shift += 7
 
 
-def payloads_of(log_dir: Path) -> Iterator[tuple[str, bytes]]:
-    """(topic, payload) of every whole entry; what is stored here is never compressed."""
-    for directory in log_dir.iterdir():
-        for segment in directory.glob("*.kafka") if directory.is_dir() else ():
-            data = segment.read_bytes()
-            at = 0
-            while at + 10 <= len(data):
-                end = at + 4 + struct.unpack_from(">i", data, at)[0]
-                if end > len(data):
-                    break
-                assert data[at + 4] == 1, "magic"
-                assert data[at + 5] == 0, "compression"
-                yield directory.name.rpartition("-")[0], data[at + 10 : end]
-                at = end
-
-
 class Count:
     """What one datacenter's files hold."""
 
@@ -156,7 +136,9 @@ class Count:
         self.cells: Counter[Cell] = Counter()
         self.guids: set[bytes] = set()
         self.reports: dict[tuple[str, str, int], MonitoringEvent] = {}
-        for topic, payload in payloads_of(log_dir):
+        for entry in stored_entries(log_dir):
+            assert entry.attributes == 0, "what is stored here is never compressed"
+            topic, payload = entry.topic, entry.payload
             if topic == AUDIT:
                 report = decode_report(payload)
                 if isinstance(report, MonitoringEvent):
@@ -179,21 +161,20 @@ class Count:
 def verdict(expected: int, counted: int) -> str:
     if counted == expected:
         return "complete"
-    word, number = ("missing", expected - counted) if counted < expected else (
-        "redelivered", counted - expected
-    )  # fmt: skip
-    return f"{word} {number}"
+    if counted < expected:
+        return f"missing {expected - counted}"
+    return f"redelivered {counted - expected}"
 
 
 def test_the_audit_says_what_the_files_say_whatever_was_killed(deployment: Deployment) -> None:
     print(f"AUDIT_SEED={SEED} AUDIT_EVENTS={EVENTS}")
     rng = random.Random(SEED)
-    for start in deployment.starts.values():
-        start()
+    for name in deployment.names:
+        deployment.start(name)
     for name in ("mirror", "audit", "frontend"):
         deployment.running[name].wait_for_event("serving")
     killed: Counter[str] = Counter()
-    names = [name for name in deployment.starts for _ in range(1 + EVENTS // 300_000)]
+    names = [name for name in deployment.names for _ in range(1 + EVENTS // 300_000)]
     rng.shuffle(names)
     for name in names:
         if not deployment.running["frontend"].is_running:
@@ -201,7 +182,7 @@ def test_the_audit_says_what_the_files_say_whatever_was_killed(deployment: Deplo
         until = time.monotonic() + rng.uniform(0.3, 1.5)
         wait_until(lambda until=until: time.monotonic() > until, "the next kill", 10)
         deployment.kill(name)
-        deployment.starts[name]()
+        deployment.start(name)
         killed[name] += 1
     print("killed", dict(killed))
     frontend = deployment.running["frontend"]
@@ -217,9 +198,8 @@ def test_the_audit_says_what_the_files_say_whatever_was_killed(deployment: Deplo
 
     def is_settled() -> bool:
         told = last_summary()
-        if not told or told["verdicts"]["pending"] or told["verdicts"]["missing"]:
-            return False
-        return bool(told["produced"] == EVENTS)
+        verdicts = told.get("verdicts", {"pending": True})
+        return not (verdicts["pending"] or verdicts["missing"]) and told["produced"] == EVENTS
 
     wait_until(is_settled, lambda: f"settled: {last_summary()}", 240)
     told = deployment.running["audit"].get_json("/audit?final=1&limit=10000")

@@ -1,7 +1,7 @@
 """A broker's nodes in a real ZooKeeper, and what it does when its session or its id is in doubt."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,8 +10,9 @@ from kafka2011.coordination import paths
 from kafka2011.coordination.cluster import BrokerAddress, live_brokers, partitions_of, topics
 from kafka2011.coordination.processes import ProcessRecord, alive
 from kafka2011.coordination.zookeeper import ZooKeeperRegistry
+from kafka2011.services.embedded.processes import free_port_source
 from tests.support.brokers import RunningBroker, start_broker
-from tests.support.raw_requests import entry, fetch, multi_fetch, offsets, offsets_answer, produce
+from tests.support.raw_requests import entry, fetch, multi_fetch, offsets, offsets_answer
 from tests.support.waiting import wait_until
 from tests.support.zookeeper import start_zookeeper
 
@@ -35,12 +36,6 @@ def start(tmp_path: Path, broker_id: int, zk_connect: str, **settings: object) -
     )
 
 
-def confirm(broker: RunningBroker, topic: bytes) -> None:
-    with broker.connect() as client:
-        client.send(produce(topic, V))
-        assert client.ask(offsets(topic, -1, 1)) != b""
-
-
 def value(registry: ZooKeeperRegistry, path: str) -> str | None:
     stored = registry.get(path)
     return stored.value.decode() if stored is not None and stored.value is not None else None
@@ -49,8 +44,9 @@ def value(registry: ZooKeeperRegistry, path: str) -> str | None:
 def test_nodes_and_values_are_those_of_0_7(
     tmp_path: Path, zk_connect: str, registry: ZooKeeperRegistry
 ) -> None:
+    settings = {"topic_partition_count_map": "wide:5", "process_name": "broker-7"}
     with start(
-        tmp_path, 7, zk_connect, num_partitions=2, topic_partition_count_map="wide:5"
+        tmp_path, 7, zk_connect, num_partitions=2, datacenter="offline", **settings
     ) as broker:
         text = value(registry, "/brokers/ids/7")
         assert text is not None
@@ -62,50 +58,29 @@ def test_nodes_and_values_are_those_of_0_7(
             client.ask(offsets(b"asked", -1, 1))
             client.ask(fetch(b"asked"))
             client.ask(multi_fetch((b"asked", 0, 0, 10)))
-        confirm(broker, b"test")
-        confirm(broker, b"wide")
+        assert broker.store(b"test", V)
+        assert broker.store(b"wide", V)
         wait_until(lambda: topics(registry) == ["test", "wide"], "both topics registered")
         wait_until(lambda: value(registry, "/brokers/topics/wide/7") == "5", "wide's partitions")
         assert value(registry, "/brokers/topics/test/7") == "2"
         stored = registry.get("/brokers/topics/test")
         assert stored is not None
         assert stored.value is None, "the parent has no data, not an empty text"
+        assert broker.store(b"bad", V[:-1] + b"!") is None
+        wait_until(lambda: value(registry, "/brokers/topics/bad/7") == "2", "the node stays")
+        wait_until(lambda: alive(registry), "the process is registered")
+        served, metrics = (f"127.0.0.1:{port}" for port in (broker.port, broker.metrics_port))
+        assert alive(registry) == [
+            ProcessRecord("offline", "broker-7", "broker", served, metrics, broker.pid)
+        ]
         assert broker.stop() == 0
     assert live_brokers(registry) == {}, "the session ended with the broker"
-    assert topics(registry) == ["test", "wide"], "topic nodes are never deleted"
+    assert alive(registry) == []
+    assert topics(registry) == ["bad", "test", "wide"], "topic nodes are never deleted"
     assert partitions_of(registry, "test") == []
     with start(tmp_path, 7, zk_connect, num_partitions=2):
         # Topics on disk are registered before the broker serves.
         assert len(partitions_of(registry, "test")) == 2
-
-
-def test_a_bad_set_leaves_the_topic_s_node(
-    tmp_path: Path, zk_connect: str, registry: ZooKeeperRegistry
-) -> None:
-    with start(tmp_path, 0, zk_connect) as broker:
-        with broker.connect() as client:
-            client.send(produce(b"bad", V[:-1] + b"!"))
-            assert client.is_closed_by_broker()
-        wait_until(lambda: value(registry, "/brokers/topics/bad/0") == "1", "the node stays")
-
-
-def test_broker_stands_in_the_process_registry(
-    tmp_path: Path, zk_connect: str, registry: ZooKeeperRegistry
-) -> None:
-    with start(tmp_path, 0, zk_connect, process_name="broker-1", datacenter="offline") as broker:
-        wait_until(lambda: alive(registry), "the process is registered")
-        assert alive(registry) == [
-            ProcessRecord(
-                "offline",
-                "broker-1",
-                "broker",
-                f"127.0.0.1:{broker.port}",
-                f"127.0.0.1:{broker.metrics_port}",
-                broker.pid,
-            )
-        ]
-        assert broker.stop() == 0
-    assert alive(registry) == []
 
 
 def test_duplicate_id_ends_the_second_broker_and_leaves_the_first_alone(
@@ -123,7 +98,7 @@ def test_duplicate_id_ends_the_second_broker_and_leaves_the_first_alone(
                 f"127.0.0.1:{first.port}, which answers"
             )
         assert live_brokers(registry) == {3: BrokerAddress("127.0.0.1", first.port)}
-        confirm(first, b"t")
+        assert first.store(b"t", V)
 
 
 def test_restart_after_a_kill_waits_for_its_own_stale_node(
@@ -131,13 +106,13 @@ def test_restart_after_a_kill_waits_for_its_own_stale_node(
 ) -> None:
     """Z8: the original dies here. Once on the same port, once on another."""
     with start(tmp_path, 4, zk_connect) as broker:
-        confirm(broker, b"t")
+        assert broker.store(b"t", V)
         port = broker.port
         broker.kill()
     assert 4 in live_brokers(registry)
     with start(tmp_path, 4, zk_connect, port=port) as broker:
         assert broker.port == port
-        confirm(broker, b"t")
+        assert broker.store(b"t", V)
         broker.kill()
     with start(tmp_path, 4, zk_connect) as broker:
         assert live_brokers(registry) == {4: BrokerAddress("127.0.0.1", broker.port)}
@@ -148,7 +123,7 @@ def test_stop_while_it_waits_for_a_stale_node_is_a_clean_stop(
     tmp_path: Path, zk_connect: str, registry: ZooKeeperRegistry
 ) -> None:
     with start_broker(tmp_path, 8, zk_connect, zk_sessiontimeout_ms=20_000) as broker:
-        confirm(broker, b"t")
+        assert broker.store(b"t", V)
         broker.kill()
     with start_broker(tmp_path, 8, zk_connect, wait=False, zk_sessiontimeout_ms=20_000) as broker:
         wait_until(lambda: "waiting_for_stale_registration" in broker.log(), "it waits")
@@ -161,8 +136,8 @@ def test_expired_session_registers_again_and_serving_goes_on(
 ) -> None:
     """Z1, by a process that is stopped for longer than its session lives."""
     with start(tmp_path, 5, zk_connect) as broker:
-        confirm(broker, b"one")
-        confirm(broker, b"two")
+        assert broker.store(b"one", V)
+        assert broker.store(b"two", V)
         wait_until(lambda: topics(registry) == ["one", "two"], "topics registered")
         with broker.connect() as client:
             before = value(registry, "/brokers/ids/5")
@@ -178,7 +153,7 @@ def test_expired_session_registers_again_and_serving_goes_on(
                 lambda: len(partitions_of(registry, "one") + partitions_of(registry, "two")) == 2,
                 "its topics too",
             )
-        confirm(broker, b"three")
+        assert broker.store(b"three", V)
         wait_until(lambda: partitions_of(registry, "three") != [], "a new topic as well")
         assert broker.metrics()["kafka2011_broker_registered"] == 1
 
@@ -191,7 +166,7 @@ def test_without_zookeeper_the_broker_serves_on_and_comes_back(tmp_path: Path) -
         broker = start(tmp_path, 6, f"127.0.0.1:{port}")
     try:
         for number in range(20):  # each within the client's timeout
-            confirm(broker, b"t%d" % (number % 3))
+            assert broker.store(b"t%d" % (number % 3), V)
         with start_zookeeper(data, client_port=port):
             registry = ZooKeeperRegistry(f"127.0.0.1:{port}")
             registry.start(20_000)
@@ -211,45 +186,21 @@ def test_without_zookeeper_the_broker_serves_on_and_comes_back(tmp_path: Path) -
             broker.kill()
 
 
-def test_no_zookeeper_at_the_start_is_one_line(
-    tmp_path: Path, free_port: Callable[[], int]
-) -> None:
-    with start_broker(
-        tmp_path,
-        0,
-        f"127.0.0.1:{free_port()}",
-        wait=False,
-        zk_connectiontimeout_ms=1500,
-    ) as broker:
+def test_no_zookeeper_at_the_start_is_one_line(tmp_path: Path) -> None:
+    nowhere = f"127.0.0.1:{free_port_source()()}"
+    with start_broker(tmp_path, 0, nowhere, wait=False, zk_connectiontimeout_ms=1500) as broker:
         assert broker.wait(30) == 1
         text = broker.log()
         assert "Traceback" not in text
         assert "kafka2011 broker: cannot register in ZooKeeper" in text.strip().splitlines()[-1]
 
 
-def test_stop_while_it_waits_for_zookeeper_is_a_clean_stop(
-    tmp_path: Path, free_port: Callable[[], int]
-) -> None:
+def test_stop_while_it_waits_for_zookeeper_is_a_clean_stop(tmp_path: Path) -> None:
     # The server.properties of 0.7 lets it wait for 1,000 s.
+    nowhere = f"127.0.0.1:{free_port_source()()}"
     with start_broker(
-        tmp_path,
-        0,
-        f"127.0.0.1:{free_port()}",
-        wait=False,
-        zk_connectiontimeout_ms=1_000_000,
+        tmp_path, 0, nowhere, wait=False, zk_connectiontimeout_ms=1_000_000
     ) as broker:
         wait_until(lambda: "waiting_for_zookeeper" in broker.log(), "it waits")
         assert broker.stop() == 0
         assert (broker.log_dir / ".kafka_cleanshutdown").exists()
-
-
-@pytest.fixture
-def free_port() -> Callable[[], int]:
-    import socket
-
-    def find() -> int:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            return int(probe.getsockname()[1])
-
-    return find

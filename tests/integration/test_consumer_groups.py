@@ -4,84 +4,150 @@ What must hold: every message is printed (G4), one member per partition at a tim
 and what is printed twice lies between the last commit and the death of its first reader.
 """
 
+import contextlib
 import itertools
-import json
 import os
 import random
 import signal
 import threading
+import uuid
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from kafka2011.consumer.chunk import TopicPartition
 from kafka2011.consumer.config import ConsumerConfig
 from kafka2011.consumer.errors import ConsumerTimeout
 from kafka2011.consumer.groups.connector import ConsumerConnector
 from kafka2011.coordination import paths
 from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.coordination.zookeeper import ZooKeeperRegistry
+from kafka2011.services.zookeeper.server import ZooKeeperServer
 from tests.support.clusters import Cluster
 from tests.support.members import MemberProcess
 from tests.support.original_member import OriginalMember
 from tests.support.waiting import wait_until
 from tests.support.zookeeper import expire_in_client, expire_on_server, start_zookeeper
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
-TOPIC = "clicks"
 PARTITIONS = [BrokerPartition(broker, number) for broker in (1, 2) for number in (0, 1)]
+SHARED = {"a": 2, "b": 2}  # partitions of each member
+Key = tuple[str, int]  # partition, number
 
 
-@pytest.fixture
-def brokers(zk_connect: str, tmp_path: Path) -> Iterator[Cluster]:
-    with Cluster(zk_connect, tmp_path / "brokers", [1, 2]) as made:
-        made.write(TOPIC, 10)
-        wait_until(lambda: made.partitions(TOPIC) == PARTITIONS, "the topic's registration")
-        start_at_the_smallest(made)
+class Group:
+    """A consumer group and the topic that it reads, both of one test; ten messages are there."""
+
+    def __init__(self, cluster: Cluster, prefix: str = "clicks") -> None:
+        self.cluster = cluster
+        self.name = self.topic = f"{prefix}-{uuid.uuid4().hex[:8]}"
+        self.write(10)
+        wait_until(lambda: cluster.partitions(self.topic) == PARTITIONS, "the topic's registration")
+        for partition in PARTITIONS:  # the console consumer starts at the newest without an offset
+            cluster.registry.put(paths.offset_path(self.name, self.topic, partition), b"0")
+
+    def write(self, count: int, partitions: list[BrokerPartition] | None = None) -> None:
+        """`count` more messages in each partition."""
+        self.cluster.write(self.topic, count, partitions=partitions)
+
+    def everything(self) -> set[Key]:
+        written = self.cluster.written(self.topic).items()
+        return {(name, number) for name, count in written for number in range(count)}
+
+    def ends(self) -> dict[str, int]:
+        return {partition.text: end for partition, end in self.cluster.ends(self.topic).items()}
+
+    def owner_values(self) -> dict[str, str]:
+        """Partition -> what its owner's node says."""
+        return self._values(paths.owner_path)
+
+    def owners(self) -> dict[str, str]:
+        """Partition -> name of the member that owns it."""
+        return {
+            name: value.removeprefix(f"{self.name}_").rpartition("-")[0]
+            for name, value in self.owner_values().items()
+        }
+
+    def offsets(self) -> dict[str, int]:
+        return {name: int(value) for name, value in self._values(paths.offset_path).items()}
+
+    def _values(self, path_of: Callable[[str, str, BrokerPartition], str]) -> dict[str, str]:
+        nodes = {
+            partition.text: self.cluster.registry.get(path_of(self.name, self.topic, partition))
+            for partition in PARTITIONS
+        }
+        return {name: node.value.decode() for name, node in nodes.items() if node and node.value}
+
+    def member(self, directory: Path, name: str) -> MemberProcess:
+        options = ("--topic", self.topic, "--group", self.name, "--autocommit-interval-ms", "200")
+        settings = {"autooffset.reset": "smallest"}
+        return MemberProcess(directory, name, self.cluster.zk_connect, *options, **settings)
+
+    @contextlib.contextmanager
+    def two_members(self, directory: Path) -> Iterator[tuple[MemberProcess, MemberProcess]]:
+        """Members a and b, once they share the partitions."""
+        with self.member(directory, "a") as a, self.member(directory, "b") as b:
+            self.wait_until_shared(a)
+            yield a, b
+
+    def wait_until_shared(self, a: MemberProcess) -> None:
+        wait_until(
+            lambda: Counter(self.owners().values()) == SHARED,
+            lambda: f"two partitions each: {self.owners()}\n{a.log()}",
+            60,
+        )
+
+    def wait_until_owned_by(self, name: str) -> None:
+        wait_until(lambda: set(self.owners().values()) == {name}, f"{name} owns all", 30)
+
+    def wait_until_printed(self, *members: MemberProcess) -> None:
+        def missing() -> list[Key]:
+            return sorted(self.everything() - {key for one in members for key in keys(one)})
+
+        wait_until(lambda: not missing(), lambda: f"not printed: {missing()[:5]}", 60)
+
+    def connector(self, name: str) -> ConsumerConnector:
+        """A member in this process, to lay hands on its session."""
+        return ConsumerConnector(
+            ConsumerConfig(
+                group_id=self.name,
+                consumer_id=name,
+                zk_connect=self.cluster.zk_connect,
+                zk_session_timeout_ms=4000,
+                zk_connection_timeout_ms=20_000,
+                consumer_timeout_ms=500,
+                zk_sync_time_ms=500,
+            )
+        )
+
+
+@pytest.fixture(scope="module")
+def cluster(
+    zookeeper: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cluster]:
+    connect = f"{zookeeper.host}:{zookeeper.port}/groups"
+    with Cluster(connect, tmp_path_factory.mktemp("brokers"), [1, 2]) as made:
         yield made
 
 
-def start_at_the_smallest(cluster: Cluster) -> None:
-    """The console consumer starts at the newest where no offset is stored."""
-    for partition in PARTITIONS:
-        cluster.registry.put(paths.offset_path("g", TOPIC, partition), b"0")
+@pytest.fixture
+def group(cluster: Cluster) -> Group:
+    return Group(cluster)
 
 
-def owners(cluster: Cluster, group: str = "g") -> dict[str, str]:
-    """Partition -> name of the member that owns it."""
-    found = {}
-    for partition in PARTITIONS:
-        stored = cluster.registry.get(paths.owner_path(group, TOPIC, partition))
-        if stored is not None and stored.value is not None:
-            found[partition.text] = (
-                stored.value.decode().removeprefix(f"{group}_").rpartition("-")[0]
-            )
-    return found
-
-
-def offsets(cluster: Cluster, group: str = "g") -> dict[str, int]:
-    found = {}
-    for partition in PARTITIONS:
-        stored = cluster.registry.get(paths.offset_path(group, TOPIC, partition))
-        if stored is not None and stored.value is not None:
-            found[partition.text] = int(stored.value)
-    return found
-
-
-def keys(messages: list[dict[str, object]]) -> list[tuple[str, int]]:
-    """(partition, number) of each printed message."""
+def keys(member: MemberProcess) -> list[Key]:
+    """(partition, number) of each message that it printed."""
     found = []
-    for message in messages:
+    for message in member.messages():
         _, source, number, _ = str(message["payload"]).split("|", 3)
         assert source == f"{message['broker']}-{message['partition']}"
         found.append((source, int(number)))
     return found
 
 
-def assert_in_order(printed: list[tuple[str, int]]) -> None:
+def assert_in_order(printed: Sequence[Key]) -> None:
     """Within one member and one ownership numbers follow each other; a new ownership may go back
     or, after another member's, forward."""
     last: dict[str, int] = {}
@@ -93,171 +159,100 @@ def assert_in_order(printed: list[tuple[str, int]]) -> None:
     assert all(count <= 3 for count in jumps.values()), jumps
 
 
-def everything(cluster: Cluster) -> set[tuple[str, int]]:
-    return {(name, n) for name, count in cluster.written(TOPIC).items() for n in range(count)}
-
-
-def member(directory: Path, name: str, cluster: Cluster, **settings: object) -> MemberProcess:
-    options = ("--topic", TOPIC, "--group", "g", "--autocommit-interval-ms", "200")
-    settings = {"autooffset.reset": "smallest", **settings}
-    return MemberProcess(directory, name, cluster.zk_connect, *options, **settings)
-
-
 def test_two_members_share_and_the_killed_ones_partitions_move(
-    brokers: Cluster, tmp_path: Path
+    group: Group, tmp_path: Path
 ) -> None:
-    with member(tmp_path, "a", brokers) as a, member(tmp_path, "b", brokers) as b:
-        wait_until(
-            lambda: sorted(Counter(owners(brokers).values()).items()) == [("a", 2), ("b", 2)],
-            lambda: f"two partitions each: {owners(brokers)}\n{a.log()}",
-            60,
-        )
-        brokers.write(TOPIC, 500)
+    with group.two_members(tmp_path) as (a, b):
+        group.write(500)
         wait_until(lambda: len(b.messages()) > 20, "b at work")
         b.kill()
-        committed_by_b = offsets(brokers)
-        brokers.write(TOPIC, 100)
-        wait_until(lambda: set(owners(brokers).values()) == {"a"}, "a owns all", 30)
-        wait_until(
-            lambda: set(keys(a.messages()) + keys(b.messages())) == everything(brokers),
-            lambda: f"missing {sorted(everything(brokers) - set(keys(a.messages())))[:5]}",
-            60,
-        )
+        committed_by_b = group.offsets()
+        group.write(100)
+        group.wait_until_owned_by("a")
+        group.wait_until_printed(a, b)
         assert a.stop() == 0
-    assert_in_order(keys(a.messages()))
-    assert_in_order(keys(b.messages()))
+    assert_in_order(keys(a))
+    assert_in_order(keys(b))
     # What both printed is what b had printed since its last commit, or had been handed then.
-    repeated = set(keys(a.messages())) & set(keys(b.messages()))
-    for message in b.messages():
-        [key] = keys([message])
+    repeated = set(keys(a)) & set(keys(b))
+    for message, key in zip(b.messages(), keys(b), strict=True):
+        assert set(message) == {"topic", "broker", "partition", "next_offset", "payload"}
         if key in repeated:
             assert message["next_offset"] > committed_by_b.get(key[0], 0)
-    ends = {partition.text: end for partition, end in brokers.ends(TOPIC).items()}
-    assert offsets(brokers) == ends  # a's clean stop committed everything
+    assert group.offsets() == group.ends()  # a's clean stop committed everything
 
 
-def test_a_frozen_member_loses_its_partitions_and_its_commits(
-    brokers: Cluster, tmp_path: Path
-) -> None:
+def test_a_frozen_member_loses_its_partitions_and_its_commits(group: Group, tmp_path: Path) -> None:
     """Z3: SIGSTOP beyond the session, SIGCONT, again and again."""
     seen: dict[str, list[int]] = defaultdict(list)
     stop = threading.Event()
 
     def watch_offsets() -> None:
         while not stop.wait(0.02):
-            for name, offset in offsets(brokers).items():
+            for name, offset in group.offsets().items():
                 if not seen[name] or seen[name][-1] != offset:
                     seen[name].append(offset)
 
     watcher = threading.Thread(target=watch_offsets)
     watcher.start()
     try:
-        with member(tmp_path, "a", brokers) as a, member(tmp_path, "b", brokers) as b:
-            wait_until(lambda: Counter(owners(brokers).values()) == {"a": 2, "b": 2}, "sharing", 60)
+        with group.two_members(tmp_path) as (a, b):
             for _ in range(2):
-                brokers.write(TOPIC, 200)
+                group.write(200)
                 b.pause()
-                wait_until(lambda: set(owners(brokers).values()) == {"a"}, "a owns all", 30)
-                brokers.write(TOPIC, 200)
-                wait_until(
-                    lambda: set(keys(a.messages()) + keys(b.messages())) == everything(brokers),
-                    "everything printed while b is frozen",
-                    60,
-                )
+                group.wait_until_owned_by("a")
+                group.write(200)
+                group.wait_until_printed(a, b)  # while b is frozen
                 b.resume()
-                wait_until(
-                    lambda: Counter(owners(brokers).values()) == {"a": 2, "b": 2},
-                    "b is back",
-                    60,
-                )
-            brokers.write(TOPIC, 50)
-            wait_until(
-                lambda: set(keys(a.messages()) + keys(b.messages())) == everything(brokers),
-                "everything printed",
-                60,
-            )
-            assert a.stop() == 0
-            assert b.stop() == 0
+                group.wait_until_shared(a)
+            group.write(50)
+            group.wait_until_printed(a, b)
+            assert (a.stop(), b.stop()) == (0, 0)
     finally:
         stop.set()
         watcher.join()
     for name, history in seen.items():
         assert history == sorted(history), f"the offset of {name} went back: {history}"
-    ends = {partition.text: end for partition, end in brokers.ends(TOPIC).items()}
-    assert offsets(brokers) == ends
+    assert group.offsets() == group.ends()
 
 
 def test_zookeeper_away_for_longer_than_the_session(tmp_path: Path) -> None:
     """Z2: delivery pauses while the session may be gone, and goes on by itself."""
-    with start_zookeeper(tmp_path / "zk") as server:
-        connect = f"{server.host}:{server.port}"
-        with Cluster(connect, tmp_path / "brokers", [1, 2]) as brokers:
-            brokers.write(TOPIC, 10)
-            wait_until(lambda: brokers.partitions(TOPIC) == PARTITIONS, "registration")
-            start_at_the_smallest(brokers)
-            with member(tmp_path, "a", brokers) as a, member(tmp_path, "b", brokers) as b:
-                wait_until(
-                    lambda: Counter(owners(brokers).values()) == {"a": 2, "b": 2}, "sharing", 60
-                )
-                os.kill(server.pid, signal.SIGSTOP)
-                try:
-                    threading.Event().wait(4)  # the fault's duration: twice the session timeout
-                    printed = len(a.messages()) + len(b.messages())
-                    brokers.write(TOPIC, 100)
-                    threading.Event().wait(1)
-                    assert len(a.messages()) + len(b.messages()) == printed, "no session, no word"
-                finally:
-                    os.kill(server.pid, signal.SIGCONT)
-                wait_until(
-                    lambda: Counter(owners(brokers).values()) == {"a": 2, "b": 2}, "both back", 60
-                )
-                wait_until(
-                    lambda: set(keys(a.messages()) + keys(b.messages())) == everything(brokers),
-                    "everything printed",
-                    60,
-                )
+    with (
+        start_zookeeper(tmp_path / "zk") as server,
+        Cluster(f"{server.host}:{server.port}", tmp_path / "brokers", [1, 2]) as cluster,
+    ):
+        group = Group(cluster)
+        with group.two_members(tmp_path) as (a, b):
+            os.kill(server.pid, signal.SIGSTOP)
+            try:
+                threading.Event().wait(4)  # the fault's duration: twice the session timeout
+                printed = len(a.messages()) + len(b.messages())
+                group.write(100)
+                threading.Event().wait(1)
+                assert len(a.messages()) + len(b.messages()) == printed, "no session, no word"
+            finally:
+                os.kill(server.pid, signal.SIGCONT)
+            group.wait_until_shared(a)
+            group.wait_until_printed(a, b)
 
 
-def test_a_killed_broker_comes_back_and_nothing_is_missing(
-    brokers: Cluster, tmp_path: Path
-) -> None:
-    with member(tmp_path, "a", brokers) as a:
-        wait_until(lambda: len(owners(brokers)) == 4, "all owned", 60)
-        brokers.write(TOPIC, 100)
-        brokers.brokers[1].kill()
-        brokers.write(TOPIC, 50, partitions=PARTITIONS[2:])
-        wait_until(
-            lambda: (
-                {key for key in everything(brokers) if key[0].startswith("2-")}
-                <= set(keys(a.messages()))
-            ),
-            "the living broker's messages",
-            30,
-        )
-        brokers.start(1)
-        brokers.write(TOPIC, 50)
-        wait_until(lambda: set(keys(a.messages())) == everything(brokers), "everything printed", 60)
+def test_a_killed_broker_comes_back_and_nothing_is_missing(group: Group, tmp_path: Path) -> None:
+    with group.member(tmp_path, "a") as a:
+        wait_until(lambda: len(group.owners()) == 4, "all owned", 60)
+        group.write(100)
+        group.cluster.brokers[1].kill()
+        group.write(50, PARTITIONS[2:])
+        living = {key for key in group.everything() if key[0].startswith("2-")}
+        wait_until(lambda: living <= set(keys(a)), "the living broker's messages", 30)
+        group.cluster.start(1)
+        group.write(50)
+        group.wait_until_printed(a)
         assert a.stop() == 0
-    assert len(a.messages()) == len(set(keys(a.messages()))), (
-        "nothing twice: no other member took part"
-    )
+    assert len(keys(a)) == len(set(keys(a))), "nothing twice: no other member took part"
 
 
 # --- connectors in this process, to lay hands on their sessions -----------------------------------
-
-
-def connector(zk_connect: str, name: str, **settings: object) -> ConsumerConnector:
-    settings = {
-        "group_id": "g",
-        "consumer_id": name,
-        "zk_connect": zk_connect,
-        "zk_session_timeout_ms": 4000,
-        "zk_connection_timeout_ms": 20_000,
-        "consumer_timeout_ms": 500,
-        "zk_sync_time_ms": 500,
-        **settings,
-    }
-    return ConsumerConnector(ConsumerConfig(**settings))
 
 
 def registry_of(made: ConsumerConnector) -> ZooKeeperRegistry:
@@ -268,20 +263,17 @@ def registry_of(made: ConsumerConnector) -> ZooKeeperRegistry:
 
 @pytest.mark.parametrize("expire", [expire_on_server, expire_in_client])
 def test_an_expired_session_is_joined_again_without_a_gap(
-    brokers: Cluster, zk_connect: str, expire: object
+    group: Group, expire: Callable[[ZooKeeperRegistry], None]
 ) -> None:
-    assert callable(expire)
-    with connector(zk_connect, "a") as made:
-        [stream] = made.create_message_streams({TOPIC: 1})[TOPIC]
-        numbers: dict[TopicPartition, list[int]] = defaultdict(list)
+    numbers: dict[tuple[int, int], list[int]] = defaultdict(list)
+    with group.connector("a") as made:
+        [stream] = made.create_message_streams({group.topic: 1})[group.topic]
 
         def read() -> None:
-            try:
+            with contextlib.suppress(ConsumerTimeout):
                 for message in stream:
-                    name = TopicPartition(message.topic, message.broker_id, message.partition)
-                    numbers[name].append(int(message.payload.split(b"|", 3)[2]))
-            except ConsumerTimeout:
-                pass
+                    number = int(message.payload.split(b"|", 3)[2])
+                    numbers[message.broker_id, message.partition].append(number)
 
         read()
         old = registry_of(made).session_id()
@@ -293,8 +285,9 @@ def test_an_expired_session_is_joined_again_without_a_gap(
                 and len(made.owned()) == 4
             ),
             "all owned in the new session",
+            60,
         )
-        brokers.write(TOPIC, 20)
+        group.write(20)
         wait_until(
             lambda: read() or all(found[-1] == 29 for found in numbers.values()),
             "the new messages",
@@ -306,15 +299,15 @@ def test_an_expired_session_is_joined_again_without_a_gap(
         assert sum(b != a + 1 for a, b in itertools.pairwise(found)) <= 1
 
 
-def test_twenty_members_joining_and_leaving_converge(brokers: Cluster, zk_connect: str) -> None:
+def test_twenty_members_joining_and_leaving_converge(group: Group) -> None:
     """Z5, with a bound on what it costs ZooKeeper."""
     rng = random.Random(5)
     made: dict[str, ConsumerConnector] = {}
     lock = threading.Lock()
 
     def join(name: str) -> None:
-        member = connector(zk_connect, name)
-        member.create_message_streams({TOPIC: 1})
+        member = group.connector(name)
+        member.create_message_streams({group.topic: 1})
         with lock:
             made[name] = member
 
@@ -336,10 +329,9 @@ def test_twenty_members_joining_and_leaving_converge(brokers: Cluster, zk_connec
         wait_until(
             lambda: (
                 all(member.is_settled for member in made.values())
-                and set(owners(brokers)) == {partition.text for partition in PARTITIONS}
-                and set(owners(brokers).values()) == set(sorted(made)[:4])
+                and sorted(group.owners().values()) == sorted(made)[:4]
             ),
-            lambda: f"one owner each: {owners(brokers)} of {sorted(made)}",
+            lambda: f"one owner each: {group.owners()} of {sorted(made)}",
             60,
         )
         attempts = [member.stats.rebalances for member in made.values()]
@@ -347,53 +339,41 @@ def test_twenty_members_joining_and_leaving_converge(brokers: Cluster, zk_connec
     finally:
         for member in made.values():
             member.shutdown()
-    assert brokers.registry.children(paths.consumer_ids_path("g")) == []
-    assert owners(brokers) == {}
+    assert group.cluster.registry.children(paths.consumer_ids_path(group.name)) == []
+    assert group.owners() == {}
 
 
-def test_the_znodes_of_a_member_are_the_originals(brokers: Cluster, zk_connect: str) -> None:
-    with connector(zk_connect, "w") as made:
-        made.create_message_streams({TOPIC: 2})
-        stored = brokers.registry.get(paths.consumer_id_path("g", "g_w"))
-        assert stored is not None
-        assert stored.value == b'{ "clicks": 2 }'
-        values = [
-            found.value
-            for partition in PARTITIONS
-            if (found := brokers.registry.get(paths.owner_path("g", TOPIC, partition))) is not None
-        ]
-        assert values == [b"g_w-0", b"g_w-0", b"g_w-1", b"g_w-1"]
-
-
-@pytest.mark.parametrize("subscription", ['{ "clicks": 1 }', "*1*cl.*s", "!1!views.*"])
+@pytest.mark.parametrize(
+    ("prefix", "subscription"),
+    [("clicks", '{ "TOPIC": 1 }'), ("clicks", "*1*cl.*TOPIC"), ("kept", "!1!clicks.*")],
+)
 def test_a_member_of_the_originals_making_shares_the_group(
-    brokers: Cluster, zk_connect: str, subscription: str
+    cluster: Cluster, prefix: str, subscription: str
 ) -> None:
-    """It joins, takes its range of ours, commits its way, leaves, and ours goes on where it was."""
-    with connector(zk_connect, "ours") as made:
-        [stream] = made.create_message_streams({TOPIC: 1})[TOPIC]
-        assert len(made.owned()) == 4
-        name = "g_host-1315436360737-1a2b3c4d"  # sorts before g_ours
-        with OriginalMember(zk_connect, "g", name, subscription) as original:
+    """It joins, takes its range of ours, commits its way, leaves, and ours goes on where it was;
+    our nodes are as the original writes them."""
+    group = Group(cluster, prefix)
+    text = subscription.replace("cl.*TOPIC", f"cl.*{group.topic[-8:]}")
+    text = text.replace("TOPIC", group.topic)
+    with group.connector("ours") as made:
+        stream, _ = made.create_message_streams({group.topic: 2})[group.topic]
+        node = cluster.registry.get(paths.consumer_id_path(group.name, f"{group.name}_ours"))
+        assert node is not None
+        assert node.value == f'{{ "{group.topic}": 2 }}'.encode()
+        first, second = (f"{group.name}_ours-{number}" for number in (0, 1))
+        assert [*group.owner_values().values()] == [first, first, second, second]
+        name = f"{group.name}_host-1315436360737-1a2b3c4d"  # sorts before GROUP_ours
+        with OriginalMember(cluster.zk_connect, group.name, name, text) as original:
             original.rebalance()
-            assert original.owned[TOPIC] == ["1-0", "1-1"]
+            assert original.owned[group.topic] == ["1-0", "1-1"]
             wait_until(
                 lambda: (
-                    {(found.broker_id, found.partition) for found in made.owned()}
-                    == {(2, 0), (2, 1)}
+                    {(one.broker_id, one.partition) for one in made.owned()} == {(2, 0), (2, 1)}
                 ),
                 lambda: f"ours keeps the other half: {made.owned()}",
             )
-            stored = {
-                one: brokers.registry.get(paths.owner_path("g", TOPIC, one)) for one in PARTITIONS
-            }
-            assert [found and found.value for found in stored.values()] == [
-                f"{name}-0".encode(),
-                f"{name}-0".encode(),
-                b"g_ours-0",
-                b"g_ours-0",
-            ]
-            original.commit(TOPIC, "1-0", 7 * 210)
+            assert [*group.owner_values().values()] == [f"{name}-0", f"{name}-0", first, second]
+            original.commit(group.topic, "1-0", 7 * 210)
         wait_until(lambda: len(made.owned()) == 4, "ours takes over")
         positions = {
             found.partition: at for found, at in made.positions().items() if found.broker_id == 1
@@ -405,10 +385,3 @@ def test_a_member_of_the_originals_making_shares_the_group(
                 if (message.broker_id, message.partition) == (1, 0):
                     numbers.append(int(message.payload.split(b"|", 3)[2]))
         assert numbers[-3:] == [7, 8, 9]
-
-
-def test_json_lines_are_json(brokers: Cluster, tmp_path: Path) -> None:
-    with member(tmp_path, "a", brokers) as a:
-        wait_until(lambda: len(a.messages()) == 40, "all printed", 60)
-    line = json.loads(a.output.read_text().splitlines()[0])
-    assert set(line) == {"topic", "broker", "partition", "next_offset", "payload"}

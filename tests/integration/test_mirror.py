@@ -4,7 +4,7 @@ import contextlib
 import json
 import signal
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,9 @@ import pytest
 
 from kafka2011.consumer.simple import SimpleConsumer
 from kafka2011.coordination.paths import BrokerPartition
+from kafka2011.producer.connection import BrokerConnection
+from kafka2011.protocol.message_set import encode_compressed
+from kafka2011.protocol.requests import ProduceRequest, encode_request
 from kafka2011.services.proxy.config import ProxyConfig, parse_routes
 from kafka2011.services.proxy.proxy import Proxy
 from kafka2011.services.zookeeper.server import ZooKeeperServer
@@ -20,7 +23,10 @@ from tests.support.commands import run, start_command
 from tests.support.mirrors import Mirrors, Writer, check_copies, copied_bytes, two_clusters
 from tests.support.waiting import wait_for_growth, wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
+
+MESSAGE = 210  # bytes of one in the log
+Copies = dict[str, dict[str, Any]]  # source partition -> its state
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +45,28 @@ def mirrors(clusters: tuple[Cluster, Cluster], tmp_path: Path) -> Iterator[Mirro
                 one.start(broker_id)
     with contextlib.closing(Mirrors(*clusters, tmp_path)) as found:
         yield found
+
+
+def wait_for(mirrors: Mirrors, condition: Callable[[Copies], bool]) -> None:
+    """Until the states of the partitions are such."""
+    wait_until(
+        lambda: condition({one["source"]: one for one in mirrors.status()["partitions"]}),
+        lambda: json.dumps(mirrors.status(), indent=1),
+        30,
+    )
+
+
+def count(mirrors: Mirrors, number: int = -1) -> int:
+    """How many partitions a mirror has."""
+    return len(mirrors.status(number)["partitions"])
+
+
+def copied(mirrors: Mirrors, messages: int) -> Mirrors:
+    """With a mirror that has copied `messages` of each partition."""
+    mirrors.live.write(mirrors.topic, messages)
+    mirrors.start()
+    mirrors.wait_drained()
+    return mirrors
 
 
 def test_everything_is_copied_once_and_spread_evenly(
@@ -95,19 +123,20 @@ def test_sigkill_under_load_loses_nothing(mirrors: Mirrors) -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "may_commit"),
+    ("place", "action", "status", "may_commit"),
     [
-        ("mirror_after_send_before_barrier", False),
-        ("mirror_after_barrier_before_commit", False),
-        ("mirror_after_commit", True),
+        ("mirror_after_send_before_barrier", "exit:9", 9, False),
+        ("mirror_after_barrier_before_commit", "exit:9", 9, False),
+        ("mirror_after_commit", "exit:9", 9, True),
+        ("mirror_after_commit", "raise", 1, True),  # a bug in the thread that commits
     ],
 )
 def test_dying_between_barrier_and_commit_only_repeats(
-    mirrors: Mirrors, place: str, may_commit: bool
+    mirrors: Mirrors, place: str, action: str, status: int, may_commit: bool
 ) -> None:
     mirrors.live.write(mirrors.topic, 300)
-    command = mirrors.start(failpoints=f"{place}=exit:9")
-    assert command.wait(30) == 9
+    command = mirrors.start(failpoints=f"{place}={action}")
+    assert command.wait(30) == status
     committed = mirrors.committed()
     if not may_commit:
         assert set(committed.values()) <= {0}, "no more than where it started"
@@ -139,7 +168,7 @@ def test_what_a_frozen_target_never_stored_is_not_committed(
             are_under_way_to_both, "the sets stand in the sockets of brokers that do not read them"
         )
         wait_for_growth(lambda: mirrors.status()["looks"], 3, "there was time to commit")
-        assert set(mirrors.committed().values()) == {100 * 210}
+        assert set(mirrors.committed().values()) == {100 * MESSAGE}
         command.signal(ending)
         command.wait(30)
     finally:  # the next tests use these brokers too
@@ -147,41 +176,39 @@ def test_what_a_frozen_target_never_stored_is_not_committed(
             target.kill()
         for broker_id in mirrors.offline.brokers:
             mirrors.offline.start(broker_id)
-    assert set(mirrors.committed().values()) == {100 * 210}
+    assert set(mirrors.committed().values()) == {100 * MESSAGE}
     mirrors.start()
     mirrors.wait_drained()
     check_copies(mirrors)
 
 
 def test_a_target_broker_that_dies_holds_up_only_its_partitions(mirrors: Mirrors) -> None:
-    mirrors.live.write(mirrors.topic, 100)
-    mirrors.start()
-    mirrors.wait_drained()
+    copied(mirrors, 100)
     with Writer(mirrors):
         mirrors.offline.brokers[12].kill()
 
-        def other_goes_on() -> bool:
-            states = {p["target"]: p for p in mirrors.status()["partitions"]}
+        def other_goes_on(copies: Copies) -> bool:
+            at = {one["target"]: one for one in copies.values()}
             return (
-                states["12-0"]["state"] == states["12-1"]["state"] == "waiting"
-                and states["11-0"]["copied_bytes"] > 200_000
-                and states["11-0"]["state"] == "copying"
+                at["12-0"]["state"] == at["12-1"]["state"] == "waiting"
+                and at["11-0"]["copied_bytes"] > 200_000
+                and at["11-0"]["state"] == "copying"
             )
 
-        wait_until(other_goes_on, lambda: json.dumps(mirrors.status(), indent=1), 30)
+        wait_for(mirrors, other_goes_on)
         mirrors.offline.start(12)
     mirrors.wait_drained()
     check_copies(mirrors)
 
 
 def test_a_source_broker_that_dies_is_waited_for(mirrors: Mirrors) -> None:
-    mirrors.live.write(mirrors.topic, 100)
-    mirrors.start()
-    mirrors.wait_drained()
+    copied(mirrors, 100)
     mirrors.live.brokers[2].kill()
-    only_first = [BrokerPartition(1, 0), BrokerPartition(1, 1)]
-    mirrors.live.write(mirrors.topic, 500, partitions=only_first)
-    wait_until(lambda: copied_bytes(mirrors) >= (4 * 100 + 2 * 500) * 210, "the other is copied")
+    mirrors.live.write(
+        mirrors.topic, 500, partitions=[BrokerPartition(1, 0), BrokerPartition(1, 1)]
+    )
+    both = (4 * 100 + 2 * 500) * MESSAGE
+    wait_until(lambda: copied_bytes(mirrors) >= both, "the other is copied")
     mirrors.live.start(2)
     mirrors.live.write(mirrors.topic, 200)
     mirrors.wait_drained()
@@ -212,54 +239,28 @@ def test_a_clean_handover_between_members_repeats_nothing(mirrors: Mirrors) -> N
         link.change(None, {"delay_ms": 100})
         with Writer(mirrors):
             second = mirrors.start(address_map=address_map)
-            wait_until(
-                lambda: (
-                    len(mirrors.status(0)["partitions"]) == len(mirrors.status(1)["partitions"])
-                ),
-                "the two share",
-            )
+            wait_until(lambda: count(mirrors, 0) == count(mirrors, 1), "the two share")
             wait_for_growth(lambda: copied_bytes(mirrors), 200_000, "both copy")
             assert first.stop() == 0
-            wait_until(lambda: len(mirrors.status(1)["partitions"]) == 4, "the second takes over")
+            wait_until(lambda: count(mirrors, 1) == 4, "the second takes over")
         mirrors.wait_drained()
         assert check_copies(mirrors) == 0
         assert second.stop() == 0
 
 
 def test_a_frozen_member_does_not_copy_on_after_its_session(mirrors: Mirrors) -> None:
-    mirrors.live.write(mirrors.topic, 100)
-    first = mirrors.start()
-    mirrors.wait_drained()
-    first.signal(signal.SIGSTOP)
+    first = copied(mirrors, 100).running[0]
+    first.pause()
     mirrors.start()
-    wait_until(lambda: len(mirrors.status()["partitions"]) == 4, "the second takes all over")
+    wait_until(lambda: count(mirrors) == 4, "the second takes all over")
     mirrors.live.write(mirrors.topic, 300)
     mirrors.wait_drained()
-    first.signal(signal.SIGCONT)
+    first.resume()
     wait_until(
-        lambda: len(mirrors.status(0)["partitions"]) == len(mirrors.status(1)["partitions"]) == 2,
-        "it joins anew and gets its share",
+        lambda: count(mirrors, 0) == count(mirrors, 1) == 2, "it joins anew and gets its share"
     )
     mirrors.live.write(mirrors.topic, 300)
     mirrors.wait_drained(0, 1)
-    assert check_copies(mirrors) == 0
-
-
-def test_pause_and_resume_one_partition(mirrors: Mirrors) -> None:
-    mirrors.live.write(mirrors.topic, 100)
-    mirrors.start()
-    mirrors.wait_drained()
-    mirrors.post("/pause", topic=mirrors.topic, partition="1-0")
-    mirrors.live.write(mirrors.topic, 400)
-
-    def others_done() -> bool:
-        lags = {p["source"]: p["lag_bytes"] for p in mirrors.status()["partitions"]}
-        return lags == {"1-0": 400 * 210, "1-1": 0, "2-0": 0, "2-1": 0}
-
-    wait_until(others_done, lambda: json.dumps(mirrors.status(), indent=1))
-    assert not mirrors.status()["drained"]
-    mirrors.post("/resume", topic=mirrors.topic, partition="1-0")
-    mirrors.wait_drained()
     assert check_copies(mirrors) == 0
 
 
@@ -270,15 +271,14 @@ def test_a_message_that_the_target_would_drop_stops_its_partition(mirrors: Mirro
     mirrors.start(fetch_size=4000, max_message_size=4000)
     mirrors.live.write(mirrors.topic, 10)
 
-    def refused() -> bool:
-        states = {p["source"]: p for p in mirrors.status()["partitions"]}
-        return len(states) == 4 and (
-            states["1-0"]["state"] == "refused"
-            and "max.message.size" in states["1-0"]["trouble"]
-            and all(states[name]["lag_bytes"] == 0 for name in ("1-1", "2-0", "2-1"))
+    def refused(copies: Copies) -> bool:
+        return len(copies) == 4 and (
+            copies["1-0"]["state"] == "refused"
+            and "max.message.size" in copies["1-0"]["trouble"]
+            and all(copies[name]["lag_bytes"] == 0 for name in ("1-1", "2-0", "2-1"))
         )
 
-    wait_until(refused, lambda: json.dumps(mirrors.status(), indent=1))
+    wait_for(mirrors, refused)
     assert mirrors.running[-1].stop() == 0
     mirrors.start(fetch_size=4000, max_message_size=1_000_000)
     mirrors.wait_drained()
@@ -341,21 +341,24 @@ def test_zookeeper_that_is_not_there_ends_it_with_status_1(tmp_path: Path) -> No
 
 
 def test_a_pause_lasts_and_the_map_says_where_a_consumer_goes_on(mirrors: Mirrors) -> None:
-    mirrors.live.write(mirrors.topic, 100)
-    first = mirrors.start()
-    mirrors.wait_drained()
+    def only_it_lags(messages: int) -> None:
+        lags = {"1-0": messages * MESSAGE, "1-1": 0, "2-0": 0, "2-1": 0}
+        wait_for(mirrors, lambda found: lags == {n: c["lag_bytes"] for n, c in found.items()})
+
+    first = copied(mirrors, 100).running[0]
     mirrors.post("/pause", topic=mirrors.topic, partition="1-0")
+    mirrors.live.write(mirrors.topic, 400)
+    only_it_lags(400)
+    assert not mirrors.status()["drained"]
     assert first.stop() == 0
     mirrors.live.write(mirrors.topic, 50)
     mirrors.start()
-    others = {"1-1": 0, "2-0": 0, "2-1": 0}
-
-    def only_it_stands() -> bool:
-        found = {p["source"]: p["lag_bytes"] for p in mirrors.status()["partitions"]}
-        return found == {"1-0": 50 * 210, **others}
-
-    wait_until(only_it_stands, lambda: json.dumps(mirrors.status(), indent=1))
+    only_it_lags(450)
+    mirrors.post("/resume", topic=mirrors.topic, partition="1-0")
+    mirrors.wait_drained()
+    mirrors.post("/pause", topic=mirrors.topic, partition="1-1")
     mirrors.post("/resume", topic=mirrors.topic)
+    mirrors.live.write(mirrors.topic, 50)
     mirrors.wait_drained()
     assert check_copies(mirrors) == 0
 
@@ -366,8 +369,8 @@ def test_a_pause_lasts_and_the_map_says_where_a_consumer_goes_on(mirrors: Mirror
         done = run(*words, status=None)
         return done.returncode, json.loads(done.stdout)
 
-    wait_until(lambda: where(120 * 210)[1][0]["is_exact"], "the map is stored")
-    status, [row] = where(120 * 210)
+    wait_until(lambda: where(120 * MESSAGE)[1][0]["is_exact"], "the map is stored")
+    status, [row] = where(120 * MESSAGE)
     assert status == 0
     broker_id, partition = map(int, row["target"].split("-"))
     with SimpleConsumer(*mirrors.offline.address(broker_id)) as client:
@@ -416,3 +419,39 @@ def test_two_source_clusters_by_the_originals_options(
         clusters = {partition["cluster"] for partition in mirrors.status()["partitions"]}
         assert clusters == {mirrors.live.zk_connect, other.zk_connect}
         assert command.stop() == 0
+
+
+def test_a_well_compressed_topic_is_copied_and_a_refused_entry_is_left_out(
+    zookeeper: ZooKeeperServer, tmp_path: Path
+) -> None:
+    prefix = f"{zookeeper.host}:{zookeeper.port}/{uuid.uuid4().hex[:8]}"
+    limit = 4_000_000
+    place = BrokerPartition(1, 0)
+    with (
+        Cluster(f"{prefix}-live", tmp_path / "live", [1]) as live,
+        Cluster(f"{prefix}-off", tmp_path / "off", [11], decompressed_bytes_max=limit) as offline,
+        contextlib.closing(Mirrors(live, offline, tmp_path)) as mirrors,
+    ):
+        topic = mirrors.topic
+        live.write(topic, 2000, size=20_000, codec=1, partitions=[place])  # 40 MB, packed 0.1
+        command = mirrors.start(decompressed_bytes_max=limit, mirror_refused_entry="skip")
+        mirrors.wait_drained()
+        assert check_copies(mirrors) == 0
+        [before] = [one["rewinds"] for one in mirrors.status()["partitions"] if one["copied_sets"]]
+        assert before == 0, "nothing was refused"
+
+        offset = live.ends(topic)[place]
+        bomb = encode_compressed([b"x" * (limit + 1)], 1)
+        connection = BrokerConnection(live.address(1))
+        connection.send(encode_request(ProduceRequest(topic, 0, bomb)), topic, len(bomb))
+        assert connection.barrier(30_000)
+        connection.disconnect()
+        live.write(topic, 100, size=20_000, codec=1, partitions=[place])
+        mirrors.wait_drained()
+        check_copies(mirrors)
+        words = ["mirror", "refused", "--zookeeper", live.zk_connect, "--group", topic]
+        [row] = json.loads(run(*words, "--json").stdout)
+        assert (row["source"], row["offset"], row["bytes"]) == ("1-0", offset, len(bomb))
+        assert f"{offset:,}" in run(*words).stdout
+        assert f"{offset}" in command.log()
+        assert "kafka2011_mirror_left_out_entries_total" in command.get("/metrics")

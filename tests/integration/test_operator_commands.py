@@ -1,21 +1,18 @@
-"""The operator's tools over a real cluster: offsets, the shells, perf tools, replay, verification.
+"""The operators' commands over a real cluster: consumers, topics, groups, offsets, tools.
 
-They run in this process where nothing of a process is at stake: each interpreter costs a second.
+`run` is the command in this process, where nothing of a process is at stake.
 """
 
 import json
 import re
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pyarrow as pa
 import pytest
 
-from kafka2011.cli.main import main
 from kafka2011.consumer.config import ConsumerConfig
 from kafka2011.consumer.errors import ConsumerTimeout
 from kafka2011.consumer.groups.connector import ConsumerConnector
@@ -27,6 +24,7 @@ from kafka2011.runtime.clock import now_ms
 from kafka2011.services.warehouse.delta_table import Load, LoadedRange, WarehouseTable, read_commits
 from kafka2011.services.zookeeper.server import ZooKeeperServer
 from tests import ROOT
+from tests.integration.conftest import Run
 from tests.support.clusters import Cluster
 from tests.support.commands import KAFKA2011, RunningProcess, execute
 from tests.support.waiting import wait_until
@@ -37,15 +35,6 @@ ENTRY = 210  # bytes of a message of 200 in the log
 PARTITIONS = [BrokerPartition(broker, number) for broker in (1, 2) for number in (0, 1)]
 
 
-class Done(NamedTuple):
-    status: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Done]
-
-
 @pytest.fixture(scope="module")
 def cluster(
     zookeeper: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory
@@ -53,29 +42,10 @@ def cluster(
     connect = f"{zookeeper.host}:{zookeeper.port}/operator"
     with Cluster(connect, tmp_path_factory.mktemp("brokers"), [1, 2]) as made:
         made.write("clicks", 5)
-        wait_until(lambda: made.partitions("clicks") == PARTITIONS, "the topic's registration")
+        made.write("views", 3, codec=1)
+        for topic in ("clicks", "views"):
+            wait_until(lambda topic=topic: made.partitions(topic) == PARTITIONS, "registration")
         yield made
-
-
-@pytest.fixture
-def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
-    """`run("offsets", "get", ..., status=0)`: the command in this process."""
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-
-    def command(*words: str, status: int = 0) -> Done:
-        monkeypatch.setattr(sys, "argv", ["kafka2011", *words])
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main()
-            raise SystemExit(0)
-        code = ended.value.code
-        done = Done(code if isinstance(code, int) else 0, *capfd.readouterr())
-        assert done.status == status, done
-        return done
-
-    yield command
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
 
 
 def member(cluster: Cluster, group: str, **settings: object) -> ConsumerConnector:
@@ -114,6 +84,78 @@ def server(cluster: Cluster) -> tuple[str, str]:
     return "--server", "kafka://{}:{}".format(*cluster.address(1))
 
 
+# --- console-consumer -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def console(cluster: Cluster, run: Run) -> Callable[..., list[str]]:
+    """`console("--topic", ...)`: the lines that a console consumer prints until none comes."""
+
+    def lines(*words: str) -> list[str]:
+        until = ("--consumer-timeout-ms", "1500", "--set", "zk.connectiontimeout.ms=20000")
+        return run("console-consumer", *zk(cluster), *until, *words).lines
+
+    return lines
+
+
+def test_from_beginning_prints_payloads_and_leaves_nothing_behind(
+    cluster: Cluster, console: Callable[..., list[str]]
+) -> None:
+    lines = console("--topic", "clicks", "--from-beginning")
+    assert [line[:7] for line in lines] == ["clicks|"] * 20
+    groups = cluster.registry.children(paths.CONSUMERS)
+    assert not [name for name in groups if name.startswith("console-consumer-")]
+
+
+def test_a_named_group_goes_on_where_it_was(console: Callable[..., list[str]]) -> None:
+    words = ("--topic", "clicks", "--group", "named")
+    first = console(*words, "--from-beginning", "--max-messages", "7")
+    rest = console(*words)
+    assert len(first) == 7
+    assert len(set(first + rest)) == len(first + rest) == 20
+    again = console(*words, "--from-beginning")
+    assert sorted(again) == sorted(first + rest)
+
+
+def test_filters_formats_and_properties(console: Callable[..., list[str]]) -> None:
+    lines = console("--whitelist", "vi.*", "--json", "--from-beginning")
+    assert [json.loads(line)["topic"] for line in lines] == ["views"] * 12
+    lines = console("--blacklist", "[^c].*", "--formatter", "checksum", "--from-beginning")
+    assert [line[:9] for line in lines] == ["checksum:"] * 20
+    shown = ("print.topic=true", "print.partition=true", "print.offset=true")
+    options = [word for text in shown for word in ("--property", text)]
+    line = console("--topic", "views", *options, "--max-messages", "1", "--from-beginning")[0]
+    topic, partition, offset, payload = line.split("\t")
+    assert (topic, payload[:6]) == ("views", "views|")
+    assert partition in {"1-0", "1-1", "2-0", "2-1"}
+    assert offset.isdecimal()
+
+
+def test_no_zookeeper_is_one_line_and_status_1() -> None:
+    words = ("--topic", "t", "--set", "zk.connectiontimeout.ms=300")
+    for command in (("topics", "list"), ("console-consumer", *words)):
+        done = execute([*KAFKA2011, *command, "--zookeeper", "127.0.0.1:1"], status=1)
+        assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+
+
+# --- topics ---------------------------------------------------------------------------------------
+
+
+def test_topics(cluster: Cluster, run: Run) -> None:
+    listed = run("topics", "list", *zk(cluster)).lines
+    assert listed == sorted(listed)
+    assert {"clicks", "views"} <= set(listed)
+    assert run("topics", "list", *zk(cluster), "--json").json == listed
+    found = run("topics", "describe", *zk(cluster), "--json", "clicks").json
+    assert [
+        [one[name] for name in ("broker", "partition", "start", "end", "size")] for one in found
+    ] == [[*partition, 0, end, end] for partition, end in cluster.ends("clicks").items()]
+    table = run("topics", "describe", *zk(cluster)).out
+    assert "views" in table
+    assert "1,050" in table
+    assert "no topic" in run("topics", "describe", *zk(cluster), "nosuch", status=1).err
+
+
 # --- the warehouse's offsets ----------------------------------------------------------------------
 
 
@@ -144,7 +186,7 @@ def test_offsets_are_exported_reset_and_imported_again(
     cluster: Cluster, run: Run, tmp_path: Path
 ) -> None:
     consume_all(cluster, "moved")
-    shown = json.loads(run("offsets", "get", *zk(cluster), "--group", "moved", "--json").out)
+    shown = run("offsets", "get", *zk(cluster), "--group", "moved", "--json").json
     assert [(one["broker"], one["partition"], one["offset"]) for one in shown] == [
         (*partition, 5 * ENTRY) for partition in PARTITIONS
     ]
@@ -202,11 +244,25 @@ def test_verify_rebalance(cluster: Cluster, run: Run) -> None:
         made.create_message_streams({"clicks": 2})
         assert "success, 4 partitions" in run(*words).out
         cluster.registry.delete(paths.owner_path("verified", "clicks", PARTITIONS[0]))
-        done = run(*words, "--json", status=1)
-        [problem] = json.loads(done.out)["problems"]
+        [problem] = run(*words, "--json", status=1).json["problems"]
         assert (problem["broker"], problem["partition"]) == PARTITIONS[0]
         assert problem["problem"] == "it has no owner"
     assert "no members" in run(*words, status=1).err
+
+
+def test_groups(cluster: Cluster, run: Run) -> None:
+    consume_all(cluster, "shown")
+    behind = paths.offset_path("shown", "clicks", PARTITIONS[0])
+    cluster.registry.put(behind, b"%d" % (4 * ENTRY))
+    assert "shown" in run("groups", "list", *zk(cluster)).lines
+    found = run("groups", "describe", *zk(cluster), "shown", "--json").json
+    assert found["members"] == {}
+    assert [(one["owner"], one["offset"], one["lag"]) for one in found["partitions"]] == [
+        (None, 4 * ENTRY, ENTRY),
+        *[(None, 5 * ENTRY, 0)] * 3,
+    ]
+    assert "none" in run("groups", "describe", *zk(cluster), "shown").out
+    assert "no group" in run("groups", "describe", *zk(cluster), "nosuch", status=1).err
 
 
 def test_groups_tell_lag_in_bytes_and_time_and_a_state_with_its_reason(
@@ -224,12 +280,12 @@ def test_groups_tell_lag_in_bytes_and_time_and_a_state_with_its_reason(
     )
     cluster.registry.put(paths.offset_path("late", topic, where), b"0")
     words = ("groups", "describe", *zk(cluster), "late", "--json", "--check")
-    found = json.loads(run(*words, "--event-forms", "events:2011", status=1).out)
+    found = run(*words, "--event-forms", "events:2011", status=1).json
     assert found["state"] == "STOP"
     [one] = [one for one in found["partitions"] if one["lag"]]
     assert (one["lag"], one["lag_seconds_by"]) == (len(event) + 10, "header")
     assert 90 <= one["lag_seconds"] < 300
-    [one] = [one for one in json.loads(run(*words, status=1).out)["partitions"] if one["lag"]]
+    [one] = [one for one in run(*words, status=1).json["partitions"] if one["lag"]]
     assert one["lag_seconds_by"] == "segment"
     assert one["lag_seconds"] < 60
     cluster.registry.put(paths.offset_path("late", topic, where), b"%d" % (len(event) + 10))
@@ -245,7 +301,7 @@ def test_get_offsets_and_simple_consumer(cluster: Cluster, run: Run) -> None:
     assert run("get-offsets", *words, "--time", "-2").out == "get 1 results\n0\n"
     done = run("get-offsets", *words, "--time", "-1", "--offsets", "9")
     assert done.out == f"get 2 results\n{5 * ENTRY}\n0\n"
-    assert json.loads(run("get-offsets", *words, "--time", "1000", "--json").out) == []
+    assert run("get-offsets", *words, "--time", "1000", "--json").json == []
     shown = run(
         "simple-consumer",
         *words,
@@ -333,7 +389,7 @@ def test_perf_tools_print_the_originals_columns(cluster: Cluster, run: Run) -> N
         re.fullmatch(f"{DATE}, [01], 1048576, {FOUR}, {FOUR}, \\d+, {FOUR}", row) for row in rows
     )
     assert len(rows) >= 8
-    record = json.loads(run(*consume, *server(cluster), "--json").out)
+    record = run(*consume, *server(cluster), "--json").json
     assert 0 < record["data.consumed.in.nMsg"] < 2000
     assert "no message arrived" in run(*consume, *zk(cluster), "--from-latest", status=1).err
     assert not [name for name in cluster.registry.children(paths.CONSUMERS) if "perf" in name]
@@ -348,7 +404,7 @@ def test_zookeeper_ls_and_get_only_look(cluster: Cluster, run: Run) -> None:
     assert {"/brokers/topics/clicks", "/brokers/topics/clicks/1"} <= set(below)
     assert run("zookeeper", "get", *zk(cluster), "/brokers/topics/clicks/2").out == "2\n"
     assert run("zookeeper", "get", *zk(cluster), "/brokers/topics").out == "\n"
-    found = json.loads(run("zookeeper", "get", *zk(cluster), "/brokers/ids/1", "--json").out)
+    found = run("zookeeper", "get", *zk(cluster), "/brokers/ids/1", "--json").json
     assert (found["ephemeral"], found["version"]) == (True, 0)
     assert "no node" in run("zookeeper", "get", *zk(cluster), "/no/such", status=1).err
     typo = cluster.zk_connect + "typo"
@@ -388,6 +444,13 @@ def test_zookeeper_ls_and_get_only_look(cluster: Cluster, run: Run) -> None:
         (1, "topics describe --zookeeper ZK nosuch"),
         (2, "console-producer --topic t"),
         (2, "console-producer --topic t --broker-list nowhere"),
+        (2, "console-producer --topic t --zookeeper a:1 --broker-list 0:b:2"),
+        (2, "console-consumer --zookeeper ZK"),
+        (2, "console-consumer --zookeeper ZK --topic a --whitelist b"),
+        (2, "console-consumer --zookeeper ZK --whitelist ("),
+        (2, "console-consumer --zookeeper ZK --topic a --property nonsense=1"),
+        (2, "console-consumer --zookeeper ZK --topic a --formatter xml"),
+        (2, "console-consumer --zookeeper ZK --topic a --group a/b"),
         (1, "replay-log --zookeeper ZK --brokerinfo zk.connect=ZK --inputtopic no --outputtopic b"),
     ],
 )

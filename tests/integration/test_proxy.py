@@ -3,6 +3,7 @@
 import http.client
 import json
 import socket
+import urllib.error
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,8 @@ pytestmark = pytest.mark.integration
 
 def test_relays_takes_faults_and_stops_clean(tmp_path: Path) -> None:
     with TcpTarget(echo=True) as target:
-        settings = {"proxy.routes": f"r=127.0.0.1:0>127.0.0.1:{target.port}", "metrics.port": 0}
+        routes = f"r=127.0.0.1:0>127.0.0.1:{target.port}"
+        settings = {"proxy.routes": routes, "proxy.control": "true", "metrics.port": 0}
         with start_command("proxy", settings, tmp_path / "log") as proxy:
             serving = proxy.wait_for_event("serving")
             host, _, port = str(serving["address"]).partition(":")
@@ -32,12 +34,21 @@ def test_relays_takes_faults_and_stops_clean(tmp_path: Path) -> None:
                 assert metrics.getresponse().read().startswith(b"{")
                 with pytest.raises(ConnectionResetError):
                     client.recv(1)
-            metrics.request("GET", "/faults")
+            metrics.request("GET", "/routes")
             route = json.loads(metrics.getresponse().read())["routes"]["r"]
             assert route["faults"]["cut"] is True
             assert route["to_server"]["bytes"] == 7
             metrics.close()
             assert proxy.stop() == 0
+
+
+def test_faults_cannot_be_set_where_they_were_not_switched_on(tmp_path: Path) -> None:
+    settings = {"proxy.routes": "r=127.0.0.1:0>127.0.0.1:1", "metrics.port": 0}
+    with start_command("proxy", settings, tmp_path / "log") as proxy:
+        proxy.wait_for_event("serving")
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            proxy.get("/faults", {"faults": {"cut": True}})
+        assert proxy.get_json("/routes")["routes"]["r"]["faults"]["cut"] is False
 
 
 def test_a_taken_address_is_said_in_one_line_with_status_1(tmp_path: Path) -> None:

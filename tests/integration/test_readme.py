@@ -1,11 +1,11 @@
 """The README's own broker command and example, as they stand there, but for port and directory."""
 
 import re
-import socket
 from pathlib import Path
 
 import pytest
 
+from kafka2011.services.embedded.processes import free_port_source
 from tests import ROOT
 from tests.support.commands import KAFKA2011, RunningProcess, run_python
 
@@ -17,14 +17,8 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def test_the_example_prints_what_it_sent(tmp_path: Path) -> None:
-    port = free_port()
+    port = free_port_source()()
     (command,) = [block for block in blocks("sh") if "kafka2011 broker" in block]
     words = command.replace("\\\n", " ").split()
     assert words[0] == ".venv/bin/kafka2011"

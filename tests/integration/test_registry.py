@@ -31,9 +31,10 @@ def client_of(registry: RunningProcess) -> httpx.Client:
     return httpx.Client(base_url=f"http://{address}", headers={"Content-Type": TYPE}, timeout=30)
 
 
-@pytest.fixture
-def client(tmp_path: Path) -> Iterator[httpx.Client]:
-    with start(tmp_path) as registry, client_of(registry) as found:
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    """Of a registry that each test uses with subjects of its own."""
+    with start(tmp_path_factory.mktemp("registry")) as registry, client_of(registry) as found:
         yield found
         assert registry.stop() == 0
 
@@ -87,11 +88,11 @@ def test_an_incompatible_schema_is_refused_with_the_field_and_tested_without_reg
     assert "READER_FIELD_MISSING_DEFAULT_VALUE" in asked.json()["messages"][0]
     client.put("/config/a%2Fb", json={"compatibility": "NONE"})
     put(client, "a%2Fb", bad)
-    assert client.get("/subjects").json() == ["a/b"]
+    assert "a/b" in client.get("/subjects").json()
 
 
 def test_bad_requests_are_refused_and_the_registry_goes_on(client: httpx.Client) -> None:
-    path = "/subjects/s/versions"
+    path = "/subjects/bad/versions"
     form = {"Content-Type": "application/x-www-form-urlencoded"}
     for content, headers, status, code in [
         (b"{}", form, 415, 415),
@@ -109,16 +110,16 @@ def test_bad_requests_are_refused_and_the_registry_goes_on(client: httpx.Client)
         assert (answer.status_code, answer.json()["error_code"]) == (status, code), content[:50]
     for where, status, code in [
         ("/nothing", 404, 404),
-        ("/subjects/s/versions", 404, 40401),
+        ("/subjects/bad/versions", 404, 40401),
         ("/schemas/ids/999999999999", 404, 40403),
-        ("/config/s", 404, 40408),
+        ("/config/bad", 404, 40408),
         ("/subjects/%ff/versions", 404, 404),
     ]:
         answer = client.get(where)
         assert (answer.status_code, answer.json()["error_code"]) == (status, code), where
     assert client.put("/subjects").json()["error_code"] == 405
     assert client.delete("/subjects").json()["error_code"] == 405
-    assert put(client, "s", schema(1)) == 1
+    assert put(client, "bad", schema(1)) > 0
 
 
 def test_references_and_modes(client: httpx.Client) -> None:
@@ -140,3 +141,4 @@ def test_references_and_modes(client: httpx.Client) -> None:
     assert other.json()["error_code"] == 42205
     again = client.post("/subjects/new/versions", json={**schema(5), "id": 51})
     assert again.json()["error_code"] == 42207
+    client.put("/mode", json={"mode": "READWRITE"})

@@ -31,66 +31,48 @@ START = datetime(2026, 5, 17, 10, 0, 20, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 CATEGORIES = {"job-0": "jobs", "job-1": "jobs", "ad-2": "ads"}
 Event = dict[str, Any]
+FIELDS: dict[str, Event] = {
+    "page-view": {
+        "path": "/late",
+        "host": "h",
+        "status": 200,
+        **dict.fromkeys(("referer", "bytes", "agent")),
+    },
+    "search": {"query": "kafka", "result_count": 1, "elapsed_ms": 3},
+    "click": {"path": "/p", "item": "late", "position": 0, "impression": bytes(16)},
+}
 
 
 class Activity:
-    """Events of a few members over ten minutes, kept as they were made."""
+    """Events of a few members over ten minutes; `made` keeps what they say, by topic."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
         self.made: dict[str, list[Event]] = defaultdict(list)
         self.number = 0
 
-    def event(self, topic: str, at: datetime, **fields: Any) -> Event:
+    def payload(self, topic: str, at: datetime, member_id: int, **fields: Any) -> bytes:
         self.number += 1
         ms = int(at.timestamp() * 1000)
         header = {"guid": self.number.to_bytes(16, "big"), "time": ms, "server": "s"}
-        found = {"header": {**header, "service": "web"}, "event_time": ms, **fields}
-        self.made[topic].append({"at": at, **fields})
-        return found
+        header["service"] = "web"
+        event = {"header": header, "event_time": ms, "member_id": member_id}
+        return codec.encode(topic, {**event, **FIELDS[topic], **fields})
 
-    def some(self, count: int) -> dict[str, list[Event]]:
-        found: dict[str, list[Event]] = {"page-view": [], "search": [], "click": []}
-        for _ in range(count):
-            at = START + timedelta(seconds=self.rng.randrange(600))
-            member = self.rng.randrange(1, 9)
-            kind = self.rng.choice(["page-view", "page-view", "search", "click", "click"])
-            if kind == "page-view":
-                fields: Event = {"path": f"/p/{self.rng.randrange(3)}", "host": "h", "status": 200}
-                fields |= {"referer": None, "bytes": None, "agent": None}
-            elif kind == "search":
-                at -= timedelta(minutes=self.rng.choice([0, 26]))
-                fields = {"query": "kafka", "result_count": 1, "elapsed_ms": 3}
-            else:
-                item = self.rng.choice([*CATEGORIES, "new-3"])
-                fields = {"path": "/p", "item": item, "position": 0, "impression": bytes(16)}
-            found[kind].append(self.event(kind, at, member_id=member, **fields))
-        return found
-
-    def closing_events(self) -> dict[str, list[Event]]:
-        """One event of each topic so late that every window before it is closed."""
-        late = START + timedelta(hours=3)
-        views = {"host": "h", "status": 200, "referer": None, "bytes": None, "agent": None}
-        found = {
-            "page-view": [self.event("page-view", late, member_id=0, path="/late", **views)],
-            "search": [
-                self.event("search", late, member_id=0, query="", result_count=0, elapsed_ms=0)
-            ],
-            "click": [
-                self.event(
-                    "click",
-                    late,
-                    member_id=-1,
-                    path="",
-                    item="late",
-                    position=0,
-                    impression=bytes(16),
-                )
-            ],
-        }
-        for topic in found:
-            self.made[topic].pop()
-        return found
+    def make(self) -> tuple[str, int, bytes]:
+        """Topic, member and payload of one more event."""
+        at = START + timedelta(seconds=self.rng.randrange(600))
+        member = self.rng.randrange(1, 9)
+        topic = self.rng.choice(["page-view", "page-view", "search", "click", "click"])
+        fields: Event = {}
+        if topic == "page-view":
+            fields["path"] = f"/p/{self.rng.randrange(3)}"
+        elif topic == "search":
+            at -= timedelta(minutes=self.rng.choice([0, 26]))
+        else:
+            fields["item"] = self.rng.choice([*CATEGORIES, "new-3"])
+        self.made[topic].append({"at": at, "member_id": member, **fields})
+        return topic, member, self.payload(topic, at, member, **fields)
 
 
 @pytest.fixture(scope="module")
@@ -98,9 +80,8 @@ def broker(
     tmp_path_factory: pytest.TempPathFactory, zookeeper: Any
 ) -> Iterator[tuple[RunningBroker, str]]:
     zk_connect = f"{zookeeper.host}:{zookeeper.port}/streams"
-    with start_broker(
-        tmp_path_factory.mktemp("streams"), 11, zk_connect, num_partitions=2
-    ) as started:
+    directory = tmp_path_factory.mktemp("streams")
+    with start_broker(directory, 11, zk_connect, num_partitions=2) as started:
         yield started, zk_connect
 
 
@@ -108,26 +89,26 @@ def broker(
 def activity(broker: tuple[RunningBroker, str]) -> Activity:
     """What stands in the topics, keyed by member; some of it was sent twice."""
     made = Activity(3)
-    events = made.some(400)
-    closing_events = made.closing_events()
+    late = START + timedelta(hours=3)  # every window before it is closed
     with Producer(zk_connect=broker[1]) as producer:
-        for topic, rows in closing_events.items():
-            producer.send(topic, [codec.encode(topic, row) for row in rows])
+        for topic, member in (("page-view", 0), ("search", 0), ("click", -1)):
+            producer.send(topic, made.payload(topic, late, member))
         producer.flush()
     registry = ZooKeeperRegistry(broker[1])
     registry.start()
     try:  # a key places messages in all partitions once these are registered
         wait_until(
-            lambda: all(len(cluster.partitions_of(registry, topic)) == 2 for topic in events),
+            lambda: all(len(cluster.partitions_of(registry, topic)) == 2 for topic in FIELDS),
             "the topics in ZooKeeper",
         )
     finally:
         registry.close()
     with Producer(zk_connect=broker[1]) as producer:
-        for topic, rows in events.items():
-            again = made.rng.sample(rows, len(rows) // 10) if topic != "page-view" else []
-            for row in [*rows, *again]:
-                producer.send(topic, codec.encode(topic, row), str(row["member_id"]))
+        for _ in range(400):
+            topic, member, payload = made.make()
+            again = topic != "page-view" and made.rng.random() < 0.1
+            for _ in range(1 + again):
+                producer.send(topic, payload, str(member))
         producer.flush()
     return made
 
@@ -161,13 +142,8 @@ def utc(moment: datetime) -> datetime:
 
 
 def windows(at: datetime, length: timedelta, slide: timedelta) -> list[datetime]:
-    epoch = datetime(1970, 1, 1, tzinfo=UTC)
-    start = at - (at - epoch) % slide
-    found = []
-    while start > at - length:
-        found.append(start)
-        start -= slide
-    return found
+    last = at - (at - datetime(1970, 1, 1, tzinfo=UTC)) % slide
+    return [last - number * slide for number in range(length // slide)]
 
 
 def test_tumbling_and_sliding_windows(run: Any, activity: Activity) -> None:
@@ -228,6 +204,12 @@ def test_clicks_are_joined_with_a_table_of_another_store(
         expected[start, CATEGORIES.get(row["item"], "unknown")] += 1
     found = run("clicks-by-category", items=tmp_path / "items.db")
     assert {(utc(row.window_start), row.category): row.clicks for row in found} == expected
+    parquet = tmp_path / "items.parquet"
+    spark.createDataFrame(list(CATEGORIES.items()), "item string, category string").write.parquet(
+        str(parquet)
+    )
+    items = read_items(spark, parquet).select("item", "category")
+    assert {tuple(row) for row in items.collect()} == set(CATEGORIES.items())
     spark.createDataFrame([("a", 1)], "item string, n int").write.parquet(str(tmp_path / "bad"))
     with pytest.raises(StreamError, match="no column category"):
         read_items(spark, tmp_path / "bad")

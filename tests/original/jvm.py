@@ -4,13 +4,16 @@
 consumer, a mirror maker) whose output goes to a file.
 """
 
+import contextlib
 import os
 import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.support.commands import RunningProcess
+from tests.support.commands import RunningProcess, dotted
 from tests.support.waiting import wait_until
 
 # 0.7's scripts give 512 MB; the tests move a few megabytes.
@@ -24,15 +27,11 @@ log4j.appender.stderr.layout.ConversionPattern=[%d] %p %m (%c)%n
 """
 
 
-class RunningProgram(RunningProcess):
-    """One program of the original, or ours beside it; `lines` is what it has printed so far."""
-
-    def __init__(self, words: list[str], output: Path, stdin: Path = Path(os.devnull)) -> None:
-        self.output = output
-        super().__init__(words, output.with_suffix(".err"), output=output, stdin=stdin)
-
-    def lines(self) -> list[str]:
-        return self.output.read_text(errors="replace").splitlines()
+@dataclass
+class OriginalBroker:
+    process: RunningProcess
+    port: int
+    log_dir: Path
 
 
 class Jvm:
@@ -45,14 +44,15 @@ class Jvm:
         self._command = [*JAVA, f"-Dlog4j.configuration=file:{settings}", "-cp", class_path]
         self._number = 0
 
-    def start(self, main: str, *arguments: str, text: bytes = b"") -> RunningProgram:
+    def start(self, main: str, *arguments: str, text: bytes = b"") -> RunningProcess:
         """Start `main`; `text` is its standard input."""
         self._number += 1
-        stem = f"{main.rpartition('.')[2]}-{self._number}"
-        given = self._directory / f"{stem}.in"
+        stem = self._directory / f"{main.rpartition('.')[2]}-{self._number}"
+        given = stem.with_suffix(".in")
         given.write_bytes(text)
         words = [*self._command, main, *arguments]
-        return RunningProgram(words, self._directory / f"{stem}.out", given)
+        output = stem.with_suffix(".out")
+        return RunningProcess(words, stem.with_suffix(".err"), output=output, stdin=given)
 
     def run(self, main: str, *arguments: str, timeout_s: float = 60) -> str:
         """The output of a tool that ends by itself."""
@@ -60,28 +60,31 @@ class Jvm:
             program.wait(timeout_s)
             return program.output.read_text(errors="replace")
 
-    def broker(self, properties: dict[str, object]) -> RunningProgram:
-        """The original broker; returns when its port answers."""
-        self._number += 1
-        file = self._directory / f"server-{self._number}.properties"
-        file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
-        program = self.start("kafka.Kafka", str(file))
-        port = int(str(properties["port"]))
+    @contextlib.contextmanager
+    def broker(
+        self, log_dir: Path, broker_id: int, **properties: object
+    ) -> Iterator[OriginalBroker]:
+        """The original broker, when it answers; `properties` have `_` for `.`."""
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            port = probe.getsockname()[1]
+        settings = {
+            "brokerid": broker_id,
+            "hostname": "127.0.0.1",
+            "port": port,
+            "log.dir": log_dir,
+            **dotted(properties),
+        }
+        file = self._directory / f"server-{port}.properties"
+        file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
 
         def answers() -> bool:
             assert program.is_running, program.log()
             with socket.socket() as probe:
                 return probe.connect_ex(("127.0.0.1", port)) == 0
 
-        wait_until(answers, f"the original broker on port {port}", 60)
-        return program
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+        with self.start("kafka.Kafka", str(file)) as program:
+            wait_until(answers, f"the original broker on port {port}", 60)
+            yield OriginalBroker(program, port, log_dir)
 
 
 @pytest.fixture(scope="session")

@@ -7,11 +7,18 @@ two brokers could answer alike is left out: partition -1, where the broker draws
 import gzip
 import random
 import struct
-import zlib
 
 import cramjam
 
-from tests.support.raw_requests import fetch, frame, multi_fetch, multi_produce, offsets, produce
+from tests.support.raw_requests import (
+    entry,
+    fetch,
+    frame,
+    multi_fetch,
+    multi_produce,
+    offsets,
+    produce,
+)
 
 TOPICS = (b"a", b"b", b"three", b"new-1", b"new-2")
 ILLEGAL_TOPICS = (b"", b"a/b", b"..", b".", b"\xff\xfe", b"x" * 300, b"a b", b"\0")
@@ -22,26 +29,13 @@ TIMES = (-1, -2, 0, 1, 2**63 - 1, -3, 10**12)
 COUNTS = (0, 1, 2, 10, -1, -(2**31), 100)
 
 
-def magic_0(payload: bytes) -> bytes:
-    return struct.pack(">IBI", 5 + len(payload), 0, zlib.crc32(payload)) + payload
-
-
-def magic_1(payload: bytes, attributes: int = 0, crc: int | None = None) -> bytes:
-    crc = zlib.crc32(payload) if crc is None else crc
-    return struct.pack(">IBBI", 6 + len(payload), 1, attributes, crc) + payload
-
-
-def gzipped(message_set: bytes) -> bytes:
-    return magic_1(gzip.compress(message_set, mtime=0), 1)
-
-
 def snappy_framed(message_set: bytes) -> bytes:
     """As the JVM client's SnappyOutputStream writes it."""
     out = b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1)
     for start in range(0, len(message_set), 32768):
         block = bytes(cramjam.snappy.compress_raw(message_set[start : start + 32768]))
         out += struct.pack(">i", len(block)) + block
-    return magic_1(out, 2)
+    return out
 
 
 class RandomRequests:
@@ -67,13 +61,7 @@ class RandomRequests:
         if kind < 0.35:
             return produce(self._topic(), self.message_set(), self._drawn_partition())
         if kind < 0.45:
-            parts = rng.randrange(4)
-            return multi_produce(
-                *(
-                    (self._topic(), self._drawn_partition(), self.message_set())
-                    for _ in range(parts)
-                )
-            )
+            return multi_produce(*(self._part() for _ in range(rng.randrange(4))))
         if kind < 0.70:
             topic, offset, partition, size = self._fetch()
             return fetch(topic, offset, partition, size)
@@ -81,9 +69,7 @@ class RandomRequests:
             wanted = [self._fetch() for _ in range(rng.randrange(4))]
             return multi_fetch(*((topic, at, offset, size) for topic, offset, at, size in wanted))
         if kind < 0.95:
-            return offsets(
-                self._topic(), rng.choice(TIMES), rng.choice(COUNTS), rng.choice(PARTITIONS)
-            )
+            return offsets(self._topic(), *map(rng.choice, (TIMES, COUNTS, PARTITIONS)))
         if kind < 0.97:
             return frame(struct.pack(">h", rng.choice((5, 6, -1, 99))) + b"abc")
         return struct.pack(">i", rng.choice((0, 1, 2, 3, -1, -(2**31), 5))) + rng.randbytes(5)
@@ -97,18 +83,20 @@ class RandomRequests:
         rng = self._rng
         kind, payload = rng.random(), self._payload()
         if kind < 0.25:
-            return magic_0(payload)
+            return entry(payload, 0)
         if kind < 0.60:
-            return magic_1(payload)
+            return entry(payload)
         if kind < 0.76 and depth < 3:
             # Not none: with log.flush.interval=1 the original leaves a set of no messages unseen
             # until its scheduler's next turn.
             inner = b"".join(self.entry(depth + 1) for _ in range(rng.randrange(1, 4)))
-            return gzipped(inner) if kind < 0.68 else snappy_framed(inner)
+            if kind < 0.68:
+                return entry(gzip.compress(inner, mtime=0), attributes=1)
+            return entry(snappy_framed(inner), attributes=2)
         if kind < 0.80:
-            return magic_1(payload, crc=rng.getrandbits(32))
+            return entry(payload, crc=rng.getrandbits(32))
         if kind < 0.83:
-            return magic_1(payload, attributes=rng.choice((3, 4, 7, 8, 0x80, 0xFF, 0x10)))
+            return entry(payload, attributes=rng.choice((3, 4, 7, 8, 0x80, 0xFF, 0x10)))
         if kind < 0.86:
             magic = rng.choice((2, 127, 255))
             return struct.pack(">IB", 5 + len(payload), magic) + b"\0\0\0\0" + payload
@@ -116,14 +104,17 @@ class RandomRequests:
             length = rng.choice((0, 1, 4, 5, -1, -(2**31), 2**31 - 1, 100))
             return struct.pack(">i", length) + payload
         if kind < 0.92:  # said to be compressed, but is not
-            return magic_1(payload, attributes=1 if kind < 0.90 else 2)
-        return magic_1(payload)
+            return entry(payload, attributes=1 if kind < 0.90 else 2)
+        return entry(payload)
 
     def _payload(self) -> bytes:
         rng = self._rng
         return rng.choice(
             (b"", b"x", rng.randbytes(rng.randrange(1, 60)), b"a" * rng.randrange(200, 400))
         )
+
+    def _part(self) -> tuple[bytes, int, bytes]:
+        return self._topic(), self._drawn_partition(), self.message_set()
 
     def _topic(self) -> bytes:
         rng = self._rng

@@ -9,7 +9,7 @@ import os
 import socket
 from pathlib import Path
 
-from tests.original.jvm import Jvm, free_port
+from tests.original.jvm import Jvm
 from tests.original.random_requests import RandomRequests
 from tests.support.brokers import start_broker
 from tests.support.waiting import wait_until
@@ -20,16 +20,14 @@ COUNT = int(os.environ.get("ORIGINAL_COUNT", "500"))
 LOOK_INTERVAL = 50
 
 SETTINGS = {
-    "brokerid": 0,
-    "hostname": "127.0.0.1",
-    "num.partitions": 2,
-    "topic.partition.count.map": "three:3",
-    "log.flush.interval": 1,
-    "log.default.flush.scheduler.interval.ms": 100,
-    "enable.zookeeper": "false",
-    "max.message.size": 100_000,
+    "num_partitions": 2,
+    "topic_partition_count_map": "three:3",
+    "log_flush_interval": 1,
+    "log_default_flush_scheduler_interval_ms": 100,
+    "enable_zookeeper": "false",
+    "max_message_size": 100_000,
 }
-LIMITS_OF_0_7 = {"topic.name.rule": "0.7", "max.socket.request.bytes": 104_857_600}
+LIMITS_OF_0_7 = {"topic_name_rule": "0.7", "max_socket_request_bytes": 104_857_600}
 
 
 def ask(port: int, data: bytes) -> tuple[bytes, bool]:
@@ -73,25 +71,21 @@ def segments(log_dir: Path) -> dict[str, bytes]:
 
 
 def test_answers_and_files_are_those_of_the_original(jvm: Jvm, tmp_path: Path) -> None:
-    port = free_port()
-    original_dir = tmp_path / "original"
-    ours = {name.replace(".", "_"): value for name, value in {**SETTINGS, **LIMITS_OF_0_7}.items()}
-    ours.pop("brokerid")
     with (
-        jvm.broker({**SETTINGS, "port": port, "log.dir": original_dir}),
-        start_broker(tmp_path, **ours) as broker,
+        jvm.broker(tmp_path / "original", 0, **SETTINGS) as original,
+        start_broker(tmp_path, hostname="127.0.0.1", **SETTINGS, **LIMITS_OF_0_7) as broker,
     ):
         requests = RandomRequests(SEED)
         for number in range(COUNT):
             data = requests.sequence()
-            expected, got = ask(port, data), ask(broker.port, data)
+            expected, got = ask(original.port, data), ask(broker.port, data)
             assert is_same(got, expected), (
                 f"sequence {number} of seed {SEED}: sent {data.hex()}\n"
                 f"original {expected[0].hex()}\nours     {got[0].hex()}"
             )
             if number % LOOK_INTERVAL == LOOK_INTERVAL - 1:
                 wait_until(
-                    lambda: segments(broker.log_dir) == segments(original_dir),
+                    lambda: segments(broker.log_dir) == segments(original.log_dir),
                     f"equal files after sequence {number} of seed {SEED}",
                     5,
                 )

@@ -12,7 +12,6 @@ import sys
 import sysconfig
 import tarfile
 import zipfile
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +19,8 @@ import pytest
 
 from tests import ROOT
 
+PIP = (sys.executable, "-m", "pip")
+OFFLINE = ("--quiet", "--no-deps", "--no-build-isolation")
 BUILD_SDIST = "import sys; from setuptools.build_meta import build_sdist; build_sdist(sys.argv[1])"
 
 
@@ -62,42 +63,25 @@ class Environment:
         return self.directory / "bin/kafka2011"
 
     def install(self, *words: str | Path, **settings: str) -> None:
-        run(
-            *(sys.executable, "-m", "pip", "--python", self.python, "install", "--quiet"),
-            *("--no-deps", "--no-build-isolation", "--no-index", *words),
-            cwd=self.directory,
-            **settings,
-        )
+        pip = (*PIP, "--python", self.python, "install", *OFFLINE, "--no-index")
+        run(*pip, *words, cwd=self.directory, **settings)
 
 
-@pytest.fixture(scope="session")
-def new_environment(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Callable[[], Environment]:
-    def make() -> Environment:
-        directory = tmp_path_factory.mktemp("environment")
-        run(sys.executable, "-m", "venv", "--without-pip", directory, cwd=directory)
-        made = Environment(directory)
-        site = run(
-            made.python,
-            "-c",
-            "import sysconfig; print(sysconfig.get_path('purelib'))",
-            cwd=directory,
-        ).strip()
-        Path(site, "locked.pth").write_text(sysconfig.get_path("purelib"), encoding="utf-8")
-        return made
-
-    return make
+def new_environment(directory: Path) -> Environment:
+    run(sys.executable, "-m", "venv", "--without-pip", directory, cwd=directory)
+    made = Environment(directory)
+    ask = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    site = run(made.python, "-c", ask, cwd=directory).strip()
+    Path(site, "locked.pth").write_text(sysconfig.get_path("purelib"), encoding="utf-8")
+    return made
 
 
 @pytest.fixture(scope="session")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The source archive, unpacked."""
     directory = tmp_path_factory.mktemp("source")
-    run(
-        *(sys.executable, "-c", BUILD_SDIST, directory),
-        cwd=clone(tmp_path_factory.mktemp("clone")),
-    )
+    tree = clone(tmp_path_factory.mktemp("clone"))
+    run(sys.executable, "-c", BUILD_SDIST, directory, cwd=tree)
     (archive,) = directory.glob("*.tar.gz")
     with tarfile.open(archive) as opened:
         opened.extractall(directory, filter="data")
@@ -107,11 +91,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("wheel")
-    run(
-        *(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"),
-        *("-w", directory, source),
-        cwd=directory,
-    )
+    run(*PIP, "wheel", *OFFLINE, "-w", directory, source, cwd=directory)
     (built,) = directory.glob("*.whl")
     return built
 
@@ -123,7 +103,7 @@ def wheel_names(wheel: Path) -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def installed(wheel: Path, new_environment: Callable[[], Environment]) -> Environment:
-    environment = new_environment()
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    environment = new_environment(tmp_path_factory.mktemp("environment"))
     environment.install(wheel)
     return environment

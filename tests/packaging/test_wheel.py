@@ -3,13 +3,13 @@
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests import ROOT
-from tests.packaging.conftest import Environment, clone, run
+from tests.packaging.conftest import Environment, clone, new_environment, run
 from tests.support.brokers import RunningBroker
 
 # Packages that a project often has; all but the last few once came with an install of kafka2011.
@@ -52,16 +52,12 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("project")
     for name in COMMON_NAMES:
         (directory / name).mkdir()
-        (directory / name / "__init__.py").write_text(f'MINE = "{name}"\n', encoding="utf-8")
+        (directory / name / "__init__.py").write_text(f'MINE = "{name}"\n')
     own = "".join(f"import {name}\nassert {name}.MINE\n" for name in COMMON_NAMES)
-    (directory / "own.py").write_text(own, encoding="utf-8")
-    program = PROGRAM.read_text(encoding="utf-8")
-    (directory / "program.py").write_text(
-        program.replace("import sys\n", "import sys\n\nimport own\n").replace(
-            "def main", "assert own\n\n\ndef main"
-        ),
-        encoding="utf-8",
-    )
+    (directory / "own.py").write_text(own)
+    program = PROGRAM.read_text().replace("import sys\n", "import sys\n\nimport own\n")
+    program = program.replace("def main", "assert own\n\n\ndef main")
+    (directory / "program.py").write_text(program)
     return directory
 
 
@@ -118,9 +114,8 @@ def test_every_installed_module_can_be_imported(installed: Environment, project:
 def test_the_command_stands_beside_a_projects_own_packages(
     installed: Environment, project: Path
 ) -> None:
-    version = run(
-        installed.python, "-c", "import kafka2011 as k; print(k.__version__)", cwd=project
-    )
+    ask = "import kafka2011 as k; print(k.__version__)"
+    version = run(installed.python, "-c", ask, cwd=project)
     for command in ([installed.command], [installed.python, "-m", "kafka2011"]):
         said = run(*command, "version", cwd=project)
         assert said == f"kafka2011 {version.strip()} (compiled)\n"
@@ -145,20 +140,18 @@ def test_a_users_program_passes_strict_type_checking(
     cache = ["--cache-dir", tmp_path / "cache"]
     assert "Success" in run(*mypy, *cache, "program.py", cwd=project)
     # The types are those of the wheel: a wrong use is found.
-    text = (project / "program.py").read_text(encoding="utf-8")
+    text = (project / "program.py").read_text()
     wrong = project / "wrong.py"
-    wrong.write_text(text.replace("offset=0", "offset='0'"), encoding="utf-8")
+    wrong.write_text(text.replace("offset=0", "offset='0'"))
     with pytest.raises(AssertionError, match="incompatible type"):
         run(*mypy, *cache, wrong.name, cwd=project)
 
 
 @pytest.fixture(scope="session")
-def editable(
-    new_environment: Callable[[], Environment], tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Environment, Path]:
+def editable(tmp_path_factory: pytest.TempPathFactory) -> tuple[Environment, Path]:
     """An editable install of a clone, on a machine without a C compiler; and the clone."""
     tree = clone(tmp_path_factory.mktemp("clone"))
-    environment = new_environment()
+    environment = new_environment(tmp_path_factory.mktemp("environment"))
     environment.install("-e", tree, CC="/bin/false")
     return environment, tree
 

@@ -11,7 +11,7 @@
   `audits`: the audit's service and command
 - `raw_requests`: requests and responses byte by byte, without our codec
 - `stored`: what brokers have on disk, read without our code for logs
-- `registries`: a schema registry without a socket
+- `registries`: a schema registry without a socket; `access_lines`: lines of web access logs
 - `registry_contract`, `group_simulation`, `original_member`: rules of the coordination registry; a
   consumer group in one thread; a group member of 0.7
 """

@@ -5,24 +5,26 @@
 stands between a test and the broker.
 """
 
-import re
 import socket
 import struct
 import time
-import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
 from tests import ROOT
-from tests.support.commands import KAFKA2011, RunningProcess
-from tests.support.waiting import wait_until
+from tests.support import raw_requests
+from tests.support.commands import KAFKA2011, RunningProcess, dotted, set_options
 
 START_TIMEOUT_S = 30
 
 
 class RunningBroker(RunningProcess):
     """One broker process with its logs in `log_dir`; its addresses are known once it serves."""
+
+    host = "127.0.0.1"
+    port = 0
+    metrics_port = 0
 
     def __init__(
         self,
@@ -32,11 +34,8 @@ class RunningBroker(RunningProcess):
         variables: Mapping[str, str] | None = None,
         cwd: Path = ROOT,
     ) -> None:
-        self.log_dir = log_dir
-        self.host = "127.0.0.1"
-        self.port = 0
-        self.metrics_port = 0
         super().__init__(words, log_path, variables=variables, cwd=cwd)
+        self.log_dir = log_dir
 
     @property
     def quarantine_dir(self) -> Path:
@@ -46,30 +45,41 @@ class RunningBroker(RunningProcess):
     def broker_list(self) -> str:
         return f"0:{self.host}:{self.port}"
 
+    @property
+    def metrics_address(self) -> str:
+        return f"{self.host}:{self.metrics_port}"
+
     def wait_serving(self, timeout_s: float = START_TIMEOUT_S) -> None:
-        def port_of(event: str) -> int:
-            match = re.search(rf"event={event}\b.*?address=[^ \n]*:(\d+)", self.log())
-            return int(match[1]) if match else 0
-
-        def serving() -> int:
-            if not self.is_running:
-                raise AssertionError(f"ended with {self.process.returncode}:\n{self.log()}")
-            return port_of("serving")
-
-        self.port = wait_until(serving, lambda: f"broker serving:\n{self.log()}", timeout_s)
-        self.metrics_port = port_of("metrics")
+        self.port = port_of(self.wait_for_event("serving", timeout_s))
+        for event in self.events("metrics"):
+            self.metrics_port = port_of(event)
 
     def metrics(self) -> dict[str, float]:
         """Every sample of /metrics by its name with labels."""
-        with urllib.request.urlopen(
-            f"http://{self.host}:{self.metrics_port}/metrics", timeout=10
-        ) as page:
-            lines = page.read().decode().splitlines()
-        samples = (line.rpartition(" ") for line in lines if line and not line.startswith("#"))
-        return {name: float(value) for name, _, value in samples}
+        lines = [line for line in self.get("/metrics").splitlines() if line[:1] not in ("", "#")]
+        return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines)}
 
     def connect(self, timeout_s: float = 10) -> "RawClient":
         return RawClient(self.host, self.port, timeout_s)
+
+    def store(self, topic: bytes, data: bytes, partition: int = 0) -> int | None:
+        """Produce `data` on a connection of its own and wait for the barrier: the latest offset;
+        None when the broker closed the connection instead."""
+        with self.connect() as client:
+            try:
+                client.send(raw_requests.produce(topic, data, partition))
+            except (ConnectionResetError, BrokenPipeError):
+                return None
+            return client.latest(topic, partition)
+
+    def latest(self, topic: bytes, partition: int = 0) -> int | None:
+        """The latest offset, asked on a connection that never produced."""
+        with self.connect() as client:
+            return client.latest(topic, partition)
+
+
+def port_of(event: dict[str, str]) -> int:
+    return int(event["address"].rpartition(":")[2])
 
 
 def broker_command(
@@ -87,14 +97,10 @@ def broker_command(
         "log.dir": tmp_path / f"broker-{broker_id}",
         "enable.zookeeper": "true" if zk_connect else "false",
         "metrics.port": 0 if metrics else -1,
+        **({"zk.connect": zk_connect} if zk_connect else {}),
+        **dotted(properties),
     }
-    if zk_connect:
-        settings["zk.connect"] = zk_connect
-    settings.update({name.replace("_", "."): value for name, value in properties.items()})
-    words = [*KAFKA2011, "broker"]
-    for name, value in settings.items():
-        words += ["--set", f"{name}={value}"]
-    return words
+    return [*KAFKA2011, "broker", *set_options(settings)]
 
 
 def start_broker(
@@ -162,6 +168,12 @@ class RawClient:
         except (ConnectionResetError, BrokenPipeError):
             return b""
         return self.response()
+
+    def latest(self, topic: bytes, partition: int = 0) -> int | None:
+        """The latest offset, once everything produced on this connection is durable (the
+        barrier); None when the broker closed."""
+        found = self.ask(raw_requests.offsets(topic, -1, 1, partition))
+        return int.from_bytes(found[10:18], "big") if found else None
 
     def is_closed_by_broker(self) -> bool:
         """Waits for the end of the stream; False when bytes come instead."""

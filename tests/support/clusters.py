@@ -5,7 +5,7 @@ it was written to and which number it had there.
 """
 
 import contextlib
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Self
@@ -16,10 +16,12 @@ from kafka2011.coordination import cluster
 from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.coordination.zookeeper import ZooKeeperRegistry
 from kafka2011.producer.connection import BrokerConnection
-from kafka2011.protocol.message_set import encode, encode_compressed
+from kafka2011.protocol.message_set import encode_compressed
 from kafka2011.protocol.requests import ProduceRequest, encode_request
 from tests.support.brokers import RunningBroker, start_broker
 from tests.support.waiting import wait_until
+
+BATCH = 50  # messages in one set
 
 
 @contextlib.contextmanager
@@ -47,19 +49,14 @@ class Cluster:
         self.registry.start(20_000)
         self.brokers: dict[int, RunningBroker] = {}
         self._ports: dict[int, int] = {}
-        self._written: dict[tuple[str, int, int], int] = defaultdict(int)
+        self._written: Counter[tuple[str, BrokerPartition]] = Counter()
         for broker_id in ids:
             self.start(broker_id)
 
     def start(self, broker_id: int) -> RunningBroker:
         """Start, or start again, and wait until it is registered."""
-        broker = start_broker(
-            self._root,
-            broker_id,
-            self.zk_connect,
-            port=self._ports.get(broker_id, 0),
-            **self._properties,
-        )
+        port = self._ports.get(broker_id, 0)
+        broker = start_broker(self._root, broker_id, self.zk_connect, port=port, **self._properties)
         self.brokers[broker_id] = broker
         self._ports[broker_id] = broker.port
         wait_until(
@@ -70,46 +67,34 @@ class Cluster:
     def address(self, broker_id: int) -> tuple[str, int]:
         return "127.0.0.1", self._ports[broker_id]
 
-    # --- writing ---------------------------------------------------------------------------------
-
     def write(
         self,
         topic: str,
         count: int,
         *,
         size: int = 200,
-        batch: int = 50,
         codec: int = 0,
         partitions: list[BrokerPartition] | None = None,
-    ) -> int:
-        """Append `count` numbered messages to each partition; durable on return. Returns how many
-        in all."""
-        where = partitions or [BrokerPartition(b, p) for b in self.brokers for p in range(2)]
-        for broker_id, partition in where:
-            key = (topic, broker_id, partition)
-            connection = BrokerConnection(self.address(broker_id))
-            for first in range(0, count, batch):
-                number = self._written[key]
-                some = min(batch, count - first)
-                texts = [self._message(key, number + step, size) for step in range(some)]
-                self._written[key] += some
-                data = encode_compressed(texts, codec) if codec else encode(texts)
-                frame = encode_request(ProduceRequest(topic, partition, data))
+    ) -> None:
+        """Append `count` numbered messages to each partition; durable on return."""
+        for source in partitions or [BrokerPartition(b, p) for b in self.brokers for p in (0, 1)]:
+            connection = BrokerConnection(self.address(source.broker_id))
+            begin = self._written[topic, source]
+            self._written[topic, source] = end = begin + count
+            for first in range(begin, end, BATCH):
+                numbers = range(first, min(first + BATCH, end))
+                heads = [f"{topic}|{source.text}|{number}|".encode() for number in numbers]
+                data = encode_compressed([head.ljust(size, b"x") for head in heads], codec)
+                frame = encode_request(ProduceRequest(topic, source.partition, data))
                 connection.send(frame, topic, len(data))
             assert connection.barrier(30_000), connection.lost_reason
             connection.disconnect()
-        return count * len(where)
-
-    @staticmethod
-    def _message(key: tuple[str, int, int], number: int, size: int) -> bytes:
-        head = f"{key[0]}|{key[1]}-{key[2]}|{number}|".encode()
-        return head + b"x" * (size - len(head))
 
     def written(self, topic: str) -> dict[str, int]:
         """Source partition -> messages written to it."""
-        return {f"{b}-{p}": count for (t, b, p), count in self._written.items() if t == topic}
-
-    # --- reading ---------------------------------------------------------------------------------
+        return {
+            source.text: count for (name, source), count in self._written.items() if name == topic
+        }
 
     def partitions(self, topic: str) -> list[BrokerPartition]:
         return cluster.partitions_of(self.registry, topic)
@@ -126,21 +111,13 @@ class Cluster:
         """All messages: partition -> (source partition, number) in log order."""
         found: dict[BrokerPartition, list[tuple[str, int]]] = {}
         for partition, end in self.ends(topic).items():
-            found[partition] = messages = []
-            if not end:
-                continue
+            found[partition] = []
             address = self.address(partition.broker_id)
-            for chunk in read_range(
-                address, topic, partition.broker_id, partition.partition, 0, end
-            ):
+            for chunk in read_range(address, topic, *partition, 0, end) if end else ():
                 for payload in chunk.payloads():
                     _, source, number, _ = payload.split(b"|", 3)
-                    messages.append((source.decode(), int(number)))
+                    found[partition].append((source.decode(), int(number)))
         return found
-
-    def distinct(self, topic: str) -> int:
-        """How many different messages there are."""
-        return len({one for messages in self.read(topic).values() for one in messages})
 
     def __enter__(self) -> Self:
         return self

@@ -28,6 +28,18 @@ from tests.support.waiting import wait_until
 KAFKA2011 = (sys.executable, "-m", "kafka2011")
 
 
+def dotted(settings: Mapping[str, object]) -> dict[str, object]:
+    """Settings by the names of 0.7: `log_dir` is log.dir."""
+    return {name.replace("_", "."): value for name, value in settings.items()}
+
+
+def set_options(settings: Mapping[str, object]) -> list[str]:
+    """`--set name=value` for each, as the commands take them."""
+    return [
+        word for name, value in dotted(settings).items() for word in ("--set", f"{name}={value}")
+    ]
+
+
 def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
     """The variables that a process of ours gets, with `more`."""
     kept = {
@@ -90,11 +102,12 @@ class RunningProcess:
         cwd: Path = ROOT,
     ) -> None:
         self.log_path = log_path
+        self.output = output or log_path
         log_path.parent.mkdir(parents=True, exist_ok=True)
         with (
             stdin.open("rb") as given,
             log_path.open("ab") as errors,
-            (output or log_path).open("ab") as printed,
+            self.output.open("ab") as printed,
         ):
             self._log_start = errors.tell()
             self.process = subprocess.Popen(
@@ -119,6 +132,10 @@ class RunningProcess:
         with self.log_path.open("rb") as output:
             output.seek(self._log_start)
             return output.read().decode("utf-8", "replace")
+
+    def lines(self) -> list[str]:
+        """The whole lines on its standard output so far."""
+        return self.output.read_text(errors="replace").split("\n")[:-1]
 
     def events(self, name: str) -> list[dict[str, Any]]:
         """The log lines of the event `name`, oldest first."""

@@ -17,45 +17,46 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from kafka2011.broker.log.file_layer import Buffer, FileLayer
 
 SECTOR_BYTES = 512
-
-OPERATIONS = (
-    "open",
-    "write_at",
-    "read_at",
-    "drop_cached",
-    "sync_data",
-    "sync_file",
-    "sync_directory",
-    "truncate",
-    "set_modified_ms",
-    "make_directory",
-    "remove",
-)
+# The operations whose errors name a path; the others know only a descriptor.
+NAMING = {"open"}
 
 
 @dataclass
 class Fault:
-    """Fail the `nth` (from 1) operation among `kinds`; `persistent`: and every later one."""
+    """Fail the `nth` (from 1) operation among `kinds` (default: all) on paths that hold `within`;
+    `persistent`: and every later one."""
 
     nth: int
     error: int = errno.EIO
-    kinds: tuple[str, ...] = OPERATIONS
+    kinds: tuple[str, ...] = ()
     persistent: bool = False
+    within: str = ""
     count: int = 0
     hits: int = 0
 
-    def applies(self, kind: str) -> bool:
-        if kind not in self.kinds:
+    def applies(self, kind: str, path: Path) -> bool:
+        if (self.kinds and kind not in self.kinds) or self.within not in str(path):
             return False
         self.count += 1
-        if self.count == self.nth or (self.persistent and self.count > self.nth):
-            self.hits += 1
-            return True
-        return False
+        applies = self.count == self.nth or (self.persistent and self.count > self.nth)
+        self.hits += applies
+        return applies
+
+
+def _may_fail(kind: str) -> Callable[..., Any]:
+    """The operation `kind` of a real disk, counted and with faults before it."""
+
+    def operation(files: "FaultyFileLayer", *arguments: Any, **options: Any) -> Any:
+        what = arguments[0]
+        files._step(kind, files.paths[what] if isinstance(what, int) else what)
+        return getattr(FileLayer, kind)(files, *arguments, **options)
+
+    return operation
 
 
 @dataclass
@@ -73,15 +74,24 @@ class FaultyFileLayer(FileLayer):
     operations: list[str] = field(default_factory=list)
     # After a failed writeback: what the disk holds while the kernel's cache says something else.
     on_disk: dict[Path, bytes] = field(default_factory=dict)
+    # What a name held on the disk before a replacement that no directory fsync covered.
+    replaced: dict[Path, bytes | None] = field(default_factory=dict)
 
-    def _step(self, kind: str, path: Path | None = None) -> None:
+    def _step(self, kind: str, path: Path) -> None:
         self.operations.append(kind)
         if self.before is not None:
             self.before(kind)
-        if self.fault is not None and self.fault.applies(kind):
-            raise OSError(self.fault.error, os.strerror(self.fault.error), path and str(path))
+        if self.fault is not None and self.fault.applies(kind, path):
+            name = str(path) if kind in NAMING else None
+            raise OSError(self.fault.error, os.strerror(self.fault.error), name)
 
     # --- the operations ------------------------------------------------------------------------
+
+    read_at = _may_fail("read_at")
+    truncate = _may_fail("truncate")
+    set_modified_ms = _may_fail("set_modified_ms")
+    make_directory = _may_fail("make_directory")
+    remove = _may_fail("remove")
 
     def open(self, path: Path, *, create: bool = False) -> int:
         self._step("open", path)
@@ -99,30 +109,33 @@ class FaultyFileLayer(FileLayer):
         super().close(fd)
 
     def write_at(self, fd: int, buffers: Sequence[Buffer], position: int) -> int:
-        self._step("write_at")
+        self._step("write_at", self.paths[fd])
         if self.short_write is not None:
             data = b"".join(buffers)
-            return super().write_at(fd, [data[: self.short_write(len(data))]], position)
+            buffers = [data[: self.short_write(len(data))]]
         return super().write_at(fd, buffers, position)
 
-    def read_at(self, fd: int, count: int, position: int) -> bytes:
-        self._step("read_at")
-        return super().read_at(fd, count, position)
-
     def drop_cached(self, fd: int) -> None:
-        self._step("drop_cached")
+        self._step("drop_cached", self.paths[fd])
         held = self.on_disk.pop(self.paths[fd], None)
         if held is not None:
             self.paths[fd].write_bytes(held)
         super().drop_cached(fd)
 
     def sync_data(self, fd: int) -> None:
-        self._step("sync_data")
+        self._step("sync_data", self.paths[fd])
         self._made_durable(fd)
 
     def sync_file(self, fd: int) -> None:
-        self._step("sync_file")
+        self._step("sync_file", self.paths[fd])
         self._made_durable(fd)
+
+    def replace(self, path: Path, with_name: Path) -> None:
+        self._step("replace", path)
+        held = self.durable_contents.get(with_name) if with_name in self.durable_names else None
+        self.replaced.setdefault(with_name, held)
+        self.durable_contents[with_name] = self.durable_contents.pop(path, b"")
+        super().replace(path, with_name)
 
     def _made_durable(self, fd: int) -> None:
         path = self.paths[fd]
@@ -130,27 +143,12 @@ class FaultyFileLayer(FileLayer):
             self.durable_contents[path] = path.read_bytes()
 
     def sync_directory(self, path: Path) -> None:
-        self._step("sync_directory")
+        self._step("sync_directory", path)
         here = {child for child in self.durable_names if child.parent == path}
         now = set(path.iterdir())
         self.durable_names -= here - now
         self.durable_names |= now
-
-    def truncate(self, fd: int, size: int) -> None:
-        self._step("truncate")
-        super().truncate(fd, size)
-
-    def set_modified_ms(self, fd: int, time_ms: int) -> None:
-        self._step("set_modified_ms")
-        super().set_modified_ms(fd, time_ms)
-
-    def make_directory(self, path: Path, *, parents: bool = False) -> None:
-        self._step("make_directory")
-        super().make_directory(path, parents=parents)
-
-    def remove(self, path: Path) -> None:
-        self._step("remove")
-        super().remove(path)
+        self.replaced = {name: held for name, held in self.replaced.items() if name.parent != path}
 
     # --- what happens to the machine -----------------------------------------------------------
 
@@ -163,6 +161,11 @@ class FaultyFileLayer(FileLayer):
     def power_loss(self, rng: random.Random) -> None:
         """Turn the files below `root` into what a machine finds after the power came back."""
         self.close_all()
+        for path, held in self.replaced.items():
+            if held is not None and rng.random() < 0.5:
+                path.write_bytes(held)
+                self.durable_contents[path] = held
+        self.replaced.clear()
         present = sorted(path for path in self.root.rglob("*") if path.is_file())
         for path in present:
             if path not in self.durable_names and rng.random() < 0.5:

@@ -9,9 +9,8 @@ skipped. A failing seed replays exactly.
 """
 
 import random
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterable
 
 from kafka2011.consumer.chunk import TopicPartition
 from kafka2011.consumer.groups import rebalance
@@ -19,36 +18,41 @@ from kafka2011.consumer.groups.assignment import assignment_of
 from kafka2011.consumer.groups.committed_offsets import CommittedOffsets, Steps
 from kafka2011.consumer.groups.membership import Membership
 from kafka2011.consumer.groups.rebalance import Phase, State
-from kafka2011.coordination import paths
-from kafka2011.coordination.errors import CoordinationError, CoordinationUnavailable, NodeExists
+from kafka2011.coordination import cluster, paths
+from kafka2011.coordination.errors import CoordinationError, NodeExists
 from kafka2011.coordination.paths import BrokerPartition, StaticSubscription, Subscription
 from kafka2011.coordination.registry import SessionEvent
 from tests.support.memory_zookeeper import InMemoryRegistry, InMemoryZooKeeper
 
 GROUP = "g"
+TOPICS = ("a", "b")
+SETTLING_MOVES_MAX = 20_000
+IDLE = "idle"
 
 
 class Broken(AssertionError):
     """A promise of the group protocol did not hold; the text carries the history."""
 
 
-@dataclass
 class World:
     """The tree, the members, the topics, and what was processed of each partition."""
 
-    seed: int
-    kinds: tuple[type["Member"], ...] = ()
-    zookeeper: InMemoryZooKeeper = field(default_factory=InMemoryZooKeeper)
-    members: list["Member"] = field(default_factory=list)
-    processed: dict[TopicPartition, int] = field(default_factory=dict)
-    history: deque[str] = field(default_factory=lambda: deque(maxlen=400))
-
-    def __post_init__(self) -> None:
-        self.random = random.Random(self.seed)
-        self.kinds = self.kinds or (Member,)
+    def __init__(
+        self,
+        seed: int,
+        subscription_of: Callable[[random.Random], Subscription],
+        kinds: tuple[type["Member"], ...],
+    ) -> None:
+        self.seed = seed
+        self.random = random.Random(seed)
+        self.subscription_of = subscription_of
+        self.kinds = kinds
+        self.zookeeper = InMemoryZooKeeper()
         self.admin = self.zookeeper.client()
         self.admin.start()
-        self._made = 0
+        self.members: list[Member] = []
+        self.processed: Counter[TopicPartition] = Counter()
+        self.history: deque[str] = deque(maxlen=400)
         # An operator who deletes owner nodes under living owners breaks "one owner" until they
         # notice; from then on only settling and "nothing skipped" are promised.
         self.nodes_were_removed = False
@@ -60,50 +64,173 @@ class World:
         lines = "\n".join(self.history)
         raise Broken(f"seed {self.seed}: {text}\nnodes: {self.zookeeper.paths()}\n{lines}")
 
-    def set_topic(self, topic: str, counts: Mapping[int, int]) -> None:
-        """Register brokers of a topic (broker id -> partitions); absent ones are taken away."""
-        self.note(f"topic {topic}: {dict(counts)}")
+    def set_topic(self, topic: str, broker_count: int) -> None:
+        """Register random brokers, each with 1 to 3 partitions; others are taken away."""
+        brokers = self.random.sample(range(12), broker_count)
+        counts = {broker_id: self.random.randint(1, 3) for broker_id in brokers}
+        self.note(f"topic {topic}: {counts}")
         for name in self.admin.children(paths.topic_path(topic)):
             self.admin.delete(f"{paths.topic_path(topic)}/{name}")
         for broker_id, count in counts.items():
             self.admin.put(paths.topic_broker_path(topic, broker_id), paths.encode_number(count))
 
-    def add_member(self, subscription: Subscription) -> "Member":
-        self._made += 1
+    def add_member(self) -> None:
+        subscription = self.subscription_of(self.random)
         kind = self.random.choice(self.kinds)
         # Ids whose order as text is not their order of joining.
-        member = kind(self, f"{GROUP}_h{self.random.randrange(100)}-{self._made}", subscription)
-        self.members.append(member)
-        return member
-
-    def topic_names(self) -> list[str]:
-        return self.admin.children(paths.BROKER_TOPICS)
+        consumer_id = f"{GROUP}_h{self.random.randrange(100)}-{len(self.members) + 1}"
+        self.members.append(kind(self, consumer_id, subscription))
 
     def live(self) -> list["Member"]:
         return [member for member in self.members if not member.dead]
 
-    def expected(self) -> dict[str, dict[TopicPartition, str]]:
+    def bury_those_who_left(self) -> None:
+        for member in self.live():
+            if member.state.phase is Phase.LEFT and not member.actions and member.steps is None:
+                left_behind = self.zookeeper.nodes_of(member.registry)
+                if left_behind:
+                    self.fail(f"{member.consumer_id} has left, but not {left_behind}")
+                member.dead = True
+                member.registry.close()
+
+    # --- chance ----------------------------------------------------------------------------------
+
+    def move(self, *, faults: bool) -> None:
+        """One member, or the world around it, makes a random move."""
+        rng, live = self.random, self.live()
+        if not live or (len(live) < 6 and rng.random() < 0.01):
+            self.add_member()
+            return
+        member = rng.choice(live)
+        draw = rng.random()
+        if draw < 0.60:
+            member.move()
+        elif draw < 0.72:
+            member.registry.deliver_next()
+        elif draw < 0.82:
+            member.process_one()
+        elif draw < 0.88:
+            member.commit()
+        elif draw < 0.92:
+            member.wait_over()
+        elif draw < 0.93:
+            self.set_topic(rng.choice(TOPICS), rng.randint(0, 3))
+        elif draw < 0.94:
+            member.events.append(rebalance.Left())
+        elif faults:
+            self._fault(member)
+        self.bury_those_who_left()
+
+    def _fault(self, member: "Member") -> None:
+        registry = member.registry
+        faults: dict[str, Callable[[], object]] = {
+            "fail": registry.fail_next,
+            "lose": registry.lose_next_reply,
+            "expire": registry.expire,
+            "expire_late": member.expire_late,
+            "expire_in_client": lambda: registry.expire(server_keeps_nodes=True),
+            "suspend": registry.suspend,
+            "bury": self._bury_the_killed,
+            "end_old": registry.end_old_sessions,
+        }
+        if registry.is_suspended:
+            faults["resume"] = registry.resume
+        if len(self.live()) > 1:
+            faults["kill"] = member.kill
+        if self.seed % 4 == 0:
+            faults["remove_group"] = self._remove_group
+        name = self.random.choice([*faults, "fail", "lose"])
+        self.note(f"fault {name}: {member.consumer_id}")
+        faults[name]()
+
+    def _bury_the_killed(self) -> None:
+        for member in self.members:
+            if member.dead:
+                member.registry.close()
+
+    def _remove_group(self) -> None:
+        self.nodes_were_removed = True
+        self.admin.delete_recursive(paths.group_path(GROUP))
+
+    # --- the end ---------------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Stop the faults and let all members finish; then check which owns what."""
+        self.note("--- faults end ---")
+        for member in self.members:
+            member.registry.fail_no_more()
+            if member.dead:
+                member.registry.close()
+            elif member.registry.is_suspended:
+                member.registry.resume()
+            member.registry.end_old_sessions()
+        for _ in range(SETTLING_MOVES_MAX):
+            self.bury_those_who_left()
+            live = self.live()
+            busy = [member for member in live if member.move() or member.registry.deliver_next()]
+            if not busy and not [member for member in live if member.wait_over()]:
+                break
+        else:
+            self.fail(f"not settled after {SETTLING_MOVES_MAX} moves")
+        self._check_settled()
+
+    def _expected(self) -> dict[str, dict[TopicPartition, str]]:
         """What each live member should own, computed from the truth."""
-        topics = self.topic_names()
+        topics = self.admin.children(paths.BROKER_TOPICS)
         streams = {}
         for member in self.live():
-            subscription = member.subscription
-            if isinstance(subscription, StaticSubscription):
-                streams[member.consumer_id] = dict(subscription.streams)
+            wanted = member.subscription
+            if isinstance(wanted, StaticSubscription):
+                streams[member.consumer_id] = dict(wanted.streams)
             else:
-                streams[member.consumer_id] = dict.fromkeys(topics, subscription.stream_count)
-        partitions = {topic: self.partitions(topic) for topic in topics}
-        return {
-            consumer_id: assignment_of(consumer_id, streams, partitions) for consumer_id in streams
-        }
+                streams[member.consumer_id] = dict.fromkeys(topics, wanted.stream_count)
+        partitions = {topic: cluster.partitions_of(self.admin, topic) for topic in topics}
+        return {member: assignment_of(member, streams, partitions) for member in streams}
 
-    def partitions(self, topic: str) -> list[BrokerPartition]:
-        found = []
-        for name in self.admin.children(paths.topic_path(topic)):
-            stored = self.admin.get(f"{paths.topic_path(topic)}/{name}")
-            assert stored is not None
-            found += [BrokerPartition(int(name), n) for n in range(int(stored.value or b"0"))]
-        return found
+    def _check_settled(self) -> None:
+        expected = self._expected()
+        for member in self.live():
+            share = expected[member.consumer_id]
+            found = (member.state.phase, dict(member.state.owned), member.delivering)
+            if found != (Phase.SETTLED, share, share):
+                self.fail(f"{member.consumer_id}: phase, owned, delivered {found}, not {share}")
+        wanted = {
+            owner_path(name): thread.encode()
+            for share in expected.values()
+            for name, thread in share.items()
+        }
+        owners = {
+            path: self.zookeeper.value(path)
+            for path in self.zookeeper.paths()
+            if path.startswith(f"/consumers/{GROUP}/owners/") and path.count("/") == 5
+        }
+        if owners != wanted:
+            self.fail(f"owner nodes {owners}, expected {wanted}")
+
+
+def run_simulation(
+    seed: int,
+    *,
+    subscription_of: Callable[[random.Random], Subscription],
+    member_count: int = 3,
+    moves: int = 250,
+    faults: bool = True,
+    kinds: tuple[type["Member"], ...] | None = None,
+) -> World:
+    """One interleaving; raises Broken. Returns the settled world."""
+    world = World(seed, subscription_of, kinds or (Member,))
+    for topic in TOPICS:
+        world.set_topic(topic, 2)
+    for _ in range(member_count):
+        world.add_member()
+    for _ in range(moves):
+        world.move(faults=faults)
+    world.settle()
+    return world
+
+
+def owner_path(name: TopicPartition) -> str:
+    return paths.owner_path(GROUP, name.topic, BrokerPartition(*name[1:]))
 
 
 class Member:
@@ -140,22 +267,18 @@ class Member:
     def start(self, name: TopicPartition, thread: str, stored: int | None) -> None:
         world = self.world
         world.note(f"{self.consumer_id} delivers {name} from {stored}")
-        if (stored or 0) > world.processed.get(name, 0):
-            world.fail(f"{name} starts at {stored}, processed to {world.processed.get(name, 0)}")
-        for other in world.members:
-            if other is self or name not in other.delivering or world.nodes_were_removed:
-                continue
-            if self.session_lives and other.session_lives:
-                world.fail(f"{name} is delivered by {self.consumer_id} and {other.consumer_id}")
+        if (stored or 0) > world.processed[name]:
+            world.fail(f"{name} starts at {stored}, processed to {world.processed[name]}")
+        others = [one for one in world.members if one is not self and name in one.delivering]
+        owners = [one.consumer_id for one in (self, *others) if one.session_lives]
+        if self.session_lives and len(owners) > 1 and not world.nodes_were_removed:
+            world.fail(f"{name} is delivered by {owners}")
         self.delivering[name] = thread
         self.position[name] = stored or 0
 
     def halt(self, names: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        positions = {}
-        for name in names:
-            if self.delivering.pop(name, None) is not None:
-                positions[name] = self.position.pop(name)
-        return positions
+        halted = [name for name in names if self.delivering.pop(name, None) is not None]
+        return {name: self.position.pop(name) for name in halted}
 
     def halt_all(self) -> None:
         self.delivering.clear()
@@ -173,10 +296,10 @@ class Member:
             return
         name = self.world.random.choice(sorted(self.delivering))
         start = self.position[name]
-        if start > self.world.processed.get(name, 0):
+        if start > self.world.processed[name]:
             self.world.fail(f"{self.consumer_id} skips to {start} of {name}")
         self.position[name] = start + 1
-        self.world.processed[name] = max(self.world.processed.get(name, 0), start + 1)
+        self.world.processed[name] = max(self.world.processed[name], start + 1)
 
     def commit(self) -> None:
         """Begin a commit of one partition, unless the rebalance thread is in the middle of work."""
@@ -210,17 +333,16 @@ class Member:
                 self.steps = None
                 if stop.value is not None:
                     self.events.append(stop.value)
-            return True
-        if self.actions:
+        elif self.actions:
             self._begin(self.actions.popleft())
-            return True
-        if self.events:
+        elif self.events:
             event = self.events.popleft()
             self.state, actions = rebalance.step(self.state, event)
             self.world.note(f"{self.consumer_id} {event} -> {self.state.phase.name}")
             self.actions.extend(actions)
-            return True
-        return False
+        else:
+            return False
+        return True
 
     def _begin(self, action: rebalance.Action) -> None:
         match action:
@@ -255,13 +377,11 @@ class Member:
                     if error is not None:
                         return rebalance.Failed(epoch, granted)
                     return rebalance.Claimed(epoch, granted)
-                case rebalance.Deregister():
+                case rebalance.Deregister(epoch):
                     yield from self.membership.deregister()
-                    return None
-        except CoordinationUnavailable as error:
-            self.world.note(f"{self.consumer_id} {type(action).__name__} failed: {error}")
+                    return rebalance.Deregistered(epoch)
         except CoordinationError as error:
-            self.world.note(f"{self.consumer_id} {type(action).__name__} refused: {error}")
+            self.world.note(f"{self.consumer_id} {type(action).__name__} failed: {error!r}")
         return rebalance.Failed(getattr(action, "epoch", -1))
 
     def kill(self) -> None:
@@ -270,8 +390,10 @@ class Member:
         self.halt_all()
         self.registry.suspend()
 
-    def bury(self) -> None:
-        self.registry.close()
+    def expire_late(self) -> None:
+        """The server ends the session; the member notices when it is connected again."""
+        self.registry.suspend()
+        self.registry.end_session_on_server()
 
 
 class OriginalMember(Member):
@@ -285,25 +407,10 @@ class OriginalMember(Member):
         super().__init__(world, consumer_id, subscription)
         self.events.clear()
         self.triggered = True
-        self.leaving = False
-        self.work: Steps[None] | None = self._start()
+        self.life = self._life()
 
     def move(self) -> bool:
-        if self.waiting_epoch is not None:
-            return False
-        while self.events:  # session events and Left arrive in the queue of our own members
-            self.leaving |= isinstance(self.events.popleft(), rebalance.Left)
-        if self.work is None and self.leaving and self.state.phase is not Phase.LEFT:
-            self.work = self._leave()
-        if self.work is None and self.triggered and self.state.phase is not Phase.LEFT:
-            self.work = self._rebalance()
-        if self.work is None:
-            return False
-        try:
-            next(self.work)
-        except StopIteration:
-            self.work = None
-        return True
+        return self.waiting_epoch is None and next(self.life, IDLE) != IDLE
 
     def wait_over(self) -> bool:
         waiting, self.waiting_epoch = self.waiting_epoch, None
@@ -320,20 +427,25 @@ class OriginalMember(Member):
         self.membership._session = self.registry.session_id()
         super().process_one()
 
-    def _start(self) -> Steps[None]:
-        value = paths.encode_subscription(self.subscription)
-        self.registry.create_ephemeral(paths.consumer_id_path(GROUP, self.consumer_id), value)
+    def _life(self) -> Generator[str | None]:
+        """Yields IDLE while there is nothing to do, and None after each request."""
+        own_path = paths.consumer_id_path(GROUP, self.consumer_id)
+        self.registry.create_ephemeral(own_path, paths.encode_subscription(self.subscription))
         yield
-        self._watch(paths.consumer_ids_path(GROUP))
-        self._watch(paths.BROKER_TOPICS)
-        for topic in ("a", "b"):
-            self._watch(paths.topic_path(topic))
+        watched = [paths.consumer_ids_path(GROUP), paths.BROKER_TOPICS]
+        for path in [*watched, *map(paths.topic_path, TOPICS)]:
+            self.registry.watch_children(path, self._fired)
+        while rebalance.Left() not in self.events:  # our own members' queue
+            if self.triggered:
+                yield from self._rebalance()
+            else:
+                yield IDLE
+        yield from self._release()
+        self.registry.delete(own_path)
+        self.state = State(self.consumer_id, Phase.LEFT)
 
-    def _watch(self, path: str) -> None:
-        def fired(_: list[str]) -> None:
-            self.triggered = True
-
-        self.registry.watch_children(path, fired)
+    def _fired(self, _: list[str]) -> None:
+        self.triggered = True
 
     def _rebalance(self) -> Steps[None]:
         self.triggered = False
@@ -353,10 +465,10 @@ class OriginalMember(Member):
         view = yield from self.membership.read()
         yield from self._release()
         wanted = assignment_of(self.consumer_id, view.members, view.partitions)
-        made = []
+        made: list[str] = []
         positions = {name: self.offsets.read(name) for name in sorted(wanted)}
         for name, thread in sorted(wanted.items()):
-            path = paths.owner_path(GROUP, name.topic, BrokerPartition(*name[1:]))
+            path = owner_path(name)
             try:
                 self.registry.create(path, thread.encode(), ephemeral=True)
             except NodeExists:
@@ -372,164 +484,9 @@ class OriginalMember(Member):
 
     def _release(self) -> Steps[None]:
         for name in sorted(self.delivering):
-            partition = BrokerPartition(*name[1:])
-            path = paths.offset_path(GROUP, name.topic, partition)
+            path = paths.offset_path(GROUP, name.topic, BrokerPartition(*name[1:]))
             self.registry.put(path, paths.encode_number(self.position[name]))
             yield
             self.halt([name])
-            self.registry.delete(paths.owner_path(GROUP, name.topic, partition))
+            self.registry.delete(owner_path(name))
             yield
-
-    def _leave(self) -> Steps[None]:
-        yield from self._release()
-        self.registry.delete(paths.consumer_id_path(GROUP, self.consumer_id))
-        self.state = State(self.consumer_id, Phase.LEFT)
-
-
-def run_simulation(
-    seed: int,
-    *,
-    subscription_of: Callable[[random.Random], Subscription],
-    member_count: int = 3,
-    moves: int = 250,
-    faults: bool = True,
-    kinds: tuple[type[Member], ...] = (Member,),
-) -> World:
-    """One interleaving; raises Broken. Returns the settled world."""
-    world = World(seed, kinds)
-    rng = world.random
-    topics = ("a", "b")
-    for topic in topics:
-        world.set_topic(topic, {broker: rng.randint(1, 3) for broker in rng.sample(range(12), 2)})
-    for _ in range(member_count):
-        world.add_member(subscription_of(rng))
-    for _ in range(moves):
-        _random_move(world, rng, subscription_of, topics, faults=faults)
-    settle(world)
-    return world
-
-
-def _random_move(
-    world: World,
-    rng: random.Random,
-    subscription_of: Callable[[random.Random], Subscription],
-    topics: tuple[str, ...],
-    *,
-    faults: bool,
-) -> None:
-    live = world.live()
-    if not live or (len(live) < 6 and rng.random() < 0.01):
-        world.add_member(subscription_of(rng))
-        return
-    member = rng.choice(live)
-    draw = rng.random()
-    if draw < 0.60:
-        member.move()
-    elif draw < 0.72:
-        member.registry.deliver_next()
-    elif draw < 0.82:
-        member.process_one()
-    elif draw < 0.88:
-        member.commit()
-    elif draw < 0.92:
-        member.wait_over()
-    elif draw < 0.93:
-        counts = {broker: rng.randint(1, 3) for broker in rng.sample(range(12), rng.randint(0, 3))}
-        world.set_topic(rng.choice(topics), counts)
-    elif draw < 0.94:
-        member.events.append(rebalance.Left())
-        member.dead = False
-    elif faults:
-        _random_fault(world, member, rng)
-    _bury_those_who_left(world)
-
-
-def _bury_those_who_left(world: World) -> None:
-    for member in world.live():
-        if member.state.phase is Phase.LEFT and not member.actions and member.steps is None:
-            member.dead = True
-            member.bury()
-
-
-def _random_fault(world: World, member: Member, rng: random.Random) -> None:
-    fault = rng.choice(
-        [
-            *("fail", "fail", "lose", "lose", "expire", "expire_late", "expire_in_client"),
-            *("suspend", "resume", "kill", "bury", "remove_group", "end_old"),
-        ]
-    )
-    world.note(f"fault {fault}: {member.consumer_id}")
-    registry = member.registry
-    if fault == "fail":
-        registry.fail_next()
-    elif fault == "lose":
-        registry.lose_next_reply()
-    elif fault == "expire":
-        registry.expire()
-    elif fault == "expire_in_client":
-        registry.expire(server_keeps_nodes=True)
-    elif fault == "end_old":
-        registry.end_old_sessions()
-    elif fault == "expire_late":
-        registry.suspend()
-        registry.end_session_on_server()
-    elif fault == "suspend":
-        registry.suspend()
-    elif fault == "resume" and registry._suspended:
-        registry.resume()
-    elif fault == "kill" and len(world.live()) > 1:
-        member.kill()
-    elif fault == "bury":
-        for dead in [found for found in world.members if found.dead]:
-            dead.bury()
-    elif fault == "remove_group" and world.seed % 4 == 0:
-        world.nodes_were_removed = True
-        world.admin.delete_recursive(paths.group_path(GROUP))
-
-
-def settle(world: World, moves_max: int = 20_000) -> None:
-    """Stop the faults and let all members finish; then check which owns what."""
-    world.note("--- faults end ---")
-    for member in world.members:
-        member.registry._fail = ""
-        if member.dead:
-            member.bury()
-        elif member.registry._suspended:
-            member.registry.resume()
-        member.registry.end_old_sessions()
-    if not world.live():
-        return
-    for _ in range(moves_max):
-        _bury_those_who_left(world)
-        live = world.live()
-        busy = [member for member in live if member.move() or member.registry.deliver_next()]
-        if not busy and not [member for member in live if member.wait_over()]:
-            break
-    else:
-        world.fail(f"not settled after {moves_max} moves")
-    _check_settled(world)
-
-
-def _check_settled(world: World) -> None:
-    live = world.live()
-    if any(member.move() or member.registry.deliver_next() for member in live):
-        settle(world)  # a member that left was news
-        return
-    expected = world.expected()
-    for member in live:
-        share = expected[member.consumer_id]
-        if member.state.phase is not Phase.SETTLED:
-            world.fail(f"{member.consumer_id} is {member.state.phase.name}")
-        if dict(member.state.owned) != share:
-            world.fail(f"{member.consumer_id} owns {member.state.owned}, expected {share}")
-        if member.delivering != share:
-            world.fail(f"{member.consumer_id} delivers {member.delivering}, expected {share}")
-        for name, thread in share.items():
-            path = paths.owner_path(GROUP, name.topic, BrokerPartition(*name[1:]))
-            stored = world.admin.get(path)
-            if stored is None or stored.value != thread.encode():
-                world.fail(f"the owner of {name} is {stored}, expected {thread}")
-    owners = [path for path in world.zookeeper.paths() if f"/{GROUP}/owners/" in path]
-    leaves = [path for path in owners if path.count("/") == 5]
-    if len(leaves) != sum(map(len, expected.values())):
-        world.fail(f"owner nodes {leaves}, expected {expected}")

@@ -8,26 +8,26 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import uvloop
 
-from kafka2011.broker.config import BrokerConfig
 from kafka2011.broker.log.file_layer import FileLayer
 from kafka2011.broker.process import Broker
-from kafka2011.runtime import config
 from tests.support.brokers import RawClient
+from tests.support.logs import broker_config
 
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 
 
+@dataclass
 class InProcessBroker:
     """What a test sees of it."""
 
-    def __init__(self, broker: Broker, log_dir: Path) -> None:
-        self.broker = broker
-        self.log_dir = log_dir
+    broker: Broker
+    log_dir: Path
 
     @property
     def port(self) -> int:
@@ -45,25 +45,15 @@ class InProcessBroker:
 def in_process_broker(
     tmp_path: Path, loop: str = "uvloop", files: FileLayer | None = None, **properties: object
 ) -> Iterator[InProcessBroker]:
-    settings = {
-        "brokerid": 0,
-        "port": 0,
-        "log.dir": tmp_path / "logs",
-        "enable.zookeeper": "false",
-        **{name.replace("_", "."): value for name, value in properties.items()},
-    }
-    loaded, _ = config.load(
-        BrokerConfig,
-        overrides=[f"{name}={value}" for name, value in settings.items()],
-        environment={},
-    )
+    log_dir = tmp_path / "logs"
     stop = threading.Event()
-    broker = Broker(loaded, LOOPS[loop](), files or FileLayer(), stop)
+    config = broker_config(log_dir, port=0, **properties)
+    broker = Broker(config, LOOPS[loop](), files or FileLayer(), stop)
     broker.start()
     thread = threading.Thread(target=broker.serve)
     thread.start()
     try:
-        yield InProcessBroker(broker, tmp_path / "logs")
+        yield InProcessBroker(broker, log_dir)
     finally:
         stop.set()
         thread.join(30)

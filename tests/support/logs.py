@@ -1,8 +1,9 @@
 """Logs on a temporary directory for unit tests: a manager, its clock, and entries to append."""
 
+import os
 import random
-import zlib
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,55 +12,41 @@ from kafka2011.broker.core.partitions import Partitions
 from kafka2011.broker.log.file_layer import FileLayer
 from kafka2011.broker.log.log import Log, LogSettings
 from kafka2011.broker.log.log_manager import LogManager
-from kafka2011.broker.log.retention import RetentionPolicy, SegmentSummary
+from kafka2011.broker.log.retention import SegmentSummary
 from kafka2011.runtime import config
 from kafka2011.runtime.clock import Clock
 from tests.support.clock import ManualClock
+from tests.support.commands import dotted
+from tests.support.raw_requests import entry
 
-
-def entry(payload: bytes, magic: int = 1) -> bytes:
-    """One plain entry, put together without our codec."""
-    crc = zlib.crc32(payload).to_bytes(4, "big")
-    body = (b"\1\0" if magic else b"\0") + crc + payload
-    return len(body).to_bytes(4, "big") + body
+__all__ = ["ManualClock", "entry"]
 
 
 def keep_everything(segments: Sequence[SegmentSummary], now_ms: int) -> int:
     return 0
 
 
-def settings(
-    segment_bytes_max: int = 2**30,
-    roll_age_ms: int = 10**12,
-    flush_interval_messages: int | None = None,
-    flush_interval_ms: int = 3000,
-    retention: RetentionPolicy = keep_everything,
-) -> LogSettings:
-    return LogSettings(
-        segment_bytes_max, roll_age_ms, flush_interval_messages, flush_interval_ms, retention
-    )
+def settings(**changes: Any) -> LogSettings:
+    """One segment for ever, flushed by group commit, but for the `changes`."""
+    return replace(LogSettings(2**30, 10**12, None, 3000, keep_everything), **changes)
 
 
 def manager(
-    root: Path,
-    files: FileLayer | None = None,
-    *,
-    clock: Clock | None = None,
-    topics_max: int = 1000,
-    partitions_max: int = 1000,
-    open_segments_max: int = 100,
-    **for_logs: Any,
+    root: Path, files: FileLayer | None = None, *, clock: Clock | None = None, **changes: Any
 ) -> LogManager:
-    """A manager that is loaded. Close it, or `abandon` it as a crash would."""
+    """A manager that is loaded; `changes` to its limits and to the settings of its logs.
+
+    Close it, or `abandon` it as a crash would.
+    """
+    limits = {"topics_max": 1000, "partitions_max": 1000, "open_segments_max": 100}
+    limits = {name: changes.pop(name, limit) for name, limit in limits.items()}
     made = LogManager(
         root,
         root.parent / f"{root.name}-quarantine",
-        lambda _topic: settings(**for_logs),
+        lambda _topic: settings(**changes),
         files=files or FileLayer(),
         clock=clock or ManualClock(),
-        topics_max=topics_max,
-        partitions_max=partitions_max,
-        open_segments_max=open_segments_max,
+        **limits,
     )
     made.load()
     return made
@@ -78,8 +65,6 @@ def abandon(made: LogManager) -> None:
 
 def contents(log: Log) -> bytes:
     """Everything below the watermark, read as fetches read it."""
-    import os
-
     found = b""
     offset = log.start_offset
     while (region := log.read(offset, 2**31 - 1)) is not None:
@@ -93,12 +78,7 @@ def contents(log: Log) -> bytes:
 
 def broker_config(root: Path, **properties: object) -> BrokerConfig:
     """A broker's settings without ZooKeeper; `num_partitions=2` sets num.partitions."""
-    settings = {
-        "brokerid": 0,
-        "log.dir": root,
-        "enable.zookeeper": "false",
-        **{name.replace("_", "."): value for name, value in properties.items()},
-    }
+    settings = {"brokerid": 0, "log.dir": root, "enable.zookeeper": "false", **dotted(properties)}
     overrides = [f"{name}={value}" for name, value in settings.items()]
     loaded, _ = config.load(BrokerConfig, overrides=overrides, environment={})
     return loaded
@@ -115,12 +95,6 @@ class DiskInThread:
         log.flush()
 
 
-def partitions_of(settings: BrokerConfig, logs: LogManager, waits: Any = None) -> Partitions:
-    return Partitions(
-        settings,
-        logs,
-        DiskInThread(),
-        waits,
-        rng=random.Random(0),
-        topic_seen=lambda _: None,
-    )
+def partitions_of(config: BrokerConfig, logs: LogManager, waits: Any = None) -> Partitions:
+    rng = random.Random(0)
+    return Partitions(config, logs, DiskInThread(), waits, rng=rng, topic_seen=lambda _: None)

@@ -50,29 +50,31 @@ class Deployment:
     def connector(self, **settings: Any) -> ConsumerConnector:
         registry = self.zookeeper.client()
         registry.start()
-        defaults = {
-            "group_id": "g",
-            "consumer_timeout_ms": PATIENCE_MS,
-            "fetcher_backoff_max_ms": 20,
-        }
-        settings = {**defaults, **settings}
-        made = ConsumerConnector(ConsumerConfig(**settings), registry)
+        defaults = {"consumer_timeout_ms": PATIENCE_MS, "fetcher_backoff_max_ms": 20}
+        config = ConsumerConfig(**{"group_id": "g", **defaults, **settings})
+        made = ConsumerConnector(config, registry)
         self.registries.append(registry)
         self.connectors.append(made)
         return made
+
+    def reading(
+        self, payloads: Sequence[bytes] = (), *, partitions: int = 1, **settings: Any
+    ) -> tuple[ScriptedBroker, ConsumerConnector, MessageStream]:
+        """Broker 0 with `payloads` in topic "t", and a member with its stream of that topic."""
+        broker = self.broker_of_t(payloads, partitions=partitions)
+        connector = self.connector(**settings)
+        return broker, connector, one_stream(connector)
 
     def registry_of(self, connector: ConsumerConnector) -> InMemoryRegistry:
         return self.registries[self.connectors.index(connector)]
 
     def stored(self, topic: str, broker_id: int, partition: int) -> bytes | None:
         path = paths.offset_path("g", topic, BrokerPartition(broker_id, partition))
-        found = self.admin.get(path)
-        return found.value if found else None
+        return self.zookeeper.value(path)
 
     def owner(self, topic: str, broker_id: int, partition: int) -> bytes | None:
         path = paths.owner_path("g", topic, BrokerPartition(broker_id, partition))
-        found = self.admin.get(path)
-        return found.value if found else None
+        return self.zookeeper.value(path)
 
     def close(self) -> None:
         for connector in self.connectors:

@@ -9,41 +9,42 @@ Faults: `expire`, `suspend` / `resume`, `lose_next_reply` (the change is made, t
 lost connection), `fail_next` (lost before it was made).
 """
 
+import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable
-from typing import Literal
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
-from kafka2011.coordination.errors import (
-    CoordinationUnavailable,
-    NodeConflict,
-    NodeExists,
-    NotEmpty,
-    SessionLost,
-    VersionConflict,
-)
+from kafka2011.coordination import errors
 from kafka2011.coordination.paths import parents
-from kafka2011.coordination.registry import (
-    ABSENT,
-    ChildrenCallback,
-    Handle,
-    NodeStat,
-    SessionCallback,
-    SessionEvent,
-    Stored,
-)
+from kafka2011.coordination.registry import ABSENT, Handle, NodeStat, SessionEvent, Stored
 from kafka2011.runtime.clock import Clock, now_ms
 
+Delivery = Literal["at once", "by hand"]
 
+
+@dataclass
 class _Node:
-    __slots__ = ("children", "created_ms", "modified_ms", "owner", "value", "version")
+    value: bytes | None
+    owner: int  # session id, 0 for a persistent node
+    created_ms: int
+    modified_ms: int
+    version: int = 0
+    children: set[str] = field(default_factory=set)
 
-    def __init__(self, value: bytes | None, owner: int, now_ms: int) -> None:
-        self.value = value
-        self.version = 0
-        self.created_ms = self.modified_ms = now_ms
-        self.owner = owner  # session id, 0 for a persistent node
-        self.children: set[str] = set()
+
+@dataclass(eq=False)
+class _Subscriber:
+    """Of the children of `path`, or without one of session events."""
+
+    callback: Callable[[Any], None]
+    path: str | None = None
+    is_queued: bool = False
+    is_cancelled: bool = False
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
 
 
 class InMemoryZooKeeper:
@@ -55,12 +56,13 @@ class InMemoryZooKeeper:
     def __init__(self, clock: Clock = now_ms) -> None:
         self._lock = threading.RLock()
         self._clock = clock
-        self._nodes: dict[str, _Node] = {"/": _Node(None, 0, clock())}
+        self._nodes: dict[str, _Node] = {"/": _Node(None, 0, clock(), clock())}
         self._clients: list[InMemoryRegistry] = []
         self._session_last = 0
+        self._change_count = 0
         self.operation_count = 0
 
-    def client(self, deliver: Literal["at once", "by hand"] = "at once") -> "InMemoryRegistry":
+    def client(self, deliver: Delivery = "at once") -> "InMemoryRegistry":
         return InMemoryRegistry(self, deliver)
 
     def paths(self) -> list[str]:
@@ -68,11 +70,19 @@ class InMemoryZooKeeper:
         with self._lock:
             return sorted(self._nodes)
 
-    # The rest is called by clients, under the lock.
+    def value(self, path: str) -> bytes | None:
+        """What the node holds; None also when there is none. Not a request of any client."""
+        with self._lock:
+            node = self._nodes.get(path)
+            return node.value if node else None
 
-    def _new_session(self) -> int:
-        self._session_last += 1
-        return self._session_last
+    def nodes_of(self, client: "InMemoryRegistry") -> list[str]:
+        """The ephemeral nodes of the client's present session."""
+        with self._lock:
+            session = client._session
+            return sorted(path for path, node in self._nodes.items() if node.owner == session)
+
+    # The rest is called by clients, under the lock.
 
     def _end_session(self, session: int) -> None:
         for path in [path for path, node in self._nodes.items() if node.owner == session]:
@@ -80,85 +90,62 @@ class InMemoryZooKeeper:
 
     def _add(self, path: str, value: bytes | None, owner: int) -> None:
         if path in self._nodes:
-            raise NodeExists(path)
+            raise errors.NodeExists(path)
         for parent in parents(path):
             if parent not in self._nodes:
                 self._add(parent, None, 0)
+        time_ms = self._clock()
+        self._nodes[path] = _Node(value, owner, time_ms, time_ms)
         above, _, name = path.rpartition("/")
-        self._nodes[path] = _Node(value, owner, self._clock())
         self._nodes[above or "/"].children.add(name)
-        self._changed(above or "/")
-        self._changed(path)
+        self._notify(above or "/", path)
 
     def _remove(self, path: str) -> None:
         if self._nodes[path].children:
-            raise NotEmpty(path)
+            raise errors.NotEmpty(path)
         del self._nodes[path]
         above, _, name = path.rpartition("/")
         self._nodes[above or "/"].children.discard(name)
-        self._changed(above or "/")
-        self._changed(path)
+        self._notify(above or "/", path)
 
-    def _changed(self, path: str) -> None:
-        for client in self._clients:
-            client._queue_watches(path)
-
-
-class _Watch:
-    def __init__(self, path: str, callback: ChildrenCallback) -> None:
-        self.path = path
-        self.callback = callback
-        self.queued = False
-        self.cancelled = False
-
-    def cancel(self) -> None:
-        self.cancelled = True
-
-
-class _Listener:
-    def __init__(self, callback: SessionCallback) -> None:
-        self.callback = callback
-        self.cancelled = False
-
-    def cancel(self) -> None:
-        self.cancelled = True
+    def _notify(self, *paths: str) -> None:
+        self._change_count += 1
+        for path in paths:
+            for client in self._clients:
+                client._queue_watches(path)
 
 
 class InMemoryRegistry:
     """See `registry.Registry`."""
 
-    def __init__(
-        self, zookeeper: InMemoryZooKeeper, deliver: Literal["at once", "by hand"] = "at once"
-    ) -> None:
+    def __init__(self, zookeeper: InMemoryZooKeeper, deliver: Delivery = "at once") -> None:
         self._zookeeper = zookeeper
         self._lock = zookeeper._lock
         self._by_hand = deliver == "by hand"
         self._delivery = threading.RLock()
         self._pending: deque[Callable[[], None]] = deque()
-        self._watches: list[_Watch] = []
-        self._listeners: list[_Listener] = []
+        self._watches: list[_Subscriber] = []
+        self._listeners: list[_Subscriber] = []
         self._sessions: list[int] = []
-        self._session = 0
-        self._suspended = False
+        self._session = 0  # -1 when the server dropped it and the client has not noticed
         self._closed = False
         self._fail: Literal["", "before", "after"] = ""
+        self.is_suspended = False
         self.lease_ms = 4000  # what lease_remaining_ms answers while the session answers
 
     # --- life and faults -------------------------------------------------------------------------
 
     def start(self, timeout_ms: int = 6000) -> None:
-        del timeout_ms
         with self._lock:
             if self._closed:
-                raise CoordinationUnavailable("the registry is closed")
+                raise errors.RegistryClosed("the registry is closed")
             if not self._session:
-                self._begin_session()
+                self._begin_session(SessionEvent.CONNECTED)
                 self._zookeeper._clients.append(self)
-                self._queue_event(SessionEvent.CONNECTED)
         self._deliver_if_at_once()
 
     def close(self) -> None:
-        with self._lock:
+        with self._delivering_to_all():
             if self._closed:
                 return
             self._closed = True
@@ -166,54 +153,44 @@ class InMemoryRegistry:
             if self in self._zookeeper._clients:
                 self._zookeeper._clients.remove(self)
             self._zookeeper._end_session(self._session)
-        self._deliver_others()
 
     def expire(self, *, server_keeps_nodes: bool = False) -> None:
         """Lose the session and get another. `server_keeps_nodes`: the old session's nodes stay
         until `end_old_sessions`, as with kazoo's test expiry, or a server that has not noticed.
         """
-        with self._lock:
+        with self._delivering_to_all():
             if not server_keeps_nodes:
                 self._zookeeper._end_session(self._session)
-            self._begin_session()
-            self._suspended = False
-            self._queue_event(SessionEvent.EXPIRED)
-            self._queue_event(SessionEvent.RECREATED)
-            self._queue_all_watches()
-        self._deliver_others()
+            self.is_suspended = False
+            self._begin_session(SessionEvent.EXPIRED, SessionEvent.RECREATED)
+            self._queue_watches()
 
     def end_old_sessions(self) -> None:
-        with self._lock:
+        with self._delivering_to_all():
             for session in self._sessions[:-1]:
                 self._zookeeper._end_session(session)
-        self._deliver_others()
 
     def end_session_on_server(self) -> None:
         """The server drops the session; the client is suspended or stopped and does not notice."""
-        with self._lock:
+        with self._delivering_to_all():
             self._zookeeper._end_session(self._session)
             self._session = -1
-        self._deliver_others()
 
     def suspend(self) -> None:
         """No connection: calls fail, the lease runs out (at once here), the session lives on."""
-        with self._lock:
-            self._suspended = True
+        with self._delivering_to_all():
+            self.is_suspended = True
             self._queue_event(SessionEvent.SUSPENDED)
-        self._deliver_others()
 
     def resume(self) -> None:
         """Connected again, to the same session, or to a new one if the server dropped it."""
-        with self._lock:
-            self._suspended = False
+        with self._delivering_to_all():
+            self.is_suspended = False
             if self._session == -1:
-                self._begin_session()
-                self._queue_event(SessionEvent.EXPIRED)
-                self._queue_event(SessionEvent.RECREATED)
+                self._begin_session(SessionEvent.EXPIRED, SessionEvent.RECREATED)
             else:
                 self._queue_event(SessionEvent.CONNECTED)
-            self._queue_all_watches()
-        self._deliver_others()
+            self._queue_watches()
 
     def fail_next(self) -> None:
         """The next call fails before it has an effect."""
@@ -227,11 +204,17 @@ class InMemoryRegistry:
         """
         self._fail = "after"
 
-    def _begin_session(self) -> None:
-        self._session = self._zookeeper._new_session()
-        self._sessions.append(self._session)
+    def fail_no_more(self) -> None:
+        self._fail = ""
 
-    # --- notifications ----------------------------------------------------------------------------
+    def _begin_session(self, *events: SessionEvent) -> None:
+        self._zookeeper._session_last += 1
+        self._session = self._zookeeper._session_last
+        self._sessions.append(self._session)
+        for event in events:
+            self._queue_event(event)
+
+    # --- notifications ---------------------------------------------------------------------------
 
     def deliver_next(self) -> bool:
         """Deliver the oldest notification; False when there is none."""
@@ -248,181 +231,170 @@ class InMemoryRegistry:
             while self.deliver_next():
                 pass
 
-    def _deliver_others(self) -> None:
-        """After a change by this client: deliver to all clients, this one included."""
+    @contextlib.contextmanager
+    def _delivering_to_all(self) -> Iterator[None]:
+        """A change under the lock; then deliver to all clients, this one included."""
+        with self._lock:
+            yield
         for client in [self, *self._zookeeper._clients]:
             client._deliver_if_at_once()
 
     def _queue_event(self, event: SessionEvent) -> None:
         def notify() -> None:
             for listener in list(self._listeners):
-                if not listener.cancelled and not self._closed:
+                if not listener.is_cancelled and not self._closed:
                     listener.callback(event)
 
         self._pending.append(notify)
 
-    def _queue_watches(self, path: str) -> None:
+    def _queue_watches(self, path: str | None = None) -> None:
+        """Those of `path`, or all."""
         for watch in self._watches:
-            if watch.path == path:
+            if path in (None, watch.path):
                 self._queue_watch(watch)
 
-    def _queue_all_watches(self) -> None:
-        for watch in self._watches:
-            self._queue_watch(watch)
-
-    def _queue_watch(self, watch: _Watch) -> None:
-        if watch.queued or watch.cancelled or self._closed or self._suspended:
+    def _queue_watch(self, watch: _Subscriber) -> None:
+        if watch.is_queued or self.is_suspended:
             return
-        watch.queued = True
+        watch.is_queued = True
 
         def notify() -> None:
             with self._lock:
-                watch.queued = False
-                node = self._zookeeper._nodes.get(watch.path)
+                watch.is_queued = False
+                node = self._zookeeper._nodes.get(watch.path or "/")
                 children = sorted(node.children) if node else []
-                if watch.cancelled or self._closed:
+                if watch.is_cancelled or self._closed:
                     return
             watch.callback(children)
 
         self._pending.append(notify)
 
-    def watch_children(self, path: str, callback: ChildrenCallback) -> Handle:
-        watch = _Watch(path, callback)
+    def watch_children(self, path: str, callback: Callable[[list[str]], None]) -> Handle:
+        watch = _Subscriber(callback, path)
         with self._lock:
             self._watches.append(watch)
             self._queue_watch(watch)
         self._deliver_if_at_once()
         return watch
 
-    def add_session_listener(self, callback: SessionCallback) -> Handle:
-        listener = _Listener(callback)
+    def add_session_listener(self, callback: Callable[[SessionEvent], None]) -> Handle:
+        listener = _Subscriber(callback)
         self._listeners.append(listener)
         return listener
 
     def session_id(self) -> int | None:
-        usable = self._session > 0 and not self._suspended and not self._closed
+        usable = self._session > 0 and not self.is_suspended and not self._closed
         return self._session if usable else None
 
     def lease_remaining_ms(self, session: int | None = None) -> int:
         present = self.session_id()
         return self.lease_ms if present is not None and session in (None, present) else 0
 
-    # --- reading ---------------------------------------------------------------------------------
+    # --- requests --------------------------------------------------------------------------------
 
-    def _ask(self) -> dict[str, _Node]:
-        self._zookeeper.operation_count += 1
-        if self.session_id() is None:
-            raise CoordinationUnavailable("not connected to ZooKeeper")
-        if self._fail == "before":
+    @contextlib.contextmanager
+    def _request(self) -> Iterator[dict[str, _Node]]:
+        """One request, under the lock; delivers what it changed, and fails where that was asked."""
+        zookeeper = self._zookeeper
+        with self._lock:
+            zookeeper.operation_count += 1
+            if self._closed:
+                raise errors.RegistryClosed("the registry is closed")
+            if self.session_id() is None:
+                raise errors.CoordinationUnavailable("not connected to ZooKeeper")
+            if self._fail == "before":
+                self._fail = ""
+                raise errors.CoordinationUnavailable("the request was lost")
+            before = zookeeper._change_count
+            yield zookeeper._nodes
+            if zookeeper._change_count == before:
+                return
+        with self._delivering_to_all():
+            pass
+        if self._fail == "after":
             self._fail = ""
-            raise CoordinationUnavailable("the request was lost")
-        return self._zookeeper._nodes
+            raise errors.CoordinationUnavailable("the reply was lost")
 
     def get(self, path: str) -> Stored | None:
-        with self._lock:
-            node = self._ask().get(path)
-            if node is None:
-                return None
-            return Stored(node.value, node.version, node.owner == self._session)
+        with self._request() as nodes:
+            node = nodes.get(path)
+            return node and Stored(node.value, node.version, node.owner == self._session)
 
     def stat(self, path: str) -> NodeStat | None:
-        with self._lock:
-            node = self._ask().get(path)
-            if node is None:
-                return None
-            return NodeStat(
+        with self._request() as nodes:
+            node = nodes.get(path)
+            return node and NodeStat(
                 node.version,
                 node.created_ms,
                 node.modified_ms,
-                node.owner != 0,
-                len(node.value or b""),
-                len(node.children),
+                is_ephemeral=node.owner != 0,
+                size_bytes=len(node.value or b""),
+                child_count=len(node.children),
             )
 
     def exists(self, path: str) -> bool:
-        with self._lock:
-            return path in self._ask()
+        with self._request() as nodes:
+            return path in nodes
 
     def children(self, path: str) -> list[str]:
-        with self._lock:
-            node = self._ask().get(path)
-            return sorted(node.children) if node else []
-
-    # --- writing ---------------------------------------------------------------------------------
-
-    def _changed(self) -> None:
-        """After each change: deliver to all clients, and lose the reply if that was planned."""
-        self._deliver_others()
-        if self._fail == "after":
-            self._fail = ""
-            raise CoordinationUnavailable("the reply was lost")
+        with self._request() as nodes:
+            return sorted(nodes[path].children) if path in nodes else []
 
     def create(self, path: str, value: bytes | None = None, ephemeral: bool = False) -> None:
-        with self._lock:
-            self._ask()
+        with self._request():
             self._zookeeper._add(path, value, self._session if ephemeral else 0)
-        self._changed()
 
     def ensure(self, path: str) -> None:
-        try:
+        with contextlib.suppress(errors.NodeExists):
             self.create(path)
-        except NodeExists:
-            pass
 
     def create_ephemeral(self, path: str, value: bytes | None, session: int | None = None) -> None:
-        with self._lock:
-            nodes = self._ask()
-            if session is not None and session != self._session:
-                raise SessionLost(f"the session changed before {path} was created")
+        with self._request() as nodes:
+            if session not in (None, self._session):
+                raise errors.SessionLost(f"the session changed before {path} was created")
             node = nodes.get(path)
             if node is not None:
                 if node.owner == self._session and node.value == value:
                     return
                 if node.owner == self._session or node.owner not in self._sessions:
-                    raise NodeConflict(path, node.value)
+                    raise errors.NodeConflict(path, node.value)
                 self._zookeeper._remove(path)
             self._zookeeper._add(path, value, self._session)
-        self._changed()
 
     def put(self, path: str, value: bytes | None, expected_version: int | None = None) -> int:
-        with self._lock:
-            node = self._ask().get(path)
-            found = ABSENT if node is None else node.version
-            if expected_version is not None and expected_version != found:
-                raise VersionConflict(f"{path} is not at version {expected_version}")
+        with self._request() as nodes:
+            node = nodes.get(path)
+            found = node.version if node else ABSENT
+            if expected_version not in (None, found):
+                raise errors.VersionConflict(f"{path} is not at version {expected_version}")
             if node is None:
                 self._zookeeper._add(path, value, 0)
             else:
                 node.value = value
                 node.version += 1
                 node.modified_ms = self._zookeeper._clock()
-        self._changed()
-        return found + 1
+                self._zookeeper._notify()
+            return found + 1
 
     def delete(self, path: str, expected_version: int | None = None) -> bool:
-        with self._lock:
-            node = self._ask().get(path)
-            if node is None:
+        with self._request() as nodes:
+            if path not in nodes:
                 return False
-            if expected_version is not None and expected_version != node.version:
-                raise VersionConflict(f"{path} is not at version {expected_version}")
+            if expected_version not in (None, nodes[path].version):
+                raise errors.VersionConflict(f"{path} is not at version {expected_version}")
             self._zookeeper._remove(path)
-        self._changed()
-        return True
+            return True
 
     def delete_own(self, path: str, value: bytes | None) -> bool:
-        with self._lock:
-            node = self._ask().get(path)
+        with self._request() as nodes:
+            node = nodes.get(path)
             if node is None or node.owner != self._session or node.value != value:
                 return False
             self._zookeeper._remove(path)
-        self._changed()
-        return True
+            return True
 
     def delete_recursive(self, path: str) -> None:
-        with self._lock:
-            nodes = self._ask()
+        with self._request() as nodes:
             below = [name for name in nodes if name == path or name.startswith(f"{path}/")]
             for name in sorted(below, reverse=True):
                 self._zookeeper._remove(name)
-        self._changed()

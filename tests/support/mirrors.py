@@ -12,7 +12,7 @@ from kafka2011.coordination import paths
 from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.services.zookeeper.server import ZooKeeperServer
 from tests.support.clusters import Cluster, datacenters
-from tests.support.commands import RunningProcess, start_command
+from tests.support.commands import RunningProcess, dotted, start_command
 from tests.support.waiting import wait_until
 
 
@@ -38,7 +38,7 @@ class Mirrors:
             "mirror.retry.max.ms": 500,
             # A killed member's session, and with it its partitions, goes this fast.
             "zk.sessiontimeout.ms": 1500,
-            **{name.replace("_", "."): value for name, value in settings.items()},
+            **dotted(settings),
         }
         log = self.root / f"mirror-{len(self.running)}.log"
         command = start_command("mirror", named, log, failpoints=failpoints)
@@ -46,9 +46,8 @@ class Mirrors:
         self.running.append(command)
         return command
 
-    def status(self, number: int = -1) -> dict[str, Any]:
-        found: dict[str, Any] = self.running[number].get_json("/status")
-        return found
+    def status(self, number: int = -1) -> Any:
+        return self.running[number].get_json("/status")
 
     def post(self, path: str, **body: str) -> None:
         self.running[-1].get(path, body)
@@ -70,13 +69,9 @@ class Mirrors:
         )
 
     def committed(self) -> dict[str, int]:
-        found = {}
-        path = paths.offsets_path(self.topic, self.topic)
-        for name in self.live.registry.children(path):
-            stored = self.live.registry.get(f"{path}/{name}")
-            assert stored is not None
-            found[name] = int(stored.value or b"")
-        return found
+        registry, path = self.live.registry, paths.offsets_path(self.topic, self.topic)
+        stored = {name: registry.get(f"{path}/{name}") for name in registry.children(path)}
+        return {name: int(node.value or b"") for name, node in stored.items() if node}
 
     def close(self) -> None:
         for command in self.running:

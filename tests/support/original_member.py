@@ -15,13 +15,12 @@ class OriginalMember:
     """One stream; `subscription` is the exact text of its registration."""
 
     def __init__(self, zk_connect: str, group: str, consumer_id: str, subscription: str) -> None:
-        self.group = group
         self.consumer_id = consumer_id
+        self.root = f"/consumers/{group}"
         self.client = KazooClient(hosts=zk_connect, timeout=6)
         self.client.start(timeout=20)
         self.owned: dict[str, list[str]] = {}
-        path = f"/consumers/{group}/ids/{consumer_id}"
-        self.client.create(path, subscription.encode(), ephemeral=True, makepath=True)
+        self._create(f"ids/{consumer_id}", subscription)
 
     def rebalance(self) -> None:
         """Attempts until everything wanted is claimed."""
@@ -29,52 +28,47 @@ class OriginalMember:
 
     def _attempt(self) -> bool:
         self._release()
-        topics = self._streams(self.consumer_id)
-        claimed: list[str] = []
-        for topic in topics:
-            threads = sorted(
-                f"{member}-{number}"
-                for member in self.client.get_children(f"/consumers/{self.group}/ids")
-                for number in range(self._streams(member).get(topic, 0))
-            )
-            partitions = sorted(
-                f"{broker}-{number}"
-                for broker in self.client.get_children(f"/brokers/topics/{topic}")
-                for number in range(int(self._read(f"/brokers/topics/{topic}/{broker}")))
-            )
-            each, more = divmod(len(partitions), len(threads))
-            k = threads.index(f"{self.consumer_id}-0")
-            first = each * k + min(k, more)
-            mine = partitions[first : first + each + (1 if k < more else 0)]
-            for partition in mine:
-                path = f"/consumers/{self.group}/owners/{topic}/{partition}"
+        for topic in self._streams(self.consumer_id):
+            for partition in self._share(topic):
                 try:
-                    self.client.create(
-                        path, f"{self.consumer_id}-0".encode(), ephemeral=True, makepath=True
-                    )
+                    self._create(f"owners/{topic}/{partition}", f"{self.consumer_id}-0")
                 except NodeExistsError:
-                    for made in claimed:
-                        self.client.delete(made)
-                    self.owned = {}
+                    self._release()
                     return False
-                claimed.append(path)
-            self.owned[topic] = mine
+                self.owned.setdefault(topic, []).append(partition)
         return True
 
+    def _share(self, topic: str) -> list[str]:
+        """The partitions of its one stream."""
+        threads = sorted(
+            f"{member}-{number}"
+            for member in self.client.get_children(f"{self.root}/ids")
+            for number in range(self._streams(member).get(topic, 0))
+        )
+        partitions = sorted(
+            f"{broker}-{number}"
+            for broker in self.client.get_children(f"/brokers/topics/{topic}")
+            for number in range(int(self._read(f"/brokers/topics/{topic}/{broker}")))
+        )
+        each, more = divmod(len(partitions), len(threads))
+        k = threads.index(f"{self.consumer_id}-0")
+        first = each * k + min(k, more)
+        return partitions[first : first + each + (1 if k < more else 0)]
+
     def commit(self, topic: str, partition: str, offset: int) -> None:
-        path = f"/consumers/{self.group}/offsets/{topic}/{partition}"
+        path = f"{self.root}/offsets/{topic}/{partition}"
         self.client.ensure_path(path)
         self.client.set(path, str(offset).encode())
 
     def _release(self) -> None:
         for topic, partitions in self.owned.items():
             for partition in partitions:
-                self.client.delete(f"/consumers/{self.group}/owners/{topic}/{partition}")
+                self.client.delete(f"{self.root}/owners/{topic}/{partition}")
         self.owned = {}
 
     def _streams(self, member: str) -> dict[str, int]:
         try:
-            text = self._read(f"/consumers/{self.group}/ids/{member}")
+            text = self._read(f"{self.root}/ids/{member}")
         except NoNodeError:
             return {}
         if text[0] in "*!":
@@ -86,6 +80,9 @@ class OriginalMember:
             }
         found: dict[str, int] = json.loads(text)
         return found
+
+    def _create(self, path: str, value: str) -> None:
+        self.client.create(f"{self.root}/{path}", value.encode(), ephemeral=True, makepath=True)
 
     def _read(self, path: str) -> str:
         return str(self.client.get(path)[0].decode())

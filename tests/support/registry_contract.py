@@ -4,7 +4,7 @@ A test class inherits `RegistryContract` and provides the fixture `world`, which
 that see the same tree and can expire their sessions.
 """
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 import pytest
@@ -15,10 +15,11 @@ from kafka2011.coordination.errors import (
     NodeConflict,
     NodeExists,
     NotEmpty,
+    RegistryClosed,
     SessionLost,
     VersionConflict,
 )
-from kafka2011.coordination.registry import ABSENT, Registry, SessionEvent
+from kafka2011.coordination.registry import ABSENT, Registry, SessionEvent, Stored
 from tests.support.processes import expect_process
 from tests.support.waiting import wait_until
 
@@ -34,6 +35,18 @@ class World(Protocol):
         """The client gets a new session while the server still keeps the old one's nodes."""
 
 
+def wait_for_a_session(registry: Registry, after: int | None) -> None:
+    wait_until(lambda: registry.session_id() not in (None, after), "a new session")
+
+
+class Watched(list[list[str]]):
+    """Every list of children that a watch gave."""
+
+    def wait_for(self, *children: str) -> None:
+        expected = list(children)
+        wait_until(lambda: self and self[-1] == expected, lambda: f"{expected} last in {self}")
+
+
 class RegistryContract:
     @pytest.fixture
     def one(self, world: World) -> Registry:
@@ -44,6 +57,15 @@ class RegistryContract:
         return world.registry()
 
     # --- nodes -----------------------------------------------------------------------------------
+
+    def test_a_closed_registry_says_so(self, one: Registry) -> None:
+        one.close()
+        with pytest.raises(RegistryClosed):
+            one.get("/a")
+        with pytest.raises(RegistryClosed):
+            one.put("/a", b"x")
+        with pytest.raises(RegistryClosed):
+            one.create_ephemeral("/a", b"x")
 
     def test_a_node_that_is_not_there(self, one: Registry) -> None:
         assert one.get("/no/such") is None
@@ -67,20 +89,19 @@ class RegistryContract:
         assert one.stat("/st/no") is None
         one.create("/st/a", b"text")
         one.create("/st/b", b"", ephemeral=True)
-        made = two.stat("/st/a")
-        assert made is not None
-        assert (made.version, made.is_ephemeral, made.size_bytes) == (0, False, 4)
-        assert 0 < made.created_ms == made.modified_ms
-        above, ephemeral = two.stat("/st"), two.stat("/st/b")
-        assert above is not None
-        assert above.child_count == 2
-        assert ephemeral is not None
-        assert ephemeral.is_ephemeral
+        made, above, ephemeral = two.stat("/st/a"), two.stat("/st"), two.stat("/st/b")
+        assert made
+        assert above
+        assert ephemeral
+        assert made == (0, made.created_ms, made.created_ms, False, 4, 0)
+        assert made.created_ms > 0
+        assert (above.is_ephemeral, above.child_count) == (False, 2)
+        assert (ephemeral.is_ephemeral, ephemeral.size_bytes) == (True, 0)
         one.put("/st/a", b"longer text")
         changed = two.stat("/st/a")
-        assert changed is not None
-        assert (changed.version, changed.size_bytes) == (1, 11)
-        assert made.created_ms == changed.created_ms <= changed.modified_ms
+        assert changed
+        assert changed == (1, made.created_ms, changed.modified_ms, False, 11, 0)
+        assert changed.modified_ms >= made.created_ms
 
     def test_children_are_sorted_as_text(self, one: Registry) -> None:
         for name in ("10", "2", "1"):
@@ -98,12 +119,9 @@ class RegistryContract:
         assert one.put("/p/q", b"1") == 0
         assert one.put("/p/q", b"2") == 1
         assert two.put("/p/q", b"3", expected_version=1) == 2
-        with pytest.raises(VersionConflict):
-            one.put("/p/q", b"4", expected_version=1)
-        with pytest.raises(VersionConflict):
-            one.put("/p/q", b"4", expected_version=ABSENT)
-        with pytest.raises(VersionConflict):
-            one.put("/p/absent", b"4", expected_version=3)
+        for path, version in (("/p/q", 1), ("/p/q", ABSENT), ("/p/absent", 3)):
+            with pytest.raises(VersionConflict):
+                one.put(path, b"4", expected_version=version)
         assert one.get("/p/q") == (b"3", 2, False)
         assert one.put("/p/new", b"5", expected_version=ABSENT) == 0
 
@@ -143,8 +161,7 @@ class RegistryContract:
         one.create_ephemeral("/theirs/x", b"same")
         with pytest.raises(NodeConflict) as caught:
             two.create_ephemeral("/theirs/x", b"same")
-        assert caught.value.found == b"same"
-        assert caught.value.path == "/theirs/x"
+        assert (caught.value.path, caught.value.found) == ("/theirs/x", b"same")
 
     def test_delete_own_never_deletes_another_ones(self, one: Registry, two: Registry) -> None:
         one.create_ephemeral("/o/x", b"me")
@@ -162,7 +179,7 @@ class RegistryContract:
         one.create_ephemeral("/left/x", b"me")
         old = one.session_id()
         world.expire_only_in_client(one)
-        wait_until(lambda: one.session_id() not in (None, old), "a new session")
+        wait_for_a_session(one, old)
         assert one.get("/left/x") == (b"me", 0, False)
         with pytest.raises(NodeConflict):
             two.create_ephemeral("/left/x", b"two")
@@ -174,7 +191,7 @@ class RegistryContract:
     ) -> None:
         old = one.session_id()
         world.expire(one)
-        wait_until(lambda: one.session_id() not in (None, old), "a new session")
+        wait_for_a_session(one, old)
         with pytest.raises(SessionLost):
             one.create_ephemeral("/fenced/x", b"me", session=old)
         assert not one.exists("/fenced/x")
@@ -187,8 +204,7 @@ class RegistryContract:
     ) -> None:
         events: list[SessionEvent] = []
         one.add_session_listener(events.append)
-        cancelled = one.add_session_listener(lambda event: pytest.fail("was cancelled"))
-        cancelled.cancel()
+        one.add_session_listener(lambda event: pytest.fail("was cancelled")).cancel()
         one.create_ephemeral("/gone/x", b"1")
         world.expire(one)
         wait_until(lambda: SessionEvent.RECREATED in events, lambda: f"RECREATED in {events}")
@@ -224,53 +240,48 @@ class RegistryContract:
     # --- watches ---------------------------------------------------------------------------------
 
     def test_watch_tells_now_and_after_each_change(self, one: Registry, two: Registry) -> None:
-        seen: list[list[str]] = []
+        seen = Watched()
         one.watch_children("/w/x", seen.append)
-        wait_until(lambda: seen and seen[-1] == [], "[] while the node is not there")
+        seen.wait_for()  # while the node is not there
         two.create("/w/x/b")
-        wait_until(lambda: seen[-1] == ["b"], lambda: str(seen))
+        seen.wait_for("b")
         two.create("/w/x/a")
-        wait_until(lambda: seen[-1] == ["a", "b"], lambda: str(seen))
+        seen.wait_for("a", "b")
         two.delete("/w/x/a")
-        wait_until(lambda: seen[-1] == ["b"], lambda: str(seen))
+        seen.wait_for("b")
         two.delete_recursive("/w/x")
-        wait_until(lambda: seen[-1] == [], lambda: str(seen))
+        seen.wait_for()
         two.create("/w/x/c")
-        wait_until(lambda: seen[-1] == ["c"], lambda: str(seen))
+        seen.wait_for("c")
 
     def test_watch_survives_a_new_session(self, world: World, one: Registry, two: Registry) -> None:
-        seen: list[list[str]] = []
+        seen = Watched()
         one.watch_children("/ws", seen.append)
         two.create("/ws/a")
-        wait_until(lambda: seen and seen[-1] == ["a"], lambda: str(seen))
+        seen.wait_for("a")
         world.expire(one)
         two.create("/ws/b")
-        wait_until(lambda: seen[-1] == ["a", "b"], lambda: str(seen))
+        seen.wait_for("a", "b")
         two.create("/ws/c")
-        wait_until(lambda: seen[-1] == ["a", "b", "c"], lambda: str(seen))
+        seen.wait_for("a", "b", "c")
 
     def test_a_cancelled_watch_is_silent(self, one: Registry, two: Registry) -> None:
-        cancelled: list[list[str]] = []
-        kept: list[list[str]] = []
+        cancelled, kept = Watched(), Watched()
         handle = one.watch_children("/wc", cancelled.append)
-        wait_until(lambda: cancelled, "the first call")
+        cancelled.wait_for()
         handle.cancel()
         one.watch_children("/wc", kept.append)
         two.create("/wc/a")
-        wait_until(lambda: kept and kept[-1] == ["a"], lambda: str(kept))
+        kept.wait_for("a")
         assert ["a"] not in cancelled
 
     def test_a_watch_callback_may_use_the_registry(self, one: Registry, two: Registry) -> None:
-        found: list[bytes | None] = []
-
-        def read(children: list[str]) -> None:
-            for name in children:
-                stored = one.get(f"/wr/{name}")
-                found.append(stored.value if stored else None)
-
-        one.watch_children("/wr", read)
+        found: list[Stored | None] = []
+        one.watch_children(
+            "/wr", lambda children: found.extend(one.get(f"/wr/{name}") for name in children)
+        )
         two.create("/wr/a", b"value")
-        wait_until(lambda: b"value" in found, lambda: str(found))
+        wait_until(lambda: (b"value", 0, False) in found, lambda: str(found))
 
     # --- what is built on it ---------------------------------------------------------------------
 
@@ -299,16 +310,13 @@ class RegistryContract:
         assert handle.wait(20)
         expect_process(two, "offline", "loader", "loader")
         assert processes.alive(two) == [record]
-        assert [(found.name, found.kind) for found in processes.expected(two)] == [
-            ("broker-1", "broker"),
-            ("loader", "loader"),
-        ]
+        expected = {found.name: found.kind for found in processes.expected(two)}
+        assert expected == {"broker-1": "broker", "loader": "loader"}
         world.expire(one)
         wait_until(lambda: processes.alive(two) == [record], "registered again")
         assert not processes.read_record(two, "live", "broker-1").said_goodbye
-        assert (
-            processes.forget_others(two, {"loader"}) == []
-        )  # a process that is named, or lives, stays
+        # A process that is named, or lives, stays.
+        assert processes.forget_others(two, {"loader"}) == []
         handle.close()
         assert processes.alive(two) == []
         assert [found.said_goodbye for found in processes.expected(two)] == [True, False]
@@ -332,14 +340,39 @@ class RegistryContract:
         assert not processes.read_record(one, "live", "audit").said_goodbye
         second.close()
 
+    def test_a_process_that_ends_by_a_failure_says_no_goodbye(self, one: Registry) -> None:
+        record = processes.ProcessRecord("live", "mirror-1", "mirror", pid=1)
+        made = processes.register_process(one, record)
+        assert made.wait(20)
+        made.close(says_goodbye=False)
+        assert processes.alive(one) == []
+        assert not processes.read_record(one, "live", "mirror-1").said_goodbye
+
+    def test_a_bug_in_registering_a_process_again_is_no_end_of_it(
+        self, world: World, one: Registry, two: Registry, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("kafka2011.runtime.workers.RESTART_FIRST_S", 0.001)
+        record = processes.ProcessRecord("live", "audit", "audit", pid=1)
+        made = processes.register_process(one, record)
+        assert made.wait(20)
+        bugs: list[Exception] = [ZeroDivisionError()]
+        create = one.create_ephemeral
+
+        def fails_once(path: str, value: bytes | None) -> None:
+            if bugs:
+                raise bugs.pop()
+            create(path, value)
+
+        monkeypatch.setattr(one, "create_ephemeral", fails_once)
+        world.expire(one)
+        wait_until(lambda: not bugs and processes.alive(two) == [record], "registered again")
+        made.close()
+
     def test_many_threads_share_one_registry(self, one: Registry) -> None:
         def work(number: int) -> None:
             for count in range(20):
                 one.put(f"/threads/{number}", str(count).encode())
 
-        threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(work, range(8)))
         assert [one.get(f"/threads/{number}") for number in range(8)] == [(b"19", 19, False)] * 8

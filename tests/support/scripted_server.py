@@ -13,28 +13,12 @@ from collections.abc import Callable
 from typing import Self
 
 from kafka2011.protocol import message_set
+from kafka2011.protocol import requests as wire
 from kafka2011.protocol.errors import KafkaError
-from kafka2011.protocol.requests import (
-    EARLIEST,
-    LATEST,
-    FetchRequest,
-    MultiFetchRequest,
-    MultiProduceRequest,
-    OffsetsRequest,
-    ProduceRequest,
-    Request,
-    decode_request,
-)
-from kafka2011.protocol.responses import (
-    encode_fetch_header,
-    encode_multifetch_header,
-    encode_offsets_response,
-)
+from tests.support.raw_requests import OUT_OF_RANGE, answer, frame, offsets_answer
 from tests.support.waiting import wait_until
 
 Partition = tuple[str, int]
-
-OFFSET_OUT_OF_RANGE = 1
 
 
 class ScriptedServer:
@@ -68,7 +52,7 @@ class ScriptedServer:
         self._listener.close()
         self._threads[0].join(10)
         self.hang_up()
-        for thread in self._threads:
+        for thread in self._threads[1:]:
             thread.join(10)
 
     def __enter__(self) -> Self:
@@ -149,6 +133,8 @@ class ScriptedBroker(ScriptedServer):
     - `hang_ups`: so many of the next requests are answered by closing the connection;
       `close_at_barrier`: so many of the next Offsets requests
     - `refused`: topics at whose produce requests it closes the connection
+    - `unpacked_bytes_max`: as this project's broker, it closes the connection at a produce request
+      whose compressed sets unpack to more, or not at all; None: it takes everything
     - `raw_answers`: sent instead of the next answers; `offsets_answer`: to all Offsets requests
     - `errors`: error codes of partitions; `damage` changes a partition's bytes as they are sent
     - `holds_back`: as 0.7 between two flushes, only what was there at the last `flush` is visible
@@ -165,13 +151,14 @@ class ScriptedBroker(ScriptedServer):
         self.hang_ups = 0
         self.close_at_barrier = 0
         self.refused: set[str] = set()
+        self.unpacked_bytes_max: int | None = None
+        self.refusals = 0  # requests that it closed the connection at, for that
         self.raw_answers: list[bytes] = []
         self.offsets_answer: bytes | None = None
         self.errors: dict[Partition, int] = {}
-        self.damage: Callable[[FetchRequest, bytes], bytes] = lambda _, data: data
+        self.damage: Callable[[wire.FetchRequest, bytes], bytes] = lambda _, data: data
         self.holds_back = False
         self.on_offsets: Callable[[], object] = lambda: None
-        self.fetch_bytes_max = 1 << 30
         self._flushed: dict[Partition, int] = {}  # bytes
         super().__init__(port)
 
@@ -207,9 +194,9 @@ class ScriptedBroker(ScriptedServer):
 
     # --- what arrived ----------------------------------------------------------------------------
 
-    def requests(self) -> list[Request]:
+    def requests(self) -> list[wire.Request]:
         with self.lock:
-            return [decode_request(frame[4:]) for frame in self.frames]
+            return [wire.decode_request(frame[4:]) for frame in self.frames]
 
     def produce_frames(self, count: int) -> list[bytes]:
         """Wait for `count` produce frames; returns all that arrived."""
@@ -221,18 +208,12 @@ class ScriptedBroker(ScriptedServer):
 
         return wait_until(arrived, lambda: f"{count} produce requests; there are {self.frames!r}")
 
-    def parts(self) -> list[ProduceRequest]:
+    def parts(self) -> list[wire.ProduceRequest]:
         """Every produced part that has arrived, in order."""
-        found: list[ProduceRequest] = []
-        for request in self.requests():
-            if isinstance(request, ProduceRequest):
-                found.append(request)
-            elif isinstance(request, MultiProduceRequest):
-                found += request.parts
-        return found
+        return [part for request in self.requests() for part in _produced(request)]
 
     def barrier_count(self) -> int:
-        return sum(isinstance(request, OffsetsRequest) for request in self.requests())
+        return sum(isinstance(request, wire.OffsetsRequest) for request in self.requests())
 
     # --- serving ---------------------------------------------------------------------------------
 
@@ -241,38 +222,51 @@ class ScriptedBroker(ScriptedServer):
         self.conversations.append(conversation)
         with connection.makefile("rb") as stream, contextlib.suppress(KafkaError):
             while header := stream.read(4):
-                frame = header + stream.read(struct.unpack(">i", header)[0])
-                if frame[4:6] == b"\0\4":
+                received = header + stream.read(struct.unpack(">i", header)[0])
+                if received[4:6] == b"\0\4":
                     self.on_offsets()
                 with self.lock:
-                    self.frames.append(frame)
-                    conversation.append(frame)
-                    answer = self._answer(frame)
-                if answer is None:
+                    self.frames.append(received)
+                    conversation.append(received)
+                    response = self._answer(received)
+                if response is None:
                     return
-                if answer and not self.is_silent:
-                    connection.sendall(answer)
+                if not self.is_silent:
+                    connection.sendall(response)
 
-    def _answer(self, frame: bytes) -> bytes | None:
+    def _answer(self, received: bytes) -> bytes | None:
         """The response (b"" for none); None to close the connection."""
         if self.hang_ups:
             self.hang_ups -= 1
             return None
         if self.raw_answers:
             return self.raw_answers.pop(0)
-        request = decode_request(frame[4:])
-        if isinstance(request, ProduceRequest | MultiProduceRequest):
-            parts = [request] if isinstance(request, ProduceRequest) else request.parts
-            for part in parts:
-                if part.topic in self.refused:
-                    return None
-                self.logs[part.topic, part.partition] += part.message_set
-            return b""
-        if isinstance(request, FetchRequest):
-            return self._part(request)
-        if isinstance(request, MultiFetchRequest):
-            sets = [self._part(part) for part in request.parts]
-            return encode_multifetch_header([len(one) - 6 for one in sets]) + b"".join(sets)
+        match wire.decode_request(received[4:]):
+            case wire.OffsetsRequest() as request:
+                return self._offsets(request)
+            case wire.FetchRequest() as request:
+                return self._fetch(request)
+            case wire.MultiFetchRequest() as request:
+                return frame(b"\0\0" + b"".join(map(self._fetch, request.parts)))
+            case request:
+                for part in _produced(request):
+                    if part.topic in self.refused or not self._unpacks(part.message_set):
+                        return None
+                    self.logs[part.topic, part.partition] += part.message_set
+                return b""
+
+    def _unpacks(self, data: bytes | memoryview) -> bool:
+        if self.unpacked_bytes_max is None:
+            return True
+        try:
+            budget = message_set.DecompressionBudget(self.unpacked_bytes_max)
+            message_set.scan(data, 2**31, budget=budget)
+        except KafkaError:
+            self.refusals += 1
+            return False
+        return True
+
+    def _offsets(self, request: wire.OffsetsRequest) -> bytes | None:
         if self.close_at_barrier:
             self.close_at_barrier -= 1
             return None
@@ -281,24 +275,31 @@ class ScriptedBroker(ScriptedServer):
         key = request.topic, request.partition
         start = self.starts.get(key, 0)
         end = start + len(self._visible(key))
-        known = {LATEST: [end, start], EARLIEST: [start]}.get(request.time, [])
-        return encode_offsets_response(known[: max(1, request.count_max)])
+        known = {wire.LATEST: [end, start], wire.EARLIEST: [start]}.get(request.time, [])
+        return offsets_answer(*known[: max(1, request.count_max)])
+
+    def _fetch(self, request: wire.FetchRequest) -> bytes:
+        key = request.topic, request.partition
+        if key in self.errors:
+            return answer(b"", self.errors[key])
+        log = self._visible(key)
+        position = request.offset - self.starts.get(key, 0)
+        if not 0 <= position <= len(log):
+            return OUT_OF_RANGE
+        return answer(self.damage(request, bytes(log[position : position + request.size_max])))
 
     def _visible(self, key: Partition) -> bytearray:
         log = self.logs.get(key, bytearray())
         return log[: self._flushed.get(key, 0)] if self.holds_back else log
 
-    def _part(self, request: FetchRequest) -> bytes:
-        key = request.topic, request.partition
-        if key in self.errors:
-            return encode_fetch_header(self.errors[key], 0)
-        log = self._visible(key)
-        position = request.offset - self.starts.get(key, 0)
-        if not 0 <= position <= len(log):
-            return encode_fetch_header(OFFSET_OUT_OF_RANGE, 0)
-        size = min(request.size_max, self.fetch_bytes_max)
-        data = self.damage(request, bytes(log[position : position + size]))
-        return encode_fetch_header(0, len(data)) + data
+
+def _produced(request: wire.Request) -> list[wire.ProduceRequest]:
+    match request:
+        case wire.ProduceRequest():
+            return [request]
+        case wire.MultiProduceRequest():
+            return list(request.parts)
+    return []
 
 
 def receive_exactly(connection: socket.socket, size: int) -> bytes:

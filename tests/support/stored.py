@@ -4,9 +4,11 @@ For tests that compare what was sent, what was reported and what is there. Stop 
 or accept that the last bytes may be missing.
 """
 
+import struct
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from kafka2011.events.header import Header
 from kafka2011.events.monitoring import MonitoringEvent, decode_report
@@ -14,6 +16,42 @@ from kafka2011.events.peek import peek
 from kafka2011.events.topics import AUDIT
 from kafka2011.events.windows import window_start
 from kafka2011.protocol.message_set import payloads, split
+
+
+class Entry(NamedTuple):
+    """An entry of a segment file; `start` and `end` are offsets of the log."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    attributes: int
+    payload: bytes
+
+
+def entries(data: bytes) -> Iterator[tuple[int, int, int, bytes]]:
+    """(start, end, attributes, payload) of each whole entry, read by the format alone: four bytes
+    of length, magic, attributes where magic is 1, CRC, payload."""
+    start = 0
+    while start + 4 <= len(data):
+        (length,) = struct.unpack_from(">i", data, start)
+        end = start + 4 + length
+        if length <= 0 or end > len(data):
+            return
+        magic = data[start + 4]
+        head = 10 if magic == 1 else 9
+        yield start, end, data[start + 5] if magic == 1 else 0, data[start + head : end]
+        start = end
+
+
+def stored_entries(log_dir: Path, topic: str = "*") -> Iterator[Entry]:
+    """Every whole entry of the topic in a broker's logs, by the format alone."""
+    for directory in sorted(log_dir.glob(f"{topic}-[0-9]*")):
+        name, _, partition = directory.name.rpartition("-")
+        for segment in sorted(directory.glob("*.kafka")):
+            base = int(segment.stem)
+            for start, end, attributes, payload in entries(segment.read_bytes()):
+                yield Entry(name, int(partition), base + start, base + end, attributes, payload)
 
 
 def stored_payloads(log_dirs: Iterable[Path]) -> dict[str, list[bytes]]:

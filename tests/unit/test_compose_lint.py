@@ -1,8 +1,7 @@
 """docker-compose.yml, chaos.yml, the Dockerfiles and the embedded deployment against each other.
 
-What a reviewer would otherwise compare by eye: hardening, limits, health checks, networks, keys
-that one of the two Compose generations refuses, and that containers and local processes start the
-same entry points with the same variables.
+Hardening, limits, health checks, networks, keys that one of the two Compose generations refuses,
+and that containers and local processes start the same entry points with the same variables.
 """
 
 import re
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from kafka2011.broker.config import BrokerConfig
 from kafka2011.cli.schedule import SCHEDULABLE
 from kafka2011.runtime.config import load
 from kafka2011.runtime.process_settings import config_classes, known_names
@@ -21,15 +21,7 @@ from kafka2011.services.embedded.config import EmbeddedConfig
 from kafka2011.services.embedded.topology import ProcessSpec, plan
 from kafka2011.services.warehouse.schedule.timetable import parse_schedule
 from tests import ROOT
-
-
-def text_of(name: str) -> str:
-    return (ROOT / name).read_text(encoding="utf-8")
-
-
-def env_of(name: str) -> dict[str, str]:
-    return dict(line.split("=", 1) for line in text_of(name).splitlines() if line[:1] not in "#")
-
+from tests.unit import text_of
 
 TEXT = text_of("docker-compose.yml")
 COMPOSE: dict[str, Any] = yaml.safe_load(TEXT)
@@ -40,7 +32,7 @@ CHAOS: dict[str, dict[str, Any]] = yaml.safe_load(text_of("deploy/docker/chaos.y
 DOCKERFILES = sorted((ROOT / "deploy/docker").glob("*.Dockerfile"))
 IMAGES = text_of("deploy/tools/images.sh")
 HAPROXY = text_of("deploy/docker/haproxy.cfg")
-HA = env_of("deploy/docker/ha.env")
+HA = dict(re.findall(r"^([A-Z_]+)=(.*)$", text_of("deploy/docker/ha.env"), re.M))
 VARIABLE = re.compile(r"\$\{([A-Z0-9_]+):-([^}]*)\}")
 
 # What every container has, word for word.
@@ -53,55 +45,32 @@ EVERYWHERE = {
     "pull_policy": "never",
 }
 RIGHTS = {"privileged", "cap_add", "devices", "pid", "ipc", "network_mode", "userns_mode"}
-MEMORY_MB_MAX = 6 * 1024
 # Variables that only a container needs.
-CONTAINERS_ONLY = {
-    f"KAFKA2011_{name}"
-    for name in (
-        # All interfaces, other hosts in a page's address, Spark as a cluster.
-        *("BIND_ADDRESS", "ZK_BIND_ADDRESS", "DASHBOARD_BIND", "REGISTRY_BIND", "DASHBOARD_HOSTS"),
-        *("LOG_FORMAT", "SPARK_MASTER"),
-        # Faults of local processes go through a directory, of containers through chaos.yml.
-        "DASHBOARD_CHAOS_DIR",
-        # After a `docker kill` there is no list of restarts; and there may be a second datacenter.
-        *("AUDIT_REDELIVERY_EXPECTED", "AUDIT_SERVERS_BLACKLIST", "LIVE_MORE_ZK_CONNECT"),
-        # A process may be started before what it needs, so it waits.
-        *("ZK_CONNECTIONTIMEOUT_MS", "ZK_START_TIMEOUT_MS"),
-        # Profile `ha`.
-        *("ZK_ENSEMBLE", "ZK_SERVER_ID"),
-        # Twice the processes on the same two cores, so each polls less often.
-        *("FETCHER_BACKOFF_MS", "AUDIT_POLL_MS"),
-    )
-}
-KINDS = {
-    "zookeeper": {"zookeeper-live", "zookeeper-offline"},
-    "broker": {"broker-1", "broker-2", "broker-3", "broker-11", "broker-12"},
-    "proxy": {"wan-link"},
-    "frontend": {"frontend-1", "frontend-2"},
-    "online-consumer": {"online-1", "online-2"},
-    "mirror": {"mirror-1", "mirror-2"},
-    "audit": {"audit"},
-    "registry": {"registry"},
-    "dashboard": {"dashboard"},
-    "other programs": {"balancer", "spark-master", "spark-worker-1", "spark-worker-2", "loader"},
-}
-NETWORKS = {
-    "wan": {"wan-link", "mirror-1", "mirror-2"},
-    "wan-west": {"west-wan-link", "west-mirror-1"},
-    "live and offline": {"audit", "registry", "dashboard", "shell", "prometheus"},
-}
+CONTAINERS_ONLY = [
+    # All interfaces, other hosts in a page's address, Spark as a cluster.
+    *("BIND_ADDRESS", "ZK_BIND_ADDRESS", "DASHBOARD_BIND", "REGISTRY_BIND"),
+    *("LOG_FORMAT", "SPARK_MASTER"),
+    # Faults of local processes go through a directory, of containers through chaos.yml.
+    "DASHBOARD_CHAOS_DIR",
+    # After a `docker kill` there is no list of restarts; and there may be a second datacenter.
+    *("AUDIT_REDELIVERY_EXPECTED", "AUDIT_SERVERS_BLACKLIST", "LIVE_MORE_ZK_CONNECT"),
+    # A process may be started before what it needs, so it waits; profile `ha`.
+    *("ZK_CONNECTIONTIMEOUT_MS", "ZK_START_TIMEOUT_MS", "ZK_ENSEMBLE", "ZK_SERVER_ID"),
+    # Each has its own limit of memory.
+    *("BUFFERED_REQUEST_BYTES_MAX", "MIRROR_PARTITION_BYTES_MAX"),
+    # Twice the processes on the same two cores, so each polls less often.
+    *("FETCHER_BACKOFF_MS", "AUDIT_POLL_MS"),
+]
 
 
 def merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
     """One service of two files as Compose merges them: mappings by key, lists behind each other."""
-    service = dict(base)
-    for key, value in over.items():
-        before = service.get(key)
-        mergeable = isinstance(value, (dict, list)) and isinstance(before, type(value))
-        if not mergeable:
-            service[key] = value
-        else:
-            service[key] = before | value if isinstance(value, dict) else before + value
+    service = base | over
+    for key in base.keys() & over.keys():
+        if isinstance(over[key], dict):
+            service[key] = base[key] | over[key]
+        elif isinstance(over[key], list):
+            service[key] = base[key] + over[key]
     return service
 
 
@@ -133,8 +102,11 @@ def running(command: str) -> list[str]:
     return [n for n, s in SERVICES.items() if (s.get("command") or [""])[0] == command]
 
 
-def in_profile(profile: str) -> set[str]:
-    return {name for name, s in SERVICES.items() if profile in s.get("profiles", [])}
+def embedded(**settings: Any) -> dict[str, ProcessSpec]:
+    ports = count(20_000)
+    sizes = {"live_brokers": 3, "offline_brokers": 2, "mirrors": 2, "frontends": 2}
+    specs = plan(EmbeddedConfig(**sizes, **settings), Path("/data"), lambda: next(ports))
+    return {spec.name: spec for spec in specs}
 
 
 def megabytes(limit: str) -> int:
@@ -160,9 +132,11 @@ def test_service_is_hardened_and_limited(name: str, service: dict[str, Any]) -> 
 
 
 @each_variant
-def test_only_chaos_gives_the_engines_socket_and_only_to_the_dashboard(
+def test_only_the_dashboard_is_published_and_only_with_chaos_has_the_engines_socket(
     name: str, service: dict[str, Any]
 ) -> None:
+    ports = service.get("ports", [])
+    assert ports == (["127.0.0.1:${DASHBOARD_PORT:-8088}:8088"] if name == "dashboard" else [])
     sockets = [volume for volume in service.get("volumes", []) if "sock" in str(volume)]
     groups = service.get("group_add", [])
     is_given = name == "dashboard" and service is not SERVICES["dashboard"]
@@ -185,26 +159,16 @@ def test_service_has_a_health_check_unless_it_is_run_by_hand(
 
 
 @each_variant
-def test_only_the_dashboard_is_published_and_only_on_loopback(
+def test_service_runs_an_image_that_is_built_here_under_its_own_name(
     name: str, service: dict[str, Any]
 ) -> None:
-    ports = service.get("ports", [])
-    assert ports == (["127.0.0.1:${DASHBOARD_PORT:-8088}:8088"] if name == "dashboard" else [])
-
-
-@each_variant
-def test_image_is_one_that_is_built_here(name: str, service: dict[str, Any]) -> None:
     found = re.fullmatch(r"kafka2011/([a-z]+):\$\{KAFKA2011_VERSION:-dev\}", service["image"])
     assert found, service["image"]
     assert re.search(rf"^image {found[1]} ", IMAGES, re.M)
-
-
-@each_variant
-def test_service_has_its_own_name(name: str, service: dict[str, Any]) -> None:
     environment = service.get("environment", {})
     assert service["hostname"] == name
-    assert environment.get("KAFKA2011_PROCESS_NAME", name) == name
-    assert environment.get("KAFKA2011_FRONTEND_SERVER", name) == name
+    for variable in ("PROCESS_NAME", "FRONTEND_SERVER"):
+        assert environment.get(f"KAFKA2011_{variable}", name) == name
     if "KAFKA2011_PROCESS_NAME" in environment:
         assert environment["KAFKA2011_METRICS_PORT"] == 8080
 
@@ -222,21 +186,40 @@ def test_no_key_that_either_compose_generation_refuses(name: str, service: dict[
 # --- the files -----------------------------------------------------------------------------------
 
 
+def test_a_broker_fits_its_memory() -> None:
+    """The process, every buffer, the largest request above them, and sets that are being checked:
+    unpacked piece by piece, then as one."""
+    process_mb = 50
+    other = BrokerConfig(broker_id=1, log_dir=Path("logs"), enable_zookeeper=False)
+    for name in running("broker"):
+        service = SERVICES[name]
+        buffers = service["environment"]["KAFKA2011_BUFFERED_REQUEST_BYTES_MAX"]
+        needed = buffers + other.request_bytes_max + 2 * other.decompressed_bytes_max
+        assert process_mb + needed / 2**20 <= megabytes(service["mem_limit"])
+
+
+def test_one_mirror_has_memory_for_every_partition() -> None:
+    """Six of each topic: page views, searches, the audit's, and one more."""
+    for name in running("mirror"):
+        service = SERVICES[name]
+        partition = service["environment"]["KAFKA2011_MIRROR_PARTITION_BYTES_MAX"]
+        assert 4 * 6 * partition / 2**20 <= megabytes(service["mem_limit"]) / 3
+
+
 def test_the_default_profile_fits_its_memory() -> None:
     total = sum(megabytes(service["mem_limit"]) for service in DEFAULT.values())
-    assert total <= MEMORY_MB_MAX, f"{total} MB"
+    assert total <= 6 * 1024, f"{total} MB"
 
 
 def test_no_image_is_called_latest() -> None:
-    for text in (TEXT, IMAGES, *(path.read_text(encoding="utf-8") for path in DOCKERFILES)):
+    for text in (TEXT, IMAGES, *(text_of(path) for path in DOCKERFILES)):
         assert "latest" not in text
 
 
 def test_the_file_has_no_name_and_no_version() -> None:
     # docker-compose 1.29 refuses `name`; Compose v2 warns of `version`.
-    assert {key for key in COMPOSE if not key.startswith("x-")} == {
-        *("services", "networks", "volumes")
-    }
+    keys = {key for key in COMPOSE if not key.startswith("x-")}
+    assert keys == {"services", "networks", "volumes"}
 
 
 def test_every_variable_is_in_the_env_file_with_its_default() -> None:
@@ -252,7 +235,7 @@ def test_every_variable_is_in_the_env_file_with_its_default() -> None:
 
 @pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: path.name)
 def test_dockerfile_needs_no_buildkit(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
+    text = text_of(path)
     for word in (r"RUN --", r"COPY --(chmod|link|parents)", r"<<", r"^# *syntax="):
         assert not re.search(word, text, re.M), word
 
@@ -266,10 +249,9 @@ def test_image_that_runs_names_its_user(image: str) -> None:
 # --- topology ------------------------------------------------------------------------------------
 
 
-def test_the_default_profile_is_the_deployment_of_the_paper() -> None:
-    assert set(DEFAULT) == set().union(*KINDS.values())
-    for kind in set(KINDS) - {"other programs"}:
-        assert KINDS[kind] == set(running(kind)) & set(DEFAULT)
+def test_the_default_profile_is_the_embedded_deployment_with_a_link_and_a_spark_cluster() -> None:
+    more = {"wan-link", "spark-master", "spark-worker-1", "spark-worker-2"}
+    assert set(DEFAULT) == set(embedded()) | more
     for name, service in DEFAULT.items():
         assert set(service.get("depends_on", [])) <= set(DEFAULT), name
 
@@ -277,9 +259,10 @@ def test_the_default_profile_is_the_deployment_of_the_paper() -> None:
 def test_the_datacenters_are_apart() -> None:
     options = COMPOSE["networks"]
     assert {name for name in options if not options[name].get("internal")} == {"shared"}
-    assert members_of("live") & members_of("offline") == NETWORKS["live and offline"]
-    for network in ("wan", "wan-west"):
-        assert members_of(network) == NETWORKS[network]
+    both = {"audit", "registry", "dashboard", "shell", "prometheus"}
+    assert members_of("live") & members_of("offline") == both
+    assert members_of("wan") == {"wan-link", "mirror-1", "mirror-2"}
+    assert members_of("wan-west") == {"west-wan-link", "west-mirror-1"}
     for name in ("mirror-1", "mirror-2"):
         assert networks_of(name) == {"wan", "offline", "shared"}
     assert networks_of("wan-link") == {"live", "wan"}
@@ -327,11 +310,11 @@ def test_every_variable_of_ha_is_used() -> None:
 def test_the_second_live_datacenter_is_like_the_first_and_apart_from_it() -> None:
     """The same broker ids behind the same direct names, in networks of its own."""
     west = {name for name in SERVICES if name.startswith("west-")}
-    assert in_profile("two-live") == west
+    assert {name for name in SERVICES if "two-live" in SERVICES[name].get("profiles", [])} == west
     for number in (1, 2, 3):
         first, second = f"broker-{number}", f"west-broker-{number}"
         assert SERVICES[second]["networks"]["west"] == SERVICES[first]["networks"]["live"]
-        for key in ("KAFKA2011_BROKERID", "KAFKA2011_PORT", "KAFKA2011_NUM_PARTITIONS"):
+        for key in ("KAFKA2011_BROKERID", "KAFKA2011_PORT"):
             assert environment_of(second)[key] == environment_of(first)[key]
     for name in west:
         assert not {"live", "wan"} & networks_of(name), name
@@ -413,23 +396,12 @@ def test_every_broker_has_its_own_port_and_published_name() -> None:
 
 def test_prometheus_scrapes_every_process() -> None:
     jobs = yaml.safe_load(text_of("deploy/docker/prometheus.yml"))["scrape_configs"]
-    groups = [group for job in jobs for group in job["static_configs"]]
-    serving = [
-        n for n in DEFAULT if n == "balancer" or "KAFKA2011_METRICS_PORT" in environment_of(n)
-    ]
-    assert sorted(target for group in groups for target in group["targets"]) == sorted(
-        f"{name}:8080" for name in serving
-    )
+    scraped = [name for job in jobs for each in job["static_configs"] for name in each["targets"]]
+    serving = {name for name in DEFAULT if "KAFKA2011_METRICS_PORT" in environment_of(name)}
+    assert sorted(scraped) == sorted(f"{name}:8080" for name in serving | {"balancer"})
 
 
 # --- the same processes as the embedded deployment -----------------------------------------------
-
-
-def embedded(**settings: Any) -> dict[str, ProcessSpec]:
-    ports = count(20_000)
-    sizes = {"live_brokers": 3, "offline_brokers": 2, "mirrors": 2, "frontends": 2}
-    specs = plan(EmbeddedConfig(**sizes, **settings), Path("/data"), lambda: next(ports))
-    return {spec.name: spec for spec in specs}
 
 
 def words_after_the_interpreter(command: tuple[str, ...]) -> list[str]:
@@ -454,7 +426,7 @@ def test_a_container_sets_the_variables_of_the_embedded_process(name: str) -> No
         wanted |= set(embedded(input_path="access.log")[name].environment)
     in_containers = "wan-link" if name == "balancer" else name  # where the proxy stands there
     found = set(environment_of(in_containers)) - {"HOME"}
-    assert found - CONTAINERS_ONLY == wanted - CONTAINERS_ONLY
+    assert found ^ wanted <= {f"KAFKA2011_{variable}" for variable in CONTAINERS_ONLY}
 
 
 # What is behind an entry point, where its settings are not named as its command.
@@ -481,25 +453,18 @@ def test_every_process_accepts_its_variables(name: str, values: dict[str, str]) 
     load(config, environment=environment, known_elsewhere=known_names())
 
 
-@pytest.mark.parametrize(
-    "names",
-    [
-        ("broker-1", "broker-2", "broker-3", "broker-11", "broker-12"),
-        ("frontend-2", "frontend-1", "load", "west-frontend-1"),
-        ("online-1", "online-2"),
-        ("mirror-1", "mirror-2"),
-        ("broker-1", "west-broker-1", "west-broker-2", "west-broker-3"),
-        ("zookeeper-live", "zookeeper-live-2", "zookeeper-live-3", "zookeeper-offline"),
-        ("zookeeper-offline", "zookeeper-offline-2", "zookeeper-offline-3"),
-    ],
-    ids=lambda names: names[-1],
-)
-def test_services_of_one_kind_differ_only_by_name_and_place(names: tuple[str, ...]) -> None:
-    own = {"PROCESS_NAME", "BROKERID", "HOSTNAME", "PORT", "ZK_CONNECT", "DATACENTER", "SEED"}
-    own |= {"FRONTEND_SERVER", "ZK_ENSEMBLE", "ZK_SERVER_ID"}
-    own |= {"SOURCE", "INPUT_PATH", "RATE", "LIVE_ZK_CONNECT"}  # of one frontend, `load`, west
-    one = environment_of(names[0])
-    for name in names[1:]:
-        two = environment_of(name)
-        differing = {key for key in one | two if one.get(key) != two.get(key)}
-        assert differing <= {f"KAFKA2011_{key}" for key in own}, name
+KINDS = ["audit", "broker", "frontend", "mirror", "online-consumer", "proxy", "zookeeper"]
+# Its name and place, what a frontend sends, whom an audit counts.
+OWN = {"PROCESS_NAME", "BROKERID", "HOSTNAME", "PORT", "DATACENTER", "ZK_ENSEMBLE", "ZK_SERVER_ID"}
+OWN |= {"ZK_CONNECT", "LIVE_ZK_CONNECT", "SOURCE_ZK_CONNECT", "PROXY_ROUTES", "PROXY_CONTROL"}
+OWN |= {"FRONTEND_SERVER", "SEED", "SOURCE", "INPUT_PATH", "RATE"}
+OWN |= {"AUDIT_SERVERS_BLACKLIST", "AUDIT_SERVERS_WHITELIST"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_services_of_one_kind_differ_only_by_name_and_place(kind: str) -> None:
+    first, *others = map(environment_of, running(kind))
+    assert others
+    for other in others:
+        differing = {key for key in first | other if first.get(key) != other.get(key)}
+        assert differing <= {f"KAFKA2011_{key}" for key in OWN}

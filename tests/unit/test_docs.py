@@ -1,19 +1,18 @@
 """The documentation against itself and the code: links, the public surface, quoted messages."""
 
 import importlib
-import os
 import re
 from pathlib import Path
 
 import pytest
 
 from tests import ROOT
+from tests.unit import files_below, text_of
 
 PAGES = sorted([*ROOT.glob("*.md"), ROOT / "deploy/README.md", *(ROOT / "docs").rglob("*.md")])
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 # Tables whose first column quotes the code, and where the code has its texts.
 QUOTED = re.compile(r"^\| ((?:`[^`]+`(?:, )?)+) \|", re.M)
-SOURCE_ENDINGS = (".py", ".sh")
 
 
 def without_code(text: str) -> str:
@@ -22,7 +21,7 @@ def without_code(text: str) -> str:
 
 def anchors(path: Path) -> set[str]:
     """The anchors of a page's headings, as GitHub makes them."""
-    text = re.sub(r"```.*?```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    text = re.sub(r"```.*?```", "", text_of(path), flags=re.DOTALL)
     found = set()
     for heading in re.findall(r"^#+ (.+)$", text, re.M):
         plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading.strip().lower())
@@ -36,7 +35,7 @@ def relative(path: Path) -> str:
 
 @pytest.mark.parametrize("page", PAGES, ids=relative)
 def test_every_link_leads_somewhere(page: Path) -> None:
-    for link in LINK.findall(without_code(page.read_text(encoding="utf-8"))):
+    for link in LINK.findall(without_code(text_of(page))):
         if link.startswith(("http://", "https://", "mailto:")):
             continue
         name, _, anchor = link.partition("#")
@@ -49,14 +48,14 @@ def test_every_page_is_in_its_index() -> None:
     for index in (ROOT / "docs").rglob("README.md"):
         listed = {
             (index.parent / link.partition("#")[0]).resolve()
-            for link in LINK.findall(index.read_text(encoding="utf-8"))
+            for link in LINK.findall(text_of(index))
         }
         pages = {path.resolve() for path in index.parent.glob("*.md")} - {index.resolve()}
         assert pages <= listed, f"{relative(index)} does not list {pages - listed}"
 
 
 def public_names() -> dict[str, list[str]]:
-    text = (ROOT / "docs/public.md").read_text(encoding="utf-8")
+    text = text_of("docs/public.md")
     rows = re.findall(r"^\| `(kafka2011[\w.]*)` \| (`.+`) \|$", text, re.M)
     return {module: re.findall(r"`([\w]+)`", names) for module, names in rows}
 
@@ -72,49 +71,33 @@ def test_every_public_name_is_there(module: str) -> None:
     assert not [name for name in public_names()[module] if not hasattr(loaded, name)]
 
 
-def source_text() -> str:
-    """All code, with the texts that stand on several lines joined."""
-    parts = []
-    for room in ("kafka2011", "deploy"):
-        for folder, _, names in os.walk(ROOT / room, followlinks=True):
-            parts += [Path(folder, name) for name in names if name.endswith(SOURCE_ENDINGS)]
-    text = "\n".join(path.read_text(encoding="utf-8") for path in sorted(parts))
-    return re.sub(r'"\s*\n\s*f?"', "", text)
-
-
 def test_every_quoted_message_is_in_the_source() -> None:
-    text = (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8")
-    code = source_text()
-    quoted = [one for row in QUOTED.findall(text) for one in re.findall(r"`([^`]+)`", row)]
+    code = "\n".join(text_of(path) for path in files_below(("kafka2011", "deploy"), ".py", ".sh"))
+    code = re.sub(r'"\s*\n\s*f?"', "", code)  # joins the texts that stand on several lines
+    rows = QUOTED.findall(text_of("docs/troubleshooting.md"))
+    quoted = [message for row in rows for message in re.findall(r"`([^`]+)`", row)]
     assert len(quoted) > 60
-    missing = [
-        message
-        for message in quoted
-        if any(part and part not in code for part in re.split(r" ?… ?", message))
-    ]
-    assert not missing
+    parts = {message: re.split(r" ?… ?", message) for message in quoted}
+    assert not [m for m in quoted if any(part not in code for part in parts[m])]
 
 
 def test_make_help_names_every_target() -> None:
-    files = (ROOT / "Makefile", ROOT / "deploy/docker/containers.mk")
-    targets = {
-        name
-        for path in files
-        for name in re.findall(r"^([a-z][a-z-]*):(?!=)", path.read_text(encoding="utf-8"), re.M)
-    }
-    text = files[0].read_text(encoding="utf-8").partition("define HELP")[2].partition("endef")[0]
-    assert targets - {"help"} <= set(re.findall(r"[a-z][a-z-]*", text))
+    makefile = text_of("Makefile")
+    text = makefile + text_of("deploy/docker/containers.mk")
+    targets = set(re.findall(r"^([a-z][a-z-]*):(?!=)", text, re.M))
+    help_text = makefile.partition("define HELP")[2].partition("endef")[0]
+    assert targets - {"help"} <= set(re.findall(r"[a-z][a-z-]*", help_text))
 
 
 def test_every_path_of_the_architecture_exists() -> None:
-    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    text = text_of("ARCHITECTURE.md")
     named = set(re.findall(r"`([\w-]+(?:/[\w.-]*)+|[\w-]+\.(?:py|yml))`", text))
     assert len(named) > 90
     assert not [path for path in sorted(named) if not (ROOT / path).exists()]
 
 
 def test_every_room_is_in_the_architecture() -> None:
-    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").partition("## The rooms")[2]
+    text = text_of("ARCHITECTURE.md").partition("## The rooms")[2]
     packages = {
         str(path.parent.relative_to(ROOT))
         for room in ("kafka2011", "broker", "consumer", "producer", "services")
@@ -125,16 +108,16 @@ def test_every_room_is_in_the_architecture() -> None:
 
 
 def test_the_reading_list_has_the_stated_number_of_lines() -> None:
-    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    text = text_of("ARCHITECTURE.md")
     rows = re.findall(r"^\| [^|`]+ \| (`[^|]+`) \| (\d+) \|$", text, re.M)
     assert len(rows) > 5
     total = 0
     for files, stated in rows:
         paths = [ROOT / name for name in re.findall(r"`([^`]+)`", files)]
-        lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in paths)
+        lines = sum(len(text_of(path).splitlines()) for path in paths)
         assert lines == pytest.approx(int(stated), rel=0.1, abs=20), files
         total += lines
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    readme = text_of("README.md")
     for found in (
         re.search(r"about ([\d,]+) lines in all", text),
         re.search(r"([\d,]+) lines that can be read in a day", readme),
@@ -148,13 +131,6 @@ CITATION = re.compile(r"contracts (section |\d)|[Rr]eference (section )?\d|captu
 
 def test_no_file_cites_a_document_that_is_not_in_the_repository() -> None:
     rooms = ("kafka2011", "tests", "benchmarks", "spark-jobs", "deploy", "docs")
-    files = [
-        Path(folder, name)
-        for room in rooms
-        for folder, _, names in os.walk(ROOT / room, followlinks=True)
-        for name in names
-        if name.endswith((".py", ".pyx", ".pxd", ".h", ".sh", ".md", ".js"))
-    ]
+    files = files_below(rooms, ".py", ".pyx", ".pxd", ".h", ".sh", ".md", ".js")
     assert len(files) > 500
-    texts = {relative(path): path.read_text(encoding="utf-8") for path in files}
-    assert not [name for name, text in texts.items() if CITATION.search(text)]
+    assert not [relative(path) for path in files if CITATION.search(text_of(path))]

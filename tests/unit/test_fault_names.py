@@ -3,8 +3,9 @@
 import re
 
 from tests import ROOT
+from tests.unit import files_below, text_of
 
-TABLE = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
+TABLE = text_of("docs/testing.md")
 ROWS = re.findall(r"^\| ([SNZCB]\d+) \|.*\| `([\w/.]+)` \|$", TABLE, re.MULTILINE)
 # In prose: behind a quote that begins a docstring, a bracket, a hash or the word fault.
 USE = re.compile(r'(?:"""|\(|# |[Ff]aults? |bug |and )([SNZB]\d{1,2})\b(?=[ ,.:)])')
@@ -14,9 +15,8 @@ PLACES = ("tests/unit", "tests/integration", "tests/faults", "broker", "consumer
 def test_every_fault_in_use_is_in_the_table() -> None:
     used = {
         name: path.relative_to(ROOT)
-        for place in PLACES
-        for path in (ROOT / place).rglob("*.py")
-        for name in USE.findall(path.read_text(encoding="utf-8"))
+        for path in files_below(PLACES, ".py")
+        for name in USE.findall(text_of(path))
     }
     assert used.keys() >= {"S9", "N6", "Z8", "B7"}, "the pattern finds names"
     known = {name for name, _ in ROWS}
@@ -25,5 +25,5 @@ def test_every_fault_in_use_is_in_the_table() -> None:
 
 def test_every_test_in_the_table_names_its_fault() -> None:
     for name, path in ROWS:
-        text = (ROOT / "tests" / path).read_text(encoding="utf-8")
+        text = text_of(f"tests/{path}")
         assert re.search(rf"\b{name}\b", text), f"{path} does not name {name}"

@@ -5,17 +5,19 @@ import inside a function counts as well.
 """
 
 import ast
+import functools
 import importlib
-import os
 from pathlib import Path
 
 import pytest
 
 from tests import ROOT
+from tests.unit import files_below, text_of
 
 PACKAGE = ROOT / "kafka2011"
 
 # room -> the rooms that it may import
+BELOW = {"protocol", "coordination", "events", "runtime"}
 ARROWS = {
     "protocol": set(),
     "runtime": set(),
@@ -27,31 +29,12 @@ ARROWS = {
     "broker.network": {"broker.config", "broker.core", "broker.log", "protocol", "runtime"},
     # Its only way to the logs is broker.core.
     "broker.kafka07": {"broker.config", "broker.core", "broker.network", "protocol", "runtime"},
-    "broker": {
-        "broker.config",
-        "broker.core",
-        "broker.kafka07",
-        "broker.log",
-        "broker.network",
-        "protocol",
-        "coordination",
-        "runtime",
-    },
-    "producer": {"protocol", "coordination", "events", "runtime"},
-    "consumer": {"protocol", "coordination", "events", "runtime"},
-    "services": {"protocol", "coordination", "events", "runtime", "producer", "consumer"},
-    "cli": {
-        "protocol",
-        "broker",
-        "broker.config",
-        "broker.log",
-        "coordination",
-        "events",
-        "runtime",
-        "producer",
-        "consumer",
-        "services",
-    },
+    "broker": {f"broker.{part}" for part in ("config", "core", "kafka07", "log", "network")}
+    | {"protocol", "coordination", "runtime"},
+    "producer": BELOW,
+    "consumer": BELOW,
+    "services": BELOW | {"producer", "consumer"},
+    "cli": BELOW | {"broker", "broker.config", "broker.log", "producer", "consumer", "services"},
 }
 
 # A library that only one room may touch.
@@ -60,17 +43,13 @@ ONLY_IN = {"kazoo": {"coordination"}}
 
 def room_of(module: str) -> str | None:
     """The longest key of ARROWS that holds `module`, or None for a module that is in no room."""
-    package, _, rest = module.partition(".")
-    parts = rest.split(".") if package == "kafka2011" else []
-    for length in range(len(parts), 0, -1):
-        name = ".".join(parts[:length])
-        if name in ARROWS:
-            return name
-    return None
+    rooms = [room for room in ARROWS if f"{module}.".startswith(f"kafka2011.{room}.")]
+    return max(rooms, key=len, default=None)
 
 
+@functools.cache
 def imports_of(path: Path) -> set[str]:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = ast.parse(text_of(path))
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -83,13 +62,7 @@ def imports_of(path: Path) -> set[str]:
 
 def sources() -> list[Path]:
     """The modules of every room, by their paths in the package."""
-    found = [
-        Path(folder, name)
-        for folder, _, names in os.walk(PACKAGE, followlinks=True)
-        for name in names
-        if name.endswith(".py")
-    ]
-    return sorted(path for path in found if path.parent != PACKAGE)
+    return [path for path in files_below(["kafka2011"], ".py") if path.parent != PACKAGE]
 
 
 def module_name(path: Path) -> str:
@@ -126,16 +99,11 @@ def test_no_service_imports_another() -> None:
     allowed = {("containers", "embedded"), ("audit", "warehouse"), ("embedded", "warehouse")}
     services = PACKAGE / "services"
     packages = {path.name for path in services.iterdir() if path.is_dir()}
-    for path in sources():
-        if not path.is_relative_to(services):
-            continue
+    for path in services.rglob("*.py"):
         here = path.relative_to(services).parts[0]
-        for imported in imports_of(path):
-            parts = imported.split(".")
-            if parts[:2] == ["kafka2011", "services"] and len(parts) > 2:
-                there = parts[2]
-                if there in packages - {here}:
-                    assert (here, there) in allowed, f"{path} imports {imported}"
+        ours = {name for name in imports_of(path) if name.startswith("kafka2011.services.")}
+        others = packages & {name.split(".")[2] for name in ours} - {here}
+        assert all((here, there) in allowed for there in others), f"{path} imports {others}"
 
 
 def test_the_package_is_loaded_from_this_tree() -> None:
@@ -158,12 +126,13 @@ def test_nothing_imports_the_given_folders_by_their_bare_names() -> None:
 
 def test_every_spark_job_is_a_command_and_every_command_a_spark_job() -> None:
     commands = PACKAGE / "services" / "warehouse" / "commands"
-    jobs = sorted(path.name for path in (ROOT / "spark-jobs").glob("*.py"))
-    assert jobs == sorted(path.name for path in commands.glob("[!_]*.py"))
-    for name in jobs:
-        wanted = f"kafka2011.services.warehouse.commands.{name.removesuffix('.py')}"
-        ours = {found for found in imports_of(ROOT / "spark-jobs" / name) if "kafka2011" in found}
-        assert ours == {wanted, f"{wanted}.app"}
+    jobs = sorted((ROOT / "spark-jobs").glob("*.py"))
+    assert [path.name for path in jobs] == sorted(path.name for path in commands.glob("[!_]*.py"))
+    for path in jobs:
+        wanted = f"kafka2011.services.warehouse.commands.{path.stem}"
+        assert {name for name in imports_of(path) if "kafka2011" in name} == {
+            *(wanted, f"{wanted}.app")
+        }
 
 
 def test_only_declared_places_read_the_environment() -> None:
@@ -179,7 +148,7 @@ def test_only_declared_places_read_the_environment() -> None:
     )
     for path in sources():
         name = str(path.relative_to(ROOT))
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tree = ast.parse(text_of(path))
         reads = any(
             (isinstance(node, ast.Attribute) and node.attr in ("environ", "getenv"))
             or (isinstance(node, ast.ImportFrom) and any(a.name == "environ" for a in node.names))

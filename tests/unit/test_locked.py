@@ -9,6 +9,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tests import ROOT
+from tests.unit import text_of
 
 # Requirements of other systems and of other Pythons stand in the lock, but are not installed here.
 ENVIRONMENT = {"extra": ""}
@@ -50,7 +51,7 @@ def test_a_part_holds_all_that_its_packages_need(
 
 
 def test_all_parts_together_are_the_lock() -> None:
-    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    lock = text_of("requirements.lock")
     entries = "".join(f"{line}\n" for line in lock.splitlines() if not line.startswith("    #"))
     assert sorted(locked("web", "spark", "test").splitlines()) == sorted(entries.splitlines())
 

@@ -3,13 +3,11 @@
 import ast
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests import ROOT
+from tests.unit import files_below, text_of
 
-ROOMS = ("broker", "consumer", "producer", "services", "kafka2011", "spark-jobs")
 LOGGERS = {"log", "_log"}
 LEVELS = {"debug", "info", "warning", "error", "exception", "critical"}
 STYLE = re.compile(r"[a-z0-9]+(_[a-z0-9]+)*")
@@ -39,17 +37,11 @@ def _literals(argument: ast.expr) -> Iterator[str]:
         yield str(argument.value)
 
 
-def modules() -> list[Path]:
-    return sorted(
-        path for room in ROOMS for path in (ROOT / room).rglob("*.py") if not path.is_symlink()
-    )
-
-
 def test_log_event_names_are_lower_snake_case() -> None:
     found = [
-        (path.relative_to(ROOT), line, name)
-        for path in modules()
-        for line, name in event_names(ast.parse(path.read_text(encoding="utf-8")))
+        (path, line, name)
+        for path in files_below(["kafka2011", "spark-jobs"], ".py")
+        for line, name in event_names(ast.parse(text_of(path)))
     ]
     assert len(found) > 100, "the check finds the calls"
     assert [event for event in found if not STYLE.fullmatch(event[2])] == []

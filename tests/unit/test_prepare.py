@@ -8,13 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests import ROOT
+from tests.unit import files_below, text_of
 
-COMPILED = sorted(
-    Path(folder, name).relative_to(ROOT)
-    for folder, _, names in os.walk(ROOT / "kafka2011", followlinks=True)
-    for name in names
-    if name.endswith((".pyx", ".pxd", ".h"))
-)
+COMPILED = [path.relative_to(ROOT) for path in files_below(["kafka2011"], ".pyx", ".pxd", ".h")]
 
 
 @pytest.fixture
@@ -44,12 +40,12 @@ def builds(tree: Path) -> int:
         capture_output=True,
         timeout=60,
     )
-    calls = (tree / ".venv/bin/python.calls").read_text(encoding="utf-8").splitlines()
+    calls = text_of(tree / ".venv/bin/python.calls").splitlines()
     return sum(call.endswith("-e .") for call in calls)
 
 
 def test_the_extensions_are_found() -> None:
-    text = (ROOT / "setup.py").read_text(encoding="utf-8")
+    text = text_of("setup.py")
     assert len(COMPILED) >= 6
     assert all(str(path) in text for path in COMPILED)
 

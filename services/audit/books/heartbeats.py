@@ -5,12 +5,14 @@ or stuck. After a goodbye heartbeat it is not silent. Time is the moment up to w
 `audit` has been read, not the clock: heartbeats that are not read yet are not missing.
 """
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 BEATS_MISSED = 3  # so many intervals without a heartbeat are silence
 SERVERS_MAX = 10_000
+RESTARTS_MAX = 1_000
 
 
 class Sender(NamedTuple):
@@ -27,6 +29,17 @@ class Beat:
     time_ms: int
     interval_ms: int
     is_last: bool
+    instance: str = ""
+
+    def is_followed_by_a_restart(self, later: "Beat") -> bool:
+        """Whether the sender died or stood still between this heartbeat and `later`.
+
+        It came back as another instance without a goodbye, or after a silence.
+        """
+        if self.is_last or later.time_ms <= self.time_ms:
+            return False
+        is_other = bool(self.instance) and self.instance != later.instance
+        return is_other or later.time_ms - self.time_ms > BEATS_MISSED * self.interval_ms
 
 
 class Heartbeats:
@@ -35,12 +48,18 @@ class Heartbeats:
     def __init__(self) -> None:
         self.beats: dict[Sender, Beat] = {}
         self.dirty: set[Sender] = set()
+        # Senders that came back after a death or a pause, and when (ms), the newest last.
+        self.restarts: deque[tuple[Sender, int]] = deque(maxlen=RESTARTS_MAX)
+        self.new_restarts: list[tuple[Sender, int]] = []  # since they were last stored
 
     def add(self, sender: Sender, beat: Beat) -> None:
         """Note one heartbeat; one that is older than the newest changes nothing."""
         known = self.beats.get(sender)
         if known is not None and known.time_ms > beat.time_ms:
             return
+        if known is not None and known.is_followed_by_a_restart(beat):
+            self.restarts.append((sender, beat.time_ms))
+            self.new_restarts.append((sender, beat.time_ms))
         self.beats[sender] = beat
         self.dirty.add(sender)
         if len(self.beats) > SERVERS_MAX:

@@ -6,11 +6,11 @@ is bounded: windows that balance are folded into totals after a while, above `ce
 are judged are folded too, and above twice that number the oldest.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from kafka2011.services.audit.books.sequences import SequenceRanges
+from kafka2011.services.audit.books.sequences import Gap, SequenceRanges
 from kafka2011.services.audit.server_filter import OWN_TIER, IsOurs
 from kafka2011.services.audit.verdicts import UNREADABLE_WINDOW, expected_of
 
@@ -52,10 +52,14 @@ class Instance(NamedTuple):
 
 @dataclass(slots=True)
 class Cell:
-    """Messages, by index of the tier: reported by producers that enter there, and counted there."""
+    """Messages, by index of the tier: reported by producers that enter there, and counted there.
+
+    `reported_ms`: when the last report was read (ms since the epoch); not stored.
+    """
 
     produced: list[int]
     counted: list[int]
+    reported_ms: int = 0
 
     @property
     def expected(self) -> list[int]:
@@ -64,10 +68,11 @@ class Cell:
 
 @dataclass(slots=True)
 class ReportsSeen:
-    """Counted monitoring events of one instance, and the time of the last one (ms)."""
+    """Counted monitoring events of one instance; when the last one and a gap were seen, ms."""
 
     sequences: SequenceRanges = field(default_factory=SequenceRanges)
     last_seen_ms: int = 0
+    gap_seen_ms: int = 0
 
 
 @dataclass(slots=True)
@@ -87,11 +92,13 @@ class FoldLimits(NamedTuple):
     """Windows that began at these times (ms) or before may be folded, and how.
 
     `settled_ms`: every tier's reader has read what belongs to them, so that they may be judged.
-    `excused_ms`: a restart explains their surplus.
+    `excused_ms`: a restart explains their surplus. `late`: (topic, window) pairs that some tier has
+    not come to yet; they are not judged whatever their time.
     """
 
     settled_ms: int = UNREADABLE_WINDOW - 1
     excused_ms: int = UNREADABLE_WINDOW
+    late: Container[tuple[str, int]] = frozenset()
 
 
 class Ledger:
@@ -122,10 +129,22 @@ class Ledger:
         self.seen: dict[Instance, ReportsSeen] = {}
         self.folded: dict[tuple[str, str], FoldedTotals] = {}  # (tier, topic)
         self.produced_bytes = 0
+        # The oldest monitoring events had been deleted when the books began.
+        self.is_history_cut = False
         # Keys that changed since they were last stored; their present values are written.
         self.dirty_cells: set[CellKey] = set()
         self.dirty_seen: set[Instance] = set()
         self.dirty_folded: set[tuple[str, str]] = set()
+
+    def tier_before(self, tier: str) -> str | None:
+        """The tier that messages pass before `tier`, None for the first."""
+        index = self._index[tier]
+        return self.tiers[index - 1] if index else None
+
+    def tier_behind(self, tier: str) -> str | None:
+        """The tier that messages pass after `tier`, None for the last."""
+        index = self._index[tier] + 1
+        return self.tiers[index] if index < len(self.tiers) else None
 
     # --- numbers -----------------------------------------------------------------------------
 
@@ -138,29 +157,49 @@ class Ledger:
         sequence: int,
         counts: Iterable[CountedWindow],
         now_ms: int,
+        time_ms: int = 0,
     ) -> bool:
-        """Count one monitoring event, read at `entry_tier`.
+        """Count one monitoring event of `time_ms`, read at `entry_tier`.
 
         False when it was counted before, or belongs to another audit.
         """
         if not self._counts(entry_tier, server):
             return False
         key = Instance(server, instance)
-        seen = self.seen.get(key)
-        if seen is None:
-            seen = self.seen[key] = ReportsSeen()
-        if not seen.sequences.add(sequence):
+        seen = self._seen(key, now_ms)
+        gaps = len(seen.sequences.ranges())
+        if not seen.sequences.add(sequence, time_ms):
             return False
+        if len(seen.sequences.ranges()) > gaps:
+            seen.gap_seen_ms = now_ms
         seen.sequences.keep_at_most(RANGES_MAX)
-        seen.last_seen_ms = now_ms
-        self.dirty_seen.add(key)
         index = self._index[entry_tier]
         for count in counts:
             start_ms = count.window_start - count.window_start % self.window_ms
-            self._cell(CellKey(count.topic, start_ms, server)).produced[index] += count.count
+            cell = self._cell(CellKey(count.topic, start_ms, server))
+            cell.produced[index] += count.count
+            cell.reported_ms = now_ms
             self.produced_bytes += count.bytes
         self._keep_bounded()
         return True
+
+    def add_final(
+        self, entry_tier: str, instance: Instance, last_sequence: int, *, time_ms: int, now_ms: int
+    ) -> None:
+        """A producer's goodbye of `time_ms`: its last monitoring event was `last_sequence`, -1 for
+        none."""
+        if not self._counts(entry_tier, instance.server):
+            return
+        sequences = self._seen(instance, now_ms).sequences
+        if last_sequence > sequences.final:
+            sequences.final, sequences.final_ms = last_sequence, time_ms
+            self.seen[instance].gap_seen_ms = now_ms
+
+    def _seen(self, key: Instance, now_ms: int) -> ReportsSeen:
+        seen = self.seen.setdefault(key, ReportsSeen())
+        seen.last_seen_ms = now_ms
+        self.dirty_seen.add(key)
+        return seen
 
     def add_counts(self, tier: str, topic: str, counts: Mapping[tuple[int, str], int]) -> None:
         """Add messages of `topic` read at `tier`, by (window start, server)."""
@@ -203,9 +242,13 @@ class Ledger:
         """Forget instances without an event since `before_ms`; returns how many.
 
         A repeat of such an old event would be counted twice, so keep them for longer than a
-        crashed producer may stay down.
+        crashed producer may stay down. One with a gap is kept until the gap is filled.
         """
-        gone = [key for key, seen in self.seen.items() if seen.last_seen_ms < before_ms]
+        gone = [
+            key
+            for key, seen in self.seen.items()
+            if seen.last_seen_ms < before_ms and not seen.sequences.gaps()
+        ]
         for key in gone:
             del self.seen[key]
             self.dirty_seen.add(key)
@@ -238,7 +281,8 @@ class Ledger:
         is_settled = key.window_start_ms <= self._limits.settled_ms
         if self._balances(key.topic, self.cells[key]):
             return _RANK_BALANCED if is_settled else _RANK_BALANCES_NOW
-        return _RANK_JUDGED if is_settled else _RANK_PENDING
+        is_late = (key.topic, key.window_start_ms) in self._limits.late
+        return _RANK_JUDGED if is_settled and not is_late else _RANK_PENDING
 
     def _keep_bounded(self) -> None:
         if len(self.cells) > 2 * self._cells_max:
@@ -277,8 +321,29 @@ class Ledger:
 
     # --- gaps --------------------------------------------------------------------------------
 
-    def report_gaps(self) -> Iterator[tuple[Instance, tuple[int, int]]]:
-        """Monitoring events that must have been written and were not read: (instance, range)."""
+    def report_gaps(self, read_to_ms: int) -> Iterator[tuple[Instance, Gap]]:
+        """Monitoring events that must have been written and were not read: (instance, gap).
+
+        `read_to_ms`: all monitoring events visible then are counted; a gap that was seen later may
+        still be filled. Where the oldest monitoring events had been deleted when the books began,
+        events before an instance's first are no gap.
+        """
         for instance, seen in self.seen.items():
+            if seen.gap_seen_ms > read_to_ms:
+                continue
             for gap in seen.sequences.gaps():
-                yield instance, gap
+                if gap.after_ms:
+                    yield instance, gap
+                elif not self.is_history_cut or gap.before_ms == seen.sequences.final_ms:
+                    yield instance, gap._replace(after_ms=self._last_before(instance, gap))
+
+    def _last_before(self, instance: Instance, gap: Gap) -> int:
+        """The last event before `gap` of the server's earlier instances, 0 without one, ms."""
+        times = [
+            each.last_ms
+            for other, seen in self.seen.items()
+            if other.server == instance.server and other != instance
+            for each in seen.sequences.ranges()
+            if each.last_ms <= gap.before_ms
+        ]
+        return max(times, default=0)

@@ -3,13 +3,14 @@
 from kafka2011.services.audit.books.delays import DelayMeter
 from kafka2011.services.audit.books.heartbeats import Beat, Sender
 from kafka2011.services.audit.books.ledger import Cell, CellKey, FoldedTotals, Instance, ReportsSeen
+from kafka2011.services.audit.books.passage import TopicWindow
 from kafka2011.services.audit.books.progress import (
     UNREAD_MAX,
     PartitionKey,
     ReadPosition,
     UnreadRange,
 )
-from kafka2011.services.audit.books.sequences import SequenceRanges
+from kafka2011.services.audit.books.sequences import SequenceRange, SequenceRanges
 from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.audit.books.store import AuditStore, Changes
 
@@ -26,29 +27,44 @@ def load_books(state: AuditState, store: AuditStore) -> None:
             cell = ledger.cells[key] = Cell(zeros, zeros.copy())
         cell.produced[index[tier]] = produced
         cell.counted[index[tier]] = counted
-    ranges: dict[Instance, list[tuple[int, int]]] = {}
+    ranges: dict[Instance, list[SequenceRange]] = {}
     last_seen: dict[Instance, int] = {}
-    for server, name, first, last, seen_ms in store.rows("sequences"):
+    finals: dict[Instance, tuple[int, int]] = {}
+    for server, name, first, last, seen_ms, first_ms, last_ms in store.rows("sequences"):
         instance = Instance(server, name)
-        ranges.setdefault(instance, []).append((first, last))
+        ranges.setdefault(instance, []).append(SequenceRange(first, last, first_ms, last_ms))
         last_seen[instance] = seen_ms
-    for instance, held in ranges.items():
-        ledger.seen[instance] = ReportsSeen(SequenceRanges(held), last_seen[instance])
+    for server, name, last_sequence, time_ms, seen_ms in store.rows("finals"):
+        finals[Instance(server, name)] = (last_sequence, time_ms)
+        last_seen[Instance(server, name)] = seen_ms
+    for instance, seen_ms in last_seen.items():
+        sequences = SequenceRanges(ranges.get(instance), *finals.get(instance, ()))
+        ledger.seen[instance] = ReportsSeen(sequences, seen_ms, seen_ms)
     for tier, topic, *numbers in store.rows("folded"):
         ledger.folded[(tier, topic)] = FoldedTotals(*numbers)
     for tier, topic, broker_id, partition, next_offset in store.rows("positions"):
         key_read = PartitionKey(tier, topic, broker_id, partition)
         progress.positions[key_read] = ReadPosition(next_offset)
     progress.table_versions = dict(store.rows("table_versions"))
-    for tier, server, time_ms, interval_ms, is_last in store.rows("heartbeats"):
-        beat = Beat(time_ms, interval_ms, bool(is_last))
+    for tier, server, time_ms, interval_ms, is_last, name in store.rows("heartbeats"):
+        beat = Beat(time_ms, interval_ms, bool(is_last), name)
         state.heartbeats.beats[Sender(tier, server)] = beat
+    kept = sorted(store.rows("restarts"), key=lambda row: int(row[2]))
+    state.heartbeats.restarts.extend((Sender(tier, server), at) for tier, server, at in kept)
     for tier, encoded in store.rows("delays"):
         state.delays[tier] = DelayMeter(encoded)
     for number, *entry in store.rows("unread")[-UNREAD_MAX:]:
         progress.unread.append((number, UnreadRange(*entry)))
         progress.unread_count = number
+    now_ms = state.clock()
+    for cell in ledger.cells.values():
+        cell.reported_ms = now_ms
+    state.passages.restore(
+        {TopicWindow(key.topic, key.window_start_ms) for key in ledger.cells},
+        {key: position.next_offset for key, position in progress.positions.items()},
+    )
     meta = dict(store.rows("meta"))
+    ledger.is_history_cut = bool(int(meta.get("is_history_cut", 0)))
     ledger.produced_bytes = int(meta.get("produced_bytes", 0))
     state.reports_rejected = int(meta.get("reports_rejected", 0))
 
@@ -68,6 +84,7 @@ def take_changes(state: AuditState) -> Changes:
             changes.meta = [
                 ("produced_bytes", str(state.ledger.produced_bytes)),
                 ("reports_rejected", str(state.reports_rejected)),
+                ("is_history_cut", str(int(state.ledger.is_history_cut))),
             ]
         return changes
 
@@ -84,8 +101,17 @@ def _add_ledger(state: AuditState, changes: Changes) -> None:
     for instance in ledger.dirty_seen:
         changes.rewritten_instances.append((*instance,))
         seen = ledger.seen.get(instance)
-        for first, last in seen.sequences.ranges() if seen else ():
-            changes.sequences.append((*instance, first, last, seen.last_seen_ms))  # type: ignore[union-attr]
+        if seen is None:
+            continue
+        for each in seen.sequences.ranges():
+            changes.sequences.append(
+                (*instance, each.first, each.last, seen.last_seen_ms, each.first_ms, each.last_ms)
+            )
+        sequences = seen.sequences
+        if sequences.final >= 0:
+            changes.finals.append(
+                (*instance, sequences.final, sequences.final_ms, seen.last_seen_ms)
+            )
     for folded_key in ledger.dirty_folded:
         folded = ledger.folded[folded_key]
         changes.folded.append(
@@ -120,9 +146,11 @@ def _add_heartbeats(state: AuditState, changes: Changes) -> None:
         if beat is None:
             changes.gone_heartbeats.append((*sender,))
         else:
-            row = (*sender, beat.time_ms, beat.interval_ms, beat.is_last)
+            row = (*sender, beat.time_ms, beat.interval_ms, beat.is_last, beat.instance)
             changes.heartbeats.append(row)
     state.heartbeats.dirty = set()
+    changes.restarts = [(*sender, at_ms) for sender, at_ms in state.heartbeats.new_restarts]
+    state.heartbeats.new_restarts = []
 
 
 def put_back(state: AuditState, changes: Changes) -> None:
@@ -138,5 +166,6 @@ def put_back(state: AuditState, changes: Changes) -> None:
         ledger.dirty_folded |= {(row[0], row[1]) for row in changes.folded}
         gone = [row[:2] for row in changes.heartbeats] + changes.gone_heartbeats
         state.heartbeats.dirty |= {Sender(*row) for row in gone}
+        state.heartbeats.new_restarts[:0] = [(Sender(*row[:2]), row[2]) for row in changes.restarts]
         for tier, _ in changes.delays:
             state.delays[tier].is_dirty = True

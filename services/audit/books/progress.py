@@ -136,6 +136,14 @@ class ReadProgress:
             if position.trouble
         ]
 
+    def ends(self) -> dict[PartitionKey, int]:
+        """How far each partition of messages is read."""
+        return {k: p.next_offset for k, p in self.positions.items() if k.topic != AUDIT}
+
+    def lost_logs(self) -> list[UnreadRange]:
+        """Logs that began anew: what stood behind the last offset that was read is not known."""
+        return [unread for _, unread in self.unread if unread.last < unread.first]
+
     def of_messages(self, tier: str) -> TierProgress:
         """The reading of a tier's own messages."""
         return self._of(tier, [k for k in self.positions if k.tier == tier and k.topic != AUDIT])

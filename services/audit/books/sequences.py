@@ -1,57 +1,87 @@
-"""The sequence numbers of a producer's monitoring events that have been counted, as ranges. Pure.
+"""The sequence numbers of a producer's monitoring events that were counted, as ranges. Pure.
 
 Sequences of one instance run from 0 without gaps, so those counted are nearly always one range,
 however many events there were. A gap that stays means that a monitoring event was lost, and with
-it part of the produced number.
+it part of the produced number. The times of the events at its edges say in which windows.
 """
 
 from bisect import bisect_left
+from typing import NamedTuple
+
+
+class Gap(NamedTuple):
+    """Sequences `first` to `last` were written and not counted.
+
+    `after_ms` and `before_ms` are the times of the events before and behind it (ms since the
+    epoch); `after_ms` is 0 where nothing was counted before it.
+    """
+
+    first: int
+    last: int
+    after_ms: int
+    before_ms: int
+
+
+class SequenceRange(NamedTuple):
+    """Counted sequences from `first` to `last`, and the times of these two events, ms."""
+
+    first: int
+    last: int
+    first_ms: int = 0
+    last_ms: int = 0
 
 
 class SequenceRanges:
-    """A set of whole numbers kept as sorted, disjoint, non-touching [first, last] ranges."""
+    """A set of whole numbers kept as sorted, disjoint, non-touching ranges.
 
-    __slots__ = ("_firsts", "_lasts")
+    `final` is the last sequence that the producer said to have written, -1 if it did not say.
+    """
 
-    def __init__(self, ranges: list[tuple[int, int]] | None = None) -> None:
-        ordered = sorted(ranges or [])
-        self._firsts = [first for first, _ in ordered]
-        self._lasts = [last for _, last in ordered]
+    __slots__ = ("_ranges", "final", "final_ms")
 
-    def add(self, number: int) -> bool:
-        """Add `number`; False when it was there already."""
-        at = bisect_left(self._lasts, number)  # the first range that ends at or behind it
-        if at < len(self._firsts) and self._firsts[at] <= number:
+    def __init__(
+        self, ranges: list[SequenceRange] | None = None, final: int = -1, final_ms: int = 0
+    ) -> None:
+        self._ranges = sorted(ranges or [])
+        self.final = final
+        self.final_ms = final_ms
+
+    def add(self, number: int, time_ms: int = 0) -> bool:
+        """Add `number`, of an event of `time_ms`; False when it was there already."""
+        ranges = self._ranges
+        at = bisect_left(ranges, number, key=lambda each: each.last)  # the first that ends there
+        if at < len(ranges) and ranges[at].first <= number:
             return False
-        joins_left = at > 0 and self._lasts[at - 1] == number - 1
-        joins_right = at < len(self._firsts) and self._firsts[at] == number + 1
-        if joins_left and joins_right:
-            self._lasts[at - 1] = self._lasts[at]
-            del self._firsts[at], self._lasts[at]
-        elif joins_left:
-            self._lasts[at - 1] = number
-        elif joins_right:
-            self._firsts[at] = number
-        else:
-            self._firsts.insert(at, number)
-            self._lasts.insert(at, number)
+        added = SequenceRange(number, number, time_ms, time_ms)
+        begin, end = at, at
+        if at > 0 and ranges[at - 1].last == number - 1:
+            begin = at - 1
+            added = added._replace(first=ranges[begin].first, first_ms=ranges[begin].first_ms)
+        if at < len(ranges) and ranges[at].first == number + 1:
+            end = at + 1
+            added = added._replace(last=ranges[at].last, last_ms=ranges[at].last_ms)
+        ranges[begin:end] = [added]
         return True
 
     def keep_at_most(self, count: int) -> None:
         """Close the lowest gaps until no more than `count` ranges are left, taking them as seen."""
-        excess = len(self._firsts) - count
+        excess = len(self._ranges) - count
         if excess > 0:
-            del self._firsts[1 : excess + 1], self._lasts[:excess]
+            lowest, last = self._ranges[0], self._ranges[excess]
+            joined = SequenceRange(lowest.first, last.last, lowest.first_ms, last.last_ms)
+            self._ranges[: excess + 1] = [joined]
 
-    def ranges(self) -> list[tuple[int, int]]:
-        return list(zip(self._firsts, self._lasts, strict=True))
+    def ranges(self) -> list[SequenceRange]:
+        return list(self._ranges)
 
-    def gaps(self) -> list[tuple[int, int]]:
-        """Ranges from 0 to the largest number that are not in the set."""
+    def gaps(self) -> list[Gap]:
+        """Ranges from 0 to the largest known number, `final` included, that are not in the set."""
         found = []
-        expected = 0
-        for first, last in zip(self._firsts, self._lasts, strict=True):
-            if first > expected:
-                found.append((expected, first - 1))
-            expected = last + 1
+        expected, after_ms = 0, 0
+        for each in self._ranges:
+            if each.first > expected:
+                found.append(Gap(expected, each.first - 1, after_ms, each.first_ms))
+            expected, after_ms = each.last + 1, each.last_ms
+        if self.final >= expected:
+            found.append(Gap(expected, self.final, after_ms, self.final_ms))
         return found

@@ -5,29 +5,42 @@ together with the offset behind them, under one lock, so that a snapshot is alwa
 persistence.py carries the changes to the store.
 """
 
+import itertools
 import threading
 from collections.abc import Container, Iterable, Mapping, Sequence, Set
 from datetime import UTC, datetime
 
+from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.events.errors import EventError
 from kafka2011.events.monitoring import Heartbeat, MonitoringEvent, decode_report
 from kafka2011.events.topics import AUDIT
 from kafka2011.runtime.clock import Clock
 from kafka2011.services.audit.books.delays import DelayMeter
 from kafka2011.services.audit.books.heartbeats import Beat, Heartbeats, Sender
-from kafka2011.services.audit.books.ledger import CELLS_MAX, Cell, CellKey, FoldLimits, Ledger
+from kafka2011.services.audit.books.ledger import (
+    CELLS_MAX,
+    Cell,
+    CellKey,
+    FoldLimits,
+    Instance,
+    Ledger,
+)
+from kafka2011.services.audit.books.passage import Backlog, Passage, Passages, TopicWindow
 from kafka2011.services.audit.books.progress import (
     PartitionKey,
     ReadProgress,
     TierProgress,
     UnreadRange,
 )
+from kafka2011.services.audit.books.sequences import Gap
+from kafka2011.services.audit.restarts import Restart
 from kafka2011.services.audit.server_filter import IsOurs
 
 NOTES_MAX = 100
 NAME_LENGTH_MAX = 255
 TIME_MS_MAX = 253_402_300_799_999  # the year 9999
 INTERVAL_MAX = 86_400_000  # of heartbeats
+SEQUENCE_MAX = 2**53
 COUNT_MAX = 2**53  # of one monitoring event; more is garbage
 
 
@@ -48,6 +61,7 @@ class AuditState:
         self.lock = threading.RLock()
         self.ledger = Ledger(tiers, window_ms, cells_max=cells_max, exempt=exempt, is_ours=is_ours)
         self.progress = ReadProgress(tiers)
+        self.passages = Passages(tiers)
         self._ignored = ignored
         self.clock = clock
         self.heartbeats = Heartbeats()
@@ -55,6 +69,7 @@ class AuditState:
         self.reports_rejected = 0
         self._notes: dict[str, int] = {}  # text -> when it was last true
         self._settled_ms = FoldLimits().settled_ms
+        self._started_ms = clock()
 
     # --- what was read -----------------------------------------------------------------------
 
@@ -85,19 +100,30 @@ class AuditState:
     ) -> None:
         """Add messages read up to `next_offset`."""
         with self.lock:
+            now_ms = self.clock()
             self.ledger.add_counts(key.tier, key.topic, counts)
-            self.delays[key.tier].add(delays, self.clock())
+            self._add_delays(key.tier, delays)
+            self.passages.counted(
+                key,
+                {window_start_ms for window_start_ms, _ in counts},
+                self.progress.positions[key].next_offset,
+                next_offset,
+                now_ms,
+            )
             self.progress.advance(key, next_offset)
 
     def add_reports(self, key: PartitionKey, payloads: Iterable[bytes], next_offset: int) -> None:
         """Add payloads of the topic `audit`, read up to `next_offset`."""
         events = []
         beats = []
+        goodbyes = []
         for payload in payloads:
             try:
                 report = decode_report(payload)
                 if isinstance(report, Heartbeat):
                     beats.append(_beat(report))
+                    if report.last_sequence >= 0:
+                        goodbyes.append(report)
                 else:
                     events.append(_checked(report))
             except (EventError, ValueError) as error:
@@ -114,6 +140,14 @@ class AuditState:
         with self.lock:
             for server, beat in beats:
                 self.heartbeats.add(Sender(key.tier, server), beat)
+            for goodbye in goodbyes:
+                self.ledger.add_final(
+                    key.tier,
+                    Instance(goodbye.header.server, goodbye.instance),
+                    goodbye.last_sequence,
+                    time_ms=goodbye.header.time_ms,
+                    now_ms=now_ms,
+                )
             for event in events:
                 self.ledger.add_report(
                     key.tier,
@@ -122,6 +156,7 @@ class AuditState:
                     sequence=event.sequence,
                     counts=[count for count in event.counts if count.topic not in self._ignored],
                     now_ms=now_ms,
+                    time_ms=event.header.time_ms,
                 )
             self.progress.advance(key, next_offset)
 
@@ -134,12 +169,20 @@ class AuditState:
         counts: Mapping[tuple[int, str], int],
         delays: Mapping[int, int],
         version: int,
+        offsets: Mapping[BrokerPartition, int] = {},
     ) -> None:
-        """Add the counts of a load's commit."""
+        """Add the counts of a load's commit; `offsets` are its partitions' next offsets."""
         with self.lock:
             self.ledger.add_counts(tier, topic, counts)
-            self.delays[tier].add(delays, self.clock())
+            self._add_delays(tier, delays)
+            self.confirm(tier, topic, offsets, 0)
             self.progress.advance_table(table, version)
+
+    def _add_delays(self, tier: str, delays: Mapping[int, int]) -> None:
+        """Without messages made before the service started: the pause is no delay of theirs."""
+        now_ms = self.clock()
+        age_ms = now_ms - self._started_ms
+        self.delays[tier].add({d: n for d, n in delays.items() if d <= age_ms}, now_ms)
 
     def advance_table(self, table: str, version: int) -> None:
         """Every commit of the table up to `version` was read."""
@@ -151,6 +194,10 @@ class AuditState:
         with self.lock:
             self.note_unread(key, first, last, reason)
             self.progress.advance(key, last)
+            if last < first:
+                self.passages.replace(key)
+            elif key.topic == AUDIT and not first:
+                self.ledger.is_history_cut = True
 
     def note_unread(self, key: PartitionKey, first: int, last: int, reason: str) -> None:
         """Bytes from `first` up to `last`, inside of what was counted, were not readable."""
@@ -166,6 +213,30 @@ class AuditState:
             unread = UnreadRange(self.clock(), tier, table, "versions", first, last, why)
             self.progress.add_unread(unread)
             self.progress.advance_table(table, last - 1)
+
+    def confirm(
+        self, tier: str, topic: str, offsets: Mapping[BrokerPartition, int], asked_ms: int
+    ) -> None:
+        """`tier` has taken what stands below `offsets` of partitions of the tier before it.
+
+        So it said when it was asked at `asked_ms` (ms since the epoch); 0: all of that is counted.
+        """
+        with self.lock:
+            source = self.ledger.tier_before(tier)
+            if source is not None:
+                for partition, offset in offsets.items():
+                    key = PartitionKey(source, topic, *partition)
+                    self.passages.confirm(key, offset, asked_ms)
+
+    def set_earliest(self, key: PartitionKey, offset: int) -> None:
+        """The partition's log begins at `offset`."""
+        with self.lock:
+            self.passages.set_earliest(key, offset)
+
+    def unconfirmed(self, source_tier: str) -> list[PartitionKey]:
+        """Partitions of a tier of which the next tier has not confirmed all that is read."""
+        with self.lock:
+            return self.passages.unconfirmed(source_tier, self.progress.ends())
 
     # --- progress of the readers -------------------------------------------------------------
 
@@ -216,6 +287,23 @@ class AuditState:
         with self.lock:
             return self.progress.of_all_reports()
 
+    def passages_of(self, window: TopicWindow) -> list[Passage]:
+        """How far each tier has taken a topic's window from the tier before it."""
+        with self.lock:
+            found = [self.passages.of(tier, window) for tier in self.ledger.tiers[:-1]]
+            return [Passage.PASSED, *found]
+
+    def backlog(self, source_tier: str) -> Backlog:
+        """What the tier behind `source_tier` has not confirmed of what is read there."""
+        with self.lock:
+            return self.passages.backlog(source_tier, self.progress.ends())
+
+    def report_gaps(self) -> list[tuple[Instance, Gap]]:
+        """Monitoring events that must have been written and were not read, at most NOTES_MAX."""
+        with self.lock:
+            gaps = self.ledger.report_gaps(self.progress_of_reports().read_to_ms)
+            return list(itertools.islice(gaps, NOTES_MAX))
+
     def silent(self) -> list[tuple[Sender, int]]:
         """Servers whose heartbeats stopped: (sender, since when, ms), the longest first."""
         with self.lock:
@@ -223,6 +311,12 @@ class AuditState:
             for tier in {sender.tier for sender in self.heartbeats.beats}:
                 found += self.heartbeats.silent(tier, self.progress.of_reports(tier).read_to_ms)
             return sorted(found, key=lambda each: each[1])
+
+    def restarts(self) -> list[Restart]:
+        """Processes that the heartbeats show to have died or stood still, oldest first."""
+        with self.lock:
+            found = [Restart(sender.server, at_ms) for sender, at_ms in self.heartbeats.restarts]
+            return sorted(found, key=lambda restart: restart.time_ms)
 
     def notes(self) -> list[str]:
         """Lines for the operator, those about present conditions first."""
@@ -233,22 +327,13 @@ class AuditState:
                 for sender, since_ms in self.silent()[:NOTES_MAX]
             ]
             found += self.progress.troubles()[:NOTES_MAX]
-            for count, (instance, (first, last)) in enumerate(self.ledger.report_gaps()):
-                if count >= NOTES_MAX:
-                    found.append("... and more monitoring events that have not been read")
-                    break
-                which = f"{first}" if first == last else f"{first} to {last}"
-                found.append(
-                    f"monitoring events {which} of {instance.server} ({instance.instance}) "
-                    "have not been read: the produced number is too small"
-                )
             return found + list(self._notes)
 
     def cells(self) -> dict[CellKey, Cell]:
         """A copy of the open cells."""
         with self.lock:
             return {
-                key: Cell(cell.produced.copy(), cell.counted.copy())
+                key: Cell(cell.produced.copy(), cell.counted.copy(), cell.reported_ms)
                 for key, cell in self.ledger.cells.items()
             }
 
@@ -259,6 +344,9 @@ class AuditState:
         with self.lock:
             self.ledger.fold(before_ms)
             self.ledger.forget_instances(instances_before_ms)
+            self.passages.keep_windows(
+                {TopicWindow(key.topic, key.window_start_ms) for key in self.ledger.cells}
+            )
             self.heartbeats.forget(instances_before_ms)
 
     def make_room(self, lateness_ms: int, excused_ms: int) -> None:
@@ -273,7 +361,17 @@ class AuditState:
             if not any(each.unreachable for each in progress):
                 read_to_ms = min(self.clock(), *(each.read_to_ms for each in progress))
                 self._settled_ms = read_to_ms - self.ledger.window_ms - lateness_ms
-            self.ledger.make_room(FoldLimits(self._settled_ms, excused_ms))
+            self.settle_passages()
+            windows = {TopicWindow(key.topic, key.window_start_ms) for key in self.ledger.cells}
+            sources = self.ledger.tiers[:-1]
+            late = {each for each in windows if any(self.passages.of(s, each) for s in sources)}
+            self.ledger.make_room(FoldLimits(self._settled_ms, excused_ms, late))
+
+    def settle_passages(self) -> None:
+        """What each tier has confirmed counts as far as that tier is read."""
+        with self.lock:
+            for source, tier in itertools.pairwise(self.ledger.tiers):
+                self.passages.settle(source, self.progress.of_messages(tier).read_to_ms)
 
 
 def _utc(time_ms: int) -> str:
@@ -285,7 +383,9 @@ def _beat(report: Heartbeat) -> tuple[str, Beat]:
     """Raises ValueError for numbers that no producer writes."""
     if not 0 <= report.header.time_ms <= TIME_MS_MAX or not 0 < report.interval_ms <= INTERVAL_MAX:
         raise ValueError("time or interval of a heartbeat out of range")
-    beat = Beat(report.header.time_ms, report.interval_ms, report.is_last)
+    if report.last_sequence >= SEQUENCE_MAX:
+        raise ValueError("last sequence of a heartbeat out of range")
+    beat = Beat(report.header.time_ms, report.interval_ms, report.is_last, report.instance)
     return report.header.server, beat
 
 

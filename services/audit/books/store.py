@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-FORMAT = 2  # 1: `folded` without `redelivered`
+FORMAT = 3  # 1: `folded` without `redelivered`; 2: `sequences` without times
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -26,19 +26,36 @@ CREATE TABLE IF NOT EXISTS cells (
     PRIMARY KEY (topic, window_start_ms, server, tier)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS sequences (
     server TEXT, instance TEXT, first INTEGER, last INTEGER NOT NULL, last_seen_ms INTEGER NOT NULL,
+    first_ms INTEGER NOT NULL DEFAULT 0, last_ms INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (server, instance, first)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS finals (
+    server TEXT, instance TEXT, last_sequence INTEGER NOT NULL, time_ms INTEGER NOT NULL,
+    last_seen_ms INTEGER NOT NULL, PRIMARY KEY (server, instance)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS folded (
     tier TEXT, topic TEXT, cells INTEGER, produced INTEGER, expected INTEGER, counted INTEGER,
     missing INTEGER, extra INTEGER, redelivered INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (tier, topic)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS heartbeats (
     tier TEXT, server TEXT, time_ms INTEGER NOT NULL, interval_ms INTEGER NOT NULL,
-    is_last INTEGER NOT NULL, PRIMARY KEY (tier, server)) WITHOUT ROWID;
+    is_last INTEGER NOT NULL, instance TEXT NOT NULL DEFAULT '', PRIMARY KEY (tier, server))
+    WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS restarts (
+    tier TEXT, server TEXT, time_ms INTEGER, PRIMARY KEY (tier, server, time_ms)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS delays (tier TEXT PRIMARY KEY, histogram BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS unread (
     number INTEGER PRIMARY KEY, time_ms INTEGER, tier TEXT, topic TEXT, place TEXT,
     first INTEGER, last INTEGER, reason TEXT);
 """
+
+# What the next format added, by format.
+_ADDED_COLUMNS = {
+    "1": [("folded", "redelivered INTEGER NOT NULL DEFAULT 0")],
+    "2": [
+        ("sequences", "first_ms INTEGER NOT NULL DEFAULT 0"),
+        ("sequences", "last_ms INTEGER NOT NULL DEFAULT 0"),
+        ("heartbeats", "instance TEXT NOT NULL DEFAULT ''"),
+    ],
+}
 
 
 class StoreMismatch(Exception):
@@ -53,11 +70,13 @@ class Changes:
     table_versions: list[tuple[str, int]] = field(default_factory=list)
     cells: list[tuple[str, int, str, str, int, int]] = field(default_factory=list)
     gone_cells: list[tuple[str, int, str]] = field(default_factory=list)
-    sequences: list[tuple[str, str, int, int, int]] = field(default_factory=list)
+    sequences: list[tuple[str, str, int, int, int, int, int]] = field(default_factory=list)
+    finals: list[tuple[str, str, int, int, int]] = field(default_factory=list)
     rewritten_instances: list[tuple[str, str]] = field(default_factory=list)
     folded: list[tuple[str, str, int, int, int, int, int, int, int]] = field(default_factory=list)
-    heartbeats: list[tuple[str, str, int, int, bool]] = field(default_factory=list)
+    heartbeats: list[tuple[str, str, int, int, bool, str]] = field(default_factory=list)
     gone_heartbeats: list[tuple[str, str]] = field(default_factory=list)
+    restarts: list[tuple[str, str, int]] = field(default_factory=list)
     delays: list[tuple[str, bytes]] = field(default_factory=list)
     unread: list[tuple[int, int, str, str, str, int, int, str]] = field(default_factory=list)
     meta: list[tuple[str, str]] = field(default_factory=list)
@@ -105,10 +124,10 @@ class AuditStore:
         with self._database:
             self._database.execute("BEGIN IMMEDIATE")
             stored = dict(self._database.execute("SELECT name, value FROM meta"))
-            if stored.get("format") == "1":
-                self._database.execute(
-                    "ALTER TABLE folded ADD COLUMN redelivered INTEGER NOT NULL DEFAULT 0"
-                )
+            if stored.get("format") in _ADDED_COLUMNS:
+                for format_before in range(int(stored["format"]), FORMAT):
+                    for table, column in _ADDED_COLUMNS[str(format_before)]:
+                        self._database.execute(f"ALTER TABLE {table} ADD COLUMN {column}")
                 stored["format"] = str(FORMAT)
                 self._database.execute(
                     "UPDATE meta SET value=? WHERE name='format'", (str(FORMAT),)
@@ -143,10 +162,13 @@ class AuditStore:
             execute(
                 "DELETE FROM sequences WHERE server=? AND instance=?", changes.rewritten_instances
             )
-            execute("INSERT OR REPLACE INTO sequences VALUES (?,?,?,?,?)", changes.sequences)
+            execute("DELETE FROM finals WHERE server=? AND instance=?", changes.rewritten_instances)
+            execute("INSERT OR REPLACE INTO sequences VALUES (?,?,?,?,?,?,?)", changes.sequences)
+            execute("INSERT OR REPLACE INTO finals VALUES (?,?,?,?,?)", changes.finals)
             execute("INSERT OR REPLACE INTO folded VALUES (?,?,?,?,?,?,?,?,?)", changes.folded)
             execute("DELETE FROM heartbeats WHERE tier=? AND server=?", changes.gone_heartbeats)
-            execute("INSERT OR REPLACE INTO heartbeats VALUES (?,?,?,?,?)", changes.heartbeats)
+            execute("INSERT OR REPLACE INTO heartbeats VALUES (?,?,?,?,?,?)", changes.heartbeats)
+            execute("INSERT OR REPLACE INTO restarts VALUES (?,?,?)", changes.restarts)
             execute("INSERT OR REPLACE INTO delays VALUES (?,?)", changes.delays)
             execute("INSERT OR REPLACE INTO unread VALUES (?,?,?,?,?,?,?,?)", changes.unread)
             execute("INSERT OR REPLACE INTO meta VALUES (?,?)", changes.meta)

@@ -67,7 +67,7 @@ class BooksWriter:
     def _make_room(self) -> None:
         config = self._config
         try:
-            restarts = read_restarts(config.restarts_file)
+            restarts = self._state.restarts() + read_restarts(config.restarts_file)
         except ValueError as error:  # folded without its excuse a cell would be wrong for ever
             self._state.note(str(error))
             return

@@ -8,6 +8,7 @@ books as unread, with its place and reason.
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple
 
 from kafka2011.consumer.broker_loop import (
@@ -34,14 +35,16 @@ from kafka2011.runtime.clock import Clock
 from kafka2011.runtime.logs import get_logger
 from kafka2011.services.audit.books.progress import PartitionKey
 from kafka2011.services.audit.books.state import AuditState
-from kafka2011.services.audit.payloads import payloads_of
+from kafka2011.services.audit.payloads import Piece, pieces_of
 
 REQUEST_BYTES_MAX = 8 * 1024 * 1024  # of one multifetch; memory is bounded by it
 ENTRY_BYTES_MAX = 64 * 1024 * 1024
 IDLE_S_MIN = 0.004
 FAILURE_BACKOFF = Backoff(0.1, 2.0)
 TROUBLE_PAUSE_MS = 1000
+PIECES_MAX = 16  # of one answer, in a round: the other partitions come to their turn
 WATERMARK_AGE_MS = 500
+EARLIEST_INTERVAL_MS = 10_000
 
 log = get_logger(__name__)
 
@@ -95,6 +98,7 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
         self._paused_until_ms: dict[PartitionKey, int] = {}
         self._watermarks: dict[PartitionKey, Watermark] = {}
         self._requested_ms = 0
+        self._earliest_asked_ms = clock()
         self._poll_interval_s = poll_interval_ms / 1000
         self.loop = BrokerLoop(
             f"audit-{tier}-{broker_id}",
@@ -169,6 +173,7 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
 
     def answered(self, _has_moved: bool) -> None:
         self._back()
+        self._check_earliest(self.loop.client())
 
     def broker_failed(self, error: Exception) -> None:
         if is_bug(error):
@@ -256,6 +261,17 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
             self._watermarks[key] = Watermark(asked_ms, latest)
             self._compare(key, end)
 
+    def _check_earliest(self, client: BrokerClient) -> None:
+        """Where logs begin that the next tier has not taken whole: retention may come first."""
+        now_ms = self._clock()
+        if now_ms - self._earliest_asked_ms < EARLIEST_INTERVAL_MS:
+            return
+        self._earliest_asked_ms = now_ms
+        for key in self._state.unconfirmed(self._tier):
+            if key.broker_id == self._broker_id:
+                earliest = client.earliest(key.topic, key.partition)
+                self._state.set_earliest(key, earliest)
+
     def _compare(self, key: PartitionKey, end: int) -> None:
         """Say what is left up to the watermark, or that all is counted that was visible then."""
         mark = self._watermarks[key]
@@ -265,23 +281,38 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
         self._state.set_read_to(key, mark.asked_ms, max(0, mark.latest - end))
 
     def _count(self, key: PartitionKey, offset: int, data: memoryview) -> int | None:
-        """Count complete entries at `offset`; the offset behind them, None when it is stuck."""
+        """Count complete entries at `offset`, as many as a round takes; the offset behind them,
+        None when it is stuck."""
         broken: list[tuple[int, int | None, str]] = []
-        payloads: list[bytes] = []
-        for piece in payloads_of(data, offset, lambda *what: broken.append(what)):
-            payloads = payloads + piece if payloads else piece
-        stuck_at, reason = None, ""
-        if broken and broken[-1][1] is None:
-            stuck_at, _, reason = broken.pop()
-        end = offset + len(data) if stuck_at is None else stuck_at
+        measured = key in self._measure_from and offset >= self._measure_from[key]
+        end = offset
+        pieces = pieces_of(data, offset, lambda *what: broken.append(what))
+        for piece in islice(pieces, PIECES_MAX):
+            self._enter(key, piece, broken, measured=measured)
+            broken.clear()
+            end = piece.next_offset
+        if not broken:
+            return end
+        [(stuck_at, _, reason)] = broken
+        self._stuck(key, f"unreadable from offset {stuck_at} on: {reason}")
+        return None
+
+    def _enter(
+        self,
+        key: PartitionKey,
+        piece: Piece,
+        broken: Iterable[tuple[int, int | None, str]],
+        *,
+        measured: bool,
+    ) -> None:
+        """Enter a piece and the entries that it passes over in the books."""
         counts: dict[tuple[int, str], int] = {}
         delays: dict[int, int] = {}
         if key.topic != AUDIT:
-            measured = key in self._measure_from and offset >= self._measure_from[key]
             window_ms = self._state.ledger.window_ms
             now_ms = self._clock()
             count_by_window(
-                payloads,
+                piece.payloads,
                 window_ms,
                 counts,
                 delays if measured else None,
@@ -290,16 +321,12 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
             )
         with self._state.lock:  # counts, offset and what was passed over, or none of them
             if key.topic == AUDIT:
-                self._state.add_reports(key, payloads, end)
+                self._state.add_reports(key, piece.payloads, piece.next_offset)
             else:
-                self._state.add_messages(key, counts, delays, end)
+                self._state.add_messages(key, counts, delays, piece.next_offset)
             for first, last, why in broken:
                 assert last is not None
                 self._state.note_unread(key, first, last, f"damaged entry: {why}")
-        if stuck_at is None:
-            return end
-        self._stuck(key, f"unreadable from offset {stuck_at} on: {reason}")
-        return None
 
     def _stuck(self, key: PartitionKey, reason: str) -> None:
         self._state.set_trouble(key, reason)

@@ -1,7 +1,8 @@
 """Reads one tier's brokers: one `BrokerReader` for each broker registered in its ZooKeeper.
 
 Discovers brokers, topics and partitions when ZooKeeper reports a change, and every
-`audit.refresh.ms` besides. Those that leave ZooKeeper are kept: they may still answer.
+`audit.refresh.ms` besides. Those that leave ZooKeeper are kept: they may still answer. Of the tier
+that a mirror copies from it also reads how far the mirror has come: the offsets of its group.
 """
 
 import threading
@@ -13,6 +14,7 @@ from kafka2011.coordination.errors import CoordinationError
 from kafka2011.coordination.registry import Registry
 from kafka2011.runtime.clock import Clock
 from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.workers import Worker
 from kafka2011.services.audit.books.progress import ZOOKEEPER, PartitionKey
 from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.audit.readers.broker_reader import BrokerReader
@@ -26,7 +28,8 @@ class ClusterReader:
     """Reads every broker of one tier until closed.
 
     `connect_registry` makes a started registry or raises CoordinationError. `make_reader` makes a
-    reader for a broker id. `ignored` topics are not read.
+    reader for a broker id. `ignored` topics are not read. `mirror_group` is the consumer group that
+    copies from this tier.
     """
 
     def __init__(
@@ -39,6 +42,7 @@ class ClusterReader:
         clock: Clock,
         refresh_interval_ms: int,
         ignored: Container[str] = (),
+        mirror_group: str = "",
     ) -> None:
         self._state = state
         self._tier = tier
@@ -47,25 +51,28 @@ class ClusterReader:
         self._clock = clock
         self._refresh_interval_s = refresh_interval_ms / 1000
         self._ignored = ignored
+        self._mirror_group = mirror_group if state.ledger.tier_behind(tier) == "offline" else ""
         self._registry: Registry | None = None
         self._readers: dict[int, BrokerReader] = {}
         self._is_first = True
         self._watched: set[str] = set()
         self._wake = threading.Event()
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"audit-{tier}", daemon=True)
+        self._worker = Worker(
+            self._run, f"audit-{tier}", restarts=True, on_failure=self._note_failure
+        )
 
     def start(self) -> None:
         """Continue with the partitions in the books, and discover more."""
         for key in list(self._state.progress.positions):
             if key.tier == self._tier:
                 self._reader(key.broker_id).assign(None, [key], first=True)
-        self._thread.start()
+        self._worker.start()
 
     def close(self) -> None:
         self._stop.set()
         self._wake.set()
-        self._thread.join()
+        self._worker.join()
         for reader in self._readers.values():
             reader.close()
         if self._registry is not None:
@@ -77,6 +84,7 @@ class ClusterReader:
                 if self._registry is None:
                     self._registry = self._connect_registry()
                 self.discover(self._registry)
+                self.read_mirror_offsets(self._registry)
             except CoordinationError as error:
                 text = f"{self._tier} ZooKeeper does not answer: {error}"
                 self._state.set_unreachable(self._tier, ZOOKEEPER, text)
@@ -85,6 +93,11 @@ class ClusterReader:
             if self._wake.wait(self._refresh_interval_s):
                 self._stop.wait(MERGE_S)
                 self._wake.clear()
+
+    def _note_failure(self, error: BaseException) -> None:
+        """What is in the books may be old: an audit that does not look must not say complete."""
+        text = f"{self._tier} is not looked at: an internal error, {error!r}"
+        self._state.set_unreachable(self._tier, ZOOKEEPER, text)
 
     def discover(self, registry: Registry) -> None:
         """Assign what is registered to the readers. Raises CoordinationError."""
@@ -104,6 +117,18 @@ class ClusterReader:
             self._reader(broker_id).assign(brokers.get(broker_id), partitions, first=self._is_first)
         self._is_first = False
         self._state.set_discovered(self._tier, asked_ms)
+
+    def read_mirror_offsets(self, registry: Registry) -> None:
+        """How far the mirror has copied, where it is not at the end. Raises CoordinationError."""
+        if not self._mirror_group:
+            return
+        for key in self._state.unconfirmed(self._tier):
+            partition = paths.BrokerPartition(key.broker_id, key.partition)
+            asked_ms = self._clock()
+            stored = registry.get(paths.offset_path(self._mirror_group, key.topic, partition))
+            if stored is not None:
+                offset = paths.decode_offset(stored.value)
+                self._state.confirm("offline", key.topic, {partition: offset}, asked_ms)
 
     def _watch(self, registry: Registry, *znodes: str) -> None:
         """Wake the thread on changes below `znodes`; set before reading, so that none is missed."""

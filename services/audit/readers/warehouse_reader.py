@@ -16,12 +16,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from kafka2011.coordination.paths import BrokerPartition, decode_broker_partition
 from kafka2011.runtime.clock import Clock
 from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.workers import Worker
 from kafka2011.services.audit.books.progress import WAREHOUSE
 from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.warehouse import delta_log
-from kafka2011.services.warehouse.delta_table import CommitInfo, read_commits
+from kafka2011.services.warehouse.delta_table import APP_PREFIX, CommitInfo, read_commits
 
 GAP_CHECK_MS = 10_000  # listing a log directory is slow when it holds a month of loads
 
@@ -39,15 +41,18 @@ class WarehouseReader:
         self._clock = clock
         self._poll_interval_s = poll_interval_ms / 1000
         self._gaps_checked_ms: dict[str, int] = {}
+        self._located: set[str] = set()
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="audit-warehouse", daemon=True)
+        self._worker = Worker(
+            self._run, "audit-warehouse", restarts=True, on_failure=self._note_failure
+        )
 
     def start(self) -> None:
-        self._thread.start()
+        self._worker.start()
 
     def close(self) -> None:
         self._stop.set()
-        self._thread.join()
+        self._worker.join()
 
     def _run(self) -> None:
         while not self._stop.is_set():
@@ -56,13 +61,14 @@ class WarehouseReader:
                 self.poll()
             except (OSError, ValueError, KeyError) as error:
                 log.warning("warehouse_unreadable", reason=repr(error))
-                self._state.set_unreachable(
-                    WAREHOUSE, "tables", f"the warehouse cannot be read: {error!r}"
-                )
+                self._note_failure(error)
             else:
                 self._state.set_reachable(WAREHOUSE, "tables")
                 self._state.set_discovered(WAREHOUSE, asked_ms)
             self._stop.wait(self._poll_interval_s)
+
+    def _note_failure(self, error: BaseException) -> None:
+        self._state.set_unreachable(WAREHOUSE, "tables", f"the warehouse cannot be read: {error!r}")
 
     def poll(self) -> int:
         """Read every commit that is new; returns how many loads there were.
@@ -80,6 +86,8 @@ class WarehouseReader:
 
     def _poll_table(self, path: Path) -> int:
         seen = self._state.progress.table_versions.get(path.name, -1)
+        if path.name not in self._located:  # what earlier runs of the service read
+            self._confirm_known(path)
         if not _exists(path, seen + 1):
             seen = self._skip_gap(path, seen)
         newest = seen
@@ -93,6 +101,21 @@ class WarehouseReader:
         # Versions that load nothing (creation, compaction) need not be read again either.
         self._state.advance_table(path.name, newest)
         return len(loads)
+
+    def _confirm_known(self, path: Path) -> None:
+        """Take the loaded offsets of commits that are not read again from the table's state.
+
+        They count from the poll on that has read every commit up to now.
+        """
+        asked_ms = self._clock()
+        found: dict[str, dict[BrokerPartition, int]] = {}
+        for name, offset in delta_log.app_transactions(path).items():
+            if name.startswith(APP_PREFIX):
+                topic, _, partition = name.removeprefix(APP_PREFIX).rpartition("/")
+                found.setdefault(topic, {})[decode_broker_partition(partition)] = offset
+        for topic, offsets in found.items():
+            self._state.confirm(WAREHOUSE, topic, offsets, asked_ms)
+        self._located.add(path.name)
 
     def _skip_gap(self, path: Path, seen: int) -> int:
         now_ms = self._clock()
@@ -134,6 +157,7 @@ class WarehouseReader:
             counts=counts,
             delays=row_delays(self._directory / table, info),
             version=info.version,
+            offsets=info.offsets,
         )
 
 

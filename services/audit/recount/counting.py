@@ -5,7 +5,8 @@ Parquet files, and compares guid by guid. The produced numbers come from the mon
 the topic `audit`, as in the running service.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,10 +14,16 @@ from kafka2011.events.errors import EventError
 from kafka2011.events.forms import FORMS_2011, Forms
 from kafka2011.events.monitoring import Heartbeat, MonitoringEvent, decode_report
 from kafka2011.events.topics import AUDIT
-from kafka2011.services.audit.books.ledger import CellKey, Ledger
+from kafka2011.services.audit.books.ledger import Cell, CellKey, Instance, Ledger
 from kafka2011.services.audit.recount.guid_comparison import GuidTally
 from kafka2011.services.audit.recount.sources import Source
-from kafka2011.services.audit.report import Json, judge_cells, report_json
+from kafka2011.services.audit.report import (
+    Json,
+    is_in_gap,
+    judge_cells,
+    report_json,
+    unknown_json,
+)
 from kafka2011.services.audit.restarts import Restart, is_excused
 from kafka2011.services.audit.server_filter import OWN_TIER, IsOurs
 from kafka2011.services.audit.verdicts import (
@@ -27,7 +34,6 @@ from kafka2011.services.audit.verdicts import (
 )
 
 WAREHOUSE = "warehouse"
-QUARANTINE = "quarantine"  # directory of the quarantine tables below the warehouse's
 WINDOW_MS_DEFAULT = 600_000
 
 OnProgress = Callable[[str, int], None]  # (what is being read, messages so far)
@@ -62,6 +68,9 @@ class _Recount:
     progress: OnProgress
     notes: list[str] = field(default_factory=list)
     message_count: int = 0
+    goodbyes: list[tuple[str, Heartbeat]] = field(default_factory=list)
+    is_history_cut: bool = False  # retention has deleted the oldest monitoring events
+    unread: dict[tuple[int, str], str] = field(default_factory=dict)  # (tier, topic) -> reason
 
     def note(self, text: str) -> None:
         if len(self.notes) < 1000:
@@ -88,12 +97,18 @@ class _Recount:
                 sequence=event.sequence,
                 counts=[count for count in event.counts if self.wants(count.topic)],
                 now_ms=self.now_ms,
+                time_ms=event.header.time_ms,
             )
-        for instance, (first, last) in ledger.report_gaps():
-            self.note(
-                f"monitoring events {first} to {last} of {instance.server} ({instance.instance}) "
-                "are not there: the produced number is too small"
+        for tier, goodbye in self.goodbyes:
+            ledger.add_final(
+                tier,
+                Instance(goodbye.header.server, goodbye.instance),
+                goodbye.last_sequence,
+                time_ms=goodbye.header.time_ms,
+                now_ms=self.now_ms,
             )
+        ledger.is_history_cut = self.is_history_cut
+        unknown = unknown_json(ledger.report_gaps(self.now_ms))
         ours = [None if tier == OWN_TIER else plan.is_ours for tier in plan.tiers]
         with GuidTally(len(plan.tiers), window_ms, is_ours=ours, forms=plan.forms) as tally:
             self._read_brokers(tally)
@@ -104,18 +119,21 @@ class _Recount:
             for index, tier in enumerate(plan.tiers):
                 for key, count in tally.counts(index).items():
                     ledger.add_counts(tier, key.topic, {(key.window_start_ms, key.server): count})
-        return self._report(ledger, found)
+        return self._report(ledger, found, unknown)
 
     def _reports(self) -> Iterator[tuple[str, MonitoringEvent]]:
         for source in self.plan.sources:
             if AUDIT not in source.topics():
                 continue
-            for payloads in source.read(AUDIT, self.note):
-                for payload in payloads:
+            self.is_history_cut = self.is_history_cut or source.is_cut(AUDIT)
+            for read in source.read(AUDIT, self.note):
+                for payload in read.payloads:
                     try:
                         report = decode_report(payload)
                         if not isinstance(report, Heartbeat):
                             yield source.tier, report
+                        elif report.last_sequence >= 0:
+                            self.goodbyes.append((source.tier, report))
                     except EventError as error:
                         self.note(
                             f"{source.tier}: a message in {AUDIT} is no monitoring event: {error}"
@@ -134,39 +152,76 @@ class _Recount:
         for source in self.plan.sources:
             tier = self.plan.tiers.index(source.tier)
             for topic in filter(self.wants, source.topics()):
-                for payloads in source.read(topic, self.note):
-                    count = tally.add_payloads(tier, topic, payloads)
+                for read in source.read(topic, self.note):
+                    count = tally.add_payloads(tier, topic, read.payloads, is_late=read.is_late)
                     self.counted(f"{source.tier} {topic}", count)
+                if reason := source.unread(topic):
+                    self.unread[tier, topic] = reason
 
     def _read_tables(self, tally: GuidTally, warehouse_dir: Path) -> None:
         from kafka2011.services.audit.recount import warehouse_rows
 
         tier = list(self.plan.tiers).index(WAREHOUSE)
-        for topic, path in warehouse_rows.topic_tables(warehouse_dir):
+        tables = warehouse_rows.topic_tables(warehouse_dir)
+        shared = warehouse_rows.shared_files(tables)
+        for topic, path in tables:
             if not self.wants(topic):
                 continue
-            for rows in warehouse_rows.rows_of(path):
+            files = self._files_of(tier, topic, path, shared)
+            for rows in warehouse_rows.rows_of(path, files):
                 count = tally.add_rows(tier, topic, rows.guids, rows.times_ms, rows.servers)
                 self.counted(f"{WAREHOUSE} {topic}", count)
-            aside = 0
-            for payloads in warehouse_rows.quarantined_of(warehouse_dir / QUARANTINE / path.name):
-                aside += tally.add_payloads(tier, topic, payloads)
-            if aside:
-                self.note(f"{WAREHOUSE} {topic}: {aside} messages are in quarantine, not rows")
+        aside: Counter[str] = Counter()
+        tables = warehouse_rows.quarantine_tables(warehouse_dir)
+        shared = warehouse_rows.shared_files(tables)
+        for topic, path in tables:
+            if self.wants(topic):
+                files = self._files_of(tier, topic, path, shared)
+                for payloads in warehouse_rows.quarantined_of(path, files):
+                    aside[topic] += tally.add_payloads(tier, topic, payloads)
+        for topic, count in aside.items():
+            self.note(f"{WAREHOUSE} {topic}: {count} messages are in quarantine, not rows")
 
-    def _report(self, ledger: Ledger, found: dict[tuple[CellKey, int], GuidCounts]) -> Json:
+    def _files_of(
+        self, tier: int, topic: str, path: Path, shared: Mapping[Path, Mapping[str, str]]
+    ) -> set[str] | None:
+        """The topic's files of a table of several topics; None: all files are the topic's."""
+        from kafka2011.services.audit.recount import warehouse_rows
+
+        if path not in shared:
+            return None
+        topics = shared[path]
+        mixed = [file for file in warehouse_rows.present_files(path) if file not in topics]
+        if mixed:
+            reason = f"table {path.name} has rows of several topics, mixed by compaction"
+            self.unread[tier, topic] = reason
+            self.note(f"{WAREHOUSE} {topic}: {reason}")
+        return {file for file, owner in topics.items() if owner == topic}
+
+    def _report(
+        self, ledger: Ledger, found: dict[tuple[CellKey, int], GuidCounts], unknown: list[Json]
+    ) -> Json:
         plan = self.plan
 
-        def judge(
-            key: CellKey, index: int, expected: int, counted: int
-        ) -> tuple[Verdict, GuidCounts | None]:
-            guids = found.get((key, index), GuidCounts())
-            assert guids.counted == counted
+        def judge(key: CellKey, cell: Cell) -> list[tuple[Verdict, GuidCounts | None]]:
             settles_ms = settles_at_ms(key.window_start_ms, ledger.window_ms, plan.lateness_ms)
-            if plan.judged_at_ms is not None and settles_ms > plan.judged_at_ms:
-                return Verdict("pending", reason="window open"), guids
+            is_open = plan.judged_at_ms is not None and settles_ms > plan.judged_at_ms
+            has_gap = is_in_gap(key, ledger.window_ms, unknown)
             excused = is_excused(key.window_start_ms, plan.restarts)
-            return judge_guids(expected, guids, is_excused=excused), guids
+            verdicts: list[tuple[Verdict, GuidCounts | None]] = []
+            for index, (expected, counted) in enumerate(
+                zip(cell.expected, cell.counted, strict=True)
+            ):
+                guids = found.get((key, index), GuidCounts())
+                assert guids.counted == counted
+                verdict = Verdict("pending", reason="window open")
+                if not is_open:
+                    unread = self.unread.get((index, key.topic), "")
+                    verdict = judge_guids(
+                        expected, guids, is_excused=excused, has_gap=has_gap, unread=unread
+                    )
+                verdicts.append((verdict, guids))
+            return verdicts
 
         lines = judge_cells(ledger.cells, plan.tiers, judge)
         return report_json(
@@ -177,6 +232,7 @@ class _Recount:
             now_ms=self.now_ms,
             notes=self.notes,
             restarts=[{"name": r.name, "time_ms": r.time_ms} for r in plan.restarts],
+            unknown=unknown,
         )
 
 

@@ -50,11 +50,12 @@ class GuidTally:
         self._cells: dict[tuple[str, int, str], int] = {}  # -> number of the cell
         self._keys: list[CellKey] = []
         self._counted = [Counter[int]() for _ in range(tier_count)]
-        self._buffers = [[bytearray() for _ in range(BUCKETS)] for _ in range(tier_count)]
+        # By tier, and behind them what is late at the next tier, by tier.
+        self._buffers = [[bytearray() for _ in range(BUCKETS)] for _ in range(2 * tier_count)]
         self._buffered_bytes = 0
         self._spill = tempfile.TemporaryFile(prefix="kafka2011-audit-")  # noqa: SIM115
         self._extents: list[list[list[tuple[int, int]]]] = [
-            [[] for _ in range(BUCKETS)] for _ in range(tier_count)
+            [[] for _ in range(BUCKETS)] for _ in range(2 * tier_count)
         ]
 
     def __enter__(self) -> "GuidTally":
@@ -70,11 +71,17 @@ class GuidTally:
 
     # --- messages ----------------------------------------------------------------------------
 
-    def add_payloads(self, tier: int, topic: str, payloads: Iterable[bytes]) -> int:
-        """Count the payloads of a log; returns their number."""
+    def add_payloads(
+        self, tier: int, topic: str, payloads: Iterable[bytes], *, is_late: bool = False
+    ) -> int:
+        """Count the payloads of a log; returns their number.
+
+        `is_late`: the next tier has not come to them yet, so that they are not missing there.
+        """
         window_ms = self._window_ms
         prefix_bytes = self._forms.prefix_bytes(topic)
         buffers = self._buffers[tier]
+        late = self._buffers[self._tier_count + tier]
         is_ours = self._is_ours[tier]
         counted: Counter[int] = Counter()
         count = 0
@@ -91,10 +98,12 @@ class GuidTally:
                 guid = hashlib.blake2b(payload, digest_size=GUID_BYTES).digest()
             key = number.to_bytes(CELL_BYTES, "big") + guid
             buffers[hash(key) % BUCKETS] += key
+            if is_late:
+                late[hash(key) % BUCKETS] += key
             counted[number] += 1
             count += 1
         self._counted[tier].update(counted)
-        self._buffered(count)
+        self._buffered(2 * count if is_late else count)
         return count
 
     def add_rows(
@@ -135,7 +144,7 @@ class GuidTally:
         self._buffered_bytes += count * KEY_BYTES
         if self._buffered_bytes < self._memory_bytes_max:
             return
-        for tier in range(self._tier_count):
+        for tier in range(2 * self._tier_count):
             for bucket, buffer in enumerate(self._buffers[tier]):
                 if buffer:
                     self._extents[tier][bucket].append((self._spill.tell(), len(buffer)))
@@ -154,15 +163,19 @@ class GuidTally:
         cells = range(len(self._keys))
         distinct = [Counter[bytes]() for _ in range(self._tier_count)]
         lost = [Counter[bytes]() for _ in range(self._tier_count)]
+        behind = [Counter[bytes]() for _ in range(self._tier_count)]
         seen = [Counter[bytes]() for _ in range(self._tier_count)]
         for bucket in range(BUCKETS):
             so_far: set[bytes] = set()
+            late: set[bytes] = set()  # at the tiers up to the one before
             for tier in range(self._tier_count):
                 here = self._bucket(tier, bucket)
                 missing = so_far - here
                 so_far |= here
                 distinct[tier].update(key[:CELL_BYTES] for key in here)
-                lost[tier].update(key[:CELL_BYTES] for key in missing)
+                lost[tier].update(key[:CELL_BYTES] for key in missing - late)
+                behind[tier].update(key[:CELL_BYTES] for key in missing & late)
+                late |= self._bucket(self._tier_count + tier, bucket)
                 seen[tier].update(key[:CELL_BYTES] for key in so_far)
         found = {}
         for number in cells:
@@ -172,6 +185,7 @@ class GuidTally:
                     counted=self._counted[tier][number],
                     distinct=distinct[tier][name],
                     lost=lost[tier][name],
+                    behind=behind[tier][name],
                     seen=seen[tier][name],
                     seen_before=seen[tier - 1][name] if tier else 0,
                 )

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from kafka2011.protocol import message_set
 from kafka2011.protocol.errors import InvalidMessage, MessageLargerThanFetchSize
-from kafka2011.services.audit.payloads import Note, damage_notes, payloads_of
+from kafka2011.services.audit.payloads import Note, damage_notes, pieces_of
 
 CHUNK_BYTES = 4 * 1024 * 1024
 _SEGMENT = re.compile(r"([0-9]{20})\.kafka")
@@ -66,9 +66,12 @@ def log_roots(top: Path, depth: int = 3) -> list[Path]:
     return [root for entry in below for root in log_roots(entry, depth - 1)]
 
 
-def read_partition(files: PartitionFiles, place: str, note: Note) -> Iterator[list[bytes]]:
+def read_partition(
+    files: PartitionFiles, place: str, note: Note, cut_at: int = 0
+) -> Iterator[tuple[int, list[bytes]]]:
     """The payloads of a partition, in order, in lists of some MiB, compressed sets unpacked.
 
+    Each list comes with an offset at or before its first entry; no list goes across `cut_at`.
     `note` receives a line for each fault: retired segments, holes between segments, damaged
     entries, a torn end. `place` begins each of them.
     """
@@ -84,23 +87,26 @@ def read_partition(files: PartitionFiles, place: str, note: Note) -> Iterator[li
                 f"{where}: {path.name} ends at {start + size}, "
                 f"the next segment starts at {files.segments[number + 1][0]}"
             )
-        yield from _read_segment(path, start, is_last, where, note)
+        yield from _read_segment(path, start, is_last, where, note, cut_at=cut_at)
 
 
 def _read_segment(
-    path: Path, start: int, is_last: bool, where: str, note: Note
-) -> Iterator[list[bytes]]:
+    path: Path, start: int, is_last: bool, where: str, note: Note, *, cut_at: int
+) -> Iterator[tuple[int, list[bytes]]]:
     with path.open("rb", buffering=0) as file:
         size = os.fstat(file.fileno()).st_size
         position = 0
         chunk_bytes = CHUNK_BYTES
         while position < size:
+            if 0 < cut_at - start - position < chunk_bytes:
+                chunk_bytes = cut_at - start - position
             buffer = os.pread(file.fileno(), chunk_bytes, position)
             try:
                 valid_bytes = message_set.split(buffer)
             except MessageLargerThanFetchSize as error:
                 if len(buffer) == chunk_bytes and error.size_needed <= size - position:
                     chunk_bytes = max(error.size_needed, 2 * chunk_bytes)
+                    cut_at = 0  # it is no boundary of this log
                     continue
                 if not is_last:
                     note(f"{where}: {size - position} bytes at {start + position} are torn off")
@@ -110,5 +116,6 @@ def _read_segment(
                 return
             chunk_bytes = CHUNK_BYTES
             readable = memoryview(buffer)[:valid_bytes]
-            yield from payloads_of(readable, start + position, damage_notes(where, note))
+            for piece in pieces_of(readable, start + position, damage_notes(where, note)):
+                yield start + position, piece.payloads
             position += valid_bytes

@@ -1,21 +1,30 @@
 """Where a recount reads messages from: log directories on disk, or brokers of a running cluster."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from kafka2011.consumer.ranges.reading import read_range
 from kafka2011.consumer.simple import SimpleConsumer
+from kafka2011.coordination import paths
 from kafka2011.coordination.cluster import live_brokers, partitions_of, topics
+from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.coordination.registry import Registry
 from kafka2011.protocol.errors import KafkaError
-from kafka2011.services.audit.payloads import Note, damage_notes, payloads_of
+from kafka2011.services.audit.payloads import Note, damage_notes, pieces_of
 from kafka2011.services.audit.recount.segment_files import (
     LogDirectory,
     PartitionFiles,
     partition_directories,
     read_partition,
 )
+
+
+class Read(NamedTuple):
+    """Some payloads. `is_late`: the next tier has not come to them yet."""
+
+    payloads: list[bytes]
+    is_late: bool = False
 
 
 class Source(Protocol):
@@ -26,15 +35,23 @@ class Source(Protocol):
 
     def topics(self) -> list[str]: ...
 
-    def read(self, topic: str, note: Note) -> Iterator[list[bytes]]:
+    def read(self, topic: str, note: Note) -> Iterator["Read"]:
         """The payloads of a topic, all partitions, in lists of some MiB."""
+
+    def is_cut(self, topic: str) -> bool:
+        """Whether retention has deleted the beginning of a partition of the topic."""
+
+    def unread(self, topic: str) -> str:
+        """Why messages of the topic may be there that were not read, after `read`; "" if none."""
 
 
 @dataclass(frozen=True)
 class DiskSource:
-    """One broker's log directory."""
+    """One broker's log directory. `confirmed` as for a ClusterSource; the broker's id is the number
+    at the end of the directory's name."""
 
     directory: LogDirectory
+    confirmed: "Confirmed | None" = None
 
     @property
     def tier(self) -> str:
@@ -46,17 +63,52 @@ class DiskSource:
     def topics(self) -> list[str]:
         return sorted({files.topic for files in self._partitions()})
 
-    def read(self, topic: str, note: Note) -> Iterator[list[bytes]]:
+    def read(self, topic: str, note: Note) -> Iterator[Read]:
         for files in self._partitions():
             if files.topic == topic:
-                yield from read_partition(files, f"{self.tier} {self.directory.name}", note)
+                place = f"{self.tier} {self.directory.name}"
+                late_from = self._late_from(files)
+                cut_at = late_from or 0
+                for offset, payloads in read_partition(files, place, note, cut_at):
+                    yield Read(payloads, late_from is not None and offset >= late_from)
+
+    def _late_from(self, files: PartitionFiles) -> int | None:
+        """The offset from which on the next tier has not taken the partition, None: unknown."""
+        broker_id = self.directory.name.rstrip("/").rpartition("-")[2]
+        if self.confirmed is None or not broker_id.isdecimal():
+            return None
+        return self.confirmed(files.topic, BrokerPartition(int(broker_id), files.partition)) or 0
+
+    def is_cut(self, topic: str) -> bool:
+        return any(
+            files.topic == topic and files.segments[0][0] > 0 for files in self._partitions()
+        )
+
+    def unread(self, topic: str) -> str:  # noqa: ARG002 - files are all there is
+        return ""
+
+
+Confirmed = Callable[[str, BrokerPartition], int | None]
+
+
+class _Range(NamedTuple):
+    """Offsets of one partition to read; those from `late_from` on are late at the next tier."""
+
+    broker_id: int
+    partition: int
+    address: tuple[str, int]
+    start: int
+    late_from: int
+    end: int
 
 
 class ClusterSource:
     """One tier's brokers read once from the earliest to the latest offset, through the brokers.
 
     The ends are requested when it is made, so that a recount of a running deployment terminates.
-    Raises CoordinationError when ZooKeeper does not answer.
+    `confirmed` gives the offset of a topic's partition up to which the next tier has taken it
+    (None: nothing), and is asked then, too: before the ends of that tier. Raises CoordinationError
+    when ZooKeeper does not answer.
     """
 
     def __init__(
@@ -65,15 +117,19 @@ class ClusterSource:
         registry: Registry,
         note: Note,
         address_map: Mapping[tuple[str, int], tuple[str, int]] | None = None,
+        confirmed: Confirmed | None = None,
     ) -> None:
         self._tier = tier
-        self._ranges: dict[str, list[tuple[int, int, tuple[str, int], int, int]]] = {}
+        self._ranges: dict[str, list[_Range]] = {}
+        self._unread: dict[str, str] = {}
         brokers = live_brokers(registry)
         for topic in topics(registry):
             ranges = self._ranges.setdefault(topic, [])
             for broker_id, partition in partitions_of(registry, topic):
                 if broker_id not in brokers:
-                    note(f"{tier} broker {broker_id} is away: its {topic}-{partition} is not read")
+                    text = f"{tier} broker {broker_id} is away: its {topic}-{partition} is not read"
+                    self._unread[topic] = text
+                    note(text)
                     continue
                 published = (brokers[broker_id].host, brokers[broker_id].port)
                 address = (address_map or {}).get(published, published)
@@ -82,14 +138,19 @@ class ClusterSource:
                         earliest = client.earliest(topic, partition)
                         latest = client.latest(topic, partition)
                 except KafkaError as error:
-                    note(f"{tier} broker {broker_id}: {topic}-{partition} is not read: {error}")
+                    text = f"{tier} broker {broker_id}: {topic}-{partition} is not read: {error}"
+                    self._unread[topic] = text
+                    note(text)
                     continue
                 if earliest:
                     note(
                         f"{tier} broker {broker_id} {topic}-{partition}: the bytes before offset "
                         f"{earliest} are gone (retention)"
                     )
-                ranges.append((broker_id, partition, address, earliest, latest))
+                late_from = latest
+                if confirmed is not None:
+                    late_from = confirmed(topic, BrokerPartition(broker_id, partition)) or earliest
+                ranges.append(_Range(broker_id, partition, address, earliest, late_from, latest))
 
     @property
     def tier(self) -> str:
@@ -98,13 +159,36 @@ class ClusterSource:
     def topics(self) -> list[str]:
         return sorted(self._ranges)
 
-    def read(self, topic: str, note: Note) -> Iterator[list[bytes]]:
-        for broker_id, partition, address, start, end in self._ranges.get(topic, ()):
-            where = f"{self._tier} broker {broker_id} {topic}-{partition}"
-            read_to = start
-            try:
-                for chunk in read_range(address, topic, broker_id, partition, start, end):
-                    yield from payloads_of(chunk.data, chunk.offset, damage_notes(where, note))
-                    read_to = chunk.next_offset
-            except KafkaError as error:
-                note(f"{where}: not read from offset {read_to} to {end}: {error}")
+    def read(self, topic: str, note: Note) -> Iterator[Read]:
+        for part in self._ranges.get(topic, ()):
+            where = f"{self._tier} broker {part.broker_id} {topic}-{part.partition}"
+            middle = min(max(part.start, part.late_from), part.end)
+            for start, end, is_late in ((part.start, middle, False), (middle, part.end, True)):
+                read_to = start
+                chunks = read_range(part.address, topic, part.broker_id, part.partition, start, end)
+                try:
+                    for chunk in chunks:
+                        damaged = damage_notes(where, note)
+                        for piece in pieces_of(chunk.data, chunk.offset, damaged):
+                            yield Read(piece.payloads, is_late)
+                        read_to = chunk.next_offset
+                except KafkaError as error:
+                    text = f"{where}: not read from offset {read_to} to {end}: {error}"
+                    self._unread[topic] = text
+                    note(text)
+
+    def is_cut(self, topic: str) -> bool:
+        return any(part.start > 0 for part in self._ranges.get(topic, ()))
+
+    def unread(self, topic: str) -> str:
+        return self._unread.get(topic, "")
+
+
+def group_offsets(registry: Registry, group: str) -> Confirmed:
+    """The offsets that a consumer group, a mirror's, has confirmed."""
+
+    def confirmed(topic: str, partition: BrokerPartition) -> int | None:
+        stored = registry.get(paths.offset_path(group, topic, partition))
+        return None if stored is None else paths.decode_offset(stored.value)
+
+    return confirmed

@@ -4,18 +4,33 @@ Reads the files of a table's newest version, as a report does. Importing this mo
 delta-rs; the running service does not.
 """
 
-from collections.abc import Iterator
+import json
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.services.warehouse import delta_log
-from kafka2011.services.warehouse.delta_table import WarehouseTable
+from kafka2011.services.warehouse.delta_table import (
+    APP_PREFIX,
+    METADATA_KEY,
+    WarehouseTable,
+    app_id,
+    loaded_topics,
+    owner_of,
+)
+from kafka2011.services.warehouse.table_paths import (
+    quarantine_directories,
+    rows_directories,
+    table_directories,
+)
 
 ROWS_MAX = 65_536
-APP_PREFIX = "load/"
 GUID_BYTES = 16
 
 
@@ -35,22 +50,65 @@ class TopicTable(NamedTuple):
 
 
 def topic_tables(warehouse_dir: Path) -> list[TopicTable]:
-    """The tables directly below `warehouse_dir` that were loaded from a topic, by topic."""
-    found = []
-    for path in sorted(warehouse_dir.iterdir()) if warehouse_dir.is_dir() else []:
-        if (path / "_delta_log").is_dir():
-            topics = {
-                name.removeprefix(APP_PREFIX).rpartition("/")[0]
-                for name in delta_log.app_transactions(path)
-                if name.startswith(APP_PREFIX)
-            }
-            found += [TopicTable(topic, path) for topic in topics]
-    return sorted(found)
+    """The tables of rows and the topics that were loaded into them, by topic.
+
+    Versions before loaded `a-b` and `a_b` into one table: it is there for each of them.
+    """
+    return _loaded_below(rows_directories(warehouse_dir))
 
 
-def rows_of(path: Path) -> Iterator[Rows]:
-    """Every row of the table's newest version."""
-    for batch in _batches(path, ["guid", "header_time", "server"]):
+def quarantine_tables(warehouse_dir: Path) -> list[TopicTable]:
+    """The same of the quarantine's tables."""
+    return _loaded_below(quarantine_directories(warehouse_dir))
+
+
+def _loaded_below(parents: Sequence[Path]) -> list[TopicTable]:
+    return sorted(
+        TopicTable(topic, path)
+        for path in table_directories(parents)
+        for topic in loaded_topics(path)
+    )
+
+
+def loaded_offsets(warehouse_dir: Path) -> Callable[[str, BrokerPartition], int | None]:
+    """Up to which offset the loads have taken a topic's partition."""
+    loaded: dict[str, int] = {}
+    # A topic that has left a shared table goes on in its own, which therefore comes last.
+    for topic, path in sorted(
+        topic_tables(warehouse_dir), key=lambda table: owner_of(table.path) == table.topic
+    ):
+        for name, offset in delta_log.app_transactions(path).items():
+            if name.rpartition("/")[0] == f"{APP_PREFIX}{topic}":
+                loaded[name] = offset
+    return lambda topic, partition: loaded.get(app_id(topic, partition))
+
+
+def shared_files(tables: Sequence[TopicTable]) -> dict[Path, dict[str, str]]:
+    """For each table of several topics: its files by their paths, and the topic of each.
+
+    The topic is in the commit of the load that added the file; a file that compaction wrote, or
+    whose commit was cleaned up, is left out.
+    """
+    counts = Counter(table.path for table in tables)
+    found: dict[Path, dict[str, str]] = {}
+    for path in (path for path, count in counts.items() if count > 1):
+        files = found[path] = {}
+        for _, actions in delta_log.commits_after(path, -1):
+            loads = [a["commitInfo"][METADATA_KEY] for a in actions if _is_load(a)]
+            if loads:
+                topic = json.loads(loads[0])["topic"]
+                added = [action["add"]["path"] for action in actions if "add" in action]
+                files.update({str(path / unquote(name)): topic for name in added})
+    return found
+
+
+def _is_load(action: delta_log.Action) -> bool:
+    return METADATA_KEY in action.get("commitInfo", {})
+
+
+def rows_of(path: Path, files: Collection[str] | None = None) -> Iterator[Rows]:
+    """Every row of the table's newest version, or of those of its files that are in `files`."""
+    for batch in _batches(path, ["guid", "header_time", "server"], files):
         times_us = batch.column("header_time").cast(pa.int64()).to_pylist()
         yield Rows(
             [_sixteen(guid) for guid in batch.column("guid").to_pylist()],
@@ -59,15 +117,22 @@ def rows_of(path: Path) -> Iterator[Rows]:
         )
 
 
-def quarantined_of(path: Path) -> Iterator[list[bytes]]:
+def quarantined_of(path: Path, files: Collection[str] | None = None) -> Iterator[list[bytes]]:
     """The payloads in a quarantine table: messages that were read but could not become rows."""
-    for batch in _batches(path, ["payload"]):
+    for batch in _batches(path, ["payload"], files):
         yield [payload or b"" for payload in batch.column("payload").to_pylist()]
 
 
-def _batches(path: Path, columns: list[str]) -> Iterator[Any]:
+def present_files(path: Path) -> list[str]:
+    """The files of the table's newest version."""
     table = WarehouseTable.open(path)
-    for file_path in table.file_paths() if table is not None else ():
+    return table.file_paths() if table is not None else []
+
+
+def _batches(path: Path, columns: list[str], files: Collection[str] | None) -> Iterator[Any]:
+    for file_path in present_files(path):
+        if files is not None and file_path not in files:
+            continue
         with pq.ParquetFile(file_path) as file:
             yield from file.iter_batches(batch_size=ROWS_MAX, columns=columns)
 

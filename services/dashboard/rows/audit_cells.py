@@ -10,10 +10,16 @@ from kafka2011.services.dashboard.sampling.observations import Rows
 SERIES_STEP_MS = 2_000
 SHOWN = (
     "produced", "produced_bytes", "cells", "tiers", "verdicts", "balanced", "window_ms",
-    "notes", "restarts", "unread_ranges", "topics", "silent",
+    "notes", "restarts", "unread_ranges", "topics", "silent", "unknown",
 )  # fmt: skip
 
-WORSE = ("complete", "redelivered", "pending", "extra", "missing")
+WORSE = (
+    "not audited", "complete", "redelivered", "pending", "behind", "extra", "unknown", "missing",
+)  # fmt: skip
+NUMBERS = {  # as the page names them, by the audit's names
+    "counted": "counted", "expected": "expected", "missing": "missing", "unknown": "unknown",
+    "behind": "behind", "extra": "extra", "redelivered": "again",
+}  # fmt: skip
 WINDOWS_SHOWN = 60
 
 
@@ -110,15 +116,9 @@ def cell_rows(cells: list[dict[str, Any]]) -> Rows:
             state = found.get("state", "pending")
             merged = row["tiers"].setdefault(
                 tier,
-                {"state": state, "counted": 0, "expected": 0, "missing": 0, "extra": 0, "again": 0},
+                {"state": state, **dict.fromkeys(NUMBERS.values(), 0)},
             )
-            for name, source in (
-                ("counted", "counted"),
-                ("expected", "expected"),
-                ("missing", "missing"),
-                ("extra", "extra"),
-                ("again", "redelivered"),
-            ):
+            for source, name in NUMBERS.items():
                 merged[name] += found.get(source) or 0
             if _badness(state) > _badness(merged["state"]):
                 merged["state"] = state

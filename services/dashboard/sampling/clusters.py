@@ -17,6 +17,7 @@ from kafka2011.coordination.registry import Registry
 from kafka2011.coordination.zookeeper import ZooKeeperRegistry
 from kafka2011.runtime.clock import now_ms
 from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.workers import Worker
 from kafka2011.services.dashboard.config import LIVE, OFFLINE
 from kafka2011.services.dashboard.sampling.observations import ObservedCluster, ObservedGroup
 
@@ -139,12 +140,17 @@ class ClusterSampler:
         self._groups_due = 0.0
         self._samples = 0
         self._expected: list[ProcessRecord] = []
-        self._thread = threading.Thread(target=self._run, name=f"zk-{datacenter}", daemon=True)
-        self._thread.start()
+        self._worker = Worker(
+            self._run,
+            f"zk-{datacenter}",
+            restarts=True,
+            on_failure=lambda error: self._note_failure(f"an internal error: {error!r}"),
+        )
+        self._worker.start()
 
     def close(self) -> None:
         self._closed.set()
-        self._thread.join(15)
+        self._worker.join(15)
 
     def _run(self) -> None:
         while not self._closed.is_set():

@@ -309,7 +309,7 @@ class Sampler:
         for process in [p for p in self.processes.values() if p.kind == "proxy"]:
             client = self.client_of(process.key)
             if client is not None and not process.health.failures:
-                found = await client.get_json("/faults", SCRAPE_TIMEOUT_S)
+                found = await client.get_json("/routes", SCRAPE_TIMEOUT_S)
                 process.faults = faults_in_words(found)
 
     async def _read_jobs(self) -> None:

@@ -94,9 +94,13 @@ function verdictOf(audit) {
   if (audit.unheard_since_ms && store.meta.state !== "stopped") return ["warn", "The audit does not answer", `Counts are as of ${clock(audit.unheard_since_ms)}`];
   const sub = `${whole(audit.verdicts.complete || 0)} of ${whole(done)} checks complete${pending ? `, ${whole(pending)} not due yet` : ""}`;
   if (missing.length) return ["bad", inTiers(missing, "missing", audit), sub];
+  const gaps = audit.unknown || [];
+  if (gaps.length || audit.verdicts.unknown) return ["bad", "Unknown whether all arrived", gaps.length ? gaps[0].what : sub];
   if (extra.length) return ["warn", inTiers(extra, "extra", audit), sub];
   const silent = audit.silent || [];
   if (silent.length) return ["warn", `Silent: ${silent.map((sender) => sender.server).join(", ")}`, sub];
+  const late = Object.entries(audit.tiers).filter(([, found]) => found.behind);
+  if (late.length) return ["info", late.map(([tier, found]) => `${tier} is ${duration(found.behind_by.ms)} behind`).join(", "), sub];
   if (!audit.produced) return ["", "Nothing produced yet", sub];
   return ["good", "✓ Nothing is lost", sub];
 }

@@ -221,6 +221,7 @@ def _serve_metrics(
         is_up.is_set,
         bind=config.metrics_bind,
         port=config.metrics_port,
+        hosts=config.http_hosts,
         routes={"/status": status},
     )
 

@@ -37,6 +37,9 @@ from kafka2011.services.warehouse.delta_table import (
     SchemaConflict,
     WarehouseError,
     WarehouseTable,
+    owner_of,
+    quarantine_description,
+    rows_description,
 )
 from kafka2011.services.warehouse.load.columns import (
     HEADER_FIELDS,
@@ -57,10 +60,11 @@ from kafka2011.services.warehouse.load.tasks import (
     QUARANTINE_SCHEMA,
     Read,
     TaskSettings,
+    TopicPaths,
     TopicResult,
     run_task,
 )
-from kafka2011.services.warehouse.table_paths import quarantine_path, table_path
+from kafka2011.services.warehouse.table_paths import TablePlaces
 
 log = get_logger(__name__)
 
@@ -143,6 +147,7 @@ class _Topic:
     """One topic's tables, and the next offset of each partition."""
 
     name: str
+    paths: TopicPaths
     table: WarehouseTable | None
     quarantine: WarehouseTable | None
     known: dict[BrokerPartition, int]
@@ -188,6 +193,7 @@ class Loader:
             socket_timeout_ms=config.socket_timeout_ms,
         )
         self._codec = config.topic_codec(self._warehouse_dir / SCHEMAS_FILE)
+        self._places = TablePlaces(self._warehouse_dir)
         self._topics: dict[str, _Topic] = {}
         # (topic, partition) -> the offset committed when its log was found to end before that.
         self._beyond_end: dict[tuple[str, BrokerPartition], tuple[int | None, Problem]] = {}
@@ -208,7 +214,7 @@ class Loader:
             return outcome
         failpoint("after_plan")
         settings = TaskSettings(
-            warehouse_dir=self._warehouse_dir,
+            paths={part.topic: self._topics[part.topic].paths for part in ranges},
             window_ms=self._config.window_ms,
             quarantined_up_to=self._quarantined_up_to(ranges),
             codec=CodecSource(
@@ -236,10 +242,15 @@ class Loader:
             for broker_id, address in cluster.live_brokers(self._registry).items()
         }
         ranges: list[PlannedRange] = []
+        self._places.look_again()
         for name in cluster.topics(self._registry):
             if not self._is_wanted(name):
                 continue
-            topic = self._open(name)
+            try:
+                topic = self._open(name)
+            except (WarehouseError, DeltaError, OSError) as error:
+                outcome.failures.append(f"{name}: {error}")
+                continue
             outcome.lag_bytes[name] = 0
             registered = cluster.partitions_of(self._registry, name)
             new: list[PlannedRange] = []
@@ -307,14 +318,50 @@ class Loader:
         """The topic with its tables at their newest versions."""
         topic = self._topics.pop(name, None)  # if refreshing fails, it is opened again next time
         if topic is None:
-            table = WarehouseTable.open(table_path(self._warehouse_dir, name))
+            paths = TopicPaths(self._places.rows(name), self._places.quarantine(name))
+            self._leave_shared_tables(name, paths)
+            table = WarehouseTable.open(paths.rows)
             known = table.known_partitions(name) if table is not None else {}
-            quarantine = WarehouseTable.open(quarantine_path(self._warehouse_dir, name))
-            topic = _Topic(name, table, quarantine, known)
+            quarantine = WarehouseTable.open(paths.quarantine)
+            topic = _Topic(name, paths, table, quarantine, known)
         elif topic.table is not None and topic.table.refresh():
             topic.known.update(topic.table.known_partitions(name))
         self._topics[name] = topic
         return topic
+
+    def _leave_shared_tables(self, name: str, paths: TopicPaths) -> None:
+        """Have a topic that earlier versions loaded into another's table go on in its own.
+
+        Only its offsets move. Its rows stay where they are: nothing in them names the topic.
+        """
+        # The quarantine first: it takes no messages below its own offset.
+        for shared, path, schema, description in (
+            (
+                self._places.shared_quarantine(name),
+                paths.quarantine,
+                QUARANTINE_SCHEMA,
+                quarantine_description(name),
+            ),
+            (
+                self._places.shared_rows(name),
+                paths.rows,
+                table_schema(name),
+                rows_description(name),
+            ),
+        ):
+            before = WarehouseTable.open(shared) if shared is not None else None
+            if before is None:
+                continue
+            own = _created(name, path, schema, description)
+            known = own.known_partitions(name)
+            moved = [
+                LoadedRange(source, None, offset, offset)
+                for source, offset in before.known_partitions(name).items()
+                if source not in known
+            ]
+            if moved:
+                own.commit(Load(name, moved, [], {}, self._config.window_ms))
+                log.warning("shared_table_left", topic=name, shared=str(shared), table=str(path))
 
     def _quarantined_up_to(
         self, ranges: Sequence[PlannedRange]
@@ -345,7 +392,7 @@ class Loader:
             return
         topic = self._topics[name]
         try:
-            with _removed_on_failure(table_path(self._warehouse_dir, name), load.files):
+            with _removed_on_failure(topic.paths.rows, load.files):
                 self._commit_quarantine(topic, load, results, settings)
                 version = self._commit_rows(topic, load)
         except AnotherLoadWon as won:
@@ -388,13 +435,11 @@ class Loader:
             if known is None or known < loaded.end:
                 start = loaded.start if known is None else known
                 ranges.append(LoadedRange(loaded.source, known, start, loaded.end))
-        path = quarantine_path(self._warehouse_dir, topic.name)
+        path = topic.paths.quarantine
         with _removed_on_failure(path, files):
             if topic.quarantine is None:
-                topic.quarantine = WarehouseTable.open_or_create(
-                    path,
-                    QUARANTINE_SCHEMA,
-                    f"messages of topic {topic.name} that could not become rows",
+                topic.quarantine = _created(
+                    topic.name, path, QUARANTINE_SCHEMA, quarantine_description(topic.name)
                 )
             topic.quarantine.commit(
                 Load(topic.name, ranges, files, load.quarantined, load.window_ms)
@@ -404,13 +449,26 @@ class Loader:
     def _commit_rows(self, topic: _Topic, load: Load) -> int:
         schema = table_schema(topic.name)
         if topic.table is None:
-            topic.table = WarehouseTable.open_or_create(
-                table_path(self._warehouse_dir, topic.name), schema, f"events of topic {topic.name}"
+            topic.table = _created(
+                topic.name, topic.paths.rows, schema, rows_description(topic.name)
             )
         added = topic.table.add_columns(schema)
         if added:
             log.info("columns_added", table=topic.table.path.name, columns=",".join(added))
         return topic.table.commit(load)
+
+
+def _created(topic: str, path: Path, schema: pa.Schema, description: str) -> WarehouseTable:
+    """The topic's table, created where it was not there.
+
+    Raises WarehouseError when another loader has given the name to another topic: the next load
+    chooses another name.
+    """
+    table = WarehouseTable.open_or_create(path, schema, description)
+    owner = owner_of(path)
+    if owner is not None and owner != topic:
+        raise WarehouseError(f"{path} has become the table of topic {owner}; trying another name")
+    return table
 
 
 @contextlib.contextmanager

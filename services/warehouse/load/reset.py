@@ -22,7 +22,7 @@ from kafka2011.services.warehouse.delta_table import (
     WarehouseError,
     WarehouseTable,
 )
-from kafka2011.services.warehouse.table_paths import quarantine_path, table_path
+from kafka2011.services.warehouse.table_paths import TablePlaces
 
 log = get_logger(__name__)
 
@@ -34,12 +34,13 @@ def reset_partition(
 
     Raises WarehouseError when the partition was never loaded, or another load commits it right now.
     """
-    table = WarehouseTable.open(table_path(warehouse_dir, topic))
+    places = TablePlaces(warehouse_dir)
+    table = WarehouseTable.open(places.rows(topic))
     committed = None if table is None else table.next_offset(topic, source)
     if table is None or committed is None:
         raise WarehouseError(f"{topic}/{source.text} was never loaded into {warehouse_dir}")
     # The quarantine first: it takes no messages below its own offset.
-    for each in (WarehouseTable.open(quarantine_path(warehouse_dir, topic)), table):
+    for each in (WarehouseTable.open(places.quarantine(topic)), table):
         known = None if each is None else each.next_offset(topic, source)
         if each is not None and known is not None:
             part = LoadedRange(source, known, earliest, earliest)

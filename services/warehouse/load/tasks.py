@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -38,7 +39,6 @@ from kafka2011.services.warehouse.load.columns import (
 )
 from kafka2011.services.warehouse.load.parquet_files import HourFiles
 from kafka2011.services.warehouse.load.plan import PlannedRange
-from kafka2011.services.warehouse.table_paths import quarantine_path, table_path
 
 # The hour of a row is that of the event's own time where it has one, else of its header's time.
 EVENT_TIME = "event_time"
@@ -57,15 +57,25 @@ QUARANTINE_FIELDS = pa.schema(
 QUARANTINE_SCHEMA = pa.schema([*QUARANTINE_FIELDS, HOUR_FIELD])
 
 
+# Messages decoded at a time; a compressed set can hold a million of a few bytes.
+DECODED_MAX = 65_536
+
 # Reads a range in chunks of whole entries; raises KafkaError or OSError when it cannot.
 Read = Callable[[PlannedRange], Iterator[Chunk]]
+
+
+class TopicPaths(NamedTuple):
+    """Where a topic's tables are."""
+
+    rows: Path
+    quarantine: Path
 
 
 @dataclass(frozen=True, slots=True)
 class TaskSettings:
     """The settings of every task of a load."""
 
-    warehouse_dir: Path
+    paths: dict[str, TopicPaths]
     window_ms: int
     # Next offsets of the quarantine tables: a load that died between its two commits must not
     # quarantine the same messages again.
@@ -124,10 +134,9 @@ class _TopicTask:
                 self._columns.table_schema.get_field_index(HOUR_FIELD.name)
             )
             times = (EVENT_TIME, HEADER_TIME) if EVENT_TIME in schema.names else (HEADER_TIME,)
-            self._files = HourFiles(table_path(settings.warehouse_dir, topic), schema, times)
-        self._quarantine = HourFiles(
-            quarantine_path(settings.warehouse_dir, topic), QUARANTINE_FIELDS, ("quarantined_at",)
-        )
+            self._files = HourFiles(settings.paths[topic].rows, schema, times)
+        quarantine = settings.paths[topic].quarantine
+        self._quarantine = HourFiles(quarantine, QUARANTINE_FIELDS, ("quarantined_at",))
 
     def run(self, ranges: Sequence[PlannedRange], read: Read) -> TopicResult:
         result = self._result
@@ -163,15 +172,16 @@ class _TopicTask:
 
     def _load_chunk(self, planned: PlannedRange, chunk: Chunk) -> None:
         self._result.read_bytes += len(chunk.data)
-        try:
-            pairs = message_set.messages(chunk.data, chunk.offset)
-        except InvalidMessage:
-            self._load_damaged(planned, chunk)
-            return
-        if pairs:
-            payloads = [payload for payload, _ in pairs]
+        while chunk.data:
+            try:
+                pairs, end = message_set.take_messages(chunk.data, chunk.offset)
+            except InvalidMessage:
+                self._load_damaged(planned, chunk)
+                return
             next_offsets = entry_next_offsets([after for _, after in pairs], chunk.offset)
-            self._load_payloads(planned, payloads, next_offsets)
+            self._load_payloads(planned, [payload for payload, _ in pairs], next_offsets)
+            pairs, next_offsets = [], []  # not two pieces at once
+            chunk = chunk.behind(end)
 
     def _load_damaged(self, planned: PlannedRange, chunk: Chunk) -> None:
         """Load a chunk that has a damaged entry: entry by entry, damaged ones to quarantine.
@@ -189,6 +199,13 @@ class _TopicTask:
                 self._load_payloads(planned, payloads, [entry.next_offset] * len(payloads))
 
     def _load_payloads(
+        self, planned: PlannedRange, payloads: Sequence[bytes], next_offsets: Sequence[int]
+    ) -> None:
+        for start in range(0, len(payloads), DECODED_MAX):
+            part = slice(start, start + DECODED_MAX)
+            self._load_decoded(planned, payloads[part], next_offsets[part])
+
+    def _load_decoded(
         self, planned: PlannedRange, payloads: Sequence[bytes], next_offsets: Sequence[int]
     ) -> None:
         decoded = self._decode(payloads)

@@ -199,6 +199,7 @@ def run_schedule(
                 lambda: scheduler.is_stepping,
                 bind=config.metrics_bind,
                 port=config.metrics_port,
+                hosts=config.http_hosts,
                 routes={"/status": status},
             )
         except OSError as error:

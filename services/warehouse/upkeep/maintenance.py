@@ -7,18 +7,19 @@ a reader's files stay on disk for the retention of `vacuum`.
 """
 
 import datetime
+import os
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
 from deltalake import DeltaTable, WriterProperties
-from deltalake.exceptions import CommitFailedError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from kafka2011.runtime.clock import Clock, now_ms
 from kafka2011.runtime.logs import get_logger
 from kafka2011.services.warehouse.delta_table import HOUR_COLUMN
 from kafka2011.services.warehouse.load.parquet_files import COMPRESSION_LEVEL
-from kafka2011.services.warehouse.table_paths import tables_in
+from kafka2011.services.warehouse.table_paths import all_tables
 
 log = get_logger(__name__)
 
@@ -80,12 +81,17 @@ def maintain_table(path: Path, policy: UpkeepPolicy, clock: Clock = now_ms) -> U
     except CommitFailedError as error:
         log.info("upkeep_postponed", table=path.name, reason=str(error))
     table.update_incremental()
-    removed = table.vacuum(
-        retention_hours=policy.vacuum_hours,
-        dry_run=False,
-        enforce_retention_duration=False,
-        full=True,
-    )
+    removed: list[str] = []
+    inside = table_inside(path)
+    if inside is None:
+        removed = table.vacuum(
+            retention_hours=policy.vacuum_hours,
+            dry_run=False,
+            enforce_retention_duration=False,
+            full=True,
+        )
+    else:  # whose files this table's log does not name
+        log.warning("not_vacuumed", table=path.name, holds_table=str(inside))
     outcome = UpkeepOutcome(joined, written, dropped, len(removed))
     if outcome != UpkeepOutcome():
         log.info(
@@ -100,9 +106,26 @@ def maintain_table(path: Path, policy: UpkeepPolicy, clock: Clock = now_ms) -> U
 
 
 def maintain_warehouse(warehouse_dir: Path, policy: UpkeepPolicy, clock: Clock = now_ms) -> None:
-    """Maintain every table, including those of the quarantine."""
-    for path in tables_in(warehouse_dir).values():
-        maintain_table(path, policy, clock)
+    """Maintain every table, including those of the quarantine.
+
+    A table that cannot be maintained is logged and does not keep the others from it.
+    """
+    for path in all_tables(warehouse_dir):
+        try:
+            maintain_table(path, policy, clock)
+        except (DeltaError, OSError) as error:
+            reason = str(error).partition("\n")[0]
+            log.warning("upkeep_failed", table=path.name, error=reason)
+
+
+def table_inside(path: Path) -> Path | None:
+    """A table in a directory below the table at `path`; None where there is none."""
+    for directory, names, _ in os.walk(path):
+        if Path(directory) == path:
+            names[:] = [name for name in names if name != "_delta_log"]
+        elif "_delta_log" in names:
+            return Path(directory)
+    return None
 
 
 def _hours(table: DeltaTable) -> Counter[str]:

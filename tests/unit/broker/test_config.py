@@ -55,41 +55,17 @@ def test_sample_file_of_the_release_works_as_it_is(tmp_path: Path) -> None:
 
 
 def test_every_name_of_0_7_is_accepted() -> None:
-    names = {name for name, *_ in documented(BrokerConfig)}
-    of_07 = [
-        "brokerid",
-        "port",
-        "hostname",
-        "log.dir",
-        "num.threads",
-        "num.partitions",
-        "topic.partition.count.map",
-        "socket.send.buffer",
-        "socket.receive.buffer",
-        "max.socket.request.bytes",
-        "max.message.size",
-        "log.file.size",
-        "topic.log.file.size",
-        "log.roll.hours",
-        "topic.log.roll.hours",
-        "log.retention.hours",
-        "topic.log.retention.hours",
-        "log.retention.size",
-        "topic.log.retention.size",
-        "log.cleanup.interval.mins",
-        "log.flush.interval",
-        "log.default.flush.scheduler.interval.ms",
-        "log.default.flush.interval.ms",
-        "topic.flush.intervals.ms",
-        "enable.zookeeper",
-        "monitoring.period.secs",
-        "max.topic.name.length",
-        "zk.connect",
-        "zk.sessiontimeout.ms",
-        "zk.connectiontimeout.ms",
-        "zk.synctime.ms",
-    ]
-    assert set(of_07) <= names
+    of_07 = """
+        brokerid port hostname log.dir num.threads num.partitions topic.partition.count.map
+        socket.send.buffer socket.receive.buffer max.socket.request.bytes max.message.size
+        log.file.size topic.log.file.size log.roll.hours topic.log.roll.hours
+        log.retention.hours topic.log.retention.hours log.retention.size topic.log.retention.size
+        log.cleanup.interval.mins log.flush.interval log.default.flush.scheduler.interval.ms
+        log.default.flush.interval.ms topic.flush.intervals.ms enable.zookeeper
+        monitoring.period.secs max.topic.name.length zk.connect zk.sessiontimeout.ms
+        zk.connectiontimeout.ms zk.synctime.ms
+    """
+    assert set(of_07.split()) <= {name for name, *_ in documented(BrokerConfig)}
 
 
 def test_docs_name_every_setting() -> None:
@@ -100,21 +76,20 @@ def test_docs_name_every_setting() -> None:
 
 
 @pytest.mark.parametrize(
-    "override",
+    ("override", "interval_ms"),
     [
-        "log.flush.interval=500",
-        "log.default.flush.scheduler.interval.ms=3000",
-        "log.default.flush.interval.ms=1000",
-        "topic.flush.intervals.ms=t:100",
+        ("log.flush.interval=500", 3000),
+        ("log.default.flush.scheduler.interval.ms=3000", 3000),
+        ("log.default.flush.interval.ms=1000", 1000),
+        ("topic.flush.intervals.ms=t:100", 3000),
     ],
 )
-def test_any_flush_property_brings_0_7_s_visibility(override: str) -> None:
+def test_any_flush_property_brings_0_7_s_visibility(override: str, interval_ms: int) -> None:
     assert made().group_commit
     config = made(override)
     assert not config.group_commit
-    settings = config.log_settings()("other")
-    assert settings.flush_interval_messages == 500
-    assert settings.flush_interval_ms == (1000 if "default.flush.interval" in override else 3000)
+    other = config.log_settings()("other")
+    assert (other.flush_interval_messages, other.flush_interval_ms) == (500, interval_ms)
 
 
 def test_per_topic_settings_win() -> None:
@@ -126,12 +101,11 @@ def test_per_topic_settings_win() -> None:
         "topic.flush.intervals.ms=fast:10",
         "log.flush.interval=7",
     )
+    small, fast, other = map(config.log_settings(), ("small", "fast", "other"))
     assert (config.partition_count("wide"), config.partition_count("other")) == (8, 2)
-    small, other = config.log_settings()("small"), config.log_settings()("other")
     assert (small.segment_bytes_max, other.segment_bytes_max) == (1000, 2**30)
     assert (small.roll_age_ms, other.roll_age_ms) == (2 * HOUR_MS, 168 * HOUR_MS)
-    assert config.log_settings()("fast").flush_interval_ms == 10
-    assert other.flush_interval_messages == 7
+    assert (fast.flush_interval_ms, other.flush_interval_messages) == (10, 7)
 
 
 def test_retention_is_by_age_then_by_size_and_can_be_replaced() -> None:
@@ -143,10 +117,12 @@ def test_retention_is_by_age_then_by_size_and_can_be_replaced() -> None:
     )
     segments = [SegmentSummary(start, 100, 0) for start in (0, 100, 200)]
     old, young = 2 * HOUR_MS, 1
-    assert config.log_settings()("t").retention(segments, old) == 3
-    assert config.log_settings()("t").retention(segments, young) == 2
-    assert config.log_settings()("long").retention(segments, old) == 2
-    assert config.log_settings()("big").retention(segments, young) == 0
+
+    def removed(topic: str, age_ms: int) -> int:
+        return config.log_settings()(topic).retention(segments, age_ms)
+
+    assert (removed("t", old), removed("t", young)) == (3, 2)
+    assert (removed("long", old), removed("big", young)) == (2, 0)
     keep_all = config.log_settings(lambda _topic: lambda _segments, _now_ms: 0)
     assert keep_all("t").retention(segments, old) == 0
 

@@ -1,6 +1,7 @@
 """Registration against the in-memory ZooKeeper: values, stale nodes, duplicates, new sessions."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,9 @@ from tests.support.waiting import wait_until
 
 HERE = BrokerAddress("192.0.2.10", 9092)
 ELSEWHERE = BrokerAddress("192.0.2.99", 9092)
+ID_NODE = "/brokers/ids/7"
+
+Connect = Callable[[], InMemoryRegistry]
 
 
 @pytest.fixture
@@ -21,29 +25,36 @@ def zookeeper() -> InMemoryZooKeeper:
 
 
 @pytest.fixture
-def registry(zookeeper: InMemoryZooKeeper) -> Iterator[InMemoryRegistry]:
-    client = zookeeper.client()
-    client.start()
-    yield client
-    client.close()
+def connect(zookeeper: InMemoryZooKeeper) -> Iterator[Connect]:
+    """Makes sessions that are closed at the end."""
+    made: list[InMemoryRegistry] = []
+
+    def session() -> InMemoryRegistry:
+        made.append(zookeeper.client())
+        made[-1].start()
+        return made[-1]
+
+    yield session
+    for client in made:
+        client.close()
+
+
+@pytest.fixture
+def registry(connect: Connect) -> InMemoryRegistry:
+    return connect()
 
 
 def registration(
-    registry: InMemoryRegistry,
-    address: BrokerAddress = HERE,
-    *,
-    answers: bool = False,
-    stale_wait_s: float = 0.2,
+    registry: InMemoryRegistry, address: BrokerAddress = HERE, **options: Any
 ) -> BrokerRegistration:
+    """Of broker 7, to which no other broker answers, without a pause."""
     return BrokerRegistration(
         registry,
         7,
         address,
         lambda topic: 5 if topic == "wide" else 2,
         clock=ManualClock(1315436360737),
-        stale_wait_s=stale_wait_s,
-        answers=lambda _: answers,
-        pause=lambda _: None,
+        **{"stale_wait_s": 0.2, "answers": lambda _: False, "pause": lambda _: None, **options},
     )
 
 
@@ -52,10 +63,14 @@ def text(registry: InMemoryRegistry, path: str) -> bytes | None:
     return stored.value if stored is not None else None
 
 
+def wait_for_topic(registry: InMemoryRegistry, topic: str, count: bytes) -> None:
+    wait_until(lambda: text(registry, f"/brokers/topics/{topic}/7") == count, "the topic's node")
+
+
 def test_values_of_the_reference_s_example(registry: InMemoryRegistry) -> None:
     made = registration(registry)
     made.register(["clicks", "wide"])
-    assert text(registry, "/brokers/ids/7") == b"192.0.2.10-1315436360737:192.0.2.10:9092"
+    assert text(registry, ID_NODE) == b"192.0.2.10-1315436360737:192.0.2.10:9092"
     assert text(registry, "/brokers/topics/clicks/7") == b"2"
     assert text(registry, "/brokers/topics/wide/7") == b"5"
     assert text(registry, "/brokers/topics/clicks") is None
@@ -70,7 +85,7 @@ def test_new_topics_are_registered_soon_and_once(
     made.register([])
     for _ in range(100):
         made.topic_seen("new")
-    wait_until(lambda: text(registry, "/brokers/topics/new/7") == b"2", "the topic's node")
+    wait_for_topic(registry, "new", b"2")
     before = zookeeper.operation_count
     made.topic_seen("new")
     made.close()
@@ -78,102 +93,93 @@ def test_new_topics_are_registered_soon_and_once(
 
 
 def test_id_of_a_broker_that_answers_is_refused(
-    registry: InMemoryRegistry, zookeeper: InMemoryZooKeeper
+    registry: InMemoryRegistry, connect: Connect
 ) -> None:
-    first = registration(registry, ELSEWHERE)
-    first.register([])
-    other = zookeeper.client()
-    other.start()
-    second = registration(other, HERE, answers=True)
+    registration(registry, ELSEWHERE).register([])
+    second = registration(connect(), answers=lambda _: True)
     with pytest.raises(DuplicateBrokerId, match=r"already registered by 192\.0\.2\.99:9092"):
         second.register([])
     assert live_brokers(registry) == {7: ELSEWHERE}
     second.close()
-    first.close()
-    other.close()
 
 
 @pytest.mark.parametrize("address", [HERE, ELSEWHERE], ids=["same address", "another port"])
-def test_stale_node_is_waited_for(zookeeper: InMemoryZooKeeper, address: BrokerAddress) -> None:
-    dead = zookeeper.client()
-    dead.start()
+def test_stale_node_is_waited_for(connect: Connect, address: BrokerAddress) -> None:
+    dead, client = connect(), connect()
     registration(dead, address).register([])
-    client = zookeeper.client()
-    client.start()
-    pauses = 0
+    pauses: list[float] = []
 
-    def pause(_: float) -> None:
-        nonlocal pauses
-        pauses += 1
-        if pauses == 3:
+    def pause(pause_s: float) -> None:
+        pauses.append(pause_s)
+        if len(pauses) == 3:
             dead.close()  # its session ends
 
-    made = BrokerRegistration(
-        client,
-        7,
-        HERE,
-        lambda _: 1,
-        clock=ManualClock(),
-        stale_wait_s=20,
-        answers=lambda _: False,
-        pause=pause,
-    )
+    made = registration(client, stale_wait_s=20, pause=pause)
     made.register([])
-    assert pauses == 3
+    assert len(pauses) == 3
     assert live_brokers(client) == {7: HERE}
     made.close()
-    client.close()
 
 
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (b"192.0.2.10-1315436360737:192.0.2.10:9092", "still registered by"),
+        (b"\xff\xfe garbage", "still registered after"),
+    ],
+    ids=["a broker's", "garbage"],
+)
 def test_a_node_that_never_goes_ends_the_waiting(
-    registry: InMemoryRegistry, zookeeper: InMemoryZooKeeper
+    registry: InMemoryRegistry, connect: Connect, value: bytes, message: str
 ) -> None:
-    registration(registry, HERE).register([])
-    client = zookeeper.client()
-    client.start()
-    with pytest.raises(DuplicateBrokerId, match="still registered by"):
-        registration(client, HERE).register([])
-    client.close()
-
-
-def test_garbage_in_the_node_is_waited_for_as_well(
-    registry: InMemoryRegistry, zookeeper: InMemoryZooKeeper
-) -> None:
-    registry.create("/brokers/ids/7", b"\xff\xfe garbage", ephemeral=True)
-    client = zookeeper.client()
-    client.start()
-    with pytest.raises(DuplicateBrokerId, match="still registered after"):
-        registration(client, HERE).register([])
-    client.close()
+    registry.create(ID_NODE, value, ephemeral=True)
+    with pytest.raises(DuplicateBrokerId, match=message):
+        registration(connect()).register([])
 
 
 def test_new_session_registers_everything_again(registry: InMemoryRegistry) -> None:
     made = registration(registry)
     made.register(["clicks"])
     made.topic_seen("wide")
-    wait_until(lambda: text(registry, "/brokers/topics/wide/7"), "the topic's node")
+    wait_for_topic(registry, "wide", b"5")
     registry.expire()
-    wait_until(
-        lambda: made.is_registered and text(registry, "/brokers/topics/wide/7") == b"5",
-        "registered again",
-    )
+    wait_for_topic(registry, "wide", b"5")
+    wait_until(lambda: made.is_registered, "registered again")
     assert live_brokers(registry) == {7: HERE}
     assert text(registry, "/brokers/topics/clicks/7") == b"2"
     made.close()
 
 
-def test_a_registry_that_fails_is_asked_again(
-    registry: InMemoryRegistry, zookeeper: InMemoryZooKeeper
-) -> None:
-    looker = zookeeper.client()
-    looker.start()
+def test_a_registry_that_fails_is_asked_again(registry: InMemoryRegistry, connect: Connect) -> None:
     made = registration(registry)
     made.register([])
     registry.fail_next()
     made.topic_seen("later")
-    wait_until(lambda: text(looker, "/brokers/topics/later/7") == b"2", "the topic's node")
+    wait_for_topic(connect(), "later", b"2")
     made.close()
-    looker.close()
+
+
+def test_a_bug_in_registering_again_is_no_end_of_it(
+    registry: InMemoryRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kafka2011.runtime.workers.RESTART_FIRST_S", 0.001)
+    bugs: list[Exception] = []
+
+    def partition_count(_topic: str) -> int:
+        if bugs:
+            raise bugs.pop()
+        return 2
+
+    made = registration(registry)
+    made._partition_count = partition_count
+    made.register(["clicks"])
+    bugs.append(ZeroDivisionError())
+    registry.expire()
+    wait_until(lambda: not bugs and made.is_registered, "registered again")
+    bugs.append(ZeroDivisionError())
+    made.topic_seen("later")
+    wait_for_topic(registry, "later", b"2")
+    made.close()
 
 
 def test_no_registry_at_the_start_is_the_caller_s_business(registry: InMemoryRegistry) -> None:

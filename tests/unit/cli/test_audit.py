@@ -4,12 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from kafka2011.cli.audit import app
 from kafka2011.cli.audit_table import printable, window_text, worst_of
 from kafka2011.events.topics import AUDIT, PAGE_VIEW
 from kafka2011.protocol import message_set
+from tests.unit.cli.conftest import Run
 from tests.unit.services.audit.samples import T0, entries_of, event, report, write_log
 
 
@@ -28,80 +27,85 @@ def var(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def audit(var: Path, *words: str) -> Result:
-    return CliRunner().invoke(
-        app, ["--var", str(var), "--forms", "*:2011", *words], env={"COLUMNS": "160"}
-    )
+@pytest.fixture
+def audit(run: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs the command on a directory with more options."""
+    monkeypatch.setenv("COLUMNS", "160")
+    return lambda var, *words: run("audit", "--var", var, "--forms", "*:2011", *words)
 
 
-def remove_entry(var: Path, number: int) -> None:
-    path = var / "broker-11" / "logs" / f"{PAGE_VIEW}-0" / f"{0:020d}.kafka"
-    entries = entries_of(path.read_bytes())
-    path.write_bytes(b"".join(entries[:number] + entries[number + 1 :]))
+def offline_segment(var: Path) -> Path:
+    return var / "broker-11" / "logs" / f"{PAGE_VIEW}-0" / f"{0:020d}.kafka"
 
 
-def test_a_balanced_deployment_exits_0(var: Path) -> None:
-    result = audit(var)
-    assert result.exit_code == 0, result.output
-    assert "The audit balances: 20 messages in every tier" in result.output
+@pytest.fixture
+def short(var: Path) -> Path:
+    """The same with message 7 missing offline."""
+    entries = entries_of(offline_segment(var).read_bytes())
+    offline_segment(var).write_bytes(b"".join(entries[:7] + entries[8:]))
+    return var
 
 
-def test_a_missing_message_is_shown_with_its_window_and_exits_1(var: Path) -> None:
-    remove_entry(var, 7)
-    result = audit(var)
-    assert result.exit_code == 1
-    assert "missing 1" in result.output
-    assert "Windows of 2011-03-13 (UTC), server frontend-1" in result.output
-    assert "07:06:40" in result.output
-    assert "offline: missing 1" in result.output
-    assert "The audit does not balance. missing: 1 in offline" in result.output
+def test_a_balanced_deployment_exits_0(var: Path, audit: Run) -> None:
+    status, out, _ = audit(var)
+    assert status == 0
+    assert "The audit balances: 20 messages in every tier" in out
 
 
-def test_json_is_the_whole_report(var: Path) -> None:
-    remove_entry(var, 7)
-    result = audit(var, "--json")
-    told = json.loads(result.stdout)
-    assert result.exit_code == told["exit_status"] == 1
-    assert told["source"] == "disk"
-    assert told["totals"]["tiers"]["offline"]["missing"] == 1
-    assert [cell["tiers"]["offline"]["missing"] for cell in told["cells"]] == [1]
+def test_a_missing_message_is_shown_with_its_window_and_exits_1(short: Path, audit: Run) -> None:
+    status, out, _ = audit(short)
+    assert status == 1
+    assert "missing 1" in out
+    assert "Windows of 2011-03-13 (UTC), server frontend-1" in out
+    assert "07:06:40" in out
+    assert "offline: missing 1" in out
+    assert "The audit does not balance. missing: 1 in offline" in out
+    assert audit(short, "--topic", "click").status == 0
+    assert audit(short, "--topic", PAGE_VIEW).status == 1
 
 
-def test_one_topic_alone(var: Path) -> None:
-    remove_entry(var, 7)
-    assert audit(var, "--topic", "click").exit_code == 0
-    assert audit(var, "--topic", PAGE_VIEW).exit_code == 1
+def test_json_is_the_whole_report(short: Path, audit: Run) -> None:
+    status, out, _ = audit(short, "--json")
+    found = json.loads(out)
+    assert status == found["exit_status"] == 1
+    assert found["source"] == "disk"
+    assert found["totals"]["tiers"]["offline"]["missing"] == 1
+    assert [cell["tiers"]["offline"]["missing"] for cell in found["cells"]] == [1]
 
 
-def test_restarts_of_the_run_excuse_copies(var: Path) -> None:
-    path = var / "broker-11" / "logs" / f"{PAGE_VIEW}-0" / f"{0:020d}.kafka"
-    path.write_bytes(path.read_bytes() + entries_of(path.read_bytes())[0])
-    assert audit(var).exit_code == 1
+def test_restarts_of_the_run_excuse_copies(var: Path, audit: Run) -> None:
+    entries = offline_segment(var).read_bytes()
+    offline_segment(var).write_bytes(entries + entries_of(entries)[0])
+    assert audit(var).status == 1
     restart = {"name": "mirror-1", "time_ms": T0}
     (var / "run" / "restarts.json").write_text(json.dumps([restart]))
-    result = audit(var)
-    assert result.exit_code == 0
-    assert "redelivered 1" in result.output
-    assert "started again during the run: mirror-1" in result.output
+    status, out, _ = audit(var)
+    assert status == 0
+    assert "redelivered 1" in out
+    assert "started again during the run: mirror-1" in out
 
 
-def test_directories_can_be_named(var: Path, tmp_path: Path) -> None:
-    words = ["--live-dir", str(var / "broker-1"), "--offline-dir", str(var / "broker-11")]
-    assert audit(tmp_path / "elsewhere", *words).exit_code == 0
-    assert audit(tmp_path / "elsewhere", "--live-dir", str(tmp_path / "none")).exit_code == 2
+def test_directories_can_be_named(var: Path, audit: Run) -> None:
+    elsewhere = var / "elsewhere"
+    words = ["--live-dir", var / "broker-1", "--offline-dir", var / "broker-11"]
+    assert audit(elsewhere, *words).status == 0
+    assert audit(elsewhere, "--live-dir", var / "none").status == 2
 
 
-def test_nothing_to_count_is_status_2_with_one_line(tmp_path: Path) -> None:
-    result = audit(tmp_path / "nowhere")
-    assert result.exit_code == 2
-    assert "no broker logs are below" in result.stderr
-    assert len(result.stderr.splitlines()) == 1
-
-
-def test_a_service_that_was_named_and_does_not_answer_is_status_2(var: Path) -> None:
-    result = audit(var, "--url", "127.0.0.1:1")
-    assert result.exit_code == 2
-    assert "no audit service answers at 127.0.0.1:1" in result.stderr
+@pytest.mark.parametrize(
+    ("directory", "words", "reason"),
+    [
+        ("nowhere", [], "no broker logs are below"),
+        ("", ["--url", "127.0.0.1:1"], "no audit service answers at 127.0.0.1:1"),
+    ],
+)
+def test_nothing_to_count_is_status_2_with_one_line(
+    var: Path, audit: Run, directory: str, words: list[str], reason: str
+) -> None:
+    status, _, err = audit(var / directory, *words)
+    assert status == 2
+    [line] = err.splitlines()
+    assert reason in line
 
 
 def test_names_from_messages_cannot_move_the_cursor() -> None:
@@ -121,12 +125,15 @@ def test_windows_are_shown_in_utc(start_ms: int, text: str) -> None:
     assert window_text(start_ms) == text
 
 
-def _cell(number: int, verdict: str) -> dict[str, object]:
-    return {"number": number, "tiers": {"live": {"verdict": verdict}}}
-
-
-def test_a_long_list_of_windows_is_cut_to_the_first_that_are_wrong() -> None:
-    cells = [_cell(n, "missing 1" if n % 2 else "pending") for n in range(10)]
-    assert [cell["number"] for cell in worst_of(cells, 3)] == [1, 3, 5]
-    assert [cell["number"] for cell in worst_of(cells, 7)] == [0, 1, 2, 3, 5, 7, 9]
-    assert worst_of(cells, 10) == cells
+@pytest.mark.parametrize(
+    ("limit", "shown"), [(3, [1, 3, 5]), (7, [0, 1, 2, 3, 5, 7, 9]), (10, [*range(10)])]
+)
+def test_a_long_list_of_windows_is_cut_to_the_first_that_are_wrong(
+    limit: int, shown: list[int]
+) -> None:
+    verdicts = ["missing 1" if number % 2 else "pending" for number in range(10)]
+    cells = [
+        {"number": number, "tiers": {"live": {"verdict": verdict}}}
+        for number, verdict in enumerate(verdicts)
+    ]
+    assert [cell["number"] for cell in worst_of(cells, limit)] == shown

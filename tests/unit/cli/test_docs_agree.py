@@ -1,6 +1,7 @@
-"""What the docs say of the command line is so: commands, options and settings exist."""
+"""What the docs and the help say of the command line is so: commands, options, settings exist."""
 
 import re
+import shlex
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -25,6 +26,12 @@ PAGES = sorted(
 OF_OTHERS = {
     "docker": {"--build", "--profile", "--volumes"},
     "make": {"--dry-run"},
+}
+# Commands of which the help has an example.
+TOOLS = {
+    *("topics", "groups", "offsets", "zookeeper", "verify-rebalance", "dump-log", "replay-log"),
+    *("console-consumer", "console-producer", "simple-consumer", "get-offsets"),
+    *("consumer-perf", "producer-perf"),
 }
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9.-]*")
 
@@ -58,7 +65,11 @@ def invocations(page: Path) -> Iterator[list[str]]:
             yield re.split(r" \| |\s{3,}", found[1])[0].split()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+each_command = pytest.mark.parametrize("name", COMMANDS)
+
+
+@each_page
 def test_commands_and_their_options_exist(page: Path) -> None:
     for words in invocations(page):
         assert words[0] in COMMANDS, f"kafka2011 {' '.join(words)}"
@@ -69,24 +80,37 @@ def test_commands_and_their_options_exist(page: Path) -> None:
         assert set(OPTION.findall(" ".join(words))) <= known, f"kafka2011 {' '.join(words)}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@each_page
 def test_options_that_are_named_alone_are_of_some_command(page: Path) -> None:
-    known = set[str]().union(*OF_OTHERS.values())
-    for name in COMMANDS:
-        known |= set[str]().union(*map(options_of, leaves(name).values()))
+    commands = [command for name in COMMANDS for command in leaves(name).values()]
+    known = set[str]().union(*OF_OTHERS.values(), *map(options_of, commands))
     spans = [line for line in code_of(page.read_text(encoding="utf-8")) if line.startswith("--")]
     assert {option for span in spans for option in OPTION.findall(span)} <= known
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@each_page
 def test_settings_that_are_set_exist(page: Path) -> None:
     text = "\n".join(code_of(page.read_text(encoding="utf-8")))
-    assert {name for name in re.findall(r"--set ([a-z0-9.]+)=", text) if name != "name"} <= (
-        known_names()
-    )
+    named = set(re.findall(r"--set ([a-z0-9.]+)=", text))
+    assert named - {"name"} <= known_names()
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@each_command
 def test_operations_lists_every_command_with_the_words_of_its_help(name: str) -> None:
     text = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
     assert f"| `{name}` | {COMMANDS[name].about} |" in text
+
+
+@each_command
+def test_examples_in_the_help_parse_and_no_tool_is_without_one(name: str) -> None:
+    """An example goes from "For example:" to the end of its paragraph, or to a `<`."""
+    texts = [command.help or "" for command in leaves(name).values()]
+    pattern = re.compile(r"For example: (kafka2011 .*?)(?:\n\n| < |$)", re.DOTALL)
+    examples = [shlex.split(found) for text in texts for found in pattern.findall(text)]
+    assert examples or name not in TOOLS
+    for program, command, *words in examples:
+        assert (program, command) == ("kafka2011", name)
+        inner = leaves(name).get(words[0])
+        if name != "dump-log":  # its file is not there
+            # UsageError for what it does not know
+            (inner or leaves(name)[""]).make_context(name, words[1:] if inner else words)

@@ -1,55 +1,35 @@
 """The command's dispatch: help, unknown names, exit statuses."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
 from kafka2011.cli.commands import COMMANDS, Command
-from kafka2011.cli.main import help_text, run
-from tests import ROOT
+from kafka2011.cli.main import help_text
+from tests.support import commands
+from tests.unit.cli.conftest import Ran, Run
 
 
-def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        run(["--help"])
-    assert ended.value.code == 0
-    printed = capsys.readouterr().out
-    assert all(name in printed for name in COMMANDS)
-    assert printed.rstrip("\n") == help_text()
+def test_help_lists_every_command_and_is_printed_without_one_too(run: Run) -> None:
+    assert all(name in help_text() for name in COMMANDS)
+    assert run("--help") == Ran(0, help_text() + "\n", "")
+    assert run() == Ran(2, help_text() + "\n", "")
 
 
-def test_no_command_prints_help_and_exits_2() -> None:
-    with pytest.raises(SystemExit) as ended:
-        run([])
-    assert ended.value.code == 2
-
-
-def test_a_misspelt_command_is_one_line_with_a_hint(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        run(["brokr"])
-    assert ended.value.code == 2
-    assert "did you mean broker?" in capsys.readouterr().err
+def test_a_misspelt_command_is_one_line_with_a_hint(run: Run) -> None:
+    hint = "kafka2011: no command 'brokr'; did you mean broker? (kafka2011 --help lists them)\n"
+    assert run("brokr") == Ran(2, "", hint)
 
 
 @pytest.mark.parametrize("name", list(COMMANDS))
-def test_every_command_has_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        run([name, "--help"])
-    assert ended.value.code == 0
-    assert "Usage" in capsys.readouterr().out
+def test_every_command_has_help(name: str, run: Run) -> None:
+    status, out, _ = run(name, "--help")
+    assert status == 0
+    assert "Usage" in out
 
 
 def test_bad_setting_is_one_line_and_status_2() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "kafka2011", "broker", "--set", "brokerid=zero"],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        check=False,
-    )
-    assert done.returncode == 2
+    done = commands.run("broker", "--set", "brokerid=zero", status=2)
     assert done.stderr.count("\n") == 1
     assert "brokerid" in done.stderr
 
@@ -60,29 +40,22 @@ def test_processes_do_not_load_what_only_developers_look_at() -> None:
         "import kafka2011.runtime.logs; assert 'rich' not in sys.modules; "
         "import structlog.dev, rich; assert structlog.dev.rich is None"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    commands.run_python("-c", code)
 
 
 def test_a_missing_extra_is_one_line_that_names_it(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, run: Run
 ) -> None:
     monkeypatch.setitem(COMMANDS, "sql", Command("", "no_such_module.sql", "spark"))
-    with pytest.raises(SystemExit) as ended:
-        run(["sql", "select 1"])
-    assert ended.value.code == 1
-    assert capsys.readouterr().err == (
-        "kafka2011: sql needs no_such_module: pip install 'kafka2011[spark]'\n"
-    )
+    line = "kafka2011: sql needs no_such_module: pip install 'kafka2011[spark]'\n"
+    assert run("sql", "select 1") == Ran(1, "", line)
 
 
-def test_settings_of_one_process_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        run(["settings", "broker", "--json"])
-    assert ended.value.code == 0
-    rows = json.loads(capsys.readouterr().out)
+def test_settings_of_one_process_are_listed(run: Run) -> None:
+    status, out, _ = run("settings", "broker", "--json")
+    rows = json.loads(out)
+    assert status == 0
     assert {row["process"] for row in rows} == {"broker"}
     [port] = [row for row in rows if row["setting"] == "port"]
     assert (port["variable"], port["default"]) == ("KAFKA2011_PORT", "6667")
-    with pytest.raises(SystemExit) as ended:
-        run(["settings", "brokr"])
-    assert ended.value.code == 2
+    assert run("settings", "brokr").status == 2

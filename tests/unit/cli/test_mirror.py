@@ -1,22 +1,6 @@
-import subprocess
-import sys
-
 import pytest
 
-from tests import ROOT
-
-
-def mirror(*words: str) -> tuple[int, str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "kafka2011", "mirror", *words],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert "Traceback" not in done.stderr
-    return done.returncode, done.stdout + done.stderr
+from tests.unit.cli.conftest import Run
 
 
 @pytest.mark.parametrize(
@@ -30,14 +14,16 @@ def mirror(*words: str) -> tuple[int, str]:
         (["offsets", "--zookeeper", "h:1", "--topic", "t", "--source-offset", "1"], "--partition"),
     ],
 )
-def test_what_does_not_fit_is_one_line_and_status_2(words: list[str], reason: str) -> None:
-    status, told = mirror(*words)
+def test_what_does_not_fit_is_status_2_with_the_reason(
+    words: list[str], reason: str, run: Run
+) -> None:
+    status, _, err = run("mirror", *words)
     assert status == 2
-    assert reason in told
+    assert reason in err
 
 
-def test_help_is_of_the_mirror_itself() -> None:
-    status, told = mirror("--help")
-    assert status == 0
-    assert "--consumer.config" in told
-    assert "--source-offset" in mirror("offsets", "--help")[1]
+def test_help_is_of_the_mirror_itself(run: Run) -> None:
+    for words, option in (([], "--consumer.config"), (["offsets"], "--source-offset")):
+        status, out, _ = run("mirror", *words, "--help")
+        assert status == 0
+        assert option in out

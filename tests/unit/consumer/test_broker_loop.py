@@ -6,75 +6,53 @@ from typing import Any
 
 import pytest
 
-from kafka2011.consumer.broker_loop import (
-    PARTS_MAX,
-    UNKNOWN_OFFSET,
-    Backoff,
-    BrokerLoop,
-    PartitionRead,
-    Plan,
-    ReadingPolicy,
-    is_bug,
-)
+from kafka2011.consumer import broker_loop
+from kafka2011.consumer.broker_loop import PARTS_MAX, UNKNOWN_OFFSET, Backoff, PartitionRead
 from kafka2011.consumer.errors import BrokerUnavailable
 from kafka2011.consumer.simple import FetchedSet
 from kafka2011.coordination.errors import CoordinationUnavailable
 from kafka2011.protocol.errors import KafkaError, OffsetOutOfRange, WrongPartition
 from kafka2011.protocol.message_set import encode
 from kafka2011.protocol.requests import FetchRequest
+from tests.support.waiting import wait_until
+from tests.unit.consumer.conftest import Pauses
 
 ENTRY = encode([b"x" * 20])
+WHOLE = len(ENTRY)
+LARGE = encode([b"x" * 300])
 LARGEST = 1000
+DAMAGED = b"\0\0\0\1" + bytes(40)
+
+
+def raise_first(errors: list[Any]) -> None:
+    if errors:
+        raise errors.pop(0)
 
 
 class Client:
-    """Answers each partition with `answers`, or raises the first of `failures`."""
+    """Answers each partition with `policy.answers`, or raises the first of `policy.failures`."""
 
-    def __init__(self, failures: list[Exception], answers: dict[int, bytes | KafkaError]) -> None:
+    def __init__(self, policy: "Policy") -> None:
         self.requests: list[list[FetchRequest]] = []
         self.is_closed = False
-        self._failures = failures
-        self._answers = answers
+        self._policy = policy
 
     def multifetch(self, parts: Sequence[FetchRequest]) -> list[FetchedSet]:
         self.requests.append(list(parts))
-        if self._failures:
-            raise self._failures.pop(0)
+        raise_first(self._policy.failures)
         return [self._answer(part) for part in parts]
 
     def _answer(self, part: FetchRequest) -> FetchedSet:
-        answer = self._answers.get(part.partition, b"")
-        if isinstance(answer, KafkaError):
-            return FetchedSet(part.topic, part.partition, part.offset, memoryview(b""), answer)
-        data = memoryview(answer[: part.size_max])
-        return FetchedSet(part.topic, part.partition, part.offset, data)
-
-    def earliest(self, topic: str, partition: int) -> int:
-        raise NotImplementedError
-
-    latest = earliest
+        answer = self._policy.answers.get(part.partition, b"")
+        error = answer if isinstance(answer, KafkaError) else None
+        data = b"" if error else answer[: part.size_max]
+        return FetchedSet(part.topic, part.partition, part.offset, memoryview(data), error)
 
     def close(self) -> None:
         self.is_closed = True
 
 
-class Pauses(threading.Event):
-    """Notes how long is waited instead of waiting, and ends the loop after `count` waits."""
-
-    def __init__(self, count: int, stop: Callable[[], None]) -> None:
-        super().__init__()
-        self.waited_s: list[float | None] = []
-        self._count = count
-        self._stop = stop
-
-    def wait(self, timeout: float | None = None) -> bool:
-        self.waited_s.append(timeout)
-        if len(self.waited_s) == self._count:
-            self._stop()
-        return self.is_set()
-
-
-class Policy(ReadingPolicy[PartitionRead]):
+class Policy(broker_loop.ReadingPolicy[PartitionRead]):
     """Reads `reads` in each round, and notes in `calls` what the loop makes of the answers."""
 
     def __init__(self, *reads: PartitionRead) -> None:
@@ -86,7 +64,9 @@ class Policy(ReadingPolicy[PartitionRead]):
         self.unknown_address: list[Exception] = []
         self.clients: list[Client] = []
         self.wait_s: float | None = None
-        self.loop = BrokerLoop(
+        self.on_take: Callable[[], bool] = lambda: True  # whether it is progress
+        self.on_connect: Callable[[], None] = lambda: None
+        self.loop = broker_loop.BrokerLoop(
             "test",
             self,
             idle=Backoff(0.01, 0.05),
@@ -95,39 +75,37 @@ class Policy(ReadingPolicy[PartitionRead]):
             request_bytes_max=250,
         )
 
-    def run(self, *, idle: int = 99, failures: int = 99) -> tuple[Pauses, Pauses]:
-        """Rounds until so many pauses; the idle pauses, and those after failures."""
-        woken, retry = Pauses(idle, self.loop.stop), Pauses(failures, self.loop.stop)
+    def run(self, *, idle: int) -> tuple[list[float | None], list[float | None]]:
+        """Rounds until so many idle pauses; their lengths, and those of pauses after failures."""
+        woken, retry = Pauses(idle, self.loop.stop), Pauses(99, self.loop.stop)
         self.loop.woken, self.loop._retry_now = woken, retry
         self.loop.run()
-        return woken, retry
+        return woken.waited_s, retry.waited_s
 
     @property
     def names(self) -> list[str]:
         return [call[0] for call in self.calls]
 
-    def plan(self) -> Plan[PartitionRead]:
-        return Plan(self.reads, self.wait_s)
+    def plan(self) -> broker_loop.Plan[PartitionRead]:
+        return broker_loop.Plan(self.reads, self.wait_s)
 
     def connect(self) -> Client:
-        if self.unknown_address:
-            raise self.unknown_address.pop(0)
-        self.clients.append(Client(self.failures, self.answers))
+        raise_first(self.unknown_address)
+        self.on_connect()
+        self.clients.append(Client(self))
         return self.clients[-1]
 
     def locate(self, read: PartitionRead) -> PartitionRead | None:
-        if self.offset_errors:
-            raise self.offset_errors.pop(0)
+        raise_first(self.offset_errors)
         return PartitionRead(read.topic, read.partition, 70, read.size_max)
 
     def take(self, read: PartitionRead, data: memoryview, valid_bytes: int) -> bool:
         self.calls.append(("take", read.partition, read.offset, len(data), valid_bytes))
-        return valid_bytes > 0
+        return valid_bytes > 0 and self.on_take()
 
     def out_of_range(self, read: PartitionRead, error: OffsetOutOfRange) -> bool:
         self.calls.append(("out_of_range", read.partition))
-        if self.offset_errors:
-            raise self.offset_errors.pop(0)
+        raise_first(self.offset_errors)
         return False
 
     def enlarge(self, read: PartitionRead, size_max: int) -> None:
@@ -141,7 +119,7 @@ class Policy(ReadingPolicy[PartitionRead]):
         self.calls.append(("offsets_failed", read.partition, str(error)))
 
     def broker_failed(self, error: Exception) -> None:
-        self.calls.append(("broker_failed", str(error), is_bug(error)))
+        self.calls.append(("broker_failed", str(error), broker_loop.is_bug(error)))
 
     def abandoned(self) -> None:
         self.calls.append(("abandoned",))
@@ -149,11 +127,6 @@ class Policy(ReadingPolicy[PartitionRead]):
 
 def read_of(partition: int, offset: int = 0, size_max: int = 100) -> PartitionRead:
     return PartitionRead("t", partition, offset, size_max)
-
-
-WHOLE = len(ENTRY)
-LARGE = encode([b"x" * 300])
-DAMAGED = b"\0\0\0\1" + bytes(40)
 
 
 @pytest.mark.parametrize(
@@ -170,20 +143,17 @@ DAMAGED = b"\0\0\0\1" + bytes(40)
         (OffsetOutOfRange("gone"), ("out_of_range", 0), False),
     ],
 )
-def test_each_answer_is_one_call(
+def test_each_answer_is_one_call_and_stops_no_other_partition(
     answer: bytes | KafkaError, call: tuple[Any, ...], goes_on: bool
 ) -> None:
     policy = Policy()
     policy.answers[0] = answer
     assert policy.loop.round() is goes_on
     assert policy.calls == [call]
-
-
-def test_a_partition_that_cannot_be_read_stops_no_other() -> None:
     policy = Policy(read_of(0), read_of(1))
-    policy.answers = {0: WrongPartition("none"), 1: ENTRY}
+    policy.answers = {0: answer, 1: ENTRY}
     assert policy.loop.round()
-    assert policy.names == ["refused", "take"]
+    assert policy.calls == [call, ("take", 1, 0, WHOLE, WHOLE)]
 
 
 @pytest.mark.parametrize(
@@ -222,26 +192,17 @@ def test_offsets_that_fail_are_one_partitions_failure_and_make_a_new_connection(
     assert policy.loop.round()
     assert ("offsets_failed", 0, "hung up") in policy.calls
     assert policy.names[-1] == "take"
-    first = policy.clients[0]
-    assert first.is_closed
     policy.loop.round()
-    assert len(policy.clients) == 2
+    assert [client.is_closed for client in policy.clients] == [True, False]
 
 
 def test_idle_pauses_double_up_to_the_longest_and_begin_anew_after_progress() -> None:
     policy = Policy()
-    woken, _ = policy.run(idle=4)
-    assert woken.waited_s == [0.01, 0.02, 0.04, 0.05]
+    assert policy.run(idle=4) == ([0.01, 0.02, 0.04, 0.05], [])
     policy = Policy()
     policy.answers[0] = ENTRY
-    taken = policy.take
-
-    def once(read: PartitionRead, data: memoryview, valid_bytes: int) -> bool:
-        return taken(read, data, valid_bytes) and policy.names.count("take") == 3
-
-    policy.take = once  # type: ignore[method-assign]
-    woken, _ = policy.run(idle=4)
-    assert woken.waited_s == [0.01, 0.02, 0.01, 0.02]
+    policy.on_take = lambda: policy.names.count("take") == 3
+    assert policy.run(idle=4) == ([0.01, 0.02, 0.01, 0.02], [])
 
 
 @pytest.mark.parametrize("wait_s", [None, 1.5])
@@ -250,8 +211,7 @@ def test_without_reads_it_waits_as_the_plan_says_and_connects_to_nothing(
 ) -> None:
     policy = Policy()
     policy.reads, policy.wait_s = [], wait_s
-    woken, _ = policy.run(idle=2)
-    assert woken.waited_s == [wait_s, wait_s]
+    assert policy.run(idle=2) == ([wait_s, wait_s], [])
     assert policy.clients == []
 
 
@@ -270,29 +230,25 @@ def test_failed_rounds_are_repeated_on_new_connections_with_longer_pauses(
 ) -> None:
     policy = Policy()
     policy.failures = [error] * 5
-    _, retry = policy.run(idle=1)
-    assert retry.waited_s == [0.1, 0.2, 0.4, 0.5, 0.5]
+    _, retry_pauses = policy.run(idle=1)
+    assert retry_pauses == [0.1, 0.2, 0.4, 0.5, 0.5]
     assert policy.calls[:2] == [("abandoned",), ("broker_failed", str(error), counts_as_bug)]
     assert policy.names[-1] == "take", "the thread goes on"
-    assert len(policy.clients) == 6
-    assert all(client.is_closed for client in policy.clients)
+    assert [client.is_closed for client in policy.clients] == [True] * 6
 
 
 def test_pauses_after_failures_begin_anew_after_an_answer() -> None:
     policy = Policy()
-    policy.failures = [BrokerUnavailable("one"), BrokerUnavailable("two")]
-    policy.run(idle=1)
-    policy.loop._stopping.clear()
-    policy.failures.append(BrokerUnavailable("three"))
-    _, retry = policy.run(idle=2)
-    assert retry.waited_s == [0.1]
+    for failures, pauses in ((["one", "two"], [0.1, 0.2]), (["three"], [0.1])):
+        policy.loop._stopping.clear()
+        policy.failures = [BrokerUnavailable(text) for text in failures]
+        assert policy.run(idle=1)[1] == pauses
 
 
 def test_a_broker_without_an_address_is_looked_up_again() -> None:
     policy = Policy()
     policy.unknown_address = [BrokerUnavailable("not registered")] * 2
-    _, retry = policy.run(idle=1)
-    assert retry.waited_s == [0.1, 0.2]
+    assert policy.run(idle=1)[1] == [0.1, 0.2]
     assert policy.names[-1] == "take"
 
 
@@ -305,8 +261,7 @@ def test_another_address_is_used_at_once() -> None:
     assert policy.loop.woken.is_set()
     assert policy.loop._retry_now.is_set(), "also in the pause after a failure"
     policy.loop.round()
-    assert len(policy.clients) == 2
-    assert policy.clients[0].is_closed
+    assert [client.is_closed for client in policy.clients] == [True, False]
     assert not policy.loop._retry_now.is_set()
 
 
@@ -323,7 +278,7 @@ def test_stop_ends_a_request_under_way_and_frees_what_the_round_reserved() -> No
         def close(self) -> None:
             is_closed.set()
 
-    policy.connect = lambda: Silent([], {})  # type: ignore[method-assign]
+    policy.connect = lambda: Silent(policy)  # type: ignore[method-assign]
     policy.loop.start()
     assert is_asked.wait(20)
     assert policy.loop.is_alive()
@@ -335,13 +290,7 @@ def test_stop_ends_a_request_under_way_and_frees_what_the_round_reserved() -> No
 
 def test_a_connection_made_while_it_is_stopped_is_closed() -> None:
     policy = Policy()
-    connect = policy.connect
-
-    def stopped_meanwhile() -> Client:
-        policy.loop.stop()
-        return connect()
-
-    policy.connect = stopped_meanwhile  # type: ignore[method-assign]
+    policy.on_connect = policy.loop.stop
     policy.loop.run()
     [client] = policy.clients
     assert client.is_closed
@@ -352,3 +301,16 @@ def test_a_loop_that_never_started_can_be_stopped_and_joined() -> None:
     policy = Policy()
     policy.loop.stop()
     policy.loop.join()
+
+
+def test_a_bug_in_what_follows_a_failure_does_not_end_the_reading(monkeypatch) -> None:
+    monkeypatch.setattr("kafka2011.runtime.workers.RESTART_FIRST_S", 0.001)
+    policy = Policy()
+    policy.failures = [BrokerUnavailable("away")]
+    bugs: list[Exception] = [ZeroDivisionError()]
+    policy.abandoned = lambda: raise_first(bugs)  # type: ignore[method-assign]
+    policy.loop.start()
+    wait_until(lambda: "take" in policy.names, "another round")
+    policy.loop.stop()
+    policy.loop.join()
+    assert not bugs

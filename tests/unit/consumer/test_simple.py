@@ -2,50 +2,34 @@
 
 import socket
 import threading
-from collections.abc import Iterator
 
 import pytest
 
 from kafka2011.consumer.errors import BrokerUnavailable, ConsumerClosed
 from kafka2011.consumer.simple import EARLIEST, LATEST, SimpleConsumer
-from kafka2011.protocol.errors import (
-    FrameTooLarge,
-    MessageLargerThanFetchSize,
-    OffsetOutOfRange,
-    RemoteProtocolError,
-    UnknownBrokerError,
-    WrongPartition,
-)
+from kafka2011.protocol import errors
 from kafka2011.protocol.requests import FetchRequest
+from tests.support.bombs import BOMB_BYTES, BOMBS_COUNT, bombs, bounded_memory
 from tests.support.scripted_server import ScriptedBroker
 from tests.support.waiting import wait_until
+from tests.vectors import vector
+
+hex_of = bytes.fromhex
 
 
-@pytest.fixture
-def client(broker: ScriptedBroker) -> Iterator[SimpleConsumer]:
-    with SimpleConsumer(*broker.address, socket_timeout_ms=10_000) as made:
-        yield made
-
-
-def hex_of(text: str) -> bytes:
-    return bytes.fromhex(text)
-
-
-F1 = hex_of("00000018 0001 0004 74657374 00000000 0000000000000000 000003e8")
-F2 = hex_of("00000018 0001 0004 70657266 00000000 0000000000000000 00004e20")
-F3 = hex_of(
-    "00000074 0002 0005 0004 74657374 00000000 0000000000000000 0000000f"
-    "0004 74657374 00000001 0000000000000000 000003e8"
-    "0004 6c6f6773 00000009 0000000000000000 000003e8"
-    "0006 6e6f73756368 00000000 0000000000000000 000003e8"
-    "0004 74657374 00000000 000000000098967f 00000064"
-)
-F4 = hex_of("0000001a 0002 0001 0004 6e657374 00000000 0000000000000000 000003e8")
-F7 = hex_of("00000018 0004 0004 74657374 00000000 ffffffffffffffff 0000000a")
-F8 = hex_of("00000018 0004 0004 74657374 00000000 fffffffffffffffe 0000000a")
-F9 = hex_of("00000018 0004 0004 74657374 00000000 00000000000003e8 0000000a")
-F10 = hex_of("00000018 0004 0004 636f6e73 00000000 fffffffffffffffe 00000001")
-F11 = hex_of("00000018 0004 0004 636f6e73 00000000 ffffffffffffffff 00000001")
+def test_a_fetched_set_of_bombs_comes_in_pieces(
+    broker: ScriptedBroker, client: SimpleConsumer
+) -> None:
+    broker.logs["t", 0] += bombs()
+    found = client.fetch("t", 0, 0, len(bombs()) - 1)
+    offset = 0
+    with bounded_memory():
+        for piece in found.pieces():
+            for payload, next_offset in piece:
+                assert len(payload) == BOMB_BYTES
+                offset = next_offset
+            payload, piece = b"", []
+    assert offset == found.valid_bytes() == len(bombs()) // BOMBS_COUNT * (BOMBS_COUNT - 1)
 
 
 def test_requests_are_byte_for_byte_the_originals(
@@ -63,51 +47,52 @@ def test_requests_are_byte_for_byte_the_originals(
         ]
     )
     client.multifetch([FetchRequest("nest", 0, 0, 1000)])
-    client.get_offsets_before("test", 0, LATEST, 10)
-    client.get_offsets_before("test", 0, EARLIEST, 10)
-    client.get_offsets_before("test", 0, 1000, 10)
+    for time_ms in (LATEST, EARLIEST, 1000):
+        client.get_offsets_before("test", 0, time_ms, 10)
     client.earliest("cons", 0)
     client.latest("cons", 0)
-    assert broker.frames == [F1, F2, F3, F4, F7, F8, F9, F10, F11]
+    recorded = ("F1", "F2", "F3", "F4", "F7", "F8", "F9", "F10", "F11")
+    assert broker.frames == [vector(name) for name in recorded]
     assert len(broker.conversations) == 1
 
 
+@pytest.mark.parametrize(
+    ("offset", "size", "messages"),
+    [
+        (0, 1000, [(b"hello", 15), (b"world", 30), (b"", 40)]),
+        (0, 29, [(b"hello", 15)]),
+        (40, 1000, []),
+    ],
+)
 def test_messages_of_a_fetch_carry_their_next_offsets(
-    broker: ScriptedBroker, client: SimpleConsumer
+    broker: ScriptedBroker,
+    client: SimpleConsumer,
+    offset: int,
+    size: int,
+    messages: list[tuple[bytes, int]],
 ) -> None:
     broker.append("t", 0, [b"hello", b"world", b""])
-    fetched = client.fetch("t", 0, 0, 1000)
-    assert fetched.messages() == [(b"hello", 15), (b"world", 30), (b"", 40)]
-    assert fetched.valid_bytes() == 40
-    cut = client.fetch("t", 0, 0, 29)
-    assert cut.messages() == [(b"hello", 15)]
-    assert cut.valid_bytes() == 15
-    assert client.fetch("t", 0, 40, 1000).messages() == []
-    assert client.fetch("t", 0, 40, 1000).valid_bytes() == 0
-    with pytest.raises(MessageLargerThanFetchSize):
+    fetched = client.fetch("t", 0, offset, size)
+    assert fetched.messages() == messages
+    assert fetched.valid_bytes() == (messages[-1][1] if messages else 0)
+    with pytest.raises(errors.MessageLargerThanFetchSize):
         client.fetch("t", 0, 0, 14).messages()
 
 
 def test_multifetch_has_an_error_per_part(broker: ScriptedBroker, client: SimpleConsumer) -> None:
     broker.append("a", 0, [b"x"])
     broker.errors.update({("b", 0): -1, ("c", 0): 3})
-    parts = client.multifetch(
-        [
-            FetchRequest("a", 0, 0, 100),
-            FetchRequest("b", 0, 0, 100),
-            FetchRequest("c", 0, 0, 100),
-            FetchRequest("a", 0, 99, 100),
-        ]
-    )
-    assert parts[0].messages() == [(b"x", 11)]
-    assert [type(part.error) for part in parts[1:]] == [
-        UnknownBrokerError,
-        WrongPartition,
-        OffsetOutOfRange,
+    asked = [("a", 0), ("b", 0), ("c", 0), ("a", 99)]
+    good, *bad = client.multifetch([FetchRequest(topic, 0, at, 100) for topic, at in asked])
+    assert good.messages() == [(b"x", 11)]
+    assert [type(part.error) for part in bad] == [
+        errors.UnknownBrokerError,
+        errors.WrongPartition,
+        errors.OffsetOutOfRange,
     ]
-    with pytest.raises(OffsetOutOfRange):
-        parts[3].valid_bytes()
-    with pytest.raises(WrongPartition):
+    with pytest.raises(errors.OffsetOutOfRange):
+        bad[-1].valid_bytes()
+    with pytest.raises(errors.WrongPartition):
         client.fetch("c", 0, 0, 100)
     assert client.multifetch([]) == []
 
@@ -129,10 +114,10 @@ def test_a_hang_up_is_repeated_once_on_a_new_connection(
 
 
 def test_a_broker_that_is_not_there(
-    broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
+    broker: ScriptedBroker, client: SimpleConsumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker.close()
-    with SimpleConsumer(*broker.address) as client, pytest.raises(BrokerUnavailable) as caught:
+    with pytest.raises(BrokerUnavailable) as caught:
         client.latest("t", 0)
     assert caught.value.retriable
 
@@ -140,8 +125,8 @@ def test_a_broker_that_is_not_there(
         raise socket.gaierror("no such host")
 
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
-    with SimpleConsumer("nowhere", 1) as client, pytest.raises(BrokerUnavailable, match="no such"):
-        client.latest("t", 0)
+    with SimpleConsumer("nowhere", 1) as lost, pytest.raises(BrokerUnavailable, match="no such"):
+        lost.latest("t", 0)
 
 
 @pytest.mark.parametrize("host", ["a..b", "x" * 64, "\udc80"])
@@ -174,19 +159,9 @@ def test_a_bad_offsets_answer_is_the_brokers_fault_and_closes(
     broker: ScriptedBroker, client: SimpleConsumer, answer: str
 ) -> None:
     broker.raw_answers = [hex_of(answer)]
-    with pytest.raises((RemoteProtocolError, OffsetOutOfRange)):
+    with pytest.raises((errors.RemoteProtocolError, errors.OffsetOutOfRange)):
         client.latest("t", 0)
     assert client.latest("t", 0) == 0
-
-
-def test_an_answer_larger_than_asked_for_is_refused_before_it_is_kept(
-    broker: ScriptedBroker, client: SimpleConsumer
-) -> None:
-    broker.raw_answers = [hex_of("00000068 0000") + bytes(102)]
-    with pytest.raises(FrameTooLarge):
-        client.fetch("t", 0, 0, 100)
-    broker.raw_answers = [hex_of("00000066 0000") + bytes(100)]
-    assert len(client.fetch("t", 0, 0, 100).data) == 100
 
 
 @pytest.mark.parametrize(
@@ -202,15 +177,26 @@ def test_a_multifetch_answer_out_of_step_closes(
 ) -> None:
     broker.raw_answers = [hex_of(answer)]
     parts = [FetchRequest("t", 0, 0, 10)] * 3
-    with pytest.raises(RemoteProtocolError):
+    with pytest.raises(errors.RemoteProtocolError):
         client.multifetch(parts)
     assert len(client.multifetch(parts)) == 3
     assert len(broker.conversations) == 2
 
 
-def test_close_from_another_thread_ends_a_request_under_way(broker: ScriptedBroker) -> None:
+def test_an_answer_larger_than_asked_for_is_refused_before_it_is_kept(
+    broker: ScriptedBroker, client: SimpleConsumer
+) -> None:
+    broker.raw_answers = [hex_of("00000068 0000") + bytes(102)]
+    with pytest.raises(errors.FrameTooLarge):
+        client.fetch("t", 0, 0, 100)
+    broker.raw_answers = [hex_of("00000066 0000") + bytes(100)]
+    assert len(client.fetch("t", 0, 0, 100).data) == 100
+
+
+def test_close_from_another_thread_ends_a_request_under_way(
+    broker: ScriptedBroker, client: SimpleConsumer
+) -> None:
     broker.is_silent = True
-    client = SimpleConsumer(*broker.address)
     caught: list[BaseException] = []
 
     def ask() -> None:
@@ -227,6 +213,21 @@ def test_close_from_another_thread_ends_a_request_under_way(broker: ScriptedBrok
     assert len(caught) == 1
     with pytest.raises(ConsumerClosed):
         client.latest("t", 0)
+
+
+def test_a_connection_that_is_made_while_it_is_closed_is_not_used(
+    broker: ScriptedBroker, client: SimpleConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect = client._connect
+
+    def closed_meanwhile(deadline: float) -> socket.socket:
+        client.close()
+        return connect(deadline)
+
+    monkeypatch.setattr(client, "_connect", closed_meanwhile)
+    with pytest.raises(ConsumerClosed):
+        client.latest("t", 0)
+    assert broker.frames == []
 
 
 def test_large_answers_arrive_whole(broker: ScriptedBroker, client: SimpleConsumer) -> None:

@@ -8,11 +8,10 @@ from kafka2011.events.codec import encode
 from kafka2011.events.schemas import Schema
 from kafka2011.events.topics import PAGE_VIEW
 
+GUIDS = st.binary(min_size=16, max_size=16)
 NAMES = st.text(st.characters(codec="utf-8"), max_size=80).filter(lambda t: len(t.encode()) <= 255)
 TIMES = st.integers(0, 2**63 - 1)
-HEADERS = st.fixed_dictionaries(
-    {"guid": st.binary(min_size=16, max_size=16), "time": TIMES, "server": NAMES, "service": NAMES}
-)
+HEADERS = st.fixed_dictionaries({"guid": GUIDS, "time": TIMES, "server": NAMES, "service": NAMES})
 PRIMITIVES: dict[str, st.SearchStrategy[Any]] = {
     "null": st.none(),
     "boolean": st.booleans(),
@@ -21,6 +20,7 @@ PRIMITIVES: dict[str, st.SearchStrategy[Any]] = {
     "double": st.floats(allow_nan=False),
     "bytes": st.binary(max_size=64),
     "string": st.text(st.characters(codec="utf-8"), max_size=64),
+    "kafka2011.Guid": GUIDS,
 }
 
 
@@ -41,17 +41,8 @@ def values(node: Any) -> st.SearchStrategy[Any]:
 
 
 def records(schema: Schema) -> st.SearchStrategy[dict[str, Any]]:
-    fields = {
-        field["name"]: (
-            HEADERS
-            if field["name"] == "header"
-            else st.binary(min_size=16, max_size=16)
-            if field["type"] == "kafka2011.Guid"
-            else values(field["type"])
-        )
-        for field in schema["fields"]
-    }
-    return st.fixed_dictionaries(fields)
+    fields = {field["name"]: values(field["type"]) for field in schema["fields"]}
+    return st.fixed_dictionaries(fields | ({"header": HEADERS} if "header" in fields else {}))
 
 
 def page_view(

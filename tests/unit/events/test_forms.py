@@ -20,12 +20,12 @@ def test_the_books_need_no_registry() -> None:
 
 
 @pytest.mark.parametrize("text", ["login", "login:", ":id", "login:2012", "a:id,a:2011", "*"])
-def test_what_is_no_form_is_refused_with_the_entry(text: str) -> None:
+def test_what_is_no_form_is_refused_with_the_entry(text) -> None:
     with pytest.raises(ValueError, match="must be topic:id or topic:2011"):
         parse_forms(text)
 
 
 @pytest.mark.parametrize("text", ["*:id", "*:2011,login:id", "*:id,a:2011,b:2011"])
-def test_text_and_forms_are_the_same(text: str) -> None:
+def test_text_and_forms_are_the_same(text) -> None:
     assert str(parse_forms(text)) == text
     assert parse_forms(str(Forms(Form.MD5))) == FORMS_2011

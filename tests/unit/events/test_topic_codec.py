@@ -3,16 +3,15 @@
 import json
 import pickle
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka2011.events import codec, schemas
+from kafka2011.events import codec, schemas, topics
 from kafka2011.events.codec_source import CodecSource
-from kafka2011.events.errors import EventCorrupt, HeaderUnreadable, UnknownSchema
+from kafka2011.events.errors import EventCorrupt, EventError, HeaderUnreadable, UnknownSchema
 from kafka2011.events.forms import FORMS_2011, FORMS_DEFAULT, parse_forms
 from kafka2011.events.peek import peek
 from kafka2011.events.registry_client import RegistryUnavailable
@@ -20,16 +19,15 @@ from kafka2011.events.topic_codec import RegistryMissing, TopicCodec, id_prefix
 from kafka2011.services.schema_registry.views import View
 from tests.support.registries import DirectRegistry
 from tests.unit.events.samples import page_view, records
-from tests.unit.events.test_codec import TOPIC_OF_NAME
 
 EVENT = codec.decode(page_view(1_700_000_000_000))[1]
+BODY = codec.encode("page-view", EVENT)[17:]
+TOPICS = {"unreadable-line": "access-log-unreadable", "monitoring-event": topics.AUDIT}
 
 
 @pytest.fixture
-def registry(tmp_path: Path) -> Iterator[DirectRegistry]:
-    found = DirectRegistry(tmp_path / "registry")
-    yield found
-    found.close()
+def chosen(registry: DirectRegistry) -> TopicCodec:
+    return TopicCodec(FORMS_DEFAULT, registry.client())
 
 
 @pytest.fixture(scope="module")
@@ -41,36 +39,33 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TopicCodec]:
 
 @pytest.mark.parametrize("name", schemas.names())
 @given(data=st.data())
-def test_what_was_encoded_is_decoded_in_either_form(
-    kept: TopicCodec, name: str, data: st.DataObject
-) -> None:
-    topic = TOPIC_OF_NAME[name]
+def test_what_was_encoded_is_decoded_in_either_form(kept, name, data) -> None:
+    topic = TOPICS.get(name, name)
     record = data.draw(records(schemas.physical_schema(name)))
-    for chosen in (kept, TopicCodec(FORMS_2011)):
-        payload = chosen.encoder(topic)(record)
-        schema, decoded = chosen.decode(topic, payload)
+    for one in (kept, TopicCodec(FORMS_2011)):
+        payload = one.encoder(topic)(record)
+        schema, decoded = one.decode(topic, payload)
         assert decoded == record
         assert schema is schemas.schema_named(name)
-        assert peek(payload, chosen.forms.prefix_bytes(topic)).guid == record["header"]["guid"]
-        assert chosen.is_shipped(topic, payload[: chosen.forms.prefix_bytes(topic)])
+        prefix_bytes = one.forms.prefix_bytes(topic)
+        assert peek(payload, prefix_bytes).guid == record["header"]["guid"]
+        assert one.is_shipped(topic, payload[:prefix_bytes])
 
 
-def test_the_form_byte_for_byte(registry: DirectRegistry) -> None:
-    chosen = TopicCodec(FORMS_DEFAULT, registry.client())
+def test_the_form_byte_for_byte(registry, chosen) -> None:
     registry.client().id_of("other", '"int"')
-    payload = chosen.encoder("page-view")(EVENT)
-    assert payload == b"\0\0\0\0\2" + codec.encode("page-view", EVENT)[17:]
+    assert chosen.encoder("page-view")(EVENT) == b"\0\0\0\0\2" + BODY
     assert registry.core.query(View.subjects) == ["other", "page-view-value"]
 
 
-def test_the_form_is_the_topics_and_never_guessed(registry: DirectRegistry) -> None:
-    chosen = TopicCodec(parse_forms("login:2011"), registry.client())
+def test_the_form_is_the_topics_and_never_guessed(registry) -> None:
+    mixed = TopicCodec(parse_forms("login:2011"), registry.client())
     in_2011 = codec.encode("page-view", EVENT)
     with pytest.raises(UnknownSchema):
-        chosen.decode("page-view", in_2011)
-    assert chosen.decode("login", in_2011)[1] == EVENT
+        mixed.decode("page-view", in_2011)
+    assert mixed.decode("login", in_2011)[1] == EVENT
     with pytest.raises((UnknownSchema, HeaderUnreadable)):
-        chosen.decode("login", chosen.encoder("page-view")(EVENT))
+        mixed.decode("login", mixed.encoder("page-view")(EVENT))
 
 
 def evolved(**changes: Any) -> str:
@@ -79,12 +74,10 @@ def evolved(**changes: Any) -> str:
     return json.dumps({**schema, **changes})
 
 
-def test_another_version_is_decoded_by_its_own_schema(registry: DirectRegistry) -> None:
-    chosen = TopicCodec(FORMS_DEFAULT, registry.client())
+def test_another_version_is_decoded_by_its_own_schema(registry, chosen) -> None:
     prefix = chosen.prefix("page-view")
     newer = id_prefix(registry.client().id_of("page-view-value", evolved()))
-    payload = newer + codec.encode("page-view", EVENT)[17:] + b"\x04de"
-    schema, record = chosen.decode("page-view", payload)
+    schema, record = chosen.decode("page-view", newer + BODY + b"\x04de")
     assert record == {**EVENT, "language": "de"}
     assert schema["name"] == schemas.schema_named("page-view")["name"]
     assert chosen.is_shipped("page-view", prefix)
@@ -102,32 +95,27 @@ def test_another_version_is_decoded_by_its_own_schema(registry: DirectRegistry) 
         evolved().replace('"name": "server"', '"name": "host_of"'),
     ],
 )
-def test_a_schema_without_the_header_in_its_place_is_no_events(
-    registry: DirectRegistry, text: str
-) -> None:
+def test_a_schema_without_the_header_in_its_place_is_no_events(registry, chosen, text) -> None:
     number = registry.client().id_of("page-view-value", text)
-    chosen = TopicCodec(FORMS_DEFAULT, registry.client())
     with pytest.raises(UnknownSchema, match=f"id {number} "):
         chosen.decode("page-view", id_prefix(number) + bytes(60))
 
 
-def test_hostile_payloads_are_the_senders_fault(registry: DirectRegistry) -> None:
-    chosen = TopicCodec(FORMS_DEFAULT, registry.client())
+def test_hostile_payloads_are_the_senders_fault(chosen) -> None:
     payload = chosen.encoder("page-view")(EVENT)
-    for cut in range(5):
-        with pytest.raises(HeaderUnreadable):
-            chosen.decode("page-view", payload[:cut])
-    for cut in range(5, len(payload)):
-        with pytest.raises(EventCorrupt):
-            chosen.decode("page-view", payload[:cut])
-    with pytest.raises(HeaderUnreadable):
-        chosen.decode("page-view", b"\1" + payload[1:])
-    with pytest.raises(UnknownSchema, match="id 4294967295"):
-        chosen.decode("page-view", b"\0\xff\xff\xff\xff" + payload[5:])
+    hostile: list[tuple[bytes, type[EventError]]] = [
+        *[(payload[:cut], HeaderUnreadable) for cut in range(5)],
+        *[(payload[:cut], EventCorrupt) for cut in range(5, len(payload))],
+        (b"\1" + payload[1:], HeaderUnreadable),
+        (b"\0\xff\xff\xff\xff" + payload[5:], UnknownSchema),
+    ]
+    for cut_or_changed, error in hostile:
+        with pytest.raises(error):
+            chosen.decode("page-view", cut_or_changed)
 
 
-def test_an_absent_registry_is_no_fault_of_the_event(registry: DirectRegistry) -> None:
-    payload = TopicCodec(FORMS_DEFAULT, registry.client()).encoder("page-view")(EVENT)
+def test_an_absent_registry_is_no_fault_of_the_event(registry, chosen) -> None:
+    payload = chosen.encoder("page-view")(EVENT)
     registry.is_down = True
     with pytest.raises(RegistryUnavailable):
         TopicCodec(FORMS_DEFAULT, registry.client()).decode("page-view", payload)
@@ -137,10 +125,9 @@ def test_an_absent_registry_is_no_fault_of_the_event(registry: DirectRegistry) -
         TopicCodec(FORMS_DEFAULT).prefix("page-view")
 
 
-def test_a_worker_gets_the_codec_with_what_is_known(registry: DirectRegistry) -> None:
-    here = TopicCodec(FORMS_DEFAULT, registry.client())
-    payload = here.encoder("page-view")(EVENT)
-    source = CodecSource(FORMS_DEFAULT, "http://127.0.0.1:1", 0.1, here.known())
+def test_a_worker_gets_the_codec_with_what_is_known(chosen) -> None:
+    payload = chosen.encoder("page-view")(EVENT)
+    source = CodecSource(FORMS_DEFAULT, "http://127.0.0.1:1", 0.1, chosen.known())
     there = pickle.loads(pickle.dumps(source)).codec()
     assert there is source.codec()
     assert there.decode("page-view", payload)[1] == EVENT

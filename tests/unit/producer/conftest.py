@@ -13,6 +13,20 @@ def server() -> Iterator[ScriptedBroker]:
 
 
 @pytest.fixture
+def other() -> Iterator[ScriptedBroker]:
+    """A second broker."""
+    with ScriptedBroker() as running:
+        yield running
+
+
+@pytest.fixture
+def gone() -> ScriptedBroker:
+    """A broker that has ended: its address refuses connections."""
+    with ScriptedBroker() as ended:
+        return ended
+
+
+@pytest.fixture
 def registry() -> Iterator[InMemoryRegistry]:
     found = InMemoryRegistry(InMemoryZooKeeper())
     found.start()

@@ -1,8 +1,9 @@
 """What a broker accepts, drops and refuses, row by row as the original 0.7.2 was seen to do it."""
 
-import struct
-import zlib
+import pickle
+from collections.abc import Callable
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -15,16 +16,11 @@ from kafka2011.protocol.errors import (
     MessageLargerThanFetchSize,
     MessageSizeTooLarge,
 )
+from tests.support.raw_requests import entry
 from tests.vectors import vector
 
 V = vector("V2")
 LIMIT = 1_000_000
-
-
-def entry(payload: bytes, *, magic: int = 1, attributes: int = 0, crc: int | None = None) -> bytes:
-    crc = zlib.crc32(payload) if crc is None else crc
-    head = struct.pack(">BBI", magic, attributes, crc) if magic else struct.pack(">BI", 0, crc)
-    return struct.pack(">i", len(head) + len(payload)) + head + payload
 
 
 def wrap(content: bytes, codec: int = Codec.GZIP) -> bytes:
@@ -94,27 +90,29 @@ ACCEPTED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_refused_sets_raise_invalid_message(twin: ModuleType, name: str) -> None:
-    data = REFUSED[name]
-    with pytest.raises(InvalidMessage) as caught:
-        scan(twin, data)
-    assert caught.value.position == (15 if data.startswith(V) and data != V[:9] else 0)
+def readers(twin: ModuleType, **limit: int) -> list[Callable[[bytes], Any]]:
+    """The three ways to read a set; `wrapper_bytes_max` bounds what a wrapper may unpack to."""
+    return [
+        lambda data: twin.payloads(data, **limit),
+        lambda data: twin.messages(data, 0, **limit),
+        lambda data: twin.consumed(data, 0, "t", 0, 0, **limit),
+    ]
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_reader_raises_for_what_a_broker_refuses(twin: ModuleType, name: str) -> None:
+def test_what_a_broker_refuses_a_reader_refuses_too(twin: ModuleType, name: str) -> None:
     data = REFUSED[name]
     position = 15 if data.startswith(V) and data != V[:9] else 0
-    reads = (twin.payloads, lambda part: twin.messages(part, 0),
-             lambda part: twin.consumed(part, 0, "t", 0, 0))  # fmt: skip
-    for read in reads:
+    with pytest.raises(InvalidMessage) as refused:
+        scan(twin, data)
+    assert refused.value.position == position
+    for read in readers(twin):
         with pytest.raises((InvalidMessage, MessageLargerThanFetchSize)) as caught:
             read(data)
         if isinstance(caught.value, InvalidMessage):
             assert caught.value.position == position
-        # What stands before the damage can be delivered.
-        assert len(twin.payloads(data[:position])) == (1 if position else 0)
+    # What stands before the damage can be delivered.
+    assert len(twin.payloads(data[:position])) == (1 if position else 0)
 
 
 @pytest.mark.parametrize("name", ACCEPTED)
@@ -123,37 +121,35 @@ def test_accepted_sets(twin: ModuleType, name: str) -> None:
     assert scan(twin, data) == expected
 
 
-def test_payload_limit_counts_the_payload_and_equal_is_allowed(twin: ModuleType) -> None:
+LARGE = entry(bytes(11))
+ABOVE_THE_LIMIT = {
+    "one byte more": (entry(bytes(LIMIT + 1)), LIMIT, MessageSizeTooLarge),
+    "between others": (V + entry(bytes(LIMIT + 1)) + V, LIMIT, MessageSizeTooLarge),
+    "a limit of 0": (entry(b"x"), 0, MessageSizeTooLarge),
+    # The top level is judged in order, and before any wrapper.
+    "behind a bad CRC": (BAD_CRC + LARGE, 10, InvalidMessage),
+    "before a bad CRC": (LARGE + BAD_CRC, 10, MessageSizeTooLarge),
+    "behind a bad wrapper": (entry(b"junk", attributes=1) + LARGE, 10, MessageSizeTooLarge),
+    "behind an unknown codec": (entry(b"junk", attributes=3) + LARGE, 10, MessageSizeTooLarge),
+    "damaged as well": (entry(bytes(11), crc=1), 10, InvalidMessage),
+}
+
+
+@pytest.mark.parametrize(("data", "limit", "error"), ABOVE_THE_LIMIT.values(), ids=ABOVE_THE_LIMIT)
+def test_payloads_above_the_limit_are_refused(
+    twin: ModuleType, data: bytes, limit: int, error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        scan(twin, data, limit)
+
+
+def test_the_limit_is_for_top_level_payloads_only_and_may_be_reached(twin: ModuleType) -> None:
     assert scan(twin, entry(bytes(LIMIT))) == (LIMIT + 10, 1, 1, LIMIT)
-    with pytest.raises(MessageSizeTooLarge):
-        scan(twin, entry(bytes(LIMIT + 1)))
-    with pytest.raises(MessageSizeTooLarge):
-        scan(twin, V + entry(bytes(LIMIT + 1)) + V)
     assert scan(twin, entry(b"", magic=0), 0)[0] == 9
+    inside = wrap(entry(bytes(LIMIT + 1)))
+    assert scan(twin, inside)[1] == 1
     with pytest.raises(MessageSizeTooLarge):
-        scan(twin, entry(b"x"), 0)
-
-
-def test_payload_limit_is_for_top_level_payloads_only(twin: ModuleType) -> None:
-    data = wrap(entry(bytes(LIMIT + 1)))
-    assert scan(twin, data).message_count == 1  # type: ignore[attr-defined]
-    with pytest.raises(MessageSizeTooLarge):
-        scan(twin, data, len(data) - 11)
-
-
-def test_the_top_level_is_judged_in_order_and_before_any_wrapper(twin: ModuleType) -> None:
-    large = entry(bytes(11))
-    with pytest.raises(InvalidMessage):
-        scan(twin, BAD_CRC + large, 10)
-    with pytest.raises(MessageSizeTooLarge):
-        scan(twin, large + BAD_CRC, 10)
-    with pytest.raises(MessageSizeTooLarge):
-        scan(twin, entry(b"junk", attributes=1) + large, 10)
-    with pytest.raises(MessageSizeTooLarge):
-        scan(twin, entry(b"junk", attributes=3) + large, 10)
-    # An entry that is both too large and damaged is damaged.
-    with pytest.raises(InvalidMessage):
-        scan(twin, entry(bytes(11), crc=1), 10)
+        scan(twin, inside, len(inside) - 11)
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY])
@@ -189,31 +185,51 @@ def test_nested_levels_are_charged_to_the_same_budget(twin: ModuleType) -> None:
 
 def test_readers_bound_each_top_level_wrapper(twin: ModuleType) -> None:
     data = wrap(V * 100) * 3
-    assert len(twin.payloads(data, 1500)) == 300
-    assert len(twin.messages(data, 0, 1500)) == 300
-    assert len(twin.consumed(data, 0, "t", 0, 0, wrapper_bytes_max=1500)) == 300
-    for read in (
-        lambda: twin.payloads(data, 1499),
-        lambda: twin.messages(data, 0, 1499),
-        lambda: twin.consumed(data, 0, "t", 0, 0, wrapper_bytes_max=1499),
-    ):
+    for read in readers(twin, wrapper_bytes_max=1500):
+        assert len(read(data)) == 300
+    for read in readers(twin, wrapper_bytes_max=1499):
         with pytest.raises(DecompressedSizeTooLarge):
-            read()
+            read(data)
+
+
+@pytest.mark.parametrize(
+    ("unpacked_bytes_max", "ends"),
+    [(1500, [1, 2, 4]), (1501, [2, 4]), (3000, [2, 4]), (10**9, [4])],
+)
+def test_a_piece_ends_before_the_wrapper_that_comes_at_its_budget(
+    twin: ModuleType, unpacked_bytes_max: int, ends: list[int]
+) -> None:
+    wrapper = wrap(V * 100)
+    data = wrap(b"") + V + wrapper * 3 + V
+    start = len(wrap(b"") + V)
+    positions = [start + count * len(wrapper) for count in range(4)] + [len(data)]
+    limits = 10**6, unpacked_bytes_max
+    pairs: list[tuple[bytes, int]] = []
+    payloads: list[bytes] = []
+    consumed: list[tuple[bytes, int]] = []
+    position = 0
+    for end in ends:
+        found, taken = twin.take_messages(data[position:], position, *limits)
+        pairs += found
+        found, same = twin.take_payloads(data[position:], *limits)
+        payloads += found
+        found, also = twin.take_consumed(data[position:], position, "t", 1, 2, *limits)
+        consumed += [(message.payload, message.next_offset) for message in found]
+        position += taken
+        assert taken == same == also
+        assert position == positions[end]
+    assert pairs == consumed == twin.messages(data, 0)
+    assert payloads == twin.payloads(data)
 
 
 def test_next_offsets_around_wrappers(twin: ModuleType) -> None:
-    empty = wrap(b"")
-    pair = wrap(V + V, Codec.SNAPPY)
+    empty, pair = wrap(b""), wrap(V + V, Codec.SNAPPY)
     data = empty + V + empty + pair + V
-    offset = 10**12
-    after_first = offset + len(empty) + 15
-    pair_start = after_first + len(empty)
-    assert twin.messages(data, offset) == [
-        (b"hello", after_first),
-        (b"hello", pair_start),
-        (b"hello", pair_start + len(pair)),
-        (b"hello", pair_start + len(pair) + 15),
+    ends = [
+        10**12 + len(data[: -len(behind) or None])
+        for behind in (empty + pair + V, pair + V, V, b"")
     ]
+    assert twin.messages(data, 10**12) == [(b"hello", end) for end in ends]
 
 
 def test_split_stops_before_an_impossible_length_and_raises_at_it(twin: ModuleType) -> None:
@@ -224,26 +240,27 @@ def test_split_stops_before_an_impossible_length_and_raises_at_it(twin: ModuleTy
 
 
 def test_check_entries_says_where_and_why_the_good_part_ends(twin: ModuleType) -> None:
-    assert twin.check_entries(V * 3) == (45, 3, "")
-    assert twin.check_entries(V + V[:9]) == (15, 1, "cut")
-    assert twin.check_entries(V + bytes(3)) == (15, 1, "cut")
-    ending = twin.check_entries(V + BAD_CRC + V)
-    assert ending[:2] == (15, 1)
-    assert "CRC" in ending.fault
-    assert "magic 9" in twin.check_entries(entry(b"x", magic=9)).fault
-    assert "length 0" in twin.check_entries(V + bytes(4)).fault
-    assert "negative" in twin.check_entries(b"\xff\xff\xff\xff").fault
-    # Wrappers are not opened.
-    assert twin.check_entries(entry(b"junk", attributes=1)) == (14, 1, "")
+    rows = [
+        (V * 3, 45, 3, ""),
+        (V + V[:9], 15, 1, "cut"),
+        (V + bytes(3), 15, 1, "cut"),
+        (V + BAD_CRC + V, 15, 1, "CRC"),
+        (entry(b"x", magic=9), 0, 0, "magic 9"),
+        (V + bytes(4), 15, 1, "length 0"),
+        (b"\xff\xff\xff\xff", 0, 0, "negative"),
+        (entry(b"junk", attributes=1), 14, 1, ""),  # wrappers are not opened
+    ]
+    for data, valid_bytes, count, fault in rows:
+        ending = twin.check_entries(data)
+        assert ending[:2] == (valid_bytes, count)
+        assert fault in ending.fault if fault else ending.fault == ""
 
 
 def test_encode_takes_any_bytes_and_nothing_else(twin: ModuleType) -> None:
     expected = vector("V3")
     assert twin.encode([b"hello", bytearray(b"world")]) == expected
     assert twin.encode((memoryview(b"hello"), b"world")) == expected
-    assert twin.encode([b"hello", b"world"], 0) == entry(b"hello", magic=0) + entry(
-        b"world", magic=0
-    )
+    assert twin.encode([b"hello"] * 2, 0) == entry(b"hello", magic=0) * 2
     for wrong in (["hello"], [5], [None], [[1, 2]]):
         with pytest.raises(TypeError):
             twin.encode(wrong)
@@ -259,18 +276,15 @@ def test_large_payloads_and_many_entries_survive(twin: ModuleType) -> None:
 
 
 def test_consumed_messages_compare_hash_show_and_pickle(twin: ModuleType) -> None:
-    import pickle
-
     first, second = twin.consumed(vector("V3"), 0, "test", 1, 2)
     assert first == twin.ConsumedMessage(b"hello", "test", 1, 2, 15)
     assert first != second
     assert first != "something else"
     assert hash(first) == hash(twin.ConsumedMessage(b"hello", "test", 1, 2, 15))
-    text = (
-        "ConsumedMessage(payload=b'hello', topic='test', broker_id=1, partition=2, next_offset=15)"
-    )
-    assert repr(first) == text
-    assert repr(pickle.loads(pickle.dumps(first))) == text
+    text = repr(twin.ConsumedMessage(b"x", "t", 1, 2, 3))
+    expected = "payload=b'x', topic='t', broker_id=1, partition=2, next_offset=3"
+    assert text == f"ConsumedMessage({expected})"
+    assert pickle.loads(pickle.dumps(first)) == first
     with pytest.raises(AttributeError):
         first.something = 1
 
@@ -282,6 +296,9 @@ def test_the_callers_module_uses_the_chosen_twin() -> None:
     assert message_set.messages(V, 5) == [(b"hello", 20)]
     assert message_set.payloads(V) == [b"hello"]
     assert message_set.consumed(V, 0, "t", 1, 2)[0].payload == b"hello"
+    assert message_set.take_messages(V, 5) == ([(b"hello", 20)], 15)
+    assert message_set.take_payloads(V) == ([b"hello"], 15)
+    assert message_set.take_consumed(V, 0, "t", 1, 2)[1] == 15
     assert message_set.check_entries(V).fault == ""
     assert message_set.encode([b"hello"]) == V
 
@@ -290,7 +307,7 @@ def test_the_first_of_two_bad_entries_is_named(twin: ModuleType) -> None:
     # Whatever stands before `position` must be deliverable, a wrapper that does not unpack too.
     bad_wrapper = entry(b"junk", attributes=1)
     for data in (V + bad_wrapper + BAD_CRC, V + BAD_CRC + bad_wrapper):
-        for read in (twin.payloads, lambda part: twin.messages(part, 0)):
+        for read in readers(twin):
             with pytest.raises(InvalidMessage) as caught:
                 read(data)
             assert caught.value.position == 15

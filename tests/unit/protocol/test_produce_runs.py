@@ -5,16 +5,9 @@ from types import ModuleType
 
 import pytest
 
-from kafka2011.protocol import message_set
+from kafka2011.protocol import message_set, requests
 from kafka2011.protocol.compression import Codec
-from kafka2011.protocol.requests import (
-    FetchRequest,
-    MultiProduceRequest,
-    ProduceRequest,
-    decode_route,
-    encode_request,
-    produce_runs,
-)
+from kafka2011.protocol.requests import decode_route, encode_request
 from tests.vectors import vector
 
 V = vector("V2")
@@ -25,7 +18,7 @@ Run = tuple[str, int, bytes, int, int]  # topic, partition, sets, messages, fram
 
 
 def produce(topic: str, partition: int, data: bytes) -> bytes:
-    return encode_request(ProduceRequest(topic, partition, data))
+    return encode_request(requests.ProduceRequest(topic, partition, data))
 
 
 def taken(
@@ -59,7 +52,7 @@ def test_positions_are_those_of_the_buffer(twin: ModuleType) -> None:
     assert stop == 4 + 2 * len(GOOD)
     assert runs == [(GOOD[6:16], 4 + 20, 4 + 20 + 30, 2, 2)]
     assert (buffer[:4], buffer[-4:]) == (b"head", b"tail")
-    assert produce_runs(memoryview(buffer), 0, 4, LIMIT, LIMIT) == (0, [])
+    assert requests.produce_runs(memoryview(buffer), 0, 4, LIMIT, LIMIT) == (0, [])
 
 
 def test_requests_for_any_partition_are_not_merged(twin: ModuleType) -> None:
@@ -91,8 +84,8 @@ def damaged(at: int, replacement: bytes) -> bytes:
 
 
 STOPS = {
-    "another request": encode_request(FetchRequest("test", 0, 0, 1)),
-    "multi-produce": encode_request(MultiProduceRequest([])) + bytes(8),
+    "another request": encode_request(requests.FetchRequest("test", 0, 0, 1)),
+    "multi-produce": encode_request(requests.MultiProduceRequest([])) + bytes(8),
     "a compressed set": produce("test", 0, message_set.encode_compressed([b"x"], Codec.GZIP)),
     "codec bits 3": damaged(25, b"\3"),
     "a wrong CRC": damaged(34, b"!"),

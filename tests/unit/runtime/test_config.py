@@ -24,86 +24,81 @@ class Sample:
             raise ValueError("brokerid 666 is taken")
 
 
+INTERVAL = "KAFKA2011_LOG_FLUSH_INTERVAL"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "server.properties"
+
+
 def load(
-    file: Path | None = None,
-    overrides: tuple[str, ...] = (),
-    environment: dict[str, str] | None = None,
-    known: tuple[str, ...] = (),
+    *overrides: str, file: Path | None = None, known: tuple[str, ...] = (), **environment: str
 ) -> tuple[Sample, list[str]]:
+    """The settings and the warnings, with `--set` for each of `overrides`."""
     return config.load(
-        Sample,
-        file=file,
-        overrides=overrides,
-        environment=environment or {},
-        known_elsewhere=known,
+        Sample, file=file, overrides=overrides, environment=environment, known_elsewhere=known
     )
 
 
-def test_set_wins_over_environment_wins_over_file_wins_over_default(tmp_path: Path) -> None:
-    file = tmp_path / "server.properties"
+def test_set_wins_over_environment_wins_over_file_wins_over_default(file: Path) -> None:
     file.write_text("brokerid=1\nlog.flush.interval=10\n")
-    environment = {"KAFKA2011_LOG_FLUSH_INTERVAL": "20"}
-    assert load(file)[0].flush_interval_messages == 10
-    assert load(file, (), environment)[0].flush_interval_messages == 20
-    assert load(file, ("log.flush.interval=30",), environment)[0].flush_interval_messages == 30
-    assert load(None, ("brokerid=1",))[0].flush_interval_messages == 500
-
-
-def test_unknown_in_a_file_is_a_warning_since_the_original_ignores_it(tmp_path: Path) -> None:
-    file = tmp_path / "server.properties"
-    file.write_text("brokerid=1\nno.such.name=7\n")
-    loaded, warnings = load(file)
-    assert loaded.broker_id == 1
-    assert warnings == [f"unknown setting 'no.such.name' in {file} is ignored"]
+    loads = [
+        load("brokerid=1"),
+        load(file=file),
+        load(file=file, **{INTERVAL: "20"}),
+        load("log.flush.interval=30", file=file, **{INTERVAL: "20"}),
+    ]
+    assert [loaded.flush_interval_messages for loaded, _ in loads] == [500, 10, 20, 30]
 
 
 @pytest.mark.parametrize(
     ("overrides", "environment", "text"),
     [
-        (("log.flush.intervall=3", "brokerid=1"), {}, "did you mean log.flush.interval"),
-        (("brokerid",), {}, "write it as --set name=value"),
-        (("brokerid=1",), {"KAFKA2011_LOG_FLUSH": "3"}, "unknown setting"),
-        (("brokerid=x",), {}, "brokerid='x' in --set: must be a whole number"),
-        (("brokerid=-1",), {}, "must be at least 0"),
-        (("brokerid=1", "enable.zookeeper=True"), {}, "exactly true or false"),
-        (("brokerid=1", "topic.retention=a:b"), {}, "'a:b'"),
-        (("brokerid=1",), {"KAFKA2011_LOG_FLUSH_INTERVAL": "many"}, "in the environment"),
-        ((), {}, "brokerid is required"),
-        (("brokerid=666",), {}, "brokerid 666 is taken"),
+        (["log.flush.intervall=3", "brokerid=1"], {}, "did you mean log.flush.interval"),
+        (["brokerid"], {}, "write it as --set name=value"),
+        (["brokerid=1"], {"KAFKA2011_LOG_FLUSH": "3"}, "unknown setting"),
+        (["brokerid=x"], {}, "brokerid='x' in --set: must be a whole number"),
+        (["brokerid=-1"], {}, "must be at least 0"),
+        (["brokerid=1", "enable.zookeeper=True"], {}, "exactly true or false"),
+        (["brokerid=1", "topic.retention=a:b"], {}, "'a:b'"),
+        (["brokerid=1"], {INTERVAL: "many"}, "in the environment"),
+        ([], {}, "brokerid is required"),
+        (["brokerid=666"], {}, "brokerid 666 is taken"),
     ],
 )
 def test_what_cannot_be_used_is_one_line(
-    overrides: tuple[str, ...], environment: dict[str, str], text: str
+    overrides: list[str], environment: dict[str, str], text: str
 ) -> None:
     with pytest.raises(ConfigError) as raised:
-        load(None, overrides, environment)
+        load(*overrides, **environment)
     assert text in str(raised.value)
     assert "\n" not in str(raised.value)
 
 
-def test_bad_value_in_a_file_names_the_file(tmp_path: Path) -> None:
-    file = tmp_path / "server.properties"
+def test_a_file_with_a_bad_value_or_that_cannot_be_read_is_named(file: Path) -> None:
+    with pytest.raises(ConfigError, match=r"cannot read .*server\.properties"):
+        load(file=file)
     file.write_text("brokerid=1 \n")  # a trailing space is kept and breaks the number, as in 0.7
     with pytest.raises(ConfigError, match=r"server\.properties"):
-        load(file)
+        load(file=file)
 
 
-def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot read"):
-        load(tmp_path / "missing")
+def test_unknown_in_a_file_is_a_warning_since_the_original_ignores_it(file: Path) -> None:
+    file.write_text("brokerid=1\nno.such.name=7\n")
+    loaded, warnings = load(file=file)
+    assert loaded.broker_id == 1
+    assert warnings == [f"unknown setting 'no.such.name' in {file} is ignored"]
 
 
 def test_names_of_other_processes_are_passed_over_in_the_environment() -> None:
-    loaded, warnings = load(
-        None, ("brokerid=3",), {"KAFKA2011_GROUPID": "g", "OTHER": "x"}, known=("groupid",)
-    )
+    loaded, warnings = load("brokerid=3", known=("groupid",), KAFKA2011_GROUPID="g", OTHER="x")
     assert (loaded.broker_id, warnings) == (3, [])
 
 
 def test_a_name_without_effect_is_said_once() -> None:
-    _, warnings = load(None, ("brokerid=1", "num.threads=8"))
-    assert len(warnings) == 1
-    assert "no effect" in warnings[0]
+    _, [warning] = load("brokerid=1", "num.threads=8")
+    assert "no effect" in warning
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import socket
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 
 import pytest
 from prometheus_client import CollectorRegistry, Counter
@@ -13,26 +13,15 @@ from kafka2011.runtime.metrics import CONNECTIONS_MAX, MetricsServer
 from tests.support.waiting import wait_until
 
 
-class Health:
-    is_serving = False
-
-
 @pytest.fixture
-def health() -> Health:
-    return Health()
-
-
-@pytest.fixture
-def server(health: Health) -> Iterator[MetricsServer]:
+def server() -> Iterator[MetricsServer]:
+    """Is asked for its health twice: it does not serve yet, then it does."""
     registry = CollectorRegistry()
     Counter("messages_in", "messages appended", registry=registry).inc(3)
-    running = MetricsServer(
-        registry,
-        lambda: health.is_serving,
-        routes={"/status": lambda: (200, "application/json", b"{}")},
-    )
-    yield running
-    running.close()
+    health = iter([False, True])
+    routes = {"/status": lambda: (200, "application/json", b"{}")}
+    with closing(MetricsServer(registry, lambda: next(health), routes=routes)) as running:
+        yield running
 
 
 def get(server: MetricsServer, path: str) -> tuple[int, bytes]:
@@ -44,21 +33,22 @@ def get(server: MetricsServer, path: str) -> tuple[int, bytes]:
             return error.code, error.read()
 
 
-def test_metrics_are_in_prometheus_form(server: MetricsServer) -> None:
-    status, body = get(server, "/metrics?x=1")
-    assert status == 200
-    assert b"messages_in_total 3.0" in body
+@pytest.mark.parametrize(
+    ("path", "status", "text"),
+    [
+        ("/metrics?x=1", 200, b"messages_in_total 3.0"),  # the form of Prometheus
+        ("/status", 200, b"{}"),  # an added route
+        ("/nothing", 404, b""),
+    ],
+)
+def test_each_page(server: MetricsServer, path: str, status: int, text: bytes) -> None:
+    found, body = get(server, path)
+    assert found == status
+    assert text in body
 
 
-def test_healthz_is_true_only_when_serving(server: MetricsServer, health: Health) -> None:
-    assert get(server, "/healthz")[0] == 503
-    health.is_serving = True
-    assert get(server, "/healthz")[0] == 200
-
-
-def test_added_routes_and_unknown_pages(server: MetricsServer) -> None:
-    assert get(server, "/status") == (200, b"{}")
-    assert get(server, "/nothing")[0] == 404
+def test_healthz_is_true_only_when_serving(server: MetricsServer) -> None:
+    assert [get(server, "/healthz")[0] for _ in range(2)] == [503, 200]
 
 
 def test_idle_connections_do_not_pile_up_without_bound(server: MetricsServer) -> None:
@@ -74,10 +64,7 @@ def test_idle_connections_do_not_pile_up_without_bound(server: MetricsServer) ->
             )
 
 
-def test_the_address_told_to_others_can_be_dialled(server: MetricsServer) -> None:
+def test_the_published_address_can_be_dialled(server: MetricsServer) -> None:
     assert server.address == f"127.0.0.1:{server.port}"
-    everywhere = MetricsServer(CollectorRegistry(), lambda: True, bind="0.0.0.0")
-    try:
+    with closing(MetricsServer(CollectorRegistry(), lambda: True, bind="0.0.0.0")) as everywhere:
         assert everywhere.address == f"{socket.gethostname()}:{everywhere.port}"
-    finally:
-        everywhere.close()

@@ -44,10 +44,10 @@ def test_each_name_is_declared_once() -> None:
 
 @pytest.mark.parametrize("config_class", config_classes(), ids=lambda found: found.__name__)
 def test_every_setting_has_a_description_and_times_state_their_unit(config_class: type) -> None:
+    settings = settings_of(config_class)
     for name, _, _, description in documented(config_class):
         assert description, name
-        has_effect = settings_of(config_class)[name].metadata["has_effect"]
-        if name.endswith(".ms") and has_effect:
+        if name.endswith(".ms") and settings[name].metadata["has_effect"]:
             assert re.search(r"\bms\b", description), name
 
 

@@ -70,3 +70,20 @@ def test_without_a_name_or_an_interval_nothing_is_done(changed: dict[str, object
         raise AssertionError
 
     sender(connect, **changed).close()
+
+
+def test_an_exception_that_is_not_foreseen_costs_one_heartbeat(
+    server: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kafka2011.runtime.workers.RESTART_FIRST_S", 0.001)
+    bugs: list[Exception] = [ZeroDivisionError()]
+
+    def connect() -> Producer:
+        if bugs:
+            raise bugs.pop()
+        return Producer(broker_list=server.broker_list)
+
+    beating = sender(connect)
+    wait_until(lambda: beats_in(server), "a heartbeat")
+    beating.close()
+    assert beats_in(server)[-1].is_last

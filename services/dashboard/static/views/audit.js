@@ -4,13 +4,14 @@ import { h, keepFocus, setAttribute, setText, tag } from "../dom.js";
 import { bytes, clock, duration, moment, whole } from "../format.js";
 
 const TIERS = ["live", "offline", "warehouse"];
-const WORDS = { complete: "complete", pending: "pending", missing: "missing", extra: "extra", redelivered: "redelivered" };
-const KIND = { complete: "good", pending: "idle", missing: "bad", extra: "warn", redelivered: "warn" };
+const KIND = { complete: "good", pending: "idle", behind: "info", missing: "bad", unknown: "doubt", extra: "warn", redelivered: "warn", "not audited": "idle" };
+const few = (count) => (count < 10_000 ? whole(count) : `${whole(Math.round(count / 1000))}k`); // a stripe is narrow; its title has the number
+const SIGNS = { complete: () => "✓", behind: (data) => `…${few(data.behind)}`, missing: (data) => `−${few(data.missing)}`, unknown: () => "?", extra: (data) => `+${few(data.extra)}`, redelivered: (data) => `↻${few(data.again)}` };
 const CELL_REM = 3.6;
 
-const difference = (data) => (data.state === "missing" ? data.missing : data.state === "extra" ? data.extra : data.state === "redelivered" ? data.again : 0);
-const short = (data) => (!data ? "" : data.state === "complete" ? "✓" : data.state === "missing" ? `−${whole(data.missing)}` : data.state === "extra" ? `+${whole(data.extra)}` : data.state === "redelivered" ? `↻${whole(data.again)}` : "");
-const words = (data) => `${WORDS[data.state] || data.state}${difference(data) ? ` ${whole(difference(data))}` : ""}`;
+const difference = (data) => data[data.state === "redelivered" ? "again" : data.state] || 0;
+const short = (data) => (data && SIGNS[data.state] ? SIGNS[data.state](data) : "");
+const words = (data) => `${data.state}${difference(data) ? ` ${whole(difference(data))}` : ""}`;
 
 export function audit(root, page) {
   const { store } = page;
@@ -23,8 +24,8 @@ export function audit(root, page) {
   const notesCard = h("section", { class: "card" }, h("h2", {}, "Notes"), notes);
   root.append(
     h("section", { class: "card" }, h("h2", {}, "Audit cells"), h("p", { class: "lead" }, "Each cell is one topic in one window of time. Its three stripes, from the top: live brokers, offline brokers, warehouse. The number that producers reported is compared with the number read at the tier. Select a cell for its servers."), grid,
-      h("ul", { class: "legend" }, [["complete", "✓ complete"], ["pending", "hatched: pending, not judged yet"], ["missing", "−n missing"], ["extra", "+n extra"], ["redelivered", "↻n redelivered after a restart"]].map(([state, text]) => h("li", {}, tag(text, KIND[state]))))),
-    h("section", { class: "card" }, h("h2", {}, "Tiers"), h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ["Tier", "Counted", "Missing", "Extra", "Redelivered", "Pending cells", "Delay p50", "p99", "p99.9", "Not read yet"].map((text, index) => h("th", { scope: "col", class: index && "num" }, text)))), tiers))),
+      h("ul", { class: "legend" }, [["complete", "✓ complete"], ["pending", "hatched: pending, not judged yet"], ["behind", "…n behind: late, and may still come"], ["missing", "−n missing"], ["unknown", "? unknown: a report was lost"], ["extra", "+n extra"], ["redelivered", "↻n redelivered after a restart"], ["not audited", "blank: not audited, no producer reports the topic"]].map(([state, text]) => h("li", {}, tag(text, KIND[state]))))),
+    h("section", { class: "card" }, h("h2", {}, "Tiers"), h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ["Tier", "Counted", "Missing", "Behind", "Behind for", "Extra", "Redelivered", "Pending cells", "Delay p50", "p99", "p99.9", "Not read yet"].map((text, index) => h("th", { scope: "col", class: index && "num" }, text)))), tiers))),
     notesCard,
   );
   root.prepend(silentCard);
@@ -44,7 +45,7 @@ export function audit(root, page) {
       cell.key = key;
       TIERS.forEach((tier, index) => {
         const data = row.tiers[tier];
-        setAttribute(cell.spans[index], "class", data ? data.state : "none");
+        setAttribute(cell.spans[index], "class", data ? data.state.replace(" ", "-") : "none");
         setText(cell.spans[index], short(data));
       });
       const text = `${row.topic}, window ${clock(row.window)}: ${TIERS.filter((tier) => row.tiers[tier]).map((tier) => `${tier} ${words(row.tiers[tier])}`).join(", ")}`;
@@ -59,7 +60,7 @@ export function audit(root, page) {
     const rem = parseFloat(getComputedStyle(document.documentElement).fontSize);
     const fit = Math.max(3, Math.floor((grid.clientWidth - 10 * rem) / (CELL_REM * rem)));
     const windows = [...new Set(rows.map((row) => row.window))].filter((window) => window >= 0).sort((a, b) => a - b);
-    const wrong = new Set(rows.filter((row) => Object.values(row.tiers).some((data) => data.state === "missing" || data.state === "extra")).map((row) => row.window));
+    const wrong = new Set(rows.filter((row) => Object.values(row.tiers).some((data) => ["missing", "unknown", "extra"].includes(data.state))).map((row) => row.window));
     const newest = windows.slice(-fit);
     const shown = [...windows.slice(0, -fit).filter((window) => wrong.has(window)).slice(-4), ...newest];
     if (rows.some((row) => row.window < 0)) shown.unshift(-1);
@@ -102,11 +103,11 @@ export function audit(root, page) {
       if (changed.has("cells")) draw();
       const data = store.audit;
       if (!changed.has("audit") || !data) return;
-      tiers.replaceChildren(...Object.entries(data.tiers).map(([tier, found]) => h("tr", {}, h("th", { scope: "row" }, tier), [found.count, found.missing, found.extra, found.redelivered, found.pending_cells].map((value, index) => h("td", { class: `num ${value && index === 1 ? "bad" : ""}` }, whole(value))), ["p50_ms", "p99_ms", "p999_ms"].map((name) => h("td", { class: "num" }, duration((found.recent || {})[name]))), h("td", { class: "num" }, bytes(found.lag_bytes)))));
+      tiers.replaceChildren(...Object.entries(data.tiers).map(([tier, found]) => h("tr", {}, h("th", { scope: "row" }, tier), [found.count, found.missing, found.behind, duration(found.behind_by && found.behind_by.messages ? found.behind_by.ms : null), found.extra, found.redelivered, found.pending_cells].map((value, index) => h("td", { class: `num ${value && index === 1 ? "bad" : ""}` }, typeof value === "string" ? value : whole(value))), ["p50_ms", "p99_ms", "p999_ms"].map((name) => h("td", { class: "num" }, duration((found.recent || {})[name]))), h("td", { class: "num" }, bytes(found.lag_bytes)))));
       const quiet = data.silent || [];
       silentCard.hidden = !quiet.length;
       silent.replaceChildren(...quiet.map((sender) => h("li", {}, h("strong", {}, sender.server), ` in ${sender.tier}, last heartbeat at ${clock(sender.since_ms)}`)));
-      const texts = [...(data.notes || [])];
+      const texts = [...(data.unknown || []).map((each) => `Unknown: ${each.what}`), ...(data.notes || [])];
       notesCard.hidden = !texts.length;
       notes.replaceChildren(...texts.map((text) => h("li", {}, typeof text === "string" ? text : JSON.stringify(text))));
     },

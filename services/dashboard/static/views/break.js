@@ -13,7 +13,7 @@ const EXERCISES = [
   { title: "Pause an online consumer", act: [["Pause online-2", "pause", "online-2"], ["Continue it", "continue", "online-2"]], view: ["groups", "Groups"],
     expect: "It is down (no answer) within 3 s. When its ZooKeeper session ends, 6 s later, its lane on the time line ends and online-1 owns all partitions. Continued, it gets half of them back. While partitions have no owner the verdict is STOP." },
   { title: "Cut the link between the datacenters", act: [["Cut wan-link", "cut", "wan-link"], ["Mend it", "mend", "wan-link"]], view: ["audit", "Audit"],
-    expect: "The offline count stops, the live count rises. The two lower stripes of new cells stay pending, then show missing; the upper one becomes complete. Mended, the mirror catches up and every missing cell becomes complete: late is not lost." },
+    expect: "The offline count stops, the live count rises. The two lower stripes of new cells stay pending, then show how many messages are behind; the upper one becomes complete. Mended, the mirror catches up and every cell becomes complete: late is not lost." },
   { title: "Kill the mirror while it copies", act: [["Kill mirror-1", "kill", "mirror-1"], ["Start it again", "start", "mirror-1"]], view: ["audit", "Audit"],
     expect: "Started again, it continues from its last committed offset. Nothing is missing. Messages that were copied but not yet committed are copied twice: those cells show ↻ redelivered, in the offline tier and behind it." },
   { title: "Lose exactly three messages", act: [["Drop 3 of page-view", "drop", ANY_BALANCER, { topic: "page-view", count: 3 }]], view: ["audit", "Audit"],

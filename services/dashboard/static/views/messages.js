@@ -4,7 +4,7 @@ import { h, setAttribute, setText } from "../dom.js";
 import { bytes, moment, whole } from "../format.js";
 
 const TAIL_MS = 1000, TAIL_KEPT = 200;
-const ENDS = { end: "the end of the log", count: "enough messages", bytes: "8 MB were scanned", time: "2 s had passed" };
+const ENDS = { end: "the end of the log", count: "enough messages", bytes: "8 MB were scanned, or 16 MB found", time: "2 s had passed" };
 
 export function messages(root, page, query) {
   const { store } = page;

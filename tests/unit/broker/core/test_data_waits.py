@@ -1,77 +1,76 @@
 """Waits for data behind an offset: one call back each, and nothing is left of any of them."""
 
-import asyncio
 import errno
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 
 import pytest
 
 from kafka2011.broker.core.data_waits import DataWait, DataWaits, Waited
 from kafka2011.broker.core.errors import TooManyWaits
-from kafka2011.broker.core.partitions import Partitions
 from kafka2011.broker.log.log import Log
-from kafka2011.broker.log.log_manager import LogManager
-from tests.support.faulty_files import Fault, FaultyFileLayer
-from tests.support.logs import broker_config, entry, manager, partitions_of
+from tests.support.logs import broker_config, entry, partitions_of
+from tests.unit.broker.data_directory import DataDirectory, append, append_and_flush
 
 E = entry(b"hello")
 FAR_S = 1e9
 
 
+@dataclass(eq=False)
+class Timer:
+    """What a loop hands out for a call that is to come."""
+
+    when_s: float
+    call: Callable[[], object]
+    is_cancelled: bool = False
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+
 class LoopOnDemand:
-    """A loop's clock, its timers and what it is to call soon."""
+    """A loop's clock, and what it is to call soon or later."""
 
     def __init__(self) -> None:
         self.now_s = 100.0
-        self._soon: list[tuple[object, tuple[object, ...]]] = []
-        self._timers: list[tuple[float, asyncio.TimerHandle]] = []
-        self._real = asyncio.new_event_loop()
+        self._timers: list[Timer] = []
 
-    def call_soon(self, call: object, *arguments: object) -> None:
-        self._soon.append((call, arguments))
+    def call_at(self, when_s: float, call: Callable[..., object], *arguments: object) -> Timer:
+        self._timers.append(Timer(when_s, partial(call, *arguments)))
+        return self._timers[-1]
 
-    def call_at(self, when_s: float, call: object, *arguments: object) -> asyncio.TimerHandle:
-        timer = asyncio.TimerHandle(when_s, call, arguments, self._real)  # type: ignore[arg-type]
-        self._timers.append((when_s, timer))
-        return timer
+    def call_soon(self, call: Callable[..., object], *arguments: object) -> None:
+        self.call_at(self.now_s, call, *arguments)
 
-    def run(self, until_s: float | None = None) -> None:
-        self.now_s = until_s or self.now_s
-        for when_s, timer in self._timers:
-            if when_s <= self.now_s and not timer.cancelled():
-                timer._run()
-        soon, self._soon = self._soon, []
-        for call, arguments in soon:
-            call(*arguments)  # type: ignore[operator]
+    def run(self, until_s: float = 0) -> None:
+        self.now_s = max(self.now_s, until_s)
+        while due := [timer for timer in self._timers if timer.when_s <= self.now_s]:
+            self._timers = [timer for timer in self._timers if timer not in due]
+            for timer in due:
+                if not timer.is_cancelled:
+                    timer.call()
 
     @property
     def timer_count(self) -> int:
-        return sum(not timer.cancelled() and when > self.now_s for when, timer in self._timers)
-
-    def close(self) -> None:
-        self._real.close()
+        return sum(t.when_s > self.now_s and not t.is_cancelled for t in self._timers)
 
 
 class Bench:
     """Two logs of one topic, the waits on them, and how they ended."""
 
-    def __init__(self, root: Path) -> None:
-        self.files = FaultyFileLayer(root)
-        self.logs: LogManager = manager(root / "logs", self.files)
+    def __init__(self, disk: DataDirectory) -> None:
+        self.disk = disk
         self.loop = LoopOnDemand()
         self.waits = DataWaits(self.loop, logs_max=4)
-        config = broker_config(root, num_partitions=2)
-        self.partitions: Partitions = partitions_of(config, self.logs, self.waits)
+        config = broker_config(disk.root, num_partitions=2)
+        self.partitions = partitions_of(config, disk.open(), self.waits)
         self.one = self.partitions.find_or_create("t", 0)
         self.other = self.partitions.find_or_create("t", 1)
         self.ended: list[Waited] = []
 
     def wait(self, *behind: tuple[Log, int], deadline_s: float = FAR_S) -> DataWait:
         return self.partitions.wait_for_data(dict(behind), deadline_s, self.ended.append)
-
-    def append(self, log: Log) -> None:
-        log.append(E, 1, 0)
 
     def assert_nothing_is_left(self) -> None:
         assert self.waits.log_count == 0
@@ -81,34 +80,28 @@ class Bench:
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
-    made = Bench(tmp_path)
-    yield made
-    made.files.fault = None
-    made.logs.close()
-    made.loop.close()
+def bench(disk: DataDirectory) -> Bench:
+    return Bench(disk)
 
 
 def test_data_ends_a_wait_when_it_is_durable_and_not_before(bench: Bench) -> None:
     bench.wait((bench.one, 0), (bench.other, 0))
-    bench.append(bench.other)
-    bench.other.write_gathered()
+    assert not bench.one.has_flush_waiters, "it asks for no flush"
+    append(bench.other, E)
     bench.loop.run()
     assert bench.ended == []
     bench.other.flush()
     assert bench.ended == [], "called back from the loop only"
     bench.loop.run()
     assert bench.ended == [Waited.DATA]
-    bench.append(bench.one)
-    bench.one.flush()
+    append_and_flush(bench.one, E)
     bench.loop.run()
     assert bench.ended == [Waited.DATA]
     bench.assert_nothing_is_left()
 
 
 def test_data_that_is_there_ends_a_wait_at_once_but_from_the_loop(bench: Bench) -> None:
-    bench.append(bench.one)
-    bench.one.flush()
+    append_and_flush(bench.one, E)
     bench.wait((bench.one, len(E) - 1))
     bench.wait((bench.other, 0), (bench.one, 0))
     assert bench.ended == []
@@ -126,17 +119,11 @@ def test_at_the_deadline_a_wait_ends_without_data(bench: Bench) -> None:
     bench.assert_nothing_is_left()
 
 
-def test_a_wait_asks_for_no_flush(bench: Bench) -> None:
-    bench.wait((bench.one, 0))
-    assert not bench.one.has_flush_waiters
-
-
 @pytest.mark.parametrize("already", [False, True])
 def test_a_log_that_fails_ends_the_waits_for_it_and_no_others(bench: Bench, already: bool) -> None:
     def fail() -> None:
-        bench.files.fault = Fault(1, errno.EIO, ("write_at",))
-        bench.append(bench.one)
-        bench.one.write_gathered()
+        bench.disk.fail(errno.EIO, "write_at")
+        append(bench.one, E)
 
     if already:
         fail()
@@ -152,7 +139,7 @@ def test_a_log_that_fails_ends_the_waits_for_it_and_no_others(bench: Bench, alre
 
 def test_closing_the_logs_ends_every_wait(bench: Bench) -> None:
     bench.wait((bench.one, 0), (bench.other, 0))
-    bench.logs.close()
+    bench.disk.close()
     bench.loop.run()
     assert bench.ended == [Waited.FAILED]
     bench.assert_nothing_is_left()
@@ -162,13 +149,11 @@ def test_closing_the_logs_ends_every_wait(bench: Bench) -> None:
 def test_a_cancelled_wait_calls_nothing_back(bench: Bench, has_ended: bool) -> None:
     wait = bench.wait((bench.one, 0), (bench.other, 0), deadline_s=101)
     if has_ended:
-        bench.append(bench.one)
-        bench.one.flush()
+        append_and_flush(bench.one, E)
     wait.cancel()
     wait.cancel()
     bench.assert_nothing_is_left()
-    bench.append(bench.other)
-    bench.other.flush()
+    append_and_flush(bench.other, E)
     bench.loop.run(until_s=200)
     assert bench.ended == []
 

@@ -2,18 +2,16 @@
 
 import errno
 import os
-from collections.abc import Iterator
-from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kafka2011.broker.core import errors
 from kafka2011.broker.core.appends import Appends
-from kafka2011.broker.core.partitions import Ends, Log, Partitions
+from kafka2011.broker.core.partitions import Ends, Log
 from kafka2011.broker.log.log import LogState
-from kafka2011.broker.log.log_manager import LogManager
-from tests.support.faulty_files import Fault, FaultyFileLayer
-from tests.support.logs import DiskInThread, broker_config, entry, manager, partitions_of
+from tests.support.logs import DiskInThread, broker_config, entry, partitions_of
+from tests.unit.broker.data_directory import DataDirectory, append_and_flush, some
 
 E = entry(b"hello")
 
@@ -21,11 +19,11 @@ E = entry(b"hello")
 class Bench:
     """Two partitions a topic, at most three logs."""
 
-    def __init__(self, root: Path, **for_logs: int) -> None:
-        self.files = FaultyFileLayer(root)
-        self.logs: LogManager = manager(root / "logs", self.files, partitions_max=3, **for_logs)
-        config = broker_config(root, num_partitions=2, max_topic_name_length=20)
-        self.partitions: Partitions = partitions_of(config, self.logs)
+    def __init__(self, disk: DataDirectory, **for_logs: Any) -> None:
+        self.disk = disk
+        self.logs = disk.open(partitions_max=3, **for_logs)
+        config = broker_config(disk.root, num_partitions=2, max_topic_name_length=20)
+        self.partitions = partitions_of(config, self.logs)
         self.failures: list[errors.PartitionError] = []
         self.appends = Appends(self.failures.append)
         self.called: list[bool] = []
@@ -35,11 +33,8 @@ class Bench:
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
-    made = Bench(tmp_path)
-    yield made
-    made.files.fault = None
-    made.logs.close()
+def bench(disk: DataDirectory) -> Bench:
+    return Bench(disk)
 
 
 @pytest.mark.parametrize(
@@ -72,13 +67,12 @@ def test_a_partition_is_made_by_an_append_to_it_alone(bench: Bench) -> None:
 
 
 def test_limits_and_a_disk_that_makes_no_directory_are_refusals(bench: Bench) -> None:
+    bench.disk.fail(errno.EACCES, "make_directory")
+    with pytest.raises(errors.CannotCreateLog):
+        bench.partitions.find_or_create("d", 0)
     for topic in ("a", "b", "c"):
         bench.partitions.find_or_create(topic, 0)
     with pytest.raises(errors.LimitReached):
-        bench.partitions.find_or_create("d", 0)
-    bench.logs.logs.popitem()
-    bench.files.fault = Fault(1, errno.EACCES, ("make_directory",))
-    with pytest.raises(errors.CannotCreateLog):
         bench.partitions.find_or_create("d", 0)
 
 
@@ -91,8 +85,7 @@ def test_a_set_is_read_once_it_is_durable(bench: Bench) -> None:
     assert bench.called == [True]
     assert bench.appends.not_durable() == {}
     assert bench.partitions.ends(log) == Ends(0, 30)
-    region = bench.partitions.read(log, 15, 1000)
-    assert region is not None
+    region = some(bench.partitions.read(log, 15, 1000))
     assert os.pread(region.fd, region.count, region.position) == E
     region.release()
     with pytest.raises(errors.OffsetOutOfRange):
@@ -113,10 +106,9 @@ def test_a_cancelled_wait_for_durability_calls_nothing_back(
 
 def test_a_file_that_cannot_be_opened_is_a_refusal(bench: Bench) -> None:
     log = bench.partitions.find_or_create("t", 0)
-    bench.append(log)
-    log.flush()
+    append_and_flush(log, E)
     bench.logs.open_files._close(log.segments[0])
-    bench.files.fault = Fault(1, errno.EMFILE, ("open",))
+    bench.disk.fail(errno.EMFILE, "open")
     with pytest.raises(errors.CannotRead):
         bench.partitions.read(log, 0, 100)
 
@@ -124,7 +116,7 @@ def test_a_file_that_cannot_be_opened_is_a_refusal(bench: Bench) -> None:
 def test_an_appender_hears_of_a_set_that_could_not_be_written(bench: Bench) -> None:
     log = bench.partitions.find_or_create("t", 0)
     bench.append(log)
-    bench.files.fault = Fault(1, errno.EIO, ("write_at",))
+    bench.disk.fail(errno.EIO, "write_at")
     bench.partitions.when_durable(bench.appends.not_durable(), bench.called.append)
     assert bench.called == [False]
     assert [type(failure) for failure in bench.failures] == [errors.StorageFailed]
@@ -135,9 +127,9 @@ def test_an_appender_hears_of_a_set_that_could_not_be_written(bench: Bench) -> N
 
 @pytest.mark.parametrize(("interval", "sets", "waits"), [(3, 2, False), (3, 3, True)])
 def test_the_flush_by_count_holds_an_appender_up(
-    tmp_path: Path, interval: int, sets: int, waits: bool
+    disk: DataDirectory, interval: int, sets: int, waits: bool
 ) -> None:
-    bench = Bench(tmp_path, flush_interval_messages=interval)
+    bench = Bench(disk, flush_interval_messages=interval)
     log = bench.partitions.find_or_create("t", 0)
     for _ in range(sets):
         bench.append(log)
@@ -146,11 +138,10 @@ def test_the_flush_by_count_holds_an_appender_up(
     assert bench.called == [True]
     assert not bench.appends.must_wait
     assert (log.high_watermark == sets * len(E)) == waits
-    bench.logs.close()
 
 
-def test_a_set_held_back_for_a_new_segment_holds_its_appender_up(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, segment_bytes_max=20)
+def test_a_set_held_back_for_a_new_segment_holds_its_appender_up(disk: DataDirectory) -> None:
+    bench = Bench(disk, segment_bytes_max=20)
     log = bench.partitions.find_or_create("t", 0)
     for _ in range(3):
         bench.append(log)
@@ -160,7 +151,6 @@ def test_a_set_held_back_for_a_new_segment_holds_its_appender_up(tmp_path: Path)
     log.flush()
     assert bench.called == [True]
     barrier.cancel()
-    bench.logs.close()
 
 
 def test_any_partition_passes_over_a_failed_disk_while_there_is_another(bench: Bench) -> None:

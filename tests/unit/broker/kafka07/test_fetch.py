@@ -1,8 +1,5 @@
 """Fetch and MultiFetch have one answer, the first time a partition is fetched and later."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from kafka2011.broker.core.counters import BrokerMetrics
@@ -14,8 +11,9 @@ from kafka2011.protocol.requests import (
     encode_request,
     request_id_of,
 )
-from tests.support.logs import ManualClock, broker_config, manager, partitions_of
+from tests.support.logs import broker_config, partitions_of
 from tests.support.raw_requests import EMPTY, OUT_OF_RANGE, entry, short
+from tests.unit.broker.data_directory import DataDirectory, append_and_flush
 
 E = entry(b"hello")
 SIZES = [-(2**31), -100, -1, 0, 1, 15, 20, 29, 31, 10_000, 2**31 - 1]
@@ -23,26 +21,17 @@ OFFSETS = [-(2**63), -2, -1, 0, 3, 15, 30, 44, 45, 46, 2**62, 2**63 - 1]
 
 
 @pytest.fixture
-def handlers(tmp_path: Path) -> Iterator[RequestHandlers]:
+def handlers(disk: DataDirectory) -> RequestHandlers:
     """Two partitions a topic; `t` 0 holds three entries in two segments, `t` 1 has no log."""
-    clock = ManualClock()
-    logs = manager(tmp_path / "logs", clock=clock, segment_bytes_max=20)
-    log = logs.get_or_create("t", 0)
-    for _ in range(3):
-        log.append(E, 1, clock())
-        log.flush()
-    assert log.segment_count == 2
-    config = broker_config(tmp_path, num_partitions=2, fetch_bytes_max=25)
-    yield RequestHandlers(config, partitions_of(config, logs), BrokerMetrics())
-    logs.close()
+    logs = disk.open(segment_bytes_max=20)
+    append_and_flush(logs.get_or_create("t", 0), E, E, E)
+    config = broker_config(disk.root, num_partitions=2, fetch_bytes_max=25)
+    return RequestHandlers(config, partitions_of(config, logs), BrokerMetrics())
 
 
-def body(request: FetchRequest | MultiFetchRequest) -> memoryview:
-    return memoryview(encode_request(request)[4:])
-
-
-def fetched(handlers: RequestHandlers, request: memoryview) -> Reply:
-    return handlers.fetch(request, request_id_of(request))
+def fetched(handlers: RequestHandlers, request: FetchRequest | MultiFetchRequest) -> Reply:
+    body = memoryview(encode_request(request)[4:])
+    return handlers.fetch(body, request_id_of(body))
 
 
 def pieces(reply: Reply) -> list[object]:
@@ -74,24 +63,22 @@ def expected(offset: int, size: int) -> list[object]:
 def test_a_fetch_has_one_answer_whether_its_partition_is_known_or_not(
     handlers: RequestHandlers, offset: int, size: int
 ) -> None:
-    request = FetchRequest("t", 0, offset, size)
     for _ in range(2):
-        reply = fetched(handlers, body(request))
-        whole = expected(offset, size)
-        assert pieces(reply) == whole
+        reply = fetched(handlers, FetchRequest("t", 0, offset, size))
+        assert pieces(reply) == expected(offset, size)
         assert reply.close_after == (size < 0 and 0 <= offset < 45)
 
 
 def test_a_partition_that_was_never_appended_to_is_empty_and_not_created(
     handlers: RequestHandlers,
 ) -> None:
-    assert pieces(fetched(handlers, body(FetchRequest("t", 1, 7, 100)))) == [EMPTY]
-    assert pieces(fetched(handlers, body(FetchRequest("unseen", 0, 0, 100)))) == [EMPTY]
+    assert pieces(fetched(handlers, FetchRequest("t", 1, 7, 100))) == [EMPTY]
+    assert pieces(fetched(handlers, FetchRequest("unseen", 0, 0, 100))) == [EMPTY]
 
 
 def test_parts_behind_a_negative_size_are_let_go(handlers: RequestHandlers) -> None:
     parts = [FetchRequest("t", 0, 0, size) for size in (100, -5, 100)]
-    reply = fetched(handlers, body(MultiFetchRequest(parts)))
+    reply = fetched(handlers, MultiFetchRequest(parts))
     assert reply.close_after
     assert [shown for shown in pieces(reply) if isinstance(shown, tuple)] == [(0, 0, 25)]
 
@@ -108,6 +95,7 @@ def test_parts_behind_a_negative_size_are_let_go(handlers: RequestHandlers) -> N
     ],
 )
 def test_a_malformed_fetch_is_refused(handlers: RequestHandlers, malformed: bytes) -> None:
+    body = memoryview(malformed)
     with pytest.raises(RequestRefused) as caught:
-        fetched(handlers, memoryview(malformed))
+        handlers.fetch(body, request_id_of(body))
     assert caught.value.reason == "malformed-request"

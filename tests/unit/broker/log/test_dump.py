@@ -10,19 +10,26 @@ from kafka2011.broker.log import dump
 from kafka2011.broker.log.errors import DataDirectoryError
 from kafka2011.cli.main import run
 from tests.fuzz.mutation import mutated
-from tests.support.logs import entry, manager
+from tests.support.logs import entry
+from tests.unit.broker.data_directory import DataDirectory
 from tests.vectors import vector
 
-GOOD = vector("S1") + vector("V1") + vector("S4") + vector("S5")
-NAME = "00000000000000000100.kafka"
+S1 = vector("S1")
+GOOD = S1 + vector("V1") + vector("S4") + vector("S5")
+DAMAGED = S1[:-1] + b"!"
+END = 100 + len(GOOD)
 
 
 @pytest.fixture
-def segment(tmp_path: Path) -> Path:
-    path = tmp_path / "logs" / "t-0" / NAME
-    path.parent.mkdir(parents=True)
-    path.write_bytes(GOOD)
-    return path
+def segment(disk: DataDirectory) -> Path:
+    return disk.put(GOOD, 100)
+
+
+def command(*words: object) -> int:
+    """The exit status of dump-log."""
+    with pytest.raises(SystemExit) as ended:
+        run(["dump-log", *map(str, words)])
+    return int(ended.value.code or 0)
 
 
 def test_whatever_is_in_a_segment_it_can_be_shown(segment: Path) -> None:
@@ -41,14 +48,8 @@ def test_whatever_is_in_a_segment_it_can_be_shown(segment: Path) -> None:
         assert found.tail_offset <= position <= 100 + found.size_bytes
 
 
-def command(*words: str) -> int:
-    with pytest.raises(SystemExit) as ended:
-        run(["dump-log", *words])
-    return int(ended.value.code or 0)
-
-
 def test_text_is_that_of_the_original(segment: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command(str(segment)) == 0
+    assert command(segment) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[:6] == [
         f"Dumping {segment}",
@@ -62,26 +63,26 @@ def test_text_is_that_of_the_original(segment: Path, capsys: pytest.CaptureFixtu
         "offset: 129 isvalid: true payloadsize: 47 magic: 1 compresscodec: GZIPCompressionCodec"
         in lines
     )
-    assert lines[-2] == f"tail of the log is at offset: {100 + len(GOOD)}"
-    assert lines[-1] == f"verdict: clean; 4 entries, {len(GOOD)} of {len(GOOD)} bytes"
+    assert lines[-2:] == [
+        f"tail of the log is at offset: {END}",
+        f"verdict: clean; 4 entries, {len(GOOD)} of {len(GOOD)} bytes",
+    ]
 
 
 def test_json_has_an_object_a_line(segment: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command("--json", str(segment)) == 0
+    assert command("--json", segment) == 0
     records = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [record.get("offset") for record in records] == [100, 115, 129, 186, None]
     assert records[0]["payload"] == b"hello".hex()
-    assert records[-1]["verdict"] == "clean"
-    assert records[-1]["tail_offset"] == 100 + len(GOOD)
+    assert (records[-1]["verdict"], records[-1]["tail_offset"]) == ("clean", END)
 
 
-def test_payloads_are_left_out_on_request(
-    segment: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("option", "left_out"), [("-noprint", "payload:"), ("--summary", "isval")])
+def test_payloads_or_all_entries_are_left_out_on_request(
+    segment: Path, capsys: pytest.CaptureFixture[str], option: str, left_out: str
 ) -> None:
-    assert command("-noprint", str(segment)) == 0
-    assert "payload:" not in capsys.readouterr().out
-    assert command("--summary", str(segment)) == 0
-    assert "isvalid" not in capsys.readouterr().out
+    assert command(option, segment) == 0
+    assert left_out not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -89,7 +90,7 @@ def test_payloads_are_left_out_on_request(
     [
         (GOOD + b"\0\0", "torn", len(GOOD)),
         (b"", "clean", 0),
-        (vector("S1")[:-1] + b"!" + GOOD, "corrupt", 0),
+        (DAMAGED + GOOD, "corrupt", 0),
         (b"\xff" * 100, "torn", 0),
     ],
 )
@@ -97,50 +98,49 @@ def test_verdicts(segment: Path, data: bytes, verdict: str, valid_bytes: int) ->
     segment.write_bytes(data)
     found = dump.summary(segment)
     assert (found.verdict, found.valid_bytes) == (verdict, valid_bytes)
-    assert command("--summary", str(segment)) == (0 if verdict == "clean" else 1)
+    assert command("--summary", segment) == (0 if verdict == "clean" else 1)
 
 
 def test_a_damaged_entry_is_shown_and_what_follows_too(segment: Path) -> None:
-    segment.write_bytes(vector("S1")[:-1] + b"!" + vector("S1"))
+    segment.write_bytes(DAMAGED + S1)
     assert [one.is_valid for one in dump.entries(segment)] == [False, True]
 
 
-def test_entries_larger_than_one_read(segment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("read_bytes", [4, 5, 64, 500, 10_000])
+def test_entries_larger_than_one_read(
+    segment: Path, monkeypatch: pytest.MonkeyPatch, read_bytes: int
+) -> None:
     sizes = [0, 10, 1000, 5, 300, 2]
     segment.write_bytes(b"".join(entry(bytes(size)) for size in sizes))
-    for read_bytes in (1, 5, 64, 500, 10_000):
-        monkeypatch.setattr(dump, "READ_BYTES", max(read_bytes, 4))
-        assert [len(one.payload) for one in dump.entries(segment)] == sizes
+    monkeypatch.setattr(dump, "READ_BYTES", read_bytes)
+    assert [len(one.payload) for one in dump.entries(segment)] == sizes
 
 
-def test_directory_means_its_segments(segment: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (segment.parent / f"{100 + len(GOOD):020d}.kafka").write_bytes(vector("S1"))
-    (segment.parent / "notes.txt").write_text("x")
-    assert command("--summary", str(segment.parent)) == 0
+def test_directory_means_its_segments(
+    disk: DataDirectory, segment: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    disk.put(S1, END)
+    segment.with_name("notes.txt").write_text("x")
+    assert command("--summary", segment.parent) == 0
     assert capsys.readouterr().out.count("verdict: clean") == 2
 
 
-def test_operator_cuts_what_recovery_must_not(segment: Path, tmp_path: Path) -> None:
-    damaged = GOOD + vector("S1")[:-1] + b"!" + vector("S1")
-    segment.write_bytes(damaged)
-    assert command("--truncate-corrupt", str(segment)) == 0
+def test_operator_cuts_what_recovery_must_not(disk: DataDirectory, segment: Path) -> None:
+    segment.write_bytes(GOOD + DAMAGED + S1)
+    assert command("--truncate-corrupt", segment) == 0
     assert segment.read_bytes() == GOOD
-    (copy,) = (tmp_path / "logs-quarantine").iterdir()
-    assert copy.read_bytes() == damaged[len(GOOD) :]
-    logs = manager(tmp_path / "logs")
-    assert logs.logs["t", 0].high_watermark == 100 + len(GOOD)
-    logs.close()
+    assert disk.quarantined() == [DAMAGED + S1]
+    assert disk.log().high_watermark == END
+    disk.close()
     assert dump.truncate_corrupt(segment) is None
 
 
 def test_operator_cannot_cut_under_a_broker_or_in_the_middle(
-    segment: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    disk: DataDirectory, segment: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    later = segment.parent / f"{100 + len(GOOD):020d}.kafka"
-    later.write_bytes(vector("S1"))
+    later = disk.put(S1, END)
     with pytest.raises(DataDirectoryError, match="not the newest"):
         dump.truncate_corrupt(segment)
-    logs = manager(tmp_path / "logs")
-    assert command("--truncate-corrupt", str(later)) == 1
+    disk.open()
+    assert command("--truncate-corrupt", later) == 1
     assert "in use by another broker" in capsys.readouterr().err
-    logs.close()

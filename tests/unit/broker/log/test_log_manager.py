@@ -9,115 +9,90 @@ import pytest
 from kafka2011.broker.log import recovery
 from kafka2011.broker.log.clean_stop import ENDS, MARKER, Ends
 from kafka2011.broker.log.errors import DataDirectoryError, LimitReached, PartitionError
+from kafka2011.broker.log.file_layer import FileLayer
 from kafka2011.broker.log.log import LogState
+from kafka2011.broker.log.log_manager import LogManager
 from kafka2011.broker.log.suspect_cache import NOTE
-from tests.support.clock import ManualClock
-from tests.support.faulty_files import Fault, FaultyFileLayer
-from tests.support.logs import abandon, contents, entry, manager
+from tests.support.logs import contents, entry, manager, settings
+from tests.unit.broker.data_directory import (
+    FIRST,
+    DataDirectory,
+    append,
+    append_and_flush,
+    some,
+)
 
 E = entry(b"hello")
-FIRST = "00000000000000000000.kafka"
 
 
-def put(root: Path, directory: str, name: str = FIRST, data: bytes = E) -> Path:
-    (root / directory).mkdir(parents=True, exist_ok=True)
-    path = root / directory / name
-    path.write_bytes(data)
-    return path
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    made = tmp_path / "logs"
-    made.mkdir()
-    return made
-
-
-def test_topics_may_hold_dashes(root: Path) -> None:
-    put(root, "page-view-0")
-    put(root, "a-1-2")
-    logs = manager(root)
-    assert set(logs.logs) == {("page-view", 0), ("a-1", 2)}
-    logs.close()
-
-
-def test_what_is_no_log_is_passed_over(root: Path) -> None:
+def test_what_is_no_log_is_passed_over(disk: DataDirectory) -> None:
     """Unlike 0.7, which does not start on a directory like lost+found."""
-    (root / "stray file").write_text("x")
-    (root / ".hidden-0").mkdir()
-    (root / "lost+found").mkdir()
-    (root / "topic-x").mkdir()
-    put(root, "t-0")
-    (root / "t-0" / "notes.txt").write_text("x")
-    logs = manager(root)
-    assert set(logs.logs) == {("t", 0)}
+    notes = disk.put(E).with_name("notes.txt")
+    notes.write_text("x")
+    (disk.root / "stray file").write_text("x")
+    for name in (".hidden-0", "lost+found", "topic-x"):
+        (disk.root / name).mkdir()
+    for name in ("page-view-0", "a-1-2"):  # topics may hold dashes
+        disk.put(E, partition=name)
+    logs = disk.open()
+    assert set(logs.logs) == {("t", 0), ("page-view", 0), ("a-1", 2)}
     assert contents(logs.logs["t", 0]) == E
-    logs.close()
-    assert (root / "t-0" / "notes.txt").exists()
+    disk.close()
+    assert notes.exists()
 
 
-def test_directory_without_segments_gets_the_first(root: Path) -> None:
-    (root / "t-0").mkdir()
-    logs = manager(root)
-    assert (root / "t-0" / FIRST).exists()
-    assert logs.logs["t", 0].log_end == 0
-    logs.close()
+def test_directory_without_segments_gets_the_first(disk: DataDirectory) -> None:
+    (disk.root / "t-0").mkdir(parents=True)
+    assert disk.log().log_end == 0
+    assert disk.names() == [FIRST]
 
 
 @pytest.mark.parametrize(
-    ("second", "kind"), [(20, "a gap"), (14, "an overlap"), (0, "")], ids=["gap", "overlap", "-"]
+    ("second", "reason"),
+    [
+        (f"{15:020d}.kafka", ""),
+        (f"{20:020d}.kafka", "a gap"),
+        (f"{14:020d}.kafka", "an overlap"),
+        ("15.kafka", "is not named as a segment"),
+    ],
+    ids=["joined", "gap", "overlap", "wrong name"],
 )
 def test_segments_that_do_not_join_take_the_partition_offline_only(
-    root: Path, second: int, kind: str
+    disk: DataDirectory, second: str, reason: str
 ) -> None:
     """The original does not start at all."""
-    put(root, "t-0")
-    put(root, "other-0")
-    put(root, "t-0", f"{second or 15:020d}.kafka")
-    logs = manager(root)
+    disk.put(E).with_name(second).write_bytes(E)
+    disk.put(E, partition="other-0")
+    logs = disk.open()
     log = logs.logs["t", 0]
-    if kind:
+    if reason:
         assert log.state is LogState.OFFLINE
-        assert kind in log.state_reason
-        assert f"{second:020d}.kafka" in log.state_reason, "the path is named"
+        assert reason in log.state_reason
+        assert second in log.state_reason, "the path is named"
     else:
         assert contents(log) == E + E
     assert contents(logs.logs["other", 0]) == E
-    logs.close()
-    assert len(list((root / "t-0").iterdir())) == 2, "nothing is deleted"
+    disk.close()
+    assert len(disk.names()) == 2, "nothing is deleted"
 
 
-def test_a_wrongly_named_segment_takes_the_partition_offline(root: Path) -> None:
-    put(root, "t-0")
-    put(root, "t-0", "15.kafka")
-    logs = manager(root)
-    assert logs.logs["t", 0].state is LogState.OFFLINE
-    assert "15.kafka is not named as a segment" in logs.logs["t", 0].state_reason
-    logs.close()
+def test_only_the_newest_segment_is_examined(disk: DataDirectory) -> None:
+    disk.put(E[:-1] + b"!")
+    disk.put(E + b"torn", 15)
+    assert disk.log().high_watermark == 30
 
 
-def test_only_the_newest_segment_is_examined(root: Path) -> None:
-    put(root, "t-0", data=E[:-1] + b"!")
-    put(root, "t-0", f"{15:020d}.kafka", E + b"torn")
-    logs = manager(root)
-    assert logs.logs["t", 0].high_watermark == 30
-    logs.close()
-
-
-def test_an_empty_newest_segment_is_where_appends_go_on(root: Path) -> None:
-    put(root, "t-0")
-    put(root, "t-0", f"{15:020d}.kafka", b"")
-    logs = manager(root)
-    log = logs.logs["t", 0]
-    log.append(E, 1, 0)
-    log.flush()
+def test_an_empty_newest_segment_is_where_appends_go_on(disk: DataDirectory) -> None:
+    disk.put(E)
+    disk.put(b"", 15)
+    log = disk.log()
+    append_and_flush(log, E)
     assert contents(log) == E + E
     assert [segment.size for segment in log.segments] == [15, 15]
-    logs.close()
 
 
-def test_limits_of_topics_and_partitions(root: Path) -> None:
-    logs = manager(root, topics_max=2, partitions_max=3)
+def test_limits_of_topics_and_partitions(disk: DataDirectory) -> None:
+    logs = disk.open(topics_max=2, partitions_max=3)
     logs.get_or_create("a", 0)
     logs.get_or_create("b", 0)
     with pytest.raises(LimitReached):
@@ -126,84 +101,80 @@ def test_limits_of_topics_and_partitions(root: Path) -> None:
     with pytest.raises(LimitReached):
         logs.get_or_create("a", 2)
     logs.get_or_create("a", 1)
-    logs.close()
 
 
-def test_a_topic_that_would_leave_the_directory_makes_nothing(root: Path) -> None:
+@pytest.mark.parametrize("topic", ["../x", "/etc/x", "a/b"])
+def test_a_topic_that_would_leave_the_directory_makes_nothing(
+    disk: DataDirectory, topic: str
+) -> None:
     """The names are checked before; this is the second fence."""
-    logs = manager(root)
-    for topic in ("../x", "/etc/x", "a/b"):
-        with pytest.raises(LimitReached):
-            logs.get_or_create(topic, 0)
-    assert list(root.glob("*-0")) == []
-    logs.close()
+    logs = disk.open()
+    with pytest.raises(LimitReached, match="is not inside"):
+        logs.get_or_create(topic, 0)
+    assert list(disk.root.glob("*-0")) == []
+
+
+def test_an_unfinished_list_of_ends_is_written_anew(disk: DataDirectory) -> None:
+    log = disk.log()
+    append_and_flush(log, E)
+    (disk.root / ENDS).write_bytes(b"cut")
+    assert disk.close()
+    assert disk.open().recovered_bytes == len(E)
+    assert contents(disk.log()) == E
 
 
 # --- lock and quarantine -------------------------------------------------------------------------
 
 
-def test_directory_in_use_is_refused(root: Path) -> None:
-    logs = manager(root)
+def test_directory_in_use_is_refused(disk: DataDirectory) -> None:
+    disk.open()
     with pytest.raises(DataDirectoryError, match="in use by another broker"):
-        manager(root)
-    logs.close()
-    manager(root).close()
+        manager(disk.root)
+    disk.close()
+    disk.open()
 
 
-def test_quarantine_must_lie_outside(tmp_path: Path) -> None:
-    from kafka2011.broker.log.file_layer import FileLayer
-    from kafka2011.broker.log.log_manager import LogManager
-    from tests.support.logs import settings
-
-    root = tmp_path / "logs"
-    for inside in (root, root / "quarantine", root / "t-0" / "x"):
-        logs = LogManager(
-            root,
-            inside,
-            lambda _: settings(),
-            files=FileLayer(),
-            clock=ManualClock(),
-            topics_max=1,
-            partitions_max=1,
-            open_segments_max=1,
-        )
-        with pytest.raises(DataDirectoryError, match="must lie outside"):
-            logs.load()
+@pytest.mark.parametrize("inside", ["", "quarantine", "t-0/x"])
+def test_quarantine_must_lie_outside(tmp_path: Path, inside: str) -> None:
+    limits = {"topics_max": 1, "partitions_max": 1, "open_segments_max": 1}
+    root, clock = tmp_path / "logs", lambda: 0
+    logs = LogManager(
+        root, root / inside, lambda _: settings(), files=FileLayer(), clock=clock, **limits
+    )
+    with pytest.raises(DataDirectoryError, match="must lie outside"):
+        logs.load()
 
 
-def test_unreadable_directory_is_one_line(root: Path) -> None:
-    put(root, "t-0")
-    files = FaultyFileLayer(root.parent, fault=Fault(1, errno.EACCES, ("make_directory",)))
+def test_unreadable_directory_is_one_line(disk: DataDirectory) -> None:
+    disk.put(E)
+    disk.fail(errno.EACCES, "make_directory")
     with pytest.raises(DataDirectoryError, match="Permission denied") as raised:
-        manager(root, files)
+        disk.open()
     assert "\n" not in str(raised.value)
-    files.close_all()
-    manager(root).close()  # the lock was let go
+    disk.open()  # the lock was let go
 
 
 def test_quarantine_is_made_at_the_start_or_the_broker_says_which_it_cannot_make(
-    root: Path,
+    disk: DataDirectory,
 ) -> None:
-    quarantine = root.parent / "logs-quarantine"
-    files = FaultyFileLayer(root.parent)
-    manager(root, files).close()
-    assert quarantine in files.durable_names
-    quarantine.rmdir()
-    quarantine.write_bytes(b"in the way")
-    with pytest.raises(
-        DataDirectoryError, match=r"quarantine\.dir .*logs-quarantine cannot be used"
-    ):
-        manager(root)
-    quarantine.unlink()
-    manager(root).close()  # the lock was let go
+    disk.open()
+    disk.close()
+    assert disk.quarantine in disk.files.durable_names
+    disk.quarantine.rmdir()
+    disk.quarantine.write_bytes(b"in the way")
+    message = r"quarantine\.dir .*logs-quarantine cannot be used"
+    with pytest.raises(DataDirectoryError, match=message):
+        disk.open()
+    disk.quarantine.unlink()
+    disk.open()  # the lock was let go
 
 
 def test_a_new_data_directory_is_durable_to_its_last_parent(tmp_path: Path) -> None:
-    files = FaultyFileLayer(tmp_path)
-    manager(tmp_path / "a" / "b" / "logs", files).close()
-    assert {tmp_path / "a", tmp_path / "a" / "b", tmp_path / "a" / "b" / "logs"} <= (
-        files.durable_names
-    )
+    disk = DataDirectory(tmp_path / "a" / "b")
+    disk.open()
+    disk.close()
+    parents = {tmp_path / "a", tmp_path / "a" / "b", tmp_path / "a" / "b" / "logs"}
+    assert parents <= disk.files.durable_names
 
 
 # --- one partition that cannot be read -----------------------------------------------------------
@@ -222,250 +193,181 @@ def test_a_new_data_directory_is_durable_to_its_last_parent(tmp_path: Path) -> N
     ],
 )
 def test_a_partition_that_cannot_be_loaded_is_offline_and_costs_no_other(
-    root: Path, kind: str, nth: int, named: str, error: int
+    disk: DataDirectory, kind: str, nth: int, named: str, error: int
 ) -> None:
-    put(root, "t-0", data=E + b"torn")
-    put(root, "u-0")
-    files = FaultyFileLayer(root.parent, fault=Fault(nth, error, (kind,)))
-    logs = manager(root, files)
-    files.fault = None
-    log = logs.logs["t", 0]
+    disk.put(E + b"torn")
+    disk.put(E, partition="u-0")
+    disk.fail(error, kind, nth=nth)
+    logs = disk.open()
+    disk.files.fault = None
+    log, other = logs.logs["t", 0], logs.logs["u", 0]
     assert log.state is LogState.OFFLINE
     assert named in log.state_reason
     assert os.strerror(error) in log.state_reason
-    other = logs.logs["u", 0]
-    other.append(E, 1, 0)
-    other.flush()
+    append_and_flush(other, E)
     assert contents(other) == E + E
-    logs.close()
-    assert files.paths == {}
-    logs = manager(root)
-    assert contents(logs.logs["t", 0]) == E
-    copies = [path.read_bytes() for path in (root.parent / "logs-quarantine").iterdir()]
-    assert set(copies) == {b"torn"}, "no half copies"
-    logs.close()
+    disk.close()
+    assert disk.files.paths == {}
+    assert contents(disk.log()) == E
+    assert set(disk.quarantined()) == {b"torn"}, "no half copies"
 
 
 # --- what the disk holds -------------------------------------------------------------------------
 
 
 def test_recovery_believes_the_disk_and_not_what_a_failed_flush_left_in_memory(
-    root: Path,
+    disk: DataDirectory,
 ) -> None:
     """The kernel keeps such bytes as if they had been written, and the next fsync succeeds."""
-    files = FaultyFileLayer(root.parent)
-    logs = manager(root, files)
-    log = logs.get_or_create("t", 0)
-    log.append(E, 1, 0)
-    log.flush()
-    log.append(E, 1, 0)
-    files.fault = Fault(1, errno.EIO, ("sync_data",))
-    log.flush()
-    files.fault = None
+    log = disk.log()
+    append_and_flush(log, E)
+    disk.fail(errno.EIO, "sync_data")
+    append_and_flush(log, E)
     assert log.state is LogState.FAILED
-    logs.close()
-    files.on_disk[root / "t-0" / FIRST] = E + bytes(len(E))
-    files.fault = Fault(1, errno.EIO, ("read_at",))
-    logs = manager(root, files)
-    assert logs.logs["t", 0].state is LogState.OFFLINE
-    assert (root / NOTE).exists(), "nobody has examined it yet"
-    files.fault = None
-    logs.close()
-    logs = manager(root, files)
-    assert contents(logs.logs["t", 0]) == E
-    assert not (root / NOTE).exists()
-    files.operations.clear()
-    abandon(logs)
-    logs = manager(root, files)
-    assert "drop_cached" not in files.operations, "slow, and no write to the disk has failed"
-    logs.close()
+    disk.close()
+    disk.files.on_disk[disk.root / "t-0" / FIRST] = E + bytes(len(E))
+    disk.fail(errno.EIO, "read_at", nth=2)  # the first reads the mark of the flushed end
+    assert disk.log().state is LogState.OFFLINE
+    assert (disk.root / NOTE).exists(), "nothing has examined it yet"
+    disk.files.fault = None
+    assert contents(disk.log()) == E
+    assert not (disk.root / NOTE).exists()
+    disk.crash()
+    disk.operations()
+    disk.open()
+    assert "drop_cached" not in disk.operations(), "slow, and no write to the disk has failed"
 
 
 # --- the clean stop ------------------------------------------------------------------------------
 
 
-def test_clean_stop_leaves_the_original_s_marker_empty(root: Path) -> None:
-    logs = manager(root)
-    logs.get_or_create("t", 0).append(E, 1, 0)
-    assert logs.close()
-    assert (root / MARKER).read_bytes() == b""
-    assert all(path.name.startswith(".") for path in root.iterdir() if path.is_file())
-
-
-def test_marker_is_durable_and_its_removal_too(root: Path) -> None:
+def test_clean_stop_leaves_the_original_s_marker_empty_and_durable_until_the_next_start(
+    disk: DataDirectory,
+) -> None:
     """B3: a marker that comes back with the power hides a torn ending."""
-    files = FaultyFileLayer(root.parent)
-    logs = manager(root, files)
-    logs.get_or_create("t", 0).append(E, 1, 0)
-    logs.close()
-    assert root / MARKER in files.durable_names
-    logs = manager(root, files)
-    assert root / MARKER not in files.durable_names
-    assert root / ENDS not in files.durable_names
-    logs.close()
+    disk.log().append(E, 1, 0)
+    assert disk.close()
+    assert (disk.root / MARKER).read_bytes() == b""
+    assert all(path.name.startswith(".") for path in disk.root.iterdir() if path.is_file())
+    assert disk.root / MARKER in disk.files.durable_names
+    disk.open()
+    assert not {disk.root / MARKER, disk.root / ENDS} & disk.files.durable_names
 
 
-def test_after_a_clean_stop_only_the_last_set_is_examined(root: Path) -> None:
-    logs = manager(root)
-    log = logs.get_or_create("t", 0)
-    for _ in range(100):
-        log.append(E, 1, 0)
-        log.flush()
-    logs.close()
-    logs = manager(root)
+def test_after_a_clean_stop_only_the_last_set_is_examined(disk: DataDirectory) -> None:
+    append_and_flush(disk.log(), *[E] * 100)
+    logs = disk.open()
     assert logs.recovered_bytes == len(E)
     assert contents(logs.logs["t", 0]) == E * 100
-    abandon(logs)
-    logs = manager(root)
-    assert logs.recovered_bytes == 100 * len(E)
-    logs.close()
+    disk.crash()
+    assert disk.open().recovered_bytes == 100 * len(E)
 
 
 def test_a_partition_that_lies_idle_is_examined_from_its_end_at_each_later_start(
-    root: Path, monkeypatch: pytest.MonkeyPatch
+    disk: DataDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recovery, "READ_BYTES", 4 * len(E))
-    put(root, "t-0", data=E * 101)  # as an unclean stop leaves it
-    logs = manager(root)
-    assert logs.recovered_bytes == 101 * len(E)
+    disk.put(E * 101)  # as an unclean stop leaves it
+    assert disk.open().recovered_bytes == 101 * len(E)
     for _ in range(3):
-        logs.close()
-        logs = manager(root)
-        assert 0 < logs.recovered_bytes <= 4 * len(E)
-    log = logs.logs["t", 0]
-    log.append(E, 1, 0)
-    log.flush()
+        assert 0 < disk.open().recovered_bytes <= 4 * len(E)
+    append_and_flush(disk.log(), E)
     for _ in range(3):
-        logs.close()
-        logs = manager(root)
-        assert logs.recovered_bytes == len(E)
-    assert contents(logs.logs["t", 0]) == E * 102
-    logs.close()
+        assert disk.open().recovered_bytes == len(E)
+    assert contents(disk.log()) == E * 102
 
 
-@pytest.mark.parametrize("damage", ["cut", "longer", "last entry"])
-def test_a_marker_that_lies_is_noticed(root: Path, damage: str) -> None:
+@pytest.mark.parametrize(
+    ("damaged", "kept"),
+    [
+        pytest.param((E * 10)[:-3], 9, id="cut"),
+        pytest.param(E * 10 + b"torn", 10, id="longer"),
+        pytest.param((E * 10)[:-1] + b"!", 9, id="last entry"),
+    ],
+)
+def test_a_marker_that_lies_is_noticed(disk: DataDirectory, damaged: bytes, kept: int) -> None:
     """S15: the marker of a clean stop and the files disagree."""
-    logs = manager(root)
-    log = logs.get_or_create("t", 0)
-    for _ in range(10):
-        log.append(E, 1, 0)
-        log.flush()
-    logs.close()
-    path = root / "t-0" / FIRST
-    if damage == "cut":
-        os.truncate(path, 10 * len(E) - 3)
-    elif damage == "longer":
-        path.write_bytes(path.read_bytes() + b"torn")
+    append_and_flush(disk.log(), *[E] * 10)
+    disk.close()
+    disk.put(damaged)
+    log = disk.log()
+    if kept == 10:
+        assert contents(log) == E * kept
     else:
-        path.write_bytes(path.read_bytes()[:-1] + b"!")
-    logs = manager(root)
-    assert contents(logs.logs["t", 0]) == E * (10 if damage == "longer" else 9)
-    logs.close()
+        assert f"at position {15 * kept}, below position 150" in log.state_reason
 
 
-def test_a_marker_of_the_original_is_not_trusted_with_the_content(root: Path) -> None:
-    put(root, "t-0", data=E + b"torn")
-    (root / MARKER).write_bytes(b"")
-    logs = manager(root)
-    assert contents(logs.logs["t", 0]) == E
-    logs.close()
+def test_a_marker_of_the_original_is_not_trusted_with_the_content(disk: DataDirectory) -> None:
+    disk.put(E + b"torn")
+    (disk.root / MARKER).write_bytes(b"")
+    assert contents(disk.log()) == E
 
 
-def test_ends_survive_their_text_and_nonsense_counts_as_absent(root: Path) -> None:
-    logs = manager(root)
-    log = logs.get_or_create("a b", 0)  # a topic of the 0.7 rule
-    log.append(E, 1, 0)
-    log.flush()
+def test_ends_survive_their_text_and_nonsense_counts_as_absent(disk: DataDirectory) -> None:
+    log = disk.open().get_or_create("a b", 0)  # a topic of the 0.7 rule
+    append_and_flush(log, E)
     ends = Ends()
     ends.add(log)
     again = Ends.from_text(ends.to_text())
     assert again.trusted_start("a b-0", log.segments[-1]) == 0
     for text in ("", "complete", "a b-0 0 0 15\n", "x\ncomplete\n", "\0\ncomplete\n"):
         assert Ends.from_text(text).trusted_start("a b-0", log.segments[-1]) is None
-    logs.close()
-
-
-@pytest.mark.parametrize("nth", range(1, 12))
-def test_a_stop_that_fails_anywhere_leaves_no_marker_or_a_true_one(root: Path, nth: int) -> None:
-    """S10 for the marker."""
-    files = FaultyFileLayer(root.parent)
-    logs = manager(root, files)
-    log = logs.get_or_create("t", 0)
-    log.append(E, 1, 0)
-    log.flush()
-    files.fault = Fault(nth, errno.ENOSPC)
-    clean = logs.close()
-    files.close_all()
-    files.fault = None
-    assert clean == (root / MARKER).exists() or not clean
-    logs = manager(root)
-    assert contents(logs.logs["t", 0]) == E
-    logs.close()
 
 
 # --- times ---------------------------------------------------------------------------------------
 
 
-def test_times_never_fall_along_a_log_and_never_lie_ahead(root: Path) -> None:
-    clock = ManualClock(2_000_000_000_000)
+def test_times_never_fall_along_a_log_and_never_lie_ahead(disk: DataDirectory) -> None:
+    disk.clock.current_ms = 2_000_000_000_000
     for number, seconds in enumerate((1_500_000_000, 1_400_000_000, 3_000_000_000)):
-        path = put(root, "t-0", f"{15 * number:020d}.kafka")
-        os.utime(path, (seconds, seconds))
-    logs = manager(root, clock=clock)
-    assert [segment.time_ms for segment in logs.logs["t", 0].segments] == [
-        1_500_000_000_000,
-        1_500_000_000_000,
-        2_000_000_000_000,
-    ]
-    logs.close()
+        os.utime(disk.put(E, 15 * number), (seconds, seconds))
+    times = [segment.time_ms for segment in disk.log().segments]
+    assert times == [1_500_000_000_000, 1_500_000_000_000, 2_000_000_000_000]
 
 
-def test_due_for_flush_by_the_interval(root: Path) -> None:
-    clock = ManualClock()
-    logs = manager(root, clock=clock, flush_interval_messages=500, flush_interval_ms=3000)
+def test_due_for_flush_by_the_interval(disk: DataDirectory) -> None:
+    logs = disk.open(flush_interval_messages=500, flush_interval_ms=3000)
     log = logs.get_or_create("t", 0)
     assert list(logs.due_for_flush()) == []
-    log.append(E, 1, 0)
-    log.write_gathered()
-    clock.advance(2999)
+    append(log, E)
+    disk.clock.advance(2999)
     assert list(logs.due_for_flush()) == [], "a new log waits its interval from its making"
-    clock.advance(1)
+    disk.clock.advance(1)
     assert list(logs.due_for_flush()) == [log]
     log.flush()
-    clock.advance(60_000)
+    disk.clock.advance(60_000)
     assert list(logs.due_for_flush()) == [], "nothing unflushed"
-    log.append(E, 1, 0)
-    log.write_gathered()
+    append(log, E)
     assert list(logs.due_for_flush()) == [log], "after an idle time the first tick flushes"
-    logs.close()
 
 
 # --- every operation fails once ------------------------------------------------------------------
 
 
-def work_until_it_fails(root: Path, files: FaultyFileLayer) -> tuple[bytes, int]:
-    """A broker's day: appends, rolls, flushes, retention, stop. Returns what was appended to a
-    log that never lost anything, and how much of it was durable."""
-    sent, durable = b"", 0
+START = entry(b"from a life before")
+TORN = b"torn ending"
+
+
+def work_until_it_fails(disk: DataDirectory) -> tuple[bytes, int]:
+    """A broker's day: recovery, appends, rolls, flushes, stop. Returns what was appended to a log
+    that never lost anything, and how much of it was durable."""
+    sent, durable = START, len(START)
     try:
-        logs = manager(root, files, segment_bytes_max=40)
-    except DataDirectoryError:
-        return sent, durable
-    try:
+        logs = disk.open(segment_bytes_max=40)
         log = logs.get_or_create("t", 0)
         for number in range(12):
             data = entry(b"message %02d" % number)
-            log.append(data, 1, 0)
-            log.write_gathered()
+            append(log, data)
             sent += data
             log.flush()
             durable = log.high_watermark
-        logs.close()
-    except (PartitionError, OSError):
+        append_and_flush(logs.get_or_create("new", 0), E)
+        clean = disk.close()
+        assert not clean or (disk.root / MARKER).exists()
+    except (DataDirectoryError, PartitionError, OSError):
         pass  # no other kind of error may come out
     finally:
-        logs.unlock()
+        disk.drop()
     return sent, durable
 
 
@@ -474,23 +376,24 @@ def work_until_it_fails(root: Path, files: FaultyFileLayer) -> tuple[bytes, int]
 def test_each_operation_fails_in_turn_and_nothing_durable_is_lost(
     tmp_path: Path, error: int, persistent: bool
 ) -> None:
-    """S13: the Nth file operation fails, for N = 1, 2, ... until a run passes untouched."""
+    """S10 and S13: the Nth file operation fails, for N = 1, 2, ... until a run passes untouched."""
     for nth in range(1, 500):
-        root = tmp_path / f"logs-{nth}"
-        files = FaultyFileLayer(tmp_path, fault=Fault(nth, error, persistent=persistent))
-        sent, durable = work_until_it_fails(root, files)
-        untouched = files.fault is not None and files.fault.hits == 0
-        files.close_all()
-        if root.exists():
-            logs = manager(root)
-            log = logs.logs.get(("t", 0))
-            found = contents(log) if log is not None and log.state is LogState.ONLINE else None
-            assert found is not None or durable == 0, f"operation {nth}: offline"
-            assert len(found or b"") >= durable, f"operation {nth}: lost durable bytes"
-            if error == errno.EIO or untouched:
-                assert sent.startswith(found or b""), f"operation {nth}: other bytes"
-            logs.close()
+        disk = DataDirectory(tmp_path / str(nth))
+        disk.put(START + TORN)
+        disk.fail(error, nth=nth, persistent=persistent)
+        sent, durable = work_until_it_fails(disk)
+        untouched = some(disk.files.fault).hits == 0
+        disk.files.fault = None
+        logs = disk.open()
+        assert {log.state for log in logs} == {LogState.ONLINE}, f"operation {nth}: offline"
+        found = contents(logs.logs["t", 0])
+        assert len(found) >= durable, f"operation {nth}: lost durable bytes"
+        assert sent.startswith(found) or error == errno.ENOSPC, f"operation {nth}: other bytes"
+        assert TORN in disk.quarantined()
+        disk.close()
         if untouched:
+            assert nth > 30, "each of dozens of operations failed once before"
             assert durable == len(sent)
+            assert found == sent
             return
     raise AssertionError("no run passed untouched")

@@ -2,24 +2,9 @@
 
 import pytest
 
-from kafka2011.broker.log.retention import (
-    SegmentSummary,
-    by_age,
-    by_size,
-    each_in_turn,
-)
+from kafka2011.broker.log.retention import SegmentSummary, by_age, by_size, each_in_turn
 
-
-def segments(*sizes_and_times: tuple[int, int]) -> list[SegmentSummary]:
-    found = []
-    start = 0
-    for size, time_ms in sizes_and_times:
-        found.append(SegmentSummary(start, size, time_ms))
-        start += size
-    return found
-
-
-THREE = segments((100, 1000), (100, 2000), (100, 3000))
+THREE = [SegmentSummary(start, 100, 1000 + 10 * start) for start in (0, 100, 200)]
 
 
 @pytest.mark.parametrize(
@@ -31,7 +16,8 @@ def test_age_is_strict_and_by_the_last_write(now_ms: int, count: int) -> None:
 
 
 def test_age_stops_at_the_first_segment_that_stays() -> None:
-    assert by_age(500)(segments((1, 9000), (1, 1), (1, 1)), 9400) == 0
+    young_first = [SegmentSummary(0, 1, 9000), SegmentSummary(1, 1, 1), SegmentSummary(2, 1, 1)]
+    assert by_age(500)(young_first, 9400) == 0
 
 
 @pytest.mark.parametrize(

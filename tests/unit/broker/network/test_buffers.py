@@ -1,72 +1,74 @@
-"""Memory for incoming requests: who gets it, who waits, who is told."""
+"""Memory for incoming requests: what is counted, what waits, and when it is called again."""
 
-from kafka2011.broker.network.buffers import (
-    POOL_BUFFER_BYTES,
-    POOL_FREE_MAX,
-    BufferBudget,
-    BufferPool,
-)
+from functools import partial
 
-
-def test_pool_lends_what_came_back_and_keeps_a_few() -> None:
-    pool = BufferPool()
-    one = pool.take()
-    assert len(one) == POOL_BUFFER_BYTES
-    pool.give(one)
-    assert pool.take() is one
-    for _ in range(POOL_FREE_MAX + 5):
-        pool.give(memoryview(bytearray(POOL_BUFFER_BYTES)))
-    assert len(pool._free) == POOL_FREE_MAX
-
-
-def test_pool_keeps_no_buffer_of_another_size() -> None:
-    pool = BufferPool()
-    pool.give(memoryview(bytearray(10)))
-    assert len(pool.take()) == POOL_BUFFER_BYTES
-
-
-def test_budget_counts_what_each_holder_has_in_all() -> None:
-    budget = BufferBudget(100)
-    assert budget.take("a", 40, no_call)
-    assert budget.take("a", 60, no_call)
-    assert budget.bytes_held == 60
-    budget.give_back("a")
-    budget.give_back("a")
-    assert budget.bytes_held == 0
+from kafka2011.broker.network.buffers import POOL_BUFFER_BYTES, POOL_FREE_MAX, RequestMemory
 
 
 def no_call() -> None:
     raise AssertionError("called for no reason")
 
 
-def test_who_does_not_fit_waits_and_is_told_once() -> None:
-    told: list[str] = []
-    budget = BufferBudget(100)
-    assert budget.take("a", 80, no_call)
-    assert not budget.take("b", 30, lambda: told.append("b"))
-    assert not budget.take("c", 30, lambda: told.append("c"))
-    assert told == []
-    budget.give_back("a")
-    assert told == ["b", "c"]
-    assert budget.take("b", 30, no_call)
-    budget.give_back("b")
-    assert told == ["b", "c"]
+def test_every_buffer_is_counted_until_the_system_has_it_back() -> None:
+    memory = RequestMemory(10**9)
+    buffers = [memory.take(number) for number in range(POOL_FREE_MAX + 5)]
+    assert memory.bytes_held == len(buffers) * POOL_BUFFER_BYTES
+    for buffer in buffers:
+        memory.give(buffer)
+    assert memory.bytes_held == POOL_FREE_MAX * POOL_BUFFER_BYTES, "those the pool keeps"
+    again = memory.take("again")
+    assert any(again is buffer for buffer in buffers)
+    assert memory.bytes_held == POOL_FREE_MAX * POOL_BUFFER_BYTES
+
+
+def test_remainders_and_large_buffers_are_counted() -> None:
+    memory = RequestMemory(10**9)
+    tail = memory.keep(memoryview(b"hello"))
+    large = memory.take("a", 1_000_000)
+    assert memory.bytes_held == 1_000_005
+    memory.forget(tail)
+    memory.give(large)
+    assert memory.bytes_held == 0
+
+
+def test_free_buffers_make_room() -> None:
+    memory = RequestMemory(POOL_BUFFER_BYTES)
+    memory.take("old", 10)
+    memory.give(memory.take("a"))
+    assert memory.has_room("b", POOL_BUFFER_BYTES), "the free one itself"
+    assert memory.has_room("b", POOL_BUFFER_BYTES - 10)
+    assert memory.bytes_held == 10
+
+
+def test_what_does_not_fit_waits_and_is_called_once_unless_it_left() -> None:
+    called: list[str] = []
+    memory = RequestMemory(100)
+    buffer = memory.take("a", 100)
+    for name in ("b", "c"):
+        assert not memory.has_room(name, 30)
+        memory.wait(name, partial(called.append, name))
+    memory.wait("left", no_call)
+    memory.leave("left")
+    assert called == []
+    memory.give(buffer)
+    memory.leave("a")
+    assert called == ["b", "c"]
+    assert memory.has_room("b", 30)
+    memory.leave("b")
+    assert called == ["b", "c"]
 
 
 def test_the_oldest_may_always_go_on() -> None:
     """Else requests that each have a half would wait for each other for ever."""
-    budget = BufferBudget(100)
-    assert budget.take("old", 50, no_call)
-    assert budget.take("young", 50, no_call)
-    assert not budget.take("young", 80, lambda: None)
-    assert budget.take("old", 200, no_call)
-    budget.give_back("old")
-    assert budget.take("young", 300, no_call), "now it is the oldest"
-
-
-def test_who_left_is_not_told() -> None:
-    budget = BufferBudget(100)
-    assert budget.take("a", 100, no_call)
-    assert not budget.take("b", 1, no_call)
-    budget.give_back("b")
-    budget.give_back("a")
+    called: list[str] = []
+    memory = RequestMemory(100)
+    assert memory.has_room("first", 1000), "there is no other"
+    memory.take("old", 50)
+    memory.take("young", 50)
+    assert not memory.has_room("young", 80)
+    memory.wait("young", partial(called.append, "young"))
+    memory.wait("younger", no_call)
+    assert memory.has_room("old", 200)
+    memory.leave("old")
+    assert called == ["young"], "now it is the oldest"
+    assert memory.has_room("young", 300)

@@ -6,106 +6,97 @@ import pytest
 
 from kafka2011.consumer.chunk import Chunk, TopicPartition
 from kafka2011.consumer.errors import ConsumerTimeout
-from kafka2011.consumer.groups.chunk_queues import ChunkQueue, OwnedPartition
+from kafka2011.consumer.groups.chunk_queues import ChunkQueue, Grant, OwnedPartition
 from tests.support.waiting import wait_until
 
 NAME = TopicPartition("t", 1, 0)
 
 
-def owned_at(queue: ChunkQueue, offset: int = 0) -> OwnedPartition:
-    return OwnedPartition(NAME, "g_c-0", queue, offset, 100)
+@pytest.fixture
+def queue() -> ChunkQueue:
+    return ChunkQueue(2)
 
 
-def chunk(offset: int, next_offset: int) -> Chunk:
-    return Chunk(*NAME, offset, b"", next_offset)
+@pytest.fixture
+def owned(queue: ChunkQueue) -> OwnedPartition:
+    return OwnedPartition(NAME, "g_c-0", queue, 0, 100)
 
 
-def test_room_counts_what_is_on_its_way() -> None:
-    queue = ChunkQueue(2)
-    owned = owned_at(queue)
-    room = threading.Event()
-    assert queue.reserve()
-    assert queue.reserve()
+def put(owned: OwnedPartition, start: int, grant: Grant | None = None) -> bool:
+    """Puts the chunk of ten bytes from `start`, fetched under `grant` (default: the present one);
+    False when it was dropped."""
+    assert owned.queue.reserve()
+    chunk = Chunk(*NAME, start, b"", start + 10)
+    return owned.queue.put(owned, grant or owned.grant, chunk)
+
+
+def taken(queue: ChunkQueue) -> int | None:
+    """The offset of the next chunk; None when nothing may come out now."""
+    try:
+        return queue.take(0).item.offset
+    except ConsumerTimeout:
+        return None
+
+
+def test_room_counts_what_is_on_its_way(queue: ChunkQueue, owned: OwnedPartition) -> None:
+    assert [queue.reserve() for _ in range(3)] == [True, True, False]
+    queue.give_back()
+    assert put(owned, 0)
     assert not queue.reserve()
-    assert queue.put(owned, owned.grant, chunk(0, 10))
-    assert not queue.reserve()
+    room, at_once = threading.Event(), threading.Event()
     queue.wake_when_room(room)
     assert not room.is_set()
-    taken = queue.take(0)
-    assert taken is not None
-    assert taken.item == chunk(0, 10)
+    assert taken(queue) == 0
     assert room.is_set()
     assert queue.reserve()
     queue.give_back()
     queue.give_back()
-    at_once = threading.Event()
     queue.wake_when_room(at_once)
     assert at_once.is_set()
     assert queue.reserve()
 
 
-def test_what_was_asked_for_before_a_seek_is_dropped_and_moves_nothing() -> None:
-    queue = ChunkQueue(5)
-    owned = owned_at(queue)
-    old = owned.grant
-    assert queue.reserve()
-    owned.move_to(50)
-    assert not queue.put(owned, old, chunk(0, 10))
-    assert owned.fetch_offset == 50
-    assert owned.delivered_offset() == owned.processed_offset() == 50
-    assert queue.reserve()
-    assert queue.put(owned, owned.grant, chunk(50, 60))
-    assert owned.fetch_offset == 60
-    taken = queue.take(0)
-    assert taken is not None
-    assert taken.item == chunk(50, 60)
-
-
-def test_queued_chunks_of_a_revoked_grant_do_not_come_out() -> None:
-    queue = ChunkQueue(5)
-    owned = owned_at(queue)
-    for start in (0, 10):
-        queue.reserve()
-        queue.put(owned, owned.grant, chunk(start, start + 10))
-    owned.grant.revoke()
-    with pytest.raises(ConsumerTimeout):
-        queue.take(0)
-
-
-def test_rereading_changes_nothing_after_the_grant_was_replaced() -> None:
-    queue = ChunkQueue(5)
-    owned = owned_at(queue)
+def test_what_was_asked_for_before_a_seek_is_dropped_and_moves_nothing(
+    queue: ChunkQueue, owned: OwnedPartition
+) -> None:
     old = owned.grant
     owned.move_to(50)
+    assert not put(owned, 0, old)
     assert owned.reread_from(10, old) is None
-    assert owned.fetch_offset == 50
-    fresh = owned.reread_from(40, owned.grant)
-    assert fresh is owned.grant
+    assert owned.fetch_offset == owned.delivered_offset() == owned.processed_offset() == 50
+    assert put(owned, 50)
+    assert owned.fetch_offset == 60
+    assert taken(queue) == 50
+    assert owned.reread_from(40, owned.grant) is owned.grant
     assert owned.fetch_offset == 40
 
 
-def test_a_suspended_grant_keeps_everything_where_it_is() -> None:
-    queue = ChunkQueue(5)
-    owned = owned_at(queue)
-    queue.reserve()
-    queue.put(owned, owned.grant, chunk(0, 10))
+def test_queued_chunks_of_a_revoked_grant_do_not_come_out(
+    queue: ChunkQueue, owned: OwnedPartition
+) -> None:
+    assert put(owned, 0)
+    assert put(owned, 10)
+    owned.grant.revoke()
+    assert taken(queue) is None
+
+
+def test_a_suspended_grant_keeps_everything_where_it_is(
+    queue: ChunkQueue, owned: OwnedPartition
+) -> None:
+    put(owned, 0)
     owned.grant.suspend()
-    with pytest.raises(ConsumerTimeout):
-        queue.take(20)
+    assert taken(queue) is None
     owned.move_to(50)
     assert not owned.grant.open, "a seek does not end the suspension"
-    queue.reserve()
-    queue.put(owned, owned.grant, chunk(50, 60))
+    put(owned, 50)
     owned.grant.resume()
-    taken = queue.take(0)
-    assert taken is not None
-    assert taken.item == chunk(50, 60)
+    assert taken(queue) == 50
 
 
 @pytest.mark.parametrize("end", ["resume", "revoke", "close"])
-def test_waiting_for_a_grant_ends_with_its_suspension(end: str) -> None:
-    queue = ChunkQueue(5)
-    owned = owned_at(queue)
+def test_waiting_for_a_grant_ends_with_its_suspension(
+    queue: ChunkQueue, owned: OwnedPartition, end: str
+) -> None:
     owned.grant.suspend()
     answers: list[bool] = []
     thread = threading.Thread(target=lambda: answers.append(queue.await_grant(owned.grant)))
@@ -122,18 +113,15 @@ def test_waiting_for_a_grant_ends_with_its_suspension(end: str) -> None:
     assert answers == [end == "resume"]
 
 
-def test_a_closed_queue_ends_every_take_and_takes_nothing() -> None:
-    queue = ChunkQueue(5)
-    owned = owned_at(queue)
-    queue.reserve()
+def test_a_closed_queue_ends_every_take_and_takes_nothing(
+    queue: ChunkQueue, owned: OwnedPartition
+) -> None:
     queue.close()
-    assert not queue.put(owned, owned.grant, chunk(0, 10))
-    assert queue.take(-1) is None
-    assert queue.take(-1) is None
+    assert not put(owned, 0)
+    assert [queue.take(-1) for _ in range(2)] == [None, None]
 
 
-def test_being_put_aside_is_raised_once_until_something_goes_well() -> None:
-    owned = owned_at(ChunkQueue(1))
+def test_being_put_aside_is_raised_once_until_something_goes_well(owned: OwnedPartition) -> None:
     assert owned.put_aside()
     first = owned.retry_at_s
     assert not owned.put_aside()
@@ -142,8 +130,7 @@ def test_being_put_aside_is_raised_once_until_something_goes_well() -> None:
     assert owned.put_aside()
 
 
-def test_a_partition_that_was_stuck_for_days_is_still_put_aside() -> None:
+def test_a_partition_that_was_stuck_for_days_is_still_put_aside(owned: OwnedPartition) -> None:
     """2.0**1024 is an OverflowError, which would have failed its broker's other partitions too."""
-    owned = owned_at(ChunkQueue(1))
     owned.failure_count = 2000
     assert owned.put_aside()

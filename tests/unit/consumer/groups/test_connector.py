@@ -1,30 +1,34 @@
 """The group consumer whole, over a registry in memory and brokers in memory with real sockets."""
 
+import contextlib
 import gzip
 import threading
 from collections.abc import Callable
+from itertools import product
 
 import pytest
 
-from kafka2011.consumer.chunk import ShallowMessage, TopicPartition
-from kafka2011.consumer.errors import ConsumerStateError, ConsumerTimeout, PartitionStuck
+from kafka2011.consumer.chunk import ConsumedMessage, ShallowMessage, TopicPartition
+from kafka2011.consumer.errors import ConsumerFailed, ConsumerStateError, PartitionStuck
 from kafka2011.consumer.groups.connector import ConsumerConnector
 from kafka2011.consumer.groups.topic_filters import blacklist, whitelist
+from kafka2011.consumer.stream import MessageStream
 from kafka2011.coordination import paths
 from kafka2011.coordination.errors import CoordinationUnavailable
 from kafka2011.coordination.paths import BrokerPartition
+from kafka2011.protocol import message_set
 from kafka2011.protocol.compression import Codec
 from kafka2011.protocol.errors import IllegalTopicName
 from kafka2011.protocol.message_set import payloads
-from tests.support.memory_deployment import (
-    Deployment,
-    drain,
-    numbered,
-    one_stream,
-)
+from kafka2011.protocol.requests import EARLIEST, FetchRequest, MultiFetchRequest, OffsetsRequest
+from tests.support.bombs import BOMB_BYTES, BOMBS_COUNT, bombs, bounded_memory
+from tests.support.memory_deployment import Deployment, drain, numbered, one_stream
+from tests.support.raw_requests import offsets_answer
 from tests.support.waiting import wait_until
 
 NAME = TopicPartition("t", 0, 0)
+OFFSET_NODE = paths.offset_path("g", "t", BrokerPartition(0, 0))
+OWNER_NODE = paths.owner_path("g", "t", BrokerPartition(0, 0))
 
 # --- delivering -----------------------------------------------------------------------------------
 
@@ -33,14 +37,12 @@ def test_messages_in_order_with_everything_they_carry(deployment: Deployment) ->
     broker = deployment.broker(3)
     deployment.topic("t", {3: 1})
     broker.append("t", 0, [b"hello", b"world"])
-    broker.append("t", 0, [b"in", b"wrapper"], codec=2)
+    end = broker.append("t", 0, [b"in", b"wrapper"], codec=2)
     stream = one_stream(deployment.connector())
-    found = [next(stream) for _ in range(4)]
-    assert [message.payload for message in found] == [b"hello", b"world", b"in", b"wrapper"]
-    assert {(message.topic, message.broker_id, message.partition) for message in found} == {
-        ("t", 3, 0)
-    }
-    assert [message.next_offset for message in found] == [15, 30, 30, broker.end("t", 0)]
+    expected = [(b"hello", 15), (b"world", 30), (b"in", 30), (b"wrapper", end)]
+    assert [next(stream) for _ in range(4)] == [
+        ConsumedMessage(payload, "t", 3, 0, next_offset) for payload, next_offset in expected
+    ]
 
 
 def test_a_conversation_as_the_original_has_it(deployment: Deployment) -> None:
@@ -50,51 +52,36 @@ def test_a_conversation_as_the_original_has_it(deployment: Deployment) -> None:
     """
     broker = deployment.broker(0)
     deployment.topic("cons", {0: 2})
-    broker.append("cons", 0, [b"x" * 100])
-    broker.append("cons", 1, [b"x" * 33])
-    ends = {0: 110, 1: 43}
-    part = "0004636f6e73%08x%016x00100000"
-    singles = {
-        bytes.fromhex("0000001a00020001" + part % (number, at))
-        for number, end in ends.items()
-        for at in (0, end)
-    }
-    pairs = {
-        bytes.fromhex("0000003000020002" + part % (one, at_one) + part % (two, at_two))
-        for one, two in ((0, 1), (1, 0))
-        for at_one in (0, ends[one])
-        for at_two in (0, ends[two])
-    }
-    earliest = {
-        bytes.fromhex(f"0000001800040004636f6e73{number:08x}fffffffffffffffe00000001")
-        for number in ends
-    }
-    at_the_end = {
-        bytes.fromhex("0000003000020002" + part % (one, ends[one]) + part % (two, ends[two]))
-        for one, two in ((0, 1), (1, 0))
-    }
+    ends = [broker.append("cons", 0, [b"x" * 100]), broker.append("cons", 1, [b"x" * 33])]
+    one, two = ([FetchRequest("cons", n, at, 1 << 20) for at in (0, ends[n])] for n in (0, 1))
+    earliest = {OffsetsRequest("cons", number, EARLIEST, 1) for number in (0, 1)}
+    possible = {(part,) for part in one + two} | {*product(one, two), *product(two, one)}
+    # One, then the other order, so that neither is always first.
+    at_the_end = {(one[1], two[1]), (two[1], one[1])}
+
+    def fetches() -> set[tuple[FetchRequest, ...]]:
+        return {tuple(r.parts) for r in broker.requests() if isinstance(r, MultiFetchRequest)}
+
+    def others() -> set[object]:
+        return {r for r in broker.requests() if not isinstance(r, MultiFetchRequest)}
+
     with deployment.connector() as connector:
         assert len(drain(one_stream(connector, "cons"), 2)) == 2
-        wait_until(lambda: at_the_end <= set(broker.frames), "fetches at both ends")
-    asked = set(broker.frames)
-    assert asked <= earliest | singles | pairs
-    assert earliest <= asked
-    assert at_the_end <= asked  # one, then the other order, so that none is always first
+        wait_until(lambda: at_the_end <= fetches(), "fetches at both ends")
+    assert fetches() <= possible
+    assert others() == earliest
     assert len(broker.conversations) == 1
-    assert deployment.stored("cons", 0, 0) == b"110"
-    assert deployment.stored("cons", 0, 1) == b"43"
+    assert [deployment.stored("cons", 0, number) for number in (0, 1)] == [b"110", b"43"]
 
     broker.frames.clear()
     assert drain(one_stream(deployment.connector(), "cons"), 0) == []
-    wait_until(lambda: at_the_end <= set(broker.frames), "fetches at both ends")
-    assert set(broker.frames) <= singles | pairs  # no offsets request when offsets are stored
-    assert at_the_end <= set(broker.frames)
+    wait_until(lambda: at_the_end <= fetches(), "fetches at both ends")
+    assert fetches() <= possible
+    assert others() == set(), "stored offsets need no offsets request"
 
 
 def test_start_at_the_largest_or_raise(deployment: Deployment) -> None:
-    broker = deployment.broker_of_t([b"old"])
-    largest = deployment.connector(group_id="latest", autooffset_reset="largest")
-    stream = one_stream(largest)
+    broker, largest, stream = deployment.reading([b"old"], autooffset_reset="largest")
     wait_until(lambda: largest.positions() == {NAME: 13}, "the start")
     broker.append("t", 0, [b"new"])
     assert drain(stream, 1) == [b"new"]
@@ -112,78 +99,52 @@ def test_several_streams_and_topics(deployment: Deployment) -> None:
         two.append("a", number, [b"a2%d" % number])
     two.append("b", 0, [b"b"])
     streams = deployment.connector().create_message_streams({"a": 3, "b": 2})
-    assert [len(streams["a"]), len(streams["b"])] == [3, 2]
     # Sorted as text: 1-0 1-1 | 2-0 | 2-1 for streams 0, 1, 2.
-    assert [sorted(drain(streams["a"][n], count)) for n, count in enumerate((2, 1, 1))] == [
-        [b"a10", b"a11"],
-        [b"a20"],
-        [b"a21"],
-    ]
-    assert [drain(streams["b"][n], count) for n, count in enumerate((1, 0))] == [[b"b"], []]
+    expected = {"a": [[b"a10", b"a11"], [b"a20"], [b"a21"]], "b": [[b"b"], []]}
+    assert {topic: len(found) for topic, found in streams.items()} == {"a": 3, "b": 2}
+    for topic, shares in expected.items():
+        for stream, share in zip(streams[topic], shares, strict=True):
+            assert sorted(drain(stream, len(share))) == share
 
 
 def test_chunks_are_the_brokers_bytes(deployment: Deployment) -> None:
-    broker = deployment.broker_of_t(numbered(0, 50))
-    broker.append("t", 0, [b"packed"] * 9, codec=1)
-    connector = deployment.connector(fetch_size=100)
-    end = broker.end("t", 0)
+    broker, connector, stream = deployment.reading(numbered(0, 50), fetch_size=100)
+    end = broker.append("t", 0, [b"packed"] * 9, codec=1)
     chunks = []
-    for chunk in one_stream(connector).chunks():
+    for chunk in stream.chunks():
         chunks.append(chunk)
         if chunk.next_offset == end:
             break
     assert b"".join(chunk.data for chunk in chunks) == broker.logs["t", 0]
     assert len(chunks) > 3
-    payloads = [payload for chunk in chunks for payload in chunk.payloads()]
-    assert payloads == numbered(0, 50) + [b"packed"] * 9
+    found = [payload for chunk in chunks for payload in chunk.payloads()]
+    assert found == numbered(0, 50) + [b"packed"] * 9
     assert connector.positions() == {NAME: end}
 
 
-def test_shallow_iteration_delivers_wrappers_unopened(deployment: Deployment) -> None:
+def test_shallow_iteration_delivers_wrappers_unopened_unless_damaged(
+    deployment: Deployment,
+) -> None:
     """What 0.7's MirrorMaker is typically run with."""
     broker = deployment.broker_of_t([b"plain"])
-    middle = broker.end("t", 0)
-    broker.append("t", 0, [b"one", b"two"], codec=1)
-    connector = deployment.connector(shallow_iterator_enable=True)
-    plain, wrapper = (next(one) for one in [one_stream(connector)] * 2)
-    assert isinstance(plain, ShallowMessage)
-    assert isinstance(wrapper, ShallowMessage)
-    assert (plain.payload, plain.codec, plain.next_offset) == (b"plain", Codec.NONE, middle)
-    assert (wrapper.codec, wrapper.next_offset) == (Codec.GZIP, broker.end("t", 0))
-    assert payloads(gzip.decompress(wrapper.payload)) == [b"one", b"two"]
-    assert (wrapper.topic, wrapper.broker_id, wrapper.partition) == ("t", 0, 0)
-
-
-def test_a_damaged_wrapper_is_as_stuck_in_shallow_iteration(deployment: Deployment) -> None:
-    broker = deployment.broker_of_t([b"good"])
-    bad = broker.end("t", 0)
-    broker.append("t", 0, [b"one", b"two"], codec=1)
+    ends = [broker.end("t", 0)]
+    ends += [broker.append("t", 0, [b"one", b"two"], codec=1) for _ in range(2)]
     broker.logs["t", 0][-1] ^= 1
     stream = one_stream(deployment.connector(shallow_iterator_enable=True))
-    assert next(stream).payload == b"good"
+    plain, wrapper = next(stream), next(stream)
+    assert plain == ShallowMessage(b"plain", "t", 0, 0, ends[0], Codec.NONE)
+    assert wrapper == ShallowMessage(wrapper.payload, "t", 0, 0, ends[1], Codec.GZIP)
+    assert payloads(gzip.decompress(wrapper.payload)) == [b"one", b"two"]
     with pytest.raises(PartitionStuck) as stuck:
         next(stream)
-    assert stuck.value.offset == bad
-
-
-def test_consumer_timeout_and_on(deployment: Deployment) -> None:
-    broker = deployment.broker_of_t()
-    stream = one_stream(deployment.connector(consumer_timeout_ms=50))
-    with pytest.raises(ConsumerTimeout):
-        next(stream)
-    assert drain(stream, 0) == []
-    broker.append("t", 0, [b"late"])
-    assert drain(stream, 1) == [b"late"]
+    assert stuck.value.offset == ends[1]
 
 
 def test_shutdown_ends_the_iteration(deployment: Deployment) -> None:
-    deployment.broker_of_t([b"x"])
-    connector = deployment.connector(consumer_timeout_ms=-1)
-    stream = one_stream(connector)
+    _, connector, stream = deployment.reading([b"x"], consumer_timeout_ms=-1)
     found: list[bytes] = []
     thread = threading.Thread(target=lambda: found.extend(m.payload for m in stream))
     thread.start()
-    wait_until(lambda: (found == [] and connector.positions() != {}) or found, "delivery")
     wait_until(lambda: connector.positions() == {NAME: 11}, "the message")
     connector.shutdown()
     thread.join(5)
@@ -203,12 +164,11 @@ def test_a_slow_stream_does_not_hold_back_another(deployment: Deployment) -> Non
     connector = deployment.connector(fetch_size=100, queued_chunks_max=2)
     streams = connector.create_message_streams({"a": 1, "b": 1})
     assert next(streams["a"][0]).payload == b"x" * 90
-    for number in range(20):
-        broker.append("b", 0, [b"%d" % number])
+    for payload in numbered(0, 20):
+        broker.append("b", 0, [payload])
     assert drain(streams["b"][0], 20) == numbered(0, 20)
     # One handed out and decoded, two waiting: nothing more was fetched of the slow one.
-    fetched = connector.stats.fetched_bytes - sum(4 + 6 + len(b"%d" % n) for n in range(20))
-    assert fetched <= 4 * 100
+    assert connector.stats.fetched_bytes - broker.end("b", 0) <= 4 * 100
     assert len(drain(streams["a"][0], 49)) == 49
 
 
@@ -216,24 +176,22 @@ def test_a_slow_stream_does_not_hold_back_another(deployment: Deployment) -> Non
 
 
 def test_a_large_message_makes_the_fetch_size_grow(deployment: Deployment) -> None:
-    deployment.broker_of_t([b"s", b"L" * 3000, b"s"])
-    connector = deployment.connector(fetch_size=100, fetch_size_max=4096)
-    assert [len(payload) for payload in drain(one_stream(connector), 3)] == [1, 3000, 1]
+    messages = [b"s", b"L" * 3000, b"s"]
+    _, connector, stream = deployment.reading(messages, fetch_size=100, fetch_size_max=4096)
+    assert drain(stream, 3) == messages
     assert connector.stats.fetch_size_growths >= 1
 
 
 def test_a_message_above_the_limit_stops_only_its_partition(deployment: Deployment) -> None:
-    broker = deployment.broker_of_t([b"before", b"L" * 5000, b"after"], partitions=2)
+    broker, connector, stream = deployment.reading(
+        [b"before", b"L" * 5000, b"after"], partitions=2, fetch_size=100, fetch_size_max=1000
+    )
     broker.append("t", 1, [b"other"])
-    connector = deployment.connector(fetch_size=100, fetch_size_max=1000)
-    stream = one_stream(connector)
-    found: list[bytes] = []
     with pytest.raises(PartitionStuck) as caught:
-        found.extend(message.payload for message in stream)
+        list(stream)
     assert caught.value.offset == 16
     broker.append("t", 1, [b"more"])
-    found = drain(stream, 1)
-    assert found[-1] == b"more"
+    assert drain(stream, 1)[-1] == b"more"
     part = bytes.fromhex("00000000" + "0000000000000010")  # partition 0, offset 16
     asked = sum(b"\0\1t" + part in frame for frame in broker.frames)
     assert 1 <= asked <= 8, "it grows the size, says so, and is put aside"
@@ -258,6 +216,40 @@ def test_damage_on_the_way_is_healed_by_fetching_again(deployment: Deployment) -
     assert connector.stats.stuck_partitions == 0
 
 
+def test_a_chunk_of_bombs_is_unpacked_piece_by_piece_and_committed_as_it_is_read(
+    deployment: Deployment,
+) -> None:
+    broker = deployment.broker_of_t()
+    broker.logs["t", 0] += bombs()
+    bomb_bytes = len(bombs()) // BOMBS_COUNT
+    broker.append("t", 0, [b"last"])
+    connector = deployment.connector()
+    stream = one_stream(connector)
+    with bounded_memory():
+        for number in range(1, BOMBS_COUNT + 1):
+            message = next(stream)
+            assert (len(message.payload), message.next_offset) == (BOMB_BYTES, number * bomb_bytes)
+            del message
+            if number == 2:
+                connector.commit_offsets()
+                assert deployment.stored("t", 0, 0) == b"%d" % (2 * bomb_bytes)
+                with pytest.raises(ConsumerStateError):
+                    next(stream.chunks())
+    connector.seek(NAME, (BOMBS_COUNT - 1) * bomb_bytes)
+    assert [len(next(stream).payload) for _ in range(2)] == [BOMB_BYTES, 4]
+
+
+def test_a_seek_drops_what_is_left_of_a_chunk(deployment: Deployment) -> None:
+    broker = deployment.broker_of_t()
+    broker.logs["t", 0] += bombs()
+    end = broker.append("t", 0, [b"last"])
+    connector = deployment.connector()
+    stream = one_stream(connector)
+    next(stream)
+    connector.seek(NAME, end - len(message_set.encode([b"last"])))
+    assert next(stream).payload == b"last"
+
+
 def test_damage_on_disk_is_raised_once_and_can_be_skipped(deployment: Deployment) -> None:
     broker = deployment.broker_of_t([b"good", b"bad", b"fine"], partitions=2)
     broker.logs["t", 0][14 + 10] ^= 1
@@ -265,11 +257,10 @@ def test_damage_on_disk_is_raised_once_and_can_be_skipped(deployment: Deployment
     connector = deployment.connector()
     stream = one_stream(connector)
     found: list[bytes] = []
-    with pytest.raises(PartitionStuck) as caught:
+    with pytest.raises(PartitionStuck, match="CRC") as caught:
         for message in stream:
             found.append(message.payload)
     assert caught.value.offset == 14
-    assert "CRC" in caught.value.cause
     found += drain(stream, 2 - len(found))
     assert sorted(found) == [b"good", b"other"]
     connector.skip_entry(NAME, 14)
@@ -283,19 +274,17 @@ def test_a_partition_that_the_broker_refuses(deployment: Deployment, code: int) 
     broker.append("t", 1, [b"other"])
     broker.errors["t", 0] = code
     stream = one_stream(deployment.connector())
-    found: list[bytes] = []
     with pytest.raises(PartitionStuck):
-        found.extend(message.payload for message in stream)
+        list(stream)
     del broker.errors["t", 0]
-    found = [next(stream).payload]
-    assert found in ([b"x"], [b"other"])
+    assert next(stream).payload in (b"x", b"other")
 
 
 def test_an_offset_that_is_gone_is_reset_counted_and_committed_later(
     deployment: Deployment,
 ) -> None:
     broker = deployment.broker_of_t([b"a" * 20] * 10)
-    deployment.admin.put(paths.offset_path("g", "t", BrokerPartition(0, 0)), b"30")
+    deployment.admin.put(OFFSET_NODE, b"30")
     broker.retire("t", 0, 150)
     with deployment.connector() as connector:
         assert len(drain(one_stream(connector), 5)) == 5
@@ -305,18 +294,16 @@ def test_an_offset_that_is_gone_is_reset_counted_and_committed_later(
 
 
 def test_garbage_in_an_offset_node_counts_as_no_offset(deployment: Deployment) -> None:
-    deployment.broker_of_t([b"x"])
-    deployment.admin.put(paths.offset_path("g", "t", BrokerPartition(0, 0)), b"-5 or so")
-    assert drain(one_stream(deployment.connector()), 1) == [b"x"]
+    deployment.admin.put(OFFSET_NODE, b"-5 or so")
+    _, _, stream = deployment.reading([b"x"])
+    assert drain(stream, 1) == [b"x"]
 
 
 def test_a_broker_that_comes_back_elsewhere_is_found(deployment: Deployment) -> None:
-    broker = deployment.broker_of_t([b"1"])
-    stream = one_stream(deployment.connector())
+    broker, _, stream = deployment.reading([b"1"])
     assert next(stream).payload == b"1"
     broker.close()
-    successor = deployment.broker(0)
-    successor.append("t", 0, [b"1", b"2"])
+    deployment.broker(0).append("t", 0, [b"1", b"2"])
     assert next(stream).payload == b"2"
 
 
@@ -324,18 +311,15 @@ def test_address_map_says_where_to_dial(deployment: Deployment) -> None:
     broker = deployment.broker_of_t([b"x"])
     published = ("far.example", 9092)
     deployment.admin.put(paths.broker_id_path(0), paths.encode_broker(*published, 1))
-    assert drain(one_stream(deployment.connector(address_map={published: broker.address})), 1) == [
-        b"x"
-    ]
+    connector = deployment.connector(address_map={published: broker.address})
+    assert drain(one_stream(connector), 1) == [b"x"]
 
 
 # --- committing -----------------------------------------------------------------------------------
 
 
 def test_commit_stores_what_was_delivered(deployment: Deployment) -> None:
-    deployment.broker_of_t(numbered(0, 5))
-    connector = deployment.connector(autocommit_enable=False)
-    stream = one_stream(connector)
+    _, connector, stream = deployment.reading(numbered(0, 5), autocommit_enable=False)
     assert [next(stream).payload for _ in range(3)] == numbered(0, 3)
     assert connector.commit_offsets() == []
     assert deployment.stored("t", 0, 0) == b"33"
@@ -351,30 +335,28 @@ def test_commit_stores_what_was_delivered(deployment: Deployment) -> None:
 def test_auto_commit_takes_only_what_the_application_has_finished_with(
     deployment: Deployment,
 ) -> None:
-    deployment.broker_of_t(numbered(0, 5))
-    stream = iter(one_stream(deployment.connector(autocommit_interval_ms=20)))
+    _, _, stream = deployment.reading(numbered(0, 5), autocommit_interval_ms=20)
     next(stream)
-    next(stream)
-    wait_until(lambda: deployment.stored("t", 0, 0) == b"11", "the first message's commit")
-    next(stream)
-    wait_until(lambda: deployment.stored("t", 0, 0) == b"22", "the second message's commit")
+    for finished in (b"11", b"22"):
+        next(stream)
+        wait_until(lambda end=finished: deployment.stored("t", 0, 0) == end, "the commit")
 
 
-def test_a_crash_in_the_application_redelivers_the_message_it_had(deployment: Deployment) -> None:
-    deployment.broker_of_t(numbered(0, 5))
-    with pytest.raises(ZeroDivisionError), deployment.connector() as connector:
-        for message in one_stream(connector):
-            1 / (2 - int(message.payload))
-    assert drain(one_stream(deployment.connector()), 3) == numbered(2, 5)
-
-
-def test_stopping_after_a_message_does_not_redeliver_it(deployment: Deployment) -> None:
-    deployment.broker_of_t(numbered(0, 5))
-    with deployment.connector() as connector:
-        for message in one_stream(connector):
+@pytest.mark.parametrize(("fails", "redelivered"), [(True, 2), (False, 3)])
+def test_a_crash_redelivers_the_message_at_work_and_a_stop_after_it_does_not(
+    deployment: Deployment, fails: bool, redelivered: int
+) -> None:
+    def work(stream: MessageStream) -> None:
+        for message in stream:
             if message.payload == b"2":
-                break
-    assert drain(one_stream(deployment.connector()), 2) == numbered(3, 5)
+                if fails:
+                    raise ZeroDivisionError
+                return
+
+    _, connector, stream = deployment.reading(numbered(0, 5))
+    with contextlib.suppress(ZeroDivisionError), connector:
+        work(stream)
+    assert drain(one_stream(deployment.connector()), 5 - redelivered) == numbered(redelivered, 5)
 
 
 @pytest.mark.parametrize("by_hand", [False, True])
@@ -388,23 +370,13 @@ def test_shutdown_without_commit_stores_nothing(deployment: Deployment, by_hand:
     assert deployment.owner("t", 0, 0) is None
 
 
-def test_a_seek_back_is_committed_at_shutdown(deployment: Deployment) -> None:
-    deployment.broker_of_t(numbered(0, 5))
-    with deployment.connector() as connector:
-        assert drain(one_stream(connector), 5) == numbered(0, 5)
-        connector.commit_offsets()
-        assert deployment.stored("t", 0, 0) == b"55"
-        assert connector.seek(NAME, 22)
-    assert deployment.stored("t", 0, 0) == b"22"
-
-
 def test_a_seek_in_the_loop_is_not_undone_by_coming_back_from_the_old_position(
     deployment: Deployment,
 ) -> None:
-    deployment.broker_of_t(numbered(0, 5))
+    _, connector, stream = deployment.reading(numbered(0, 5))
     seen = []
-    with pytest.raises(ZeroDivisionError), deployment.connector() as connector:
-        for message in one_stream(connector):
+    with pytest.raises(ZeroDivisionError), connector:
+        for message in stream:
             seen.append(message.payload)
             if len(seen) == 4:
                 assert connector.seek(NAME, 11)
@@ -414,33 +386,37 @@ def test_a_seek_in_the_loop_is_not_undone_by_coming_back_from_the_old_position(
 
 
 def test_seek_and_seek_to_time(deployment: Deployment) -> None:
-    broker = deployment.broker_of_t(numbered(0, 5))
-    connector = deployment.connector()
-    stream = one_stream(connector)
+    broker, connector, stream = deployment.reading(numbered(0, 5))
     assert drain(stream, 5) == numbered(0, 5)
     assert connector.lag() == {NAME: 0}
     assert connector.seek(NAME, 22)
     assert next(stream).payload == b"2"
     assert connector.lag() == {NAME: 22}
+    broker.offsets_answer = offsets_answer()  # of an offline partition
+    assert connector.lag() == {NAME: None}
+    broker.offsets_answer = None
     assert connector.seek(NAME, 33)  # in the middle of a chunk: the rest of it is dropped
     assert drain(stream, 2) == numbered(3, 5)
-    assert connector.seek_to_time(NAME, -2) == 0
-    assert drain(stream, 5) == numbered(0, 5)
-    assert connector.seek_to_time(NAME, 1000) == 0  # older than everything: from the start
-    assert drain(stream, 5) == numbered(0, 5)
+    for time_ms in (-2, 1000):  # the start, and a time older than everything
+        assert connector.seek_to_time(NAME, time_ms) == 0
+        assert drain(stream, 5) == numbered(0, 5)
     assert connector.seek_to_time(NAME, -1) == broker.end("t", 0)
     assert drain(stream, 0) == []
-    assert not connector.seek(TopicPartition("t", 0, 1), 0)
-    assert connector.seek_to_time(TopicPartition("t", 0, 1), -2) is None
+    not_owned = TopicPartition("t", 0, 1)
+    assert not connector.seek(not_owned, 0)
+    assert connector.seek_to_time(not_owned, -2) is None
+    connector.commit_offsets()
+    assert deployment.stored("t", 0, 0) == b"55"
+    assert connector.seek(NAME, 22)
+    connector.shutdown()
+    assert deployment.stored("t", 0, 0) == b"22", "a seek back is committed"
 
 
 @pytest.mark.parametrize("offset", [-1, -2, 2**63])
 def test_what_no_log_can_have_is_neither_sought_nor_committed(
     deployment: Deployment, offset: int
 ) -> None:
-    deployment.broker_of_t(numbered(0, 5))
-    connector = deployment.connector(autocommit_enable=False)
-    stream = one_stream(connector)
+    _, connector, stream = deployment.reading(numbered(0, 5), autocommit_enable=False)
     next(stream)
     with pytest.raises(ValueError, match="is not an offset"):
         connector.seek(NAME, offset)
@@ -454,36 +430,27 @@ def test_what_no_log_can_have_is_neither_sought_nor_committed(
 
 
 def test_two_members_share_and_one_takes_over(deployment: Deployment) -> None:
-    broker = deployment.broker_of_t(partitions=4)
-    one = deployment.connector()
-    first = one_stream(one)
+    broker, one, first = deployment.reading(numbered(0, 3), partitions=4, consumer_id="a")
+    assert next(first).payload == b"0"
     wait_until(lambda: len(one.owned()) == 4, "all four")
-    two = deployment.connector()
+    claimed = deployment.admin.get(OWNER_NODE)
+    two = deployment.connector(consumer_id="b")
     second = one_stream(two)
     wait_until(lambda: len(one.owned()) == len(two.owned()) == 2, "two each")
+    assert deployment.admin.get(OWNER_NODE) == claimed, "what stays is not interrupted"
+    assert drain(first, 2) == numbered(1, 3)
     for number in range(4):
         broker.append("t", number, [b"p%d" % number])
-    assert sorted(drain(first, 2) + drain(second, 2)) == [b"p0", b"p1", b"p2", b"p3"]
+    assert [sorted(drain(stream, 2)) for stream in (first, second)] == [
+        [b"p0", b"p1"],
+        [b"p2", b"p3"],
+    ]
     two.shutdown()
     deployment.registry_of(two).close()
     wait_until(lambda: len(one.owned()) == 4, "all four again")
     for number in range(4):
         broker.append("t", number, [b"q%d" % number])
     assert sorted(drain(first, 4)) == [b"q0", b"q1", b"q2", b"q3"]
-
-
-def test_what_stays_is_not_interrupted_by_a_member_that_joins(deployment: Deployment) -> None:
-    broker = deployment.broker_of_t(partitions=2)
-    one = deployment.connector(consumer_id="a")
-    stream = one_stream(one)
-    broker.append("t", 0, numbered(0, 3))
-    assert next(stream).payload == b"0"
-    claimed = deployment.admin.get(paths.owner_path("g", "t", BrokerPartition(0, 0)))
-    two = deployment.connector(consumer_id="b")
-    one_stream(two)
-    wait_until(lambda: one.owned() == [NAME] and two.is_settled, "one each")
-    assert deployment.admin.get(paths.owner_path("g", "t", BrokerPartition(0, 0))) == claimed
-    assert drain(stream, 2) == numbered(1, 3)
 
 
 def test_wildcards_pick_up_new_topics(deployment: Deployment) -> None:
@@ -496,16 +463,15 @@ def test_wildcards_pick_up_new_topics(deployment: Deployment) -> None:
     [stream] = connector.create_message_streams_by_filter(whitelist("white.*"))
     assert drain(stream, 1) == [b"a"]
     assert deployment.admin.children(paths.consumer_ids_path("g")) == [connector.consumer_id]
-    value = deployment.admin.get(paths.consumer_id_path("g", connector.consumer_id))
-    assert value is not None
-    assert value.value == b"*1*white.*"
+    registered = deployment.admin.get(paths.consumer_id_path("g", connector.consumer_id))
+    assert registered.value == b"*1*white.*"
     deployment.topic("white-b", {0: 1})
     broker.append("white-b", 0, [b"b"])
     wait_until(lambda: len(connector.owned()) == 2, "the new topic")
     assert drain(stream, 1) == [b"b"]
     others = deployment.connector(group_id="others")
     streams = others.create_message_streams_by_filter(blacklist("white.*"), 2)
-    assert sorted(drain(streams[0], 1) + drain(streams[1], 0)) == [b"no"]
+    assert [drain(streams[0], 1), drain(streams[1], 0)] == [[b"no"], []]
 
 
 def test_partitions_and_brokers_come_and_go(deployment: Deployment) -> None:
@@ -528,10 +494,9 @@ def test_partitions_and_brokers_come_and_go(deployment: Deployment) -> None:
 
 
 def test_a_lost_session_is_joined_again(deployment: Deployment) -> None:
-    broker = deployment.broker_of_t(partitions=2)
-    connector = deployment.connector(autocommit_enable=False)
-    stream = one_stream(connector)
-    broker.append("t", 0, numbered(0, 3))
+    broker, connector, stream = deployment.reading(
+        numbered(0, 3), partitions=2, autocommit_enable=False
+    )
     assert drain(stream, 3) == numbered(0, 3)
     connector.commit_offsets()
     deployment.registry_of(connector).expire()
@@ -542,9 +507,7 @@ def test_a_lost_session_is_joined_again(deployment: Deployment) -> None:
 
 
 def test_delivery_pauses_while_the_session_may_be_gone(deployment: Deployment) -> None:
-    deployment.broker_of_t(numbered(0, 100))
-    connector = deployment.connector()
-    stream = one_stream(connector)
+    _, connector, stream = deployment.reading(numbered(0, 100))
     assert next(stream).payload == b"0"
     registry = deployment.registry_of(connector)
     registry.suspend()
@@ -561,9 +524,9 @@ def test_delivery_pauses_while_the_session_may_be_gone(deployment: Deployment) -
 
 def test_a_zombie_delivers_nothing_and_its_commit_is_refused(deployment: Deployment) -> None:
     """Faults Z3 and B10: the session is gone on the server before the member has noticed."""
-    deployment.broker_of_t(numbered(0, 10))
-    zombie = deployment.connector(consumer_id="z", autocommit_enable=False)
-    stream = one_stream(zombie)
+    _, zombie, stream = deployment.reading(
+        numbered(0, 10), consumer_id="z", autocommit_enable=False
+    )
     assert [next(stream).payload for _ in range(3)] == numbered(0, 3)
     registry = deployment.registry_of(zombie)
     registry.suspend()
@@ -583,41 +546,92 @@ def test_a_zombie_delivers_nothing_and_its_commit_is_refused(deployment: Deploym
     assert deployment.stored("t", 0, 0) == b"66"
 
 
-def test_a_commit_that_finds_another_owner_starts_a_rebalance(
+def test_a_member_that_shuts_down_without_zookeeper_leaves_when_it_answers(
     deployment: Deployment,
 ) -> None:
-    deployment.broker_of_t(numbered(0, 3))
-    connector = deployment.connector(autocommit_enable=False)
-    stream = one_stream(connector)
+    _, connector, stream = deployment.reading(numbered(0, 3), partitions=2)
+    assert drain(stream, 3) == numbered(0, 3)
+    registry = deployment.registry_of(connector)
+    registry.suspend()
+    connector.shutdown()
+    registry.resume()  # the caller's session lives on
+    wait_until(lambda: not deployment.zookeeper.nodes_of(registry), "its nodes to go")
+    assert deployment.stored("t", 0, 0) == b"33"
+    successor = deployment.connector(consumer_id="z")  # after the other in the group's order
+    one_stream(successor)
+    assert len(successor.owned()) == 2
+
+
+def test_a_member_whose_registry_is_closed_has_left(deployment: Deployment) -> None:
+    _, connector, _ = deployment.reading()
+    registry = deployment.registry_of(connector)
+    registry.suspend()
+    connector.shutdown()
+    registry.close()
+    wait_until(lambda: connector._rebalancer.has_left, "its thread to end")
+
+
+def test_a_commit_that_finds_another_owner_starts_a_rebalance(deployment: Deployment) -> None:
+    _, connector, stream = deployment.reading(numbered(0, 3), autocommit_enable=False)
     next(stream)
-    path = paths.owner_path("g", "t", BrokerPartition(0, 0))
-    deployment.admin.delete(path)
-    deployment.admin.create(path, b"another-0")
+    deployment.admin.delete(OWNER_NODE)
+    deployment.admin.create(OWNER_NODE, b"another-0")
     assert connector.commit_offsets() == [NAME]
     wait_until(lambda: connector.owned() == [], "delivery to stop")
     assert deployment.stored("t", 0, 0) is None
-    deployment.admin.delete(path)
+    deployment.admin.delete(OWNER_NODE)
     wait_until(lambda: len(connector.owned()) == 1, "the claim to succeed")
+
+
+# --- bugs ----------------------------------------------------------------------------------------
+
+BUGS = {
+    "rebalance": ("kafka2011.consumer.groups.membership.Membership.read", {}),
+    "lease": ("kafka2011.consumer.groups.stream_assignment.StreamAssignment.resume", {}),
+    "commit": (
+        "kafka2011.consumer.groups.connector.ConsumerConnector._commit",
+        {"autocommit_interval_ms": 1},
+    ),
+}
+
+
+@pytest.mark.parametrize("thread", BUGS)
+def test_a_bug_that_ends_a_thread_is_raised_by_the_next_call_with_its_cause(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch, thread: str
+) -> None:
+    place, settings = BUGS[thread]
+    _, connector, stream = deployment.reading(
+        numbered(0, 3), consumer_timeout_ms=-1, autooffset_reset="largest", **settings
+    )
+
+    def fails(*_: object) -> None:
+        raise ZeroDivisionError(thread)
+
+    monkeypatch.setattr(place, fails)
+    deployment.topic("t", {1: 1})  # a rebalance
+    with pytest.raises(ConsumerFailed, match=thread) as caught:
+        next(stream)  # it would wait for ever
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+    for call in (connector.commit_offsets, lambda: connector.seek(NAME, 0)):
+        with pytest.raises(ConsumerFailed):
+            call()
+    monkeypatch.undo()
+    connector.shutdown()
+    with pytest.raises(ConsumerFailed):
+        next(stream)
 
 
 # --- wrong use ------------------------------------------------------------------------------------
 
 
-def test_streams_are_created_once(deployment: Deployment) -> None:
-    connector = deployment.connector()
-    one_stream(connector)
-    with pytest.raises(ConsumerStateError):
-        connector.create_message_streams({"t": 1})
-    with pytest.raises(ConsumerStateError):
-        connector.create_message_streams_by_filter(whitelist("t"))
-
-
-def test_a_refused_second_creation_leaves_the_first_streams_as_they_were(
+def test_streams_are_created_once_and_a_refused_creation_changes_nothing(
     deployment: Deployment,
 ) -> None:
     broker = deployment.broker(0)
     connector = deployment.connector()
     [stream] = connector.create_message_streams_by_filter(whitelist(".*"))
+    with pytest.raises(ConsumerStateError):
+        connector.create_message_streams({"t": 1})
     with pytest.raises(ConsumerStateError):
         connector.create_message_streams_by_filter(whitelist(".*"))
     deployment.topic("t", {0: 1})
@@ -639,9 +653,3 @@ def test_what_cannot_be_subscribed(
 ) -> None:
     with pytest.raises((IllegalTopicName, ValueError)):
         call(deployment.connector())
-
-
-def test_shutdown_without_streams_and_twice(deployment: Deployment) -> None:
-    connector = deployment.connector()
-    connector.shutdown()
-    connector.shutdown()

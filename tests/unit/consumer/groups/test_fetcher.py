@@ -1,119 +1,95 @@
 """A fetcher's rounds, one after another on the test's own thread, against a broker in memory."""
 
-import threading
-from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from kafka2011.consumer.chunk import Chunk, TopicPartition
+from kafka2011.consumer.chunk import TopicPartition
 from kafka2011.consumer.config import ConsumerConfig
 from kafka2011.consumer.errors import PartitionStuck
 from kafka2011.consumer.groups.chunk_queues import DAMAGE_ATTEMPTS, ChunkQueue, OwnedPartition
 from kafka2011.consumer.groups.fetcher import BrokerFetcher
-from kafka2011.consumer.simple import FetchedSet, SimpleConsumer
+from kafka2011.consumer.simple import FetchedSet
 from kafka2011.consumer.stats import ConsumerStats
 from kafka2011.protocol.errors import OffsetOutOfRange, WrongPartition
-from kafka2011.protocol.requests import MultiFetchRequest, decode_request
+from kafka2011.protocol.requests import FetchRequest, MultiFetchRequest
 from tests.support.scripted_server import ScriptedBroker
+from tests.unit.consumer.conftest import Pauses
 
 CHUNKS_MAX = 10
-
-
-class Pauses(threading.Event):
-    """What the fetcher waits on. Pauses are counted instead of slept, and the
-    fetcher is stopped at the last."""
-
-    def __init__(self, count: int) -> None:
-        super().__init__()
-        self.ended_by_ourselves = 0
-        self.rounds: list[int] = []  # requests before each pause
-        self.request_count: Callable[[], int] = lambda: 0
-        self.stop: Callable[[], None] = lambda: None
-        self._left = count
-
-    def wait(self, timeout: float | None = None) -> bool:
-        was_set = self.is_set()
-        self.ended_by_ourselves += was_set
-        self.rounds.append(self.request_count() - sum(self.rounds))
-        self._left -= 1
-        if not self._left:
-            self.stop()
-        return was_set
 
 
 def run_to_pause(
     broker: ScriptedBroker, partitions: list[OwnedPartition], pause_count: int, **settings: object
 ) -> Pauses:
-    """Carry out rounds up to the end of so many pauses."""
+    """Carry out rounds up to the end of so many pauses, and count the fetches up to each."""
     pauses = Pauses(pause_count)
-    fetcher = BrokerFetcher(
-        1,
-        lambda: broker.address,
-        ConsumerConfig(group_id="g", **settings),  # type: ignore[arg-type]
-        ConsumerStats(),
-        pauses,
-    )
+    config = ConsumerConfig(group_id="g", **settings)  # type: ignore[arg-type]
+    fetcher = BrokerFetcher(1, lambda: broker.address, config, ConsumerStats(), pauses)
     pauses.stop = fetcher.loop.stop
-    pauses.request_count = lambda: len(requested_parts(broker))
+    pauses.count_now = lambda: len(requested_parts(broker))
     for owned in partitions:
         fetcher.add(owned)
     fetcher.loop.run()
     return pauses
 
 
-def partitions_of(
-    queue: ChunkQueue, topic: str, count: int, at: int | None = 0
-) -> list[OwnedPartition]:
-    names = [TopicPartition(topic, 1, number) for number in range(count)]
-    return [OwnedPartition(name, "g_c-0", queue, at, 1000) for name in names]
+def partition_of(
+    queue: ChunkQueue, at: int | None = 0, topic: str = "t", number: int = 0
+) -> OwnedPartition:
+    return OwnedPartition(TopicPartition(topic, 1, number), "g_c-0", queue, at, 1000)
+
+
+def partitions_of(queue: ChunkQueue, count: int, topic: str = "t") -> list[OwnedPartition]:
+    return [partition_of(queue, 0, topic, number) for number in range(count)]
 
 
 def requested_parts(broker: ScriptedBroker) -> list[list[tuple[str, int]]]:
     """Of each fetch, in order."""
-    with broker.lock:
-        requests = [decode_request(frame[4:]) for frame in broker.frames]
     return [
         [(part.topic, part.partition) for part in request.parts]
-        for request in requests
+        for request in broker.requests()
         if isinstance(request, MultiFetchRequest)
     ]
+
+
+def taken(queue: ChunkQueue) -> Any:
+    """The only item of a queue with room for one, which is free again afterwards."""
+    found = queue.take(0)
+    assert [queue.reserve(), queue.reserve()] == [True, False]
+    return found.item
 
 
 @pytest.mark.parametrize(("partitions", "requests"), [(10, 1), (11, 2), (16, 2), (25, 3)])
 def test_each_partition_is_asked_before_an_idle_pause_and_few_twice(
     broker: ScriptedBroker, partitions: int, requests: int
 ) -> None:
-    owned = partitions_of(ChunkQueue(CHUNKS_MAX), "t", partitions)
-    pauses = run_to_pause(broker, owned, 6)
-    assert pauses.rounds == [requests] * 6
-    assert pauses.ended_by_ourselves == 0
+    pauses = run_to_pause(broker, partitions_of(ChunkQueue(CHUNKS_MAX), partitions), 6)
+    assert pauses.counts == [requests * number for number in range(1, 7)]
+    assert not any(pauses.were_set)
     asked = requested_parts(broker)
     for start in range(0, len(asked), requests):
         of_one_pause = {part for parts in asked[start : start + requests] for part in parts}
         assert len(of_one_pause) == partitions
 
 
-def test_a_stream_without_room_does_not_keep_an_idle_fetcher_busy(broker: ScriptedBroker) -> None:
+@pytest.mark.parametrize(
+    ("others", "counts"), [(2, [1, 2, 3, 4]), (0, [0, 0, 0, 0])], ids=["another stream", "no other"]
+)
+def test_a_stream_without_room_does_not_keep_an_idle_fetcher_busy(
+    broker: ScriptedBroker, others: int, counts: list[int]
+) -> None:
     full = ChunkQueue(CHUNKS_MAX)
-    for _ in range(CHUNKS_MAX):
-        assert full.reserve()
-    owned = partitions_of(full, "full", 5) + partitions_of(ChunkQueue(CHUNKS_MAX), "t", 2)
+    assert all(full.reserve() for _ in range(CHUNKS_MAX))
+    owned = partitions_of(full, 5, "full") + partitions_of(ChunkQueue(CHUNKS_MAX), others)
     pauses = run_to_pause(broker, owned, 4)
-    assert pauses.rounds == [1] * 4
-    assert all(len(parts) == 2 for parts in requested_parts(broker))
-    assert pauses.ended_by_ourselves == 0
-    full.give_back()
-    assert pauses.is_set(), "room in the other stream ends the pause"
-
-
-def test_a_fetcher_that_could_ask_nothing_is_woken_by_room(broker: ScriptedBroker) -> None:
-    full = ChunkQueue(1)
-    assert full.reserve()
-    pauses = run_to_pause(broker, partitions_of(full, "t", 3), 1)
-    assert pauses.rounds == [0]
+    assert pauses.counts == counts
+    assert not any(pauses.were_set)
+    assert {topic for parts in requested_parts(broker) for topic, _ in parts} <= {"t"}
+    assert all(len(parts) == others for parts in requested_parts(broker))
     assert not pauses.is_set()
     full.give_back()
-    assert pauses.is_set()
+    assert pauses.is_set(), "room ends the pause"
 
 
 @pytest.mark.parametrize("stored", [None, 700])
@@ -121,24 +97,18 @@ def test_a_partition_without_a_start_offset_is_reported_with_room_for_one_chunk(
     broker: ScriptedBroker, stored: int | None
 ) -> None:
     queue = ChunkQueue(1)
-    [owned] = partitions_of(queue, "t", 1, stored)
-    run_to_pause(broker, [owned], 1, autooffset_reset="earliest")
-    found = queue.take(0)
-    assert found is not None
-    assert isinstance(found.item, PartitionStuck)
-    assert "autooffset.reset=earliest is neither smallest nor largest" in found.item.cause
-    assert queue.reserve(), "the room is free again"
-    assert not queue.reserve()
+    run_to_pause(broker, [partition_of(queue, stored)], 1, autooffset_reset="earliest")
+    stuck = taken(queue)
+    assert isinstance(stuck, PartitionStuck)
+    assert "autooffset.reset=earliest is neither smallest nor largest" in stuck.cause
 
 
 def test_damage_is_fetched_again_before_the_partition_is_stuck(broker: ScriptedBroker) -> None:
     broker.logs["t", 0] = bytearray(b"\0\0\0\1" + bytes(40))
     queue = ChunkQueue(1)
-    run_to_pause(broker, partitions_of(queue, "t", 1), 1)
+    run_to_pause(broker, [partition_of(queue)], 1)
     assert len(requested_parts(broker)) == DAMAGE_ATTEMPTS
-    found = queue.take(0)
-    assert found is not None
-    assert isinstance(found.item, PartitionStuck)
+    assert isinstance(taken(queue), PartitionStuck)
 
 
 @pytest.mark.parametrize("code", [OffsetOutOfRange.code, WrongPartition.code])
@@ -148,7 +118,7 @@ def test_a_partition_that_fails_again_keeps_no_room_and_waits(
     """Out of range at the log's very start: the broker is starting, or its disk failed."""
     broker.errors["t", 0] = code
     queue = ChunkQueue(1)
-    [owned] = partitions_of(queue, "t", 1)
+    owned = partition_of(queue)
     owned.has_raised = True
     run_to_pause(broker, [owned], 2)
     assert len(requested_parts(broker)) == 1
@@ -156,24 +126,21 @@ def test_a_partition_that_fails_again_keeps_no_room_and_waits(
     assert queue.reserve(), "the room is free again"
 
 
-def test_a_start_offset_that_comes_after_a_seek_is_dropped(
-    monkeypatch: pytest.MonkeyPatch, broker: ScriptedBroker
-) -> None:
+@pytest.mark.parametrize("stored", [None, 0], ids=["start offset", "chunk"])
+def test_what_comes_after_a_seek_is_dropped(broker: ScriptedBroker, stored: int | None) -> None:
     broker.append("t", 0, [b"a", b"b"])
     queue = ChunkQueue(1)
-    [owned] = partitions_of(queue, "t", 1, None)
-    earliest = SimpleConsumer.earliest
+    owned = partition_of(queue, stored)
 
-    def seek_meanwhile(client: SimpleConsumer, topic: str, partition: int) -> int:
-        owned.move_to(11)
-        return earliest(client, topic, partition)
+    def seek_during_the_first_fetch(request: FetchRequest, data: bytes) -> bytes:
+        if request.offset == 0:
+            owned.move_to(11)
+        return data
 
-    monkeypatch.setattr(SimpleConsumer, "earliest", seek_meanwhile)
+    broker.on_offsets = lambda: owned.move_to(11)
+    broker.damage = seek_during_the_first_fetch
     run_to_pause(broker, [owned], 2)
-    found = queue.take(0)
-    assert found is not None
-    assert isinstance(found.item, Chunk)
-    assert found.item.payloads() == [b"b"]
+    assert taken(queue).payloads() == [b"b"]
 
 
 def test_a_bug_is_tried_again_and_keeps_no_room(
@@ -191,11 +158,6 @@ def test_a_bug_is_tried_again_and_keeps_no_room(
 
     queue = ChunkQueue(1)
     monkeypatch.setattr(FetchedSet, "valid_bytes", failing)
-    run_to_pause(broker, partitions_of(queue, "t", 1), 1)
+    run_to_pause(broker, [partition_of(queue)], 1)
     assert bugs == []
-    found = queue.take(0)
-    assert found is not None
-    assert isinstance(found.item, Chunk)
-    assert found.item.payloads() == [b"x"]
-    assert queue.reserve(), "the room is free again"
-    assert not queue.reserve()
+    assert taken(queue).payloads() == [b"x"]

@@ -1,6 +1,6 @@
 """Ranges: planned per partition, read exactly, cut only at entry boundaries."""
 
-import itertools
+from itertools import accumulate, pairwise
 
 import pytest
 from hypothesis import given
@@ -34,15 +34,11 @@ def test_plan_has_one_range_per_partition_largest_first() -> None:
 def test_pieces_cover_the_range_and_break_only_at_boundaries(
     start: int, sizes: list[int], size_max: int
 ) -> None:
-    boundaries = [start]
-    for size in sizes:
-        boundaries.append(boundaries[-1] + size)
+    boundaries = list(accumulate(sizes, initial=start))
     whole = OffsetRange("t", 0, 0, start, boundaries[-1])
     pieces = split_at(whole, [*boundaries, 0, 10**9], size_max)
-    assert pieces[0].start == start
-    assert pieces[-1].end == whole.end
-    for piece, following in itertools.pairwise(pieces):
-        assert piece.end == following.start
+    assert (pieces[0].start, pieces[-1].end) == (start, whole.end)
+    assert all(piece.end == following.start for piece, following in pairwise(pieces))
     for piece in pieces:
         assert piece.end in boundaries
         inner = [place for place in boundaries if piece.start < place < piece.end]
@@ -52,12 +48,12 @@ def test_pieces_cover_the_range_and_break_only_at_boundaries(
 def read(
     broker: ScriptedBroker, start: int, end: int, fetch_size: int = 1000, **more: int
 ) -> list[tuple[bytes, int]]:
+    """Payloads with their next offsets, from chunks that follow each other without a gap."""
     found = []
     expected = start
     for chunk in read_range(broker.address, "t", 7, 0, start, end, fetch_size, **more):
-        assert chunk.offset == expected
+        assert chunk[:4] == ("t", 7, 0, expected)
         assert chunk.next_offset == chunk.offset + len(chunk.data)
-        assert (chunk.topic, chunk.broker_id, chunk.partition) == ("t", 7, 0)
         expected = chunk.next_offset
         found += [(message.payload, message.next_offset) for message in chunk.messages()]
     return found
@@ -73,14 +69,16 @@ def test_a_range_is_read_exactly(broker: ScriptedBroker, fetch_size: int) -> Non
     assert read(broker, ends[5], ends[5], fetch_size) == []
 
 
+@pytest.mark.parametrize(
+    ("start", "end", "entries"),
+    [(0, 61, [30, 60]), (0, 59, [30]), (0, 1, [30]), (30, 33, [60])],
+)
 def test_an_end_inside_an_entry_stops_before_it_but_reads_at_least_one(
-    broker: ScriptedBroker,
+    broker: ScriptedBroker, start: int, end: int, entries: list[int]
 ) -> None:
-    ends = [broker.append("t", 0, [bytes([65 + number]) * 20]) for number in range(3)]
-    assert [end for _, end in read(broker, 0, ends[1] + 1)] == ends[:2]
-    assert [end for _, end in read(broker, 0, ends[1] - 1)] == ends[:1]
-    assert [end for _, end in read(broker, 0, 1)] == ends[:1]
-    assert [end for _, end in read(broker, ends[0], ends[0] + 3)] == ends[1:2]
+    for letter in (b"a", b"b", b"c"):
+        broker.append("t", 0, [letter * 20])
+    assert [next_offset for _, next_offset in read(broker, start, end)] == entries
 
 
 def test_the_fetch_size_grows_for_one_entry(broker: ScriptedBroker) -> None:

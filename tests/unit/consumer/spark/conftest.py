@@ -1,64 +1,51 @@
-"""Logs in memory for the planner of the data source."""
+"""A broker in memory for the data source."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-from kafka2011.consumer.chunk import Chunk, TopicPartition
-from kafka2011.consumer.spark import planning
-from kafka2011.protocol import message_set
-from tests.unit.services.warehouse.samples import chunks_of
+from kafka2011.consumer.spark.options import SourceOptions, parse_options
+from kafka2011.consumer.spark.source import Kafka2011StreamReader
+from kafka2011.protocol.requests import LATEST, OffsetsRequest, decode_request
+from kafka2011.protocol.responses import encode_offsets_response
+from tests.support.scripted_server import ScriptedBroker
 
 
-class Logs:
-    """Partitions' logs in memory, as the client and the reader of the planner."""
+class SegmentedBroker(ScriptedBroker):
+    """A broker whose answers to Offsets requests also know segments, by partition and by time."""
 
     def __init__(self) -> None:
-        self.data: dict[TopicPartition, bytes] = {}
-        self.first: dict[TopicPartition, int] = {}
-        self.segments: dict[TopicPartition, list[int]] = {}
+        self.segments: dict[int, list[int]] = {}  # partition -> starts, newest first
         self.by_time: dict[int, int] = {}
+        self._readers: list[Kafka2011StreamReader] = []
+        super().__init__()
 
-    def append(self, name: TopicPartition, payloads: list[bytes], codec: int = 0) -> int:
-        encode = message_set.encode_compressed if codec else message_set.encode
-        self.data[name] = self.data.get(name, b"") + encode(payloads, *[codec] * bool(codec))
-        return len(self.data[name])
+    def options(self, **given: str) -> SourceOptions:
+        """Options that read topic t, or the `ranges` given, from this broker, whose id is 11."""
+        topic = {} if "ranges" in given else {"topic": "t"}
+        return parse_options({"brokers": f"11:{self.host}:{self.port}", **topic, **given})
 
-    def client(self, *_: Any, **__: Any) -> Any:
-        return self
-
-    def earliest(self, topic: str, partition: int) -> int:
-        return self.first.get(TopicPartition(topic, 11, partition), 0)
-
-    def latest(self, topic: str, partition: int) -> int:
-        return len(self.data.get(TopicPartition(topic, 11, partition), b""))
-
-    def get_offsets_before(self, topic: str, partition: int, time_ms: int, count: int) -> list[int]:
-        if time_ms >= 0:
-            return [self.by_time[time_ms]] if time_ms in self.by_time else []
-        return self.segments.get(TopicPartition(topic, 11, partition), [])[:count]
+    def stream(self, **options: str) -> Kafka2011StreamReader:
+        """A reader of topic t as a stream, which is stopped when the broker is closed."""
+        self._readers.append(Kafka2011StreamReader(self.options(**options)))
+        return self._readers[-1]
 
     def close(self) -> None:
-        pass
+        for reader in self._readers:
+            reader.stop()
+        super().close()
 
-    def read_range(
-        self,
-        _address: object,
-        topic: str,
-        broker: int,
-        partition: int,
-        start: int,
-        end: int,
-        **_: Any,
-    ) -> Iterator[Chunk]:
-        data = self.data[TopicPartition(topic, broker, partition)]
-        return chunks_of(data, (topic, broker, partition), start, end, 100)
+    def _answer(self, frame: bytes) -> bytes | None:
+        request = decode_request(frame[4:])
+        if isinstance(request, OffsetsRequest):
+            if request.time in self.by_time:
+                return encode_offsets_response([self.by_time[request.time]])
+            if request.time == LATEST and request.count_max > 1:
+                return encode_offsets_response(self.segments.get(request.partition, []))
+        return super()._answer(frame)
 
 
 @pytest.fixture
-def logs(monkeypatch: pytest.MonkeyPatch) -> Logs:
-    made = Logs()
-    monkeypatch.setattr(planning, "SimpleConsumer", made.client)
-    monkeypatch.setattr(planning, "read_range", made.read_range)
-    return made
+def broker() -> Iterator[SegmentedBroker]:
+    with SegmentedBroker() as made:
+        yield made

@@ -1,100 +1,87 @@
 """A batch query's ranges: offsets, times, segments, and what was retired."""
 
+from contextlib import closing
+
 import pytest
 
-from kafka2011.consumer.chunk import TopicPartition
-from kafka2011.consumer.ranges.planning import OffsetRange
-from kafka2011.consumer.spark.options import parse_options
-from kafka2011.consumer.spark.planning import DataLoss, PartitionAway, PlacedRange, SourcePlanner
-from tests.unit.consumer.spark.conftest import Logs
+from kafka2011.consumer.spark.planning import DataLoss, PartitionAway, SourcePlanner
+from tests.unit.consumer.spark.conftest import SegmentedBroker
 
-ADDRESS = ("127.0.0.1", 9092)
-ZERO = TopicPartition("t", 11, 0)
-ONE = TopicPartition("t", 11, 1)
+START_AT_11 = {"startingOffsets": '{"t": {"11-0": 11}}'}
 
 
-def planned(**options: str) -> list[PlacedRange]:
-    return SourcePlanner(parse_options({"brokers": "11:127.0.0.1:9092", **options})).batch_ranges()
+@pytest.fixture
+def broker(broker: SegmentedBroker) -> SegmentedBroker:
+    """Ten messages in partition 0, two to a segment, and twenty in partition 1; 11 bytes each."""
+    broker.append("t", 0, [b"x"] * 10)
+    broker.append("t", 1, [b"x"] * 20)
+    broker.segments[0] = [110, 88, 66, 44, 22, 0]
+    broker.by_time = {5000: 22, 6000: 88, 7000: 66}  # the last one that was closed then
+    return broker
 
 
-def ranges(**options: str) -> list[OffsetRange]:
-    return [placed.offsets for placed in planned(topic="t", **options)]
+def ranges(broker: SegmentedBroker, options: dict[str, str]) -> list[tuple[int, int, int]]:
+    """(partition, start, end) of each range."""
+    with closing(SourcePlanner(broker.options(**options))) as planner:
+        planned = planner.batch_ranges()
+    assert all(placed.address == broker.address for placed in planned)
+    assert all(placed.offsets[:2] == ("t", 11) for placed in planned)
+    return [placed.offsets[2:] for placed in planned]
 
 
-def test_a_batch_is_everything_by_default(logs: Logs) -> None:
-    end = logs.append(ZERO, [b"x"] * 10)
-    assert ranges() == [OffsetRange("t", 11, 0, 0, end)]
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        pytest.param({}, [(0, 0, 110)], id="everything by default"),
+        pytest.param({"topic": "empty"}, [], id="an empty topic"),
+        pytest.param(
+            {
+                "partitions": "2",
+                "startingOffsets": '{"t": {"11-0": 11, "11-1": "latest"}}',
+                "endingOffsets": '{"t": {"11-0": 22}}',
+            },
+            [(0, 11, 22)],
+            id="offsets per partition",
+        ),
+        pytest.param(
+            {"partitions": "2", "endingOffsets": '{"t": {"11-1": 22}}'},
+            [(0, 0, 110), (1, 0, 22)],
+            id="the offset of one partition",
+        ),
+        pytest.param({"startingTimestamp": "5000"}, [(0, 22, 110)], id="since a segment's time"),
+        pytest.param({"startingTimestamp": "4000"}, [(0, 0, 110)], id="since before all segments"),
+        # The segment after the last that was closed then was open up to the next one's start.
+        pytest.param({"endingTimestamp": "5000"}, [(0, 0, 66)], id="until a segment was open"),
+        pytest.param({"endingTimestamp": "4000"}, [(0, 0, 22)], id="until the first one was open"),
+        pytest.param({"endingTimestamp": "6000"}, [(0, 0, 110)], id="until the last one was open"),
+        pytest.param(
+            {"startingTimestamp": "5000", "endingTimestamp": "7000"},
+            [(0, 22, 110)],
+            id="between two times",
+        ),
+        pytest.param(
+            {"split.bytes": "30"},
+            [(0, start, start + 22) for start in range(0, 110, 22)],
+            id="cut at segment starts",
+        ),
+        pytest.param({"ranges": '[["t", 11, 2, 11, 33]]'}, [(2, 11, 33)], id="exact ranges"),
+    ],
+)
+def test_the_ranges_of_a_batch(
+    broker: SegmentedBroker, options: dict[str, str], expected: list[tuple[int, int, int]]
+) -> None:
+    assert ranges(broker, options) == expected
 
 
-def test_an_empty_topic_is_no_partition(logs: Logs) -> None:
-    assert ranges() == []
-
-
-def test_offsets_are_taken_per_partition(logs: Logs) -> None:
-    end = logs.append(ZERO, [b"x"] * 10)
-    second_end = logs.append(ONE, [b"x"] * 20)
-    found = ranges(
-        partitions="2",
-        startingOffsets='{"t": {"11-0": 11, "11-1": "latest"}}',
-        endingOffsets='{"t": {"11-0": 22}}',
-    )
-    assert found == [OffsetRange("t", 11, 0, 11, 22)]
-    assert ranges(partitions="2", endingOffsets='{"t": {"11-1": 22}}') == [
-        OffsetRange("t", 11, 0, 0, end),
-        OffsetRange("t", 11, 1, 0, 22),
-    ]
-    assert second_end > end
-
-
-def test_a_time_starts_at_a_segment(logs: Logs) -> None:
-    end = logs.append(ZERO, [b"x"] * 10)
-    logs.by_time[5000] = 44
-    assert ranges(startingTimestamp="5000") == [OffsetRange("t", 11, 0, 44, end)]
-    assert ranges(startingTimestamp="4000") == [OffsetRange("t", 11, 0, 0, end)]
-
-
-def test_a_time_ends_behind_the_segment_that_was_open_then(logs: Logs) -> None:
-    end = logs.append(ZERO, [b"x"] * 10)
-    assert end == 110
-    logs.segments[ZERO] = [110, 88, 66, 44, 22, 0]
-    logs.by_time[5000] = 22  # the last one that was closed; the next was open up to 66
-    assert ranges(endingTimestamp="5000") == [OffsetRange("t", 11, 0, 0, 66)]
-    assert ranges(endingTimestamp="4000") == [OffsetRange("t", 11, 0, 0, 22)]
-    logs.by_time[6000] = 88
-    assert ranges(endingTimestamp="6000") == [OffsetRange("t", 11, 0, 0, end)]
-    logs.by_time[7000] = 66
-    assert ranges(startingTimestamp="5000", endingTimestamp="7000") == [
-        OffsetRange("t", 11, 0, 22, end)
-    ]
-
-
-def test_retired_offsets_are_an_error_unless_loss_is_accepted(logs: Logs) -> None:
-    end = logs.append(ZERO, [b"x"] * 10)
-    logs.first[ZERO] = 33
-    wanted = '{"t": {"11-0": 11}}'
+def test_retired_offsets_are_an_error_unless_loss_is_accepted(broker: SegmentedBroker) -> None:
+    broker.retire("t", 0, 33)
     with pytest.raises(DataLoss, match="requested 11"):
-        ranges(startingOffsets=wanted)
-    assert ranges(startingOffsets=wanted, failOnDataLoss="false") == [
-        OffsetRange("t", 11, 0, 33, end)
-    ]
+        ranges(broker, START_AT_11)
+    assert ranges(broker, {**START_AT_11, "failOnDataLoss": "false"}) == [(0, 33, 110)]
     with pytest.raises(DataLoss):
-        ranges(endingOffsets='{"t": {"11-0": 1000}}')
+        ranges(broker, {"endingOffsets": '{"t": {"11-0": 1000}}'})
 
 
-def test_ranges_are_cut_at_segment_starts(logs: Logs) -> None:
-    end = logs.append(ZERO, [b"x"] * 100)
-    logs.segments[ZERO] = [end, 880, 660, 440, 220, 0]
-    found = ranges(**{"split.bytes": "300"})
-    bounds = [offset for part in found for offset in (part.start, part.end)]
-    assert bounds == [0, 220, 220, 440, 440, 660, 660, 880, 880, end]
-
-
-def test_exact_ranges_are_taken_as_they_are(logs: Logs) -> None:
-    assert planned(ranges='[["t", 11, 2, 11, 33]]') == [
-        PlacedRange(ADDRESS, OffsetRange("t", 11, 2, 11, 33))
-    ]
-
-
-def test_a_range_of_a_broker_that_is_away_is_an_error(logs: Logs) -> None:
+def test_a_range_of_a_broker_that_is_away_is_an_error(broker: SegmentedBroker) -> None:
     with pytest.raises(PartitionAway, match="t/12-0"):
-        planned(ranges='[["t", 12, 0, 11, 33]]')
+        ranges(broker, {"ranges": '[["t", 12, 0, 11, 33]]'})

@@ -1,21 +1,14 @@
 """Messages as Spark's rows: offsets of entries, a fixed schema, and both ways to make them."""
 
-from collections.abc import Iterator
+from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka2011.consumer.chunk import Chunk
 from kafka2011.consumer.spark import rows as spark_rows
-from kafka2011.consumer.spark.rows import (
-    MESSAGE_SCHEMA,
-    MessageRows,
-    Unreadable,
-    entry_next_offsets,
-    entry_offsets,
-)
+from kafka2011.consumer.spark.rows import MESSAGE_SCHEMA, MessageRows, Unreadable
 from kafka2011.events import codec
 from kafka2011.events.forms import Form, Forms
 from kafka2011.events.schemas import fingerprint, schema_for
@@ -23,6 +16,7 @@ from kafka2011.events.topics import ACCESS_LOG
 from kafka2011.protocol import message_set
 from kafka2011.protocol.compression import Codec
 from kafka2011.protocol.errors import InvalidMessage
+from tests.support.bombs import BOMB_BYTES, BOMBS_COUNT, bombs, bounded_memory
 from tests.unit.services.warehouse.samples import HEADER_TIME_MS, access_log_event
 
 
@@ -30,8 +24,13 @@ def chunk(data: bytes, offset: int = 0, topic: str = "t") -> Chunk:
     return Chunk(topic, 11, 3, offset, data, offset + len(data))
 
 
-def message_batches(found: Chunk) -> Iterator[pa.RecordBatch]:
-    return MessageRows().batches(found)
+def rows_of(found: Chunk, rows: MessageRows | None = None) -> list[dict[str, Any]]:
+    """The rows of all batches, each of which has the columns of its schema."""
+    batches = list((rows or MessageRows()).batches(found))
+    for batch in batches:
+        batch.validate(full=True)
+        assert rows or batch.schema == MESSAGE_SCHEMA
+    return [row for batch in batches for row in batch.to_pylist()]
 
 
 @pytest.mark.parametrize(
@@ -50,31 +49,35 @@ def message_batches(found: Chunk) -> Iterator[pa.RecordBatch]:
 def test_messages_of_a_wrapper_have_the_wrappers_ends(
     stored: list[int], offset: int, ends: list[int], starts: list[int]
 ) -> None:
-    assert entry_next_offsets(stored, offset) == ends
-    assert entry_offsets(ends, offset) == starts
+    assert spark_rows.entry_next_offsets(stored, offset) == ends
+    assert spark_rows.entry_offsets(ends, offset) == starts
 
 
-def test_a_batch_has_the_columns_of_the_schema() -> None:
+def test_a_row_has_the_columns_of_the_schema() -> None:
     event = codec.encode(ACCESS_LOG, access_log_event(1))
     data = message_set.encode([event, b"plain"])
-    (batch,) = message_batches(chunk(data, 1000, ACCESS_LOG))
-    assert batch.schema == MESSAGE_SCHEMA
-    first, second = batch.to_pylist()
-    assert (first["topic"], first["broker"], first["partition"]) == (ACCESS_LOG, 11, 3)
-    assert (first["offset"], first["next_offset"]) == (1000, second["offset"])
-    assert second["next_offset"] == 1000 + len(data)
-    assert first["timestamp"].timestamp() * 1000 == HEADER_TIME_MS + 1
-    assert first["schema_id"] == fingerprint(schema_for(ACCESS_LOG)).hex()
-    assert (first["payload"], second["payload"]) == (event, b"plain")
-    assert second["timestamp"] is second["schema_id"] is None
-    assert first["error"] is second["error"] is None
+    first, second = rows_of(chunk(data, 1000, ACCESS_LOG))
+    middle = second["offset"]
+    assert first.pop("timestamp").timestamp() * 1000 == HEADER_TIME_MS + 1
+    assert second.pop("timestamp") is None
+    assert first == {
+        "topic": ACCESS_LOG,
+        "broker": 11,
+        "partition": 3,
+        "offset": 1000,
+        "next_offset": middle,
+        "payload": event,
+        "schema_id": fingerprint(schema_for(ACCESS_LOG)).hex(),
+        "error": None,
+    }
+    plain = {"next_offset": 1000 + len(data), "payload": b"plain", "schema_id": None}
+    assert second == {**first, "offset": middle, **plain}
 
 
 def test_an_id_of_the_registry_is_a_number() -> None:
     event = b"\x00\x00\x00\x01\x02" + codec.encode(ACCESS_LOG, access_log_event(1))[17:]
     rows = MessageRows(("schema_id", "timestamp"), forms=Forms(Form.ID))
-    (batch,) = rows.batches(chunk(message_set.encode([event, b"junk"])))
-    first, second = batch.to_pylist()
+    first, second = rows_of(chunk(message_set.encode([event, b"junk"])), rows)
     assert first["schema_id"] == "258"
     assert first["timestamp"].timestamp() * 1000 == HEADER_TIME_MS + 1
     assert second == {"schema_id": None, "timestamp": None}
@@ -82,57 +85,64 @@ def test_an_id_of_the_registry_is_a_number() -> None:
 
 def test_a_hostile_time_is_null() -> None:
     event = codec.encode(ACCESS_LOG, access_log_event(1, header_time=2**62))
-    (batch,) = message_batches(chunk(message_set.encode([event])))
-    assert batch.column("timestamp").to_pylist() == [None]
+    assert [row["timestamp"] for row in rows_of(chunk(message_set.encode([event])))] == [None]
 
 
-def test_messages_in_wrappers_are_rows() -> None:
+def test_messages_in_wrappers_are_rows_and_no_message_is_no_batch() -> None:
     data = message_set.encode([b"a"]) + message_set.encode_compressed([b"b", b"c"], Codec.GZIP)
-    (batch,) = message_batches(chunk(data))
-    assert batch.column("payload").to_pylist() == [b"a", b"b", b"c"]
-    assert batch.column("next_offset").to_pylist()[1:] == [len(data), len(data)]
+    rows = rows_of(chunk(data))
+    assert [row["payload"] for row in rows] == [b"a", b"b", b"c"]
+    assert [row["next_offset"] for row in rows[1:]] == [len(data), len(data)]
+    assert list(MessageRows().batches(chunk(b""))) == []
 
 
-def test_nothing_is_no_batch() -> None:
-    assert list(message_batches(chunk(b""))) == []
+def test_a_set_of_many_messages_is_several_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark_rows, "ROWS_MAX", 2)
+    data = message_set.encode_compressed([b"a", b"b", b"c"], Codec.GZIP)
+    batches = list(MessageRows(("offset", "next_offset", "payload")).batches(chunk(data, 7)))
+    assert [batch.num_rows for batch in batches] == [2, 1]
+    rows = [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
+    assert rows == [(7, 7 + len(data), payload) for payload in (b"a", b"b", b"c")]
 
 
-def test_a_damaged_entry_is_a_row_with_its_error() -> None:
+def test_bombs_are_rows_piece_by_piece() -> None:
+    data = bombs() + message_set.encode([b"last"])
+    sizes = []
+    with bounded_memory():
+        for batch in MessageRows(("next_offset", "payload")).batches(chunk(data, 1000)):
+            sizes += [len(payload) for payload in batch.column("payload").to_pylist()]
+    assert sizes == [BOMB_BYTES] * BOMBS_COUNT + [4]
+    assert batch.column("next_offset").to_pylist()[-1] == 1000 + len(data)
+
+
+def test_a_damaged_entry_is_a_row_with_its_error_or_goes_to_the_quarantine() -> None:
     entries = [message_set.encode([payload]) for payload in (b"a", b"b", b"c")]
-    damaged = bytearray(entries[1])
-    damaged[-1] ^= 1
-    data = entries[0] + bytes(damaged) + entries[2]
-    rows = [row for batch in message_batches(chunk(data, 50)) for row in batch.to_pylist()]
-    assert [row["payload"] for row in rows] == [b"a", bytes(damaged), b"c"]
+    entries[1] = entries[1][:-1] + b"?"
+    found = chunk(b"".join(entries), 50)
+    rows = rows_of(found)
+    assert [row["payload"] for row in rows] == [b"a", entries[1], b"c"]
     assert [row["error"] is None for row in rows] == [True, False, True]
-    assert rows[1]["offset"] == 50 + len(entries[0])
-    assert all(batch.schema == MESSAGE_SCHEMA for batch in message_batches(chunk(data)))
-
-
-def test_a_damaged_entry_goes_to_the_quarantine_with_its_offsets() -> None:
-    entries = [message_set.encode([payload]) for payload in (b"a", b"b", b"c")]
-    damaged = entries[1][:-1] + b"?"
+    assert [row["offset"] for row in rows] == [50, 61, 72]
     aside: list[Unreadable] = []
-    rows = MessageRows(("offset", "payload"), aside.append)
-    data = entries[0] + damaged + entries[2]
-    found = [row for batch in rows.batches(chunk(data, 50)) for row in batch.to_pylist()]
-    assert found == [{"offset": 50, "payload": b"a"}, {"offset": 72, "payload": b"c"}]
+    assert rows_of(found, MessageRows(("offset", "payload"), aside.append)) == [
+        {"offset": 50, "payload": b"a"},
+        {"offset": 72, "payload": b"c"},
+    ]
     (message,) = aside
     assert message[:5] == ("t", 11, 3, 61, 72)
-    assert message.payload == damaged
+    assert message.payload == entries[1]
     assert "damaged entry" in message.error
 
 
 def test_an_impossible_length_is_an_error() -> None:
     data = message_set.encode([b"a"]) + b"\x00\x00\x00\x01\x00" * 5
     with pytest.raises(InvalidMessage):
-        list(message_batches(chunk(data)))
+        rows_of(chunk(data))
 
 
 def test_a_batch_has_only_the_requested_columns() -> None:
     data = message_set.encode([b"a", b"bb"])
-    (batch,) = MessageRows(("next_offset", "topic")).batches(chunk(data, 7))
-    assert batch.to_pylist() == [
+    assert rows_of(chunk(data, 7), MessageRows(("next_offset", "topic"))) == [
         {"next_offset": 18, "topic": "t"},
         {"next_offset": 7 + len(data), "topic": "t"},
     ]
@@ -170,11 +180,7 @@ def test_both_ways_give_the_same_rows(
     found = chunk(message_set.encode(payloads, magic), offset)
     rows = MessageRows(forms=Forms(form))
     slow = [row for batch in rows._in_python(found) for row in batch.to_pylist()]
-    fast = list(rows.batches(found))
-    assert [row for batch in fast for row in batch.to_pylist()] == slow
-    for batch in fast:
-        batch.validate(full=True)
-        assert batch.schema == MESSAGE_SCHEMA
+    assert rows_of(found, rows) == slow
 
 
 @pytest.mark.skipif(not spark_rows.COMPILED, reason="the pure build has one way")

@@ -3,7 +3,6 @@
 import pytest
 
 from kafka2011.consumer.chunk import TopicPartition
-from kafka2011.consumer.groups.assignment import assignment_of
 from kafka2011.consumer.groups.topic_filters import whitelist
 from kafka2011.consumer.tools.rebalance_check import GroupPicture, problems, read_registry
 from kafka2011.coordination import paths
@@ -11,49 +10,34 @@ from kafka2011.coordination.paths import BrokerPartition
 from tests.support.memory_deployment import Deployment, one_stream
 from tests.support.waiting import wait_until
 
-PARTITIONS = {
-    "t": tuple(BrokerPartition(broker, number) for broker in (0, 10) for number in (0, 1))
-}
+PARTITIONS = {"t": tuple(BrokerPartition(*name) for name in ((0, 0), (0, 1), (10, 0), (10, 1)))}
 MEMBERS = {"g_a": {"t": 1}, "g_b": {"t": 2}}
-
-
-def settled() -> dict[TopicPartition, str]:
-    owners: dict[TopicPartition, str] = {}
-    for member in MEMBERS:
-        owners |= assignment_of(member, MEMBERS, PARTITIONS)
-    return owners
-
-
-def texts(owners: dict[TopicPartition, str]) -> list[str]:
-    found = problems(GroupPicture(MEMBERS, PARTITIONS, owners))
-    return [f"{one.name}: {one.text}" for one in found]
-
-
-def test_a_settled_group_has_no_problem() -> None:
-    assert len(settled()) == 4
-    assert texts(settled()) == []
+SETTLED = {
+    TopicPartition("t", 0, 0): "g_a-0",
+    TopicPartition("t", 0, 1): "g_a-0",
+    TopicPartition("t", 10, 0): "g_b-0",
+    TopicPartition("t", 10, 1): "g_b-1",
+}
 
 
 @pytest.mark.parametrize(
-    ("owner", "text"),
+    ("partition", "owner", "texts"),
     [
-        ("", "t/0-0: it has no owner"),
-        ("g_dead-0", "t/0-0: its owner g_dead-0 is not a registered thread"),
-        ("g_b-7", "t/0-0: its owner g_b-7 is not a registered thread"),
-        ("g_b-0", "t/0-0: g_b-0 owns it, but g_a-0 should"),
+        ((0, 0), "g_a-0", []),
+        ((0, 0), "", ["t/0-0: it has no owner"]),
+        ((0, 0), "g_dead-0", ["t/0-0: its owner g_dead-0 is not a registered thread"]),
+        ((0, 0), "g_b-7", ["t/0-0: its owner g_b-7 is not a registered thread"]),
+        ((0, 0), "g_b-0", ["t/0-0: g_b-0 owns it, but g_a-0 should"]),
+        ((9, 0), "g_a-0", ["t/9-0: g_a-0 owns it, but it is on no live broker"]),
     ],
 )
-def test_each_way_to_be_wrong_has_its_words(owner: str, text: str) -> None:
-    owners = settled()
-    owners.pop(TopicPartition("t", 0, 0))
-    if owner:
-        owners[TopicPartition("t", 0, 0)] = owner
-    assert texts(owners) == [text]
-
-
-def test_an_owner_of_what_is_on_no_live_broker_is_told() -> None:
-    owners = {**settled(), TopicPartition("t", 9, 0): "g_a-0"}
-    assert texts(owners) == ["t/9-0: g_a-0 owns it, but it is on no live broker"]
+def test_each_way_to_be_wrong_has_its_words(
+    partition: tuple[int, int], owner: str, texts: list[str]
+) -> None:
+    owners = {**SETTLED, TopicPartition("t", *partition): owner}
+    owners = {name: found for name, found in owners.items() if found}
+    found = problems(GroupPicture(MEMBERS, PARTITIONS, owners))
+    assert [f"{one.name}: {one.text}" for one in found] == texts
 
 
 def test_a_real_group_is_looked_at_wildcards_and_garbage_included(deployment: Deployment) -> None:

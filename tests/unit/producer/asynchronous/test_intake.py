@@ -1,8 +1,7 @@
 """Both twins of the asynchronous producer's per-message steps, against the same claims."""
 
-import threading
 from collections import deque
-from types import ModuleType
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -12,55 +11,48 @@ from hypothesis import strategies as st
 from kafka2011.producer.asynchronous import _intake_pure
 
 try:
-    from kafka2011.producer.asynchronous import _intake_compiled  # type: ignore[attr-defined, unused-ignore]
+    from kafka2011.producer.asynchronous import _intake_compiled
 except ImportError:
     TWINS = [_intake_pure]
 else:
     TWINS = [_intake_pure, _intake_compiled]
 
-MESSAGES = st.lists(
-    st.tuples(
-        st.sampled_from(["a", "b", "".join(["lo", "ng"])]),
-        st.sampled_from([-1, 0, 1, 70_000]),
-        st.binary(max_size=3),
-        st.none() | st.integers(),
-    )
-)
+TOPICS = st.sampled_from(["a", "b", "".join(["lo", "ng"])])
+PARTITIONS = st.sampled_from([-1, 0, 1, 70_000])
+KEYS = st.none() | st.integers()
+MESSAGES = st.lists(st.tuples(TOPICS, PARTITIONS, st.binary(max_size=3), KEYS))
 
 
-@pytest.fixture(params=TWINS, ids=lambda twin: twin.__name__.rpartition("_")[2])
-def twin(request: pytest.FixtureRequest) -> ModuleType:
-    module: ModuleType = request.param
-    return module
+Events = list[tuple[Any, ...]]
+
+twins = pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.__name__.rpartition("_")[2])
 
 
+@twins
 @given(messages=MESSAGES)
-@pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.__name__.rpartition("_")[2])
-def test_a_group_is_what_a_filter_finds(twin: ModuleType, messages: list[Any]) -> None:
+def test_a_group_is_what_a_filter_finds(twin, messages) -> None:
     grouped = twin.group(messages)
     assert list(grouped) == list(dict.fromkeys((topic, part) for topic, part, _, _ in messages))
     for place, payloads in grouped.items():
         assert payloads == [payload for t, p, payload, _ in messages if (t, p) == place]
 
 
+@twins
 @given(
     size=st.integers(1, 5),
     batch_size=st.integers(1, 5),
     steps=st.lists(st.sampled_from(["put_one", "offer", "take", "waiting"]), max_size=40),
     closes_at=st.none() | st.integers(0, 40),
 )
-@pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.__name__.rpartition("_")[2])
-def test_it_is_a_bounded_list(
-    twin: ModuleType, size: int, batch_size: int, steps: list[str], closes_at: int | None
-) -> None:
+def test_it_is_a_bounded_list(twin, size, batch_size, steps, closes_at) -> None:
     batches: list[int] = []
-    full: list[tuple[Any, ...]] = []
+    full: Events = []
     expected_batches: list[int] = []
-    expected_full: list[tuple[Any, ...]] = []
+    expected_full: Events = []
+    model: Events = []
     intake = twin.Intake(
         size, batch_size, lambda: batches.append(len(intake)), lambda *event: full.append(event)
     )
-    model: list[tuple[Any, ...]] = []
     for number, step in enumerate(steps):
         if number == closes_at:
             intake.close()
@@ -85,35 +77,28 @@ def test_it_is_a_bounded_list(
             case "waiting":
                 assert intake.waiting() == model
         assert len(intake) == len(model)
-    assert full == expected_full
-    assert batches == expected_batches
+    assert (full, batches) == (expected_full, expected_batches)
 
 
-def test_many_threads_lose_nothing_and_keep_the_bound(twin: ModuleType) -> None:
+@twins
+def test_many_threads_lose_nothing_and_keep_the_bound(twin) -> None:
+    names, count = (b"a", b"b", b"c"), 20_000
     refused: deque[bytes] = deque()  # append is atomic
-    intake = twin.Intake(
-        100, 50, lambda: None, lambda topic, partition, payload, key: refused.append(payload)
-    )
-    count = 20_000
-    lengths: list[int] = []
+    intake = twin.Intake(100, 50, lambda: None, lambda *event: refused.append(event[2]))
 
     def put(name: bytes) -> None:
         for number in range(count):
             intake.put_one("topic", -1, b"%s %d" % (name, number), None)
 
-    writers = [threading.Thread(target=put, args=(name,)) for name in (b"a", b"b", b"c")]
-    for writer in writers:
-        writer.start()
     taken: list[bytes] = []
-    while any(writer.is_alive() for writer in writers) or len(intake):
-        some = intake.take()
-        lengths.append(len(some))
-        taken += [payload for _, _, payload, _ in some]
-    assert max(lengths) <= 100
-    assert len(taken) + len(refused) == 3 * count
-    assert set(taken) | set(refused) == {
-        b"%s %d" % (name, number) for name in (b"a", b"b", b"c") for number in range(count)
-    }
-    for name in (b"a", b"b", b"c"):
+    with ThreadPoolExecutor(len(names)) as pool:
+        writers = [pool.submit(put, name) for name in names]
+        while not all(writer.done() for writer in writers) or len(intake):
+            some = intake.take()
+            assert len(some) <= 100
+            taken += [payload for _, _, payload, _ in some]
+    assert len(taken) + len(refused) == len(names) * count
+    assert set(taken) | set(refused) == {b"%s %d" % (n, i) for n in names for i in range(count)}
+    for name in names:
         numbers = [int(text[2:]) for text in taken if text.startswith(name)]
         assert numbers == sorted(numbers)

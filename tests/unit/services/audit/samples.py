@@ -5,14 +5,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from kafka2011.consumer.simple import FetchedSet
 from kafka2011.events import codec
 from kafka2011.events.monitoring import encode_heartbeat, encode_monitoring
 from kafka2011.events.topics import PAGE_VIEW
 from kafka2011.events.windows import WindowCount
 from kafka2011.protocol import message_set
-from kafka2011.protocol.errors import OffsetOutOfRange, WrongPartition
-from kafka2011.protocol.requests import FetchRequest
 from kafka2011.services.audit.books.ledger import Ledger
 from kafka2011.services.audit.verdicts import expected_of
 
@@ -47,6 +44,7 @@ def report(
     server: str = SERVER,
     instance: str = "run-1",
     window_ms: int = WINDOW_MS,
+    time_ms: int = T0,
 ) -> bytes:
     """A monitoring event; `counts` are (topic, window start, messages)."""
     return encode_monitoring(
@@ -54,21 +52,29 @@ def report(
         service="web",
         instance=instance,
         sequence=sequence,
-        time_ms=T0,
+        time_ms=time_ms,
         window_ms=window_ms,
         counts=[WindowCount(topic, start, count, count * 100) for topic, start, count in counts],
     )
 
 
-def heartbeat(time_ms: int, *, server: str = SERVER, is_last: bool = False) -> bytes:
+def heartbeat(
+    time_ms: int,
+    *,
+    server: str = SERVER,
+    instance: str = "run-1",
+    is_last: bool = False,
+    last_sequence: int = -1,
+) -> bytes:
     """A heartbeat of a server that beats every second."""
     return encode_heartbeat(
         server=server,
         service="web",
-        instance="run-1",
+        instance=instance,
         time_ms=time_ms,
         interval_ms=1000,
         is_last=is_last,
+        last_sequence=last_sequence,
     )
 
 
@@ -85,63 +91,6 @@ def write_log(root: Path, topic: str, partition: int, *segments: bytes, start: i
 def entries_of(data: bytes) -> list[bytes]:
     """The raw entries of a set."""
     return [data[e.offset : e.next_offset] for e in message_set.entries(data)]
-
-
-class ScriptedBroker:
-    """A broker that lives in a dictionary; see `readers.broker_reader.BrokerClient`."""
-
-    def __init__(self) -> None:
-        self.logs: dict[tuple[str, int], bytes] = {}
-        self.starts: dict[tuple[str, int], int] = {}
-        self.segment_ends: dict[tuple[str, int], list[int]] = {}
-        self.latest_asked = 0
-        self.failure: Exception | None = None
-        self.closed = 0
-
-    def append(self, topic: str, partition: int, *payloads: bytes) -> None:
-        self.append_set(topic, partition, message_set.encode(payloads))
-
-    def append_set(self, topic: str, partition: int, data: bytes) -> None:
-        key = (topic, partition)
-        self.logs[key] = self.logs.get(key, b"") + data
-
-    def roll(self, topic: str, partition: int) -> None:
-        """Begin a new segment: no fetch reads across its start."""
-        key = (topic, partition)
-        self.segment_ends.setdefault(key, []).append(len(self.logs[key]))
-
-    def retire(self, topic: str, partition: int, count: int) -> None:
-        """Delete the first `count` bytes."""
-        self.starts[topic, partition] = self.starts.get((topic, partition), 0) + count
-
-    def multifetch(self, parts: Sequence[FetchRequest]) -> list[FetchedSet]:
-        if self.failure is not None:
-            raise self.failure
-        return [self._fetch(part) for part in parts]
-
-    def _fetch(self, part: FetchRequest) -> FetchedSet:
-        key = (part.topic, part.partition)
-        log = self.logs.get(key)
-        error = None
-        data = b""
-        if log is None:
-            error = WrongPartition("no such partition")
-        elif not self.starts.get(key, 0) <= part.offset <= len(log):
-            error = OffsetOutOfRange("out of range")
-        else:
-            ends = [end for end in self.segment_ends.get(key, ()) if end > part.offset]
-            data = log[part.offset : min([part.offset + part.size_max, *ends])]
-        return FetchedSet(part.topic, part.partition, part.offset, memoryview(data), error)
-
-    def earliest(self, topic: str, partition: int) -> int:
-        return self.starts.get((topic, partition), 0)
-
-    def latest(self, topic: str, partition: int) -> int:
-        self.latest_asked += 1
-        return len(self.logs[topic, partition])
-
-    def close(self) -> None:
-        self.closed += 1
 
 
 class Totals(NamedTuple):

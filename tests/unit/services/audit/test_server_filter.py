@@ -11,7 +11,6 @@ from kafka2011.services.audit.config import AuditConfig
 from kafka2011.services.audit.recount.counting import RecountPlan, recount
 from kafka2011.services.audit.recount.segment_files import LogDirectory
 from kafka2011.services.audit.recount.sources import DiskSource
-from kafka2011.services.audit.report import Json
 from kafka2011.services.audit.server_filter import server_filter
 from tests.unit.services.audit.samples import T0, WINDOW_MS, event, report, write_log
 
@@ -39,64 +38,49 @@ def test_an_invalid_rule_is_refused(whitelist: str, blacklist: str) -> None:
 
 
 def test_behind_the_live_tier_the_others_messages_are_left_out() -> None:
+    offline = {(T0, "east-1"): 3, (T0, "west-1"): 5}
     ledger = Ledger(TIERS, WINDOW_MS, is_ours=EAST)
-    ledger.add_counts("live", PAGE_VIEW, {(T0, "east-1"): 3, (T0, "west-1"): 1})
-    ledger.add_counts("offline", PAGE_VIEW, {(T0, "east-1"): 3, (T0, "west-1"): 5})
-    counted = {key.server: cell.counted for key, cell in ledger.cells.items()}
     # What is in the own live tier is never left out, whatever its server.
+    ledger.add_counts("live", PAGE_VIEW, {(T0, "east-1"): 3, (T0, "west-1"): 1})
+    ledger.add_counts("offline", PAGE_VIEW, offline)
+    counted = {key.server: cell.counted for key, cell in ledger.cells.items()}
     assert counted == {"east-1": [3, 3], "west-1": [1, 0]}
     other = Ledger(TIERS, WINDOW_MS, is_ours=WEST)
-    other.add_counts("offline", PAGE_VIEW, {(T0, "east-1"): 3, (T0, "west-1"): 5})
+    other.add_counts("offline", PAGE_VIEW, offline)
     assert set(other.cells) == {CellKey(PAGE_VIEW, T0, "west-1")}
 
 
-def test_the_others_reports_of_the_offline_tier_are_left_out() -> None:
+@pytest.mark.parametrize(
+    ("tier", "server", "counts"),
+    [("offline", "west-1", False), ("offline", "east-1", True), ("live", "west-1", True)],
+)
+def test_the_others_reports_of_the_offline_tier_are_left_out(
+    tier: str, server: str, counts: bool
+) -> None:
     ledger = Ledger(TIERS, WINDOW_MS, is_ours=EAST)
-    facts = {"instance": "run-1", "sequence": 0, "counts": [], "now_ms": T0}
-    assert not ledger.add_report("offline", server="west-1", **facts)  # type: ignore[arg-type]
-    assert ledger.add_report("offline", server="east-1", **facts)  # type: ignore[arg-type]
-    assert ledger.add_report("live", server="west-1", **facts)  # type: ignore[arg-type]
+    found = ledger.add_report(
+        tier, server=server, instance="run-1", sequence=0, counts=[], now_ms=T0
+    )
+    assert found is counts
 
 
-class TwoLive:
-    """Segment files: two live brokers with the same id, each its own; one offline broker."""
-
-    def __init__(self, root: Path, lost_in_the_west: int = 0) -> None:
-        self.live = {}
-        self.offline = LogDirectory("offline", "broker-11", root / "offline")
-        mirrored: list[bytes] = []
-        for name, count in (("east-1", 10), ("west-1", 7)):
-            directory = self.live[name] = LogDirectory("live", "broker-1", root / name)
-            views = [event(number, server=name) for number in range(count)]
-            write_log(directory.path, PAGE_VIEW, 0, message_set.encode(views))
-            counts = report(0, [(PAGE_VIEW, T0, count)], server=name)
-            write_log(directory.path, AUDIT, 0, message_set.encode([counts]))
-            mirrored += views
-        kept = mirrored[: len(mirrored) - lost_in_the_west]
-        write_log(self.offline.path, PAGE_VIEW, 0, message_set.encode(kept))
-
-    def recount(self, name: str) -> Json:
-        return recount(
-            RecountPlan(
-                tiers=TIERS,
-                sources=[DiskSource(self.live[name]), DiskSource(self.offline)],
-                is_ours=WEST if name == "west-1" else EAST,
-            ),
-            now_ms=T0,
-        )
-
-
-def test_each_recount_balances_by_itself(tmp_path: Path) -> None:
-    both = TwoLive(tmp_path)
+@pytest.mark.parametrize("lost", [0, 2])
+def test_each_recount_finds_the_losses_of_its_datacenter_alone(tmp_path: Path, lost: int) -> None:
+    """Two live brokers with the same id, each its own; one offline broker."""
+    live = {}
+    mirrored: list[bytes] = []
     for name, count in (("east-1", 10), ("west-1", 7)):
-        found = both.recount(name)
-        assert found["exit_status"] == 0
-        assert found["totals"]["tiers"]["offline"]["counted"] == count
-
-
-def test_a_loss_is_found_by_the_audit_of_its_datacenter_alone(tmp_path: Path) -> None:
-    both = TwoLive(tmp_path, lost_in_the_west=2)
-    assert both.recount("east-1")["exit_status"] == 0
-    west = both.recount("west-1")
-    assert west["exit_status"] == 1
-    assert west["totals"]["tiers"]["offline"]["missing"] == 2
+        live[name] = LogDirectory("live", "broker-1", tmp_path / name)
+        views = [event(number, server=name) for number in range(count)]
+        counts = report(0, [(PAGE_VIEW, T0, count)], server=name)
+        write_log(live[name].path, PAGE_VIEW, 0, message_set.encode(views))
+        write_log(live[name].path, AUDIT, 0, message_set.encode([counts]))
+        mirrored += views
+    offline = LogDirectory("offline", "broker-11", tmp_path / "offline")
+    write_log(offline.path, PAGE_VIEW, 0, message_set.encode(mirrored[: 17 - lost]))
+    for name, is_ours, count, missing in (("east-1", EAST, 10, 0), ("west-1", WEST, 7, lost)):
+        sources = [DiskSource(live[name]), DiskSource(offline)]
+        found = recount(RecountPlan(tiers=TIERS, sources=sources, is_ours=is_ours), now_ms=T0)
+        total = found["totals"]["tiers"]["offline"]
+        assert (total["counted"], total["missing"]) == (count - missing, missing)
+        assert found["exit_status"] == bool(missing)

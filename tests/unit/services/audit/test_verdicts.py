@@ -1,42 +1,32 @@
 """The tables of verdicts, written out."""
 
-import itertools
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from kafka2011.cli.audit_table import STYLES
+from kafka2011.services.audit import verdicts
+from kafka2011.services.audit.books.passage import Passage
 from kafka2011.services.audit.books.progress import TierProgress
-from kafka2011.services.audit.verdicts import (
-    GuidCounts,
-    Verdict,
-    expected_of,
-    judge,
-    judge_guids,
-    settles_at_ms,
-)
+from kafka2011.services.audit.verdicts import STATES, GuidCounts, TierView, Verdict, judge
 
 SETTLES = 1000
-READ = TierProgress(SETTLES)
-BEHIND = TierProgress(SETTLES - 1)
+READ, BEHIND = TierProgress(SETTLES), TierProgress(SETTLES - 1)
 
 
 def verdict(
     expected: int,
     counted: int,
     *,
-    now: int = SETTLES,
     tier: TierProgress = READ,
-    reports: TierProgress = READ,
-    excused: bool = False,
+    settles_ms: int = SETTLES,
+    **less: Any,
 ) -> Verdict:
-    return judge(
-        expected,
-        counted,
-        settles_ms=SETTLES,
-        now_ms=now,
-        tier=tier,
-        reports=reports,
-        is_excused=excused,
-    )
+    """On a cell where its producers write, settled and read up to now unless `less` says so."""
+    most = {"now_ms": SETTLES, "reports": READ, "reported_ms": SETTLES}
+    (found,) = judge([TierView(expected, counted, settles_ms, tier)], **(most | less))
+    return found
 
 
 @pytest.mark.parametrize(
@@ -57,45 +47,125 @@ def verdict(
 def test_a_settled_cell_whose_readers_are_up_to_date(
     expected: int, counted: int, excused: bool, text: str
 ) -> None:
-    assert verdict(expected, counted, excused=excused).text == text
+    assert verdict(expected, counted, is_excused=excused).text == text
 
 
 @pytest.mark.parametrize(
-    ("expected", "counted", "excused"), list(itertools.product([0, 5], [0, 4, 5, 6], [True, False]))
+    ("less", "reason"),
+    [
+        ({"now_ms": SETTLES - 1}, "window open"),
+        ({"tier": BEHIND}, "reader behind"),
+        ({"reports": BEHIND}, "producers' reports not read yet"),
+    ],
 )
-def test_an_open_window_is_pending_whatever_the_numbers(
-    expected: int, counted: int, excused: bool
+@pytest.mark.parametrize("expected", [0, 5])
+@pytest.mark.parametrize("counted", [0, 4, 5, 6])
+@pytest.mark.parametrize("excused", [True, False])
+def test_a_cell_is_pending_whatever_the_numbers_until_its_time_is_over_and_all_is_read(
+    less: dict[str, Any], reason: str, expected: int, counted: int, excused: bool
 ) -> None:
-    found = verdict(expected, counted, now=SETTLES - 1, excused=excused)
-    assert (found.text, found.reason) == ("pending", "window open")
+    found = verdict(expected, counted, is_excused=excused, **less)
+    assert found == Verdict("pending", reason=reason)
 
 
-@pytest.mark.parametrize(("expected", "counted"), list(itertools.product([0, 5], [0, 4, 5, 6])))
-def test_a_reader_that_is_behind_makes_a_settled_cell_pending(expected: int, counted: int) -> None:
-    assert verdict(expected, counted, tier=BEHIND).reason == "reader behind"
-    found = verdict(expected, counted, reports=BEHIND)
-    assert (found.text, found.reason) == ("pending", "producers' reports not read yet")
-
-
-def test_a_broker_that_does_not_answer_is_the_reason_of_missing_and_extra_cells() -> None:
+@pytest.mark.parametrize(
+    ("expected", "counted", "text"),
+    [(5, 5, "complete"), (5, 3, "behind 2"), (5, 6, "extra 1")],
+)
+def test_a_broker_that_does_not_answer_may_have_what_is_not_there(
+    expected: int, counted: int, text: str
+) -> None:
     away = TierProgress(SETTLES, "broker 11 does not answer")
-    assert verdict(5, 3, tier=away) == Verdict("missing", missing=2, reason=away.unreachable)
-    assert verdict(3, 5, reports=away) == Verdict("extra", extra=2, reason=away.unreachable)
-    assert verdict(5, 5, tier=away).text == "complete"
+    found = verdict(expected, counted, tier=away)
+    assert found.text == text
+    assert found.reason == (away.unreachable if found.behind else "")
 
 
-def test_a_cell_settles_when_its_window_and_the_lateness_are_over_and_without_header_at_once() -> (
-    None
-):
-    assert settles_at_ms(10_000, 5_000, 700) == 15_700
-    assert settles_at_ms(-1, 5_000, 700) == 0
+def test_messages_whose_report_may_stand_on_an_unreachable_broker_are_not_extra() -> None:
+    away = TierProgress(SETTLES, "broker 11 does not answer")
+    found = verdict(3, 5, reports=away)
+    assert (found.text, found.reason) == ("pending", away.unreachable)
 
 
-def counts(counted: int, distinct: int, *, before: int, lost: int = 0) -> GuidCounts:
-    return GuidCounts(counted, distinct, lost, seen=lost + distinct, seen_before=before)
+def test_a_tier_not_read_up_to_the_report_is_behind() -> None:
+    view = TierView(5, 3, SETTLES, READ)
+    (found,) = judge([view], now_ms=SETTLES, reports=READ, reported_ms=SETTLES + 1)
+    assert found.text == "behind 2"
+
+
+@pytest.mark.parametrize(
+    ("expected", "counted", "found"),
+    [
+        (5, 5, Verdict("unknown")),
+        (5, 7, Verdict("unknown", unknown=2)),  # perhaps those of the lost report
+        (5, 3, Verdict("missing", missing=2)),  # so many at least
+    ],
+)
+def test_a_lost_report_leaves_unknown_what_it_may_have_counted(
+    expected: int, counted: int, found: Verdict
+) -> None:
+    judged = verdict(expected, counted, has_gap=True, is_excused=True)
+    assert judged == replace(found, reason=judged.reason)
+
+
+PASSED, BEHIND_SOURCE, GONE = Passage.PASSED, Passage.BEHIND, Passage.GONE
+
+
+@pytest.mark.parametrize(
+    ("counted", "passages", "texts"),
+    [
+        # live, offline, warehouse; nine were reported in live
+        ((9, 9, 9), (PASSED, PASSED), ["complete", "complete", "complete"]),
+        ((9, 9, 5), (PASSED, BEHIND_SOURCE), ["complete", "complete", "behind 4"]),
+        ((9, 9, 5), (PASSED, PASSED), ["complete", "complete", "missing 4"]),
+        ((9, 9, 5), (PASSED, GONE), ["complete", "complete", "unknown 4"]),
+        # The mirror is late, so that the loads have nothing to take yet, however far they are.
+        ((9, 4, 4), (BEHIND_SOURCE, PASSED), ["complete", "behind 5", "behind 5"]),
+        ((9, 4, 3), (BEHIND_SOURCE, PASSED), ["complete", "behind 5", "missing 1, behind 5"]),
+        ((9, 4, 3), (BEHIND_SOURCE, BEHIND_SOURCE), ["complete", "behind 5", "behind 6"]),
+        ((9, 4, 4), (PASSED, PASSED), ["complete", "missing 5", "missing 5"]),
+        ((9, 4, 2), (PASSED, BEHIND_SOURCE), ["complete", "missing 5", "missing 5, behind 2"]),
+        ((7, 7, 7), (BEHIND_SOURCE, PASSED), ["missing 2", "missing 2", "missing 2"]),
+    ],
+)
+def test_what_may_still_come_is_behind_and_what_cannot_is_missing(
+    counted: tuple[int, int, int], passages: tuple[Passage, Passage], texts: list[str]
+) -> None:
+    views = [
+        TierView(9, count, SETTLES, READ, passage)
+        for count, passage in zip(counted, (PASSED, *passages), strict=True)
+    ]
+    assert [each.text for each in judge(views, now_ms=SETTLES, reports=READ)] == texts
+
+
+def test_messages_that_enter_behind_a_late_tier_do_not_wait_for_it() -> None:
+    """Four enter at live and are late, three at offline, where one of them is lost."""
+    views = [
+        TierView(4, 4, SETTLES, READ),
+        TierView(7, 2, SETTLES, READ, BEHIND_SOURCE),
+    ]
+    live, offline = judge(views, now_ms=SETTLES, reports=READ)
+    assert (live.text, offline.text) == ("complete", "missing 1, behind 4")
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_every_state_has_its_colour(state: str) -> None:
+    assert STYLES[state.split(" ", maxsplit=1)[0]]
+
+
+def test_a_cell_settles_after_its_window_and_the_lateness_and_without_a_header_at_once() -> None:
+    assert verdicts.settles_at_ms(10_000, 5_000, 700) == 15_700
+    assert verdicts.settles_at_ms(-1, 5_000, 700) == 0
 
 
 # --- recount: by guid ---------------------------------------------------------------------------
+
+
+def counts(
+    counted: int, distinct: int, *, before: int, lost: int = 0, behind: int = 0
+) -> GuidCounts:
+    seen = lost + behind + distinct
+    return GuidCounts(counted, distinct, lost, behind, seen=seen, seen_before=before)
 
 
 @pytest.mark.parametrize(
@@ -124,21 +194,24 @@ def counts(counted: int, distinct: int, *, before: int, lost: int = 0) -> GuidCo
         # Not reported at all.
         (0, counts(3, 2, before=0), "extra 3"),
         (0, counts(0, 0, lost=2, before=2), "missing 2"),
+        # The next tier has not come to two of them.
+        (5, counts(3, 3, behind=2, before=5), "behind 2"),
+        (5, counts(2, 2, behind=2, lost=1, before=5), "missing 1, behind 2"),
+        (5, counts(4, 4, behind=2, before=6), "behind 2"),
     ],
 )
 def test_a_recount_distinguishes_lost_from_copied(
     expected: int, found: GuidCounts, text: str
 ) -> None:
-    assert judge_guids(expected, found).text == text
+    assert verdicts.judge_guids(expected, found).text == text
 
 
 def test_a_recount_lists_copies_as_redelivered_after_a_restart_but_never_a_loss() -> None:
-    found = counts(6, 4, lost=1, before=5)
-    verdict = judge_guids(5, found, is_excused=True)
-    assert verdict.text == "missing 1, redelivered 2"
-    assert verdict.state == "missing"
+    found = verdicts.judge_guids(5, counts(6, 4, lost=1, before=5), is_excused=True)
+    assert found == Verdict("missing", missing=1, redelivered=2)
+    assert found.text == "missing 1, redelivered 2"
 
 
 def test_a_message_is_expected_where_it_enters_and_behind() -> None:
-    assert expected_of([5, 2, 0]) == [5, 7, 7]
-    assert expected_of([0, 2, 0]) == [0, 2, 2]
+    assert verdicts.expected_of([5, 2, 0]) == [5, 7, 7]
+    assert verdicts.expected_of([0, 2, 0]) == [0, 2, 2]

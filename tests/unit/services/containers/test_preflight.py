@@ -1,119 +1,108 @@
 """deploy/tools/preflight.sh prints one line about what is missing, before anything is started."""
 
-import os
 import shutil
 import socket
-import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests import ROOT
+from tests.support.commands import execute
+from tests.unit.services.containers.conftest import executable
 
-ENOUGH = "16000000000 2 linux /nowhere"
-
-TOOLS = ("sh", "timeout", "id", "df", "awk", "sed", "sort", "tail", "dirname", "stat", "python3")
+TOOLS = ("sh", "timeout", "id", "df", "awk", "sed", "sort", "tail", "dirname", "stat")
 
 # An engine and Compose v2, as far as the preflight uses them.
-DOCKER = """#!/bin/sh
+DOCKER = """
 case "$1 $2" in
-    "info "*) [ -n "{facts}" ] && echo "{facts}" ;;
-    "compose version") [ -n "{compose}" ] ;;
+    "info "*) [ -n "$FACTS" ] && echo "$FACTS" ;;
+    "compose version") [ -n "$HAS_COMPOSE" ] ;;
     "compose config")
-        [ -z "{broken}" ] || {{ echo "{broken}" >&2; exit 15; }}
-        echo '        published: "{port}"' ;;
-    "ps --quiet") [ -z "{running}" ] || echo 0123456789ab ;;
+        [ -z "$BROKEN" ] || { echo "$BROKEN" >&2; exit 15; }
+        echo "        published: \\"${PORT:-0}\\"" ;;
+    "ps --quiet") [ -z "$RUNNING" ] || echo 0123456789ab ;;
     "ps --filter") echo somebodys_web_1 ;;
 esac
 """
+ENGINE = {
+    "ENGINE_SOCKET": "/nowhere.sock",
+    "FACTS": "16000000000 2 linux /nowhere",
+    "HAS_COMPOSE": "yes",
+}
 
 
-def preflight(
-    bin_dir: Path,
-    *words: str,
-    facts: str = ENOUGH,
-    compose: str = "yes",
-    port: int = 0,
-    running: str = "",
-    broken: str = "",
-    has_docker: bool = True,
-    **settings: str,
-) -> subprocess.CompletedProcess[str]:
-    """Run it with an engine as described and nothing else of the kind on the PATH."""
-    bin_dir.mkdir(exist_ok=True)
-    found = {name: shutil.which(name) for name in TOOLS} | {"python3": sys.executable}
-    # Not links: Python finds its library by its own place.
-    commands = {name: f'#!/bin/sh\nexec "{path}" "$@"\n' for name, path in found.items()}
-    if has_docker:
-        commands["docker"] = DOCKER.format(
-            facts=facts, compose=compose, port=port, running=running, broken=broken
-        )
-    for name, text in commands.items():
-        (bin_dir / name).write_text(text)
-        (bin_dir / name).chmod(0o755)
-    hidden = {"DASHBOARD_PORT", "FRONTEND_INPUT", "FRONTEND_SOURCE"}
-    environment = {name: value for name, value in os.environ.items() if name not in hidden}
-    return subprocess.run(
-        [ROOT / "deploy/tools/preflight.sh", *words],
-        env={**environment, "PATH": str(bin_dir), "ENGINE_SOCKET": "/nowhere.sock", **settings},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+class Machine:
+    """An engine, and nothing else on the PATH but what the preflight needs."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        paths = {name: shutil.which(name) for name in TOOLS} | {"python3": sys.executable}
+        for name, path in paths.items():
+            # Not links: Python finds its library by its own place.
+            executable(root / "bin" / name, f'exec "{path}" "$@"')
+        executable(root / "bin/docker", DOCKER)
+
+    def preflight(self, *words: str, **settings: str) -> str:
+        """The one line of what is missing, empty when nothing is. `settings` are variables, and
+        what differs from `ENGINE`."""
+        variables = {**ENGINE, "PATH": f"{self.root}/bin", **settings}
+        tool = ROOT / "deploy/tools/preflight.sh"
+        done = execute([tool, *words], status=None, variables=variables)
+        assert done.stdout == ""
+        if done.returncode == 0:
+            assert done.stderr == ""
+            return ""
+        assert done.returncode == 1
+        (line,) = done.stderr.splitlines()
+        assert line.startswith("kafka2011: ")
+        return line
 
 
-def complaint(done: subprocess.CompletedProcess[str]) -> str:
-    """The one line that it prints."""
-    assert done.returncode == 1
-    assert done.stdout == ""
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("kafka2011: ")
-    return line
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
 
 
-def test_it_prints_nothing_where_nothing_is_missing(tmp_path: Path) -> None:
-    done = preflight(tmp_path / "bin")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+def test_it_prints_nothing_where_nothing_is_missing(machine: Machine) -> None:
+    assert machine.preflight() == ""
+
+
+def test_without_a_docker_command_it_names_the_demo_that_needs_none(machine: Machine) -> None:
+    (machine.root / "bin/docker").unlink()
+    line = machine.preflight()
+    assert "the docker command is not installed" in line
+    assert "make demo" in line
 
 
 @pytest.mark.parametrize(
-    ("machine", "words", "reasons"),
+    ("words", "engine", "reason"),
     [
-        ({"has_docker": False}, (), ["the docker command is not installed", "make demo"]),
-        ({"facts": ""}, (), ["no container engine answers"]),
-        ({"compose": ""}, (), ["no Compose"]),
-        ({"compose": ""}, ("--engine-only",), ["no Compose"]),
-        ({"facts": "4000000000 2 linux /nowhere"}, (), ["has 4000 MB of memory; 6000 MB"]),
-        ({"facts": "16000000000 2 windows /nowhere"}, (), ["windows"]),
-        ({"broken": "cpus is no number"}, (), ["cannot be read: cpus is no number"]),
+        ([], {"FACTS": ""}, "no container engine answers"),
+        ([], {"HAS_COMPOSE": ""}, "no Compose"),
+        (["--engine-only"], {"HAS_COMPOSE": ""}, "no Compose"),
+        ([], {"FACTS": "4000000000 2 linux /nowhere"}, "has 4000 MB of memory; 6000 MB"),
+        ([], {"FACTS": "16000000000 2 windows /nowhere"}, "windows"),
+        ([], {"BROKEN": "cpus is no number"}, "cannot be read: cpus is no number"),
     ],
 )
 def test_what_is_missing_is_one_line(
-    tmp_path: Path, machine: dict[str, Any], words: tuple[str, ...], reasons: list[str]
+    machine: Machine, words: list[str], engine: dict[str, str], reason: str
 ) -> None:
-    line = complaint(preflight(tmp_path / "bin", *words, **machine))
-    assert [reason for reason in reasons if reason not in line] == []
+    assert reason in machine.preflight(*words, **engine)
 
 
-def test_a_port_that_is_taken(tmp_path: Path) -> None:
+def test_a_port_that_is_taken(machine: Machine) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        line = complaint(preflight(tmp_path / "bin", port=port))
+        port = str(taken.getsockname()[1])
+        line = machine.preflight(PORT=port)
         assert f"port {port} of 127.0.0.1 is taken by somebodys_web_1;" in line
         assert ".env" in line
         # The demo chooses another port, unless this one is set.
-        assert preflight(tmp_path / "bin", "--demo", port=port).returncode == 0
-        asked = preflight(tmp_path / "bin", "--demo", port=port, DASHBOARD_PORT=str(port))
-        assert complaint(asked) == line
-
-
-def test_a_port_that_the_deployment_itself_holds_is_fine(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        done = preflight(tmp_path / "bin", port=taken.getsockname()[1], running="yes")
-    assert done.returncode == 0, done.stderr
+        assert machine.preflight("--demo", PORT=port) == ""
+        assert machine.preflight("--demo", PORT=port, DASHBOARD_PORT=port) == line
+        # The deployment itself may hold it.
+        assert machine.preflight(PORT=port, RUNNING="yes") == ""
 
 
 @pytest.mark.parametrize(
@@ -129,31 +118,27 @@ def test_a_port_that_the_deployment_itself_holds_is_fine(tmp_path: Path) -> None
     ],
 )
 def test_the_access_log_must_be_one_that_a_container_can_read(
-    tmp_path: Path, named: str, mode: int | None, reason: str
+    machine: Machine, named: str, mode: int | None, reason: str
 ) -> None:
     if mode is not None:
-        (tmp_path / "access.log").touch(mode)
-        (tmp_path / "access.log").chmod(mode)
-    path = named.format(tmp_path)
-    done = preflight(tmp_path / "bin", FRONTEND_SOURCE="access-log", FRONTEND_INPUT=path, port=0)
-    if reason:
-        assert reason in complaint(done)
-    else:
-        assert (done.returncode, done.stderr) == (0, "")
+        log = machine.root / "access.log"
+        log.touch()
+        log.chmod(mode)
+    path = named.format(machine.root)
+    line = machine.preflight(FRONTEND_SOURCE="access-log", FRONTEND_INPUT=path)
+    assert reason in line
+    assert bool(reason) == bool(line)
 
 
 @pytest.mark.parametrize(("mode", "is_fine"), [(0o660, True), (0o640, False), (None, False)])
 def test_chaos_needs_a_socket_that_its_group_may_use(
-    tmp_path: Path, mode: int | None, is_fine: bool
+    machine: Machine, mode: int | None, is_fine: bool
 ) -> None:
-    path = tmp_path / "engine.sock"
+    path = machine.root / "engine.sock"
     with socket.socket(socket.AF_UNIX) as engine:
         if mode is not None:
             engine.bind(str(path))
             path.chmod(mode)
-        done = preflight(tmp_path / "bin", "--chaos", ENGINE_SOCKET=str(path))
-    if is_fine:
-        assert (done.returncode, done.stderr) == (0, "")
-    else:
-        assert str(path) in complaint(done)
-        assert "CHAOS=on" in done.stderr
+        line = machine.preflight("--chaos", ENGINE_SOCKET=str(path))
+    assert (line == "") == is_fine
+    assert is_fine or (str(path) in line and "CHAOS=on" in line)

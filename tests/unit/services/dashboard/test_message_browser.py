@@ -1,5 +1,6 @@
-"""Browsing a partition: against a client that serves a byte string as 0.7 does."""
+"""Browsing a partition of a broker that serves a byte string as 0.7 does."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -8,113 +9,104 @@ from kafka2011.events import codec
 from kafka2011.events.forms import FORMS_2011
 from kafka2011.events.topic_codec import TopicCodec
 from kafka2011.protocol import message_set
+from kafka2011.protocol.checksum import crc32
+from kafka2011.protocol.compression import Codec, compress
+from kafka2011.protocol.message import MAGIC1_HEADER
 from kafka2011.services.dashboard import message_browser
-from kafka2011.services.dashboard.message_browser import MessageQuery, browse, describe, query_from
+from kafka2011.services.dashboard.message_browser import (
+    FETCH_BYTES,
+    FOUND_BYTES_MAX,
+    Found,
+    MessageQuery,
+    NoBoundary,
+    browse,
+    describe,
+    first_entry,
+    query_from,
+)
+from tests.support.bombs import BOMB_BYTES, BOMBS_COUNT, bombs, bounded_memory
+from tests.support.scripted_server import ScriptedBroker
 
 CODEC = TopicCodec(FORMS_2011)
+COUNT = 20_000
+BASE = 5000  # the first offset
+BEGAN_MS = 1_000_000  # an event every 10 ms
 
 
 def event(number: int) -> bytes:
+    time_ms = BEGAN_MS + number * 10
+    guid = number.to_bytes(16, "big")
     record: dict[str, Any] = {
-        "header": {
-            "guid": number.to_bytes(16, "big"),
-            "time": 1_000_000 + number * 10,
-            "server": "frontend-1",
-            "service": "site",
-        },
-        "event_time": 1_000_000 + number * 10,
+        "header": {"guid": guid, "time": time_ms, "server": "frontend-1", "service": "site"},
+        "event_time": time_ms,
         "member_id": number,
-        "path": f"/in/{number}",
-        "referer": None,
-        "status": 200,
-        "bytes": 1,
-        "host": "10.0.0.1",
+        "host": f"host-{number}",
         "agent": None,
+        "succeeded": True,
     }
-    return codec.encode("page-view", record)
+    return codec.encode("login", record)
 
 
-class FakeClient:
-    data = b""
-    base = 5000
-
-    def __init__(self, *_: object, **__: object) -> None:
-        pass
-
-    def __enter__(self) -> "FakeClient":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def earliest(self, _topic: str, _partition: int) -> int:
-        return self.base
-
-    def latest(self, _topic: str, _partition: int) -> int:
-        return self.base + len(self.data)
-
-    def fetch(self, topic: str, partition: int, offset: int, size: int) -> Any:
-        from kafka2011.consumer.simple import FetchedSet
-
-        start = offset - self.base
-        return FetchedSet(topic, partition, offset, memoryview(self.data[start : start + size]))
+@pytest.fixture(scope="module")
+def broker() -> Iterator[ScriptedBroker]:
+    with ScriptedBroker() as found:
+        found.append("login", 0, [event(number) for number in range(COUNT)])
+        found.starts["login", 0] = BASE
+        yield found
 
 
-COUNT = 20_000
+def found(broker: ScriptedBroker, **query: Any) -> tuple[list[int], dict[str, Any]]:
+    """The numbers of the events found, and the whole answer."""
+    answer = browse(broker.address, MessageQuery("login", 0, **query), CODEC)
+    return [message["record"]["member_id"] for message in answer["messages"]], answer
 
 
-@pytest.fixture
-def log(monkeypatch: pytest.MonkeyPatch) -> type[FakeClient]:
-    FakeClient.data = message_set.encode([event(number) for number in range(COUNT)])
-    monkeypatch.setattr(message_browser, "SimpleConsumer", FakeClient)
-    return FakeClient
-
-
-def found(**query: Any) -> dict[str, Any]:
-    return browse(("h", 1), MessageQuery("page-view", 0, **query), CODEC)
-
-
-def ids(answer: dict[str, Any]) -> list[int]:
-    return [message["record"]["member_id"] for message in answer["messages"]]
-
-
-def test_newest_are_the_last_ones_in_order(log: type[FakeClient]) -> None:
-    answer = found(count=3)
-    assert ids(answer) == [COUNT - 3, COUNT - 2, COUNT - 1]
+def test_newest_are_the_last_ones_in_order(broker: ScriptedBroker) -> None:
+    ids, answer = found(broker, count=3)
+    assert ids == [COUNT - 3, COUNT - 2, COUNT - 1]
     assert answer["next"] == answer["latest"]
 
 
-def test_time_is_found_by_halving(log: type[FakeClient]) -> None:
-    answer = found(time_ms=1_000_000 + 12_345 * 10, count=2)
-    assert ids(answer) == [12_345, 12_346]
+def test_a_newest_message_larger_than_what_is_read_for_newest_ones_is_shown() -> None:
+    with ScriptedBroker() as broker:
+        broker.append("login", 0, [event(1)] * 10_000)
+        broker.append("login", 0, [b"x" * 900_000])
+        answer = browse(broker.address, MessageQuery("login", 0, count=1), CODEC)
+    assert [message["size"] for message in answer["messages"]] == [900_000]
+
+
+@pytest.mark.parametrize(
+    ("time_ms", "expected"),
+    [(BEGAN_MS + 12_345 * 10, [12_345, 12_346]), (1, [0, 1]), (9_999_999_999, [])],
+    ids=["within", "before everything", "after everything"],
+)
+def test_a_time_is_found_by_halving(
+    broker: ScriptedBroker, time_ms: int, expected: list[int]
+) -> None:
+    ids, answer = found(broker, time_ms=time_ms, count=2)
+    assert ids == expected
     assert answer["scanned_bytes"] < 1_000_000
 
 
-def test_time_before_and_after_everything(log: type[FakeClient]) -> None:
-    assert ids(found(time_ms=1, count=1)) == [0]
-    assert ids(found(time_ms=9_999_999_999, count=1)) == []
-
-
 def test_offset_gives_exactly_that_message_and_the_next_offset_goes_on(
-    log: type[FakeClient],
+    broker: ScriptedBroker,
 ) -> None:
-    first = found(offset=log.base, count=2)
-    again = found(offset=first["messages"][1]["offset"], count=1)
-    assert ids(first) == [0, 1]
-    assert ids(again) == [1]
-    assert ids(found(offset=first["next"], count=1)) == [2]
+    first_ids, first = found(broker, offset=BASE, count=2)
+    second_ids, _ = found(broker, offset=first["messages"][1]["offset"], count=1)
+    next_ids, _ = found(broker, offset=first["next"], count=1)
+    assert (first_ids, second_ids, next_ids) == ([0, 1], [1], [2])
 
 
-def test_search_looks_into_decoded_events_and_is_bounded(log: type[FakeClient]) -> None:
-    answer = found(offset=log.base, search="/IN/1234", count=1)
-    assert ids(answer) == [1234]
-    nothing = found(offset=log.base, search="not there")
-    assert nothing["messages"] == []
-    assert nothing["ended"] in ("end", "bytes", "time")
+def test_search_looks_into_decoded_events_and_is_bounded(broker: ScriptedBroker) -> None:
+    ids, _ = found(broker, offset=BASE, search="HOST-1234", count=1)
+    assert ids == [1234]
+    ids, answer = found(broker, offset=BASE, search="not there")
+    assert ids == []
+    assert answer["ended"] in ("end", "bytes", "time")
 
 
 def test_what_cannot_be_decoded_is_shown_as_it_is() -> None:
-    row = describe(CODEC, "page-view", 1, 2, b"<script>\xff")
+    row = describe(CODEC, "login", Found(1, 2, b"<script>\xff"))
     assert row["text"].startswith("<script>")
     assert row["hex"].startswith("3c 73")
     assert row["error"]
@@ -123,3 +115,79 @@ def test_what_cannot_be_decoded_is_shown_as_it_is() -> None:
 def test_bad_numbers_are_refused() -> None:
     with pytest.raises(ValueError, match="offset"):
         query_from({"offset": "-1"})
+
+
+# --- hostile payloads ---------------------------------------------------------------------------
+
+
+def test_newest_of_a_partition_of_bombs_are_shown_in_bounded_memory() -> None:
+    with ScriptedBroker() as broker:
+        broker.logs["login", 0] += bombs()
+        broker.append("login", 0, [event(1)])
+        with bounded_memory():
+            answer = browse(broker.address, MessageQuery("login", 0), CODEC)
+    assert answer["scanned"] == BOMBS_COUNT + 1
+    assert answer["next"] == answer["latest"]
+    assert answer["messages"][-1]["record"]["member_id"] == 1
+    assert sum(message["size"] for message in answer["messages"]) <= FOUND_BYTES_MAX
+
+
+def test_from_an_offset_bombs_are_shown_up_to_a_limit_and_it_can_be_gone_on() -> None:
+    with ScriptedBroker() as broker:
+        broker.logs["login", 0] += bombs()
+        with bounded_memory():
+            answer = browse(broker.address, MessageQuery("login", 0, offset=0), CODEC)
+            assert answer["ended"] == "bytes"
+            assert len(answer["messages"]) == FOUND_BYTES_MAX // BOMB_BYTES + 1
+            again = MessageQuery("login", 0, offset=answer["next"], count=1)
+            assert browse(broker.address, again, CODEC)["start"] == answer["next"]
+
+
+def test_an_entry_that_cannot_be_read_is_shown_with_the_reason_and_passed() -> None:
+    too_large = message_set.encode_compressed([bytes(17 << 20)], Codec.GZIP)
+    with ScriptedBroker() as broker:
+        start = broker.append("login", 0, [event(0)])
+        broker.logs["login", 0] += too_large
+        broker.append("login", 0, [event(1)])
+        answer = browse(broker.address, MessageQuery("login", 0, offset=0), CODEC)
+    first, bad, last = answer["messages"]
+    assert (first["record"]["member_id"], last["record"]["member_id"]) == (0, 1)
+    assert (bad["offset"], bad["next"]) == (start, start + len(too_large))
+    assert f"offset {start} is damaged: compressed set unpacks to more than" in bad["error"]
+    assert answer["ended"] == "end"
+
+
+def test_compressed_sets_without_messages_do_not_end_a_scan() -> None:
+    packed = compress(Codec.GZIP, b"")
+    empty = MAGIC1_HEADER.pack(len(packed) + 6, 1, int(Codec.GZIP), crc32(packed)) + packed
+    with ScriptedBroker() as broker:
+        broker.logs["login", 0] += empty * (FETCH_BYTES // len(empty) + 1)
+        broker.append("login", 0, [event(1)])
+        assert found(broker, offset=0)[0] == [1]
+
+
+# Each of its positions but the last is followed by what looks like the header of an entry of 64 KB.
+HEADERS = bytes.fromhex("000100") * 200_000
+
+
+def test_a_search_among_what_looks_like_headers_is_given_up_in_time() -> None:
+    asked: list[int] = []
+
+    def is_late() -> bool:
+        asked.append(1)
+        return len(asked) > 3
+
+    with pytest.raises(NoBoundary, match="begin at an offset"):
+        first_entry(HEADERS, is_late)
+    assert len(asked) == 4
+
+
+@pytest.mark.parametrize("query", [{}, {"time_ms": BEGAN_MS}], ids=["newest", "from a time"])
+def test_payloads_of_headers_do_not_hold_the_browser(
+    query: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(message_browser, "SEARCH_S_MAX", 0.05)
+    with ScriptedBroker() as broker:
+        broker.append("login", 0, [HEADERS] * 2)
+        with pytest.raises(NoBoundary):
+            browse(broker.address, MessageQuery("login", 0, **query), CODEC)

@@ -1,5 +1,3 @@
-"""States of processes."""
-
 import pytest
 
 from kafka2011.services.dashboard.process_states import ProcessHealth
@@ -17,28 +15,27 @@ def seen_up() -> ProcessHealth:
 
 
 @pytest.mark.parametrize(
-    "events",
+    ("events", "states"),
     [
-        [(1000, FAILED, "slow"), (2000, FAILED, "down"), (3000, OK, "up")],
-        [(1000, FAILED, "slow"), (1500, GOODBYE, "slow"), (2000, FAILED, "stopped")],
+        ([FAILED, FAILED, OK], ["slow", "down", "up"]),
+        ([FAILED, GOODBYE, FAILED], ["slow", "slow", "stopped"]),
         # A session that expired is no goodbye, however soon after the first failure.
-        [(1000, FAILED, "slow"), (1500, NODE_GONE, "slow"), (2000, FAILED, "down")],
-        [(1000, FAILED, "slow"), *[(at, FAILED, "down") for at in (2000, 3000, 4000)],
-         (6500, NODE_GONE, "down")],
+        ([FAILED, NODE_GONE, FAILED], ["slow", "slow", "down"]),
+        ([FAILED] * 4 + [NODE_GONE], ["slow", "down", "down", "down", "down"]),
     ],
-)  # fmt: skip
-def test_a_process_that_was_up(events: list[tuple[int, str, str]]) -> None:
+    ids=["it hung", "it stopped", "it vanished", "it vanished late"],
+)
+def test_a_process_that_was_up(events: list[str], states: list[str]) -> None:
     health = seen_up()
     before, since_ms = "up", 0
-    for at_ms, event, state in events:
+    for second, (event, state) in enumerate(zip(events, states, strict=True), 1):
         if event in (NODE_GONE, GOODBYE):
             health.note_node(False, said_goodbye=event == GOODBYE)
         else:
             health.note_scrape(event == OK, "connection refused")
-        since_ms = since_ms if state == before else at_ms
+        since_ms = since_ms if state == before else second * 1000
         before = state
-        assert health.judge(at_ms, None, LAG) == state
-        assert health.since_ms == since_ms
+        assert (health.judge(second * 1000, None, LAG), health.since_ms) == (state, since_ms)
 
 
 def test_far_behind_is_lagging() -> None:

@@ -15,13 +15,15 @@ from kafka2011.services.dashboard.changes import ChangeLog
 from kafka2011.services.dashboard.config import DashboardConfig
 from kafka2011.services.dashboard.routes import STATIC, Routes, load_static, wanted_sections
 
+ROWS = {"live/x": {"topic": "<script>alert(1)</script>"}}
+
 
 class FakeSampler:
     """What Routes needs of a sampler, with a state of its own."""
 
     def __init__(self) -> None:
         self.changes = ChangeLog()
-        self.changes.advance({"topics": {"live/x": {"topic": "<script>alert(1)</script>"}}})
+        self.changes.advance({"topics": ROWS})
         self.changed = asyncio.Event()
         self.cluster_samplers: dict[str, Any] = {}
         self.processes: dict[str, Any] = {}
@@ -30,13 +32,12 @@ class FakeSampler:
         return None
 
 
-def routes_of(**settings: Any) -> tuple[Routes, FakeSampler]:
-    sampler = FakeSampler()
+def routes_of(sampler: FakeSampler | None = None, **settings: Any) -> Routes:
     config = DashboardConfig(live_zk_connect="127.0.0.1:1", **settings)
-    return Routes(config, sampler), sampler  # type: ignore[arg-type]
+    return Routes(config, sampler or FakeSampler())  # type: ignore[arg-type]
 
 
-def request(routes: Routes, method: str, path: str, **more: Any) -> httpx.Response:
+def request(path: str, *, method: str = "GET", routes: Routes, **more: Any) -> httpx.Response:
     @contextlib.asynccontextmanager
     async def lifespan(_app: object) -> AsyncIterator[None]:
         yield
@@ -49,47 +50,52 @@ def request(routes: Routes, method: str, path: str, **more: Any) -> httpx.Respon
     return asyncio.run(run())
 
 
+def get(path: str, host: str = "127.0.0.1", **settings: Any) -> httpx.Response:
+    return request(path, routes=routes_of(**settings), headers={"host": host})
+
+
 def test_every_response_forbids_foreign_sources() -> None:
-    routes, _ = routes_of()
     for path in ("/", "/app.js", "/views/audit.js", "/api/snapshot", "/nothing"):
-        headers = request(routes, "GET", path).headers
+        headers = get(path).headers
         assert "default-src 'none'" in headers["content-security-policy"], path
         assert "unsafe" not in headers["content-security-policy"], path
         assert headers["x-content-type-options"] == "nosniff", path
 
 
 def test_no_static_file_names_a_foreign_address_or_parses_html() -> None:
-    for path in STATIC.rglob("*"):
-        if not path.is_file():
-            continue
+    for path in filter(Path.is_file, STATIC.rglob("*")):
         text = path.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
         assert not re.search(r"https?://|//cdn|@import", text), path
         assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(", text)
 
 
-def test_paths_are_looked_up_and_never_opened() -> None:
-    routes, _ = routes_of()
-    for path in ("/../routes.py", "/..%2froutes.py", "/static/index.html", "/index.html%00"):
-        assert request(routes, "GET", path).status_code == 404, path
+def test_bad_requests_are_refused_and_paths_are_looked_up_and_never_opened() -> None:
+    for path, status in {
+        "/../routes.py": 404,
+        "/..%2froutes.py": 404,
+        "/static/index.html": 404,
+        "/index.html%00": 404,
+        "/api/messages?offset=x": 400,
+        "/api/messages?dc=live&broker=1&topic=a": 404,
+        "/api/cells?topic=a": 503,
+    }.items():
+        assert get(path).status_code == status, path
 
 
 def test_other_host_names_are_refused() -> None:
-    routes, _ = routes_of()
-    assert request(routes, "GET", "/", headers={"host": "evil.example"}).status_code == 421
-    assert request(routes, "GET", "/", headers={"host": "localhost:8088"}).status_code == 200
-    named, _ = routes_of(hosts="wall.example")
-    assert request(named, "GET", "/", headers={"host": "wall.example:80"}).status_code == 200
+    assert get("/", "evil.example").status_code == 421
+    assert get("/", "localhost:8088").status_code == 200
+    assert get("/", "wall.example:80", http_hosts=("wall.example",)).status_code == 200
 
 
 def test_snapshot_holds_the_wanted_sections_only_and_data_as_data() -> None:
-    routes, _ = routes_of()
-    rows = {"live/x": {"topic": "<script>alert(1)</script>"}}
-    found = json.loads(request(routes, "GET", "/api/snapshot?sections=topics").text)
-    assert found == {"id": 1, "sections": {"topics": rows}}
+    found = json.loads(get("/api/snapshot?sections=topics").text)
+    assert found == {"id": 1, "sections": {"topics": ROWS}}
 
 
 def test_stream_begins_with_a_snapshot_then_brings_changes() -> None:
-    routes, sampler = routes_of()
+    sampler = FakeSampler()
+    routes = routes_of(sampler)
 
     async def run() -> list[str]:
         found = []
@@ -110,24 +116,16 @@ def test_stream_begins_with_a_snapshot_then_brings_changes() -> None:
 
 
 def test_faults_are_refused_unless_chaos_is_on(tmp_path: Path) -> None:
-    routes, _ = routes_of()
+    def refused(chaos: str, **asked: Any) -> tuple[int, str]:
+        routes = routes_of(chaos=chaos, chaos_dir=tmp_path)
+        answer = request("/api/chaos", method="POST", routes=routes, **asked)
+        return answer.status_code, answer.json()["error"]
+
     body = {"action": "kill", "name": "broker-1"}
-    assert request(routes, "POST", "/api/chaos", json=body).status_code == 403
-    broken, _ = routes_of(chaos="on", chaos_dir=tmp_path)
-    form = request(broken, "POST", "/api/chaos", content=json.dumps(body))
-    assert form.status_code == 415
-    foreign = request(broken, "POST", "/api/chaos", json=body, headers={"origin": "http://evil"})
-    assert foreign.status_code == 403
-    unknown = request(broken, "POST", "/api/chaos", json=body)
-    assert unknown.status_code == 409
-    assert "no process" in unknown.json()["error"]
-
-
-def test_bad_queries_are_answered_with_one_line() -> None:
-    routes, _ = routes_of()
-    assert request(routes, "GET", "/api/messages?offset=x").status_code == 400
-    assert request(routes, "GET", "/api/messages?dc=live&broker=1&topic=a").status_code == 404
-    assert request(routes, "GET", "/api/cells?topic=a").status_code == 503
+    assert refused("off", json=body)[0] == 403
+    assert refused("on", content=json.dumps(body))[0] == 415
+    status, error = refused("on", json=body)
+    assert (status, "no process" in error) == (409, True)
 
 
 def test_sections_are_known_names_in_a_fixed_order() -> None:

@@ -1,21 +1,18 @@
 """Following a run to its end: what ends it, and what does not."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from kafka2011.services.embedded import story
 from kafka2011.services.embedded.display import Sample
-from kafka2011.services.embedded.story import (
-    SETTLE_S,
-    GaveUp,
-    Moment,
-    ProgressWatch,
-    follow,
-    sample_from,
-)
+from kafka2011.services.embedded.story import GaveUp, Moment, sample_from
 
 STALL_S = 120.0
+SENDING = Moment(False, ())
+SENT = Moment(True, ())
+
+Step = tuple[Moment, dict[str, Any] | None]
 
 
 def summary(produced: int, arrived: int, **verdicts: int) -> dict[str, Any]:
@@ -27,51 +24,41 @@ def summary(produced: int, arrived: int, **verdicts: int) -> dict[str, Any]:
 
 
 class Run:
-    """A run that is told beforehand: one (moment, summary) at each look, the last one for ever."""
+    """A run and its screen: one (moment, summary) at each look, the last one for ever. A pause
+    takes 10 s. It is asked to stop at the look `stop_at`."""
 
-    def __init__(self, *steps: tuple[Moment, dict[str, Any] | None]) -> None:
+    def __init__(self, *steps: Step, stop_at: int = 0) -> None:
         self.steps = steps
+        self.stop_at = stop_at
         self.looks = 0
         self.now_s = 0.0
+        self.finals: list[bool] = []
         self.shown: list[Sample] = []
         self.said: list[str] = []
-        self.finals: list[bool] = []
-        self.stops: Iterator[bool] = iter(())
+        self.show = self.shown.append
+        self.say = self.said.append
 
-    def show(self, sample: Sample) -> None:
-        self.shown.append(sample)
-
-    def say(self, line: str) -> None:
-        self.said.append(line)
-
-    def _step(self) -> tuple[Moment, dict[str, Any] | None]:
-        return self.steps[min(self.looks, len(self.steps)) - 1]
-
-    def look(self) -> Moment:
+    def _look(self) -> Moment:
         self.looks += 1
-        return self._step()[0]
+        return self.steps[min(self.looks, len(self.steps)) - 1][0]
 
-    def ask(self, is_final: bool) -> dict[str, Any] | None:
+    def _ask_audit(self, is_final: bool) -> dict[str, Any] | None:
         self.finals.append(is_final)
-        return self._step()[1]
+        return self.steps[min(self.looks, len(self.steps)) - 1][1]
 
-    def pause(self, _seconds: float) -> None:
+    def _pause(self, _seconds: float) -> None:
         self.now_s += 10.0
 
     def follow(self) -> Sample:
-        return follow(
+        return story.follow(
             self,
-            look=self.look,
-            ask_audit=self.ask,
-            stop_asked=lambda: next(self.stops, False),
+            look=self._look,
+            ask_audit=self._ask_audit,
+            stop_asked=lambda: self.looks == self.stop_at,
             stall_timeout_s=STALL_S,
             clock=lambda: self.now_s,
-            pause=self.pause,
+            pause=self._pause,
         )
-
-
-SENDING = Moment(False, ())
-SENT = Moment(True, ())
 
 
 def test_it_ends_when_all_is_sent_and_the_audit_balances() -> None:
@@ -85,49 +72,47 @@ def test_it_ends_when_all_is_sent_and_the_audit_balances() -> None:
 
 
 def test_a_process_that_is_down_is_waited_for() -> None:
-    run = Run(
-        (Moment(True, ("mirror-1",)), summary(5, 5, complete=1)),
-        (SENT, summary(5, 5, complete=1)),
-    )
+    balanced = summary(5, 5, complete=1)
+    run = Run((Moment(True, ("mirror-1",)), balanced), (SENT, balanced))
     run.follow()
-    assert run.looks == 2
-    assert run.shown[0].down == ("mirror-1",)
+    assert [sample.down for sample in run.shown] == [("mirror-1",), ()]
 
 
-def test_what_is_missing_for_good_ends_it_after_a_while() -> None:
-    run = Run((SENT, summary(20, 19, missing=1)))
-    assert run.follow().verdicts == {"missing": 1}
-    assert run.now_s > SETTLE_S
+@pytest.mark.parametrize(
+    "final", [summary(20, 19, missing=1), summary(0, 0)], ids=["missing", "nothing produced"]
+)
+def test_a_run_that_does_not_balance_ends_after_a_while(final: dict[str, Any]) -> None:
+    run = Run((SENT, final))
+    assert run.follow().verdicts == final["verdicts"]
+    assert run.now_s > story.SETTLE_S
     assert "no change for" in run.said[0]
 
 
-def test_it_gives_up_when_nothing_moves_and_something_is_down() -> None:
-    run = Run((Moment(True, ("broker-1",)), summary(20, 19, missing=1)))
-    with pytest.raises(GaveUp, match="down: broker-1"):
+@pytest.mark.parametrize(
+    ("step", "reason"),
+    [
+        ((Moment(True, ("broker-1",)), summary(20, 19, missing=1)), "down: broker-1"),
+        ((Moment(True, ("audit",)), summary(0, 0)), "down: audit"),
+        ((SENT, None), "no progress"),
+    ],
+    ids=["something is down", "nothing was produced", "the audit does not answer"],
+)
+def test_it_gives_up_when_nothing_moves(step: Step, reason: str) -> None:
+    run = Run(step)
+    with pytest.raises(GaveUp, match=reason):
         run.follow()
     assert run.now_s > STALL_S
 
 
-def test_an_audit_that_does_not_answer_is_not_taken_for_the_end() -> None:
-    with pytest.raises(GaveUp, match="no progress"):
-        Run((SENT, None)).follow()
-
-
 def test_it_stops_when_asked() -> None:
-    run = Run((SENDING, summary(1, 0, pending=1)))
-    run.stops = iter([False, True])
+    run = Run((SENDING, summary(1, 0, pending=1)), stop_at=2)
     with pytest.raises(GaveUp, match="signal"):
         run.follow()
     assert run.looks == 2
 
 
-def test_nothing_produced_is_not_a_balance() -> None:
-    with pytest.raises(GaveUp):
-        Run((Moment(True, ("audit",)), summary(0, 0))).follow()
-
-
 def test_any_change_counts_as_progress() -> None:
-    watch = ProgressWatch()
+    watch = story.ProgressWatch()
     first = sample_from(summary(1, 0, pending=1), (), "a")
     assert watch.idle_s(first, 5.0) == 0.0
     assert watch.idle_s(sample_from(summary(1, 0, pending=1), (), "b"), 9.0) == 4.0

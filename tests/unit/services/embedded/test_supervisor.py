@@ -1,23 +1,20 @@
 """The supervisor over small real processes: start, report, restart, stop, leave nothing behind."""
 
+import contextlib
 import json
 import os
 import signal
 import sys
-import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from kafka2011.services.embedded import processes
 from kafka2011.services.embedded.control import ControlServer, NotRunning, ask
 from kafka2011.services.embedded.demo import check_root, clean
-from kafka2011.services.embedded.processes import (
-    end_leftovers,
-    free_port_source,
-    is_alive,
-    python_descendants,
-)
 from kafka2011.services.embedded.supervisor import (
     StartFailed,
     Supervisor,
@@ -33,41 +30,35 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         self.send_response(200)
         self.end_headers()
-    def log_message(self, *_):
-        pass
 port = int(os.environ["KAFKA2011_METRICS_PORT"])
 http.server.HTTPServer(("127.0.0.1", port), Handler).serve_forever()
 """
-ENDS_AT_ONCE = "print('no such disk'); raise SystemExit(3)"
-NEVER_SERVES = "import threading; threading.Event().wait()"
 SERVES_ONCE_IT_MAY = (
     "import pathlib, sys, threading\n"
     "while not pathlib.Path(sys.argv[1]).exists(): threading.Event().wait(0.02)\n" + SERVES
 )
 IGNORES_SIGTERM = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + SERVES
 
-free_port = free_port_source()
+free_port = processes.free_port_source()
 
 
-def spec(name: str, script: str = SERVES, **changes: object) -> ProcessSpec:
+def spec(name: str, script: str = SERVES, *words: str, **changes: Any) -> ProcessSpec:
+    """A process that runs the script with these words as its arguments."""
     port = free_port()
-    values: dict[str, object] = {
+    values = {
         "name": name,
         "kind": "service",
         "datacenter": "live",
-        "command": (sys.executable, "-c", script),
-        "environment": {
-            "KAFKA2011_METRICS_PORT": str(port),
-            "KAFKA2011_PROCESS_NAME": name,
-        },
+        "command": (sys.executable, "-c", script, *words),
+        "environment": {"KAFKA2011_METRICS_PORT": str(port), "KAFKA2011_PROCESS_NAME": name},
         "ports": {"metrics": port},
         "start_timeout_ms": 20_000,
     }
-    return ProcessSpec(**{**values, **changes})  # type: ignore[arg-type]
+    return ProcessSpec(**{**values, **changes})
 
 
 class Deployment:
-    """A supervisor, what it reported, and the directory it works in."""
+    """A supervisor whose processes are started, and what it reported."""
 
     def __init__(self, root: Path, *specs: ProcessSpec) -> None:
         self.root = root
@@ -79,14 +70,14 @@ class Deployment:
             report=self.lines.append,
             stop_asked=lambda: False,
         )
+        self.managed = list(self.supervisor.processes.values())
 
-    def start(self) -> None:
-        self.supervisor.start_all(lambda _: None)
-
-    def state(self, name: str) -> dict[str, object]:
-        return json.loads((self.root / "run" / f"{name}.json").read_text())  # type: ignore[no-any-return]
+    def state(self, name: str) -> Any:
+        """What the file in `run/` says."""
+        return json.loads((self.root / "run" / f"{name}.json").read_text())
 
     def polled(self) -> bool:
+        """Poll; returns whether anything was reported so far."""
         self.supervisor.poll()
         return bool(self.lines)
 
@@ -96,144 +87,104 @@ Deploy = Callable[..., Deployment]
 
 @pytest.fixture
 def deploy(tmp_path: Path) -> Iterator[Deploy]:
-    """A function from process specifications to a deployment, whose processes end with the test."""
-    made: list[Deployment] = []
+    """Starts a deployment of these processes, which end with the test."""
+    with contextlib.ExitStack() as ending:
 
-    def make(*specs: ProcessSpec) -> Deployment:
-        made.append(Deployment(tmp_path, *specs))
-        return made[-1]
+        def start(*specs: ProcessSpec) -> Deployment:
+            deployment = Deployment(tmp_path, *specs)
+            ending.callback(deployment.supervisor.stop_all)
+            deployment.supervisor.start_all(lambda _: None)
+            return deployment
 
-    yield make
-    for deployment in made:
-        deployment.supervisor.stop_all()
-
-
-def test_state_file_says_what_runs(deploy: Deploy) -> None:
-    deployment = deploy(spec("one"))
-    deployment.start()
-    state = deployment.state("one")
-    assert state["running"] is True
-    assert state["pid"] == deployment.supervisor.processes["one"].pid
-    deployment.supervisor.stop_all()
-    assert deployment.state("one")["running"] is False
-    assert not is_alive(state["pid"])  # type: ignore[arg-type]
+        yield start
 
 
-def test_a_process_that_ends_at_once_fails_the_start_and_shows_its_log(deploy: Deploy) -> None:
-    deployment = deploy(spec("one", ENDS_AT_ONCE))
-    with pytest.raises(StartFailed, match="no such disk") as raised:
-        deployment.start()
-    assert "status 3" in str(raised.value)
-    assert "logs/one.log" in str(raised.value)
+@pytest.mark.parametrize(
+    ("script", "timeout_ms", "words"),
+    [
+        ("exit('no such disk')", 20_000, ["no such disk", "status 1", "logs/one.log"]),
+        ("import threading; threading.Event().wait()", 300, ["did not serve within"]),
+    ],
+    ids=["ends at once", "does not serve in time"],
+)
+def test_a_process_that_does_not_serve_fails_the_start(
+    deploy: Deploy, script: str, timeout_ms: int, words: list[str]
+) -> None:
+    with pytest.raises(StartFailed) as raised:
+        deploy(spec("one", script, start_timeout_ms=timeout_ms))
+    assert [word for word in words if word not in str(raised.value)] == []
 
 
-def test_a_process_that_does_not_serve_in_time_fails_the_start(deploy: Deploy) -> None:
-    deployment = deploy(spec("one", NEVER_SERVES, start_timeout_ms=300))
-    with pytest.raises(StartFailed, match="did not serve within"):
-        deployment.start()
-
-
-def test_a_killed_process_is_reported_in_one_line_and_the_rest_goes_on(deploy: Deploy) -> None:
-    deployment = deploy(spec("one"), spec("two"))
-    deployment.start()
-    deployment.supervisor.processes["one"].signal(signal.SIGKILL)
-    wait_until(deployment.polled, "a line about the killed process")
-    deployment.supervisor.poll()
-    assert len(deployment.lines) == 1
-    assert "one ended: killed by SIGKILL" in deployment.lines[0]
-    assert "kafka2011 embedded start one" in deployment.lines[0]
-    assert [p.spec.name for p in deployment.supervisor.down()] == ["one"]
-    assert deployment.supervisor.processes["two"].is_running
-
-
-def test_started_again_it_is_down_until_it_serves(deploy: Deploy, tmp_path: Path) -> None:
-    """Or a demo would wait for nobody while a load job's JVM starts."""
-    may = tmp_path / "may-serve"
-    may.touch()
-    command = (sys.executable, "-c", SERVES_ONCE_IT_MAY, str(may))
-    deployment = deploy(spec("one", command=command))
-    deployment.start()
-    supervisor = deployment.supervisor
-    assert supervisor.down() == []
-    may.unlink()
-    supervisor.processes["one"].signal(signal.SIGKILL)
-    wait_until(deployment.polled, "a line about the killed process")
-    thread = threading.Thread(target=lambda: supervisor.request_start("one"))
-    thread.start()
-    wait_until(lambda: supervisor.poll() or not thread.is_alive(), "the start was asked for")
-    assert supervisor.processes["one"].is_running
-    assert [p.spec.name for p in supervisor.down()] == ["one"]
-    may.touch()
-    wait_until(lambda: not supervisor.down(), "it serves")
-
-
-def test_it_is_restarted_over_the_socket_and_the_restart_is_recorded(
+def test_a_killed_process_is_reported_in_one_line_and_started_again_over_the_socket(
     deploy: Deploy, tmp_path: Path
 ) -> None:
-    deployment = deploy(spec("one"))
-    deployment.start()
-    first_pid = deployment.supervisor.processes["one"].pid
-    control = ControlServer(tmp_path, lambda _, name: deployment.supervisor.request_start(name))
-    try:
-        answers: list[str] = []
+    may_serve = tmp_path / "may-serve"
+    may_serve.touch()
+    deployment = deploy(spec("one", SERVES_ONCE_IT_MAY, str(may_serve)), spec("two"))
+    supervisor = deployment.supervisor
+    one, two = deployment.managed
+    killed_pid = one.pid
+    assert supervisor.down() == []
+    assert deployment.state("one")["running"] is True
+    assert deployment.state("one")["pid"] == killed_pid
 
-        def ask_for(name: str) -> None:
-            answers.clear()
-            thread = threading.Thread(target=lambda: answers.append(ask(tmp_path, "start", name)))
-            thread.start()
+    may_serve.unlink()
+    one.signal(signal.SIGKILL)
+    wait_until(deployment.polled, "a line about the killed process")
+    supervisor.poll()
+    (line,) = deployment.lines
+    assert "one ended: killed by SIGKILL" in line
+    assert "kafka2011 embedded start one" in line
+    assert (supervisor.down(), two.is_running) == ([one], True)
 
-            def is_answered() -> bool:
-                deployment.supervisor.poll()
-                return bool(answers)
+    def asked_to_start(name: str) -> str:
+        """The answer to a request from another process."""
+        with ThreadPoolExecutor(1) as pool:
+            answer = pool.submit(ask, tmp_path, "start", name)
+            wait_until(lambda: supervisor.poll() or answer.done(), f"an answer about {name}")
+            return answer.result()
 
-            wait_until(is_answered, f"an answer about {name}")
-            thread.join()
+    control = ControlServer(tmp_path, lambda _, name: supervisor.request_start(name))
+    with contextlib.closing(control):
+        assert asked_to_start("two").startswith("error: two is running")
+        assert "no process 'nine'; there are: one, two" in asked_to_start("nine")
+        assert asked_to_start("one").startswith("one started")
+    assert one.is_running
+    assert one.pid != killed_pid
+    # Or a demo would not wait while a load job's JVM starts.
+    assert supervisor.down() == [one]
+    may_serve.touch()
+    wait_until(lambda: not supervisor.down(), "it serves")
+    restarted = [restart["name"] for restart in deployment.state("restarts")]
+    assert restarted == supervisor.restarted_names == ["one"]
 
-        ask_for("one")
-        assert answers[0].startswith("error: one is running")
-        ask_for("nine")
-        assert "no process 'nine'; there are: one" in answers[0]
-
-        deployment.supervisor.processes["one"].signal(signal.SIGKILL)
-        wait_until(deployment.polled, "the end of the process")
-        ask_for("one")
-        assert answers[0].startswith("one started")
-        assert deployment.supervisor.processes["one"].pid != first_pid
-        wait_until(deployment.supervisor.processes["one"].serves, "the process to serve again")
-        restarts = json.loads((tmp_path / "run" / "restarts.json").read_text())
-        assert [restart["name"] for restart in restarts] == ["one"]
-        assert deployment.supervisor.restarted_names == ["one"]
-    finally:
-        control.close()
-
-
-def test_nothing_to_ask_where_nothing_runs(tmp_path: Path) -> None:
-    with pytest.raises(NotRunning, match="no embedded deployment"):
-        ask(tmp_path, "start", "one")
+    pid = two.pid
+    supervisor.stop_all()
+    assert deployment.state("two")["running"] is False
+    assert not processes.is_alive(pid)
 
 
-def test_a_deep_directory_is_no_obstacle_to_the_socket(tmp_path: Path) -> None:
+def test_a_socket_answers_also_below_a_deep_directory_while_a_deployment_runs(
+    tmp_path: Path,
+) -> None:
     root = tmp_path / ("deep" * 30)
     (root / "run").mkdir(parents=True)
-    control = ControlServer(root, lambda verb, _: verb)
-    try:
+    with pytest.raises(NotRunning, match="no embedded deployment"):
+        ask(root, "status")
+    with contextlib.closing(ControlServer(root, lambda verb, _: verb)):
         assert ask(root, "status") == "status"
-    finally:
-        control.close()
 
 
 def test_a_process_that_will_not_stop_is_killed_and_said_so(deploy: Deploy) -> None:
     deployment = deploy(spec("stubborn", IGNORES_SIGTERM))
-    deployment.start()
-    status = deployment.supervisor.stop("stubborn", grace_s=0.3)
-    assert status == -signal.SIGKILL
+    assert deployment.supervisor.stop("stubborn", grace_s=0.3) == -signal.SIGKILL
     assert deployment.lines == ["stubborn did not stop in 0 s, killed"]
 
 
 def test_a_finite_process_that_is_done_is_no_news(deploy: Deploy) -> None:
     deployment = deploy(spec("job", "pass", is_finite=True))
-    deployment.start()
-    wait_until(lambda: deployment.supervisor.processes["job"].status == 0, "the job to end")
+    (job,) = deployment.managed
+    wait_until(lambda: job.status == 0, "the job to end")
     assert not deployment.polled()
     assert deployment.supervisor.down() == []
 
@@ -241,63 +192,22 @@ def test_a_finite_process_that_is_done_is_no_news(deploy: Deploy) -> None:
 def test_sigterm_goes_to_the_driver_below_a_launcher(deploy: Deploy, tmp_path: Path) -> None:
     driver = tmp_path / "driver.py"
     driver.write_text(SERVES)
-    launcher = (
-        f"import subprocess, sys; sys.exit(subprocess.call([sys.executable, {str(driver)!r}]))"
-    )
-    deployment = deploy(spec("job", launcher, stop_driver=True))
-    deployment.start()
-    pid = deployment.supervisor.processes["job"].pid
-    assert pid is not None
-    (driver_pid,) = python_descendants(pid)
-    deployment.supervisor.processes["job"].ask_to_stop()
-    wait_until(lambda: not is_alive(driver_pid), "the driver to stop")
-    wait_until(lambda: not is_alive(pid), "the launcher to follow")
+    launcher = "import subprocess, sys; sys.exit(subprocess.call([sys.executable, sys.argv[1]]))"
+    (job,) = deploy(spec("job", launcher, str(driver), "and more", stop_driver=True)).managed
+    (driver_pid,) = processes.python_descendants(job.pid)
+    job.ask_to_stop()
+    wait_until(lambda: not processes.is_alive(driver_pid), "the driver to stop")
+    wait_until(lambda: not processes.is_alive(job.pid), "the launcher to follow")
 
 
 def test_leftovers_of_a_killed_supervisor_are_ended_and_no_other_process(
     deploy: Deploy, tmp_path: Path
 ) -> None:
-    deployment = deploy(spec("one"))
-    deployment.start()
-    pid = deployment.supervisor.processes["one"].pid
-    (tmp_path / "run" / "me.json").write_text(
-        json.dumps({"name": "me", "pid": os.getpid(), "command": ["python"]})
-    )
-    assert end_leftovers(tmp_path) == ["one"]
-    wait_until(lambda: not is_alive(pid), "the left-over process to end")
-
-
-def test_a_directory_of_somebody_else_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "thesis.tex").write_text("years of work")
-    with pytest.raises(StartFailed, match="was not made by this command"):
-        check_root(tmp_path)
-
-
-@pytest.mark.parametrize("place", ["/", "/var", "/usr"])
-def test_no_directory_of_the_system_passes_for_ours(place: str) -> None:
-    with pytest.raises(StartFailed, match="was not made by this command"):
-        check_root(Path(place))
-
-
-def test_an_old_run_is_cleaned_away_and_what_was_measured_is_kept(tmp_path: Path) -> None:
-    (tmp_path / "benchmarks").mkdir()
-    (tmp_path / "benchmarks" / "history.jsonl").write_text("{}")
-    check_root(tmp_path)  # make bench, and then make demo
-    clean(tmp_path)
-    (tmp_path / "broker-1").mkdir()
-    (tmp_path / "broker-1" / "segment").write_text("x")
-    check_root(tmp_path)
-    clean(tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {"run", "benchmarks", ".kafka2011"}
-    assert (tmp_path / "benchmarks" / "history.jsonl").read_text() == "{}"
-
-
-def test_a_deployment_from_before_the_mark_is_ours(tmp_path: Path) -> None:
-    (tmp_path / "run").mkdir()
-    with pytest.raises(StartFailed, match="was not made by this command"):
-        check_root(tmp_path)
-    (tmp_path / "run" / "restarts.json").write_text("[]")
-    check_root(tmp_path)
+    (one,) = deploy(spec("one")).managed
+    this_process = {"name": "me", "pid": os.getpid(), "command": ["python"]}
+    (tmp_path / "run" / "me.json").write_text(json.dumps(this_process))
+    assert processes.end_leftovers(tmp_path) == ["one"]
+    wait_until(lambda: not processes.is_alive(one.pid), "the left-over process to end")
 
 
 @pytest.mark.parametrize(
@@ -305,3 +215,58 @@ def test_a_deployment_from_before_the_mark_is_ours(tmp_path: Path) -> None:
 )
 def test_statuses_in_words(status: int, text: str) -> None:
     assert describe_status(status) == text
+
+
+# --- the directory of a deployment ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("entry", ["thesis.tex", "run/supervisor.json", "/", "/var", "/usr"])
+def test_a_directory_that_no_deployment_made_is_refused(tmp_path: Path, entry: str) -> None:
+    path = tmp_path / entry
+    if not path.exists():
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("years of work")
+    with pytest.raises(StartFailed, match="was not made by this command"):
+        check_root(path if path.is_dir() else tmp_path)
+
+
+def test_a_deployment_from_before_the_mark_is_ours(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "restarts.json").write_text("[]")
+    check_root(tmp_path)
+
+
+def test_an_old_run_is_cleaned_away_and_what_was_measured_is_kept(tmp_path: Path) -> None:
+    measured = tmp_path / "benchmarks" / "history.jsonl"
+    measured.parent.mkdir()
+    measured.write_text("{}")
+    check_root(tmp_path)  # make bench, and then make demo
+    clean(tmp_path)
+    (tmp_path / "broker-1").mkdir()
+    (tmp_path / "broker-1" / "segment").write_text("x")
+    check_root(tmp_path)
+    clean(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"run", "benchmarks", ".kafka2011"}
+    assert measured.read_text() == "{}"
+
+
+@pytest.mark.parametrize("before", ["", "garbage", "{}", '[{"name": "mirror-1", "time_ms": 5}]'])
+def test_a_deployment_that_is_started_again_is_a_restart_on_record(
+    tmp_path: Path, before: str
+) -> None:
+    """What the last run had not confirmed is sent again by this one, and is no extra."""
+    file = tmp_path / "run" / "restarts.json"
+    file.parent.mkdir()
+    if before:
+        file.write_text(before)
+    Supervisor(
+        [],
+        tmp_path,
+        environment={},
+        report=lambda _: None,
+        stop_asked=lambda: False,
+        clock=lambda: 99,
+    )
+    earlier = json.loads(before) if before.startswith("[") else []
+    again = [{"name": "the deployment", "time_ms": 99}] if before else []
+    assert json.loads(file.read_text()) == earlier + again

@@ -1,4 +1,5 @@
 from collections import Counter
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -6,63 +7,53 @@ from hypothesis import strategies as st
 
 from kafka2011.events import topics
 from kafka2011.events.codec import decode, encode
-from kafka2011.services.frontend.synthetic import (
-    BLOCK_EVENTS,
-    Activity,
-    ActivityEncoder,
-    due_count,
-    expected_counts,
-    schedule_ms,
-    scrapers,
-)
+from kafka2011.services.frontend import synthetic
 
 RUN = bytes(range(8))
 START = 1_700_000_000_000
 
 
-def new_encoder(seed: int = 7, rate: int = 1000) -> ActivityEncoder:
-    return ActivityEncoder(
+def new_encoder(seed: int = 7, rate: int = 1000) -> synthetic.ActivityEncoder:
+    return synthetic.ActivityEncoder(
         seed, run_id=RUN, server="frontend-1", service="site", rate=rate, start_ms=START
     )
 
 
+def decoded(blocks: int) -> list[tuple[str, dict[str, Any]]]:
+    """Topic and record of the events of so many blocks."""
+    encoder = new_encoder()
+    events = [encoder.encode(number) for number in range(blocks * synthetic.BLOCK_EVENTS)]
+    return [(topic, decode(payload)[1]) for topic, _, payload in events]
+
+
 def test_every_event_is_what_the_general_encoder_makes() -> None:
     encoder = new_encoder()
-    seen = Counter()
-    for number in range(4 * BLOCK_EVENTS):
-        topic, time_ms, payload = encoder.encode(number)
-        _, record = decode(payload)
-        assert encode(topic, record) == payload
-        assert record["header"] == {
-            "guid": RUN + number.to_bytes(8, "big"),
-            "time": time_ms,
-            "server": "frontend-1",
-            "service": "site",
-        }
-        assert record["event_time"] == time_ms == START + number
-        seen[topic] += 1
+    records = decoded(blocks=4)
+    for number, (topic, record) in enumerate(records):
+        assert encoder.encode(number) == (topic, START + number, encode(topic, record))
+        assert record["event_time"] == START + number
+        guid = RUN + number.to_bytes(8, "big")
+        names = {"server": "frontend-1", "service": "site"}
+        assert record["header"] == {"guid": guid, "time": START + number, **names}
+    seen = Counter(topic for topic, _ in records)
     assert set(seen) == set(topics.ACTIVITY_TOPICS)
     assert min(seen.values()) > 5
 
 
 def test_activity_is_a_function_of_the_seed_and_any_part_can_be_made_alone() -> None:
-    encoder, again, other = new_encoder(), new_encoder(), new_encoder(seed=8)
-    whole = [encoder.encode(number) for number in range(3 * BLOCK_EVENTS)]
-    assert [again.encode(n) for n in range(700, 1100)] == whole[700:1100]
-    backwards = new_encoder()
-    assert [backwards.encode(n) for n in (1400, 3, 999, 500)] == [
-        whole[n] for n in (1400, 3, 999, 500)
-    ]
+    encoder = new_encoder()
+    whole = [encoder.encode(number) for number in range(3 * synthetic.BLOCK_EVENTS)]
+    for numbers in (range(700, 1100), (1400, 3, 999, 500)):
+        again = new_encoder()
+        assert [again.encode(n) for n in numbers] == [whole[n] for n in numbers]
+    other = new_encoder(seed=8)
     assert [other.encode(number) for number in range(100)] != whole[:100]
 
 
 def test_a_click_is_of_an_impression_that_was_shown_before() -> None:
-    encoder = new_encoder()
-    shown: dict[bytes, dict[str, object]] = {}
+    shown: dict[bytes, dict[str, Any]] = {}
     clicks = 0
-    for number in range(10 * BLOCK_EVENTS):
-        topic, _, payload = encoder.encode(number)
-        _, record = decode(payload)
+    for topic, record in decoded(blocks=10):
         if topic == topics.IMPRESSION:
             shown[record["header"]["guid"]] = record
         elif topic == topics.CLICK:
@@ -75,45 +66,34 @@ def test_a_click_is_of_an_impression_that_was_shown_before() -> None:
 
 
 def test_the_planted_scrapers_read_more_than_any_member() -> None:
-    encoder = new_encoder()
-    views: Counter[int] = Counter()
-    hosts: dict[int, set[str]] = {}
-    for number in range(20 * BLOCK_EVENTS):
-        topic, _, payload = encoder.encode(number)
-        if topic == topics.PAGE_VIEW:
-            _, record = decode(payload)
-            views[record["member_id"]] += 1
-            hosts.setdefault(record["member_id"], set()).add(record["host"])
-    busiest = {member for member, _ in views.most_common(len(scrapers()))}
-    assert busiest == {member for member, _ in scrapers()}
-    for member, host in scrapers():
-        assert hosts[member] == {host}
+    views = [record for topic, record in decoded(blocks=20) if topic == topics.PAGE_VIEW]
+    busiest = Counter(view["member_id"] for view in views).most_common(len(synthetic.scrapers()))
+    members = {member for member, _ in busiest}
+    found = {(view["member_id"], view["host"]) for view in views if view["member_id"] in members}
+    assert found == set(synthetic.scrapers())
 
 
 @given(rate=st.integers(1, 200_000), elapsed=st.integers(0, 10**8), start=st.integers(0, 2**41))
 def test_what_is_due_is_what_has_been_scheduled(rate: int, elapsed: int, start: int) -> None:
     now = start + elapsed
-    count = due_count(now, rate, start)
+    count = synthetic.due_count(now, rate, start)
     assert count >= 1
-    assert schedule_ms(count - 1, rate, start) <= now < schedule_ms(count, rate, start)
-    assert due_count(start - 1, rate, start) == 0
+    last, next_one = (synthetic.schedule_ms(n, rate, start) for n in (count - 1, count))
+    assert last <= now < next_one
+    assert synthetic.due_count(start - 1, rate, start) == 0
 
 
 @pytest.mark.parametrize(("rate", "window_ms"), [(1000, 500), (333, 1000), (7, 10_000)])
 def test_totals_are_known_without_sending(rate: int, window_ms: int) -> None:
-    count = 1300
-    counted: Counter[tuple[str, int]] = Counter()
     encoder = new_encoder(rate=rate)
-    for number in range(count):
-        topic, time_ms, _ = encoder.encode(number)
-        counted[topic, time_ms - time_ms % window_ms] += 1
-    assert expected_counts(7, rate, START, count, window_ms) == counted
-    assert sum(counted.values()) == count
+    events = [encoder.encode(number) for number in range(1300)]
+    counted = Counter((topic, time_ms - time_ms % window_ms) for topic, time_ms, _ in events)
+    assert synthetic.expected_counts(7, rate, START, 1300, window_ms) == counted
 
 
 # Changing what a seed means makes recorded totals wrong: do it knowingly.
 def test_seed_2011_stays_what_it_is() -> None:
-    activity = Activity(2011)
+    activity = synthetic.Activity(2011)
     counts = Counter(activity.planned(number).topic for number in range(5000))
     assert counts == {
         "click": 248,

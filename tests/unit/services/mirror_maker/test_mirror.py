@@ -1,66 +1,61 @@
 """The whole mirror in one process: copying, refusals, rewinds, sessions, pauses, the map."""
 
-import contextlib
+import pytest
 
+from kafka2011.consumer.chunk import TopicPartition
 from kafka2011.coordination import paths
 from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.protocol.message_set import encode
+from kafka2011.runtime import workers
 from kafka2011.services.mirror_maker.mirror_registry import read_maps
+from kafka2011.services.mirror_maker.placement import Placement
+from tests.support.raw_requests import offsets_answer
 from tests.support.waiting import wait_until
-from tests.unit.services.mirror_maker.conftest import Clusters, Side
+from tests.unit.services.mirror_maker.conftest import Clusters
 
-
-def test_copies_and_commits_what_is_durable(clusters: Clusters) -> None:
-    source, target = clusters.with_topics("t")
-    source.write("t", [b"one", b"two"])
-    clusters.mirror()
-    clusters.wait_until_copied("t")
-    assert target.broker.log("t") == source.broker.log("t")
+PAUSED = "/kafka2011/mirrors/mirror/paused"
 
 
 def test_a_partition_that_the_target_refuses_does_not_hold_up_its_neighbours(
     clusters: Clusters,
 ) -> None:
     source, target = clusters.with_topics("bad", "good")
-    target.broker.refused = {"bad"}
-    for number in range(50):
-        source.write("bad", [b"%d" % number])
+    target.refused = {"bad"}
+    source.append("bad", 0, [b"%d" % number for number in range(50)])
     running = clusters.mirror(fetch_size=1000)
     wait_until(lambda: running.partition("bad")["rewinds"] >= 2, "it is refused")
     for number in range(50):
-        source.write("good", [b"x" * 100, b"%d" % number])
+        source.append("good", 0, [b"x" * 100, b"%d" % number])
         clusters.wait_until_copied("good")
-    assert target.broker.log("good") == source.broker.log("good"), "and nothing of it is repeated"
     bad = running.partition("bad")
     assert (bad["state"], bad["copied_offset"], clusters.committed("bad")) == ("waiting", 0, 0)
-    target.broker.refused = set()
+    target.refused = set()
     clusters.wait_until_copied("bad")
-    assert target.broker.log("bad") == source.broker.log("bad")
     assert running.partition("bad")["state"] == "copying"
 
 
 def test_without_an_answer_to_the_barrier_nothing_is_committed(clusters: Clusters) -> None:
     source, target = clusters.with_topics("t")
-    source.write("t", [b"one"])
+    source.append("t", 0, [b"one"])
     running = clusters.mirror()
     clusters.wait_until_copied("t")
-    first = source.broker.log("t")
-    target.broker.is_silent = True
-    source.write("t", [b"two"])
+    first = source.log("t")
+    target.is_silent = True
+    source.append("t", 0, [b"two"])
     commits = set()
 
     def two_barriers_timed_out() -> bool:
         commits.add(clusters.committed("t"))
-        return bool(running.partition("t").get("rewinds", 0) >= 2)
+        return bool(running.partition("t")["rewinds"] >= 2)
 
     wait_until(two_barriers_timed_out, "barriers time out")
     assert commits == {len(first)}, "no more than what was confirmed"
-    target.broker.is_silent = False
-    clusters.wait_until_copied("t")
+    target.is_silent = False
+    clusters.wait_until_committed("t")
     # Each attempt arrived at this target, which only did not answer.
     repeats = running.partition("t")["rewinds"]
-    second = source.broker.log("t")[len(first) :]
-    assert target.broker.log("t") == first + (1 + repeats) * second
+    second = source.log("t").removeprefix(first)
+    assert target.log("t") == first + (1 + repeats) * second
 
 
 def test_an_expired_session_stops_copying_until_it_owns_again(clusters: Clusters) -> None:
@@ -72,72 +67,136 @@ def test_an_expired_session_stops_copying_until_it_owns_again(clusters: Clusters
     registry.suspend()
     registry.expire()
     owner = paths.owner_path("mirror", "t", BrokerPartition(1, 0))
-    source.registry.create(owner, b"mirror_other-0")
+    clusters.source.admin.create(owner, b"mirror_other-0")
     registry.resume()
     wait_until(lambda: running.member.rebalances >= 1, "it has noticed")
-    source.write("t", [b"not ours"])
+    source.append("t", 0, [b"not ours"])
     running.wait_for_state("t", "absent")
-    assert target.broker.log("t") == b""
-    source.registry.delete(owner)
-    wait_until(lambda: target.broker.log("t") == source.broker.log("t"), "it owns again")
+    assert target.log("t") == b""
+    clusters.source.admin.delete(owner)
+    wait_until(lambda: target.log("t") == source.log("t"), "it owns again")
 
 
 def test_what_is_paused_before_it_is_owned_starts_paused(clusters: Clusters) -> None:
     running = clusters.mirror()
     running.mirror.set_paused("t", "1-0", True)
     source, _ = clusters.with_topics("t")
-    source.write("t", [b"one"])
+    source.append("t", 0, [b"one"])
     running.wait_for_state("t", "paused")
     running.mirror.set_paused("t", "", False)
     clusters.wait_until_copied("t")
 
 
-def test_messages_are_counted_and_the_map_leads_to_their_copies(clusters: Clusters) -> None:
-    source, target = clusters.with_topics("t")
-    target.broker.logs["t", 0] = bytearray(encode([b"of another mirror"]))
-    before = len(target.broker.log("t"))
-    source.write("t", [b"one", b"two", b"three"])
-    running = clusters.mirror(map_interval_ms=0)
-    size = len(source.broker.log("t"))
-    wait_until(lambda: running.partition("t").get("copied_messages") == 3, "three are counted")
-
-    def mapped() -> list[tuple[int, bool]]:
-        return [
-            (row.target_offset, row.is_exact)
-            for row in read_maps(target.registry, "mirror", "t", "1-0", size - 15)
-        ]
-
-    wait_until(lambda: mapped() == [(before + size - 15, True)], "the map is stored")
-    assert [row.source_offset for row in read_maps(target.registry, "mirror", "t", None, None)] == [
-        size
-    ]
-
-
 def test_a_pause_outlives_the_process_and_holds_for_all_members(clusters: Clusters) -> None:
     source, _ = clusters.with_topics("t", "other")
-    source.registry.create("/kafka2011/mirrors/mirror/paused/1-0:t")
-    source.write("t", [b"one"])
-    source.write("other", [b"one"])
+    pauses = clusters.source.admin
+    pauses.create(f"{PAUSED}/1-0:t")
+    source.append("t", 0, [b"one"])
+    source.append("other", 0, [b"one"])
     running = clusters.mirror()
     clusters.wait_until_copied("other")
     assert running.partition("t")["state"] == "paused"
     running.mirror.set_paused("other", "", True)
-    assert source.registry.children("/kafka2011/mirrors/mirror/paused") == ["1-0:t", "all:other"]
+    assert pauses.children(PAUSED) == ["1-0:t", "all:other"]
     running.mirror.set_paused("t", "", False)  # the topic, with its partitions
     clusters.wait_until_copied("t")
     assert running.partition("other")["state"] == "paused"
-    source.registry.delete("/kafka2011/mirrors/mirror/paused/all:other")  # by another member
+    pauses.delete(f"{PAUSED}/all:other")  # by another member
     running.wait_for_state("other", "copying")
+
+
+def test_messages_are_counted_and_the_map_leads_to_their_copies(clusters: Clusters) -> None:
+    source, target = clusters.with_topics("t")
+    before = target.append("t", 0, [b"of another mirror"])
+    size = source.append("t", 0, [b"one", b"two", b"three"])
+    last = size - len(encode([b"three"]))
+    running = clusters.mirror(map_interval_ms=0)
+    wait_until(lambda: running.partition("t")["copied_messages"] == 3, "three are counted")
+
+    def mapped() -> list[tuple[int, bool]]:
+        """Target offsets of the last message, and whether they are exact."""
+        rows = read_maps(clusters.target.admin, "mirror", "t", "1-0", last)
+        return [(row.target_offset, row.is_exact) for row in rows]
+
+    wait_until(lambda: mapped() == [(before + last, True)], "the map is stored")
+    (whole,) = read_maps(clusters.target.admin, "mirror", "t", None, None)
+    assert whole.source_offset == size
+
+
+def test_a_target_partition_without_an_offset_does_not_begin_the_map(clusters: Clusters) -> None:
+    """An offline partition, whose broker answers the barrier of other ones without an offset."""
+    source, target = clusters.with_topics("t")
+    before = target.append("t", 0, [b"of another mirror"])
+    size = source.append("t", 0, [b"one"])
+    target.offsets_answer = offsets_answer()
+    running = clusters.mirror(map_interval_ms=0)
+    wait_until(lambda: running.partition("t")["rewinds"] >= 2, "it has no place to begin")
+    assert "without an offset" in running.partition("t")["trouble"]
+    target.offsets_answer = None
+    clusters.wait_until_committed("t")
+
+    def mapped() -> list[tuple[int, bool]]:
+        rows = read_maps(clusters.target.admin, "mirror", "t", "1-0", 0)
+        return [(row.target_offset, row.is_exact) for row in rows]
+
+    wait_until(lambda: mapped() == [(before, True)], "the map is stored")
+    assert target.log("t")[before:] == source.log("t")[:size]
 
 
 def test_scattering_goes_to_any_live_broker(clusters: Clusters) -> None:
     source, target = clusters.with_topics("t")
-    with contextlib.closing(Side(12)) as dead:
-        target.registry.create_ephemeral(
-            paths.broker_id_path(12), paths.encode_broker(*dead.broker.address, 1)
-        )
-    source.write("t", [b"one", b"two"])
+    clusters.target.broker(12).close()  # registered, and dead
+    source.append("t", 0, [b"one", b"two"])
     running = clusters.mirror(scatter=True)
-    clusters.wait_until_copied("t")
-    assert target.broker.logs["t", -1] == source.broker.log("t")
+    clusters.wait_until_committed("t")
+    assert target.log("t", -1) == source.log("t")
     assert running.partition("t")["target"] == "11--1"
+
+
+def test_a_partition_that_cannot_be_placed_for_a_bug_holds_up_no_other_and_is_named(
+    clusters: Clusters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers, "RESTART_FIRST_S", 0.001)
+    place = Placement.target_of
+
+    def fails(placement: Placement, name: TopicPartition) -> BrokerPartition:
+        if name.topic == "bad":
+            raise ZeroDivisionError("a bug")
+        return place(placement, name)
+
+    source, _ = clusters.with_topics("bad", "good")
+    with monkeypatch.context() as broken:
+        broken.setattr(Placement, "target_of", fails)
+        running = clusters.mirror()
+        source.append("good", 0, [b"one"])
+        clusters.wait_until_copied("good")
+        assert "ZeroDivisionError" in running.partition("bad")["trouble"]
+        wait_until(lambda: "placement" in workers.failing(), "the bug to be named")
+    source.append("bad", 0, [b"two"])
+    clusters.wait_until_copied("bad")
+    assert running.mirror.is_alive
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "kafka2011.services.mirror_maker.target_writer.choose_batch",
+        "kafka2011.services.mirror_maker.mirror.Mirror.to_commit",
+        "kafka2011.consumer.groups.membership.Membership.read",
+    ],
+)
+def test_a_mirror_whose_writer_commits_or_rebalance_ended_is_not_alive(
+    clusters: Clusters, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    clusters.with_topics("t")
+    running = clusters.mirror()
+    running.wait_for_state("t", "copying")
+    assert running.mirror.is_alive
+    assert running.member.is_alive
+
+    def fails(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(place, fails)
+    clusters.with_topics("u")  # a rebalance
+    wait_until(lambda: not (running.mirror.is_alive and running.member.is_alive), "its end")

@@ -1,48 +1,44 @@
 """What a source broker can answer, seen in the copy: gone, large, damaged, begun anew."""
 
-from kafka2011.coordination import paths
-from kafka2011.coordination.paths import BrokerPartition
+import pytest
+
 from kafka2011.protocol.message_set import encode
 from tests.support.waiting import wait_until
 from tests.unit.services.mirror_maker.conftest import Clusters
 
 
-def test_retired_messages_are_counted_as_skipped(clusters: Clusters) -> None:
-    source, target = clusters.with_topics("t")
-    source.write("t", [b"late"])
-    source.broker.starts["t", 0] = 500
-    source.registry.put(paths.offset_path("mirror", "t", BrokerPartition(1, 0)), b"100")
-    running = clusters.mirror()
-    end = 500 + len(source.broker.log("t"))
-    wait_until(lambda: clusters.committed("t") == end, "it goes on at the start of the log")
-    assert running.partition("t")["skipped_bytes"] == 400
-    assert target.broker.log("t") == source.broker.log("t")
-
-
-def test_a_log_that_began_anew_is_copied_from_its_start(clusters: Clusters) -> None:
-    source, target = clusters.with_topics("t")
-    source.write("t", [b"new"])
-    source.registry.put(paths.offset_path("mirror", "t", BrokerPartition(1, 0)), b"100000")
+@pytest.mark.parametrize(
+    ("start", "committed", "skipped"),
+    [
+        pytest.param(500, 100, 400, id="retired messages are counted"),
+        pytest.param(0, 100_000, 0, id="a log that began anew is not"),
+    ],
+)
+def test_an_offset_out_of_range_goes_on_at_the_start_of_the_log(
+    clusters: Clusters, start: int, committed: int, skipped: int
+) -> None:
+    source, _ = clusters.with_topics("t")
+    source.append("t", 0, [b"present"])
+    source.starts["t", 0] = start
+    clusters.commit("t", committed)
     running = clusters.mirror()
     clusters.wait_until_copied("t")
-    assert running.partition("t")["skipped_bytes"] == 0
-    assert target.broker.log("t") == source.broker.log("t")
+    assert running.partition("t")["skipped_bytes"] == skipped
 
 
 def test_a_message_larger_than_fetch_size_is_fetched_with_a_larger_one(clusters: Clusters) -> None:
-    source, target = clusters.with_topics("t")
-    source.write("t", [b"small", b"L" * 5000, b"small"])
+    source, _ = clusters.with_topics("t")
+    source.append("t", 0, [b"small", b"L" * 5000, b"small"])
     clusters.mirror(fetch_size=100)
     clusters.wait_until_copied("t")
-    assert target.broker.log("t") == source.broker.log("t")
 
 
 def test_an_entry_above_the_largest_fetch_size_refuses_its_partition_only(
     clusters: Clusters,
 ) -> None:
     source, _ = clusters.with_topics("big", "t")
-    source.write("big", [b"L" * 5000])
-    source.write("t", [b"small"])
+    source.append("big", 0, [b"L" * 5000])
+    source.append("t", 0, [b"small"])
     running = clusters.mirror(fetch_size=100, fetch_size_max=1000)
     running.wait_for_state("big", "refused")
     assert "fetch.size.max=1000" in running.partition("big")["trouble"]
@@ -51,23 +47,21 @@ def test_an_entry_above_the_largest_fetch_size_refuses_its_partition_only(
 
 def test_starting_at_the_largest_offset_copies_only_what_comes(clusters: Clusters) -> None:
     source, target = clusters.with_topics("t")
-    source.write("t", [b"old"])
+    end = source.append("t", 0, [b"old"])
     running = clusters.mirror(autooffset_reset="largest")
-    old = len(source.broker.log("t"))
-    wait_until(lambda: running.partition("t").get("copied_offset") == old, "it knows the end")
-    source.write("t", [b"new"])
-    wait_until(lambda: target.broker.log("t") == encode([b"new"]), "the new one is copied")
+    wait_until(lambda: running.partition("t")["copied_offset"] == end, "it knows the end")
+    source.append("t", 0, [b"new"])
+    wait_until(lambda: target.log("t") == encode([b"new"]), "the new one is copied")
 
 
 def test_damage_at_the_source_holds_up_its_partition_only(clusters: Clusters) -> None:
     source, target = clusters.with_topics("bad", "good")
-    source.write("bad", [b"one"])
-    good_bytes = len(source.broker.log("bad"))
-    source.write("bad", [b"two"])
-    source.broker.logs["bad", 0][-1] ^= 1
-    source.write("good", [b"one"])
+    good_bytes = source.append("bad", 0, [b"one"])
+    source.append("bad", 0, [b"two"])
+    source.logs["bad", 0][-1] ^= 1
+    source.append("good", 0, [b"one"])
     running = clusters.mirror()
     wait_until(lambda: clusters.committed("bad") == good_bytes, "what is good is copied")
     clusters.wait_until_copied("good")
     wait_until(lambda: "CRC" in (running.partition("bad")["trouble"] or ""), "it says why")
-    assert len(target.broker.log("bad")) == good_bytes
+    assert len(target.log("bad")) == good_bytes

@@ -14,6 +14,6 @@ def test_routes_with_and_without_names() -> None:
     "text",
     ["", "a:1", "a:1>", "a:1>b", "=a:1>b:2", "x=a:1>b:2,x=a:2>b:2", "a:99999>b:2", "a:1>b:2|"],
 )
-def test_bad_routes_are_refused(text: str) -> None:
+def test_bad_routes_are_refused(text) -> None:
     with pytest.raises(ValueError, match=r"."):
         parse_routes(text)

@@ -1,5 +1,3 @@
-from typing import Any
-
 import pytest
 
 from kafka2011.services.proxy.faults import AfterBytes, DropMessages, Faults, changed, parse_faults
@@ -33,6 +31,6 @@ def test_a_change_names_only_what_it_changes() -> None:
         {"drop_messages": {"topic": "t", "count": 1.5}},
     ],
 )
-def test_bad_changes_are_refused(change: Any) -> None:
+def test_bad_changes_are_refused(change) -> None:
     with pytest.raises(ValueError, match=r"."):
         changed(Faults(), change)

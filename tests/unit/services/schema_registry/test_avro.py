@@ -10,14 +10,11 @@ from hypothesis import strategies as st
 from kafka2011.events.schemas import names, schema_text
 from kafka2011.services.schema_registry.avro import Limits, parse
 from kafka2011.services.schema_registry.errors import SchemaInvalid
-
-
-def record(*fields: Any, name: str = "R", **more: Any) -> dict[str, Any]:
-    return {"type": "record", "name": name, "fields": list(fields), **more}
+from tests.unit.services.schema_registry.schemas import Json, enum, field, fixed, record
 
 
 @pytest.mark.parametrize("name", names())
-def test_the_shipped_schemas_are_schemas(name: str) -> None:
+def test_the_shipped_schemas_are_schemas(name) -> None:
     assert parse(schema_text(name)).root.kind == "record"
 
 
@@ -26,112 +23,96 @@ def test_the_same_schema_written_in_two_ways_has_one_canonical_form() -> None:
     two = ' {"fields":[{"type":"int","name":"x"}],"namespace":"a","name":"R","type":"record"}'
     assert parse(one).canonical == parse(two).canonical
     assert parse('"int"').canonical == parse("int").canonical == '"int"'
+    assert parse("null").root.kind == "null"
 
 
 def test_a_default_makes_another_schema() -> None:
-    plain = record({"name": "x", "type": "int"})
-    with_default = record({"name": "x", "type": "int", "default": 1})
+    plain, with_default = record(field("x", "int")), record(field("x", "int", default=1))
     assert parse(json.dumps(plain)).canonical != parse(json.dumps(with_default)).canonical
 
 
-def _bomb(levels: int) -> Any:
+def bomb(levels: int) -> Json:
     """Each record's default is two of the next: 2^levels values."""
-    type_: Any = "int"
-    default: Any = 0
+    left: Json = "int"
+    right, default = left, 0
     for level in range(levels):
-        type_ = record(
-            {"name": "l", "type": type_, "default": default},
-            {
-                "name": "r",
-                "type": type_ if isinstance(type_, str) else type_["name"],
-                "default": default,
-            },
-            name=f"R{level}",
-        )
+        name = f"R{level}"
+        left = record(field("l", left, default=default), field("r", right, default=default))
+        left["name"] = right = name
         default = {}
-    return type_
+    return left
+
+
+def union_bomb(levels: int) -> Json:
+    """A default of so many levels that fits no branch of the unions it may be in."""
+    inner = record(field("f", ["null", "A", "B"]), name="B")
+    outer = record(field("f", ["null", "A", inner]), name="A")
+    default: Json = "fits nothing"
+    for _ in range(levels):
+        default = {"f": default}
+    return record(field("a", outer, default=default))
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "reason"),
     [
         ("[" * 100_000, "brackets deep"),
         ('"' + "x" * 10_000_000 + '"', "larger than"),
         ('{"type":"array","items":' * 70 + '"int"' + "}" * 70, "nest more than 64"),
-        (json.dumps(_bomb(40)), "makes more than"),
         ("{", "not JSON"),
         ("NaN", "not JSON"),
-        ("null", None),
-        ("3", "is not a type"),
-        ("{}", "is not a type"),
         ('{"type":"record","type":"enum","name":"E","symbols":[]}', "stands twice"),
-        ('{"type":"record","name":"R"}', "no list of fields"),
-        ('{"type":"record","name":"1R","fields":[]}', "not a legal name"),
-        ('{"type":"fixed","name":"F","size":-1}', "no legal size"),
-        ('{"type":"fixed","name":"F","size":true}', "no legal size"),
-        ('{"type":"enum","name":"E","symbols":["A","A"]}', "symbol twice"),
-        ('{"type":"enum","name":"E","symbols":["A"],"default":"B"}', "not a symbol"),
-        ('["int",["null"]]', "directly in a union"),
-        ('["int","int"]', "int twice"),
-        ('"Unknown"', "undefined type"),
-        (json.dumps([record(name="A"), record(name="A")]), "defined twice"),
-        (json.dumps(record({"name": "x", "type": "int"}, {"name": "x", "type": "int"})), "twice"),
-        (json.dumps(record({"name": "x", "type": "int", "default": "a"})), "does not fit"),
-        (json.dumps(record({"name": "x", "type": "int", "default": 2**31})), "does not fit"),
-        (json.dumps(record({"name": "x", "type": "R", "default": {}})), "refers to itself"),
     ],
+    ids=["deep", "large", "nested", "cut", "NaN", "twice"],
 )
-def test_refused_with_a_reason(text: str, says: str | None) -> None:
-    if says is None:
-        assert parse(text).root.kind == "null"
-        return
-    with pytest.raises(SchemaInvalid, match=says) as caught:
+def test_text_that_is_refused(text, reason) -> None:
+    with pytest.raises(SchemaInvalid, match=reason) as caught:
         parse(text)
     assert len(caught.value.message) < 1000
 
 
-def test_defaults_of_unions_of_records_are_not_tried_without_end() -> None:
-    union = ["null", "A", "B"]
-    inner = record({"name": "f", "type": union}, name="B")
-    outer = record({"name": "f", "type": ["null", "A", inner]}, name="A")
-    default: Any = "fits nothing"
-    for _ in range(60):
-        default = {"f": default}
-    whole = record({"name": "a", "type": outer, "default": default})
-    with pytest.raises(SchemaInvalid, match="does not fit"):
-        parse(json.dumps(whole))
-
-
-@given(
-    st.recursive(
-        st.none()
-        | st.booleans()
-        | st.integers()
-        | st.text()
-        | st.sampled_from(["record", "enum", "fixed", "array", "map", "int", "R"]),
-        lambda inner: (
-            st.lists(inner)
-            | st.dictionaries(
-                st.sampled_from(
-                    [
-                        "type",
-                        "name",
-                        "fields",
-                        "items",
-                        "values",
-                        "symbols",
-                        "size",
-                        "default",
-                        "aliases",
-                    ]
-                ),
-                inner,
-            )
-        ),
-        max_leaves=30,
-    )
+@pytest.mark.parametrize(
+    ("schema", "reason"),
+    [
+        (bomb(40), "makes more than"),
+        (union_bomb(60), "does not fit"),
+        (3, "is not a type"),
+        ({}, "is not a type"),
+        ({"type": "array"}, "has no items"),
+        ({"type": "enum"}, "has no name"),
+        ({"type": "record", "name": "R"}, "no list of fields"),
+        (record(name="1R"), "not a legal name"),
+        (fixed("F", -1), "no legal size"),
+        (fixed("F", True), "no legal size"),
+        (enum("E", "A", "A"), "symbol twice"),
+        (enum("E", "A", default="B"), "not a symbol"),
+        (["int", ["null"]], "directly in a union"),
+        (["int", "int"], "int twice"),
+        ("Unknown", "undefined type"),
+        ([record(name="A"), record(name="A")], "defined twice"),
+        (record(field("x", "int"), field("x", "int")), "twice"),
+        (record(field("x", "int", default="a")), "does not fit"),
+        (record(field("x", "int", default=2**31)), "does not fit"),
+        (record(field("x", "R", default={})), "refers to itself"),
+    ],
 )
-def test_any_json_is_a_schema_or_refused(node: Any) -> None:
+def test_schemas_that_are_refused(schema, reason) -> None:
+    test_text_that_is_refused(json.dumps(schema), reason)
+
+
+WORDS = ["record", "enum", "fixed", "array", "map", "int", "R"]
+KEYS = ["type", "name", "fields", "items", "values", "symbols", "size", "default", "aliases"]
+
+
+def nested(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.lists(inner) | st.dictionaries(st.sampled_from(KEYS), inner)
+
+
+LEAVES = st.none() | st.booleans() | st.integers() | st.text() | st.sampled_from(WORDS)
+
+
+@given(st.recursive(LEAVES, nested, max_leaves=30))
+def test_any_json_is_a_schema_or_refused(node) -> None:
     try:
         parse(json.dumps(node), limits=Limits(depth=8))
     except SchemaInvalid:

@@ -1,6 +1,7 @@
 """`kafka2011 zookeeper` hears that it should stop before its JVM serves, too."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from kafka2011.services.zookeeper.app import run
@@ -21,14 +22,12 @@ def test_a_stop_while_it_waits_ends_the_jvm_with_status_0(tmp_path: Path) -> Non
     stop = threading.Event()
     pid = tmp_path / "pid"
 
-    def ask() -> None:
+    def stop_when_the_jvm_runs() -> None:
         wait_until(lambda: pid.exists() and pid.read_text().strip(), "the JVM runs", 30)
         stop.set()
 
-    asker = threading.Thread(target=ask)
-    asker.start()
-    # In this thread: the kernel kills the child when the thread that started it ends.
-    status = run(config, stop, java_home=str(tmp_path))
-    asker.join()
-    assert status == 0
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(stop_when_the_jvm_runs)
+        # In this thread: the kernel kills the child when the thread that started it ends.
+        assert run(config, stop, java_home=str(tmp_path)) == 0
     assert not Path(f"/proc/{pid.read_text().strip()}").exists()

@@ -13,8 +13,8 @@ OFFLINE_VIEWS = PartitionKey("offline", "page-view", 11, 0)
 VIEW = CellKey("page-view", 0, "web-1")
 
 
-def new_state() -> AuditState:
-    state = AuditState(TIERS, WINDOW, ManualClock())
+def new_state(**settings: int) -> AuditState:
+    state = AuditState(TIERS, WINDOW, ManualClock(), **settings)
     for key in (AUDIT, VIEWS, OFFLINE_VIEWS):
         state.begin(key, 0)
     return state

@@ -4,7 +4,7 @@ import pytest
 
 from kafka2011.services.audit.books import heartbeats
 from kafka2011.services.audit.books.progress import PartitionKey
-from tests.unit.services.audit.books.samples import AUDIT, VIEW, VIEWS, WINDOW, books, new_state
+from tests.unit.services.audit.books.samples import AUDIT, TIERS, VIEW, WINDOW, books, new_state
 from tests.unit.services.audit.samples import heartbeat, report, totals_of
 
 
@@ -12,20 +12,18 @@ def produced(sequence: int, *counts: tuple[str, int, int], window_ms: int = WIND
     return report(sequence, counts, server="web-1", window_ms=window_ms)
 
 
-def test_deltas_add_up_and_a_repeat_counts_once() -> None:
+def test_a_lost_monitoring_event_is_a_gap_once_all_readers_have_passed_it() -> None:
     state = new_state()
-    first, second = produced(0, ("page-view", 0, 3)), produced(1, ("page-view", 0, 2))
-    state.add_reports(AUDIT, [first, second], 100)
-    state.add_reports(AUDIT, [first], 150)
-    state.add_messages(VIEWS, {(0, "web-1"): 5}, {}, 50)
-    assert books(state) == {VIEW: ([5, 0, 0], [5, 0, 0])}
-    assert totals_of(state.ledger).expected == [5, 5, 5]
-
-
-def test_a_lost_monitoring_event_is_noted() -> None:
-    state = new_state()
+    for tier in TIERS:
+        state.set_discovered(tier, state.clock())
     state.add_reports(AUDIT, [produced(0), produced(3)], 100)
-    assert any("monitoring events 1 to 2 of web-1" in note for note in state.notes())
+    state.set_read_to(AUDIT, state.clock() - 1)
+    assert state.report_gaps() == [], "another partition may have it"
+    state.set_read_to(AUDIT, state.clock())
+    ((instance, gap),) = state.report_gaps()
+    assert (instance.server, gap.first, gap.last) == ("web-1", 1, 2)
+    state.add_reports(AUDIT, [produced(1), produced(2)], 200)
+    assert state.report_gaps() == []
 
 
 @pytest.mark.parametrize(
@@ -38,9 +36,7 @@ def test_a_lost_monitoring_event_is_noted() -> None:
         heartbeat(2**62),
     ],
 )
-def test_what_no_producer_writes_is_rejected_noted_and_does_not_stop_the_reading(
-    payload: bytes,
-) -> None:
+def test_what_no_producer_writes_is_rejected_and_noted_and_the_rest_is_read(payload: bytes) -> None:
     state = new_state()
     state.add_reports(AUDIT, [payload, produced(0, ("page-view", 0, 3))], 100)
     assert state.reports_rejected == 1
@@ -71,3 +67,23 @@ def test_the_number_of_servers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(heartbeats, "SERVERS_MAX", 10)
     state.add_reports(AUDIT, [heartbeat(n, server=f"s{n}") for n in range(1, 31)], 20)
     assert [sender.server for sender in state.heartbeats.beats] == [f"s{n}" for n in range(21, 31)]
+
+
+@pytest.mark.parametrize(
+    ("beats", "restarts"),
+    [
+        ([(0, "a", False), (3000, "a", False)], []),
+        ([(0, "a", False), (3001, "a", False)], [3001]),  # it stood still, and its session ended
+        ([(0, "a", False), (1000, "b", False)], [1000]),  # it was killed
+        ([(0, "a", True), (9000, "b", False)], []),  # a planned stop
+        ([(5000, "a", False), (0, "b", False)], []),  # an old one, read late
+    ],
+)
+def test_a_sender_that_died_or_stood_still_was_restarted(
+    beats: list[tuple[int, str, bool]], restarts: list[int]
+) -> None:
+    """Every second a heartbeat is due."""
+    state = new_state()
+    payloads = [heartbeat(at, instance=name, is_last=is_last) for at, name, is_last in beats]
+    state.add_reports(AUDIT, payloads, 100)
+    assert [restart.time_ms for restart in state.restarts()] == restarts

@@ -1,102 +1,88 @@
 """Edges between processes, and the faults of a proxy in words."""
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from kafka2011.services.dashboard.rows.flows import FlowRows, faults_in_words, is_link
 from kafka2011.services.dashboard.rows.rates import Rates
-from kafka2011.services.dashboard.sampling.observations import Observations, ObservedProcess
+from kafka2011.services.dashboard.sampling.observations import ObservedProcess
+from tests.unit.services.dashboard.conftest import observations, process
 
 
-def process(kind: str, name: str, dc: str = "live", **samples: Any) -> ObservedProcess:
-    found = ObservedProcess(f"{dc}/{name}", dc, name, kind)
-    found.health.note_node(True)
-    found.health.note_scrape(True)
-    found.samples = samples
+def named(text: str) -> ObservedProcess:
+    """A process as `KIND DATACENTER/NAME`; a link is a proxy with a route for each broker, a
+    balancer one without, and a mirror has copied."""
+    kind, key = text.split()
+    dc, name = key.split("/")
+    routes = {"link": ["zookeeper", "broker-1"], "balancer": ["route-0"]}.get(kind, [])
+    found = process("proxy" if routes else kind, name, dc)
+    copied = [({"source": "1-0", "target": "11-0"}, 5.0)]
+    opened = [({"route": route}, 1.0) for route in routes]
+    found.samples = {
+        "kafka2011_proxy_connections_open": opened,
+        "kafka2011_mirror_copied_bytes_total": copied if kind == "mirror" else [],
+    }
     return found
 
 
-def proxy(name: str, *routes: str) -> ObservedProcess:
-    opened = [({"route": route}, 1.0) for route in routes]
-    return process("proxy", name, kafka2011_proxy_connections_open=opened)
-
-
 def edges(*processes: ObservedProcess) -> set[str]:
-    seen = Observations(0, {p.key: p for p in processes}, {}, None, {}, None, {}, {})
+    seen = observations(*processes)
     flows = FlowRows(Rates(), 10_000)
     flows.name_brokers(seen)
     return set(flows.edge_rows(seen, flows.process_rows(seen)))
 
 
+def edges_of(*paths: str) -> set[str]:
+    """The edges of paths, each `PROCESS > PROCESS > ...`."""
+    return {f"{one}>{other}" for path in paths for one, other in pairwise(path.split(" > "))}
+
+
+BROKER, OFFLINE, FRONTEND = map(
+    named, ("broker live/broker-1", "broker offline/broker-11", "frontend live/f")
+)
+MIRROR, LINK, BALANCER = map(
+    named, ("mirror live/mirror-1", "link live/wan-link", "balancer live/balancer")
+)
+
+
 def test_a_proxy_with_a_route_for_each_broker_is_a_link() -> None:
-    assert is_link(proxy("wan-link", "zookeeper", "broker-1"))
-    assert not is_link(proxy("balancer", "route-0"))
+    assert is_link(LINK)
+    assert not is_link(BALANCER)
 
 
 def test_mirrors_are_reached_over_the_link_where_there_is_one() -> None:
-    brokers = process("broker", "broker-1"), process("broker", "broker-11", "offline")
-    mirror = process("mirror", "mirror-1")
-    assert edges(*brokers, mirror) == {
-        "live/broker-1>live/mirror-1",
-        "live/mirror-1>offline/broker-11",
-    }
-    assert edges(*brokers, mirror, proxy("wan-link", "zookeeper", "broker-1")) == {
-        "live/broker-1>live/wan-link",
-        "live/wan-link>live/mirror-1",
-        "live/mirror-1>offline/broker-11",
-    }
+    direct = edges_of("live/broker-1 > live/mirror-1 > offline/broker-11")
+    assert edges(BROKER, OFFLINE, MIRROR) == direct
+    linked = edges_of("live/broker-1 > live/wan-link > live/mirror-1 > offline/broker-11")
+    assert edges(BROKER, OFFLINE, MIRROR, LINK) == linked
 
 
-def test_a_link_is_not_what_frontends_send_through() -> None:
-    found = edges(
-        process("frontend", "f"),
-        process("broker", "broker-1"),
-        proxy("wan-link", "zookeeper", "broker-1"),
-        proxy("balancer", "route-0"),
-    )
-    assert found == {"live/f>live/balancer", "live/balancer>live/broker-1"}
-
-
-def test_a_proxy_that_was_stopped_carries_nothing() -> None:
-    gone = ObservedProcess("live/wan-link", "live", "wan-link", "proxy")
-    gone.health.note_node(False, said_goodbye=True)
-    gone.health.note_scrape(False, "not registered")
-    gone.health.note_scrape(False, "not registered")
-    balancer = proxy("balancer", "route-0")
-    found = edges(process("frontend", "f"), process("broker", "broker-1"), balancer, gone)
-    assert found == {"live/f>live/balancer", "live/balancer>live/broker-1"}
+def test_a_link_is_not_what_frontends_send_through_and_a_stopped_one_carries_nothing() -> None:
+    stopped = ObservedProcess("live/wan-link", "live", "wan-link", "proxy")
+    stopped.health.note_node(False, said_goodbye=True)
+    for _ in range(2):
+        stopped.health.note_scrape(False, "not registered")
+    for link in (LINK, stopped):
+        found = edges(FRONTEND, BROKER, BALANCER, link)
+        assert found == edges_of("live/f > live/balancer > live/broker-1")
 
 
 def test_two_live_datacenters_with_the_same_broker_ids_meet_in_the_offline_one_only() -> None:
-    def mirror(name: str, dc: str) -> ObservedProcess:
-        copied = [({"source": "1-0", "target": "11-0"}, 5.0)]
-        return process("mirror", name, dc, kafka2011_mirror_copied_bytes_total=copied)
-
-    link = proxy("west-wan-link", "zookeeper", "broker-1")
-    link.key, link.datacenter = "west/west-wan-link", "west"
-    found = edges(
-        process("frontend", "f"),
-        process("broker", "broker-1"),
-        mirror("mirror-1", "live"),
-        process("frontend", "west-f", "west"),
-        process("broker", "west-broker-1", "west"),
-        link,
-        mirror("west-mirror-1", "west"),
-        process("audit", "west-audit", "west"),
-        process("broker", "broker-11", "offline"),
+    west = (
+        "frontend west/west-f",
+        "broker west/west-broker-1",
+        "link west/west-wan-link",
+        "mirror west/west-mirror-1",
+        "audit west/west-audit",
     )
-    assert found == {
-        "live/f>live/broker-1",
-        "live/broker-1>live/mirror-1",
-        "live/mirror-1>offline/broker-11",
-        "west/west-f>west/west-broker-1",
-        "west/west-broker-1>west/west-wan-link",
-        "west/west-wan-link>west/west-mirror-1",
-        "west/west-mirror-1>offline/broker-11",
-        "west/west-broker-1>west/west-audit",
-        "offline/broker-11>west/west-audit",
-    }
+    assert edges(FRONTEND, BROKER, MIRROR, OFFLINE, *map(named, west)) == edges_of(
+        "live/f > live/broker-1 > live/mirror-1 > offline/broker-11 > west/west-audit",
+        "west/west-f > west/west-broker-1 > west/west-wan-link > west/west-mirror-1",
+        "west/west-mirror-1 > offline/broker-11",
+        "west/west-broker-1 > west/west-audit",
+    )
 
 
 @pytest.mark.parametrize(

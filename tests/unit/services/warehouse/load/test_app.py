@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import structlog
@@ -13,22 +13,39 @@ import structlog
 from kafka2011.coordination.errors import CoordinationUnavailable
 from kafka2011.services.warehouse.config import WarehouseConfig
 from kafka2011.services.warehouse.load import app
-from kafka2011.services.warehouse.load.app import LoadProcess
 from kafka2011.services.warehouse.load.job import LoadOutcome
 from kafka2011.services.warehouse.load.progress import Progress
 from tests.unit.services.warehouse.load.test_progress import AWAY, loaded
 
 NO_ANSWER = CoordinationUnavailable("no answer")
+STUCK = LoadOutcome(lag_bytes={"t": 10}, problems=[AWAY])
+LOST = LoadOutcome(lost_to_another=["t 11-0: the table is at 7"])
 
 
-class Script(threading.Event):
-    """A loader whose loads have the given outcomes, and the event that stops the process after the
-    last one. Pauses take no time; `pauses` are those before the stop."""
+class Run(threading.Event):
+    """A run of the load process: `load` has the given outcomes, and after the last one this event
+    stops the process. Pauses take no time; `pauses` are those before the stop."""
 
-    def __init__(self, *outcomes: LoadOutcome | Exception) -> None:
+    def __init__(
+        self,
+        *outcomes: LoadOutcome | Exception,
+        alive: bool = True,
+        monotonic: Callable[[], float] = time.monotonic,
+        **settings: int,
+    ) -> None:
         super().__init__()
         self.outcomes = list(outcomes)
         self.pauses: list[float] = []
+        progress = Progress()
+        given = {"interval_ms": 0, **settings}
+        config = WarehouseConfig(warehouse_dir=Path("nowhere"), **given)  # type: ignore[arg-type]
+        process = app.LoadProcess(config, self, progress, self, monotonic)  # type: ignore[arg-type]
+        with structlog.testing.capture_logs() as logged:
+            loop = process.run_until_stopped
+            self.status = loop(lambda: alive) if config.interval_ms else process.run_once()
+        self.events = [f"{entry['event']}: {entry.get('detail', '')}" for entry in logged]
+        self.loads = len(outcomes) - len(self.outcomes)
+        self.rows = progress.status()["rows_loaded"]
 
     def load(self) -> LoadOutcome:
         outcome = self.outcomes.pop(0)
@@ -45,65 +62,31 @@ class Script(threading.Event):
         return self.is_set()
 
 
-class Ended(NamedTuple):
-    status: int
-    loads: int
-    rows: int
-    pauses: list[float]
-    events: list[str]
-
-
-def run(
-    *outcomes: LoadOutcome | Exception,
-    interval_ms: int = 0,
-    upkeep_interval_ms: int = 600_000,
-    alive: bool = True,
-    monotonic: Callable[[], float] = time.monotonic,
-) -> Ended:
-    script = Script(*outcomes)
-    progress = Progress()
-    config = WarehouseConfig(
-        warehouse_dir=Path("nowhere"),
-        interval_ms=interval_ms,
-        upkeep_interval_ms=upkeep_interval_ms,
-    )
-    process = LoadProcess(config, script, progress, script, monotonic)  # type: ignore[arg-type]
-    with structlog.testing.capture_logs() as logged:
-        status = process.run_until_stopped(lambda: alive) if interval_ms else process.run_once()
-    events = [f"{entry['event']}: {entry.get('detail', '')}" for entry in logged]
-    loads = len(outcomes) - len(script.outcomes)
-    return Ended(status, loads, progress.status()["rows_loaded"], script.pauses, events)
-
-
 @pytest.mark.parametrize(
-    ("outcomes", "status", "loads"),
+    ("outcomes", "status", "loads", "logged"),
     [
-        ([loaded(5, lag_bytes=100), loaded(5, lag_bytes=50), loaded(1)], 0, 3),
-        ([LoadOutcome(lag_bytes={"t": 10}, problems=[AWAY]), loaded(1)], 0, 1),  # nothing moves
-        ([LoadOutcome(lost_to_another=["t 11-0: the table is at 7"]), loaded(1)], 0, 1),
-        ([LoadOutcome(failures=["t: disk full"]), loaded(1)], 1, 1),
-        ([NO_ANSWER, loaded(1)], 1, 1),
+        ([loaded(5, lag_bytes=9), loaded(5, lag_bytes=4), loaded(1)], 0, 3, ["loaded: "] * 3),
+        ([STUCK, loaded(1)], 0, 1, [f"problem: {AWAY.text}"]),
+        ([LOST, loaded(1)], 0, 1, [f"loaded_by_another_instance: {LOST.lost_to_another[0]}"]),
+        ([LoadOutcome(failures=["t: disk full"]), loaded(1)], 1, 1, ["problem: t: disk full"]),
+        ([NO_ANSWER, loaded(1)], 1, 1, ["load_failed: "]),
     ],
+    ids=["caught up", "nothing moves", "another instance was first", "a failure", "no ZooKeeper"],
 )
 def test_once_loads_until_it_has_caught_up_or_nothing_moves(
-    outcomes: list[Any], status: int, loads: int
+    outcomes: list[Any], status: int, loads: int, logged: list[str]
 ) -> None:
-    ended = run(*outcomes)
-    assert (ended.status, ended.loads) == (status, loads)
-
-
-def test_another_instance_that_was_first_is_one_line() -> None:
-    ended = run(LoadOutcome(lost_to_another=["t 11-0: the table is at 7"]), loaded(1))
-    assert ended.events == ["loaded_by_another_instance: t 11-0: the table is at 7"]
+    ended = Run(*outcomes)
+    assert (ended.status, ended.loads, ended.events) == (status, loads, logged)
 
 
 def test_the_loop_outlives_problems_and_logs_each_once() -> None:
-    ended = run(
+    ended = Run(
         loaded(3, problems=[AWAY]),
         LoadOutcome(problems=[AWAY]),
         NO_ANSWER,
         RuntimeError("a task failed\nwith a stack"),
-        LoadOutcome(lost_to_another=["t"]),
+        LOST,
         loaded(4),
         interval_ms=1,
     )
@@ -115,7 +98,7 @@ def test_the_loop_outlives_problems_and_logs_each_once() -> None:
 
 
 def test_the_loop_ends_with_spark() -> None:
-    ended = run(RuntimeError("gone"), loaded(1), interval_ms=1, alive=False)
+    ended = Run(RuntimeError("gone"), loaded(1), interval_ms=1, alive=False)
     assert (ended.status, ended.loads) == (1, 1)
 
 
@@ -131,7 +114,7 @@ def test_the_loop_ends_with_spark() -> None:
 def test_the_loop_continues_at_once_only_where_the_next_load_brings_more(
     outcome: LoadOutcome, pauses: int
 ) -> None:
-    ended = run(outcome, outcome, loaded(1), interval_ms=60_000)
+    ended = Run(outcome, outcome, loaded(1), interval_ms=60_000)
     assert len(ended.pauses) == pauses
     assert all(0 < pause <= 60 for pause in ended.pauses)
 
@@ -143,5 +126,5 @@ def test_tables_are_maintained_also_while_there_is_always_more(
     monkeypatch.setattr(app, "maintain_warehouse", lambda *_: maintained.append(_))
     more = loaded(5, lag_bytes=10, left_bytes=10)
     seconds = itertools.count()
-    run(*[more] * 20, interval_ms=1, upkeep_interval_ms=30_000, monotonic=lambda: next(seconds))
+    Run(*[more] * 20, interval_ms=1, upkeep_interval_ms=30_000, monotonic=lambda: next(seconds))
     assert 1 < len(maintained) < 20

@@ -3,79 +3,71 @@
 import pytest
 
 from kafka2011.coordination.cluster import BrokerAddress, BrokerPartition
-from kafka2011.services.warehouse.load.plan import (
-    BEYOND_END,
-    BROKER_AWAY,
-    GAP,
-    TASK_BYTES_MIN,
-    PartitionState,
-    PlannedRange,
-    pack,
-    plan_partition,
-)
+from kafka2011.services.warehouse.load import plan
 
 SOURCE = BrokerPartition(11, 0)
 ADDRESS = BrokerAddress("127.0.0.1", 9092)
+AWAY = plan.BROKER_AWAY, "its broker 11 is away; loaded up to 70"
 
 
 @pytest.mark.parametrize(
-    ("committed", "earliest", "latest", "read", "kind"),
+    ("committed", "earliest", "latest", "read"),
     [
-        (None, 0, 500, (0, 500), None),
-        (None, 100, 500, (100, 500), None),
-        (200, 0, 500, (200, 500), None),
-        (200, 200, 500, (200, 500), None),
-        (None, 0, 5000, (0, 1000), None),  # up to the limit of one load
-        (4500, 0, 5000, (4500, 5000), None),
-        (500, 0, 500, None, None),
-        (None, 0, 0, None, None),
-        (70, None, None, None, BROKER_AWAY),  # no answer
-        (100, 300, 500, (300, 500), GAP),
-        (900, 0, 500, None, BEYOND_END),
+        (None, 0, 500, (0, 500)),
+        (None, 100, 500, (100, 500)),
+        (200, 0, 500, (200, 500)),
+        (200, 200, 500, (200, 500)),
+        (None, 0, 5000, (0, 1000)),  # up to the limit of one load
+        (4500, 0, 5000, (4500, 5000)),
+        (500, 0, 500, None),
+        (None, 0, 0, None),
     ],
 )
 def test_a_partition_is_read_from_the_commit_or_the_earliest_offset(
-    committed: int | None,
-    earliest: int | None,
-    latest: int | None,
-    read: tuple[int, int] | None,
-    kind: str | None,
+    committed: int | None, earliest: int, latest: int, read: tuple[int, int] | None
 ) -> None:
-    state = PartitionState("t", SOURCE, committed, ADDRESS, earliest, latest)
-    planned, problem = plan_partition(state, 1000)
-    assert (problem and problem.kind) == kind
+    state = plan.PartitionState("t", SOURCE, committed, ADDRESS, earliest, latest)
+    planned = read and plan.PlannedRange("t", SOURCE, ADDRESS, committed, *read, latest)
+    assert plan.plan_partition(state, 1000) == (planned, None)
+
+
+@pytest.mark.parametrize(
+    ("state", "read", "kind", "detail"),
+    [
+        ((70, None, 0, 90), None, *AWAY),
+        ((70, ADDRESS, None, None), None, *AWAY),
+        ((10, ADDRESS, 30, 50), (30, 50), plan.GAP, "offsets 10 to 30 were retired"),
+        ((90, ADDRESS, 0, 50), None, plan.BEYOND_END, "loaded up to 90, but the log ends at 50"),
+    ],
+    ids=["its broker is away", "its broker gives no answer", "a gap", "a replaced log"],
+)
+def test_a_problem_is_named(
+    state: tuple[int, BrokerAddress | None, int | None, int | None],
+    read: tuple[int, int] | None,
+    kind: str,
+    detail: str,
+) -> None:
+    planned, problem = plan.plan_partition(plan.PartitionState("t", SOURCE, *state), 1000)
     assert (planned and (planned.start, planned.end)) == read
-    if planned is not None:
-        assert (planned.committed, planned.latest) == (committed, latest)
-    if problem is not None and kind == GAP:
-        assert "100 to 300" in problem.detail
+    assert problem == plan.Problem("t", SOURCE, kind, problem.detail)
+    assert problem.text.startswith(f"t 11-0: {detail}")
 
 
-def test_a_broker_that_is_away_is_named_with_the_offset_reached() -> None:
-    planned, problem = plan_partition(PartitionState("t", SOURCE, 70), 1000)
-    assert planned is None
-    assert problem is not None
-    assert problem.kind == BROKER_AWAY
-    assert problem.text == "t 11-0: its broker 11 is away; loaded up to 70"
-
-
-def planned_range(topic: str, broker_id: int, size_bytes: int) -> PlannedRange:
+def planned_range(topic: str, broker_id: int, size_bytes: int) -> plan.PlannedRange:
     source = BrokerPartition(broker_id, 0)
-    return PlannedRange(topic, source, ADDRESS, None, 0, size_bytes, size_bytes)
+    return plan.PlannedRange(topic, source, ADDRESS, None, 0, size_bytes, size_bytes)
 
 
 def test_little_data_is_one_task_and_none_is_no_task() -> None:
     ranges = [planned_range(topic, broker, 1000) for topic in "abc" for broker in (1, 2)]
-    (task,) = pack(ranges, 4)
-    assert sorted(task, key=str) == sorted(ranges, key=str)
-    assert pack([], 4) == []
+    assert plan.pack(ranges, 4) == [ranges]
+    assert plan.pack([], 4) == []
 
 
 def test_much_data_is_spread_and_small_topics_stay_whole() -> None:
-    ranges = [planned_range("big", broker, TASK_BYTES_MIN) for broker in (1, 2, 3, 4)]
-    ranges += [planned_range("small", broker, 10) for broker in (1, 2)]
-    tasks = pack(ranges, 2)
-    assert len(tasks) == 2
-    assert sorted((r for task in tasks for r in task), key=str) == sorted(ranges, key=str)
-    assert [len([r for r in task if r.topic == "big"]) for task in tasks] == [2, 2]
-    assert sum(any(r.topic == "small" for r in task) for task in tasks) == 1
+    big = [planned_range("big", broker, plan.TASK_BYTES_MIN) for broker in (1, 2, 3, 4)]
+    small = [planned_range("small", broker, 10) for broker in (1, 2)]
+    first, second = plan.pack([*big, *small], 2)
+    assert sorted(first + second, key=str) == sorted(big + small, key=str)
+    assert [sum(part in big for part in task) for task in (first, second)] == [2, 2]
+    assert sum(any(part in small for part in task) for task in (first, second)) == 1

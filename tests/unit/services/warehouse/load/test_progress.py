@@ -14,15 +14,9 @@ AWAY = Problem("t", BrokerPartition(11, 0), BROKER_AWAY, "its broker 11 is away"
 
 def loaded(rows: int, lag_bytes: int = 0, **changed: Any) -> LoadOutcome:
     """The outcome of a load of the topic t."""
+    given = {"rows": {"t": rows}, "versions": {"t": 5}, "quarantined": {"t": 1}}
     return LoadOutcome(
-        **{
-            "rows": {"t": rows},
-            "versions": {"t": 5},
-            "quarantined": {"t": 1},
-            "lag_bytes": {"t": lag_bytes},
-            "ages": {100: rows},
-            **changed,
-        }
+        **{**given, "lag_bytes": {"t": lag_bytes}, "ages": {100: rows}, **changed}  # type: ignore[arg-type]
     )
 
 

@@ -1,17 +1,80 @@
+"""The traffic report: its table of the warehouse, and its text and picture."""
+
+import json
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
+from kafka2011.services.dashboard.sampling.spark_jobs import JobReader
 from kafka2011.services.warehouse.delta_table import WarehouseError
-from kafka2011.services.warehouse.reports.traffic import choose_table
+from kafka2011.services.warehouse.reports import traffic
+from kafka2011.services.warehouse.reports.traffic_job import write_files
+from kafka2011.services.warehouse.reports.traffic_text import as_svg, as_text, tables
+
+
+def report(hours: int = 3, rows: int = 60) -> traffic.Report:
+    return traffic.Report(
+        table="access_log",
+        version=7,
+        took_ms=1500,
+        rows=rows,
+        totals=traffic.Traffic(60, 5, 5_000_000_000, 6, 0.1),
+        hours=[
+            traffic.HourTraffic(20, 3, 100, 2, 0.1, hour=f"2015-05-{17 + n // 24:02}-{n % 24:02}")
+            for n in range(hours)
+        ],
+        top_paths=[
+            traffic.PathViews(path, views)
+            for path, views in (("/a[b]c", 30), ("/\x1b[31m\x9b", 20), ("/" * 300, 1))
+        ],
+    )
+
+
+def test_text_has_every_figure_and_no_control_characters() -> None:
+    text = as_text(report())
+    for part in (
+        "60 page views of 5 visitors, 5,000,000,000 bytes, 6 errors (10.00%)",
+        "2015-05-17 02:00",
+        "/a[b]c",
+        r"/\x1b[31m\x9b",
+    ):
+        assert part in text
+    assert "\x1b" not in text
+    assert "delivered again" not in text
+    assert "5 rows were delivered again and count once" in as_text(report(rows=65))
+
+
+def test_a_terminal_gets_a_hundred_hours_and_the_file_all() -> None:
+    assert "and 30 hours more in the report's files" in tables(report(hours=130))
+    assert "2015-05-22 09:00" in as_text(report(hours=130))
+
+
+@pytest.mark.parametrize("hours", [0, 1, 84])
+def test_the_picture_is_well_formed(hours: int) -> None:
+    root = ElementTree.fromstring(as_svg(report(hours)))
+    bars = [node for node in root.iter() if node.tag.endswith("title")]
+    assert len(bars) == 2 * hours
+
+
+def test_files_are_json_text_and_picture(tmp_path: Path) -> None:
+    directory = tmp_path / "reports"
+    write_files(report(), directory)
+    names = {entry.name for entry in directory.iterdir()}
+    assert names == {"access_log.json", "access_log.svg", "access_log.txt"}
+    document = json.loads((directory / "access_log.json").read_text())
+    assert document["totals"]["bytes"] == 5_000_000_000
+    assert document["top_paths"][0] == {"path": "/a[b]c", "page_views": 30}
+    shown = JobReader(None, directory).reports()["access_log"]
+    assert (shown["took_ms"], shown["rows"]) == (1500, 60)
 
 
 def test_the_table_is_the_named_one_or_the_first_there_is(tmp_path: Path) -> None:
     with pytest.raises(WarehouseError, match="no table access_log or page_view"):
-        choose_table(tmp_path, "")
+        traffic.choose_table(tmp_path, "")
     (tmp_path / "page_view" / "_delta_log").mkdir(parents=True)
-    assert choose_table(tmp_path, "") == "page_view"
+    assert traffic.choose_table(tmp_path, "") == "page_view"
     (tmp_path / "access_log" / "_delta_log").mkdir(parents=True)
-    assert choose_table(tmp_path, "") == "access_log"
+    assert traffic.choose_table(tmp_path, "") == "access_log"
     with pytest.raises(WarehouseError, match="no table click"):
-        choose_table(tmp_path, "click")
+        traffic.choose_table(tmp_path, "click")

@@ -13,55 +13,47 @@ import pytest
 from kafka2011.consumer.spark.rows import MESSAGE_SCHEMA
 from kafka2011.services.warehouse.shell.sql import columns_named, write_result
 
+ROW = {
+    "text": 'a "b", \x1b[31mä',
+    "at": datetime.datetime(2015, 5, 17, 10, 5, 3),
+    "raw": bytearray(b"\x01\xff"),
+    "amount": decimal.Decimal("1.50"),
+    "parts": [1, "x"],
+    "yes": True,
+}
+NULLS = dict.fromkeys(ROW)
+
 
 class Frame:
     """The part of a DataFrame that `write_result` uses."""
 
-    columns = ("text", "at", "raw", "amount", "parts", "yes")
+    columns = tuple(ROW)
 
-    def __init__(self, rows: list[tuple[Any, ...]]) -> None:
+    def __init__(self, rows: tuple[dict[str, Any], ...]) -> None:
         self.rows = rows
 
     def toLocalIterator(self) -> Iterator[tuple[Any, ...]]:
-        return iter(self.rows)
+        return (tuple(row.values()) for row in self.rows)
 
 
-ROW = (
-    'a "b", \x1b[31mä',
-    datetime.datetime(2015, 5, 17, 10, 5, 3),
-    bytearray(b"\x01\xff"),
-    decimal.Decimal("1.50"),
-    [1, "x"],
-    True,
-)
-
-
-def written(form: str, *rows: tuple[Any, ...]) -> str:
+def written(form: str, *rows: dict[str, Any]) -> str:
     out = io.StringIO()
-    assert write_result(Frame(list(rows)), form, out) == len(rows)
+    assert write_result(Frame(rows), form, out) == len(rows)
     return out.getvalue()
 
 
-def test_csv() -> None:
-    rows = list(csv.reader(io.StringIO(written("csv", ROW, (None,) * 6))))
-    assert rows[0] == list(Frame.columns)
-    assert rows[1][1:] == ["2015-05-17 10:05:03", "01ff", "1.50", '[1, "x"]', "true"]
-    assert rows[1][0] == ROW[0]
-    assert rows[2] == [""] * 6
+def test_csv_has_the_columns_and_every_value_as_text() -> None:
+    assert list(csv.reader(io.StringIO(written("csv", ROW, NULLS)))) == [
+        list(ROW),
+        [ROW["text"], "2015-05-17 10:05:03", "01ff", "1.50", '[1, "x"]', "true"],
+        [""] * 6,
+    ]
 
 
-def test_json() -> None:
+def test_json_is_an_object_a_row() -> None:
+    shown = {**ROW, "at": "2015-05-17 10:05:03", "raw": "01ff", "amount": 1.5}
+    assert json.loads(written("json", ROW, NULLS)) == [shown, NULLS]
     assert json.loads(written("json")) == []
-    first, second = json.loads(written("json", ROW, (None,) * 6))
-    assert first == {
-        "text": ROW[0],
-        "at": "2015-05-17 10:05:03",
-        "raw": "01ff",
-        "amount": 1.5,
-        "parts": [1, "x"],
-        "yes": True,
-    }
-    assert set(second.values()) == {None}
 
 
 def test_a_table_is_safe_for_a_terminal() -> None:
@@ -77,15 +69,15 @@ def test_a_table_is_safe_for_a_terminal() -> None:
         ("select count(*) from raw_t", ["broker"]),
         ("SELECT COUNT( * ) FROM raw_t WHERE Partition = 1", ["partition"]),
         ("select max(offset), topic from raw_t group by topic", ["topic", "offset"]),
-        ("select * from raw_t", None),
-        ("select raw_t.*, count(*) from raw_t", None),
-        ("select 2 * 3 from raw_t", None),
-        ("from raw_a natural join raw_b select count(*)", None),
-        ("select payload from raw_t union select payload from raw_u", None),
-        ("table raw_t", None),
+        ("select * from raw_t", MESSAGE_SCHEMA.names),
+        ("select raw_t.*, count(*) from raw_t", MESSAGE_SCHEMA.names),
+        ("select 2 * 3 from raw_t", MESSAGE_SCHEMA.names),
+        ("from raw_a natural join raw_b select count(*)", MESSAGE_SCHEMA.names),
+        ("select payload from raw_t union select payload from raw_u", MESSAGE_SCHEMA.names),
+        ("table raw_t", MESSAGE_SCHEMA.names),
     ],
 )
 def test_only_columns_that_a_statement_can_need_are_read(
-    statement: str, columns: list[str] | None
+    statement: str, columns: list[str]
 ) -> None:
-    assert columns_named(statement) == (columns or MESSAGE_SCHEMA.names)
+    assert columns_named(statement) == columns

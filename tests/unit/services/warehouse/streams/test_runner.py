@@ -8,33 +8,26 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException
 
+from kafka2011.services.warehouse.streams import runner
 from kafka2011.services.warehouse.streams.config import StreamConfig
 from kafka2011.services.warehouse.streams.jobs import BY_NAME
-from kafka2011.services.warehouse.streams.runner import (
-    STARTS_MAX,
-    StreamError,
-    read_items,
-    run_job,
-    run_stream,
-    settings_of,
-)
 
 
 def test_a_job_that_joins_items_needs_them() -> None:
-    with pytest.raises(StreamError, match=r"needs stream\.items"):
-        settings_of(None, StreamConfig(), BY_NAME["clicks-by-category"])
-    assert settings_of(None, StreamConfig(), BY_NAME["top-items"]).items is None
+    with pytest.raises(runner.StreamError, match=r"needs stream\.items"):
+        runner.settings_of(None, StreamConfig(), BY_NAME["clicks-by-category"])
+    assert runner.settings_of(None, StreamConfig(), BY_NAME["top-items"]).items is None
     # Found before a session is started.
-    assert run_job(StreamConfig(), BY_NAME["clicks-by-category"], once=True) == 2
+    assert runner.run_job(StreamConfig(), BY_NAME["clicks-by-category"], once=True) == 2
 
 
 def test_a_store_without_the_table_is_named(tmp_path: Path) -> None:
-    with pytest.raises(StreamError, match="there is no"):
-        read_items(None, tmp_path / "nowhere.db")
+    with pytest.raises(runner.StreamError, match="there is no"):
+        runner.read_items(None, tmp_path / "nowhere.db")
     with closing(sqlite3.connect(tmp_path / "items.db")) as store:
         store.execute("CREATE TABLE things (item TEXT)")
-    with pytest.raises(StreamError, match="no such table: items"):
-        read_items(None, tmp_path / "items.db")
+    with pytest.raises(runner.StreamError, match="no such table: items"):
+        runner.read_items(None, tmp_path / "items.db")
 
 
 def test_windows_may_not_leave_gaps() -> None:
@@ -66,7 +59,7 @@ SLOW = "[STREAM_FAILED] Query terminated with exception: Python worker failed to
     [
         ([""], 0, 1),
         ([SLOW, SLOW, ""], 0, 3),
-        ([SLOW] * 9, 1, STARTS_MAX),
+        ([SLOW] * 9, 1, runner.STARTS_MAX),
         (["[STREAM_FAILED] the disk is full", ""], 1, 1),
     ],
 )
@@ -75,7 +68,7 @@ def test_a_stream_whose_worker_was_slow_to_start_is_started_again(
 ) -> None:
     queries = [Query(failure) for failure in failures]
     left = iter(queries)
-    found, last = run_stream(lambda: next(left), threading.Event())
+    found, last = runner.run_stream(lambda: next(left), threading.Event())
     assert (found, queries.index(last) + 1) == (status, starts)
 
 
@@ -83,5 +76,5 @@ def test_a_stream_that_is_stopped_ends_and_not_started_again() -> None:
     stop = threading.Event()
     stop.set()
     query = Query(SLOW)
-    assert run_stream(lambda: query, stop) == (0, query)
+    assert runner.run_stream(lambda: query, stop) == (0, query)
     assert query.is_stopped

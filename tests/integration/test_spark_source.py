@@ -22,22 +22,30 @@ from kafka2011.services.warehouse.reports.traffic import make_report
 from kafka2011.services.warehouse.shell.prompt import run_shell
 from kafka2011.services.warehouse.shell.sql import SqlError, run_sql, write_result
 from kafka2011.services.warehouse.table_paths import tables_in
+from kafka2011.services.zookeeper.server import ZooKeeperServer
 from tests.support.brokers import RunningBroker, start_broker
 from tests.support.waiting import wait_until
 from tests.unit.services.warehouse.samples import access_log_payload
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(300)]
 
-TOPIC = ACCESS_LOG
+
+@pytest.fixture(scope="module")
+def connect(zookeeper: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The connect string of a broker; each test has a topic of its own."""
+    found = f"{zookeeper.host}:{zookeeper.port}/source"
+    with start_broker(tmp_path_factory.mktemp("source"), 11, found, num_partitions=2):
+        yield found
 
 
 @pytest.fixture
 def broker(tmp_path: Path, zk_connect: str) -> Iterator[RunningBroker]:
+    """A broker of one test, at `zk_connect`."""
     with start_broker(tmp_path, 11, zk_connect, num_partitions=2) as started:
         yield started
 
 
-def send(zk_connect: str, numbers: range, topic: str = TOPIC) -> None:
+def send(zk_connect: str, numbers: range, topic: str) -> None:
     """Events by turns to both partitions, which a new topic's first sends would not reach."""
     with Producer(zk_connect=zk_connect) as producer:
         for start in range(numbers.start, numbers.stop, 50):
@@ -55,16 +63,16 @@ def send(zk_connect: str, numbers: range, topic: str = TOPIC) -> None:
         registry.close()
 
 
-def source(spark: Any, zk_connect: str, **options: str) -> Any:
-    return spark.read.format("kafka2011").options(
-        **{"zk.connect": zk_connect, "topic": TOPIC, **options}
-    )
+def source(reader: Any, zk_connect: str, topic: str, **options: str) -> Any:
+    """The data frame of `spark.read` or `spark.readStream`."""
+    options = {"zk.connect": zk_connect, "topic": topic, **options}
+    return reader.format("kafka2011").options(**options).load()
 
 
-def test_a_topic_is_a_data_frame(spark: Any, zk_connect: str, broker: RunningBroker) -> None:
-    send(zk_connect, range(1000))
-    frame = source(spark, zk_connect).load()
-    rows = frame.collect()
+def test_a_topic_is_a_data_frame(spark: Any, connect: str) -> None:
+    assert source(spark.read, connect, "rows").count() == 0
+    send(connect, range(1000), "rows")
+    rows = source(spark.read, connect, "rows").collect()
     assert len(rows) == 1000
     assert {bytes(row.payload) for row in rows} == {
         access_log_payload(n, path=f"/{n}") for n in range(1000)
@@ -78,26 +86,18 @@ def test_a_topic_is_a_data_frame(spark: Any, zk_connect: str, broker: RunningBro
         assert [row.next_offset for row in part[:-1]] == [row.offset for row in part[1:]]
     # Reading on from where those ended finds only what is new.
     ends = {f"11-{number}": part[-1].next_offset for number, part in by_partition.items()}
-    send(zk_connect, range(1000, 1010))
-    later = source(spark, zk_connect, startingOffsets=json.dumps({TOPIC: ends})).load()
+    send(connect, range(1000, 1010), "rows")
+    later = source(spark.read, connect, "rows", startingOffsets=json.dumps({"rows": ends}))
     assert later.count() == 10
 
 
-def test_nothing_is_an_empty_frame(spark: Any, zk_connect: str, broker: RunningBroker) -> None:
-    assert source(spark, zk_connect).load().count() == 0
-
-
 def test_a_stream_takes_what_was_there_in_limited_batches_and_goes_on_later(
-    spark: Any, zk_connect: str, broker: RunningBroker, tmp_path: Path
+    spark: Any, connect: str, tmp_path: Path
 ) -> None:
     checkpoint, table = tmp_path / "checkpoint", tmp_path / "out"
 
     def run_available_now() -> list[int]:
-        stream = (
-            spark.readStream.format("kafka2011")
-            .options(**{"zk.connect": zk_connect, "topic": TOPIC, "maxRowsPerTrigger": "100"})
-            .load()
-        )
+        stream = source(spark.readStream, connect, "batches", maxRowsPerTrigger="100")
         query = (
             stream.select("partition", "offset", "payload")
             .writeStream.format("parquet")
@@ -112,11 +112,11 @@ def test_a_stream_takes_what_was_there_in_limited_batches_and_goes_on_later(
             query.stop()
         return [progress.numInputRows for progress in query.recentProgress]
 
-    send(zk_connect, range(250))
+    send(connect, range(250), "batches")
     sizes = run_available_now()
     assert sum(sizes) == 250
     assert max(sizes) <= 100
-    send(zk_connect, range(250, 300))
+    send(connect, range(250, 300), "batches")
     assert sum(run_available_now()) == 50
     written = spark.read.parquet(str(table))
     assert written.count() == written.distinct().count() == 300
@@ -125,12 +125,8 @@ def test_a_stream_takes_what_was_there_in_limited_batches_and_goes_on_later(
 def test_a_stream_waits_for_a_broker_that_is_started_again(
     spark: Any, zk_connect: str, broker: RunningBroker, tmp_path: Path
 ) -> None:
-    send(zk_connect, range(10))
-    stream = (
-        spark.readStream.format("kafka2011")
-        .options(**{"zk.connect": zk_connect, "topic": TOPIC})
-        .load()
-    )
+    send(zk_connect, range(10), "waited")
+    stream = source(spark.readStream, zk_connect, "waited")
     query = stream.writeStream.format("memory").queryName("seen").start()
     try:
 
@@ -143,7 +139,7 @@ def test_a_stream_waits_for_a_broker_that_is_started_again(
         port = broker.port
         assert broker.stop() == 0
         with start_broker(tmp_path, 11, zk_connect, port=port, num_partitions=2):
-            send(zk_connect, range(10, 20))
+            send(zk_connect, range(10, 20), "waited")
             wait_until(lambda: seen() == 20, "all twenty", 60)
         assert query.exception() is None
     finally:
@@ -151,7 +147,7 @@ def test_a_stream_waits_for_a_broker_that_is_started_again(
 
 
 def test_a_report_on_a_table_without_rows_is_all_zeros(spark: Any, tmp_path: Path) -> None:
-    WarehouseTable.open_or_create(tmp_path / "access_log", table_schema(TOPIC), "empty")
+    WarehouseTable.open_or_create(tmp_path / "access_log", table_schema(ACCESS_LOG), "empty")
     report = make_report(spark, tmp_path, "access_log")
     assert (report.totals.page_views, report.rows) == (0, 0)
     assert (report.hours, report.top_paths) == ([], [])
@@ -164,9 +160,9 @@ def test_sql_over_the_warehouse_and_over_raw_topics(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    send(zk_connect, range(100))
+    send(zk_connect, range(100), ACCESS_LOG)
     with Producer(zk_connect=zk_connect) as producer:
-        producer.send(TOPIC, b"junk")
+        producer.send(ACCESS_LOG, b"junk")
         producer.flush()
     warehouse = tmp_path / "warehouse"
     registry = ZooKeeperRegistry(zk_connect)
@@ -180,7 +176,7 @@ def test_sql_over_the_warehouse_and_over_raw_topics(
         loader.close()
     finally:
         registry.close()
-    assert (outcome.rows, outcome.quarantined) == ({TOPIC: 100}, {TOPIC: 1})
+    assert (outcome.rows, outcome.quarantined) == ({ACCESS_LOG: 100}, {ACCESS_LOG: 1})
     assert read_commits(warehouse / "access_log")[0].rows == 100
     assert set(tables_in(warehouse)) == {"access_log", "quarantine_access_log"}
 

@@ -1,7 +1,8 @@
-"""Runs the parts of storage work that wait for the disk, beside the loop.
+"""Runs what takes longer than the loop may wait: the disk's work, and the check of large sets.
 
-A few threads take jobs (`FlushJob`, `Retirement`) from a queue and hand each back to the loop when
-it has run. One log has at most one flush at a time, so a slow disk holds back its own logs only.
+A few threads take jobs of one kind from a queue and hand each back to the loop when it has run.
+Flushes, reads, removals of old segments and checks have threads of their own, so that none waits
+for another kind. One log has at most one flush at a time: a slow flush holds back its own log.
 """
 
 import contextvars
@@ -24,16 +25,16 @@ class Job(Protocol):
     def run(self) -> None: ...
 
 
-class DiskThreads:
-    """`count` threads; `done(job)` is called on the loop after each job."""
+class WorkerThreads:
+    """`count` threads for one kind of job; `done(job)` is called on the loop after each."""
 
-    def __init__(self, loop: Any, count: int) -> None:
+    def __init__(self, loop: Any, kind: str, count: int) -> None:
         self._loop = loop
         self._context = contextvars.copy_context()  # what the log lines of `done` are bound to
         self._is_closed = False
         self._queue: SimpleQueue[tuple[Job, Callable[[Any], None]] | None] = SimpleQueue()
         self._threads = [
-            threading.Thread(target=self._work, name=f"disk-{number}", daemon=True)
+            threading.Thread(target=self._work, name=f"{kind}-{number}", daemon=True)
             for number in range(count)
         ]
         for thread in self._threads:

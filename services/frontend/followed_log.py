@@ -1,0 +1,202 @@
+"""A log that is followed: its lines as events, through rotation and truncation.
+
+The files are the tailer's (producer.tail): a renamed one is read to its end beside its successor,
+one that was truncated or written anew begins again. What a file holds has an id of its own, random,
+8 bytes; a line's guid is this id and the line's number in it, so that a line that is sent again
+after a crash has the same guid, and no other line has it. For that the id is in the journal before
+the first of its lines is sent: such a batch has no events, and `is_to_be_stored`. So a file that
+was seen once is found again, whatever its name is at the next start.
+"""
+
+import itertools
+import secrets
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from kafka2011.events.codec import prefix_of
+from kafka2011.producer.tail.files import Files, literal_pattern
+from kafka2011.producer.tail.messages import (
+    ANCHOR_BYTES,
+    FileId,
+    as_json,
+    at_start,
+    digest_of,
+    from_json,
+)
+from kafka2011.producer.tail.messages import Position as FilePosition
+from kafka2011.producer.tail.tailer import Collected, FileSource, Tailer
+from kafka2011.runtime.clock import Clock
+from kafka2011.runtime.logs import get_logger
+from kafka2011.services.frontend.access_log import LineEncoder
+from kafka2011.services.frontend.delivery import Event
+from kafka2011.services.frontend.journal import Position
+from kafka2011.services.frontend.lines import LINE_BYTES_MAX, Line
+from kafka2011.services.frontend.sources import Batch
+from kafka2011.services.frontend.synthetic import due_count, schedule_ms
+
+POLL_MS = 100
+READ_BYTES = 64 * 1024  # of one file in a batch
+GONE_WAIT_S = 5.0
+FINISHED_MAX = 3  # positions kept of files that were rotated away and read to their end
+
+log = get_logger(__name__)
+
+
+class FollowedLogSource:
+    """The lines of a log, for ever. Position: those of its files, as the tailer stores them.
+
+    A line above LINE_BYTES_MAX becomes several events. With a `rate` (lines a second, 0 without
+    limit) a batch waits until the lines before it are due. While there is no file, it waits.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        run_id: bytes,
+        server: str,
+        service: str,
+        clock: Clock,
+        rate: int = 0,
+        position: Position = None,
+        prefix: Callable[[str], bytes] = prefix_of,
+        files: FileSource | None = None,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._path = path
+        self._server, self._service, self._prefix = server, service, prefix
+        resume = [from_json(one) for one in position["files"]] if position else []
+        first = [run_id.hex()] if position is None else []
+        ids = itertools.chain(first, iter(lambda: secrets.token_hex(8), ""))
+        self._tailer = Tailer(
+            files or Files([literal_pattern(str(path))]),
+            line_bytes_max=LINE_BYTES_MAX,
+            gone_wait_s=GONE_WAIT_S,
+            now_s=now_s,
+            resume=resume,
+            finished_max=FINISHED_MAX,
+            read_bytes=READ_BYTES,
+            new_content=lambda: next(ids),
+        )
+        self._positions = resume
+        self._stored = {one.content for one in resume}  # ids that are in the journal
+        self._held: Collected | None = None  # until their ids are in the journal
+        self._encoders: dict[str, LineEncoder] = {}
+        self._clock = clock
+        self._rate = rate
+        self._pace_start_ms = clock()
+        self._paced = 0
+        self._is_missing = False
+
+    def next_batch(self) -> Batch:
+        if self._rate:
+            due = due_count(self._clock(), self._rate, self._pace_start_ms)
+            if due <= self._paced:
+                due_ms = schedule_ms(self._paced, self._rate, self._pace_start_ms)
+                return Batch([], self._position(), max(1, due_ms - self._clock()))
+        found, self._held = self._held, None
+        if found is None:
+            found = self._tailer.collect()
+            self._report_missing()
+            new = {one.content for one in self._tailer.positions()} - self._stored
+            if new:
+                self._held = found
+                self._stored |= new
+                return Batch([], self._begun(new), is_to_be_stored=True)
+        self._positions = self._tailer.positions()
+        self._forget()
+        events = self._events(found)
+        self._paced += len(events)
+        is_idle = not events and not found.has_more
+        return Batch(events, self._position(), POLL_MS if is_idle else 0)
+
+    def close(self) -> None:
+        self._tailer.close()
+
+    def _position(self) -> Position:
+        return {"files": [as_json(one) for one in sorted(self._positions)]}
+
+    def _begun(self, new: set[str]) -> Position:
+        """The position with these contents at their starts, before any of their lines is sent."""
+        known = {one.file: one for one in self._positions}
+        for one in self._tailer.positions():
+            if one.content in new:
+                known[one.file] = at_start(one)
+        self._positions = list(known.values())
+        return self._position()
+
+    def _forget(self) -> None:
+        present = {one.content for one in self._positions}
+        self._stored &= present
+        for content in self._encoders.keys() - present:
+            del self._encoders[content]
+
+    def _events(self, found: Collected) -> list[Event]:
+        events: list[Event] = []
+        for (_, lines), (content, before) in zip(found.parts, found.contents, strict=True):
+            encode = self._encoder(content).encode
+            for number, line in enumerate(lines, before + 1):
+                events.append(encode(Line(line.removesuffix(b"\r"), number, 0)))
+        return events
+
+    def _encoder(self, content: str) -> LineEncoder:
+        found = self._encoders.get(content)
+        if found is None:
+            found = self._encoders[content] = LineEncoder(
+                bytes.fromhex(content), self._server, self._service, self._clock, self._prefix
+            )
+        return found
+
+    def _report_missing(self) -> None:
+        is_missing = not self._tailer.file_count
+        if is_missing and not self._is_missing:
+            log.warning("input_missing", path=str(self._path))
+        self._is_missing = is_missing
+
+
+def is_same_log(source: Any, descriptor: dict[str, Any]) -> bool:
+    """Whether a run's source is the log of this path, whichever file that was."""
+    return isinstance(source, dict) and all(
+        source.get(name) == descriptor.get(name) is not None for name in ("kind", "path")
+    )
+
+
+def followed_position(position: Position, source: dict[str, Any], run: str) -> Position:
+    """The position from which a followed log goes on; of a run that did not follow, its own."""
+    if not isinstance(position, list):
+        return position
+    offset, number = position
+    file = FileId(source["device"], source["inode"])
+    located = _located(Files([]), source["path"], file, offset)
+    return {"files": [as_json(located._replace(content=run, lines=number))]}
+
+
+def _located(files: Files, path: str, file: FileId, offset: int) -> FilePosition:
+    """The position, with the bytes in front of it as they are; these are checked later."""
+    size, anchor = min(ANCHOR_BYTES, offset), b""
+    try:
+        now_at = files.renamed(file, path)
+        if now_at is not None:
+            opened = files.open(now_at)
+            try:
+                anchor = opened.read(offset - size, size)
+            finally:
+                opened.close()
+    except OSError as error:
+        log.warning("cannot_read", path=path, reason=error.strerror or str(error))
+    return FilePosition(file, path, offset, size, digest_of(anchor))
+
+
+def plain_position(position: Position, descriptor: dict[str, Any], run: str) -> Position:
+    """The position [offset, line number] from which a file is read on that was followed.
+
+    An offset behind any file's end where the file holds something else by now: it is read anew.
+    """
+    if not isinstance(position, dict):
+        return position
+    for one in map(from_json, position["files"]):
+        if one.file == (descriptor["device"], descriptor["inode"]) and one.content == run:
+            return [one.offset, one.lines]
+    return [2**63, 0]

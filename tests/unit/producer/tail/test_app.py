@@ -1,0 +1,103 @@
+"""A run over real files, their patterns and the stored positions."""
+
+import threading
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from kafka2011.producer.tail.app import TailRun, batches
+from kafka2011.producer.tail.config import TailConfig
+from kafka2011.producer.tail.files import Files, StateFile
+from kafka2011.producer.tail.messages import BadState, Cursor, FileId, decode_positions
+from kafka2011.protocol.message_set import payloads
+from tests.support.waiting import wait_until
+
+
+def test_sets_are_bounded_in_number_and_bytes() -> None:
+    messages = [b"x"] * 1201 + [bytes(600), bytes(600), b"y"]
+    found = list(batches(messages, 1000))
+    assert [len(some) for some in found] == [500, 500, 202, 2]
+    assert [one for some in found for one in some] == messages
+
+
+def test_patterns_find_regular_files_once(tmp_path) -> None:
+    (tmp_path / "a.log").write_bytes(b"x")
+    (tmp_path / "b[1].log").write_bytes(b"x")
+    (tmp_path / "dir.log").mkdir()
+    (tmp_path / "link.log").symlink_to(tmp_path / "a.log")
+    (tmp_path / "gone.log").symlink_to(tmp_path / "nowhere")
+    files = Files([f"{tmp_path}/*.log", f"{tmp_path}/a.log", f"{tmp_path}/b[1].log"])
+    ids = {path: file for file, path in files.scan().items()}
+    assert sorted(ids) == [f"{tmp_path}/a.log", f"{tmp_path}/b[1].log"]
+    file = ids[f"{tmp_path}/a.log"]
+    (tmp_path / "a.log").rename(tmp_path / "a.log.1")
+    assert files.renamed(file, f"{tmp_path}/a.log") == f"{tmp_path}/a.log.1"
+    assert files.renamed(file, f"{tmp_path}/none/a.log") is None
+    with pytest.raises(OSError, match="too long"):
+        files.renamed(file, f"{tmp_path}/{'x' * 300}/a.log")
+    with pytest.raises(OSError, match="regular"):
+        files.open(str(tmp_path / "dir.log"))
+
+
+def test_one_process_has_the_state_file_and_it_is_replaced_whole(tmp_path) -> None:
+    path = tmp_path / "deep" / "state"
+    state = StateFile(path)
+    assert state.read() == []
+    with pytest.raises(BadState, match="in use"):
+        StateFile(path)
+    position = Cursor(10).position(FileId(1, 2), "a\udcff.log")
+    state.write([position])
+    state.close()
+    again = StateFile(path)
+    assert again.read() == [position]
+    path.write_bytes(b"{")
+    with pytest.raises(BadState, match="move it away"):
+        again.read()
+    again.close()
+
+
+def test_a_run_keeps_what_it_read_until_a_broker_takes_it(tmp_path, server) -> None:
+    (tmp_path / "a.log").write_bytes(b"one\ntwo\nhal")
+    server.refused.add("t")
+    config = TailConfig(
+        topic="t",
+        broker_list=((0, server.address),),
+        state_file=tmp_path / "state",
+        retry_max_ms=20,
+        poll_ms=5,
+        metrics_port=0,
+    )
+    stop = threading.Event()
+    run = TailRun(config, [f"{tmp_path}/*.log"], stop)
+    assert run._metrics is not None
+    page = f"http://127.0.0.1:{run._metrics.port}/metrics"
+
+    def number(name: str) -> float:
+        text = urllib.request.urlopen(page, timeout=10).read().decode()
+        (line,) = [line for line in text.splitlines() if line.startswith(f"kafka2011_tail_{name} ")]
+        return float(line.split()[1])
+
+    with ThreadPoolExecutor() as pool:
+        status = pool.submit(run.run, until_end=False)
+        wait_until(lambda: number("failed_attempts_total") >= 2, "it tries again")
+        assert number("unsent_lines") == 2
+        with (tmp_path / "a.log").open("ab") as log:
+            log.write(b"f\n")
+        server.refused.clear()
+        wait_until(lambda: number("lines_total") == 3, "all are durable")
+        assert number("behind_bytes") == 0
+        stop.set()
+        assert status.result(30) == 0
+    assert payloads(server.log("t", -1))[-3:] == [b"one", b"two", b"half"]
+    (stored,) = decode_positions((tmp_path / "state").read_bytes())
+    assert stored.offset == len(b"one\ntwo\nhalf\n")
+
+
+def test_settings_that_do_not_fit() -> None:
+    with pytest.raises(ValueError, match="the brokers are not named"):
+        TailConfig(topic="t")
+    with pytest.raises(ValueError, match="topic"):
+        TailConfig(topic="a/b", zk_connect="h:1")
+    config = TailConfig(topic="t", zk_connect="h:1", max_message_bytes=100)
+    assert config.line_bytes_max == 100

@@ -1,0 +1,157 @@
+"""Barriers, broken connections and planned reconnects of synchronous producers."""
+
+import itertools
+import random
+
+import pytest
+
+from kafka2011.producer import BrokerUnavailable, BrokerUnreachable, NotDurable, Producer
+from kafka2011.protocol.message_set import encode
+from kafka2011.protocol.requests import LATEST, OffsetsRequest, ProduceRequest
+from tests.support.waiting import wait_until
+from tests.unit.producer.support import numbered, sent, sync_producer
+
+CONNECTION = "kafka2011.producer.connection"
+
+
+def test_flush_asks_for_the_latest_offset_behind_the_sends(server) -> None:
+    with sync_producer(server) as producer:
+        producer.send("test", b"one")
+        producer.flush()
+        produce, barrier = server.requests()
+    assert isinstance(produce, ProduceRequest)
+    assert barrier == OffsetsRequest("test", 0, LATEST, 1)
+
+
+def test_flush_is_a_barrier_on_every_connection(server, other) -> None:
+    brokers = f"1:127.0.0.1:{server.port},2:127.0.0.1:{other.port}"
+    with Producer(broker_list=brokers) as producer:
+        producer.send_set("a", encode([b"x"]), broker_id=1)
+        producer.send_set("b", encode([b"y"]), broker_id=2)
+        producer.flush()
+        assert server.barrier_count() == other.barrier_count() == 1
+
+
+def test_a_barrier_without_answer_times_out_and_closes_the_connection(server) -> None:
+    server.is_silent = True
+    with sync_producer(server) as producer:
+        producer.send("a", b"x")
+        with pytest.raises(NotDurable, match="before the deadline"):
+            producer.flush(timeout_ms=50)
+        server.is_silent = False
+        producer.send("a", b"x")
+        producer.flush()
+        assert server.connection_count == 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ("00000000", "an answer of 0 bytes"),
+        ("7fffffff 0000", "an answer of 2147483647 bytes"),
+        ("0000000e 0000 00000002 0000000000000000", "offsets"),
+        ("0000000e 0000 00000001 0000000000000000 00", "bytes behind the answer"),
+    ],
+)
+def test_nonsense_as_answer_is_not_durable(server, answer, reason) -> None:
+    server.offsets_answer = bytes.fromhex(answer)
+    with sync_producer(server) as producer:
+        producer.send("a", b"x")
+        with pytest.raises(NotDurable, match=reason):
+            producer.flush()
+
+
+def test_a_connection_that_ends_between_send_and_flush_is_named(server) -> None:
+    with sync_producer(server) as producer:
+        producer.send("a", b"x")
+        server.produce_frames(1)
+        server.hang_up()
+        with pytest.raises(NotDurable, match="1 sends of 11 bytes to a"):
+            producer.flush()
+
+
+def test_a_new_connection_does_not_hide_the_loss_on_the_old_one(server) -> None:
+    with sync_producer(server) as producer:
+        producer.send("a", b"x")
+        server.produce_frames(1)
+        server.hang_up()
+
+        def send_until_noticed() -> bool:
+            try:
+                producer.send("a", b"y")
+            except BrokerUnavailable:
+                return True
+            return server.connection_count == 2
+
+        wait_until(send_until_noticed, "the producer to notice")
+        producer.send("a", b"z")
+        with pytest.raises(NotDurable):
+            producer.flush()
+        producer.flush()  # reported once
+
+
+def test_an_idle_connection_that_the_broker_closed_is_replaced_before_the_send(
+    server, monkeypatch
+) -> None:
+    monkeypatch.setattr(f"{CONNECTION}.IDLE_CHECK_NS", 0)
+    with sync_producer(server) as producer:
+        producer.send("a", b"x")
+        producer.flush()
+        server.hang_up()
+        producer.send("a", b"y")
+        producer.flush()  # nothing was lost: the first was durable, the second went to the new one
+        assert sent(server) == [b"x", b"y"]
+        assert server.connection_count == 2
+
+
+@pytest.mark.parametrize(
+    ("host", "reason"), [("127.0.0.1", "cannot connect"), ("a..b", "is not a host")]
+)
+def test_no_broker_at_the_address(gone, host, reason) -> None:
+    with (
+        Producer(broker_list=f"0:{host}:{gone.port}", connect_timeout_ms=20) as producer,
+        pytest.raises(BrokerUnreachable, match=reason) as caught,
+    ):
+        producer.send("a", b"x")
+    assert caught.value.retriable
+
+
+def test_reconnect_interval_makes_a_barrier_before_it_closes(server) -> None:
+    with sync_producer(server, reconnect_interval=3) as producer:
+        for payload in numbered(7):
+            producer.send("a", payload)
+        producer.flush()
+        assert producer.stats.reconnects == 2
+    assert server.connection_count == 3
+    barriers = [isinstance(request, OffsetsRequest) for request in server.requests()]
+    assert barriers == [False] * 3 + [True] + [False] * 3 + [True, False, True]
+    assert sent(server) == numbered(7)
+
+
+def test_a_planned_reconnect_whose_barrier_fails_is_reported_by_flush(server) -> None:
+    server.close_at_barrier = 1
+    with sync_producer(server, reconnect_interval=1) as producer:
+        producer.send("a", b"x")
+        with pytest.raises(NotDurable):
+            producer.flush()
+
+
+@pytest.mark.parametrize(("interval_ms", "connections"), [(0, 2), (-1, 1)])
+def test_reconnect_by_time(server, interval_ms, connections) -> None:
+    with sync_producer(server, reconnect_time_interval_ms=interval_ms) as producer:
+        producer.send("a", b"x")
+        producer.send("a", b"y")
+    assert server.connection_count == connections
+
+
+def test_flush_uses_its_own_barrier_for_a_due_reconnect(server, monkeypatch) -> None:
+    clock = itertools.count(10**15, 10**9)  # each look at the clock is a second later
+    monkeypatch.setattr(f"{CONNECTION}.time.monotonic_ns", lambda: next(clock))
+    with sync_producer(
+        server, reconnect_time_interval_ms=20_000, rng=random.Random(0), connect_timeout_ms=60_000
+    ) as producer:
+        producer.send("a", b"x")
+        for _ in range(30):
+            producer.flush(10**9)
+        assert producer.stats.reconnects == 1
+        assert server.barrier_count() == 1

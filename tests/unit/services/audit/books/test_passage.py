@@ -1,0 +1,188 @@
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka2011.services.audit.books.passage import (
+    Backlog,
+    DeletedRange,
+    Passage,
+    Passages,
+    TopicWindow,
+)
+from kafka2011.services.audit.books.progress import PartitionKey
+
+ONE = PartitionKey("live", "t", 1, 0)
+TWO = PartitionKey("live", "t", 2, 0)
+WINDOW = TopicWindow("t", 0)
+ENDS = {ONE: 300, TWO: 0}
+
+
+def passages() -> Passages:
+    """Offsets 0 to 300 of one partition: window 0 up to 100, 10 up to 200, 20 up to 300."""
+    found = Passages(("live", "offline", "warehouse"))
+    for number in range(3):
+        start = 100 * number
+        found.counted(ONE, {10 * number}, start, start + 100, now_ms=5_000 * number)
+    return found
+
+
+def confirmed(offset: int, found: Passages | None = None) -> Passages:
+    """`passages` after the mirror has confirmed everything below `offset`."""
+    found = found or passages()
+    found.confirm(ONE, offset, asked_ms=1)
+    found.settle("live", read_to_ms=1)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("offset", "expected"),
+    [
+        (0, [Passage.BEHIND, Passage.BEHIND, Passage.BEHIND]),
+        (99, [Passage.BEHIND, Passage.BEHIND, Passage.BEHIND]),
+        (100, [Passage.PASSED, Passage.BEHIND, Passage.BEHIND]),
+        (250, [Passage.PASSED, Passage.PASSED, Passage.BEHIND]),
+        (300, [Passage.PASSED, Passage.PASSED, Passage.PASSED]),
+    ],
+)
+def test_a_window_is_passed_when_all_its_offsets_are_confirmed(
+    offset: int, expected: list[Passage]
+) -> None:
+    found = confirmed(offset)
+    assert [found.of("live", TopicWindow("t", start)) for start in (0, 10, 20)] == expected
+
+
+def test_a_window_is_as_far_as_its_last_partition() -> None:
+    found = confirmed(300)
+    found.counted(TWO, {0}, 0, 50, now_ms=0)
+    assert found.of("live", WINDOW) is Passage.BEHIND
+    found.confirm(TWO, 50, asked_ms=2)
+    found.settle("live", read_to_ms=2)
+    assert found.of("live", WINDOW) is Passage.PASSED
+
+
+def test_what_is_confirmed_counts_when_the_tier_behind_is_read_up_to_then() -> None:
+    found = passages()
+    found.confirm(ONE, 100, asked_ms=10)
+    found.confirm(ONE, 200, asked_ms=20)
+    found.confirm(ONE, 300, asked_ms=30)
+    ends = []
+    for read_to_ms in (9, 10, 29, 30):
+        found.settle("live", read_to_ms)
+        ends.append(300 - found.backlog("live", ENDS).bytes)
+    assert ends == [0, 100, 100, 300], "of several that wait only the first and the newest are kept"
+
+
+@pytest.mark.parametrize(
+    ("earliest", "offset", "expected"),
+    [
+        (100, 0, [Passage.PASSED, Passage.BEHIND]),  # window 0 is deleted whole: nothing will come
+        (50, 0, [Passage.GONE, Passage.BEHIND]),  # in part: how much of it will come is not known
+        (50, 60, [Passage.BEHIND, Passage.BEHIND]),  # deleted behind what was confirmed
+        (150, 120, [Passage.PASSED, Passage.GONE]),
+    ],
+)
+def test_what_the_source_deletes_first_will_not_come(
+    earliest: int, offset: int, expected: list[Passage]
+) -> None:
+    found = confirmed(offset)
+    found.set_earliest(ONE, earliest)
+    assert [found.of("live", TopicWindow("t", start)) for start in (0, 10)] == expected
+    ranges = [DeletedRange("offline", ONE, offset, earliest)] if earliest > offset else []
+    assert found.deleted() == ranges
+
+
+def test_deletions_of_before_the_audit_are_not_held_against_a_mirror_that_never_copied() -> None:
+    found = Passages(("live", "offline"))
+    found.set_earliest(ONE, 500)
+    assert found.deleted() == []
+    found.counted(ONE, {0}, 500, 600, now_ms=0)
+    assert found.deleted() == []
+    found.set_earliest(ONE, 600)
+    assert found.deleted() == [DeletedRange("offline", ONE, 500, 600)]
+
+
+@pytest.mark.parametrize(
+    ("offset", "expected"),
+    [
+        (0, Backlog(300, since_ms=0)),
+        (150, Backlog(150, since_ms=5_000)),
+        (200, Backlog(100, since_ms=10_000)),
+        (300, Backlog()),
+    ],
+)
+def test_the_backlog_is_as_old_as_the_first_read_behind_what_is_confirmed(
+    offset: int, expected: Backlog
+) -> None:
+    assert confirmed(offset).backlog("live", ENDS) == expected
+
+
+def test_a_log_that_began_anew_holds_nothing_back() -> None:
+    found = confirmed(100)
+    found.replace(ONE)
+    assert found.of("live", TopicWindow("t", 20)) is Passage.PASSED
+    found.counted(ONE, {20}, 0, 40, now_ms=0)
+    assert found.of("live", TopicWindow("t", 20)) is Passage.BEHIND
+
+
+def test_windows_of_an_earlier_run_lie_anywhere_below_where_it_had_read() -> None:
+    found = Passages(("live", "offline", "warehouse"))
+    found.restore({WINDOW}, {ONE: 300})
+    assert found.of("live", TopicWindow("t", 10)) is Passage.PASSED, "counted by neither run"
+    assert found.of("live", WINDOW) is Passage.BEHIND
+    assert confirmed(299, found).of("live", WINDOW) is Passage.BEHIND
+    assert confirmed(300, found).of("live", WINDOW) is Passage.PASSED
+
+
+@pytest.mark.parametrize("forget", [lambda _: None, lambda p: p.keep_windows({WINDOW})])
+def test_windows_without_an_open_cell_are_forgotten(forget: Callable[[Passages], None]) -> None:
+    found = passages()
+    forget(found)
+    assert found.of("live", WINDOW) is Passage.BEHIND
+    found.keep_windows(set())
+    assert found.of("live", WINDOW) is Passage.PASSED
+
+
+def test_the_reads_on_record_are_bounded() -> None:
+    found = Passages(("live", "offline"))
+    for second in range(10_000):
+        found.counted(ONE, {0}, second, second + 1, now_ms=1000 * second)
+    since_ms = confirmed(5_000, found).backlog("live", {ONE: 10_000}).since_ms
+    assert since_ms <= 5_000_000, "never younger than it is"
+    assert since_ms >= 4_900_000
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("read"), st.integers(1, 3), st.integers(0, 2)),
+            st.tuples(st.just("confirm"), st.integers(0, 40), st.just(0)),
+            st.tuples(st.just("delete"), st.integers(0, 40), st.just(0)),
+        ),
+        max_size=40,
+    )
+)
+def test_a_window_is_passed_exactly_when_no_message_of_it_can_still_come(
+    steps: list[tuple[str, int, int]],
+) -> None:
+    found = Passages(("live", "offline"))
+    log: list[int] = []  # the window of the message at each offset
+    taken = earliest = 0
+    for step, number, window in steps:
+        if step == "read":
+            found.counted(ONE, {window}, len(log), len(log) + number, now_ms=0)
+            log += [window] * number
+        elif step == "confirm":
+            taken = min(number, len(log))
+            confirmed(taken, found)
+        else:
+            earliest = max(earliest, min(number, len(log)))
+            found.set_earliest(ONE, earliest)
+        for window_start in set(log):
+            offsets = [at for at, of in enumerate(log) if of == window_start]
+            may_come = max(offsets) >= max(taken, earliest)
+            passage = found.of("live", TopicWindow("t", window_start))
+            assert (passage is not Passage.PASSED) == may_come
+            if passage is Passage.GONE:
+                assert taken < earliest
