@@ -5,25 +5,30 @@ or at SIGTERM or SIGINT, everything is flushed. Statuses: 0 all lines are on the
 1 some may not be, and standard error says which; 2 for wrong options.
 
 Unlike 0.7: it compresses only with --compress (the original always does), ends at the end
-of the input, and waits when its queue is full instead of dropping lines.
+of the input, and waits when its queue is full instead of dropping lines. --key and --partition are
+not in the original: they say which partition all lines go to.
 """
 
 import contextlib
+import functools
 import os
 import select
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, BinaryIO
+from typing import Annotated, Any, BinaryIO
 
 import typer
 
 from kafka2011.cli.connections import connected
+from kafka2011.cli.options import broker_partition
 from kafka2011.cli.output import complain, fail
 from kafka2011.coordination.errors import CoordinationError
+from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.producer import BrokerUnavailable, NotDurable, Producer
 from kafka2011.producer.config import python_object
+from kafka2011.producer.requests import encode_sets
 from kafka2011.protocol.errors import IllegalTopicName, KafkaError, MessageSizeTooLarge
 from kafka2011.protocol.names import check_topic
 from kafka2011.runtime import logs
@@ -82,6 +87,20 @@ def run(  # noqa: PLR0917 (the original's options)
             "--max-message-size", min=1, help="longest line, bytes; longer ones are refused"
         ),
     ] = 1_000_000,
+    key: Annotated[
+        str | None,
+        typer.Option(
+            "--key", help="key of all lines, which chooses their partition (with ZooKeeper)"
+        ),
+    ] = None,
+    partition: Annotated[
+        str | None,
+        typer.Option(
+            "--partition",
+            metavar="BROKER-PARTITION",
+            help="send all lines to this partition, each in its own request",
+        ),
+    ] = None,
 ) -> None:
     """Send lines from standard input to a topic.
 
@@ -94,39 +113,59 @@ def run(  # noqa: PLR0917 (the original's options)
         check_topic(topic, "0.7")
     except IllegalTopicName as error:
         fail(str(error), 2)
+    if key is not None and (broker_list or partition is not None):
+        fail("--key chooses among all partitions: give it with --zookeeper, without --partition", 2)
+    place = None if partition is None else broker_partition(partition)
+    settings: dict[str, Any] = {
+        "producer_type": "sync" if sync or place else "async",
+        "compression_codec": "1" if compress else "0",
+        "batch_size": batch_size,
+        "queue_size": max(10_000, batch_size),
+        "queue_time_ms": timeout,
+        "enqueue_timeout_ms": -1,
+        "serializer": _encoder(message_encoder),
+        "max_message_bytes": max_message_size,
+    }
     reader = _reader(line_reader, property_ or [])
     stop = stop_event()
     with contextlib.ExitStack() as stack:
-        registry = stack.enter_context(connected(zookeeper)) if zookeeper else None
         try:
-            producer = Producer(
-                registry=registry,
-                broker_list=broker_list if broker_list else (),
-                producer_type="sync" if sync else "async",
-                compression_codec="1" if compress else "0",
-                batch_size=batch_size,
-                queue_size=max(10_000, batch_size),
-                queue_time_ms=timeout,
-                enqueue_timeout_ms=-1,
-                serializer=_encoder(message_encoder),
-                max_message_bytes=max_message_size,
-            )
+            if zookeeper:
+                settings["registry"] = stack.enter_context(connected(zookeeper))
+            else:
+                settings["broker_list"] = broker_list
+            producer = Producer(**settings)
         except ConfigError:
             raise
         except (CoordinationError, KafkaError) as error:
             fail(f"cannot reach the brokers: {error}")
-        _send_all(producer, topic, reader, stop)
+        if place is None:
+            send: Send = functools.partial(producer.send, topic, key=key)
+        else:
+            send = functools.partial(_send_to, producer, topic, place)
+        _send_all(producer, topic, send, reader, stop)
+
+
+Send = Callable[[bytes], None]
+
+
+def _send_to(producer: Producer, topic: str, place: BrokerPartition, line: bytes) -> None:
+    """Send one line to one partition. Raises as `Producer.send`."""
+    config = producer.config
+    payload = line if config.serializer is None else config.serializer(line)
+    [(encoded, _)] = encode_sets([payload], config.compression_codec, config.request_limits)
+    producer.send_set(topic, encoded, broker_id=place.broker_id, partition=place.partition)
 
 
 def _send_all(
-    producer: Producer, topic: str, reader: "Reader | None", stop: threading.Event
+    producer: Producer, topic: str, send: Send, reader: "Reader | None", stop: threading.Event
 ) -> None:
     tally = _Tally()
     payloads = reader(sys.stdin.buffer) if reader else lines(sys.stdin.fileno(), stop)
     try:
         with producer:
             for payload in payloads:
-                _send(producer, topic, payload, tally)
+                _send(send, payload, tally)
                 if stop.is_set():
                     break
     except NotDurable as error:
@@ -205,9 +244,9 @@ def _read_by(
         raise KafkaError(f"--line-reader {name}: {type(error).__name__}: {error}") from error
 
 
-def _send(producer: Producer, topic: str, line: bytes, tally: _Tally) -> None:
+def _send(send: Send, line: bytes, tally: _Tally) -> None:
     try:
-        producer.send(topic, line)
+        send(line)
     except MessageSizeTooLarge as error:
         tally.refused += 1
         complain(f"line {tally.sent + tally.refused}: {error}")

@@ -17,7 +17,7 @@ from typing import Annotated
 import typer
 
 from kafka2011.cli.connections import connected, dialler
-from kafka2011.cli.options import AddressMap, AsJson, ZooKeeper
+from kafka2011.cli.options import AddressMap, AsJson, ZooKeeper, broker_partition
 from kafka2011.cli.output import complain, fail, parse_time, print_json, print_table
 from kafka2011.consumer.chunk import TopicPartition
 from kafka2011.consumer.simple import SimpleConsumer
@@ -31,7 +31,6 @@ from kafka2011.consumer.tools.cluster_state import (
 )
 from kafka2011.consumer.tools.group_offsets import BadExport, Change, GroupOffset, Target
 from kafka2011.coordination import cluster, paths
-from kafka2011.coordination.errors import BadZnode
 from kafka2011.coordination.registry import Registry
 from kafka2011.protocol import message_set
 from kafka2011.protocol.errors import IllegalGroupName, KafkaError
@@ -82,7 +81,7 @@ def get(
 def export_offsets(
     zookeeper: ZooKeeper,
     group: Annotated[
-        list[str] | None, typer.Option("--group", help="only this group (default: all)")
+        list[str] | None, typer.Option("--group", help="only this group (default: all); repeatable")
     ] = None,
     output_file: Annotated[
         str, typer.Option("--output-file", help="file to write; - is standard output")
@@ -114,11 +113,15 @@ def export_offsets(
 
 
 @app.command("import")
-def import_offsets(
+def import_offsets(  # noqa: PLR0917 (its options)
     zookeeper: ZooKeeper,
     input_file: Annotated[
         str, typer.Option("--input-file", help="file of `export`; - is standard input")
     ],
+    group: Annotated[
+        list[str] | None,
+        typer.Option("--group", help="only this group (default: all in the file); repeatable"),
+    ] = None,
     dry_run: DryRun = False,
     force: Force = False,
     as_json: AsJson = False,
@@ -143,6 +146,11 @@ def import_offsets(
         fail(f"{input_file}: {error}")
     if not wanted:
         fail(f"{input_file}: no offsets in it")
+    absent = set(group or ()).difference(one.group for one in wanted)
+    if absent:
+        fail(f"{input_file}: no offsets of group {min(absent)!r} in it")
+    if group:
+        wanted = [one for one in wanted if one.group in group]
     with connected(zookeeper) as registry:
         changes = group_offsets.plan_import(registry, wanted)
         _carry_out(registry, changes, dry_run=dry_run, force=force, as_json=as_json)
@@ -179,7 +187,7 @@ def reset(  # noqa: PLR0917 (its options)
     """
     logs.configure("offsets", level="WARNING")
     target = parse_target(to)
-    only = {_broker_partition(text) for text in partition or ()}
+    only = {broker_partition(text) for text in partition or ()}
     dialled = dialler(address_map)
     try:
         check_group(group)
@@ -345,13 +353,6 @@ def _check_known(registry: Registry, wanted: Iterable[str], advice: str = "") ->
     for name in wanted:
         if name not in known:
             fail(f"no group {name!r}{advice}")
-
-
-def _broker_partition(text: str) -> tuple[int, int]:
-    try:
-        return paths.decode_broker_partition(text)
-    except BadZnode:
-        fail(f"--partition {text!r} must be BROKER-PARTITION, such as 0-3", 2)
 
 
 def _place(name: TopicPartition) -> str:

@@ -5,6 +5,10 @@ from typing import Annotated
 
 import typer
 
+from kafka2011.cli.output import fail
+from kafka2011.coordination import paths
+from kafka2011.coordination.errors import BadZnode
+
 PropertiesFile = Annotated[
     Path | None, typer.Argument(metavar="FILE", help="properties file with settings")
 ]
@@ -25,3 +29,11 @@ ZooKeeper = Annotated[str, typer.Option("--zookeeper", "-z", help=ZOOKEEPER_HELP
 OldZooKeeper = Annotated[str, typer.Option("--zk", hidden=True)]  # before it was --zookeeper
 Server = Annotated[str, typer.Option("--server", help="the broker, kafka://host:port")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON instead of text")]
+
+
+def broker_partition(text: str) -> paths.BrokerPartition:
+    """The value of `--partition BROKER-PARTITION`. Exits with status 2 for anything else."""
+    try:
+        return paths.decode_broker_partition(text)
+    except BadZnode:
+        fail(f"--partition {text!r} must be BROKER-PARTITION, such as 0-3", 2)

@@ -2,7 +2,8 @@
 
 Needs no group and no ZooKeeper: the options name broker and partition. `Unlike 0.7:` it pauses when
 a fetch returns nothing (the original sends thousands of requests a second), the fetch size grows
-for a larger message, and --no-wait ends it at the log's end.
+for a larger message, --no-wait ends it at the log's end, and a partition that nothing was ever sent
+to is an error (the original waits).
 """
 
 import json
@@ -20,11 +21,13 @@ from kafka2011.cli.output import complain, fail, payload_bytes, reader_has_gone
 from kafka2011.consumer.chunk import Chunk
 from kafka2011.consumer.errors import ConsumerClosed
 from kafka2011.consumer.simple import LATEST, SimpleConsumer
+from kafka2011.coordination.paths import OFFSET_MAX
 from kafka2011.protocol.errors import (
     IllegalTopicName,
     KafkaError,
     MessageLargerThanFetchSize,
     OffsetOutOfRange,
+    WrongPartition,
 )
 from kafka2011.protocol.names import check_topic
 from kafka2011.protocol.requests import FetchRequest
@@ -76,7 +79,8 @@ def run(  # noqa: PLR0917 (the original's options)
     For example: kafka2011 simple-consumer --server kafka://localhost:9092 --topic clicks
     --offset -2 --print-messages --no-wait
 
-    Status 1 when the broker does not answer or the offset cannot be read.
+    Status 1 when the broker does not answer, nothing was ever sent to the partition, or the offset
+    cannot be read.
     """
     logs.configure("simple-consumer", level="WARNING")
     address = server_address(server)
@@ -87,6 +91,11 @@ def run(  # noqa: PLR0917 (the original's options)
         check_topic(topic, "0.7")
         with SimpleConsumer(*address, socket_timeout_ms) as client:
             Worker(lambda: _close_on(stop, client), "stop", restarts=False).start()
+            if not _has_log(client, topic, partition):
+                fail(
+                    f"nothing was ever sent to partition {partition} of topic {topic!r} on the "
+                    f"broker at {address[0]}:{address[1]} (topics describe: what there is)"
+                )
             if offset < 0:
                 ask = client.latest if offset == LATEST else client.earliest
                 offset = ask(topic, partition)
@@ -116,6 +125,17 @@ def run(  # noqa: PLR0917 (the original's options)
         fail(f"{topic}-{partition} at {offset}, after {count} messages: {reason}")
     out.flush()
     complain(f"{count} messages, next offset {offset}")
+
+
+def _has_log(client: SimpleConsumer, topic: str, partition: int) -> bool:
+    """Whether the broker has a log of the partition. Of 0.7's answers only one differs: a fetch
+    behind the end of any log is out of range, and without a log it is empty. Raises KafkaError."""
+    [answer] = client.multifetch([FetchRequest(topic, partition, OFFSET_MAX, 1)])
+    if isinstance(answer.error, OffsetOutOfRange):
+        return True
+    if answer.error is None or isinstance(answer.error, WrongPartition):
+        return False
+    raise answer.error
 
 
 def _close_on(stop: threading.Event, client: SimpleConsumer) -> None:

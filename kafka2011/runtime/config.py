@@ -40,13 +40,21 @@ def setting(
     doc: str,
     *,
     has_effect: bool = True,
+    in_files: str = "",
 ) -> Any:
     """Declare one dataclass field.
 
     `default` is the parsed value, or REQUIRED. `has_effect=False` marks a 0.7 name that is
-    accepted without effect; using it is logged once.
+    accepted without effect; using it is logged once. `in_files` is the name that another program's
+    properties files have for it; it is taken in a file only.
     """
-    metadata = {"name": name, "parse": parse, "doc": doc, "has_effect": has_effect}
+    metadata = {
+        "name": name,
+        "parse": parse,
+        "doc": doc,
+        "has_effect": has_effect,
+        "in_files": in_files,
+    }
     if default is REQUIRED:
         return dataclasses.field(metadata={**metadata, "required": True}, kw_only=True)
     if isinstance(default, dict | list):
@@ -130,7 +138,9 @@ def load(
     raw: dict[str, tuple[str, str]] = {}  # name -> (text, its source)
 
     if file is not None:
-        for name, text in read_properties(file).items():
+        ours = {field.metadata["in_files"]: name for name, field in settings.items()}
+        for written, text in read_properties(file).items():
+            name = ours.get(written, written) if written else written
             if name in settings:
                 raw[name] = (text, f"in {file}")
             else:

@@ -51,7 +51,7 @@ def run(config: ZooKeeperConfig, stop: threading.Event, java_home: str = "") -> 
                 metrics=f"{metrics.bind}:{metrics.port}" if metrics else "none",
                 pid=os.getpid(),
                 java_pid=server.pid,
-                data=str(config.data_dir),
+                data=str(config.snapshots),
             )
             while not stop.wait(WATCH_INTERVAL_S):
                 status = server.status()

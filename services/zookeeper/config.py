@@ -1,10 +1,15 @@
-"""The settings of `kafka2011 zookeeper`."""
+"""The settings of `kafka2011 zookeeper`.
+
+0.7's config/zookeeper.properties works as it is: dataDir, clientPort and maxClientCnxns are taken
+by the names that they have there. `Unlike 0.7:` the server listens on zk.bind.address, by default
+on this machine alone.
+"""
 
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from kafka2011.runtime.config import comma_list, setting, text, whole
+from kafka2011.runtime.config import comma_list, path, setting, text, whole
 from kafka2011.runtime.shared_settings import DataDir, shared
 
 
@@ -24,7 +29,11 @@ class ZooKeeperConfig(DataDir):
     """One ZooKeeper server."""
 
     client_port: int = setting(
-        "zk.client.port", 2181, whole(0, 65535), "port for clients; 0: any free port"
+        "zk.client.port",
+        2181,
+        whole(0, 65535),
+        "port for clients; 0: any free port",
+        in_files="clientPort",
     )
     bind_address: str = setting("zk.bind.address", "127.0.0.1", text, "address to listen on")
     data_dir: Path = shared(
@@ -33,11 +42,25 @@ class ZooKeeperConfig(DataDir):
         default=Path("var/zookeeper"),
         doc="directory of snapshots, transaction logs and zoo.cfg",
     )
+    snapshot_dir: Path | None = setting(
+        "zk.snapshot.dir",
+        None,
+        path,
+        "directory of snapshots and transaction logs, and of zoo.cfg in conf (dataDir in a "
+        "zookeeper.properties); unset: data, in data.dir",
+        in_files="dataDir",
+    )
     # ZooKeeper alone needs about 40 MB for the few thousand znodes of this deployment.
     heap_mb: int = setting("zk.heap.mb", 96, whole(32, 65536), "size of the Java heap, MiB")
     # ZooKeeper rounds session expiry up to ticks, so a short tick makes expiry punctual; the
     # server's own default of 3000 would let no session be shorter than 6 s.
-    tick_ms: int = setting("zk.tick.ms", 500, whole(50, 10_000), "ZooKeeper's unit of time, ms")
+    tick_ms: int = setting(
+        "zk.tick.ms",
+        500,
+        whole(50, 10_000),
+        "ZooKeeper's unit of time, ms",
+        in_files="tickTime",
+    )
     session_timeout_min_ms: int = setting(
         "zk.session.timeout.min.ms", 1000, whole(100, 600_000), "shortest session granted, ms"
     )
@@ -49,6 +72,7 @@ class ZooKeeperConfig(DataDir):
         200,
         whole(0, 100_000),
         "most connections from one address; 0: no limit",
+        in_files="maxClientCnxns",
     )
     start_timeout_ms: int = setting(
         "zk.start.timeout.ms",
@@ -73,6 +97,16 @@ class ZooKeeperConfig(DataDir):
     )
     server_id: int = setting("zk.server.id", 0, whole(0, 255), "id of this server in zk.ensemble")
     log_level: str = setting("zk.log.level", "WARN", text, "level of ZooKeeper's own log")
+
+    @property
+    def snapshots(self) -> Path:
+        """ZooKeeper's own dataDir, absolute."""
+        return (self.snapshot_dir or self.data_dir / "data").absolute()
+
+    @property
+    def conf_dir(self) -> Path:
+        """Where zoo.cfg is written, absolute."""
+        return (self.snapshot_dir or self.data_dir).absolute() / "conf"
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -108,7 +108,7 @@ def zoo_cfg(config: ZooKeeperConfig, port: int) -> str:
         "tickTime": config.tick_ms,
         "minSessionTimeout": config.session_timeout_min_ms,
         "maxSessionTimeout": config.session_timeout_max_ms,
-        "dataDir": _escaped(config.data_dir.absolute() / "data"),
+        "dataDir": _escaped(config.snapshots),
         "clientPort": port,
         "clientPortAddress": config.bind_address,
         "maxClientCnxns": config.connections_max,

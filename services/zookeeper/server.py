@@ -150,10 +150,9 @@ class ZooKeeperServer:
         self.stop()
 
     def _spawn(self, port: int) -> subprocess.Popen[bytes]:
-        conf_dir = self._config.data_dir.absolute() / "conf"
-        conf_dir.mkdir(parents=True, exist_ok=True)
-        data_dir = self._config.data_dir.absolute() / "data"
-        data_dir.mkdir(exist_ok=True)
+        conf_dir, data_dir = self._config.conf_dir, self._config.snapshots
+        for directory in (conf_dir, data_dir):
+            directory.mkdir(parents=True, exist_ok=True)
         if self._config.ensemble:
             _write(data_dir / "myid", f"{self._config.server_id}\n")
         _write(conf_dir / "zoo.cfg", core.zoo_cfg(self._config, port))

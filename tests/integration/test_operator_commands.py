@@ -202,8 +202,13 @@ def test_offsets_are_exported_reset_and_imported_again(
     assert stored(cluster, "moved") == [5 * ENTRY] * 4
     run(*reset, "earliest")
     assert stored(cluster, "moved") == [0] * 4
-    run("offsets", "import", *zk(cluster), "--input-file", str(file))
+    both = file.read_text() + f"/consumers/another/offsets/clicks/1-0:{ENTRY}\n"
+    file.write_text(both)
+    run("offsets", "import", *zk(cluster), "--input-file", str(file), "--group", "moved")
     assert stored(cluster, "moved") == [5 * ENTRY] * 4
+    assert stored(cluster, "another") == [None] * 4
+    words = ("offsets", "import", *zk(cluster), "--input-file", str(file), "--group", "third")
+    assert "no offsets of group 'third'" in run(*words, status=1).err
     run(*reset, "2011-06-12T09:30:00Z")  # older than every segment
     assert stored(cluster, "moved") == [0] * 4
     run(*reset, "latest")
@@ -318,6 +323,24 @@ def test_get_offsets_and_simple_consumer(cluster: Cluster, run: Run) -> None:
     )
     records = [json.loads(line) for line in done.out.splitlines()]
     assert [record["next_offset"] for record in records] == [ENTRY * n for n in range(1, 6)]
+    for topic, partition in (("clicks", "7"), ("nosuch", "0")):
+        where = (*server(cluster), "--topic", topic, "--partition", partition)
+        assert "nothing was ever sent" in run("simple-consumer", *where, status=1).err
+
+
+def test_a_console_producers_lines_go_where_key_and_partition_say(
+    cluster: Cluster, run: Run
+) -> None:
+    def ends() -> dict[str, int]:
+        return {place.text: end for place, end in cluster.ends("views").items()}
+
+    for words, places in ((("--partition", "2-1"), {"2-1"}), (("--key", "ann"), set(ends()))):
+        before = ends()
+        words = ("--topic", "views", *words)
+        run("console-producer", *zk(cluster), *words, text=b"one\ntwo\n")
+        grown = {place for place, end in ends().items() if end > before[place]}
+        assert len(grown) == 1
+        assert grown <= places
 
 
 def test_ctrl_c_ends_a_simple_consumer_that_waits(cluster: Cluster, tmp_path: Path) -> None:

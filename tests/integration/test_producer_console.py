@@ -50,6 +50,18 @@ def test_sync_sends_a_request_a_line(server: ScriptedBroker, console: Console) -
     assert sent(server) == [b"one", b"two"]
 
 
+def test_a_partition_is_chosen_by_its_name_and_a_key_needs_zookeeper(
+    server: ScriptedBroker, console: Console
+) -> None:
+    broker_id = server.broker_list.partition(":")[0]
+    console(b"one\ntwo\n", "--partition", f"{broker_id}-3")
+    assert [part.partition for part in server.parts()] == [3, 3]
+    assert sent(server) == [b"one", b"two"]
+    assert "not in broker.list" in console(b"one\n", "--partition", "9-0", status=1)
+    for wrong in (("--partition", "3"), ("--key", "k")):
+        assert console(b"one\n", *wrong, status=2).count("\n") == 1
+
+
 def test_compress_packs_with_gzip_as_the_originals_capture_p18(
     server: ScriptedBroker, console: Console
 ) -> None:

@@ -54,6 +54,24 @@ def test_zoo_cfg_keeps_the_server_off_the_network_and_silent() -> None:
     assert "server.1" not in found
 
 
+def test_zookeepers_own_names_hold_in_a_file_and_the_options_win(tmp_path: Path) -> None:
+    file = tmp_path / "zookeeper.properties"  # as in 0.7's config/
+    file.write_text(f"dataDir={tmp_path}/zookeeper\nclientPort=2191\nmaxClientCnxns=0\n")
+    config, warnings = load(ZooKeeperConfig, file=file, environment={})
+    found = parse_properties(core.zoo_cfg(config, config.client_port))
+    assert (found["dataDir"], found["clientPort"], found["maxClientCnxns"], warnings) == (
+        f"{tmp_path}/zookeeper",
+        "2191",
+        "0",
+        [],
+    )
+    assert config.conf_dir == tmp_path / "zookeeper" / "conf"
+    config, _ = load(ZooKeeperConfig, file=file, overrides=["zk.client.port=2192"], environment={})
+    assert config.client_port == 2192
+    with pytest.raises(ConfigError, match="unknown setting"):
+        configured("clientPort=2191")
+
+
 def test_an_ensemble_names_all_its_servers() -> None:
     config = configured("zk.ensemble=1=a:2888:3888,2=b:2888:3888", "zk.server.id=2")
     found = parse_properties(core.zoo_cfg(config, 2181))
