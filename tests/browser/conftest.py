@@ -92,7 +92,7 @@ class Deployment:
     def stop(self) -> None:
         with self.process, contextlib.suppress(subprocess.TimeoutExpired):
             self.process.signal(signal.SIGINT)
-            self.process.wait(90)
+            self.process.wait()
 
 
 @pytest.fixture(scope="session")

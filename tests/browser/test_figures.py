@@ -88,7 +88,7 @@ def test_figures_are_those_of_the_tools(deployment: Deployment) -> None:
 
     try:
         wait_until(is_still, "nothing moves on the page", timeout_s=150)
-        wait_until(is_the_same, lambda: differences(tools, of_the_page(deployment)), 60)
+        wait_until(is_the_same, lambda: differences(tools, of_the_page(deployment)))
     finally:
         deployment.signal("frontend-1", signal.SIGCONT)
     assert len(tools["topics"]) > 20

@@ -154,7 +154,7 @@ def test_messages_are_decoded_linked_and_followed(open_page: Open) -> None:
 def test_retention_and_rebalances_are_shown(open_page: Open, deployment: Deployment) -> None:
     page = open_page("topics")
     expect(page.get_by_role("region", name="Topics")).to_contain_text("7 days")
-    wait_until(lambda: deployment.rows("rebalances"), "a group has owners", timeout_s=30)
+    wait_until(lambda: deployment.rows("rebalances"), "a group has owners")
     show(page, "groups")
     expect(page.locator("svg.timeline rect.lane").first).to_be_visible()
 

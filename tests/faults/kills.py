@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from tests.support.brokers import RawClient, RunningBroker
-from tests.support.waiting import wait_until
+from tests.support.waiting import DEADLINE_S, wait_until
 
 SEED = int(os.environ.get("FAULT_SEED", "0")) or random.SystemRandom().randrange(1, 2**31)
 
@@ -49,10 +49,10 @@ def kill_under(
     threads have ended."""
     for thread in threads:
         thread.start()
-    wait_until(is_confirmed, "the first barriers", 30)
+    wait_until(is_confirmed, "the first barriers")
     kill_at_s = time.monotonic() + rng.uniform(0, 0.4)
     wait_until(lambda: time.monotonic() >= kill_at_s, "the moment to kill")
     broker.kill()
     for thread in threads:
-        thread.join(20)
+        thread.join(DEADLINE_S)
         assert not thread.is_alive()

@@ -165,7 +165,7 @@ def test_death_during_recovery_comes_to_the_same_end_at_the_next_start(tmp_path:
     environment = {"KAFKA2011_FAILPOINTS": "after_quarantine_copy=exit:9"}
     for _ in range(2):
         with start_broker(tmp_path, environment=environment, wait=False) as dying:
-            assert dying.wait(20) == 9
+            assert dying.wait() == 9
     with start_broker(tmp_path) as broker:
         assert log_of(broker, 0) == bytes(truth.bytes)
     copies = [copy.read_bytes() for copy in broker.quarantine_dir.iterdir()]
@@ -219,7 +219,7 @@ def test_death_at_each_named_place_leaves_a_log_that_starts(
             pass
         if place == "before_clean_marker":
             assert broker.stop() == 9
-        assert broker.wait(20) == 9
+        assert broker.wait() == 9
     with start_broker(tmp_path) as broker:
         found = log_of(broker, 0)
         assert found == truth.bytes[: len(found)]

@@ -50,7 +50,7 @@ def attack(broker: RunningBroker, rng: random.Random) -> None:
 
 def check_served(broker: RunningBroker, count: int) -> None:
     """The good client, which has written `count` messages, appends one and reads it."""
-    with broker.connect(20) as client:
+    with broker.connect() as client:
         client.send(produce(b"good", GOOD))
         end = int.from_bytes(client.ask(offsets(b"good", -1, 1))[10:18], "big")
         assert end == (count + 1) * len(GOOD), f"the good client's log ends at {end} after {count}"

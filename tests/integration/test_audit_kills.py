@@ -18,10 +18,9 @@ import pytest
 
 from kafka2011.events.monitoring import MonitoringEvent, decode_report
 from kafka2011.events.topics import ACTIVITY_TOPICS, AUDIT
-from kafka2011.services.embedded.processes import free_port_source
 from tests.support.brokers import RunningBroker
 from tests.support.clusters import Cluster, datacenters
-from tests.support.commands import RunningProcess, start_command
+from tests.support.commands import RunningProcess, held_port, start_command
 from tests.support.stored import stored_entries
 from tests.support.waiting import wait_until
 
@@ -43,8 +42,7 @@ class Deployment:
     def __init__(self, root: Path, clusters: dict[str, Cluster]) -> None:
         self.root = root
         self.clusters = clusters
-        free_port = free_port_source()
-        registry_port, audit_port = free_port(), free_port()
+        registry_port, audit_port = held_port(), held_port()
         live, offline = (clusters[tier].zk_connect for tier in TIERS)
         self.running: dict[str, RunningProcess] = {}
         self.commands: dict[str, tuple[str, dict[str, object]]] = {
@@ -180,7 +178,7 @@ def test_the_audit_says_what_the_files_say_whatever_was_killed(deployment: Deplo
         if not deployment.running["frontend"].is_running:
             break
         until = time.monotonic() + rng.uniform(0.3, 1.5)
-        wait_until(lambda until=until: time.monotonic() > until, "the next kill", 10)
+        wait_until(lambda until=until: time.monotonic() > until, "the next kill")
         deployment.kill(name)
         deployment.start(name)
         killed[name] += 1

@@ -153,9 +153,7 @@ class Deployment:
             found = summary(service)
             return found if found["produced"] == self.produced and found["balanced"] else {}
 
-        return wait_until(
-            balanced, lambda: f"balanced: {service.get('/audit')}\n{service.log()}", 30
-        )
+        return wait_until(balanced, lambda: f"balanced: {service.get('/audit')}\n{service.log()}")
 
 
 def incomplete(told: dict[str, Any]) -> dict[tuple[int, str, str], str]:

@@ -27,7 +27,7 @@ from kafka2011.services.zookeeper.server import ZooKeeperServer
 from tests.support.clusters import Cluster
 from tests.support.members import MemberProcess
 from tests.support.original_member import OriginalMember
-from tests.support.waiting import wait_until
+from tests.support.waiting import DEADLINE_S, wait_until
 from tests.support.zookeeper import expire_in_client, expire_on_server, start_zookeeper
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
@@ -96,17 +96,16 @@ class Group:
         wait_until(
             lambda: Counter(self.owners().values()) == SHARED,
             lambda: f"two partitions each: {self.owners()}\n{a.log()}",
-            60,
         )
 
     def wait_until_owned_by(self, name: str) -> None:
-        wait_until(lambda: set(self.owners().values()) == {name}, f"{name} owns all", 30)
+        wait_until(lambda: set(self.owners().values()) == {name}, f"{name} owns all")
 
     def wait_until_printed(self, *members: MemberProcess) -> None:
         def missing() -> list[Key]:
             return sorted(self.everything() - {key for one in members for key in keys(one)})
 
-        wait_until(lambda: not missing(), lambda: f"not printed: {missing()[:5]}", 60)
+        wait_until(lambda: not missing(), lambda: f"not printed: {missing()[:5]}")
 
     def connector(self, name: str) -> ConsumerConnector:
         """A member in this process, to lay hands on its session."""
@@ -239,12 +238,12 @@ def test_zookeeper_away_for_longer_than_the_session(tmp_path: Path) -> None:
 
 def test_a_killed_broker_comes_back_and_nothing_is_missing(group: Group, tmp_path: Path) -> None:
     with group.member(tmp_path, "a") as a:
-        wait_until(lambda: len(group.owners()) == 4, "all owned", 60)
+        wait_until(lambda: len(group.owners()) == 4, "all owned")
         group.write(100)
         group.cluster.brokers[1].kill()
         group.write(50, PARTITIONS[2:])
         living = {key for key in group.everything() if key[0].startswith("2-")}
-        wait_until(lambda: living <= set(keys(a)), "the living broker's messages", 30)
+        wait_until(lambda: living <= set(keys(a)), "the living broker's messages")
         group.cluster.start(1)
         group.write(50)
         group.wait_until_printed(a)
@@ -285,13 +284,11 @@ def test_an_expired_session_is_joined_again_without_a_gap(
                 and len(made.owned()) == 4
             ),
             "all owned in the new session",
-            60,
         )
         group.write(20)
         wait_until(
             lambda: read() or all(found[-1] == 29 for found in numbers.values()),
             "the new messages",
-            40,
         )
     for found in numbers.values():
         # One repetition at most, from the last commit on; never a gap.
@@ -322,7 +319,7 @@ def test_twenty_members_joining_and_leaving_converge(group: Group) -> None:
             if leaver is not None:
                 leaver.shutdown()
     for thread in threads:
-        thread.join(60)
+        thread.join(DEADLINE_S)
     try:
         for name in sorted(made)[:-6]:
             made.pop(name).shutdown()
@@ -332,7 +329,6 @@ def test_twenty_members_joining_and_leaving_converge(group: Group) -> None:
                 and sorted(group.owners().values()) == sorted(made)[:4]
             ),
             lambda: f"one owner each: {group.owners()} of {sorted(made)}",
-            60,
         )
         attempts = [member.stats.rebalances for member in made.values()]
         assert max(attempts) < 400, attempts

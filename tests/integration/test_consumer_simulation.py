@@ -8,7 +8,6 @@ from tests.unit.consumer.groups.test_simulation import mixed, static
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("block", range(4))
 def test_thousands_of_interleavings(block: int) -> None:
     for seed in range(100_000 + block * 500, 100_000 + block * 500 + 500):

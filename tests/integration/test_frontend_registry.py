@@ -11,9 +11,8 @@ from kafka2011.events.registry_client import RegistryClient
 from kafka2011.events.schemas import schema_text
 from kafka2011.events.topic_codec import TopicCodec
 from kafka2011.events.topics import ACTIVITY_TOPICS, AUDIT
-from kafka2011.services.embedded.processes import free_port_source
 from tests.support.brokers import RunningBroker, start_broker
-from tests.support.commands import RunningProcess, start_command
+from tests.support.commands import RunningProcess, held_port, start_command
 from tests.support.stored import stored_payloads
 
 pytestmark = pytest.mark.integration
@@ -40,12 +39,12 @@ def frontend(tmp_path: Path, broker: RunningBroker, port: int, count: int) -> Ru
 
 
 def test_the_registry_is_waited_for_once_and_then_not_needed(tmp_path: Path) -> None:
-    port = free_port_source()()
+    port = held_port()
     with start_broker(tmp_path) as broker:
         with frontend(tmp_path, broker, port, COUNT) as run:
             run.wait_for_event("waiting_for_schema_registry")
             with registry_at(tmp_path, port) as registry:
-                assert run.wait(90) == 0, run.log()
+                assert run.wait() == 0, run.log()
                 codec = TopicCodec(FORMS_DEFAULT, RegistryClient(f"http://127.0.0.1:{port}"))
                 stored = stored_payloads([broker.log_dir])
                 found = {
@@ -58,7 +57,7 @@ def test_the_registry_is_waited_for_once_and_then_not_needed(tmp_path: Path) -> 
         assert sum(map(len, found.values())) == COUNT
         # Another run, without a registry: the ids are known.
         with frontend(tmp_path, broker, port, 2 * COUNT) as run:
-            assert run.wait(90) == 0, run.log()
+            assert run.wait() == 0, run.log()
             assert run.events("registry_unreachable_id_from_cache")
         again = stored_payloads([broker.log_dir])
         assert sum(len(p) for topic, p in again.items() if topic != AUDIT) == 3 * COUNT
@@ -66,7 +65,7 @@ def test_the_registry_is_waited_for_once_and_then_not_needed(tmp_path: Path) -> 
 
 
 def test_a_schema_that_may_not_follow_ends_the_frontend_with_a_line(tmp_path: Path) -> None:
-    port = free_port_source()()
+    port = held_port()
     schema = json.loads(schema_text("share"))
     schema["fields"][-1]["type"] = "long"
     with registry_at(tmp_path, port) as registry, start_broker(tmp_path) as broker:
@@ -79,7 +78,7 @@ def test_a_schema_that_may_not_follow_ends_the_frontend_with_a_line(tmp_path: Pa
         with urlopen(request) as answer:
             assert answer.status == 200
         with frontend(tmp_path, broker, port, COUNT) as run:
-            assert run.wait(60) == 1
+            assert run.wait() == 1
             (line,) = run.events("schema_refused")
     assert "share-value" in line["detail"]
     assert "channel" in line["detail"]

@@ -37,7 +37,7 @@ class Drill:
         def remaining() -> Any:
             return self._proxy.get_json("/routes")["routes"][route]["drop_remaining"]
 
-        wait_until(lambda: not remaining(), "everything is dropped", 30)
+        wait_until(lambda: not remaining(), "everything is dropped")
 
 
 def test_the_audit_names_exactly_what_was_dropped_and_behind_where(
@@ -88,11 +88,10 @@ def test_the_audit_names_exactly_what_was_dropped_and_behind_where(
                     producer.flush()
                     arrived["live"] += A_WINDOW - (route == "front") * DROPPED
                     arrived["offline"] += A_WINDOW - (route != "") * DROPPED
-                    wait_until(settled, lambda: f"{arrived}: {audit.get('/audit')}", 60)
+                    wait_until(settled, lambda: f"{arrived}: {audit.get('/audit')}")
                 wait_until(
                     lambda: summary(audit)["produced"] == sent and settled(),
                     lambda: f"settled: {audit.get('/audit')}",
-                    30,
                 )
                 wait_until(
                     lambda: not summary(audit)["tiers"]["offline"]["behind"],

@@ -52,7 +52,6 @@ def wait_for(mirrors: Mirrors, condition: Callable[[Copies], bool]) -> None:
     wait_until(
         lambda: condition({one["source"]: one for one in mirrors.status()["partitions"]}),
         lambda: json.dumps(mirrors.status(), indent=1),
-        30,
     )
 
 
@@ -136,7 +135,7 @@ def test_dying_between_barrier_and_commit_only_repeats(
 ) -> None:
     mirrors.live.write(mirrors.topic, 300)
     command = mirrors.start(failpoints=f"{place}={action}")
-    assert command.wait(30) == status
+    assert command.wait() == status
     committed = mirrors.committed()
     if not may_commit:
         assert set(committed.values()) <= {0}, "no more than where it started"
@@ -170,7 +169,7 @@ def test_what_a_frozen_target_never_stored_is_not_committed(
         wait_for_growth(lambda: mirrors.status()["looks"], 3, "there was time to commit")
         assert set(mirrors.committed().values()) == {100 * MESSAGE}
         command.signal(ending)
-        command.wait(30)
+        command.wait()
     finally:  # the next tests use these brokers too
         for target in mirrors.offline.brokers.values():
             target.kill()
@@ -321,7 +320,7 @@ def test_loops_are_refused(mirrors: Mirrors, tmp_path: Path) -> None:
     def status_of(source: Cluster, target: Cluster) -> int:
         settings = {"source.zk.connect": source.zk_connect, "target.zk.connect": target.zk_connect}
         with start_command("mirror", settings, tmp_path / "loop.log") as command:
-            code = command.wait(30)
+            code = command.wait()
             assert len(command.events("start_failed")) == 1
             return code
 
@@ -337,7 +336,7 @@ def test_zookeeper_that_is_not_there_ends_it_with_status_1(tmp_path: Path) -> No
         "zk.connectiontimeout.ms": 500,
     }
     with start_command("mirror", settings, tmp_path / "log") as command:
-        assert command.wait(30) == 1
+        assert command.wait() == 1
 
 
 def test_a_pause_lasts_and_the_map_says_where_a_consumer_goes_on(mirrors: Mirrors) -> None:
@@ -444,7 +443,7 @@ def test_a_well_compressed_topic_is_copied_and_a_refused_entry_is_left_out(
         bomb = encode_compressed([b"x" * (limit + 1)], 1)
         connection = BrokerConnection(live.address(1))
         connection.send(encode_request(ProduceRequest(topic, 0, bomb)), topic, len(bomb))
-        assert connection.barrier(30_000)
+        assert connection.barrier(120_000)
         connection.disconnect()
         live.write(topic, 100, size=20_000, codec=1, partitions=[place])
         mirrors.wait_drained()

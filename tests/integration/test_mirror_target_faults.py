@@ -16,14 +16,14 @@ import pytest
 
 from kafka2011.services.zookeeper.server import ZooKeeperServer
 from tests.support.mirrors import Mirrors, check_copies, two_clusters
-from tests.support.waiting import wait_until
+from tests.support.waiting import DEADLINE_S, wait_until
 
 IS_LONG = int(os.environ.get("FAULT_ROUNDS", "0")) > 10
 MESSAGES = 12_500 if IS_LONG else 1_500  # per partition and step: 4 steps, 4 partitions, 210 bytes
 FREEZE_S = 60.0 if IS_LONG else 0.0
-PATIENCE_S = 300 if IS_LONG else 60
+PATIENCE_S = 300 if IS_LONG else DEADLINE_S
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(0 if IS_LONG else 120)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(0 if IS_LONG else 600)]
 
 
 def partitions(mirrors: Mirrors) -> list[dict[str, Any]]:

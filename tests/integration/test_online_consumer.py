@@ -97,5 +97,5 @@ def test_two_members_share_one_takes_over_and_the_next_goes_on_where_it_ended(
 def test_a_bad_filter_exits_2(zk_connect: str, tmp_path: Path) -> None:
     settings = {"zk.connect": zk_connect, "topics.whitelist": "("}
     with start_command("online-consumer", settings, tmp_path / "log") as command:
-        assert command.wait(20) == 2
+        assert command.wait() == 2
         assert len(command.events("start_failed")) == 1

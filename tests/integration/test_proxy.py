@@ -55,12 +55,12 @@ def test_a_taken_address_is_said_in_one_line_with_status_1(tmp_path: Path) -> No
     with TcpTarget() as taken:
         settings = {"proxy.routes": f"127.0.0.1:{taken.port}>127.0.0.1:1"}
         with start_command("proxy", settings, tmp_path / "log") as proxy:
-            assert proxy.wait(20) == 1
+            assert proxy.wait() == 1
             assert len(proxy.events("listen_failed")) == 1
 
 
 def test_a_bad_route_exits_2(tmp_path: Path) -> None:
     settings = {"proxy.routes": "nonsense"}
     with start_command("proxy", settings, tmp_path / "log") as proxy:
-        assert proxy.wait(20) == 2
+        assert proxy.wait() == 2
         assert "proxy.routes='nonsense'" in proxy.log()

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from kafka2011.services.embedded.processes import free_port_source
 from tests import ROOT
-from tests.support.commands import KAFKA2011, RunningProcess, run_python
+from tests.support.commands import KAFKA2011, RunningProcess, held_port, run_python
 
 pytestmark = pytest.mark.integration
 
@@ -18,7 +17,7 @@ def blocks(language: str) -> list[str]:
 
 
 def test_the_example_prints_what_it_sent(tmp_path: Path) -> None:
-    port = free_port_source()()
+    port = held_port()
     (command,) = [block for block in blocks("sh") if "kafka2011 broker" in block]
     words = command.replace("\\\n", " ").split()
     assert words[0] == ".venv/bin/kafka2011"

@@ -22,7 +22,7 @@ from kafka2011.services.warehouse.reports.activity_job import (
     write_files,
 )
 
-pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.spark]
 
 START = datetime(2026, 5, 17, 22, 10, tzinfo=UTC)  # the second hour is another day
 Events = dict[str, list[dict[str, Any]]]

@@ -24,10 +24,10 @@ from kafka2011.services.warehouse.shell.sql import SqlError, run_sql, write_resu
 from kafka2011.services.warehouse.table_paths import tables_in
 from kafka2011.services.zookeeper.server import ZooKeeperServer
 from tests.support.brokers import RunningBroker, start_broker
-from tests.support.waiting import wait_until
+from tests.support.waiting import DEADLINE_S, wait_until
 from tests.unit.services.warehouse.samples import access_log_payload
 
-pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.spark]
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +107,7 @@ def test_a_stream_takes_what_was_there_in_limited_batches_and_goes_on_later(
             .start()
         )
         try:
-            assert query.awaitTermination(120)
+            assert query.awaitTermination(DEADLINE_S)
         finally:
             query.stop()
         return [progress.numInputRows for progress in query.recentProgress]
@@ -135,12 +135,12 @@ def test_a_stream_waits_for_a_broker_that_is_started_again(
             count: int = spark.sql("select payload from seen").count()
             return count
 
-        wait_until(lambda: seen() == 10, "the first ten", 60)
+        wait_until(lambda: seen() == 10, "the first ten")
         port = broker.port
         assert broker.stop() == 0
         with start_broker(tmp_path, 11, zk_connect, port=port, num_partitions=2):
             send(zk_connect, range(10, 20), "waited")
-            wait_until(lambda: seen() == 20, "all twenty", 60)
+            wait_until(lambda: seen() == 20, "all twenty")
         assert query.exception() is None
     finally:
         query.stop()

@@ -25,7 +25,7 @@ from kafka2011.services.warehouse.streams.runner import StreamError, read_items,
 from tests.support.brokers import RunningBroker, start_broker
 from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.spark]
 
 START = datetime(2026, 5, 17, 10, 0, 20, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

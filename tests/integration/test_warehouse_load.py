@@ -252,18 +252,18 @@ def test_each_message_of_the_segments_is_one_row_or_one_quarantined_message_what
                 return found
 
         def wait_until_loaded(count: int) -> None:
-            wait_until(lambda: status()["rows_loaded"] == count - before, loader.log, 60)
+            wait_until(lambda: status()["rows_loaded"] == count - before, loader.log)
 
         wait_until_loaded(sent)
         assert status()["latency_ms"]["p99"] > 0
         brokers.brokers[12].kill()
-        wait_until(lambda: status()["problems"], "the lost broker among the problems", 60)
+        wait_until(lambda: status()["problems"], "the lost broker among the problems")
         brokers.start(12)
-        wait_until(lambda: not status()["problems"], "no problem any more", 60)
+        wait_until(lambda: not status()["problems"], "no problem any more")
         sent = send()
         wait_until_loaded(sent)
         assert status()["lag_bytes"] == 0
-        assert loader.stop(60) == 0, loader.log()
+        assert loader.stop() == 0, loader.log()
     assert all(jobs.committed_rows()), "where nothing is new, nothing is committed"
     assert sum(jobs.committed_rows()) == sent
     assert [broker.stop() for broker in brokers.brokers.values()] == [0, 0]

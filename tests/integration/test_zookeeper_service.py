@@ -12,14 +12,13 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 
-from kafka2011.services.embedded.processes import free_port_source
 from kafka2011.services.zookeeper.server import (
     NotServing,
     four_letter_word,
     is_serving,
     wait_until_serving,
 )
-from tests.support.commands import RunningProcess, start_command
+from tests.support.commands import RunningProcess, held_port, start_command
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.integration
@@ -93,7 +92,7 @@ def test_it_serves_registers_and_keeps_its_data_through_sigterm_and_sigkill(star
 def test_a_jvm_that_dies_ends_the_process_with_status_1(start: Start) -> None:
     with start() as server:
         os.kill(server.wait_for_event("serving")["java_pid"], signal.SIGKILL)
-        assert server.wait(20) == 1
+        assert server.wait() == 1
         assert server.events("zookeeper_ended")[0]["status"] == -signal.SIGKILL
 
 
@@ -102,20 +101,19 @@ def test_a_taken_port_is_said_in_one_line_with_status_1(start: Start) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         with start(zk_client_port=taken.getsockname()[1]) as server:
-            assert server.wait(40) == 1
+            assert server.wait() == 1
             assert len(server.events("start_failed")) == 1
 
 
 def test_missing_java_exits_2(start: Start, tmp_path: Path) -> None:
     with start(zk_jars_dir=tmp_path) as server:
-        assert server.wait(20) == 2
+        assert server.wait() == 2
         assert "pip install" in server.events("start_failed")[0]["detail"]
 
 
 def test_an_ensemble_of_three_survives_the_loss_of_its_leader(tmp_path: Path) -> None:
-    free_port = free_port_source()
     numbers = (1, 2, 3)
-    ensemble = ",".join(f"{n}=127.0.0.1:{free_port()}:{free_port()}" for n in numbers)
+    ensemble = ",".join(f"{n}=127.0.0.1:{held_port()}:{held_port()}" for n in numbers)
     with contextlib.ExitStack() as stack:
         servers = []
         for n in numbers:
@@ -141,7 +139,7 @@ def test_an_ensemble_of_three_survives_the_loss_of_its_leader(tmp_path: Path) ->
             except KazooException:
                 return False
 
-        wait_until(written, "the others elect a leader", 60)
+        wait_until(written, "the others elect a leader")
         assert zookeeper.get("/kept")[0] == b"by two"
 
 

@@ -83,7 +83,7 @@ class Jvm:
                 return probe.connect_ex(("127.0.0.1", port)) == 0
 
         with self.start("kafka.Kafka", str(file)) as program:
-            wait_until(answers, f"the original broker on port {port}", 60)
+            wait_until(answers, f"the original broker on port {port}")
             yield OriginalBroker(program, port, log_dir)
 
 

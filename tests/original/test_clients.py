@@ -37,9 +37,7 @@ class Cluster:
         text = "".join(f"{line}\n" for line in lines).encode()
         arguments = ("--zookeeper", self.zk, "--topic", topic, *options)
         with self.jvm.start(PRODUCER, *arguments, text=text):  # it does not end by itself
-            wait_until(
-                lambda: set(lines) <= set(self.consumed(topic)), "what the original sent", 60
-            )
+            wait_until(lambda: set(lines) <= set(self.consumed(topic)), "what the original sent")
 
     def produce(self, topic: str, lines: list[str], codec: str = "0") -> None:
         """Through ZooKeeper, to all three brokers; of the original's, only offsets show
@@ -113,7 +111,6 @@ def test_one_group_of_both_kinds_shares_a_topic(cluster: Cluster) -> None:
         wait_until(
             lambda: len(cluster.owners("together")[0]) == count,
             lambda: cluster.owners("together")[1],
-            60,
         )
 
     with (
@@ -123,14 +120,14 @@ def test_one_group_of_both_kinds_shares_a_topic(cluster: Cluster) -> None:
         wait_for_owners(2)
         cluster.produce("shared", numbered("split"))
         expected = Counter(numbered("split"))
-        wait_until(lambda: split(original, ours) == expected, "every line once, at one of both", 60)
+        wait_until(lambda: split(original, ours) == expected, "every line once, at one of both")
         assert split(original)
         assert split(ours)
         original.kill()
         wait_for_owners(1)
         cluster.produce("shared", numbered("taken over"))
         expected = Counter(numbered("taken over"))
-        wait_until(lambda: set(expected) <= set(ours.lines()), "ours has taken over", 60)
+        wait_until(lambda: set(expected) <= set(ours.lines()), "ours has taken over")
 
 
 def test_each_broker_serves_the_other_s_log_directory(cluster: Cluster) -> None:
@@ -169,6 +166,4 @@ def test_the_original_mirror_maker_fills_our_brokers(cluster: Cluster) -> None:
         cluster.jvm.start("kafka.tools.MirrorMaker", *files, "--whitelist", "mirrored"),
     ):
         mirrored = Cluster(cluster.jvm, target_side, target, [broker], cluster.original)
-        wait_until(
-            lambda: mirrored.consumed("mirrored") == expected, "everything on the target", 90
-        )
+        wait_until(lambda: mirrored.consumed("mirrored") == expected, "everything on the target")

@@ -87,5 +87,4 @@ def test_answers_and_files_are_those_of_the_original(jvm: Jvm, tmp_path: Path) -
                 wait_until(
                     lambda: segments(broker.log_dir) == segments(original.log_dir),
                     f"equal files after sequence {number} of seed {SEED}",
-                    5,
                 )

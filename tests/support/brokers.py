@@ -14,9 +14,8 @@ from typing import Self
 
 from tests import ROOT
 from tests.support import raw_requests
-from tests.support.commands import KAFKA2011, RunningProcess, dotted, set_options
-
-START_TIMEOUT_S = 30
+from tests.support.commands import KAFKA2011, RunningProcess, dotted, held_port, set_options
+from tests.support.waiting import DEADLINE_S
 
 
 class RunningBroker(RunningProcess):
@@ -49,8 +48,8 @@ class RunningBroker(RunningProcess):
     def metrics_address(self) -> str:
         return f"{self.host}:{self.metrics_port}"
 
-    def wait_serving(self, timeout_s: float = START_TIMEOUT_S) -> None:
-        self.port = port_of(self.wait_for_event("serving", timeout_s))
+    def wait_serving(self) -> None:
+        self.port = port_of(self.wait_for_event("serving"))
         for event in self.events("metrics"):
             self.metrics_port = port_of(event)
 
@@ -59,8 +58,8 @@ class RunningBroker(RunningProcess):
         lines = [line for line in self.get("/metrics").splitlines() if line[:1] not in ("", "#")]
         return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines)}
 
-    def connect(self, timeout_s: float = 10) -> "RawClient":
-        return RawClient(self.host, self.port, timeout_s)
+    def connect(self) -> "RawClient":
+        return RawClient(self.host, self.port)
 
     def store(self, topic: bytes, data: bytes, partition: int = 0) -> int | None:
         """Produce `data` on a connection of its own and wait for the barrier: the latest offset;
@@ -93,7 +92,7 @@ def broker_command(
     """The command line; `properties` have `_` for `.` (`log_flush_interval=1`)."""
     settings = {
         "brokerid": broker_id,
-        "port": port,
+        "port": port or held_port(),
         "log.dir": tmp_path / f"broker-{broker_id}",
         "enable.zookeeper": "true" if zk_connect else "false",
         "metrics.port": 0 if metrics else -1,
@@ -134,8 +133,8 @@ def start_broker(
 class RawClient:
     """A socket that sends and expects exact bytes."""
 
-    def __init__(self, host: str, port: int, timeout_s: float = 10) -> None:
-        self.socket = socket.create_connection((host, port), timeout_s)
+    def __init__(self, host: str, port: int) -> None:
+        self.socket = socket.create_connection((host, port), DEADLINE_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def send(self, data: bytes | str) -> None:

@@ -87,7 +87,7 @@ class Cluster:
                 data = encode_compressed([head.ljust(size, b"x") for head in heads], codec)
                 frame = encode_request(ProduceRequest(topic, source.partition, data))
                 connection.send(frame, topic, len(data))
-            assert connection.barrier(30_000), connection.lost_reason
+            assert connection.barrier(120_000), connection.lost_reason
             connection.disconnect()
 
     def written(self, topic: str) -> dict[str, int]:

@@ -14,6 +14,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -23,9 +24,27 @@ from typing import Any, Self
 
 from kafka2011.runtime.config import environment_name
 from tests import ROOT
-from tests.support.waiting import wait_until
+from tests.support.waiting import DEADLINE_S, wait_until
 
 KAFKA2011 = (sys.executable, "-m", "kafka2011")
+
+
+_held: list[socket.socket] = []
+
+
+def held_port() -> int:
+    """A port of loopback that stays this test run's: the kernel gives it to no other process while
+    the server that a test starts on it, kills and starts again is away.
+
+    A bound socket that does not listen holds it; a server that sets SO_REUSEADDR, as all of ours
+    do, may listen there, and without one a connection is refused.
+    """
+    holder = socket.socket()
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    holder.bind(("127.0.0.1", 0))
+    _held.append(holder)
+    port: int = holder.getsockname()[1]
+    return port
 
 
 def dotted(settings: Mapping[str, object]) -> dict[str, object]:
@@ -56,7 +75,7 @@ def execute(
     status: int | None = 0,
     text: str | bytes = "",
     variables: Mapping[str, str] | None = None,
-    timeout_s: float = 60,
+    timeout_s: float = DEADLINE_S,
 ) -> subprocess.CompletedProcess[str]:
     """Run a command line on standard input `text` until it ends.
 
@@ -150,7 +169,7 @@ class RunningProcess:
                 found.append(dict(re.findall(r"(\w+)=(\S+)", line)))
         return found
 
-    def wait_for_event(self, name: str, timeout_s: float = 60) -> dict[str, Any]:
+    def wait_for_event(self, name: str, timeout_s: float = DEADLINE_S) -> dict[str, Any]:
         """The first log line of the event `name`; AssertionError when the process ends first."""
 
         def logged() -> list[dict[str, Any]]:
@@ -172,7 +191,7 @@ class RunningProcess:
             None if body is None else json.dumps(body).encode(),
             {"Content-Type": "application/json"},
         )
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=DEADLINE_S) as answer:
             return str(answer.read().decode())
 
     def get_json(self, path: str, body: object = None) -> Any:
@@ -194,16 +213,16 @@ class RunningProcess:
     def resume(self) -> None:
         self.signal(signal.SIGCONT)
 
-    def wait(self, timeout_s: float = 60) -> int:
+    def wait(self, timeout_s: float = DEADLINE_S) -> int:
         """Wait for the end; the exit status."""
         return self.process.wait(timeout_s)
 
     def kill(self) -> None:
         """SIGKILL, and wait until it is gone."""
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(DEADLINE_S)
 
-    def stop(self, timeout_s: float = 30) -> int:
+    def stop(self, timeout_s: float = DEADLINE_S) -> int:
         """SIGTERM; the exit status."""
         self.process.terminate()
         return self.process.wait(timeout_s)

@@ -18,6 +18,7 @@ from kafka2011.broker.log.file_layer import FileLayer
 from kafka2011.broker.process import Broker
 from tests.support.brokers import RawClient
 from tests.support.logs import broker_config
+from tests.support.waiting import DEADLINE_S
 
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 
@@ -37,8 +38,8 @@ class InProcessBroker:
     def metrics(self) -> Any:
         return self.broker.metrics
 
-    def connect(self, timeout_s: float = 20) -> RawClient:
-        return RawClient("127.0.0.1", self.port, timeout_s)
+    def connect(self) -> RawClient:
+        return RawClient("127.0.0.1", self.port)
 
 
 @contextlib.contextmanager
@@ -56,6 +57,6 @@ def in_process_broker(
         yield InProcessBroker(broker, log_dir)
     finally:
         stop.set()
-        thread.join(30)
+        thread.join(DEADLINE_S)
         broker.close()
         assert not thread.is_alive()

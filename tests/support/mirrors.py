@@ -13,7 +13,7 @@ from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.services.zookeeper.server import ZooKeeperServer
 from tests.support.clusters import Cluster, datacenters
 from tests.support.commands import RunningProcess, dotted, start_command
-from tests.support.waiting import wait_until
+from tests.support.waiting import DEADLINE_S, wait_until
 
 
 class Mirrors:
@@ -52,7 +52,7 @@ class Mirrors:
     def post(self, path: str, **body: str) -> None:
         self.running[-1].get(path, body)
 
-    def wait_drained(self, *numbers: int, timeout_s: float = 60) -> None:
+    def wait_drained(self, *numbers: int, timeout_s: float = DEADLINE_S) -> None:
         """Until these mirrors (the last one) have copied all that is written by now."""
         begun_ms = time.time_ns() // 1_000_000
 

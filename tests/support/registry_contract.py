@@ -307,7 +307,7 @@ class RegistryContract:
     ) -> None:
         record = processes.ProcessRecord("live", "broker-1", "broker", "h:1", "h:2", 77)
         handle = processes.register_process(one, record)
-        assert handle.wait(20)
+        assert handle.wait(60)
         expect_process(two, "offline", "loader", "loader")
         assert processes.alive(two) == [record]
         expected = {found.name: found.kind for found in processes.expected(two)}
@@ -330,12 +330,12 @@ class RegistryContract:
     ) -> None:
         record = processes.ProcessRecord("live", "audit", "audit", pid=1)
         first = processes.register_process(one, record)
-        assert first.wait(20)
+        assert first.wait(60)
         successor = processes.ProcessRecord("live", "audit", "audit", pid=2)
         second = processes.register_process(two, successor)
         assert not second.wait(0.1)
         first.close()
-        assert second.wait(20)
+        assert second.wait(60)
         assert processes.alive(one) == [successor]
         assert not processes.read_record(one, "live", "audit").said_goodbye
         second.close()
@@ -343,7 +343,7 @@ class RegistryContract:
     def test_a_process_that_ends_by_a_failure_says_no_goodbye(self, one: Registry) -> None:
         record = processes.ProcessRecord("live", "mirror-1", "mirror", pid=1)
         made = processes.register_process(one, record)
-        assert made.wait(20)
+        assert made.wait(60)
         made.close(says_goodbye=False)
         assert processes.alive(one) == []
         assert not processes.read_record(one, "live", "mirror-1").said_goodbye
@@ -354,7 +354,7 @@ class RegistryContract:
         monkeypatch.setattr("kafka2011.runtime.workers.RESTART_FIRST_S", 0.001)
         record = processes.ProcessRecord("live", "audit", "audit", pid=1)
         made = processes.register_process(one, record)
-        assert made.wait(20)
+        assert made.wait(60)
         bugs: list[Exception] = [ZeroDivisionError()]
         create = one.create_ephemeral
 

@@ -50,10 +50,10 @@ class ScriptedServer:
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)  # closing alone does not wake the acceptor
         self._listener.close()
-        self._threads[0].join(10)
+        self._threads[0].join(60)
         self.hang_up()
         for thread in self._threads[1:]:
-            thread.join(10)
+            thread.join(60)
 
     def __enter__(self) -> Self:
         return self

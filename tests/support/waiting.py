@@ -11,12 +11,14 @@ from typing import TypeVar
 Result = TypeVar("Result")
 
 POLL_INTERVAL_S = 0.02
+# Long: it costs nothing where things go well, and a busy machine is no fault.
+DEADLINE_S = 120.0
 
 
 def wait_until(
     condition: Callable[[], Result],
     message: str | Callable[[], str],
-    timeout_s: float = 20,
+    timeout_s: float = DEADLINE_S,
     *,
     poll_s: float = POLL_INTERVAL_S,
 ) -> Result:
@@ -40,7 +42,7 @@ def wait_for_growth(
     message: str,
     *,
     since: int | None = None,
-    timeout_s: float = 20,
+    timeout_s: float = DEADLINE_S,
 ) -> None:
     """Wait until `value` is more than `by` above `since` (default: what it is now)."""
     start = value() if since is None else since

@@ -13,14 +13,15 @@ from kazoo.protocol.connection import _SESSION_EXPIRED
 from kafka2011.coordination.zookeeper import ZooKeeperRegistry
 from kafka2011.services.zookeeper.config import ZooKeeperConfig
 from kafka2011.services.zookeeper.server import ZooKeeperServer
+from tests.support.commands import held_port
 
 TAKE_ATTEMPTS = 10
 
 
 @contextlib.contextmanager
 def start_zookeeper(data_dir: Path, **settings: object) -> Iterator[ZooKeeperServer]:
-    """A server of one's own, on a free port unless `client_port` says otherwise."""
-    config = ZooKeeperConfig(**{"client_port": 0, "data_dir": data_dir, **settings})
+    """A server of one's own, on a held port unless `client_port` says otherwise."""
+    config = ZooKeeperConfig(**{"client_port": held_port(), "data_dir": data_dir, **settings})
     with ZooKeeperServer(config, os.environ.get("JAVA_HOME", "")) as server:
         server.start()
         yield server

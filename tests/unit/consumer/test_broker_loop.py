@@ -272,7 +272,7 @@ def test_stop_ends_a_request_under_way_and_frees_what_the_round_reserved() -> No
     class Silent(Client):
         def multifetch(self, parts: Sequence[FetchRequest]) -> list[FetchedSet]:
             is_asked.set()
-            is_closed.wait(20)
+            is_closed.wait(60)
             raise BrokerUnavailable("closed")
 
         def close(self) -> None:
@@ -280,7 +280,7 @@ def test_stop_ends_a_request_under_way_and_frees_what_the_round_reserved() -> No
 
     policy.connect = lambda: Silent(policy)  # type: ignore[method-assign]
     policy.loop.start()
-    assert is_asked.wait(20)
+    assert is_asked.wait(60)
     assert policy.loop.is_alive()
     policy.loop.stop()
     policy.loop.join()

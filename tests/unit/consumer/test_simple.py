@@ -209,7 +209,7 @@ def test_close_from_another_thread_ends_a_request_under_way(
     thread.start()
     wait_until(lambda: broker.frames, "the request")
     client.close()
-    thread.join(5)
+    thread.join(60)
     assert len(caught) == 1
     with pytest.raises(ConsumerClosed):
         client.latest("t", 0)

@@ -26,7 +26,7 @@ def server() -> Iterator[MetricsServer]:
 
 def get(server: MetricsServer, path: str) -> tuple[int, bytes]:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{server.port}{path}", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.port}{path}", timeout=60) as answer:
             return answer.status, answer.read()
     except urllib.error.HTTPError as error:
         with error:
@@ -54,7 +54,7 @@ def test_healthz_is_true_only_when_serving(server: MetricsServer) -> None:
 def test_idle_connections_do_not_pile_up_without_bound(server: MetricsServer) -> None:
     with ExitStack() as stack:
         connections = [
-            stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=5))
+            stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=60))
             for _ in range(CONNECTIONS_MAX + 5)
         ]
         # Those above the limit are closed at once; the others wait for a request.

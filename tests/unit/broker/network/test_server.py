@@ -83,7 +83,7 @@ def run_on_loop(broker: InProcessBroker, work: Callable[[], None]) -> None:
         done.set()
 
     broker.broker.server.loop.call_soon_threadsafe(call)
-    assert done.wait(10)
+    assert done.wait(60)
 
 
 @both_loops
@@ -215,7 +215,7 @@ def drop_from_memory(path: Path) -> None:
 
     fd = os.open(path, os.O_RDONLY)
     try:
-        wait_until(is_dropped, "dropped", 10)
+        wait_until(is_dropped, "dropped")
     except AssertionError:
         pytest.skip("this file system keeps its pages (a tmpfs)")
     finally:
@@ -289,7 +289,7 @@ class Gate:
     def before(self, real: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any) -> Any:
             self.entered.set()
-            assert self._may_go_on.wait(20)
+            assert self._may_go_on.wait(60)
             return real(*arguments)
 
         return call
@@ -311,7 +311,7 @@ def test_a_large_compressed_set_is_checked_beside_the_loop_and_stays_in_order(
 ) -> None:
     monkeypatch.setattr(checks.CheckJob, "run", gate.before(checks.CheckJob.run))
     client.send(produce(b"t", V) + produce(b"t", BOMB) + produce(b"t", V) + BARRIER + EVERYTHING)
-    assert gate.entered.wait(20)
+    assert gate.entered.wait(60)
     with broker.connect() as other:
         store(other, V, topic=b"other")
         small = compressed(V * 20)
@@ -330,7 +330,7 @@ def test_a_client_that_leaves_during_its_check_leaves_nothing(
     server = broker.broker.server
     with broker.connect() as leaving:
         leaving.send(produce(b"t", BOMB))
-        assert gate.entered.wait(20)
+        assert gate.entered.wait(60)
         (connection,) = server._connections
         run_on_loop(broker, lambda: connection.close("gone"))
         held = server.memory.bytes_held
@@ -393,7 +393,7 @@ def test_a_flush_does_not_wait_for_slow_reads_or_for_retention(
         else:
             monkeypatch.setattr(Retirement, "run", gate.before(Retirement.run))
             run_on_loop(broker, served.disk.retire_now)
-        assert gate.entered.wait(20)
+        assert gate.entered.wait(60)
         assert end_after(broker, V) == offsets_answer(15)
         gate.open()
 
@@ -447,7 +447,7 @@ def test_a_broker_whose_only_log_failed_without_a_flush_ends_with_its_status(
         with broker.connect() as client:
             client.send(produce(b"t", V))
             assert client.is_closed_by_broker()
-        wait_until(lambda: broker.broker.status == STATUS_STORAGE_FAILED, "ending", 10)
+        wait_until(lambda: broker.broker.status == STATUS_STORAGE_FAILED, "ending")
 
 
 def test_a_barrier_holds_whatever_became_of_partition_0(disk: DataDirectory) -> None:
@@ -500,7 +500,7 @@ def test_a_slow_disk_holds_only_the_connections_that_wait_for_it(disk: DataDirec
 
     def before(kind: str) -> None:
         if kind == "sync_data" and hangs.is_set():
-            assert goes_on.wait(20)
+            assert goes_on.wait(60)
 
     disk.files.before = before
     with broker_on(disk) as broker:

@@ -147,7 +147,7 @@ def test_shutdown_ends_the_iteration(deployment: Deployment) -> None:
     thread.start()
     wait_until(lambda: connector.positions() == {NAME: 11}, "the message")
     connector.shutdown()
-    thread.join(5)
+    thread.join(60)
     assert not thread.is_alive()
     assert found == [b"x"]
     assert list(stream) == []
@@ -518,7 +518,7 @@ def test_delivery_pauses_while_the_session_may_be_gone(deployment: Deployment) -
     thread.join(0.3)
     assert taken == []
     registry.resume()
-    thread.join(10)
+    thread.join(60)
     assert taken == numbered(1, 100)
 
 

@@ -74,7 +74,7 @@ def test_a_run_keeps_what_it_read_until_a_broker_takes_it(tmp_path, server) -> N
     page = f"http://127.0.0.1:{run._metrics.port}/metrics"
 
     def number(name: str) -> float:
-        text = urllib.request.urlopen(page, timeout=10).read().decode()
+        text = urllib.request.urlopen(page, timeout=60).read().decode()
         (line,) = [line for line in text.splitlines() if line.startswith(f"kafka2011_tail_{name} ")]
         return float(line.split()[1])
 

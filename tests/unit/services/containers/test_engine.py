@@ -113,7 +113,7 @@ def test_a_command_that_is_ended_leaves_no_process(tmp_path: Path, is_abandoned:
     wait_until(lambda: child.exists() and child.read_text().strip(), "the child runs")
     if is_abandoned:
         one.abandon()  # as from a signal handler
-    caller.join(10)
+    caller.join(60)
     assert not caller.is_alive()
     stat = Path(f"/proc/{child.read_text().strip()}/stat")
 

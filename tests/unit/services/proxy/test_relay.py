@@ -20,8 +20,9 @@ from kafka2011.services.proxy.app import RouteCollector, change_from
 from kafka2011.services.proxy.config import ProxyConfig, parse_routes
 from kafka2011.services.proxy.faults import Faults
 from kafka2011.services.proxy.proxy import Proxy, UnknownRoute
+from tests.support.commands import held_port
 from tests.support.scripted_server import TcpTarget, receive_all, receive_exactly
-from tests.support.waiting import wait_until
+from tests.support.waiting import DEADLINE_S, wait_until
 
 
 class Route:
@@ -47,7 +48,7 @@ class Route:
         return self.proxy.status()["r"]
 
     def connect(self) -> socket.socket:
-        return socket.create_connection(self.proxy.address("r"), timeout=20)
+        return socket.create_connection(self.proxy.address("r"), timeout=DEADLINE_S)
 
     def faults(self, **change: Any) -> None:
         self.proxy.change("r", change)
@@ -69,7 +70,7 @@ class Route:
         self.client.settimeout(0.3)
         with pytest.raises(TimeoutError):
             self.client.recv(4)
-        self.client.settimeout(20)
+        self.client.settimeout(DEADLINE_S)
 
 
 @pytest.fixture
@@ -83,15 +84,6 @@ def sink() -> Iterator[Route]:
     """The target reads and says nothing."""
     with TcpTarget() as target, Route(target) as route:
         yield route
-
-
-@contextlib.contextmanager
-def reserved_port() -> Iterator[int]:
-    """A port that refuses connections and that no other process takes meanwhile."""
-    with socket.socket() as held:
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        held.bind(("127.0.0.1", 0))
-        yield held.getsockname()[1]
 
 
 def test_bytes_pass_both_ways_and_each_end_ends_its_direction(echo) -> None:
@@ -272,8 +264,8 @@ def test_exactly_k_messages_are_dropped_on_the_way(sink) -> None:
 
 
 def test_connections_are_spread_and_a_dead_target_is_passed_over() -> None:
+    port = held_port()
     with (
-        reserved_port() as port,
         TcpTarget(echo=True, port=port) as one,
         TcpTarget(echo=True) as two,
         Route(one, two) as route,
@@ -298,13 +290,11 @@ def test_connections_are_spread_and_a_dead_target_is_passed_over() -> None:
 
 
 def test_no_target_closes_the_client() -> None:
-    with (
-        reserved_port() as port,
-        Proxy(ProxyConfig(routes=parse_routes(f"r=127.0.0.1:0>127.0.0.1:{port}"))) as proxy,
-    ):
+    port = held_port()
+    with Proxy(ProxyConfig(routes=parse_routes(f"r=127.0.0.1:0>127.0.0.1:{port}"))) as proxy:
         with (
             contextlib.suppress(ConnectionResetError),  # as early as the end of connect()
-            socket.create_connection(proxy.address("r"), timeout=20) as client,
+            socket.create_connection(proxy.address("r"), timeout=DEADLINE_S) as client,
         ):
             assert client.recv(1) == b""
         assert proxy.status()["r"]["unserved_total"] == 1
@@ -341,7 +331,7 @@ def test_control_over_http(echo) -> None:
     registry.register(RouteCollector(echo.proxy))
     actions = {"/faults": lambda body: change_from(echo.proxy, body)}
     server = MetricsServer(registry, lambda: True, actions=actions)
-    web = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    web = http.client.HTTPConnection("127.0.0.1", server.port, timeout=DEADLINE_S)
 
     def post(body: str, kind: str = "application/json") -> tuple[int, bytes]:
         web.request("POST", "/faults", body, {"Content-Type": kind})

@@ -23,7 +23,7 @@ def test_a_stop_while_it_waits_ends_the_jvm_with_status_0(tmp_path: Path) -> Non
     pid = tmp_path / "pid"
 
     def stop_when_the_jvm_runs() -> None:
-        wait_until(lambda: pid.exists() and pid.read_text().strip(), "the JVM runs", 30)
+        wait_until(lambda: pid.exists() and pid.read_text().strip(), "the JVM runs")
         stop.set()
 
     with ThreadPoolExecutor(1) as pool:

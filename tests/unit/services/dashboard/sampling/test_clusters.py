@@ -30,7 +30,7 @@ def test_processes_of_a_further_live_datacenter_are_called_by_its_name() -> None
     expect_process(registry, "shared", "x", "odd")
     record = ProcessRecord("live", "west-frontend-1", "frontend", "", "west-frontend-1:8080", 7)
     registration = register_process(registry, record)
-    assert registration.wait(10)
+    assert registration.wait(60)
     expected, kinds, alive, goodbyes = read_processes(registry, [], "west")
     assert kinds == {
         "west/west-broker-1": "broker",
