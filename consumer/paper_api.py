@@ -7,23 +7,29 @@ with Consumer(group_id="g", zk_connect="127.0.0.1:2181") as consumer:
 """
 
 from collections.abc import Mapping
-from typing import Any, overload
+from typing import Unpack, overload
 
 from kafka2011.consumer.config import ConsumerConfig
 from kafka2011.consumer.groups.connector import ConsumerConnector
+from kafka2011.consumer.keywords import ConsumerSettings
 from kafka2011.consumer.stream import MessageStream
 from kafka2011.coordination.registry import Registry
+from kafka2011.runtime.keywords import with_keywords
 
 
 class Consumer(ConsumerConnector):
-    """A ConsumerConnector of keyword settings, named and typed as the fields of ConsumerConfig.
+    """A ConsumerConnector of keyword settings, named as the fields of ConsumerConfig, with values
+    as in a properties file or parsed.
 
-    Raises TypeError for a name that is no setting, ValueError for values that do not fit, and
-    CoordinationUnavailable as the connector does.
+    Raises TypeError for a name that is no setting, ConfigError (a ValueError) for values that do
+    not fit, and CoordinationUnavailable as the connector does.
     """
 
-    def __init__(self, registry: Registry | None = None, **settings: Any) -> None:
-        super().__init__(ConsumerConfig(**settings), registry)
+    def __init__(
+        self, registry: Registry | None = None, **settings: Unpack[ConsumerSettings]
+    ) -> None:
+        config = with_keywords("Consumer", ConsumerConfig, settings, ["registry"])
+        super().__init__(config, registry)
 
     @overload
     def create_message_streams(

@@ -30,6 +30,7 @@ from kafka2011.protocol.responses import (
     decode_multifetch_response,
     decode_offsets_response,
 )
+from kafka2011.runtime.keywords import checks_keywords
 
 __all__ = ["EARLIEST", "LATEST", "FetchedSet", "SimpleConsumer"]
 
@@ -94,6 +95,7 @@ class SimpleConsumer:
       ConsumerClosed: `close` was called.
     """
 
+    @checks_keywords
     def __init__(
         self, host: str, port: int, socket_timeout_ms: int = 30_000, buffer_bytes: int = 0
     ) -> None:

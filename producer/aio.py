@@ -14,32 +14,42 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Generic, Self, Unpack, overload
 
 from kafka2011.producer.config import ProducerConfig
 from kafka2011.producer.errors import NotDurable, ProducerClosed
+from kafka2011.producer.keywords import AnyBytes, BytesLike, Message, ProducerArguments
 from kafka2011.producer.producer import FLUSH_TIMEOUT_MS, Part, Producer, ProducerStats
+from kafka2011.runtime.keywords import check_keywords
 
 _Job = tuple[Callable[[], Any], asyncio.Future[Any] | None]  # None: no caller awaits it
 _Outcome = tuple[asyncio.Future[Any] | None, Any, BaseException | None]
 
 
-class AioProducer:
+class AioProducer(Generic[Message]):
     """Takes the arguments of `Producer`, and `pending_max`: calls (count) that may be queued for
     the thread; further ones wait before that, so that a slow broker slows its callers down."""
 
     def __init__(
-        self, config: ProducerConfig | None = None, *, pending_max: int = 1000, **settings: Any
+        self,
+        config: ProducerConfig | None = None,
+        *,
+        pending_max: int = 1000,
+        serializer: Callable[[Message], bytes] | str | None = None,
+        **arguments: Unpack[ProducerArguments],
     ) -> None:
-        self._config = config
-        self._settings = settings
+        own = ("config", "pending_max", "serializer", *ProducerArguments.__annotations__)
+        check_keywords("AioProducer", arguments, own)
+        self._new: Callable[[], Producer[Message]] = lambda: Producer(
+            config, serializer=serializer, **arguments
+        )
         self._room = asyncio.Semaphore(pending_max)
         self._jobs: deque[_Job] = deque()
         self._wake = threading.Condition()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_closed = False
         self._starting = asyncio.Lock()
-        self._producer: Producer | None = None
+        self._producer: Producer[Message] | None = None
 
     async def start(self) -> None:
         """Make the producer: connects to ZooKeeper if there is one. Raises as `Producer` does.
@@ -57,9 +67,9 @@ class AioProducer:
         # A queue of its own: the thread of a failed start may still be working through another.
         jobs = self._jobs = deque()
         threading.Thread(target=self._run, args=(jobs,), name="aio-producer", daemon=True).start()
-        made: list[Producer] = []
+        made: list[Producer[Message]] = []
         try:
-            await self._run_in_thread(lambda: made.append(Producer(self._config, **self._settings)))
+            await self._run_in_thread(lambda: made.append(self._new()))
         except BaseException:
 
             def close_made() -> None:  # a cancelled call may still make it
@@ -71,12 +81,23 @@ class AioProducer:
             raise
         (self._producer,) = made
 
+    @overload
+    async def send(
+        self: "AioProducer[BytesLike]",
+        topic: str,
+        payload: BytesLike | list[AnyBytes],
+        key: Any = None,
+    ) -> None: ...
+
+    @overload
+    async def send(self, topic: str, payload: Message | list[Message], key: Any = None) -> None: ...
+
     async def send(self, topic: str, payload: Any, key: Any = None) -> None:
         """As `Producer.send`, and raises what it raises."""
         producer = self._open()
         await self._run_in_thread(lambda: producer.send(topic, payload, key))
 
-    async def send_parts(self, parts: Sequence[Part]) -> None:
+    async def send_parts(self, parts: Sequence[Part[Message]]) -> None:
         """As `Producer.send_parts`."""
         producer = self._open()
         await self._run_in_thread(lambda: producer.send_parts(parts))
@@ -105,7 +126,7 @@ class AioProducer:
     def stats(self) -> ProducerStats:
         return self._open().stats
 
-    def _open(self) -> Producer:
+    def _open(self) -> Producer[Message]:
         if self._producer is None or self._is_closed:
             raise ProducerClosed("the producer was closed, or never started")
         return self._producer

@@ -7,7 +7,7 @@ equivalent here; Python objects are named as `package.module.Name` or `package.m
 
 import importlib
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from kafka2011.producer.requests import (
@@ -18,16 +18,13 @@ from kafka2011.producer.requests import (
 )
 from kafka2011.protocol.compression import Codec
 from kafka2011.runtime.config import (
-    ConfigError,
     address,
     comma_list,
     one_of,
     setting,
-    settings_of,
     text,
     whole,
 )
-from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.shared_settings import (
     INT_MAX,
     Address,
@@ -48,8 +45,6 @@ MIB = 1024 * 1024
 REQUEST_BYTES = 8 * MIB
 UNPACKED_BYTES = 12 * MIB
 REQUEST_BYTES_MIN = 4096  # explicit limits leave room for a message
-
-log = get_logger(__name__)
 
 
 def broker_list(value: str) -> BrokerList:
@@ -311,26 +306,3 @@ class ProducerConfig(FlushMethod, DialSettings, ZooKeeperConnect, ZooKeeperSessi
             self.request_unpacked_bytes_max or max(UNPACKED_BYTES, entry),
             self.request_parts_max,
         )
-
-
-def configured(config: ProducerConfig, settings: dict[str, Any]) -> ProducerConfig:
-    """`config` with keyword settings over it; strings are parsed as in a properties file.
-
-    A setting without effect is logged. Raises ConfigError, and TypeError for an unknown name.
-    """
-    by_field = {field.name: field for field in settings_of(type(config)).values()}
-    values = {}
-    for name, value in settings.items():
-        if name not in by_field:
-            raise TypeError(f"Producer has no setting {name!r}")
-        if not by_field[name].metadata["has_effect"]:
-            log.warning("setting", detail=f"{name} has no effect: {by_field[name].metadata['doc']}")
-        try:
-            is_text = isinstance(value, str)
-            values[name] = by_field[name].metadata["parse"](value) if is_text else value
-        except ValueError as error:
-            raise ConfigError(f"{name}={value!r}: {error}") from None
-    try:
-        return replace(config, **values)
-    except ValueError as error:
-        raise ConfigError(str(error)) from None

@@ -18,15 +18,17 @@ import traceback
 import weakref
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 
 from kafka2011.coordination.errors import CoordinationError
-from kafka2011.producer.config import ProducerConfig, configured
+from kafka2011.producer.config import ProducerConfig
 from kafka2011.producer.errors import NotDurable
+from kafka2011.producer.keywords import ProducerSettings
 from kafka2011.producer.producer import Producer
 from kafka2011.protocol.errors import KafkaError
 from kafka2011.protocol.names import check_topic
 from kafka2011.runtime.config import ConfigError
+from kafka2011.runtime.keywords import with_keywords
 from kafka2011.runtime.workers import Worker
 
 Encoder = Callable[[logging.LogRecord], bytes]
@@ -75,15 +77,16 @@ class ShippingHandler(logging.Handler):
         encoder: Encoder | None = None,
         queue_records: int = 10_000,
         close_timeout_ms: int = 5_000,
-        **settings: Any,
+        **settings: Unpack[ProducerSettings],
     ) -> None:
         super().__init__(level)
         if queue_records < 1:
             raise ConfigError("queue_records must be at least 1")
         self._topic = topic
         self._encoder = encoder
+        own = ("level", "encoder", "queue_records", "close_timeout_ms")
         usual = ProducerConfig(connect_timeout_ms=1000, socket_timeout_ms=5000)
-        self._config = configured(usual, settings)
+        self._config = with_keywords("ShippingHandler", usual, {**settings}, own)
         if not self._config.broker_list and not self._config.zk_connect:
             raise ConfigError("a ShippingHandler needs one of broker_list and zk_connect")
         check_topic(topic, "0.7")

@@ -153,7 +153,7 @@ def load(
         if not equals:
             raise ConfigError(f"--set {override!r}: write it as --set name=value")
         if name not in settings:
-            raise ConfigError(f"--set {name}: unknown setting{_suggestion(name, settings)}")
+            raise ConfigError(f"--set {name}: unknown setting{suggestion(name, settings)}")
         raw[name] = (text, "in --set")
 
     values: dict[str, Any] = {}
@@ -198,12 +198,13 @@ def _from_environment(
         if variable in by_variable:
             found[by_variable[variable]] = (text, f"in the environment ({variable})")
         elif variable not in elsewhere:
-            hint = _suggestion(variable, by_variable)
+            hint = suggestion(variable, by_variable)
             raise ConfigError(f"{variable} in the environment: unknown setting{hint}")
     return found
 
 
-def _suggestion(name: str, known: Iterable[str]) -> str:
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """`; did you mean NAME?` where one of the known names is close, else nothing."""
     close = difflib.get_close_matches(name, list(known), n=1)
     return f"; did you mean {close[0]}?" if close else ""
 

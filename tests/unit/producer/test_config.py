@@ -49,11 +49,6 @@ def test_settings_that_do_not_fit(settings, reason) -> None:
         Producer(**{"broker_list": "0:h:1", "producer_type": "async", **settings})
 
 
-def test_an_unknown_setting_is_a_programming_error() -> None:
-    with pytest.raises(TypeError):
-        Producer(brokers="0:h:1")
-
-
 def test_host_and_port_or_an_address_map_say_where_to_connect(server) -> None:
     mapped = {("published.example", 9092): server.address}
     with (

@@ -1,0 +1,71 @@
+"""Settings as keyword arguments of the clients' constructors, and one line for a wrong keyword."""
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, ParamSpec, TypeVar
+
+from kafka2011.runtime.config import ConfigError, settings_of, suggestion
+from kafka2011.runtime.process_config import ProcessConfig
+
+Config = TypeVar("Config", bound=ProcessConfig)
+Given = ParamSpec("Given")
+Made = TypeVar("Made")
+
+
+def check_keywords(owner: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Raise TypeError for a keyword that `owner` does not have, with the closest one it has."""
+    known = list(known)
+    for name in given:
+        if name not in known:
+            raise TypeError(f"{owner} has no keyword {name!r}{suggestion(name, known)}")
+
+
+def checks_keywords(function: Callable[Given, Made]) -> Callable[Given, Made]:
+    """The same method, with `check_keywords` before each call."""
+    owner, known = function.__qualname__.partition(".")[0], inspect.signature(function).parameters
+
+    @functools.wraps(function)
+    def checked(*args: Given.args, **kwargs: Given.kwargs) -> Made:
+        check_keywords(owner, kwargs, known)
+        return function(*args, **kwargs)
+
+    return checked
+
+
+def with_keywords(
+    owner: str, config: Config | type[Config], settings: Mapping[str, Any], own: Iterable[str] = ()
+) -> Config:
+    """A new configuration, or `config` with other values, of keyword settings; strings are parsed
+    as in a properties file.
+
+    `owner` is the class in the messages, `own` its other keywords. A setting without effect is
+    logged. Raises ConfigError for a value, and TypeError for a name that is unknown or missing.
+    """
+    kind = config if isinstance(config, type) else type(config)
+    if not issubclass(kind, ProcessConfig):
+        raise TypeError(f"{owner}: {config!r} is no configuration; settings are keywords")
+    by_field = {field.name: field.metadata for field in settings_of(kind).values()}
+    check_keywords(owner, settings, [*by_field, *own])
+    values = {}
+    for name, value in settings.items():
+        if not by_field[name]["has_effect"]:
+            from kafka2011.runtime.logs import get_logger
+
+            get_logger(__name__).warning(
+                "setting", detail=f"{name} has no effect: {by_field[name]['doc']}"
+            )
+        try:
+            values[name] = by_field[name]["parse"](value) if isinstance(value, str) else value
+        except ValueError as error:
+            raise ConfigError(f"{name}={value!r}: {error}") from None
+    try:
+        if not isinstance(config, type):
+            return replace(config, **values)
+        lacking = [name for name in by_field if by_field[name].get("required")]
+        if missing := [name for name in lacking if name not in values]:
+            raise TypeError(f"{owner} needs the keyword {missing[0]!r}")
+        return config(**values)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
