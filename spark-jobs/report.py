@@ -1,4 +1,4 @@
-"""spark-submit spark-jobs/report.py [FILE.properties] [--set name=value] [--json FILE]
+"""spark-submit spark-jobs/report.py [FILE.properties] [--set name=value] [--json [FILE.json]]
 
 Reports on a table of the warehouse: page views, visitors and bytes per hour, top paths, share of
 errors. The same as `kafka2011 report`, under spark-submit.

@@ -20,7 +20,7 @@ import typer
 
 from kafka2011.cli.commands import AUDIT
 from kafka2011.cli.launcher import launch
-from kafka2011.cli.options import PropertiesFile, Settings
+from kafka2011.cli.options import AsJson, PropertiesFile, Settings
 
 if TYPE_CHECKING:
     from kafka2011.events.forms import Forms
@@ -47,13 +47,13 @@ def serve(file: PropertiesFile = None, set_: Settings = None) -> None:
 def show(
     context: typer.Context,
     *,
-    var: Annotated[Path, typer.Option("--var", help="directory of the embedded deployment")] = Path(
-        "var"
-    ),
+    var: Annotated[
+        Path, typer.Option("--dir", "--var", help="directory of the embedded deployment")
+    ] = Path("var"),
     url: Annotated[
         str | None, typer.Option("--url", help="the service's metrics address, http://host:port")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print JSON (docs/audit.md)")] = False,
+    as_json: AsJson = False,
     topic: Annotated[
         list[str] | None, typer.Option("--topic", help="only this topic; repeatable")
     ] = None,
@@ -86,14 +86,16 @@ def show(
         list[Path] | None, typer.Option("--offline-dir", help="recount: log.dir, offline broker")
     ] = None,
     warehouse_dir: Annotated[
-        Path | None, typer.Option("--warehouse-dir", help="recount: directory of the tables")
+        Path | None,
+        typer.Option("--warehouse", "--warehouse-dir", help="recount: the warehouse's directory"),
     ] = None,
     forms: Annotated[
         str | None,
         typer.Option(
+            "--event-forms",
             "--forms",
             help="recount from files: event.forms of the topics; "
-            "unset: those of the deployment in --var, else *:id",
+            "unset: those of the deployment in --dir, else *:id",
         ),
     ] = None,
 ) -> None:
@@ -293,7 +295,7 @@ class _Directories:
         return found
 
     def forms(self) -> "Forms":
-        """Forms of the topics' events: --forms, else those of the deployment under `var`."""
+        """Forms of the topics' events: --event-forms, else those of the deployment under `var`."""
         from kafka2011.events.forms import parse_forms
 
         text = self._forms
@@ -303,7 +305,7 @@ class _Directories:
         try:
             return parse_forms(text or "")
         except ValueError as error:
-            _refuse(f"--forms: {error}")
+            _refuse(f"--event-forms: {error}")
 
     def _tier_of(self, top: Path) -> str:
         datacenter = _state(self.var / "run" / f"{top.name}.json").get("datacenter")
@@ -370,7 +372,7 @@ def _disk_plan(dirs: _Directories, topics: Sequence[str], restarts: Sequence[Any
     warehouse = dirs.warehouse()
     tiers = [tier for tier in ("live", "offline") if any(s.tier == tier for s in sources)]
     if not tiers:
-        _refuse(f"no audit service answers and no broker logs are below {dirs.var} (see --var)")
+        _refuse(f"no audit service answers and no broker logs are below {dirs.var} (see --dir)")
     if warehouse is not None:
         tiers.append("warehouse")
     return RecountPlan(

@@ -1,25 +1,67 @@
 """Connections of the operators' commands: ZooKeeper, and the addresses of brokers. What fails is
-one line and an exit status."""
+one line and an exit status.
+
+An address that was not given is that of the deployment that runs in the current directory.
+"""
 
 import contextlib
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kafka2011.cli.output import fail
 from kafka2011.coordination.errors import CoordinationError
 from kafka2011.coordination.zookeeper import ZooKeeperRegistry
 from kafka2011.runtime.config import address, address_map
 
+if TYPE_CHECKING:
+    from kafka2011.services.embedded.running import Running
+
 CONNECT_TIMEOUT_MS = 6000
+DATACENTERS = ("live", "offline")
+
+
+def zookeeper_address(given: str, datacenter: str = "live") -> str:
+    """The value of --zookeeper: as given, or that of the running deployment's `datacenter`, which
+    `live` and `offline` name as well. Exits with status 2 when no one deployment runs here."""
+    if given and given not in DATACENTERS:
+        return given
+    found = _running()
+    if len(found) == 1:
+        return found[0].zookeeper[given or datacenter]
+    if found:
+        places = ", ".join(str(one.directory) for one in found)
+        fail(f"several deployments run here ({places}): give --zookeeper HOST:PORT", 2)
+    fail("no deployment runs in this directory: give --zookeeper HOST:PORT", 2)
+
+
+def found_zookeeper(datacenter: str = "live") -> str:
+    """ZooKeeper of the deployment that runs in the current directory; "" when there is no one."""
+    found = _running()
+    return found[0].zookeeper[datacenter] if len(found) == 1 else ""
+
+
+def found_registry() -> str:
+    """The schema registry's URL of the deployment that runs in the current directory, likewise."""
+    found = _running()
+    return found[0].registry if len(found) == 1 else ""
+
+
+def _running() -> "list[Running]":
+    from kafka2011.services.embedded.running import running_below
+
+    return running_below(Path())
 
 
 @contextlib.contextmanager
-def connected(zookeeper: str) -> Iterator[ZooKeeperRegistry]:
-    """A started registry. Exits with status 2 for a bad address, 1 when ZooKeeper fails.
+def connected(zookeeper: str, datacenter: str = "live") -> Iterator[ZooKeeperRegistry]:
+    """A started registry, of `zookeeper_address` of the arguments. Exits with status 2 for a bad
+    address, 1 when ZooKeeper fails.
 
     A tool that only reads must not create a mistyped chroot, so one that is missing is an error.
     """
     try:
-        registry = ZooKeeperRegistry(zookeeper, makes_chroot=False)
+        registry = ZooKeeperRegistry(zookeeper_address(zookeeper, datacenter), makes_chroot=False)
     except ValueError as error:
         fail(str(error), 2)
     try:

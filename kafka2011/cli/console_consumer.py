@@ -17,6 +17,8 @@ from typing import Annotated, BinaryIO
 
 import typer
 
+from kafka2011.cli.connections import zookeeper_address
+from kafka2011.cli.options import Settings, ZooKeeper
 from kafka2011.cli.output import complain, fail, printable, reader_has_gone
 from kafka2011.consumer.chunk import ConsumedMessage, TopicPartition
 from kafka2011.consumer.config import ConsumerConfig
@@ -60,7 +62,7 @@ Format = Callable[[ConsumedMessage], bytes]
 
 @app.command()
 def run(  # noqa: PLR0917 (the original's options)
-    zookeeper: Annotated[str, typer.Option("--zookeeper", help="host:port,host:port/chroot")],
+    zookeeper: ZooKeeper = "",
     topic: Annotated[str | None, typer.Option("--topic", help="topic to read")] = None,
     whitelist_: Annotated[
         str | None,
@@ -131,10 +133,7 @@ def run(  # noqa: PLR0917 (the original's options)
     raw: Annotated[
         bool, typer.Option("--raw", help="print payloads unchanged, also to a terminal")
     ] = False,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="a setting of the consumer; repeatable"),
-    ] = None,
+    set_: Settings = None,
 ) -> None:
     """Print messages as they arrive, starting with new ones unless --from-beginning.
 
@@ -154,7 +153,7 @@ def run(  # noqa: PLR0917 (the original's options)
         None,
         set_ or [],
         log_level="WARNING",
-        zk_connect=zookeeper,
+        zk_connect=zookeeper_address(zookeeper),
         groupid=group or f"console-consumer-{random.randrange(100_000)}",
         autooffset_reset="smallest" if from_beginning else "largest",
         consumer_timeout_ms=consumer_timeout_ms,

@@ -22,7 +22,7 @@ from typing import Annotated, Any, BinaryIO
 import typer
 
 from kafka2011.cli.connections import connected
-from kafka2011.cli.options import broker_partition
+from kafka2011.cli.options import ZooKeeper, broker_partition
 from kafka2011.cli.output import complain, fail
 from kafka2011.coordination.errors import CoordinationError
 from kafka2011.coordination.paths import BrokerPartition
@@ -50,10 +50,7 @@ class _Tally:
 @app.command()
 def run(  # noqa: PLR0917 (the original's options)
     topic: Annotated[str, typer.Option("--topic", help="topic to write")],
-    zookeeper: Annotated[
-        str,
-        typer.Option("--zookeeper", help="ZooKeeper of the brokers, host:port,host:port/chroot"),
-    ] = "",
+    zookeeper: ZooKeeper = "",
     broker_list: Annotated[
         str, typer.Option("--broker-list", help="id:host:port,... instead of ZooKeeper")
     ] = "",
@@ -107,8 +104,8 @@ def run(  # noqa: PLR0917 (the original's options)
     For example: kafka2011 console-producer --zookeeper localhost:2181 --topic clicks < access.log
     """
     logs.configure("console-producer", level="WARNING")
-    if bool(zookeeper) == bool(broker_list):
-        fail("give exactly one of --zookeeper and --broker-list", 2)
+    if zookeeper and broker_list:
+        fail("give one of --zookeeper and --broker-list", 2)
     try:
         check_topic(topic, "0.7")
     except IllegalTopicName as error:
@@ -130,10 +127,10 @@ def run(  # noqa: PLR0917 (the original's options)
     stop = stop_event()
     with contextlib.ExitStack() as stack:
         try:
-            if zookeeper:
-                settings["registry"] = stack.enter_context(connected(zookeeper))
-            else:
+            if broker_list:
                 settings["broker_list"] = broker_list
+            else:
+                settings["registry"] = stack.enter_context(connected(zookeeper))
             producer = Producer(**settings)
         except ConfigError:
             raise

@@ -13,9 +13,9 @@ from typing import Annotated
 
 import typer
 
-from kafka2011.cli.connections import connected, server_address
+from kafka2011.cli.connections import connected, server_address, zookeeper_address
 from kafka2011.cli.console_consumer import end_on
-from kafka2011.cli.options import ZooKeeper
+from kafka2011.cli.options import Settings, ZooKeeper
 from kafka2011.cli.output import complain, fail
 from kafka2011.cli.perf_output import (
     DATE_FORMAT,
@@ -92,10 +92,7 @@ def run(  # noqa: PLR0917 (the original's options)
     show_detailed_stats: ShowsDetailedStats = False,
     hide_header: HidesHeader = False,
     as_json: PrintsJson = False,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="a setting of the consumer; repeatable"),
-    ] = None,
+    set_: Settings = None,
 ) -> None:
     """Consume a topic as fast as possible until no more messages arrive, and print the rate.
 
@@ -104,8 +101,8 @@ def run(  # noqa: PLR0917 (the original's options)
     Status 1 when nothing came, or something could not be read.
     """
     logs.configure("consumer-perf", level="WARNING")
-    if bool(zookeeper) == bool(server):
-        fail("give exactly one of --zookeeper and --server", 2)
+    if zookeeper and server:
+        fail("give one of --zookeeper and --server", 2)
     try:
         check_topic(topic, "0.7")
     except IllegalTopicName as error:
@@ -130,6 +127,7 @@ def run(  # noqa: PLR0917 (the original's options)
         printer.header(has_thread=False)
         _run_all(workers, printer)
         return
+    zookeeper = zookeeper_address(zookeeper)
     config = load_or_exit(
         ConsumerConfig,
         None,

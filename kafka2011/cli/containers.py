@@ -10,7 +10,11 @@ from rich.console import Console
 from kafka2011.cli.output import fail
 from kafka2011.runtime.signals import stop_event
 
-app = typer.Typer(no_args_is_help=True, help="Run the deployment in containers, from a clone.")
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    help="Run the deployment in containers, from a clone.",
+)
 
 
 @app.callback()

@@ -15,7 +15,11 @@ from kafka2011.cli.output import fail, print_json, print_table
 if TYPE_CHECKING:
     from kafka2011.services.embedded.demo import Demo
 
-app = typer.Typer(no_args_is_help=True, help="Run and control the deployment as local processes.")
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    help="Run and control the deployment as local processes.",
+)
 
 PortOption = Annotated[
     int | None,

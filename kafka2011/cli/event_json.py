@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Callable
 
+from kafka2011.cli.connections import found_registry
 from kafka2011.cli.output import fail
 from kafka2011.consumer.chunk import ConsumedMessage
 from kafka2011.events.errors import EventError
@@ -21,7 +22,11 @@ from kafka2011.runtime.process_settings import known_names
 
 def event_formatter(properties: dict[str, str], end: bytes) -> Callable[[ConsumedMessage], bytes]:
     """`properties` with values are settings (event.forms, schema.registry.url); the environment's
-    hold where one is empty. Exits with status 2 when one cannot be used."""
+    hold where one is empty, and without any the registry is that of the deployment that runs in the
+    current directory. Exits with status 2 when one cannot be used."""
+    registry = "schema.registry.url"
+    if not properties.get(registry) and config.environment_name(registry) not in os.environ:
+        properties = {**properties, registry: found_registry()}
     try:
         settings, _ = config.load(
             SchemaSettings,

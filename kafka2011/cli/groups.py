@@ -39,7 +39,7 @@ LOOK_S = 1.0
 
 
 @app.command("list")
-def list_groups(zookeeper: ZooKeeper, as_json: AsJson = False) -> None:
+def list_groups(zookeeper: ZooKeeper = "", as_json: AsJson = False) -> None:
     """Print the names of all groups, one a line."""
     logs.configure("groups", level="WARNING")
     with connected(zookeeper) as registry:
@@ -51,9 +51,10 @@ def list_groups(zookeeper: ZooKeeper, as_json: AsJson = False) -> None:
 
 
 @app.command()
-def describe(  # noqa: PLR0917 (its options)
-    zookeeper: ZooKeeper,
+def describe(
     group: Annotated[str, typer.Argument(help="consumer group")],
+    *,
+    zookeeper: ZooKeeper = "",
     watch: Annotated[
         float, typer.Option("--watch", min=0, metavar="SECONDS", help="observe for this long first")
     ] = 0,

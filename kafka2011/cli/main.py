@@ -6,21 +6,22 @@ Exit statuses: 0 done; 1 the answer is no (an audit that does not balance, a pro
 
 import difflib
 import importlib
+import os
+import signal
 import sys
 
-import typer
-
-from kafka2011.cli.commands import COMMANDS, Command, Process
+from kafka2011.cli.commands import COMMANDS
 from kafka2011.runtime.config import ConfigError
 
 ABOUT = "The LinkedIn deployment of the 2011 Kafka paper, speaking the Kafka 0.7 protocol."
 USAGE = "usage: kafka2011 COMMAND [OPTIONS] (kafka2011 COMMAND --help: its options)"
+COMPLETION = "completion for your shell: kafka2011 --install-completion"
 
 
 def help_text() -> str:
     width = max(map(len, COMMANDS)) + 2
     rows = [f"  {name:<{width}}{command.about}" for name, command in COMMANDS.items()]
-    return "\n".join([ABOUT, "", USAGE, "", "commands:", *rows])
+    return "\n".join([ABOUT, "", USAGE, "", "commands:", *rows, "", COMPLETION])
 
 
 def import_logging_alone() -> None:
@@ -35,18 +36,15 @@ def import_logging_alone() -> None:
         del sys.modules["rich"]
 
 
-def app_of(command: Command) -> typer.Typer:
-    """The typer app of a command; imports its module, or the launcher of processes."""
-    if isinstance(command.run, Process):
-        from kafka2011.cli.launcher import process_app
-
-        return process_app(command.run)
-    found: typer.Typer = importlib.import_module(command.run).app
-    return found
-
-
 def run(arguments: list[str]) -> None:
     """Run the command that the first word names with the other words."""
+    if "_KAFKA2011_COMPLETE" in os.environ or arguments[:1] in (
+        ["--install-completion"],
+        ["--show-completion"],
+    ):
+        from kafka2011.cli.completion import complete
+
+        complete(arguments)
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(help_text())
         sys.exit(0 if arguments else 2)
@@ -59,7 +57,11 @@ def run(arguments: list[str]) -> None:
     import_logging_alone()
     command = COMMANDS[name]
     try:
-        app_of(command)(args=arguments[1:], prog_name=f"kafka2011 {name}")
+        from kafka2011.cli.help import click_command
+
+        made = click_command(command)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        made(args=arguments[1:], prog_name=f"kafka2011 {name}")
     except ModuleNotFoundError as error:
         if not command.extra:
             raise
@@ -72,6 +74,8 @@ def _complain(text: str) -> None:
 
 
 def main() -> None:
+    # Ctrl-C while modules are being loaded ends the process: an exception there is printed.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         run(sys.argv[1:])
     except ConfigError as error:

@@ -10,7 +10,13 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from kafka2011.cli.options import AsJson, PropertiesFile, Settings
+from kafka2011.cli.options import (
+    AsJson,
+    OfflineZooKeeper,
+    PropertiesFile,
+    Settings,
+    ZooKeeper,
+)
 from kafka2011.runtime.config import ConfigError, read_properties
 from kafka2011.runtime.process_settings import load_or_exit
 from kafka2011.runtime.signals import stop_event
@@ -101,10 +107,9 @@ def run(  # noqa: PLR0917 (the original's options)
 
 
 @app.command()
-def offsets(  # noqa: PLR0917 (options)
-    zookeeper: Annotated[
-        str, typer.Option("--zookeeper", help="ZooKeeper of the target, host:port,host:port/chroot")
-    ],
+def offsets(
+    *,
+    zookeeper: OfflineZooKeeper = "",
     topic: Annotated[str, typer.Option("--topic", help="topic")],
     group: Annotated[str, typer.Option("--group", help="group of the mirror")] = "mirror",
     partition: Annotated[
@@ -116,7 +121,8 @@ def offsets(  # noqa: PLR0917 (options)
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print the target offset of a source offset, or how far the map reaches.
+    """Print the target offset of a source offset, or how far the map reaches; from the target's
+    ZooKeeper.
 
     Exit status 1 when the map has no entry for it.
     """
@@ -126,7 +132,7 @@ def offsets(  # noqa: PLR0917 (options)
     from kafka2011.cli.output import fail, print_json, print_table
     from kafka2011.services.mirror_maker.mirror_registry import read_maps
 
-    with connected(zookeeper) as registry:
+    with connected(zookeeper, "offline") as registry:
         rows = read_maps(registry, group, topic, partition, source_offset)
     if as_json:
         print_json([row._asdict() for row in rows])
@@ -154,14 +160,13 @@ def offsets(  # noqa: PLR0917 (options)
 
 @app.command()
 def refused(
-    zookeeper: Annotated[
-        str, typer.Option("--zookeeper", help="ZooKeeper of the source, host:port,host:port/chroot")
-    ],
+    zookeeper: ZooKeeper = "",
     topic: Annotated[str, typer.Option("--topic", help="topic (default: all)")] = "",
     group: Annotated[str, typer.Option("--group", help="group of the mirror")] = "mirror",
     as_json: AsJson = False,
 ) -> None:
-    """Print the entries that were left out because the target refuses them.
+    """Print the entries that were left out because the target refuses them; from the source's
+    ZooKeeper.
 
     With mirror.refused.entry=skip; the newest 100 of each partition. They stand in the source's log
     until retention deletes them.

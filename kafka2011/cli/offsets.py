@@ -57,7 +57,8 @@ Force = Annotated[
 
 @app.command()
 def get(
-    zookeeper: ZooKeeper,
+    *,
+    zookeeper: ZooKeeper = "",
     group: Annotated[str, typer.Option("--group", help="consumer group")],
     topic: Annotated[list[str] | None, typer.Option("--topic", help="only this topic")] = None,
     as_json: AsJson = False,
@@ -79,7 +80,7 @@ def get(
 
 @app.command("export")
 def export_offsets(
-    zookeeper: ZooKeeper,
+    zookeeper: ZooKeeper = "",
     group: Annotated[
         list[str] | None, typer.Option("--group", help="only this group (default: all); repeatable")
     ] = None,
@@ -113,8 +114,9 @@ def export_offsets(
 
 
 @app.command("import")
-def import_offsets(  # noqa: PLR0917 (its options)
-    zookeeper: ZooKeeper,
+def import_offsets(
+    *,
+    zookeeper: ZooKeeper = "",
     input_file: Annotated[
         str, typer.Option("--input-file", help="file of `export`; - is standard input")
     ],
@@ -157,8 +159,9 @@ def import_offsets(  # noqa: PLR0917 (its options)
 
 
 @app.command()
-def reset(  # noqa: PLR0917 (its options)
-    zookeeper: ZooKeeper,
+def reset(
+    *,
+    zookeeper: ZooKeeper = "",
     group: Annotated[str, typer.Option("--group", help="consumer group")],
     topic: Annotated[list[str], typer.Option("--topic", help="topic; repeatable")],
     to: Annotated[

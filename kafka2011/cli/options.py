@@ -24,8 +24,16 @@ AddressMap = Annotated[
         "--address-map", help="published=dial,...: connect to `dial` instead of a published address"
     ),
 ]
-ZOOKEEPER_HELP = "ZooKeeper, host:port,host:port/chroot"
-ZooKeeper = Annotated[str, typer.Option("--zookeeper", "-z", help=ZOOKEEPER_HELP)]
+ZOOKEEPER_HELP = (
+    "ZooKeeper, host:port,host:port/chroot; live or offline: of the deployment that runs in this "
+    "directory"
+)
+ZooKeeper = Annotated[
+    str, typer.Option("--zookeeper", "-z", help=f"{ZOOKEEPER_HELP} (default: live)")
+]
+OfflineZooKeeper = Annotated[
+    str, typer.Option("--zookeeper", "-z", help=f"{ZOOKEEPER_HELP} (default: offline)")
+]
 OldZooKeeper = Annotated[str, typer.Option("--zk", hidden=True)]  # before it was --zookeeper
 Server = Annotated[str, typer.Option("--server", help="the broker, kafka://host:port")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON instead of text")]

@@ -7,9 +7,12 @@ from typing import Annotated
 
 import typer
 
-from kafka2011.cli.options import OldZooKeeper, Settings, ZooKeeper
+from kafka2011.cli.connections import found_zookeeper, zookeeper_address
+from kafka2011.cli.options import OfflineZooKeeper, OldZooKeeper, Settings
 from kafka2011.runtime.process_settings import load_or_exit
 from kafka2011.services.warehouse.config import WarehouseConfig
+
+DEFAULT_ZOOKEEPER = "127.0.0.1:2181"  # where no deployment runs in this directory
 
 app = typer.Typer(add_completion=False)
 
@@ -19,12 +22,13 @@ def run(
     warehouse: Annotated[
         Path, typer.Option("--warehouse", help="directory of the warehouse")
     ] = Path("var/warehouse"),
-    zookeeper: ZooKeeper = "127.0.0.1:2181",
+    zookeeper: OfflineZooKeeper = "",
     zk: OldZooKeeper = "",
     set_: Settings = None,
 ) -> None:
     """Open a Python prompt with `spark`, a view for each table of the warehouse, and
     `topic("page-view", decode="true")` for a topic as a DataFrame."""
+    address = zk or (zookeeper_address(zookeeper) if zookeeper else found_zookeeper("offline"))
     config = load_or_exit(WarehouseConfig, None, set_ or [], log_level="WARNING")
     os.environ["TZ"] = "UTC"  # PySpark hands out timestamps in the machine's own time zone
     time.tzset()
@@ -34,6 +38,6 @@ def run(
 
     session = start_session("pyspark", config.spark_master)
     try:
-        run_shell(session, warehouse, source_options(config, zk or zookeeper))
+        run_shell(session, warehouse, source_options(config, address or DEFAULT_ZOOKEEPER))
     finally:
         session.stop()

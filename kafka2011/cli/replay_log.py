@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from kafka2011.cli.connections import connected
+from kafka2011.cli.connections import connected, zookeeper_address
 from kafka2011.cli.console_consumer import end_on
 from kafka2011.cli.options import ZooKeeper
 from kafka2011.cli.output import complain, fail
@@ -40,7 +40,7 @@ def run(  # noqa: PLR0917 (the original's options)
     brokers: Annotated[str, typer.Option("--brokerinfo", help=BROKERINFO_HELP)],
     inputtopic: Annotated[str, typer.Option("--inputtopic", help="topic to read")],
     outputtopic: Annotated[str, typer.Option("--outputtopic", help="topic to write")],
-    zookeeper: ZooKeeper = "127.0.0.1:2181",
+    zookeeper: ZooKeeper = "",
     messages: Annotated[
         int, typer.Option("--messages", min=-1, help="stop after this many messages; -1: all")
     ] = -1,
@@ -75,6 +75,7 @@ def run(  # noqa: PLR0917 (the original's options)
     Status 1 when something could not be read, or is not known to be on the target's disks.
     """
     target = brokerinfo(brokers)
+    zookeeper = zookeeper_address(zookeeper)
     if messages == 0:
         fail("--messages 0: nothing to replay", 2)
     if inputtopic == outputtopic and messages < 0:

@@ -55,7 +55,10 @@ def run(  # noqa: PLR0917 (the original's options)
         ),
     ] = 0,
     fetchsize: Annotated[
-        int, typer.Option("--fetchsize", min=1, max=FETCH_SIZE_MAX, help="bytes of one fetch")
+        int,
+        typer.Option(
+            "--fetch-size", "--fetchsize", min=1, max=FETCH_SIZE_MAX, help="bytes of one fetch"
+        ),
     ] = 1_000_000,
     print_offsets: Annotated[
         bool, typer.Option("--print-offsets", help="print `next offset = N` after each message")

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from kafka2011.cli.connections import zookeeper_address
 from kafka2011.cli.options import OldZooKeeper, Settings, ZooKeeper
 from kafka2011.runtime.process_settings import load_or_exit
 from kafka2011.services.warehouse.config import WarehouseConfig
@@ -45,7 +46,7 @@ def run(
         write_result,
     )
 
-    zookeeper = zookeeper or zk
+    zookeeper = zookeeper_address(zookeeper) if zookeeper else zk
     options = source_options(config, zookeeper) if zookeeper else None
     session = start_session("sql", config.spark_master)
     try:

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from kafka2011.cli.connections import connected, dialler
+from kafka2011.cli.connections import DATACENTERS, connected, dialler, zookeeper_address
 from kafka2011.cli.options import ZOOKEEPER_HELP, AddressMap, AsJson
 from kafka2011.consumer.tools.cluster_state import GroupState, group_state, groups
 from kafka2011.coordination import processes
@@ -28,9 +28,9 @@ FINITE_KINDS = frozenset({"frontend"})
 @app.command()
 def status(
     zookeepers: Annotated[
-        list[str],
-        typer.Option("--zookeeper", help=f"{ZOOKEEPER_HELP}; repeatable"),
-    ],
+        list[str] | None,
+        typer.Option("--zookeeper", "-z", help=f"{ZOOKEEPER_HELP} (default: both); repeatable"),
+    ] = None,
     address_map: AddressMap = "",
     as_json: AsJson = False,
     forget: Annotated[
@@ -50,7 +50,7 @@ def status(
     expected: list[ProcessRecord] = []
     alive: dict[tuple[str, str], ProcessRecord] = {}
     found: list[tuple[str, GroupState]] = []
-    for zookeeper in zookeepers:
+    for zookeeper in map(zookeeper_address, zookeepers or DATACENTERS):
         with connected(zookeeper) as registry:
             if forget:
                 known = {record.name for record in processes.expected(registry)}

@@ -2,15 +2,18 @@
 
 import dataclasses
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from kafka2011.cli.options import Settings
+from kafka2011.cli.connections import found_zookeeper, zookeeper_address
+from kafka2011.cli.options import Settings, ZooKeeper
 from kafka2011.producer.tail.config import TailConfig
 from kafka2011.producer.tail.messages import BadState
+from kafka2011.runtime.config import environment_name
 from kafka2011.runtime.process_settings import load_or_exit
 from kafka2011.runtime.signals import stop_event
 
@@ -23,10 +26,7 @@ def run(  # noqa: PLR0917 (options)
         list[str], typer.Argument(help="files, or quoted patterns, which also match new files")
     ],
     topic: Annotated[str | None, typer.Option("--topic", help="topic to write")] = None,
-    zookeeper: Annotated[
-        str | None,
-        typer.Option("--zookeeper", help="ZooKeeper of the brokers, host:port,host:port/chroot"),
-    ] = None,
+    zookeeper: ZooKeeper = "",
     broker_list: Annotated[
         str | None, typer.Option("--broker-list", help="id:host:port,... instead of ZooKeeper")
     ] = None,
@@ -52,7 +52,7 @@ def run(  # noqa: PLR0917 (options)
     """Send the lines of FILES, each at least once, following rotation and truncation."""
     given = {
         "tail.topic": topic,
-        "zk.connect": zookeeper,
+        "zk.connect": _zookeeper(zookeeper, broker_list, config_file, set_ or []),
         "broker.list": broker_list,
         "tail.state": state,
         "tail.from": from_,
@@ -83,3 +83,19 @@ def run(  # noqa: PLR0917 (options)
             file=sys.stderr,
         )
     raise SystemExit(status)
+
+
+def _zookeeper(
+    given: str, broker_list: str | None, config_file: Path | None, words: list[str]
+) -> str | None:
+    """zk.connect by the option or, where nothing names the brokers, by what runs here."""
+    if given:
+        return zookeeper_address(given)
+    names = ("zk.connect", "broker.list", "host")
+    is_named = (
+        broker_list is not None
+        or config_file is not None
+        or any(word.partition("=")[0] in names for word in words)
+        or any(environment_name(name) in os.environ for name in names)
+    )
+    return None if is_named else found_zookeeper() or None

@@ -20,7 +20,7 @@ app = typer.Typer(
 
 
 @app.command("list")
-def list_topics(zookeeper: ZooKeeper, as_json: AsJson = False) -> None:
+def list_topics(zookeeper: ZooKeeper = "", as_json: AsJson = False) -> None:
     """Print the names of all topics, one a line."""
     logs.configure("topics", level="WARNING")
     with connected(zookeeper) as registry:
@@ -33,8 +33,9 @@ def list_topics(zookeeper: ZooKeeper, as_json: AsJson = False) -> None:
 
 @app.command()
 def describe(
-    zookeeper: ZooKeeper,
     topics: Annotated[list[str] | None, typer.Argument(help="only these topics")] = None,
+    *,
+    zookeeper: ZooKeeper = "",
     address_map: AddressMap = "",
     as_json: AsJson = False,
 ) -> None:

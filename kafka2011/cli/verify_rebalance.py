@@ -19,17 +19,18 @@ app = typer.Typer(add_completion=False)
 
 @app.command()
 def run(
+    *,
     zookeeper: Annotated[
         str,
         typer.Option(
             "--zookeeper",
+            "-z",
             "--zk.connect",
             "--zookeeper.connect",
-            help=ZOOKEEPER_HELP,
+            help=f"{ZOOKEEPER_HELP} (default: live)",
         ),
-    ],
+    ] = "",
     group: Annotated[str, typer.Option("--group", help="consumer group")],
-    *,
     as_json: AsJson = False,
 ) -> None:
     """Check that every live partition of the subscribed topics is owned by the right member.

@@ -50,9 +50,9 @@ def run(file: PropertiesFile = None, set_: Settings = None) -> None:
 
 @app.command("ls")
 def list_children(
-    zookeeper: ZooKeeper,
     path: NodePath = "/",
     *,
+    zookeeper: ZooKeeper = "",
     recursive: Annotated[
         bool, typer.Option("--recursive", "-r", help="all nodes below, as whole paths")
     ] = False,
@@ -72,7 +72,7 @@ def list_children(
 
 
 @app.command("get")
-def get_value(zookeeper: ZooKeeper, path: NodePath, as_json: AsJson = False) -> None:
+def get_value(path: NodePath, *, zookeeper: ZooKeeper = "", as_json: AsJson = False) -> None:
     """Print a node's value and a new line; --json adds the node's metadata.
 
     Status 1 when there is no such node. A node without data prints an empty line.

@@ -1,5 +1,6 @@
 """`kafka2011 report`: the traffic report, also as `spark-submit spark-jobs/report.py`."""
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -19,24 +20,28 @@ def run(
         str | None,
         typer.Option("--table", help="table to report on (default: access_log, else page_view)"),
     ] = None,
-    json_: Annotated[
-        str | None,
+    as_json: Annotated[
+        bool,
         typer.Option(
             "--json",
-            metavar="FILE",
-            help="also write the report as JSON to FILE (-: to standard output, without tables)",
+            help="print JSON instead of text; with a FILE.json, write it there and print text",
         ),
-    ] = None,
+    ] = False,
 ) -> None:
     """Page views, visitors and bytes per hour, the top 20 paths and the share of errors.
 
-    spark-submit mixes a job's standard error into its standard output: under it, name a file for
-    --json."""
+    spark-submit mixes a job's standard error into its standard output: under it, name a FILE.json
+    with --json."""
+    json_place = None
+    if as_json:
+        # Before --json was a flag it had a value: `-`, or the file to write.
+        is_place = file is not None and (file.suffix == ".json" or file == Path("-"))
+        json_place, file = (str(file), None) if is_place else ("-", file)
     forced: dict[str, Any] = {} if table is None else {"report_table": table}
     config = load_or_exit(WarehouseConfig, file, set_ or [], log_level="WARNING", **forced)
     from kafka2011.services.warehouse.reports.traffic_job import run_report
 
-    raise SystemExit(run_report(config, json_))
+    raise SystemExit(run_report(config, json_place))
 
 
 if __name__ == "__main__":  # spark-submit FILE

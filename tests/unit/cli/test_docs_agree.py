@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.main import get_command
 
 from kafka2011.cli.commands import COMMANDS
-from kafka2011.cli.main import app_of
+from kafka2011.cli.help import click_command
 from kafka2011.runtime.process_settings import known_names
 from tests import ROOT
 
@@ -39,7 +38,7 @@ OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9.-]*")
 @cache
 def leaves(name: str) -> dict[str, Any]:
     """Subcommand -> the command that has the options; the name "" where there are none."""
-    command: Any = get_command(app_of(COMMANDS[name]))
+    command: Any = click_command(COMMANDS[name])
     inner = getattr(command, "commands", None)
     return {"": command, **(inner or {})}
 

@@ -1,6 +1,7 @@
 """The command's dispatch: help, unknown names, exit statuses."""
 
 import json
+import re
 
 import pytest
 
@@ -26,6 +27,22 @@ def test_every_command_has_help(name: str, run: Run) -> None:
     status, out, _ = run(name, "--help")
     assert status == 0
     assert "Usage" in out
+    assert not re.search(r"[{<](?!log\.dir)[a-z]+", out), "values are named in capitals"
+
+
+def test_completion_knows_the_commands_and_the_options_of_one(
+    monkeypatch: pytest.MonkeyPatch, run: Run
+) -> None:
+    monkeypatch.setenv("_KAFKA2011_COMPLETE", "complete_bash")
+    for line, word, found in (
+        ("kafka2011 to", 1, {"topics"}),
+        ("kafka2011 topics d", 2, {"describe"}),
+        ("kafka2011 console-consumer --from", 2, {"--from-beginning"}),
+    ):
+        monkeypatch.setenv("COMP_WORDS", line)
+        monkeypatch.setenv("COMP_CWORD", str(word))
+        status, out, _ = run()
+        assert (status, set(out.split())) == (0, found), line
 
 
 def test_bad_setting_is_one_line_and_status_2() -> None:

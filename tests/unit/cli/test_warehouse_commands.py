@@ -24,6 +24,32 @@ def test_what_cannot_be_done_has_a_reason(
     assert reason in ran.err
 
 
+@pytest.mark.parametrize(
+    ("words", "place"),
+    [
+        ([], None),
+        (["--json"], "-"),
+        (["--json", "job.properties"], "-"),
+        (["--json", "-"], "-"),  # as before it was a flag
+        (["--json", "report.json"], "report.json"),
+    ],
+)
+def test_where_the_reports_json_goes(
+    words: list[str],
+    place: str | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    run: Run,
+) -> None:
+    from kafka2011.services.warehouse.reports import traffic_job
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "job.properties").touch()
+    places: list[str | None] = []
+    monkeypatch.setattr(traffic_job, "run_report", lambda _config, place: places.append(place))
+    assert (run("report", *words).status, places) == (None, [place])
+
+
 def test_stream_jobs_are_listed(run: Run) -> None:
     status, out, _ = run("stream", "list")
     assert status == 0

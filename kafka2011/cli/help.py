@@ -1,0 +1,76 @@
+"""The click command of a row of the table, with one form for the values in every `--help`.
+
+typer would print `{statement}`, `<list[str]>` and `<bool>`; here it is STATEMENT, TEXT and, for an
+option without a value, nothing. Of several spellings of an option the first is shown; the others
+are those of 0.7 or of earlier versions.
+"""
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import typer
+from typer.core import TyperArgument
+from typer.main import get_command
+
+from kafka2011.cli.commands import Command, Process
+
+# By the type that typer gives a parameter, or the elements of a list.
+VALUES = {"str": "TEXT", "int": "NUMBER", "float": "NUMBER", "Path": "PATH", "bool": ""}
+
+
+def app_of(command: Command) -> typer.Typer:
+    """The typer app of a command; imports its module, or the launcher of processes."""
+    if isinstance(command.run, Process):
+        from kafka2011.cli.launcher import process_app
+
+        return process_app(command.run)
+    found: typer.Typer = importlib.import_module(command.run).app
+    return found
+
+
+def click_command(command: Command) -> Any:
+    """The command, and its subcommands if it has any, as click runs it."""
+    made: Any = get_command(app_of(command))
+    for one in (made, *getattr(made, "commands", {}).values()):
+        one.help = _paragraphs(one.help or "")
+        for parameter in (*one.params, one.get_help_option(typer.Context(one))):
+            _name_value(parameter)
+        one.format_help = _with_first_spellings(one, one.format_help)
+    return made
+
+
+def _paragraphs(text: str) -> str:
+    """The text with each paragraph as one line, which the terminal breaks where it ends."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
+
+
+def _with_first_spellings(command: Any, format_help: Callable[..., None]) -> Callable[..., None]:
+    """`format_help`, once the options have been parsed and the other spellings may go."""
+
+    def formatted(context: Any, formatter: Any) -> None:
+        for parameter in command.params:
+            long = [word for word in parameter.opts if word.startswith("--")]
+            parameter.opts = [word for word in parameter.opts if word not in long[1:]]
+        format_help(context, formatter)
+
+    return formatted
+
+
+def _name_value(parameter: Any) -> None:
+    is_argument = isinstance(parameter, TyperArgument)
+    if parameter.metavar is None:
+        words = parameter.bare_type().removeprefix("list[").rstrip("]").split(".")
+        choices = parameter.type_descriptor.choices
+        if is_argument:
+            parameter.metavar = parameter.name.rstrip("_").upper()
+        elif choices:
+            parameter.metavar = "|".join(map(str, choices))
+        else:
+            parameter.metavar = VALUES.get(words[-1], words[-1].upper())
+    if is_argument:
+        usage = parameter.metavar if parameter.required else f"[{parameter.metavar}]"
+        if parameter.nargs != 1 and not usage.endswith("..."):
+            usage += "..."
+        parameter.get_usage_pieces = lambda _context: [usage]
+        parameter.display_type_rich = lambda **_: ""

@@ -1,0 +1,49 @@
+"""The deployment that runs in the current directory: the addresses of a command that names none.
+
+Reads the records that running supervisors keep (run/supervisor.json, see control.py) in the current
+directory and below it: `var`, or what `--dir` named. Without a side effect.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from kafka2011.services.embedded.processes import is_alive
+
+RECORD = Path("run", "supervisor.json")
+LIVE, OFFLINE = "live", "offline"
+
+
+@dataclass(frozen=True)
+class Running:
+    """`zookeeper` is by datacenter, `host:port`; `registry` is a URL, "" without one."""
+
+    directory: Path
+    zookeeper: Mapping[str, str]
+    registry: str
+
+
+def running_below(directory: Path) -> list[Running]:
+    """The deployments whose data is in `directory` or two levels below, sorted by directory."""
+    found = []
+    for pattern in (str(RECORD), f"*/{RECORD}", f"var/*/{RECORD}"):
+        for path in sorted(directory.glob(pattern)):
+            one = _read(path)
+            if one is not None:
+                found.append(one)
+    return found
+
+
+def _read(path: Path) -> Running | None:
+    """None for a record that is not whole, or of a supervisor that has ended."""
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        one = Running(
+            path.parent.parent,
+            {str(name): str(address) for name, address in record["zookeeper"].items()},
+            str(record.get("registry") or ""),
+        )
+        return one if is_alive(record["pid"]) else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
