@@ -1,4 +1,5 @@
-"""The examples of docs/clients.md, in their order, as they stand there but for the two ports."""
+"""The examples of docs/clients.md, then docs/consumer.md, in their order, as they stand there but
+for the two ports."""
 
 import re
 from pathlib import Path
@@ -14,13 +15,14 @@ pytestmark = pytest.mark.integration
 
 def examples() -> list[tuple[str, str]]:
     """(program, what it prints)."""
-    text = (ROOT / "docs" / "clients.md").read_text(encoding="utf-8")
+    pages = [ROOT / "docs" / name for name in ("clients.md", "consumer.md")]
+    text = "".join(page.read_text(encoding="utf-8") for page in pages)
     found = re.findall(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", text, re.DOTALL)
-    assert len(found) >= 6
+    assert len(found) >= 7
     return found
 
 
-def test_every_example_prints_what_the_page_says(tmp_path: Path, zk_connect: str) -> None:
+def test_every_example_prints_what_its_page_says(tmp_path: Path, zk_connect: str) -> None:
     with start_broker(tmp_path, 0, zk_connect) as broker:
         for program, output in examples():
             here = program.replace("127.0.0.1:2181", zk_connect).replace("9092", str(broker.port))

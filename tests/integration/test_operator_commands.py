@@ -504,19 +504,6 @@ def test_the_examples_of_the_operations_page_run(cluster: Cluster, run: Run) -> 
             assert run(*words.split()[1:]).out, line
 
 
-def test_the_example_of_the_consumer_page_runs(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str]
-) -> None:
-    [example] = blocks("consumer.md", "python")
-    exec(example.replace("127.0.0.1:2181", cluster.zk_connect), {})
-    assert capsys.readouterr().out == "210\n420\n630\n840\n1050\nlag 0\n"
-    assert cluster.registry.get(paths.offset_path("by-hand", "clicks", PARTITIONS[0])) == (
-        b"210",
-        0,
-        False,
-    )
-
-
 def test_threads_of_the_commands_have_ended() -> None:
     names = [thread.name for thread in threading.enumerate()]
     assert not [name for name in names if name.startswith(("perf-", "replay"))]

@@ -13,11 +13,11 @@ const EXERCISES = [
   { title: "Pause an online consumer", act: [["Pause online-2", "pause", "online-2"], ["Continue it", "continue", "online-2"]], view: ["groups", "Groups"],
     expect: "It is down (no answer) within 3 s. When its ZooKeeper session ends, 6 s later, its lane on the time line ends and online-1 owns all partitions. Continued, it gets half of them back. While partitions have no owner the verdict is STOP." },
   { title: "Cut the link between the datacenters", act: [["Cut wan-link", "cut", "wan-link"], ["Mend it", "mend", "wan-link"]], view: ["audit", "Audit"],
-    expect: "The offline count stops, the live count rises. The two lower stripes of new cells stay pending, then show how many messages are behind; the upper one becomes complete. Mended, the mirror catches up and every cell becomes complete: late is not lost." },
+    expect: "The offline count stops, the live count rises. The two lower stripes of new cells stay pending, then show how many messages are behind; the upper one becomes complete. Mended, the mirror catches up and every cell becomes complete, or ↻ redelivered where the cut fell: late is not lost." },
   { title: "Kill the mirror while it copies", act: [["Kill mirror-1", "kill", "mirror-1"], ["Start it again", "start", "mirror-1"]], view: ["audit", "Audit"],
     expect: "Started again, it continues from its last committed offset. Nothing is missing. Messages that were copied but not yet committed are copied twice: those cells show ↻ redelivered, in the offline tier and behind it." },
-  { title: "Lose exactly three messages", act: [["Drop 3 of page-view", "drop", ANY_BALANCER, { topic: "page-view", count: 3 }]], view: ["audit", "Audit"],
-    expect: "The producer does not notice. When the window and its lateness are over, one page-view cell shows −3 in every tier (two neighbours together when the drop lay across the end of a window). It stays: these messages are lost, and the audit shows how many." },
+  { title: "Lose exactly seven messages", act: [["Drop 7 of page-view", "drop", ANY_BALANCER, { topic: "page-view", count: 7 }]], view: ["audit", "Audit"],
+    expect: "The producer does not notice. When the window and its lateness are over, one page-view cell shows −7 in every tier (two neighbours together when the drop lay across the end of a window). It stays: these messages are lost, and the audit shows how many." },
 ];
 const ALIVE = new Set(["up", "slow", "lagging"]);
 
@@ -53,7 +53,7 @@ export function breakIt(root, page) {
         make: (row) => h("span", { class: "buttons" }, button("Cut", "cut", row.name, "danger"), button("400 ms late", "delay", row.name), button("20 KB/s at most", "narrow", row.name), button("Mend", "mend", row.name)) },
     ],
   });
-  const topic = h("select"), proxy = h("select"), count = h("input", { type: "number", min: 1, max: 1000, value: 3 });
+  const topic = h("select"), proxy = h("select"), count = h("input", { type: "number", min: 1, max: 1000, value: 7 });
   const noKills = h("p", { class: "lead", hidden: true }, "This dashboard can break links only: neither dashboard.chaos.dir nor dashboard.chaos.engine is set. Kill containers with “docker kill NAME”, pause them with “docker pause NAME”.");
   const exercises = h("ol", { class: "exercises" });
   const processes = h("section", { class: "card" }, h("h2", {}, "Processes"), h("p", { class: "lead" }, "Kill ends a process at once (SIGKILL). Pause stops it where it is (SIGSTOP): it hangs."), table.element);
