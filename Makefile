@@ -12,7 +12,7 @@ COUNT ?= 100
 
 .PHONY: help prepare check format lock clean demo live reports
 .PHONY: test test-unit test-unit-pure test-wheel test-integration test-browser test-original
-.PHONY: test-faults test-audit test-large-load soak-dashboard fuzz soak bench bench-large bench-peers
+.PHONY: picture test-faults test-audit test-large-load soak-dashboard fuzz soak bench bench-large bench-peers
 
 define HELP
 Run the deployment
@@ -48,6 +48,7 @@ Measure it (docs/performance.md)
 
 Work on it
   make prepare                  .venv with the locked dependencies, compiled loops, Java
+  make picture                  take the README's picture of the dashboard anew
   make format, lock, clean      format the code; resolve the dependencies anew; remove what was built
 endef
 export HELP
@@ -93,6 +94,11 @@ test-original: prepare
 test-browser: prepare
 	@deploy/tools/browser.sh
 	$(PYTHON_IN) -m pytest -q --no-skips tests/browser
+
+# docs/dashboard.png, which the README shows and a test of test-browser compares with the page.
+picture: prepare
+	@deploy/tools/browser.sh
+	PICTURE=1 $(PYTHON_IN) -m pytest -q --no-skips tests/browser/test_picture.py
 
 # Pages open on their streams for SOAK_S seconds: neither they nor the server may grow.
 SOAK_S ?= 3600

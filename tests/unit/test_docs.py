@@ -1,11 +1,15 @@
-"""The documentation against itself and the code: links, the public surface, quoted messages."""
+"""The documentation against itself and the code: links, code blocks, the public surface, quoted
+messages."""
 
 import importlib
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from kafka2011.runtime.config import load
+from kafka2011.runtime.process_settings import config_classes
 from tests import ROOT
 from tests.unit import files_below, text_of
 
@@ -52,6 +56,56 @@ def test_every_page_is_in_its_index() -> None:
         }
         pages = {path.resolve() for path in index.parent.glob("*.md")} - {index.resolve()}
         assert pages <= listed, f"{relative(index)} does not list {pages - listed}"
+
+
+# Blocks that can be run, and the test that runs those of a page.
+RUN_BY = {
+    "README.md": "tests/integration/test_readme.py",
+    "docs/backup.md": "tests/integration/test_backup_page.py",
+    "docs/clients.md": "tests/integration/test_clients_page.py",
+    "docs/consumer.md": "tests/integration/test_clients_page.py",
+    "docs/course.md": "tests/integration/test_readme.py",
+    "docs/operations.md": "tests/integration/test_operator_commands.py",
+}
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
+PLACEHOLDER = re.compile(r"\.\.\.\)|HOST:PORT")
+
+
+def blocks(page: Path, *languages: str) -> list[str]:
+    return [code for language, code in BLOCK.findall(text_of(page)) if language in languages]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=relative)
+def test_what_can_run_is_run_by_a_test(page: Path) -> None:
+    for script in blocks(page, "sh"):
+        subprocess.run(["sh", "-n"], input=script.encode(), check=True)
+    for program in blocks(page, "python"):
+        compile(program, relative(page), "exec")
+    runs = [b for b in blocks(page, "sh", "python") if not PLACEHOLDER.search(b)]
+    assert bool(runs) == (relative(page) in RUN_BY)
+    assert not runs or page.name in text_of(RUN_BY[relative(page)])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=relative)
+def test_properties_files_are_read_without_a_warning(page: Path, tmp_path: Path) -> None:
+    """The first line of a block names its file, and that the process."""
+    classes = {found.__name__.removesuffix("Config").lower(): found for found in config_classes()}
+    classes |= {"load": classes["warehouse"], "registry": classes["schemaregistry"]}
+    for block in blocks(page, "properties"):
+        named = re.match(r"# ([\w-]+)\.properties", block)
+        assert named, block
+        file = tmp_path / "file.properties"
+        file.write_text(block)
+        assert load(classes[named[1]], file=file, environment={})[1] == []
+
+
+def test_make_targets_that_are_named_exist() -> None:
+    text = text_of("Makefile") + text_of("deploy/docker/containers.mk")
+    targets = set(re.findall(r"^([a-z][a-z-]*):(?!=)", text, re.M))
+    code = re.compile(r"(?:^ {4}|^|`)(?:[A-Z_]+=\S+ )*make ([a-z][a-z-]*)", re.M)
+    named = {name for page in PAGES for name in code.findall(text_of(page))}
+    assert len(named) > 20
+    assert named <= targets, named - targets
 
 
 def public_names() -> dict[str, list[str]]:

@@ -48,11 +48,14 @@ def options_of(command: Any) -> set[str]:
 
 
 def code_of(text: str) -> Iterator[str]:
-    """The lines of fenced blocks, continued ones as one, and the code spans of everything else."""
+    """The lines of fenced and indented blocks, continued ones as one, and the code spans of
+    everything else."""
     for number, part in enumerate(re.split(r"^```.*$", text, flags=re.MULTILINE)):
+        lines = re.sub(r"\\\n\s*", " ", part)
         if number % 2:
-            yield from re.sub(r"\\\n\s*", " ", part).splitlines()
+            yield from lines.splitlines()
         else:
+            yield from re.findall(r"^(?: {4}|\t)+(\S.*)$", lines, re.MULTILINE)
             yield from re.findall(r"`([^`]+)`", part)
 
 
