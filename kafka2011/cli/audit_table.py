@@ -7,6 +7,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from kafka2011.runtime.tables import new_table
+
 NOTES_LISTED = 20
 CELLS_LISTED = 40
 WIDTH_ELSEWHERE = 120
@@ -68,26 +70,13 @@ def worst_of(cells: list[Json], count: int = CELLS_LISTED) -> list[Json]:
 
 
 def _topics(report: Json) -> Table:
-    table = _table(f"Audit, {SOURCES.get(report['source'], report['source'])}")
-    table.add_column("topic", overflow="fold")
-    for heading in ("windows", "produced", *report["tiers"]):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("verdict", overflow="fold")
+    numbers = ("windows", "produced", *report["tiers"])
+    title = f"Audit, {SOURCES.get(report['source'], report['source'])}"
+    table = new_table("topic", *numbers, "verdict", numbers=numbers, title=title)
     for name, topic in report["topics"].items():
         table.add_row(*_row(printable(name), topic, report["tiers"]))
     table.add_row(*_row("all topics", report["totals"], report["tiers"]))
     return table
-
-
-def _table(title: str) -> Table:
-    return Table(
-        title=title,
-        title_justify="left",
-        header_style="bold",
-        box=None,
-        padding=(0, 2, 0, 0),  # eighty columns are enough for three tiers
-        pad_edge=False,
-    )
 
 
 def _row(name: str, topic: Json, tiers: list[str]) -> list[Text | str]:
@@ -112,14 +101,10 @@ def _cells(report: Json, cells: list[Json]) -> Table:
     title += " (UTC)"
     if len(servers) == 1:
         title += f", server {printable(next(iter(servers)))}"
-    table = _table(f"\n{title}")
-    table.add_column("topic", overflow="fold")
-    table.add_column("window", no_wrap=True)
-    if len(servers) > 1:
-        table.add_column("server", overflow="fold")
-    for heading in ("produced", *report["tiers"]):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("verdict", overflow="fold")
+    names = ("topic", "window", *(["server"] if len(servers) > 1 else []))
+    numbers = ("produced", *report["tiers"])
+    table = new_table(*names, *numbers, "verdict", numbers=numbers, title=f"\n{title}")
+    table.columns[1].no_wrap = True
     for cell in cells:
         table.add_row(
             printable(cell["topic"]),

@@ -163,7 +163,7 @@ COMMANDS: dict[str, Command] = {
     ),
     "containers": Command("Run the demo in containers, from a clone.", "kafka2011.cli.containers"),
     "topics": Command(
-        "List topics with their partitions, brokers, sizes and ends.", "kafka2011.cli.topics"
+        "List, describe, create topics; forget deleted ones.", "kafka2011.cli.topics"
     ),
     "groups": Command(
         "List consumer groups: members, owners, offsets, lag and state.", "kafka2011.cli.groups"

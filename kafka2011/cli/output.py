@@ -9,8 +9,9 @@ from collections.abc import Container, Iterable, Sequence
 from typing import Any, BinaryIO, NoReturn
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
+
+from kafka2011.runtime.tables import new_table
 
 # Control characters that a terminal interprets, except line feed and tab.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
@@ -77,11 +78,7 @@ def print_table(
 
     To a pipe or a file, each row is one line, however long.
     """
-    to_the_right = set(numbers)
-    table = Table()
-    for title in titles:
-        justify = "right" if title in to_the_right else "left"
-        table.add_column(title, justify=justify)  # type: ignore[arg-type]
+    table = new_table(*titles, numbers=set(numbers))
     for number, row in enumerate(rows):
         cells = (Text(one_line(shown(cell))) for cell in row)
         table.add_row(*cells, style="red" if number in red_rows else None)

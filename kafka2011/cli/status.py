@@ -4,16 +4,13 @@ Reads the process registry of each ZooKeeper, so it shows the same for
 containers and of local processes. Exit status 1 when a process that should live does not.
 """
 
-import json
-import sys
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from kafka2011.cli.connections import DATACENTERS, connected, dialler, zookeeper_address
 from kafka2011.cli.options import ZOOKEEPER_HELP, AddressMap, AsJson
+from kafka2011.cli.output import print_json, print_table
 from kafka2011.consumer.tools.cluster_state import GroupState, group_state, groups
 from kafka2011.coordination import processes
 from kafka2011.coordination.processes import ProcessRecord
@@ -66,11 +63,11 @@ def status(
         if (process.datacenter, process.name) not in alive and process.kind not in FINITE_KINDS
     ]
     if as_json:
-        print(json.dumps(as_document(expected, alive, found), indent=1))
+        print_json(as_document(expected, alive, found))
     else:
-        console = Console(soft_wrap=not sys.stdout.isatty())
-        console.print(process_table(expected, alive))
-        console.print(group_table(found))
+        print_processes(expected, alive)
+        print()
+        print_groups(found)
     raise SystemExit(1 if down else 0)
 
 
@@ -115,37 +112,33 @@ def unowned(state: GroupState) -> int:
     return sum(1 for partition in state.partitions if not partition.owner)
 
 
-def process_table(
+def print_processes(
     expected: list[ProcessRecord], alive: dict[tuple[str, str], ProcessRecord]
-) -> Table:
-    table = Table("datacenter", "process", "kind", "state", "address", "metrics")
-    for process in expected:
+) -> None:
+    rows, down = [], []
+    for number, process in enumerate(expected):
         record = alive.get((process.datacenter, process.name))
         gone = "gone" if process.kind in FINITE_KINDS else "down"
-        table.add_row(
-            process.datacenter,
-            process.name,
-            process.kind,
-            "serves" if record else gone,
-            record.address if record else "",
-            record.metrics_address if record else "",
-            style="red" if record is None and gone == "down" else None,
-        )
-    return table
+        if record is None and gone == "down":
+            down.append(number)
+        state = "serves" if record else gone
+        places = (record.address, record.metrics_address) if record else ("", "")
+        rows.append((process.datacenter, process.name, process.kind, state, *places))
+    titles = ("datacenter", "process", "kind", "state", "address", "metrics")
+    print_table(titles, rows, red_rows=down)
 
 
-def group_table(found: list[tuple[str, GroupState]]) -> Table:
-    table = Table("group", "at")
-    for heading in ("members", "partitions", "without owner", "lag, bytes"):
-        table.add_column(heading, justify="right")
-    for zookeeper, state in found:
-        lag = lag_bytes(state)
-        table.add_row(
+def print_groups(found: list[tuple[str, GroupState]]) -> None:
+    numbers = ("members", "partitions", "without owner", "lag, bytes")
+    rows = [
+        (
             state.group,
             zookeeper,
-            str(len(state.members)),
-            str(len(state.partitions)),
-            str(unowned(state)),
-            "unknown" if lag is None else f"{lag:,}",
+            len(state.members),
+            len(state.partitions),
+            unowned(state),
+            lag_bytes(state),
         )
-    return table
+        for zookeeper, state in found
+    ]
+    print_table(("group", "at", *numbers), rows, numbers=numbers)

@@ -1,22 +1,38 @@
-"""`kafka2011 topics`: the topics, their partitions, brokers and sizes."""
+"""`kafka2011 topics`: the topics, their partitions, brokers and sizes; making and forgetting one.
 
+0.7 has no request for either. A topic is made by the first produce request that a broker gets for
+it, and `create` sends one without messages to each. A log ends by retention, or by the operator's
+hand while its broker is stopped; `delete` refuses while a broker has one, and then removes what is
+left in ZooKeeper. No command of this program deletes messages.
+"""
+
+import time
 from typing import Annotated
 
 import typer
 
 from kafka2011.cli.connections import connected, dialler
 from kafka2011.cli.options import AddressMap, AsJson, ZooKeeper
-from kafka2011.cli.output import complain, print_json, print_lines, print_table
-from kafka2011.consumer.tools.cluster_state import PartitionEnds, partition_ends
-from kafka2011.coordination import cluster
+from kafka2011.cli.output import complain, fail, print_json, print_lines, print_table
+from kafka2011.consumer.tools.cluster_state import PartitionEnds, groups, partition_ends
+from kafka2011.coordination import cluster, paths, processes
+from kafka2011.coordination.errors import NotEmpty
+from kafka2011.coordination.registry import Registry
+from kafka2011.producer import Producer
+from kafka2011.protocol.errors import IllegalTopicName, KafkaError
+from kafka2011.protocol.names import check_topic
 from kafka2011.runtime import logs
 
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
-    help="List and describe topics. For example: "
+    help="List, describe and create topics, and forget deleted ones. For example: "
     "kafka2011 topics describe --zookeeper localhost:2181 clicks",
 )
+
+
+REGISTER_TIMEOUT_S = 20.0  # a broker registers a new topic within milliseconds of its first request
+POLL_S = 0.05
 
 
 @app.command("list")
@@ -58,6 +74,120 @@ def describe(
         complain(f"no topic {topic!r}")
     if unknown or any(ends.error for ends in found):
         raise SystemExit(1)
+
+
+@app.command()
+def create(
+    topics: Annotated[list[str], typer.Argument(help="topics to make")],
+    *,
+    zookeeper: ZooKeeper = "",
+    address_map: AddressMap = "",
+    as_json: AsJson = False,
+) -> None:
+    """Make topics on every live broker before their first message, and describe them.
+
+    How many partitions a topic has is each broker's setting: num.partitions,
+    topic.partition.count.map. A broker that starts later makes the topic at its first message. A
+    topic that exists stays as it is. Status 1 when a broker does not answer or refuses the name.
+    """
+    logs.configure("topics", level="WARNING")
+    dialled = dialler(address_map)
+    try:
+        for topic in topics:
+            check_topic(topic)
+    except IllegalTopicName as error:
+        fail(str(error), 2)
+    with connected(zookeeper) as registry:
+        brokers = cluster.live_brokers(registry)
+        if not brokers:
+            fail("no live broker is registered")
+        missing = [
+            (topic, broker_id)
+            for topic in topics
+            for broker_id in brokers
+            if not registry.exists(paths.topic_broker_path(topic, broker_id))
+        ]
+        try:
+            with Producer(registry=registry, address_map=address_map) as producer:
+                for topic, broker_id in missing:
+                    producer.send_set(topic, b"", broker_id=broker_id, partition=0)
+        except KafkaError as error:
+            fail(f"not every broker made the topic: {error}")
+        _wait_until_registered(registry, missing)
+        found = partition_ends(registry, topics, dialled)
+    if as_json:
+        print_json([_json(ends) for ends in found])
+    else:
+        _print_table(found, topics)
+
+
+def _wait_until_registered(registry: Registry, places: list[tuple[str, int]]) -> None:
+    deadline = time.monotonic() + REGISTER_TIMEOUT_S
+    for topic, broker_id in places:
+        while not registry.exists(paths.topic_broker_path(topic, broker_id)):
+            if time.monotonic() > deadline:
+                fail(f"broker {broker_id} did not register topic {topic!r}: see its log")
+            time.sleep(POLL_S)
+
+
+@app.command()
+def delete(
+    topic: Annotated[str, typer.Argument(help="topic to forget")],
+    *,
+    zookeeper: ZooKeeper = "",
+    yes: Annotated[
+        bool, typer.Option("--yes", help="remove what is listed; without it, it is only listed")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Remove a topic's name, and the offsets of groups in it, once no broker has its logs.
+
+    Deletes no message: 0.7 has no request for that. First stop each broker that has the topic, move
+    LOG.DIR/TOPIC-* away, and start it again (docs/operations.md, Deleting a topic). Status 1 when a
+    broker has the topic, or one that is down may have it.
+    """
+    logs.configure("topics", level="WARNING")
+    with connected(zookeeper) as registry:
+        if topic not in cluster.topics(registry):
+            fail(f"no topic {topic!r}")
+        _refuse_while_stored(registry, topic)
+        found = [
+            path
+            for group in groups(registry)
+            for path in (paths.offsets_path(group, topic), paths.owners_path(group, topic))
+            if registry.exists(path)
+        ]
+        found.append(paths.topic_path(topic))
+        if yes:
+            try:
+                registry.delete(paths.topic_path(topic))
+            except NotEmpty:
+                fail(f"a broker has made topic {topic!r} again: nothing was removed")
+            for path in found[:-1]:
+                registry.delete_recursive(path)
+    if as_json:
+        print_json({"topic": topic, "removed": yes, "nodes": found})
+    else:
+        print_lines(found)
+    if not yes:
+        fail("nothing was removed: --yes removes these nodes with what is below them")
+
+
+def _refuse_while_stored(registry: Registry, topic: str) -> None:
+    """Exits with status 1 while a broker has logs of the topic, or may have when it starts."""
+    holders = ", ".join(registry.children(paths.topic_path(topic)))
+    if holders:
+        fail(
+            f"topic {topic!r} has logs on broker {holders}, and no request of 0.7 deletes a log: "
+            f"stop each, move LOG.DIR/{topic}-* away, start it, then run this again"
+        )
+    alive = {(one.datacenter, one.name) for one in processes.alive(registry)}
+    for one in processes.expected(registry):
+        if one.kind == "broker" and (one.datacenter, one.name) not in alive:
+            fail(
+                f"{one.name} is down and may have logs of topic {topic!r}: start it, or take it "
+                f"out for good with kafka2011 status --forget {one.name}"
+            )
 
 
 def _json(ends: PartitionEnds) -> dict[str, object]:

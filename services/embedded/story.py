@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from rich.console import Console
-from rich.table import Table
 
+from kafka2011.runtime.tables import new_table
 from kafka2011.services.embedded.display import Sample, format_delay
 
 POLL_S = 0.25
@@ -113,9 +113,8 @@ def follow(
 
 def print_summary(console: Console, sample: Sample, restarted: Sequence[str], last: str) -> None:
     """Print the table that ends a demo, and the line `last`."""
-    table = Table(title="Summary", title_justify="left", header_style="bold")
-    for heading in ("tier", "messages", "delay p50", "delay p99"):
-        table.add_column(heading, justify="left" if heading == "tier" else "right")
+    numbers = ("messages", "delay p50", "delay p99")
+    table = new_table("tier", *numbers, numbers=numbers, title="Summary")
     table.add_row("produced", f"{sample.produced:,}", "", "")
     labels = {
         "live": "live brokers",

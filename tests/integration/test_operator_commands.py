@@ -156,6 +156,37 @@ def test_topics(cluster: Cluster, run: Run) -> None:
     assert "no topic" in run("topics", "describe", *zk(cluster), "nosuch", status=1).err
 
 
+def test_a_topic_is_made_everywhere_and_forgotten_only_when_no_broker_has_it(
+    cluster: Cluster, run: Run
+) -> None:
+    for _ in range(2):  # again: it stays as it is
+        made = run("topics", "create", *zk(cluster), "orders", "--json").json
+        assert [(one["broker"], one["partition"]) for one in made] == PARTITIONS
+        assert {(one["start"], one["end"]) for one in made} == {(0, 0)}
+    assert "illegal" in run("topics", "create", *zk(cluster), "a/b", status=2).err
+    delete = ("topics", "delete", *zk(cluster), "orders", "--yes")
+    assert "has logs on broker 1, 2" in run(*delete, status=1).err
+
+    # As its brokers leave it that were stopped, lost their logs, and were started again.
+    registry, node = cluster.registry, paths.topic_path("gone")
+    offset = paths.offset_path("readers", "gone", PARTITIONS[0])
+    registry.create(node)
+    registry.create(offset, b"700")
+    words = ("topics", "delete", *zk(cluster), "gone")
+    listed = run(*words, status=1)
+    assert listed.lines == [paths.offsets_path("readers", "gone"), node]
+    assert "nothing was removed" in listed.err
+    assert registry.exists(offset)
+    down = paths.process_path("live", "broker-9")
+    registry.create(down, b'{"kind": "broker"}')
+    assert "broker-9 is down and may have" in run(*words, "--yes", status=1).err
+    registry.delete(down)
+    run(*words, "--yes")
+    assert not registry.exists(node)
+    assert not registry.exists(offset)
+    assert "no topic" in run(*words, status=1).err
+
+
 # --- the warehouse's offsets ----------------------------------------------------------------------
 
 

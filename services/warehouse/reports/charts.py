@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from kafka2011.runtime.tables import new_table
 from kafka2011.services.warehouse.safe_text import visible
 
 Row = Mapping[str, Any]
@@ -32,12 +33,11 @@ def figure(value: Any) -> str:
 
 
 def rows_table(title: str, columns: Sequence[str], rows: Sequence[Row]) -> Table:
-    table = Table(title=title, title_justify="left", header_style="bold")
-    for name in columns:
-        are_numbers = all(isinstance(row[name], int | float) for row in rows)
-        table.add_column(
-            name.replace("_", " "), justify="right" if are_numbers else "left", overflow="fold"
-        )
+    shown = {name: name.replace("_", " ") for name in columns}
+    numbers = [
+        shown[name] for name in columns if all(isinstance(row[name], int | float) for row in rows)
+    ]
+    table = new_table(*shown.values(), numbers=numbers, title=title)
     for row in rows:
         table.add_row(*(Text(figure(row[name])) for name in columns))
     return table

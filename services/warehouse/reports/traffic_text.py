@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from kafka2011.runtime.tables import new_table
 from kafka2011.services.warehouse.reports.traffic import Report, Traffic
 from kafka2011.services.warehouse.safe_text import visible
 
@@ -28,10 +29,8 @@ def tables(report: Report, hours_max: int | None = HOURS_SHOWN_MAX) -> Iterable[
     repeated = report.rows - totals.page_views
     if repeated:
         yield f"{repeated:,} rows were delivered again and count once"
-    hours = Table(title="Traffic per hour (UTC)", title_justify="left", header_style="bold")
-    hours.add_column("hour")
-    for heading in ("page views", "visitors", "bytes", "errors", "share"):
-        hours.add_column(heading, justify="right")
+    numbers = ("page views", "visitors", "bytes", "errors", "share")
+    hours = new_table("hour", *numbers, numbers=numbers, title="\nTraffic per hour (UTC)")
     shown = report.hours if hours_max is None else report.hours[:hours_max]
     for hour in shown:
         hours.add_row(f"{hour.hour[:10]} {hour.hour[11:]}:00", *_cells(hour))
@@ -40,12 +39,9 @@ def tables(report: Report, hours_max: int | None = HOURS_SHOWN_MAX) -> Iterable[
     yield hours
     if len(shown) < len(report.hours):
         yield f"and {len(report.hours) - len(shown):,} hours more in the report's files"
-    paths = Table(
-        title=f"Top {len(report.top_paths)} paths", title_justify="left", header_style="bold"
-    )
-    paths.add_column("#", justify="right")
-    paths.add_column("page views", justify="right")
-    paths.add_column("path", overflow="fold")
+    counts = ("#", "page views")
+    title = f"\nTop {len(report.top_paths)} paths"
+    paths = new_table(*counts, "path", numbers=counts, title=title)
     for rank, path in enumerate(report.top_paths, 1):
         paths.add_row(str(rank), f"{path.page_views:,}", Text(visible(path.path, PATH_SHOWN_MAX)))
     yield paths

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from kafka2011.consumer.spark.rows import MESSAGE_SCHEMA
+from kafka2011.runtime.tables import new_table
 from kafka2011.services.warehouse.config import WarehouseConfig
 from kafka2011.services.warehouse.delta_table import WarehouseError
 from kafka2011.services.warehouse.safe_text import visible
@@ -147,7 +147,7 @@ def _write_json(columns: list[str], rows: Iterable[Any], out: TextIO) -> int:
 
 
 def _write_table(columns: list[str], rows: Iterable[Any], out: TextIO) -> int:
-    table = Table(header_style="bold")
+    table = new_table()
     for column in columns:
         table.add_column(Text(visible(column, CELL_SHOWN_MAX)))
     count = 0

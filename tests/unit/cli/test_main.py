@@ -36,7 +36,7 @@ def test_completion_knows_the_commands_and_the_options_of_one(
     monkeypatch.setenv("_KAFKA2011_COMPLETE", "complete_bash")
     for line, word, found in (
         ("kafka2011 to", 1, {"topics"}),
-        ("kafka2011 topics d", 2, {"describe"}),
+        ("kafka2011 topics des", 2, {"describe"}),
         ("kafka2011 console-consumer --from", 2, {"--from-beginning"}),
     ):
         monkeypatch.setenv("COMP_WORDS", line)
