@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from kafka2011.coordination import paths
 from kafka2011.events.monitoring import MonitoringEvent, decode_report
 from kafka2011.events.topics import ACTIVITY_TOPICS, AUDIT
 from tests.support.brokers import RunningBroker
@@ -23,6 +24,7 @@ from tests.support.clusters import Cluster, datacenters
 from tests.support.commands import RunningProcess, held_port, start_command
 from tests.support.stored import stored_entries
 from tests.support.waiting import wait_until
+from tests.support.zookeeper import end_session
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
@@ -52,7 +54,8 @@ class Deployment:
                 {
                     "source.zk.connect": live,
                     "target.zk.connect": offline,
-                    "zk.sessiontimeout.ms": 2000,
+                    "groupid": "mirror",
+                    "consumerid": "mirror",
                 },
             ),
             "audit": (
@@ -93,6 +96,9 @@ class Deployment:
 
     def kill(self, name: str) -> None:
         (self.brokers.get(name) or self.running[name]).kill()
+        if name == "mirror":
+            member = paths.consumer_id_path("mirror", "mirror_mirror")
+            end_session(self.clusters["live"].registry, member)
 
     @property
     def brokers(self) -> dict[str, RunningBroker]:
@@ -106,8 +112,7 @@ class Deployment:
 
 @pytest.fixture
 def deployment(tmp_path: Path, zk_connect: str) -> Iterator[Deployment]:
-    settings = {"num_partitions": 2, "zk_sessiontimeout_ms": 2000}
-    with datacenters(zk_connect, tmp_path, [], [], **settings) as (live, offline):
+    with datacenters(zk_connect, tmp_path, [], []) as (live, offline):
         found = Deployment(tmp_path, {"live": live, "offline": offline})
         yield found
         found.close()

@@ -12,7 +12,7 @@ from tests.integration.conftest import Run
 from tests.support.brokers import RunningBroker, broker_command, start_broker
 from tests.support.commands import KAFKA2011, execute
 from tests.support.raw_requests import answer, entry, fetch, offsets, offsets_answer, produce
-from tests.support.waiting import wait_until
+from tests.support.waiting import DEADLINE_S, wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -76,7 +76,7 @@ def test_port_in_use_is_one_line_and_status_1(tmp_path: Path) -> None:
 def test_health_and_numbers(tmp_path: Path) -> None:
     with start_broker(tmp_path, num_partitions=2) as broker:
         page = f"http://127.0.0.1:{broker.metrics_port}/healthz"
-        with urllib.request.urlopen(page, timeout=10) as answered:
+        with urllib.request.urlopen(page, timeout=DEADLINE_S) as answered:
             assert answered.status == 200
         with broker.connect() as client:
             client.send(produce(b"t", V * 3) + produce(b"t", V, 1))
@@ -110,7 +110,9 @@ def test_health_and_numbers(tmp_path: Path) -> None:
 
 
 def test_not_healthy_while_it_stops(tmp_path: Path) -> None:
-    slow = {"KAFKA2011_FAILPOINTS": "before_flush=sleep:3000"}
+    held = tmp_path / "held"
+    held.touch()
+    slow = {"KAFKA2011_FAILPOINTS": f"before_flush=hold:{held}"}
     with start_broker(tmp_path, environment=slow) as broker, broker.connect() as client:
         client.send(produce(b"t", V))
         wait_until(lambda: (broker.log_dir / "t-0").exists(), "the produce arrived")
@@ -118,7 +120,8 @@ def test_not_healthy_while_it_stops(tmp_path: Path) -> None:
         wait_until(lambda: "event=stopping" in broker.log(), "the stop began")
         page = f"http://127.0.0.1:{broker.metrics_port}/healthz"
         with pytest.raises(urllib.error.HTTPError, match="503"):
-            urllib.request.urlopen(page, timeout=10)
+            urllib.request.urlopen(page, timeout=DEADLINE_S)
+        held.unlink()
         assert broker.wait() == 0
 
 

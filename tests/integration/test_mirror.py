@@ -250,6 +250,7 @@ def test_a_clean_handover_between_members_repeats_nothing(mirrors: Mirrors) -> N
 def test_a_frozen_member_does_not_copy_on_after_its_session(mirrors: Mirrors) -> None:
     first = copied(mirrors, 100).running[0]
     first.pause()
+    mirrors.end_session(0)
     mirrors.start()
     wait_until(lambda: count(mirrors) == 4, "the second takes all over")
     mirrors.live.write(mirrors.topic, 300)
@@ -390,7 +391,7 @@ def test_two_source_clusters_by_the_originals_options(
             file = tmp_path / f"consumer-{number}.properties"
             file.write_text(
                 f"zk.connect={cluster.zk_connect}\ngroupid={mirrors.topic}\n"
-                "zk.sessiontimeout.ms=1500\nshallowiterator.enable=true\n"
+                "shallowiterator.enable=true\n"
             )
             files.append(file)
         target = tmp_path / "producer.properties"

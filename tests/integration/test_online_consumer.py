@@ -12,6 +12,7 @@ from kafka2011.protocol.message_set import encode
 from tests.support.clusters import Cluster
 from tests.support.commands import RunningProcess, start_command
 from tests.support.waiting import wait_until
+from tests.support.zookeeper import end_session
 from tests.unit.events.samples import page_view
 
 pytestmark = pytest.mark.integration
@@ -30,7 +31,8 @@ def start(cluster: Cluster, log: Path) -> RunningProcess:
         "zk.connect": cluster.zk_connect,
         "metrics.port": 0,
         "process.name": log.stem,
-        "zk.sessiontimeout.ms": 1500,
+        "zk.sessiontimeout.ms": 20_000,
+        "consumerid": log.stem,
         "autocommit.interval.ms": 100,
         "online.status.interval.ms": 100,
     }
@@ -77,6 +79,7 @@ def test_two_members_share_one_takes_over_and_the_next_goes_on_where_it_ended(
                     "both stand in the process registry",
                 )
                 first.kill()
+                end_session(cluster.registry, paths.consumer_id_path("online", "online_online-1"))
                 write_events(cluster, 100)
                 wait_until(lambda: len(status(second)["owned"]) == 4, "the other takes over")
                 # What the first had read and not committed is read again.

@@ -12,7 +12,7 @@ from typing import Self
 
 from kafka2011.consumer.ranges.reading import read_range
 from kafka2011.consumer.simple import SimpleConsumer
-from kafka2011.coordination import cluster
+from kafka2011.coordination import cluster, paths
 from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.coordination.zookeeper import ZooKeeperRegistry
 from kafka2011.producer.connection import BrokerConnection
@@ -20,6 +20,7 @@ from kafka2011.protocol.message_set import encode_compressed
 from kafka2011.protocol.requests import ProduceRequest, encode_request
 from tests.support.brokers import RunningBroker, start_broker
 from tests.support.waiting import wait_until
+from tests.support.zookeeper import end_session
 
 BATCH = 50  # messages in one set
 
@@ -55,6 +56,8 @@ class Cluster:
 
     def start(self, broker_id: int) -> RunningBroker:
         """Start, or start again, and wait until it is registered."""
+        if broker_id in self.brokers and not self.brokers[broker_id].is_running:
+            end_session(self.registry, paths.broker_id_path(broker_id))
         port = self._ports.get(broker_id, 0)
         broker = start_broker(self._root, broker_id, self.zk_connect, port=port, **self._properties)
         self.brokers[broker_id] = broker

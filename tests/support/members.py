@@ -16,13 +16,11 @@ class MemberProcess(RunningProcess):
         name: str,
         zk_connect: str,
         *options: str,
-        session_timeout_ms: int = 2000,
         **settings: object,
     ) -> None:
         words = [*KAFKA2011, "console-consumer", "--zookeeper", zk_connect, "--json", *options]
         settings = {
             "consumerid": name,
-            "zk.sessiontimeout.ms": session_timeout_ms,
             "zk.synctime.ms": 500,
             "zk.connectiontimeout.ms": 20_000,
             **dotted(settings),

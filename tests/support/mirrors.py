@@ -14,6 +14,7 @@ from kafka2011.services.zookeeper.server import ZooKeeperServer
 from tests.support.clusters import Cluster, datacenters
 from tests.support.commands import RunningProcess, dotted, start_command
 from tests.support.waiting import DEADLINE_S, wait_until
+from tests.support.zookeeper import end_session
 
 
 class Mirrors:
@@ -36,15 +37,23 @@ class Mirrors:
             "offset.commit.interval.ms": 50,
             "mirror.status.interval.ms": 100,
             "mirror.retry.max.ms": 500,
-            # A killed member's session, and with it its partitions, goes this fast.
-            "zk.sessiontimeout.ms": 1500,
+            "zk.sessiontimeout.ms": 20_000,
+            "consumerid": f"member-{len(self.running)}",
             **dotted(settings),
         }
+        for number, one in enumerate(self.running):
+            if not one.is_running:
+                self.end_session(number)
         log = self.root / f"mirror-{len(self.running)}.log"
         command = start_command("mirror", named, log, failpoints=failpoints)
         command.wait_for_event("serving")
         self.running.append(command)
         return command
+
+    def end_session(self, number: int) -> None:
+        """Of a mirror that was killed or frozen."""
+        member = paths.consumer_id_path(self.topic, f"{self.topic}_member-{number}")
+        end_session(self.live.registry, member)
 
     def status(self, number: int = -1) -> Any:
         return self.running[number].get_json("/status")

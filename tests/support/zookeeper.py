@@ -14,6 +14,7 @@ from kafka2011.coordination.zookeeper import ZooKeeperRegistry
 from kafka2011.services.zookeeper.config import ZooKeeperConfig
 from kafka2011.services.zookeeper.server import ZooKeeperServer
 from tests.support.commands import held_port
+from tests.support.waiting import DEADLINE_S
 
 TAKE_ATTEMPTS = 10
 
@@ -25,6 +26,34 @@ def start_zookeeper(data_dir: Path, **settings: object) -> Iterator[ZooKeeperSer
     with ZooKeeperServer(config, os.environ.get("JAVA_HOME", "")) as server:
         server.start()
         yield server
+
+
+def end_session(registry: ZooKeeperRegistry, path: str) -> None:
+    """End the session that owns the ephemeral node, as the server does when its time is over.
+
+    For a process that was killed or frozen: its session can be long then, and does not expire by
+    itself on a busy machine. Does nothing where there is no such node.
+    """
+    stat = registry._client.exists(path)
+    if stat is None:
+        return
+    client_id = stat.ephemeralOwner, _password(stat.ephemeralOwner)
+    twin = KazooClient(hosts=registry._connect_text, timeout=20, client_id=client_id)
+    twin.start(timeout=DEADLINE_S)
+    twin.stop()
+    twin.close()
+    assert registry._client.exists(path) is None, f"{path} has outlived its session"
+
+
+def _password(session: int) -> bytes:
+    """The server's own function of a session's id: 16 bytes of java.util.Random."""
+    mask = (1 << 48) - 1
+    state = (session ^ 0xB3415C00 ^ 0x5DEECE66D) & mask
+    found = b""
+    while len(found) < 16:
+        state = (state * 0x5DEECE66D + 0xB) & mask
+        found += (state >> 16).to_bytes(4, "little")
+    return found
 
 
 def expire_in_client(registry: ZooKeeperRegistry) -> None:
@@ -41,7 +70,7 @@ def expire_on_server(registry: ZooKeeperRegistry) -> None:
     for _ in range(TAKE_ATTEMPTS):
         twin = KazooClient(hosts=registry._connect_text, timeout=5, client_id=session)
         try:
-            twin.start(timeout=20)
+            twin.start(timeout=DEADLINE_S)
             twin.stop()
             return
         except (KazooException, KazooTimeoutError):

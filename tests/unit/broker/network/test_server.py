@@ -270,6 +270,60 @@ def test_a_bug_costs_the_connection_it_was_met_on_and_no_other(
     assert broker.metrics.connections_closed["internal-error"] == 3
 
 
+# --- deadlines -----------------------------------------------------------------------------------
+
+
+def test_a_read_deadline_is_of_a_request_and_not_of_its_bytes_or_of_the_connection(
+    broker: InProcessBroker, client: RawClient
+) -> None:
+    request = fetch(b"t")
+    assert client.ask(request) == EMPTY
+    (connection,) = broker.broker.server._connections
+    assert connection.deadline_s is None, "idle"
+
+    def send(data: bytes, pending: int) -> float:
+        """The deadline once so many bytes of a request have come."""
+        client.send(data)
+        wait_until(lambda: len(connection._tail) == pending, "read")
+        return some(connection.deadline_s)
+
+    first = send(request[:5], 5)
+    assert send(request[5:9], 9) == first, "later by a byte more"
+    assert send(request[9:] + request[:6], 6) > first
+    assert client.response() == EMPTY
+    assert client.ask(request[6:]) == EMPTY
+    wait_until(lambda: connection.deadline_s is None, "idle again")
+
+
+def test_a_send_deadline_moves_on_as_long_as_the_client_takes_something(
+    broker: InProcessBroker, client: RawClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, room, refused = os.sendfile, 1000, 0
+
+    def sendfile(out: int, source: int, offset: int, count: int) -> int:
+        nonlocal room, refused
+        if not room:
+            refused += 1
+            raise BlockingIOError(errno.EAGAIN, "nothing is taken")
+        sent = real(out, source, offset, min(count, room))
+        room -= sent
+        return sent
+
+    monkeypatch.setattr(os, "sendfile", sendfile)
+    store(client, V * 200)
+    (connection,) = broker.broker.server._connections
+    client.send(EVERYTHING)
+    wait_until(lambda: refused > 2, "the client takes no more")
+    first = some(connection.deadline_s)
+    seen = refused
+    wait_until(lambda: refused > seen + 2, "nor later")
+    assert connection.deadline_s == first
+    room = 1000
+    wait_until(lambda: some(connection.deadline_s) > first, "it has taken some")
+    room = 10_000
+    assert client.response() == answer(V * 200)
+
+
 # --- work beside the loop ------------------------------------------------------------------------
 
 
