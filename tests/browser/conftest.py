@@ -21,7 +21,7 @@ import pytest
 from kafka2011.coordination.zookeeper import ZooKeeperRegistry
 from kafka2011.services.embedded.processes import http_json
 from tests.support.commands import KAFKA2011, RunningProcess, run
-from tests.support.waiting import wait_until
+from tests.support.waiting import DEADLINE_S, wait_until
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 CHROMIUM = CHROMIUM or shutil.which("google-chrome")
@@ -34,7 +34,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.integration)
-            item.add_marker(pytest.mark.timeout(600))
+            item.add_marker(pytest.mark.timeout(1200))
             if CHROMIUM is None:
                 item.add_marker(pytest.mark.skip(reason="chromium is not installed"))
             if importlib.util.find_spec("playwright") is None:
@@ -85,7 +85,7 @@ class Deployment:
     def registry(self) -> Iterator[ZooKeeperRegistry]:
         """The live datacenter's ZooKeeper."""
         found = ZooKeeperRegistry(f"127.0.0.1:{self.port('zookeeper-live', 'client')}")
-        found.start(timeout_ms=10_000)
+        found.start(timeout_ms=60_000)
         with contextlib.closing(found):
             yield found
 
@@ -108,7 +108,7 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]
         return bool(summary.get("tiers", {}).get("warehouse", {}).get("count"))
 
     try:
-        wait_until(is_moving, "rows are in the warehouse", timeout_s=420)
+        wait_until(is_moving, "rows are in the warehouse", timeout_s=600)
         yield started
     finally:
         started.stop()
@@ -116,8 +116,10 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
+    from playwright.sync_api import expect as expected
     from playwright.sync_api import sync_playwright
 
+    expected.set_options(timeout=DEADLINE_S * 1000)
     with sync_playwright() as driver:
         running = driver.chromium.launch(
             executable_path=CHROMIUM, args=["--no-sandbox", "--js-flags=--expose-gc"]
@@ -143,6 +145,7 @@ def open_page(browser: Any, deployment: Deployment) -> Iterator[Open]:
 
     def open_view(view: str, *, may_fail: bool = False, **options: Any) -> Any:
         page = browser.new_page(**options)
+        page.set_default_timeout(DEADLINE_S * 1000)
         pages.append(page)
         page.on("request", note_request)
         page.on("pageerror", lambda error: wrong.append(str(error)))

@@ -37,7 +37,7 @@ def look_at_names(open_page: Open) -> None:
     regions = {"topics": "Topics", "groups": "Consumer groups", "topology": "All processes"}
     for view, region in regions.items():
         show(page, view)
-        expect(page.get_by_role("region", name=region)).to_contain_text(EVIL, timeout=20_000)
+        expect(page.get_by_role("region", name=region)).to_contain_text(EVIL)
         page.evaluate("() => new Promise((done) => setTimeout(done, 300))")
         assert page.evaluate("window.wrong") is None, view
     page.locator("g.node", has_text="onerror").first.click()
@@ -94,5 +94,5 @@ def test_script_in_messages_and_headers_is_text(open_page: Open, deployment: Dep
     begins = time.strftime("%H:%M:%S", time.localtime(begins_ms / 1000))
     show(page, "audit")
     page.get_by_label(f"login, window {begins}").click()
-    expect(page.locator("#detail")).to_contain_text("onerror", timeout=20_000)
+    expect(page.locator("#detail")).to_contain_text("onerror")
     assert page.evaluate("window.wrong") is None

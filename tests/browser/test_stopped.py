@@ -9,7 +9,7 @@ def test_stopped_deployment_says_so_and_keeps_the_last_picture(
     page = open_page("topology", may_fail=True)
     page.locator("g.node", has_text="broker-1").first.wait_for()
     deployment.stop()
-    expect(page.locator("#banner")).to_contain_text("stopped", timeout=30_000)
+    expect(page.locator("#banner")).to_contain_text("stopped")
     expect(page.locator("g.node", has_text="broker-1").first).to_be_visible()
     show(page, "groups")
     page.get_by_role("heading", name="Consumer groups").wait_for()

@@ -23,7 +23,7 @@ class ZooKeeperWorld:
         self.made: list[ZooKeeperRegistry] = []
 
     def registry(self) -> ZooKeeperRegistry:
-        made = ZooKeeperRegistry(self._connect, session_timeout_ms=4000)
+        made = ZooKeeperRegistry(self._connect, session_timeout_ms=20_000)
         made.start(20_000)
         self.made.append(made)
         return made

@@ -248,9 +248,10 @@ def test_a_clean_handover_between_members_repeats_nothing(mirrors: Mirrors) -> N
 
 
 def test_a_frozen_member_does_not_copy_on_after_its_session(mirrors: Mirrors) -> None:
-    first = copied(mirrors, 100).running[0]
+    mirrors.live.write(mirrors.topic, 100)
+    first = mirrors.start(zk_sessiontimeout_ms=4000)
+    mirrors.wait_drained()
     first.pause()
-    mirrors.end_session(0)
     mirrors.start()
     wait_until(lambda: count(mirrors) == 4, "the second takes all over")
     mirrors.live.write(mirrors.topic, 300)

@@ -51,7 +51,7 @@ class Mirrors:
         return command
 
     def end_session(self, number: int) -> None:
-        """Of a mirror that was killed or frozen."""
+        """Of a mirror that was killed."""
         member = paths.consumer_id_path(self.topic, f"{self.topic}_member-{number}")
         end_session(self.live.registry, member)
 

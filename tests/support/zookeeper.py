@@ -31,8 +31,9 @@ def start_zookeeper(data_dir: Path, **settings: object) -> Iterator[ZooKeeperSer
 def end_session(registry: ZooKeeperRegistry, path: str) -> None:
     """End the session that owns the ephemeral node, as the server does when its time is over.
 
-    For a process that was killed or frozen: its session can be long then, and does not expire by
-    itself on a busy machine. Does nothing where there is no such node.
+    For a process that was killed: its session can be long then, and does not expire by itself on a
+    busy machine. (One that is frozen, and goes on within its session's time, trusts it that long.)
+    Does nothing where there is no such node.
     """
     stat = registry._client.exists(path)
     if stat is None:
