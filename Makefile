@@ -18,6 +18,7 @@ define HELP
 Run the deployment
   make demo [INPUT=access.log]  both datacenters, a load into the warehouse, the audit; ends by itself
   make live [CHAOS=on]          the same until Ctrl-C; dashboard at http://127.0.0.1:8088 (PORT=n)
+                                both: data in var/ (DIR=other); FRESH=1 lets demo delete live's data
   make reports                  reports on the member activity that the demo left under var/
 
 Run it in containers (docs/containers.md)
@@ -130,14 +131,17 @@ test: prepare
 	$(MAKE) test-browser
 	$(MAKE) test-docker
 
+# DIR is where data, logs and state are. The demo empties it; FRESH=1 also of what `make live` collected.
+DIR ?= var
+FRESH ?=
 demo: prepare
-	$(PYTHON_IN) -m kafka2011 embedded demo $(if $(INPUT),--input "$(INPUT)")
+	$(PYTHON_IN) -m kafka2011 embedded demo --dir "$(DIR)" $(if $(INPUT),--input "$(INPUT)") $(if $(FRESH),--fresh)
 
 # CHAOS=on lets the dashboard kill, pause and cut; PORT is the dashboard's port.
 PORT ?= 8088
 CHAOS ?= off
 live: prepare
-	$(PYTHON_IN) -m kafka2011 embedded up --port $(PORT) --set embedded.chaos=$(CHAOS)
+	$(PYTHON_IN) -m kafka2011 embedded up --dir "$(DIR)" --port $(PORT) --set embedded.chaos=$(CHAOS)
 
 # SECONDS of fuzzing for each target; SEED=n repeats a run.
 SECONDS ?= 60

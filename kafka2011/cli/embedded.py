@@ -1,10 +1,10 @@
-"""`kafka2011 embedded`: the whole deployment as local processes; status, start, kill."""
+"""`kafka2011 embedded`: the whole deployment as local processes; status, stop, start, kill."""
 
-import json
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -25,6 +25,11 @@ PortOption = Annotated[
     int | None,
     typer.Option("--port", help="port of the dashboard (default: 8088, or a free one; -1: none)"),
 ]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="a setting of the deployment; repeatable"),
+]
+STOP_TIMEOUT_S = 120.0  # above the supervisor's own limit for all stages together
 RootOption = Annotated[Path, typer.Option("--dir", help="directory of data, logs and state")]
 
 
@@ -40,38 +45,41 @@ def demo(
     input_path: Annotated[
         str, typer.Option("--input", help="access log to send (common or combined format)")
     ] = "",
+    is_fresh: Annotated[
+        bool, typer.Option("--fresh", help="delete what `up` has collected in the directory")
+    ] = False,
     port: PortOption = None,
-    overrides: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="a setting of the deployment; repeatable"),
-    ] = None,
+    overrides: Overrides = None,
 ) -> None:
     """Run everything once from clean: send, mirror, load, report, and prove that nothing was lost.
 
     Exits 0 only if the audit balances to the last message.
     """
-    raise typer.Exit(_deployment(root, input_path, overrides, port).run())
+    deployment = _deployment(root, input_path, overrides, port, keeps=not is_fresh)
+    raise typer.Exit(_run(deployment.run))
 
 
 @app.command()
 def up(
     root: NewRootOption = None,
     port: PortOption = None,
-    overrides: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="a setting of the deployment; repeatable"),
-    ] = None,
+    overrides: Overrides = None,
 ) -> None:
     """Run everything on the existing data (synthetic activity) until Ctrl-C."""
-    raise typer.Exit(_deployment(root, "", overrides, port).run_until_stopped())
+    raise typer.Exit(_run(_deployment(root, "", overrides, port).run_until_stopped))
 
 
 def _deployment(
-    root: Path | None, input_path: str, overrides: list[str] | None, port: int | None
+    root: Path | None,
+    input_path: str,
+    overrides: list[str] | None,
+    port: int | None,
+    keeps: bool = False,
 ) -> "Demo":
+    """`keeps`: refuse a directory in which something was collected."""
     from kafka2011.runtime.process_settings import load_or_exit
     from kafka2011.services.embedded.config import EmbeddedConfig
-    from kafka2011.services.embedded.demo import Demo, check_input, check_root
+    from kafka2011.services.embedded.demo import Demo, check_input, check_replaceable, check_root
     from kafka2011.services.embedded.supervisor import StartFailed
 
     config = load_or_exit(
@@ -86,62 +94,121 @@ def _deployment(
     try:
         check_input(config.input_path)
         check_root(config.root_dir)
+        if keeps:
+            check_replaceable(config.root_dir)
     except StartFailed as error:
         fail(str(error), 2)
     return Demo(config, Console())
 
 
-@app.command()
-def status(
-    root: RootOption = Path("var"),
-    as_json: AsJson = False,
-) -> None:
-    """Show every process: state, pid, ports, log. Exits 1 when one that should run does not."""
-    from kafka2011.services.embedded.processes import is_ours
+def _run(run: Callable[[], int]) -> int:
+    from kafka2011.services.embedded.control import AlreadyRuns
 
+    try:
+        return run()
+    except AlreadyRuns as error:
+        fail(str(error), 2)
+
+
+@app.command()
+def status(root: RootOption = Path("var"), as_json: AsJson = False) -> None:
+    """Show every process: state, and its address as the option that takes it.
+
+    Exits 1 when one that should run does not, 3 when no deployment runs.
+    """
+    from kafka2011.services.embedded.control import runs
+    from kafka2011.services.embedded.processes import wait_for
+
+    is_up = runs(root)
+    if is_up:  # the supervisor alone has a status, and looks a few times a second
+        wait_for(lambda: all(s["running"] or s["status"] is not None for s in _states(root)), 2.0)
     states = _states(root)
-    if not states:
-        fail(f"no embedded deployment under {root}")
-    for state in states:
-        state["running"] = is_ours(state["pid"], state["name"])
+    if as_json:
+        print_json(states)
+    if not is_up:
+        fail(f"no deployment runs under {root}", 3)
     failed = [
         number
         for number, state in enumerate(states)
         if not state["running"] and state["status"] != 0
     ]
-    if as_json:
-        print_json(states)
-    else:
+    if not as_json:
         print_table(
-            ("name", "datacenter", "state", "pid", "ports", "log"),
-            [
-                (
-                    state["name"],
-                    state["datacenter"],
-                    "running" if state["running"] else f"ended ({state['status']})",
-                    str(state["pid"]),
-                    ", ".join(f"{name} {port}" for name, port in state["ports"].items()),
-                    state["log"],
-                )
-                for state in states
-            ],
+            ("name", "state", "address"),
+            [(state["name"], _state_of(state), _address_of(state)) for state in states],
             red_rows=failed,
         )
+        print(f"logs: {root / 'logs'}/NAME.log")
     if failed:
         raise typer.Exit(1)
 
 
+def _states(root: Path) -> list[dict[str, Any]]:
+    """The state files, with what runs at this moment."""
+    from kafka2011.services.embedded.processes import is_ours, read_states
+
+    return [
+        {**state, "running": is_ours(state["pid"], state["name"])} for state in read_states(root)
+    ]
+
+
+def _state_of(state: dict[str, Any]) -> str:
+    from kafka2011.services.embedded.supervisor import describe_status
+
+    if state["running"]:
+        return f"running, pid {state['pid']}"
+    if state["status"] is None:
+        return "ended"
+    return "done" if state["status"] == 0 else describe_status(state["status"])
+
+
+def _address_of(state: dict[str, Any]) -> str:
+    """A process's address, as it is given to the commands that talk to it."""
+    ports = state["ports"]
+    if "client" in ports:
+        return f"--zookeeper 127.0.0.1:{ports['client']}"
+    if "broker" in ports:
+        return f"--server kafka://127.0.0.1:{ports['broker']}"
+    if "balancer" in ports:
+        return f"--broker-list 0:127.0.0.1:{ports['balancer']}"
+    return f"http://127.0.0.1:{ports.get('page') or ports.get('registry') or ports['metrics']}"
+
+
+@app.command()
+def stop(root: RootOption = Path("var")) -> None:
+    """Stop the deployment, as Ctrl-C does where it runs; returns when all has ended."""
+    from kafka2011.services.embedded.control import runs
+    from kafka2011.services.embedded.processes import wait_for
+
+    _ask(root, "stop")
+    if not wait_for(lambda: not runs(root), STOP_TIMEOUT_S):
+        fail(f"the deployment under {root} did not stop in {STOP_TIMEOUT_S:.0f} s")
+    typer.echo(f"stopped; data and logs stay in {root}/")
+
+
 @app.command()
 def start(name: str, root: RootOption = Path("var")) -> None:
-    """Restart a process that was killed or has ended."""
+    """Start a process that was killed or has ended."""
+    typer.echo(_ask(root, "start", name))
+
+
+@app.command()
+def restart(name: str, root: RootOption = Path("var")) -> None:
+    """Stop a process cleanly, if it runs, and start it again."""
+    typer.echo(_ask(root, "restart", name))
+
+
+def _ask(root: Path, verb: str, name: str = "") -> str:
+    """The supervisor's answer; ends the command when it is an error or no deployment runs."""
     from kafka2011.services.embedded.control import NotRunning, ask
 
     try:
-        answer = ask(root, "start", name)
+        answer = ask(root, verb, name)
     except NotRunning as error:
-        fail(str(error))
-    typer.echo(answer, err=answer.startswith("error"))
-    raise typer.Exit(1 if answer.startswith("error") else 0)
+        fail(str(error), 3)
+    if answer.startswith("error"):
+        fail(answer.removeprefix("error: "))
+    return answer
 
 
 @app.command()
@@ -155,26 +222,11 @@ def kill(
         number = signal.Signals[f"SIG{signal_name.upper().removeprefix('SIG')}"]
     except KeyError:
         fail(f"no signal {signal_name!r}", 2)
-    from kafka2011.services.embedded.processes import is_ours
-
-    for state in _states(root):
-        if state["name"] == name:
-            if not is_ours(state["pid"], name):
-                fail(f"{name} does not run")
-            os.killpg(state["pid"], number)
-            typer.echo(f"{number.name} sent to {name} (pid {state['pid']})")
-            return
-    known = ", ".join(state["name"] for state in _states(root)) or "none"
-    fail(f"no process {name!r} under {root}; there are: {known}", 2)
-
-
-def _states(root: Path) -> list[dict]:  # type: ignore[type-arg]
-    states = []
-    for path in sorted((root / "run").glob("*.json")):
-        try:
-            state = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError:
-            continue
-        if isinstance(state, dict) and "command" in state:
-            states.append(state)
-    return states
+    states = {state["name"]: state for state in _states(root)}
+    if name not in states:
+        fail(f"no process {name!r} under {root}; there are: {', '.join(states) or 'none'}", 2)
+    pid = states[name]["pid"]
+    if not states[name]["running"]:
+        fail(f"{name} does not run")
+    os.killpg(pid, number)
+    typer.echo(f"{number.name} sent to {name} (pid {pid})")

@@ -11,6 +11,7 @@ import signal
 import sys
 
 from kafka2011.cli.commands import COMMANDS
+from kafka2011.runtime import lifeline
 from kafka2011.runtime.config import ConfigError
 
 ABOUT = "The LinkedIn deployment of the 2011 Kafka paper, speaking the Kafka 0.7 protocol."
@@ -76,6 +77,7 @@ def _complain(text: str) -> None:
 def main() -> None:
     # Ctrl-C while modules are being loaded ends the process: an exception there is printed.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    lifeline.hold()
     try:
         run(sys.argv[1:])
     except ConfigError as error:

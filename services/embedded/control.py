@@ -1,30 +1,61 @@
-"""`kafka2011 embedded start NAME` from another terminal: a line each way over a local socket.
+"""`kafka2011 embedded stop|start|restart` from another terminal, and the record of what runs.
 
-Only the owner can open this Unix socket. Its path is in var/run/supervisor.json,
-since a path below a deep directory can be too long for a socket address (108 bytes); the socket
-is then put into a private temporary directory.
+A request is a line each way over a local socket that only the owner can open. Its path is in
+run/supervisor.json, since a path below a deep directory can be too long for a socket address
+(108 bytes); the socket is then put into a private temporary directory. The record, there as long as
+the deployment runs:
+
+    {"pid", "socket", "command": "demo" or "up", "directory",
+     "zookeeper": {"live": "127.0.0.1:p", "offline": ...}, "registry": "http://127.0.0.1:p",
+     "brokers": {"broker-1": "127.0.0.1:p", ...}, "dashboard": "http://127.0.0.1:p" or null}
 """
 
+import fcntl
 import json
 import os
 import socket
 import socketserver
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from kafka2011.runtime.workers import Worker
-from kafka2011.services.embedded.processes import write_json
+from kafka2011.services.embedded.processes import wait_for, write_json
+from kafka2011.services.embedded.topology import LOOPBACK, ProcessSpec
 
 SOCKET_PATH_MAX = 100
 REQUEST_BYTES_MAX = 4096
 CLIENT_TIMEOUT_S = 90.0
+LOCK_TIMEOUT_S = 0.2
+MARK = ".kafka2011"  # the file that marks a directory as made by a deployment, locked while it runs
+
+
+def addresses(specs: Sequence[ProcessSpec]) -> dict[str, Any]:
+    """The addresses of the record: what another program connects to."""
+    found: dict[str, Any] = {"zookeeper": {}, "registry": None, "brokers": {}, "dashboard": None}
+    for spec in specs:
+        if spec.kind == "zookeeper":
+            found["zookeeper"][spec.datacenter] = f"{LOOPBACK}:{spec.ports['client']}"
+        elif spec.kind == "broker":
+            found["brokers"][spec.name] = f"{LOOPBACK}:{spec.ports['broker']}"
+        elif spec.kind == "registry":
+            found["registry"] = f"http://{LOOPBACK}:{spec.ports['registry']}"
+        elif spec.kind == "dashboard":
+            found["dashboard"] = f"http://{LOOPBACK}:{spec.ports['page']}"
+    return found
 
 
 class ControlServer:
     """Answers requests `{"verb": ..., "name": ...}` with one line of text."""
 
-    def __init__(self, root: Path, answer: Callable[[str, str], str]) -> None:
+    def __init__(
+        self,
+        root: Path,
+        answer: Callable[[str, str], str],
+        record: Mapping[str, Any] | None = None,
+    ) -> None:
         path = (root / "run" / "supervisor.sock").resolve()
         self._private_directory: Path | None = None
         if len(str(path)) > SOCKET_PATH_MAX:
@@ -53,14 +84,16 @@ class ControlServer:
         finally:
             os.umask(mask)
         self._path = path
+        self._record = root / "run" / "supervisor.json"
         self._worker = Worker(self._server.serve_forever, "control", restarts=True)
         self._worker.start()
-        write_json(root / "run" / "supervisor.json", {"pid": os.getpid(), "socket": str(path)})
+        write_json(self._record, {"pid": os.getpid(), "socket": str(path), **(record or {})})
 
     def close(self) -> None:
         self._server.shutdown()
         self._worker.join()
         self._server.server_close()
+        self._record.unlink(missing_ok=True)
         self._path.unlink(missing_ok=True)
         if self._private_directory is not None:
             self._private_directory.rmdir()
@@ -68,6 +101,10 @@ class ControlServer:
 
 class NotRunning(RuntimeError):
     """No supervisor answers for this directory."""
+
+
+class AlreadyRuns(RuntimeError):
+    """Another deployment has the directory. The text is one line with its pid and directory."""
 
 
 def ask(root: Path, verb: str, name: str = "") -> str:
@@ -80,4 +117,57 @@ def ask(root: Path, verb: str, name: str = "") -> str:
             connection.sendall(json.dumps({"verb": verb, "name": name}).encode() + b"\n")
             return connection.makefile(encoding="utf-8").readline().rstrip("\n")
     except (OSError, ValueError, KeyError):
-        raise NotRunning(f"no embedded deployment runs under {root}") from None
+        raise NotRunning(f"no deployment runs under {root}") from None
+
+
+def runs(root: Path) -> bool:
+    """Whether a deployment has this directory, be it that it is only starting or stopping."""
+    try:
+        with open(root / MARK, "rb") as mark:
+            fcntl.flock(mark, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+@contextmanager
+def held(root: Path, command: str) -> Iterator[None]:
+    """The directory is this process's alone, until the end. Raises AlreadyRuns.
+
+    The mark's second line says which command had it last, and its process id.
+    """
+
+    def is_locked() -> bool:
+        try:
+            fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    root.mkdir(parents=True, exist_ok=True)
+    with open(root / MARK, "a+", encoding="utf-8") as mark:
+        if not wait_for(is_locked, LOCK_TIMEOUT_S, 0.02):  # longer than another's `runs` takes
+            other, pid = last_command(root)
+            raise AlreadyRuns(
+                f"a deployment already runs under {root.resolve()} ({other}, pid {pid}); "
+                f"stop it (kafka2011 embedded stop --dir {root}) or choose another --dir"
+            )
+        mark.truncate(0)
+        mark.write(
+            f"Made by `kafka2011 embedded`; its `demo` empties it.\n{command} {os.getpid()}\n"
+        )
+        mark.flush()
+        yield
+
+
+def last_command(root: Path) -> tuple[str, str]:
+    """The command that has or had the directory ("demo", "up") and its process id; "?" for what is
+    not known."""
+    try:
+        words = (root / MARK).read_text(encoding="utf-8").split("\n")[1].split()
+    except (OSError, ValueError, IndexError):
+        words = []
+    command, pid = [*words, "?", "?"][:2]
+    return command, pid

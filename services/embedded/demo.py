@@ -20,11 +20,19 @@ from rich.console import Console
 from kafka2011.coordination.errors import CoordinationError
 from kafka2011.coordination.processes import forget_others
 from kafka2011.coordination.zookeeper import ZooKeeperRegistry
+from kafka2011.events.topics import TOPICS
 from kafka2011.runtime.logs import get_logger
 from kafka2011.services.embedded.config import DASHBOARD_PORT, EmbeddedConfig
-from kafka2011.services.embedded.control import ControlServer, NotRunning, ask
+from kafka2011.services.embedded.control import (
+    MARK,
+    ControlServer,
+    addresses,
+    held,
+    last_command,
+)
 from kafka2011.services.embedded.display import Display, Sample
 from kafka2011.services.embedded.processes import (
+    child_environment,
     end_leftovers,
     free_port_source,
     http_json,
@@ -46,9 +54,10 @@ from kafka2011.services.embedded.supervisor import (
 )
 from kafka2011.services.embedded.topology import command_of, plan, report_command
 
-MARK = ".kafka2011"  # the file that marks a directory as made by a deployment
 REGISTRY_TIMEOUT_MS = 10_000
-KEPT = frozenset({"benchmarks"})  # results of `make bench`, which no deployment made
+# What emptying leaves: results of `make bench`, which no deployment made, and the lock.
+KEPT = frozenset({"benchmarks", MARK})
+TOPICS_NAMED_MAX = 8
 FOREVER_MS = 365 * 24 * 3_600_000  # `up`: the activity ends with Ctrl-C, not by itself
 
 log = get_logger(__name__)
@@ -64,25 +73,36 @@ class Demo:
         self.is_stop_asked = False
 
     def run(self) -> int:
-        """Run to the end; returns the exit status. Always ends every process."""
-        clean(self.root)
-        return self._with_everything(self._story)
+        """Run to the end; returns the exit status. Always ends every process. Raises AlreadyRuns
+        before anything is changed."""
+        with held(self.root, "demo"):
+            clean(self.root)
+            return self._with_everything("demo", self._story)
 
     def run_until_stopped(self) -> int:
-        """Keep everything running on the existing data until Ctrl-C; then stop it cleanly."""
-        mark(self.root)
+        """Keep everything running on the existing data until Ctrl-C; then stop it cleanly. Raises
+        AlreadyRuns."""
         self.config = replace(self.config, duration_ms=FOREVER_MS)
-        return self._with_everything(self._stay)
+        with held(self.root, "up"):
+            status = self._with_everything("up", self._stay)
+            Display(self.console).say(
+                f"stopped; data and logs stay in {self.config.root_dir}/, "
+                "where the next start goes on"
+            )
+            return status
 
-    def _with_everything(self, work: Callable[[Supervisor, Display, float], int]) -> int:
+    def _with_everything(
+        self, command: str, work: Callable[[Supervisor, Display, float], int]
+    ) -> int:
         signal.signal(signal.SIGINT, self._ask_to_stop)
         signal.signal(signal.SIGTERM, self._ask_to_stop)
         began = time.monotonic()
         with Display(self.console) as display:
             free_port = free_port_source()
             config = self._settle_port(display, free_port)
+            specs = plan(config, self.root, free_port)
             supervisor = Supervisor(
-                plan(config, self.root, free_port),
+                specs,
                 self.root,
                 environment=base_environment(),
                 report=display.say,
@@ -90,11 +110,15 @@ class Demo:
             )
 
             def answer(verb: str, name: str) -> str:
-                return supervisor.request_start(name) if verb == "start" else "error: unknown verb"
+                if verb != "stop":
+                    return supervisor.request(verb, name)
+                self._ask_to_stop()
+                return "stopping"
 
-            control = ControlServer(self.root, answer)
+            record = {"command": command, "directory": str(self.root), **addresses(specs)}
+            control = ControlServer(self.root, answer, record)
             try:
-                supervisor.start_all(lambda line: display.show(sample_from(None, (), line)))
+                supervisor.start_all(display.show_phase)
                 display.say(
                     f"{len(supervisor.processes)} processes serve after "
                     f"{time.monotonic() - began:.0f} s; logs in {self.config.root_dir}/logs"
@@ -105,11 +129,18 @@ class Demo:
                 )
                 return work(supervisor, display, began)
             except StartFailed as error:
+                if self.is_stop_asked and command == "up":
+                    return 0
                 display.say(f"error: {error}")
                 return 1
             finally:
                 control.close()
-                supervisor.stop_all()
+                self._stop_all(supervisor, display)
+
+    def _stop_all(self, supervisor: Supervisor, display: Display) -> None:
+        if any(process.is_running for process in supervisor.processes.values()):
+            display.say("stopping ...")
+        supervisor.stop_all(display.show_phase)
 
     def _settle_port(self, display: Display, free_port: Callable[[], int]) -> EmbeddedConfig:
         """The settings with the dashboard's port decided; prints its address.
@@ -155,8 +186,7 @@ class Demo:
         if status != 0:
             display.say(f"loader: stopped with {describe_status(status or 0)}")
         report_status = self._report(display)
-        display.show(replace(sample, phase="stopping"))
-        supervisor.stop_all()
+        self._stop_all(supervisor, display)
         display.close()
         audit_status = self._audit()
         self._summary(sample, began, supervisor)
@@ -190,7 +220,7 @@ class Demo:
         with open(log_path, "wb") as log:
             done = subprocess.run(
                 command,
-                env={**base_environment(), **settings},
+                env=child_environment(base_environment(), settings),
                 stdout=subprocess.PIPE,
                 stderr=log,
                 check=False,
@@ -255,17 +285,31 @@ def check_input(input_path: str) -> None:
 
 
 def check_root(root: Path) -> None:
-    """Raises StartFailed when `root` holds something that this command did not make, or a
-    deployment that still runs."""
+    """Raises StartFailed when `root` holds something that this command did not make."""
     if root.exists() and not root.is_dir():
         raise StartFailed(f"{root} is not a directory")
     if root.exists() and not is_ours(root):
         raise StartFailed(f"{root} was not made by this command; choose another with --dir")
-    try:
-        ask(root, "status")
-    except NotRunning:
+
+
+def check_replaceable(root: Path) -> None:
+    """Raises StartFailed when `root` holds messages that `up` has collected, which emptying it
+    would delete. It names the topics, those that no frontend sends first."""
+    topics = {
+        path.name.rpartition("-")[0]
+        for path in root.glob("broker-*/logs/*-[0-9]*")
+        if path.is_dir()
+    }
+    if last_command(root)[0] != "up" or not topics:
         return
-    raise StartFailed(f"a deployment already runs under {root}; stop it first or choose --dir")
+    own = topics - set(TOPICS)
+    named = [*sorted(own), *sorted(topics - own)]
+    more = f" and {len(named) - TOPICS_NAMED_MAX} more" if len(named) > TOPICS_NAMED_MAX else ""
+    raise StartFailed(
+        f"{root} holds what `make live` (kafka2011 embedded up) collected, which the demo would "
+        f"delete: topics {', '.join(named[:TOPICS_NAMED_MAX])}{more}; choose another directory "
+        "(make demo DIR=var-demo, --dir var-demo), or delete it (make demo FRESH=1, --fresh)"
+    )
 
 
 def is_ours(root: Path) -> bool:
@@ -277,15 +321,8 @@ def is_ours(root: Path) -> bool:
     return (root / MARK).is_file() or (root / "run" / "restarts.json").is_file()
 
 
-def mark(root: Path) -> None:
-    """Mark `root` as made by a deployment."""
-    (root / "run").mkdir(parents=True, exist_ok=True)
-    (root / MARK).write_text("Made by `kafka2011 embedded`; its `demo` begins by emptying it.\n")
-
-
 def clean(root: Path) -> None:
-    """Empty `root`, after `check_root` has accepted it."""
-    root.mkdir(parents=True, exist_ok=True)
+    """Empty `root`, after `check_root` has accepted it, while it is held."""
     end_leftovers(root)
     for entry in root.iterdir():
         if entry.name in KEPT:
@@ -294,4 +331,4 @@ def clean(root: Path) -> None:
             shutil.rmtree(entry)
         else:
             entry.unlink()
-    mark(root)
+    (root / "run").mkdir()

@@ -5,7 +5,7 @@ On a terminal it is one table that is redrawn; elsewhere (a file, CI) one line e
 
 import time
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -27,6 +27,9 @@ class Sample:
     verdicts: dict[str, int]
     down: tuple[str, ...]
     phase: str
+
+
+NOTHING_YET = Sample(0, {}, {}, {}, {}, (), "")
 
 
 @dataclass
@@ -68,6 +71,11 @@ class Display:
         elif now - self._printed_at >= PLAIN_INTERVAL_S:
             self._printed_at = now
             self.say(self._line(sample))
+
+    def show_phase(self, phase: str) -> None:
+        """Show the last sample, or an empty one, under another phase."""
+        last = self._history[-1][1] if self._history else NOTHING_YET
+        self.show(replace(last, phase=phase))
 
     def rate(self, tier: str) -> float:
         """Messages a second over the last few seconds."""

@@ -1,11 +1,10 @@
 """One process of the deployment: start, signal, probe, and its state file.
 
-Every process leads its own process group, so that a signal also reaches its children (spark-submit
-is a shell, a JVM and a Python driver), and dies with the supervisor (PR_SET_PDEATHSIG), so that
-none is left even when the supervisor is killed.
+Every process leads its own process group, so that a signal also reaches its children, and ends with
+the supervisor, even when that is killed: the process sees to it itself (runtime.lifeline), and the
+JVMs below it end with it (ZooKeeper's by the same means, Spark's at the end of its standard input).
 """
 
-import ctypes
 import json
 import os
 import signal
@@ -18,17 +17,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from kafka2011.runtime.lifeline import PARENT_VARIABLE
 from kafka2011.services.embedded.topology import ProcessSpec
 
-PR_SET_PDEATHSIG = 1
 PROBE_TIMEOUT_S = 2.0
-
-
-_libc = ctypes.CDLL(None)  # loaded here: nothing may be loaded between fork and exec
-
-
-def _die_with_parent() -> None:
-    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+# Loopback is not asked through a proxy, whatever the environment says.
+_opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class ManagedProcess:
@@ -59,12 +53,7 @@ class ManagedProcess:
 
     def start(self, base_environment: Mapping[str, str], *, now_ms: int) -> None:
         """Start it, appending its output to its log file. Raises OSError when it cannot be run."""
-        environment = {
-            name: value
-            for name, value in base_environment.items()
-            if not name.startswith("KAFKA2011_") or name in ("KAFKA2011_PURE",)
-        }
-        environment.update(self.spec.environment)
+        environment = child_environment(base_environment, self.spec.environment)
         self.is_stop_asked = False
         self.has_served = False
         with open(self.log_path, "ab") as log:
@@ -75,7 +64,6 @@ class ManagedProcess:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=_die_with_parent,  # noqa: PLW1509  (one system call, no locks)
             )
         self.started_ms = now_ms
         self.start_count += 1
@@ -110,16 +98,12 @@ class ManagedProcess:
             return
 
     def ask_to_stop(self) -> None:
-        """SIGTERM to the process, or to the Python driver below a launcher."""
-        self.is_stop_asked = True
-        if self._child is None or self._child.poll() is not None:
+        """SIGTERM, once: a second one would end it in the middle. What is paused goes on."""
+        if self._child is None or self._child.poll() is not None or self.is_stop_asked:
             return
-        drivers = python_descendants(self._child.pid) if self.spec.stop_driver else []
-        for pid in drivers or [self._child.pid]:
-            try:
-                os.kill(pid, signal.SIGTERM)
-            except ProcessLookupError:
-                continue
+        self.is_stop_asked = True
+        self._child.send_signal(signal.SIGTERM)
+        self.signal(signal.SIGCONT)
 
     def serves(self) -> bool:
         """Whether it answers that it is ready."""
@@ -137,6 +121,17 @@ class ManagedProcess:
         except OSError:
             return ""
         return "\n".join(text.splitlines()[-lines:])
+
+
+def child_environment(inherited: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, str]:
+    """The variables of a child of this process: what it inherits without other settings of ours,
+    its own settings, and what has it end with this process."""
+    kept = {
+        name: value
+        for name, value in inherited.items()
+        if not name.startswith("KAFKA2011_") or name == "KAFKA2011_PURE"
+    }
+    return {**kept, **settings, PARENT_VARIABLE: str(os.getpid())}
 
 
 def is_alive(pid: int | None) -> bool:
@@ -167,32 +162,6 @@ def write_json(path: Path, value: Any) -> None:
     os.replace(temporary, path)
 
 
-def python_descendants(pid: int) -> list[int]:
-    """The leaf-most Python processes below `pid` whose command names a job script."""
-    parents: dict[int, int] = {}
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            try:
-                stat = Path("/proc", entry, "stat").read_text(encoding="ascii", errors="replace")
-            except OSError:
-                continue
-            parents[int(entry)] = int(stat.rpartition(")")[2].split()[1])
-    found = []
-    for candidate in parents:
-        ancestor = candidate
-        while ancestor in parents and ancestor != pid:
-            ancestor = parents[ancestor]
-        if ancestor != pid or candidate == pid:
-            continue
-        try:
-            words = Path("/proc", str(candidate), "cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if b"python" in os.path.basename(words[0]) and words[-2:-1][0].endswith(b".py"):
-            found.append(candidate)
-    return found
-
-
 def four_letter_word(port: int, word: bytes) -> bytes:
     """ZooKeeper's answer, or empty when it does not answer."""
     try:
@@ -209,7 +178,7 @@ def four_letter_word(port: int, word: bytes) -> bytes:
 def http_status(url: str) -> int:
     """The status of a GET, 0 when nothing answers."""
     try:
-        with urllib.request.urlopen(url, timeout=PROBE_TIMEOUT_S) as answer:  # noqa: S310
+        with _opener.open(url, timeout=PROBE_TIMEOUT_S) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as error:
         with error:
@@ -221,7 +190,7 @@ def http_status(url: str) -> int:
 def http_json(url: str) -> dict[str, Any] | None:
     """The JSON object of a GET, None when nothing usable answers."""
     try:
-        with urllib.request.urlopen(url, timeout=PROBE_TIMEOUT_S) as answer:  # noqa: S310
+        with _opener.open(url, timeout=PROBE_TIMEOUT_S) as answer:
             value = json.loads(answer.read())
     except (OSError, ValueError):
         return None
@@ -265,19 +234,27 @@ def is_port_free(port: int) -> bool:
     return True
 
 
+def read_states(root: Path) -> list[dict[str, Any]]:
+    """The state files of the processes below `root`, by name. What is no such file is left out."""
+    states = []
+    for path in sorted((root / "run").glob("*.json")):
+        try:
+            state = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            continue
+        if isinstance(state, dict) and {"name", "pid", "command"} <= state.keys():
+            states.append(state)
+    return states
+
+
 def end_leftovers(root: Path) -> list[str]:
     """Kill process groups that an earlier, killed supervisor left; returns their names."""
     ended = []
-    for state_path in sorted((root / "run").glob("*.json")):
-        try:
-            state = json.loads(state_path.read_text(encoding="utf-8"))
-            pid, name = int(state["pid"]), str(state["name"])
-        except (OSError, ValueError, KeyError, TypeError):
-            continue
-        if is_ours(pid, name):
+    for state in read_states(root):
+        if is_ours(state["pid"], state["name"]):
             try:
-                os.killpg(pid, signal.SIGKILL)
+                os.killpg(state["pid"], signal.SIGKILL)
             except ProcessLookupError:
                 continue
-            ended.append(name)
+            ended.append(state["name"])
     return ended

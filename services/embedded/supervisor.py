@@ -2,7 +2,8 @@
 
 Everything happens on the thread that calls `poll`: the kernel kills a child when the *thread* that
 started it ends (PR_SET_PDEATHSIG), so requests from other threads are queued for it. A process that
-ends is reported in one line, and the others continue.
+ends is reported in one line, and the others continue. A stop follows the stream (STOP_ORDER), so
+that what is sent is taken, and nothing has to be sent again.
 """
 
 import json
@@ -20,6 +21,7 @@ from kafka2011.runtime.clock import Clock, now_ms
 from kafka2011.services.embedded.processes import (
     ManagedProcess,
     end_leftovers,
+    read_states,
     wait_for,
     write_json,
 )
@@ -27,6 +29,16 @@ from kafka2011.services.embedded.topology import ProcessSpec
 from kafka2011.services.warehouse.session import CONF_DIR
 
 STOP_GRACE_S = 15.0
+# The kinds of processes in the order of a stop; each stage has ended before the next is asked.
+# What is in none of them (audit, loader, dashboard, balancer and link) is the stage OTHERS.
+OTHERS: tuple[str, ...] = ()
+STOP_ORDER = (
+    ("frontend",),
+    ("mirror", "online-consumer"),
+    OTHERS,
+    ("registry", "broker"),
+    ("zookeeper",),
+)
 RESTARTS_MAX = 1_000  # kept on record, the newest
 SERVING_POLL_S = 0.05
 
@@ -68,10 +80,12 @@ class Supervisor:
             (root / directory).mkdir(parents=True, exist_ok=True)
         for name in end_leftovers(root):
             report(f"{name}: left over from an earlier run, ended")
-        # What the last run had sent and not confirmed when it stopped is sent again by this one.
         if (root / "run" / "restarts.json").exists():
-            again = {"name": "the deployment", "time_ms": self._clock()}
-            self._earlier_restarts = [*_read_restarts(root), again]
+            self._earlier_restarts = _read_restarts(root)
+            # Then what it had sent and not confirmed when it ended is sent again by this one.
+            if not _was_stopped(root):
+                again = {"name": "the deployment", "time_ms": self._clock()}
+                self._earlier_restarts.append(again)
         for stale in (root / "run").glob("*.json"):
             stale.unlink()
         self._write_restarts()
@@ -86,7 +100,7 @@ class Supervisor:
         the first stage, waits itself for ZooKeeper, and must serve in its own stage.
         """
         stages = self._stages()
-        early = [process for process in self.processes.values() if process.spec.starts_early]
+        early = [process for process in self.processes.values() if process.spec.is_slow]
         for number, stage in enumerate(stages):
             for process in [*stage, *(early if number == 0 else ())]:
                 if not process.start_count:
@@ -151,16 +165,26 @@ class Supervisor:
             work, answer = self._requests.get()
             answer.put(work())
 
-    def request_start(self, name: str, timeout_s: float = 60.0) -> str:
-        """From another thread: have `name` started again. Returns one line with the outcome."""
+    def request(self, verb: str, name: str, timeout_s: float = 60.0) -> str:
+        """From another thread: have `name` started again ("start") or stopped first ("restart").
+        Returns one line with the outcome."""
+        work = {"start": self._start_again, "restart": self._restart}.get(verb)
+        if work is None:
+            return f"error: no request {verb!r}"
         answer: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._requests.put((lambda: self._restart(name), answer))
+        self._requests.put((lambda: work(name), answer))
         try:
             return answer.get(timeout=timeout_s)
         except queue.Empty:
             return f"error: {name}: the supervisor did not answer within {timeout_s:.0f} s"
 
     def _restart(self, name: str) -> str:
+        process = self.processes.get(name)
+        if process is not None and process.is_running:
+            self._stop_together([process], STOP_GRACE_S)
+        return self._start_again(name)
+
+    def _start_again(self, name: str) -> str:
         process = self.processes.get(name)
         if process is None:
             return f"error: no process {name!r}; there are: {', '.join(self.processes)}"
@@ -198,15 +222,26 @@ class Supervisor:
         """Stop one process cleanly, with SIGKILL after `grace_s`. Returns its exit status."""
         return self._stop_together([self.processes[name]], grace_s)
 
-    def stop_all(self) -> None:
-        """Stop all processes: writers before the brokers they write to, ZooKeeper last."""
-        running = [process for process in self.processes.values() if process.is_running]
-        clients = [p for p in running if p.spec.kind not in ("zookeeper", "broker")]
-        for kind in (
-            clients,
-            *([p for p in running if p.spec.kind == k] for k in ("broker", "zookeeper")),
-        ):
-            self._stop_together(kind, STOP_GRACE_S)
+    def stop_all(self, progress: Callable[[str], None] = lambda _: None) -> None:
+        """Stop all processes in the order of the stream (STOP_ORDER), which takes at most
+        STOP_GRACE_S for each stage. The slow ones are asked first, as nothing follows them."""
+        for process in self.processes.values():
+            if process.spec.is_slow:
+                process.ask_to_stop()
+        named = {kind for stage in STOP_ORDER for kind in stage}
+        for stage in STOP_ORDER:
+            group = [
+                process
+                for process in self.processes.values()
+                if process.is_running
+                and (process.spec.kind in stage or (not stage and process.spec.kind not in named))
+            ]
+            if group:
+                progress("stopping " + ", ".join(process.spec.name for process in group))
+                self._stop_together(group, STOP_GRACE_S)
+        for process in self.processes.values():
+            if process.start_count:  # also what ended before its stage, or since the last poll
+                process.write_state()
 
     def _stop_together(self, group: Sequence[ManagedProcess], grace_s: float) -> int | None:
         for process in group:
@@ -226,13 +261,8 @@ class Supervisor:
 
 
 def describe_status(status: int) -> str:
-    """`status 1`, or `killed by SIGKILL`."""
-    if status >= 0:
-        return f"status {status}"
-    try:
-        return f"killed by {signal.Signals(-status).name}"
-    except ValueError:
-        return f"killed by signal {-status}"
+    """`status 1`, or `killed by signal 9`."""
+    return f"status {status}" if status >= 0 else f"killed by signal {-status}"
 
 
 def base_environment() -> dict[str, str]:
@@ -256,3 +286,10 @@ def _read_restarts(root: Path) -> list[Any]:
     except (OSError, ValueError):
         return []
     return found if isinstance(found, list) else []
+
+
+def _was_stopped(root: Path) -> bool:
+    """Whether the last run was stopped and each of its processes ended by itself, with status 0:
+    then all that was sent is confirmed."""
+    states = read_states(root)
+    return bool(states) and all(state.get("status") == 0 for state in states)

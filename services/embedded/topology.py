@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from kafka2011.services.embedded.config import EmbeddedConfig
-from kafka2011.services.warehouse import commands
 
 LOOPBACK = "127.0.0.1"
 LIVE_BROKER_ID_FIRST = 1
@@ -26,8 +25,8 @@ class ProcessSpec:
 
     `ready`: "healthz" requests /healthz, "zookeeper" sends `srvr` to `ports["client"]`.
     `is_finite`: it ends with status 0 when its work is done.
-    `stop_driver`: the command is a launcher; SIGTERM goes to the Python driver below it.
-    `starts_early`: it starts slowly, and waits itself for the processes that it needs.
+    `is_slow`: it starts and stops slowly, needs nothing to be there when it starts, and nothing
+    follows it in the stream; so it is started, and asked to stop, before all others.
     """
 
     name: str
@@ -38,8 +37,7 @@ class ProcessSpec:
     ports: Mapping[str, int]
     ready: str = "healthz"
     is_finite: bool = False
-    stop_driver: bool = False
-    starts_early: bool = False
+    is_slow: bool = False
     start_timeout_ms: int = 60_000
 
 
@@ -294,9 +292,8 @@ def _add_loader(planner: _Planner, addresses: _Addresses, schemas: Mapping[str, 
             "audit.window.ms": planner.config.window_ms,
             "load.interval.ms": planner.config.load_interval_ms,
         },
-        command=spark_submit("load"),
-        stop_driver=True,
-        starts_early=True,
+        command=command_of("load"),
+        is_slow=True,
     )
 
 
@@ -317,7 +314,7 @@ def _add_dashboard(planner: _Planner, addresses: _Addresses, schemas: Mapping[st
             "dashboard.chaos.dir": planner.root,
         },
         ports={"page": port},
-        starts_early=True,
+        is_slow=True,
     )
 
 
@@ -355,11 +352,6 @@ def source_settings(config: EmbeddedConfig, number: int) -> dict[str, object]:
     }
 
 
-def spark_submit(name: str) -> tuple[str, ...]:
-    """spark-submit of a job of the warehouse."""
-    return str(Path(sys.executable).parent / "spark-submit"), str(commands.script(name))
-
-
 def report_command(root: Path, table: str) -> tuple[tuple[str, ...], dict[str, str]]:
     """The report job: its command, and its variables besides the caller's environment."""
     settings = {
@@ -367,4 +359,4 @@ def report_command(root: Path, table: str) -> tuple[tuple[str, ...], dict[str, s
         "report.table": table,
         "report.dir": root / "reports",
     }
-    return spark_submit("report"), environment_of(settings)
+    return command_of("report"), environment_of(settings)

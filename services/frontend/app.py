@@ -31,7 +31,12 @@ from kafka2011.services.frontend.followed_log import (
 from kafka2011.services.frontend.journal import Journal, JournalCorrupt, JournalInUse
 from kafka2011.services.frontend.progress import DeliveryCollector, Progress
 from kafka2011.services.frontend.schemas import prefixes, topics_of
-from kafka2011.services.frontend.sources import AccessLogSource, Source, SyntheticSource
+from kafka2011.services.frontend.sources import (
+    BATCH_EVENTS_MAX,
+    AccessLogSource,
+    Source,
+    SyntheticSource,
+)
 from kafka2011.services.registration import ServiceRegistration
 
 CONNECT_RETRY_S = 1.0
@@ -247,6 +252,8 @@ class _Frontend:
                 clock=self._clock,
                 position=state.position,
                 prefix=self._starts.__getitem__,
+                catch_up_ms=config.catch_up_ms,
+                sent_max=self._sent_max(start),
             )
             return
         of_a_log = FollowedLogSource if follows else AccessLogSource
@@ -261,6 +268,16 @@ class _Frontend:
             position=position_of(state.position, state.source, state.run),
             prefix=self._starts.__getitem__,
         )
+
+    def _sent_max(self, start: Start) -> int:
+        """How many events behind the journalled position an earlier process may have sent."""
+        if start is Start.NEW:
+            return 0
+        state = self._journal.state
+        if state.is_stopped:
+            self._journal.sent(state.position, [])  # from here on, some may be
+            return 0
+        return self._config.unconfirmed_messages_max + BATCH_EVENTS_MAX
 
     def _send_all(self, progress: Progress) -> bool:
         """Send batch after batch; True when the source has no more, False when stopped."""

@@ -48,6 +48,13 @@ class FrontendConfig(ProducerConfig, SchemaSettings, Heartbeats, AuditWindow, Da
     duration_ms: int = setting(
         "duration.ms", 0, whole(0), "length of the synthetic activity, ms; 0: no limit"
     )
+    catch_up_ms: int = setting(
+        "catch.up.ms",
+        10_000,
+        whole(-1),
+        "longest delay of synthetic activity that is made up for, ms: after a longer pause it goes "
+        "on from now; -1: no limit",
+    )
     server: str = setting(
         "frontend.server",
         "",

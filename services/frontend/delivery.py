@@ -189,6 +189,8 @@ class Delivery:
         if self._policy.heartbeat_interval_ms:
             self._send_heartbeat(is_last=True)
         self.flush()
+        if not self._journal.state.is_finished:
+            self._journal.stopped()
 
     # --- sets --------------------------------------------------------------------------------
 

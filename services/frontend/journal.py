@@ -14,6 +14,8 @@ The file `journal` in `data.dir` has one record a line, `<CRC-32 of the rest, 8 
     {"k": "event", "sequence", "time", "counts"}      a monitoring event: takes counts out of sent
     {"k": "published", "sequence"}                    all up to this sequence are in topic audit
     {"k": "finished"}                                 the source has no more
+    {"k": "stopped"}                                  a clean stop: nothing behind the position was
+                                                      sent, until the next `sent`
 
 A cut line at the end of the file was never relied upon and is removed. A bad line before that is
 corruption: JournalCorrupt.
@@ -69,6 +71,7 @@ class JournalState:
     start_ms: int = 0
     position: Position = None
     is_finished: bool = False
+    is_stopped: bool = False  # cleanly: nothing behind the position was sent
     next_sequence: int = 0
     totals: dict[str, int] = field(default_factory=dict)  # messages by topic, of this run
     events: list[JournalledEvent] = field(default_factory=list)
@@ -81,8 +84,9 @@ class JournalState:
                 self.source, self.run = record["source"], record["run"]
                 self.start_ms = record["start_ms"]
                 self.position, self.is_finished, self.totals = None, False, {}
+                self.is_stopped = False
             case "sent":
-                self.position = record["position"]
+                self.position, self.is_stopped = record["position"], False
                 counts = [WindowCount(*cell) for cell in record["counts"]]
                 self.pending.merge(counts)
                 for cell in counts:
@@ -97,6 +101,8 @@ class JournalState:
                 self.events = [e for e in self.events if e.sequence > record["sequence"]]
             case "finished":
                 self.is_finished = True
+            case "stopped":
+                self.is_stopped = True
             case kind:
                 raise ValueError(f"unknown record {kind!r}")
 
@@ -112,6 +118,7 @@ class JournalState:
             "start_ms": self.start_ms,
             "position": self.position,
             "finished": self.is_finished,
+            "stopped": self.is_stopped,
             "next_sequence": self.next_sequence,
             "totals": dict(self.totals),
             "events": [[e.sequence, e.time_ms, _cells(e.counts)] for e in self.events],
@@ -125,7 +132,7 @@ class JournalState:
         state = cls(record["window_ms"], record["server"], record["instance"])
         state.source, state.run = record["source"], record["run"]
         state.start_ms, state.position = record["start_ms"], record["position"]
-        state.is_finished = record["finished"]
+        state.is_finished, state.is_stopped = record["finished"], record.get("stopped", False)
         state.next_sequence = record["next_sequence"]
         state.totals = record["totals"]
         state.events = [
@@ -213,6 +220,10 @@ class Journal:
 
     def finished(self) -> None:
         self._append({"k": "finished"})
+
+    def stopped(self) -> None:
+        """All that was sent is confirmed and counted, and nothing more will be sent by this run."""
+        self._append({"k": "stopped"})
 
     def adopt(self, server: str, window_ms: int) -> None:
         """Count for this server and width from now on, as a new instance, from a source's start.

@@ -43,7 +43,14 @@ class Source(Protocol):
 
 
 class SyntheticSource:
-    """Synthetic activity at its scheduled times; overdue events at once. Position: events made."""
+    """Synthetic activity at its scheduled times. Position: [events made, start of the schedule].
+
+    Overdue events are made at once, with the times at which they were due. Where they are more than
+    `catch_up_ms` late (a pause of this process, of the brokers or of the machine), the schedule
+    begins anew instead, with the next event now; negative: never. That is in the journal before the
+    event is sent. `sent_max`: how many events behind the position may have been sent before; those
+    keep their times, or they would be counted twice in different windows.
+    """
 
     def __init__(
         self,
@@ -58,21 +65,27 @@ class SyntheticSource:
         clock: Clock,
         position: Position = None,
         prefix: Callable[[str], bytes] = prefix_of,
+        catch_up_ms: int = -1,
+        sent_max: int = 0,
     ) -> None:
+        # Of journals before there were pauses it is the number alone.
+        at = position if isinstance(position, list) else [position or 0, start_ms]
+        self._next: int = at[0]
+        self._start_ms: int = at[1]
         self._encoder = ActivityEncoder(
             seed,
             run_id=run_id,
             server=server,
             service=service,
             rate=rate,
-            start_ms=start_ms,
+            start_ms=self._start_ms,
             prefix=prefix,
         )
         self._rate = rate
-        self._start_ms = start_ms
         self._count_max = count_max
         self._clock = clock
-        self._next: int = position or 0
+        self._catch_up_ms = catch_up_ms
+        self._unsent = self._next + sent_max
 
     @staticmethod
     def descriptor(seed: int, rate: int, count_max: int | None) -> Any:
@@ -82,17 +95,26 @@ class SyntheticSource:
         if self._count_max is not None and self._next >= self._count_max:
             return None
         now_ms = self._clock()
+        due_ms = schedule_ms(self._next, self._rate, self._start_ms)
+        is_late = 0 <= self._catch_up_ms < now_ms - due_ms
+        if is_late and self._next >= self._unsent:
+            self._start_ms = self._encoder.start_ms = now_ms - self._next * 1000 // self._rate
+            return Batch([], self._position(), is_to_be_stored=True)
         end = due_count(now_ms, self._rate, self._start_ms)
         if self._count_max is not None:
             end = min(end, self._count_max)
         end = min(end, self._next + BATCH_EVENTS_MAX)
+        if is_late:
+            end = min(end, self._unsent)
         if end <= self._next:
-            due_ms = schedule_ms(self._next, self._rate, self._start_ms)
-            return Batch([], self._next, max(1, due_ms - now_ms))
+            return Batch([], self._position(), max(1, due_ms - now_ms))
         encode = self._encoder.encode
         events = [encode(number) for number in range(self._next, end)]
         self._next = end
-        return Batch(events, end)
+        return Batch(events, self._position())
+
+    def _position(self) -> Position:
+        return [self._next, self._start_ms]
 
     def close(self) -> None:
         """Nothing to close."""

@@ -241,13 +241,13 @@ class ActivityEncoder:
         self._names = text(server.encode()) + text(service.encode())
         self._starts = {topic: prefix(topic) + run_id for topic in topics.ACTIVITY_TOPICS}
         self._rate = rate
-        self._start_ms = start_ms
+        self.start_ms = start_ms  # may be changed between two events
         self._time = (-1, b"")
 
     def encode(self, number: int) -> tuple[str, int, bytes]:
         """Topic, header.time and payload of event `number`."""
         topic, body, refers_to = self._activity.planned(number)
-        time_ms = self._start_ms + number * 1000 // self._rate
+        time_ms = self.start_ms + number * 1000 // self._rate
         if time_ms != self._time[0]:
             encoded = long(time_ms)
             self._time = (time_ms, encoded + self._names + encoded)  # event_time is the same

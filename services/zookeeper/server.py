@@ -10,7 +10,6 @@ long as the server should.)
 """
 
 import contextlib
-import ctypes
 import signal
 import socket
 import subprocess
@@ -20,13 +19,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from kafka2011.runtime.lifeline import die_with_parent
 from kafka2011.services.zookeeper import core
 from kafka2011.services.zookeeper.config import ZooKeeperConfig
 
 PORT_ATTEMPTS = 5  # another process may take the free port before ZooKeeper binds it
 POLL_INTERVAL_S = 0.05
 ANSWER_TIMEOUT_S = 2.0
-PR_SET_PDEATHSIG = 1
 
 
 class NotServing(RuntimeError):
@@ -165,7 +164,7 @@ class ZooKeeperServer:
             stdin=subprocess.DEVNULL,
             stdout=2,  # what it prints belongs to the log
             # One system call between fork and exec; it takes no lock that another thread may hold.
-            preexec_fn=_die_with_parent,  # noqa: PLW1509
+            preexec_fn=die_with_parent,  # noqa: PLW1509
         )
 
     def _wait(self, deadline: float, stop: threading.Event) -> bool:
@@ -180,13 +179,6 @@ class ZooKeeperServer:
                     f"ZooKeeper did not serve within {self._config.start_timeout_ms} ms"
                 )
         return True
-
-
-_libc = ctypes.CDLL(None, use_errno=True)
-
-
-def _die_with_parent() -> None:
-    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _free_port(bind_address: str) -> int:

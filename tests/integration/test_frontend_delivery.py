@@ -3,6 +3,7 @@
 After any crash the stored messages may be more than the reported ones (extra), never fewer.
 """
 
+import datetime
 import random
 import time
 from collections.abc import Iterator
@@ -237,6 +238,25 @@ def test_sigterm_flushes_and_the_next_start_goes_on_without_a_repeat(
     assert repeats(6000, broker) == 0
 
 
+def test_after_a_planned_stop_synthetic_activity_goes_on_from_now_without_a_repeat(
+    frontend: Frontend, broker: RunningBroker, tmp_path: Path
+) -> None:
+    settings = {"rate": 1000, "message_count": 3000, "broker_list": broker.broker_list}
+    with frontend.start(**settings) as run:
+        wait_until((tmp_path / "frontend-1" / "progress.json").exists, "progress.json")
+        assert run.stop() == 0, run.log()
+    stopped_ms = time.time_ns() // 1_000_000
+    with frontend.start(**settings, catch_up_ms=0) as run:
+        began = datetime.datetime.fromisoformat(run.wait_for_event("run")["timestamp"])
+        finish(run)
+    assert broker.stop() == 0
+    assert repeats(3000, broker) == 0
+    found = headers(stored_payloads([broker.log_dir]))
+    began_ms = began.timestamp() * 1000
+    assert [one.time_ms for one in found if stopped_ms < one.time_ms < began_ms] == []
+    assert max(one.time_ms for one in found) > began_ms
+
+
 def test_sigterm_while_no_broker_answers_ends_in_time_and_loses_nothing(
     frontend: Frontend, tmp_path: Path
 ) -> None:
@@ -258,7 +278,7 @@ def test_synthetic_activity_has_the_totals_that_were_known_before(
     frontend: Frontend, tmp_path: Path
 ) -> None:
     with start_broker(tmp_path, num_partitions=2) as broker:
-        limits = {"seed": 7, "rate": 3000, "duration_ms": 2500}
+        limits = {"seed": 7, "rate": 3000, "duration_ms": 2500, "catch_up_ms": -1}
         with frontend.start(**limits, broker_list=broker.broker_list) as run:
             finish(run)
         assert broker.stop() == 0

@@ -13,8 +13,15 @@ from typing import Any
 import pytest
 
 from kafka2011.services.embedded import processes
-from kafka2011.services.embedded.control import ControlServer, NotRunning, ask
-from kafka2011.services.embedded.demo import check_root, clean
+from kafka2011.services.embedded.control import (
+    AlreadyRuns,
+    ControlServer,
+    NotRunning,
+    ask,
+    held,
+    runs,
+)
+from kafka2011.services.embedded.demo import check_replaceable, check_root, clean
 from kafka2011.services.embedded.supervisor import (
     StartFailed,
     Supervisor,
@@ -133,30 +140,33 @@ def test_a_killed_process_is_reported_in_one_line_and_started_again_over_the_soc
     wait_until(deployment.polled, "a line about the killed process")
     supervisor.poll()
     (line,) = deployment.lines
-    assert "one ended: killed by SIGKILL" in line
+    assert "one ended: killed by signal 9" in line
     assert "kafka2011 embedded start one" in line
     assert (supervisor.down(), two.is_running) == ([one], True)
 
-    def asked_to_start(name: str) -> str:
+    def asked_to(verb: str, name: str) -> str:
         """The answer to a request from another process."""
         with ThreadPoolExecutor(1) as pool:
-            answer = pool.submit(ask, tmp_path, "start", name)
+            answer = pool.submit(ask, tmp_path, verb, name)
             wait_until(lambda: supervisor.poll() or answer.done(), f"an answer about {name}")
             return answer.result()
 
-    control = ControlServer(tmp_path, lambda _, name: supervisor.request_start(name))
-    with contextlib.closing(control):
-        assert asked_to_start("two").startswith("error: two is running")
-        assert "no process 'nine'; there are: one, two" in asked_to_start("nine")
-        assert asked_to_start("one").startswith("one started")
+    with contextlib.closing(ControlServer(tmp_path, supervisor.request)):
+        assert asked_to("start", "two").startswith("error: two is running")
+        assert "no process 'nine'; there are: one, two" in asked_to("restart", "nine")
+        assert asked_to("bend", "two") == "error: no request 'bend'"
+        assert asked_to("start", "one").startswith("one started")
+        before = two.pid
+        assert asked_to("restart", "two") == f"two started, pid {two.pid}"
+        assert two.pid != before
     assert one.is_running
     assert one.pid != killed_pid
     # Or a demo would not wait while a load job's JVM starts.
-    assert supervisor.down() == [one]
+    wait_until(lambda: supervisor.down() == [one], "only the other serves")
     may_serve.touch()
     wait_until(lambda: not supervisor.down(), "it serves")
     restarted = [restart["name"] for restart in deployment.state("restarts")]
-    assert restarted == supervisor.restarted_names == ["one"]
+    assert restarted == supervisor.restarted_names == ["one", "two"]
 
     pid = two.pid
     supervisor.stop_all()
@@ -169,7 +179,7 @@ def test_a_socket_answers_also_below_a_deep_directory_while_a_deployment_runs(
 ) -> None:
     root = tmp_path / ("deep" * 30)
     (root / "run").mkdir(parents=True)
-    with pytest.raises(NotRunning, match="no embedded deployment"):
+    with pytest.raises(NotRunning, match="no deployment runs"):
         ask(root, "status")
     with contextlib.closing(ControlServer(root, lambda verb, _: verb)):
         assert ask(root, "status") == "status"
@@ -189,15 +199,50 @@ def test_a_finite_process_that_is_done_is_no_news(deploy: Deploy) -> None:
     assert deployment.supervisor.down() == []
 
 
-def test_sigterm_goes_to_the_driver_below_a_launcher(deploy: Deploy, tmp_path: Path) -> None:
-    driver = tmp_path / "driver.py"
-    driver.write_text(SERVES)
-    launcher = "import subprocess, sys; sys.exit(subprocess.call([sys.executable, sys.argv[1]]))"
-    (job,) = deploy(spec("job", launcher, str(driver), "and more", stop_driver=True)).managed
-    (driver_pid,) = processes.python_descendants(job.pid)
-    job.ask_to_stop()
-    wait_until(lambda: not processes.is_alive(driver_pid), "the driver to stop")
-    wait_until(lambda: not processes.is_alive(job.pid), "the launcher to follow")
+def test_a_stop_follows_the_stream_and_what_is_slow_is_asked_first(
+    deploy: Deploy, tmp_path: Path
+) -> None:
+    """Each process notes that it was asked and that it has ended, in one file."""
+    notes = tmp_path / "notes"
+    script = f"""
+import os, signal, sys, threading
+def note(word):
+    with open({str(notes)!r}, "a") as file:
+        print(word, sys.argv[1], file=file)
+def stop(*_):
+    note("asked")
+    if sys.argv[2] == "slow":
+        threading.Event().wait(0.3)
+    note("ended")
+    os._exit(0)
+signal.signal(signal.SIGTERM, stop)
+{SERVES}"""
+    kinds = {
+        "zk": "zookeeper",
+        "broker": "broker",
+        "balancer": "proxy",
+        "mirror": "mirror",
+        "audit": "audit",
+        "front": "frontend",
+    }
+    one_by_one = ["front", "mirror", "balancer", "audit", "broker", "zk"]
+    deployment = deploy(
+        *(spec(name, script, name, "quick", kind=kind) for name, kind in kinds.items()),
+        spec("load", script, "load", "slow", kind="loader", is_slow=True),
+    )
+    paused = deployment.supervisor.processes["front"]
+    paused.signal(signal.SIGSTOP)
+    deployment.supervisor.stop_all()
+    noted = notes.read_text().split("\n")[:-1]
+    asked = [line.removeprefix("asked ") for line in noted if line.startswith("asked ")]
+    assert asked[0] == "load"
+    for earlier, later in (
+        *(("front", "mirror"), ("mirror", "balancer"), ("mirror", "audit")),
+        *(("load", "broker"), ("audit", "broker"), ("balancer", "broker"), ("broker", "zk")),
+    ):
+        assert noted.index(f"ended {earlier}") < noted.index(f"asked {later}"), noted
+    assert sorted(asked[1:]) == sorted(one_by_one)
+    assert [deployment.state(name)["status"] for name in deployment.supervisor.processes] == [0] * 7
 
 
 def test_leftovers_of_a_killed_supervisor_are_ended_and_no_other_process(
@@ -211,7 +256,7 @@ def test_leftovers_of_a_killed_supervisor_are_ended_and_no_other_process(
 
 
 @pytest.mark.parametrize(
-    ("status", "text"), [(0, "status 0"), (3, "status 3"), (-9, "killed by SIGKILL")]
+    ("status", "text"), [(0, "status 0"), (3, "status 3"), (-9, "killed by signal 9")]
 )
 def test_statuses_in_words(status: int, text: str) -> None:
     assert describe_status(status) == text
@@ -241,24 +286,64 @@ def test_an_old_run_is_cleaned_away_and_what_was_measured_is_kept(tmp_path: Path
     measured.parent.mkdir()
     measured.write_text("{}")
     check_root(tmp_path)  # make bench, and then make demo
-    clean(tmp_path)
+    for command in ("demo", "up", "demo"):
+        check_root(tmp_path)
+        check_replaceable(tmp_path)
+        with held(tmp_path, command):
+            clean(tmp_path)
     (tmp_path / "broker-1").mkdir()
     (tmp_path / "broker-1" / "segment").write_text("x")
     check_root(tmp_path)
-    clean(tmp_path)
+    check_replaceable(tmp_path)
+    with held(tmp_path, "demo"):
+        clean(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {"run", "benchmarks", ".kafka2011"}
     assert measured.read_text() == "{}"
 
 
-@pytest.mark.parametrize("before", ["", "garbage", "{}", '[{"name": "mirror-1", "time_ms": 5}]'])
-def test_a_deployment_that_is_started_again_is_a_restart_on_record(
-    tmp_path: Path, before: str
+def test_what_live_collected_is_not_emptied_and_its_topics_are_named(tmp_path: Path) -> None:
+    for name in ("page-view-0", "my-topic-0", "my-topic-1"):
+        (tmp_path / "broker-1" / "logs" / name).mkdir(parents=True)
+    with held(tmp_path, "demo"):
+        check_replaceable(tmp_path)
+    with held(tmp_path, "up"):
+        assert runs(tmp_path)
+    assert not runs(tmp_path)
+    with pytest.raises(StartFailed, match=r"topics my-topic, page-view; .*FRESH=1"):
+        check_replaceable(tmp_path)
+
+
+def test_two_deployments_never_have_one_directory(tmp_path: Path) -> None:
+    with (
+        held(tmp_path, "up"),
+        pytest.raises(AlreadyRuns, match=rf"{tmp_path} \(up, pid {os.getpid()}\)"),
+        held(tmp_path, "demo"),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("before", "statuses", "is_restart"),
+    [
+        ("", [], False),
+        ("garbage", [0], False),
+        ("{}", [], True),
+        ('[{"name": "mirror-1", "time_ms": 5}]', [0, 0], False),
+        ('[{"name": "mirror-1", "time_ms": 5}]', [0, -9], True),
+        ("[]", [0, None], True),
+    ],
+)
+def test_a_deployment_that_did_not_stop_cleanly_is_a_restart_on_record(
+    tmp_path: Path, before: str, statuses: list[int | None], is_restart: bool
 ) -> None:
     """What the last run had not confirmed is sent again by this one, and is no extra."""
     file = tmp_path / "run" / "restarts.json"
     file.parent.mkdir()
     if before:
         file.write_text(before)
+    for number, status in enumerate(statuses):
+        state = {"name": str(number), "pid": 0, "command": ["x"], "status": status}
+        (tmp_path / "run" / f"{number}.json").write_text(json.dumps(state))
     Supervisor(
         [],
         tmp_path,
@@ -268,5 +353,5 @@ def test_a_deployment_that_is_started_again_is_a_restart_on_record(
         clock=lambda: 99,
     )
     earlier = json.loads(before) if before.startswith("[") else []
-    again = [{"name": "the deployment", "time_ms": 99}] if before else []
+    again = [{"name": "the deployment", "time_ms": 99}] if is_restart else []
     assert json.loads(file.read_text()) == earlier + again

@@ -152,6 +152,10 @@ def test_a_monitoring_event_is_repeated_with_its_identity(frontend: Frontend) ->
     first, second = frontend.arrived()[AUDIT]
     assert first == second
     assert not frontend.journal.state.is_finished
+    assert frontend.journal.state.is_stopped
+    delivery.send(EVENTS, 6)
+    delivery.flush()
+    assert not frontend.journal.state.is_stopped
 
 
 def test_unpublished_events_of_an_earlier_life_are_published_first(

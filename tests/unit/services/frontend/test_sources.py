@@ -64,6 +64,42 @@ def test_a_source_goes_on_behind_any_batch_with_the_same_events(log: Path, kind:
         assert found == [f"/{number}" for number in range(1300)]
 
 
+def times_of(found: list[Batch]) -> list[int]:
+    return [time_ms for batch in found for _, time_ms, _ in batch.events]
+
+
+@pytest.mark.parametrize(
+    ("catch_up_ms", "sent_max", "resent"),
+    [(-1, 0, 1300), (5_000, 0, 0), (5_000, 7, 7), (5_000, 700, 700), (10**10, 0, 1300)],
+    ids=["no limit", "after a clean stop", "after a kill", "more than a batch", "not that late"],
+)
+def test_after_a_pause_synthetic_activity_goes_on_from_now(
+    catch_up_ms: int, sent_max: int, resent: int
+) -> None:
+    """Only what may have been sent before keeps its time, or it would be counted twice."""
+    clock = ManualClock(10**9)
+    before = synthetic(clock, start_ms=10**9 - 1, count_max=1300)
+    position = next_of(before).position
+    clock.advance(3_600_000)
+    settings = {"count_max": 1300, "catch_up_ms": catch_up_ms, "sent_max": sent_max}
+    late = synthetic(clock, start_ms=0, position=position, **settings)
+    found = []
+    while resent and len(times_of(found)) < min(resent, 1299):
+        found.append(next_of(late))
+    assert times_of(found) == [10**9 - 1 + number * 10 for number in range(1, resent + 1)][:1299]
+    if resent >= 1299:
+        assert late.next_batch() is None
+        return
+    shift = next_of(late)
+    assert (shift.events, shift.is_to_be_stored) == ([], True)
+    # Whichever process makes the next event: at this moment, and from there on at the rate.
+    for source in (late, synthetic(clock, start_ms=0, position=shift.position, **settings)):
+        assert next_of(source).events[0][1] == clock()
+        clock.advance(10)
+        assert times_of([next_of(source)]) == [clock()]
+        clock.advance(-10)
+
+
 def test_a_rate_paces_the_lines(log: Path) -> None:
     clock = ManualClock(1000)
     source = access_log(log, clock=clock, rate=10)
@@ -92,7 +128,7 @@ def test_synthetic_events_come_when_they_are_due_and_late_ones_at_once() -> None
     clock = ManualClock(1000)
     source = synthetic(clock)
     assert len(next_of(source).events) == 1
-    assert next_of(source) == Batch([], 1, wait_ms=10)
+    assert next_of(source) == Batch([], [1, 1000], wait_ms=10)
     clock.advance(95)
     times = [time_ms for _, time_ms, _ in next_of(source).events]
     assert times == [1000 + 10 * n for n in range(1, 10)]

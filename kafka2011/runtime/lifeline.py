@@ -1,0 +1,32 @@
+"""Ends a process together with the one that started it, however that one ends (Linux).
+
+The kernel can send SIGKILL to a process when the thread that started it ends (PR_SET_PDEATHSIG). A
+process of ours asks for that itself, in the first lines of its `main`, since Python code between
+fork and exec (`preexec_fn`) can hang a program that has threads. What ends between the start and
+that request is seen in the parent's id.
+"""
+
+import ctypes
+import os
+import signal
+
+# Holds the id of the process that started this one. No setting, and not passed on.
+PARENT_VARIABLE = "KAFKA2011_PARENT"
+PR_SET_PDEATHSIG = 1
+
+_libc = ctypes.CDLL(None)
+_prctl = _libc.prctl  # looked up here: nothing may be loaded between fork and exec
+
+
+def die_with_parent() -> None:
+    """Have the kernel kill this process when the thread that started it ends."""
+    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def hold() -> None:
+    """`die_with_parent` where PARENT_VARIABLE is set; ends at once if that process is gone."""
+    parent = os.environ.pop(PARENT_VARIABLE, "")
+    if parent:
+        die_with_parent()
+        if os.getppid() != int(parent):
+            os._exit(1)
