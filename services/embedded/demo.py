@@ -29,6 +29,7 @@ from kafka2011.services.embedded.control import (
     addresses,
     held,
     last_command,
+    runs,
 )
 from kafka2011.services.embedded.display import Display, Sample
 from kafka2011.services.embedded.processes import (
@@ -294,13 +295,14 @@ def check_root(root: Path) -> None:
 
 def check_replaceable(root: Path) -> None:
     """Raises StartFailed when `root` holds messages that `up` has collected, which emptying it
-    would delete. It names the topics, those that no frontend sends first."""
+    would delete. It names the topics, those that no frontend sends first. (Where one runs, `held`
+    refuses.)"""
     topics = {
         path.name.rpartition("-")[0]
         for path in root.glob("broker-*/logs/*-[0-9]*")
         if path.is_dir()
     }
-    if last_command(root)[0] != "up" or not topics:
+    if last_command(root)[0] != "up" or not topics or runs(root):
         return
     own = topics - set(TOPICS)
     named = [*sorted(own), *sorted(topics - own)]

@@ -5,6 +5,7 @@ the supervisor, even when that is killed: the process sees to it itself (runtime
 JVMs below it end with it (ZooKeeper's by the same means, Spark's at the end of its standard input).
 """
 
+import http.client
 import json
 import os
 import signal
@@ -183,7 +184,7 @@ def http_status(url: str) -> int:
     except urllib.error.HTTPError as error:
         with error:
             return error.code
-    except OSError:
+    except (OSError, http.client.HTTPException):  # the second: it ended inside its answer
         return 0
 
 
@@ -192,7 +193,7 @@ def http_json(url: str) -> dict[str, Any] | None:
     try:
         with _opener.open(url, timeout=PROBE_TIMEOUT_S) as answer:
             value = json.loads(answer.read())
-    except (OSError, ValueError):
+    except (OSError, ValueError, http.client.HTTPException):
         return None
     return value if isinstance(value, dict) else None
 

@@ -1,15 +1,21 @@
-"""The whole deployment, as `make demo` runs it: every message in every tier, whatever is killed.
+"""The whole deployment, as `make demo` and `make live` run it: every message in every tier,
+whatever is killed, stopped and started again.
 
 The figures of the report are computed here a second time with nothing of ours, from the lines.
+STOP_ROUNDS (default 2) says how often the live deployment is stopped and started.
 """
 
+import contextlib
 import json
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kafka2011.services.embedded.processes import http_json
 from tests.support.access_lines import figures, known_lines
 from tests.support.commands import KAFKA2011, RunningProcess, run
 from tests.support.stored import entries
@@ -22,16 +28,50 @@ pytestmark = [
     pytest.mark.timeout(1200),
 ]
 
+STOP_ROUNDS = int(os.environ.get("STOP_ROUNDS", "2"))
 WIDE = {"COLUMNS": "160"}
+# What the processes of a live deployment are, by the words of their commands.
+COMMANDS = "zookeeper broker proxy registry mirror online-consumer audit load dashboard frontend"
+KINDS = [f" kafka2011 {name}" for name in COMMANDS.split()]
+KINDS += ["QuorumPeerMain", "SparkSubmit", "pyspark.daemon"]
 
 
 class RunningDemo(RunningProcess):
-    """`kafka2011 embedded demo` in a directory of its own."""
+    """`kafka2011 embedded demo`, or another command, in a directory of its own."""
 
-    def __init__(self, directory: Path, *words: str) -> None:
+    def __init__(self, directory: Path, *words: str, command: str = "demo") -> None:
         self.root = directory / "var"
-        command = [*KAFKA2011, "embedded", "demo", "--dir", str(self.root), *words]
-        super().__init__(command, directory / "output.txt", variables=WIDE)
+        line = [*KAFKA2011, "embedded", command, "--dir", str(self.root), *words]
+        super().__init__(line, directory / "output.txt", variables=WIDE)
+
+    def wait_until_serving(self) -> None:
+        wait_until(
+            lambda: "processes serve" in self.log() or not self.is_running, "all to serve", 300
+        )
+        assert self.is_running, self.log()
+
+    def summary(self) -> dict[str, Any]:
+        """What the audit service says of all windows; {} while it does not answer."""
+        port = self.state("audit").get("ports", {}).get("metrics")
+        return http_json(f"http://127.0.0.1:{port}/audit/summary?final=1") or {}
+
+    def descendants(self) -> dict[int, str]:
+        """The command lines of all processes below this one."""
+        parents, found = {}, {self.pid: ""}
+        for entry in Path("/proc").iterdir():
+            with contextlib.suppress(OSError):
+                if entry.name.isdigit():
+                    parents[int(entry.name)] = _stat(int(entry.name))[1]
+        while new := [
+            pid for pid, parent in parents.items() if parent in found and pid not in found
+        ]:
+            for pid in new:
+                with contextlib.suppress(OSError):
+                    words = Path("/proc", str(pid), "cmdline").read_bytes().split(b"\0")
+                    found[pid] = b" ".join(words).decode(errors="replace")
+                parents.pop(pid)
+        del found[self.pid]
+        return found
 
     def state(self, name: str) -> dict[str, Any]:
         """What the supervisor says of a process; {} before there is anything."""
@@ -46,8 +86,10 @@ class RunningDemo(RunningProcess):
         names = [path.stem for path in (self.root / "run").glob("*.json")]
         return [name for name in names if _lives(self.state(name).get("pid", 0))]
 
-    def embedded(self, *words: str) -> None:
-        run("embedded", *words, "--dir", self.root, variables=WIDE)
+    def embedded(self, *words: str, status: int = 0) -> str:
+        """What the command prints, on either stream."""
+        done = run("embedded", *words, "--dir", self.root, status=status, variables=WIDE)
+        return done.stdout + done.stderr
 
     def finish(self) -> None:
         assert self.wait(600) == 0, self.log()
@@ -65,12 +107,17 @@ class RunningDemo(RunningProcess):
         ]
 
 
+def _stat(pid: int) -> tuple[str, int]:
+    """A process's state and its parent. Raises OSError when there is none."""
+    words = Path("/proc", str(pid), "stat").read_text(errors="replace").rpartition(")")[2].split()
+    return words[0], int(words[1])
+
+
 def _lives(pid: int) -> bool:
     try:
-        status = Path("/proc", str(pid), "stat").read_text().rpartition(")")[2].split()[0]
+        return _stat(pid)[0] != "Z"
     except OSError:
         return False
-    return status != "Z"
 
 
 @pytest.fixture
@@ -123,15 +170,69 @@ def test_processes_killed_in_the_middle_lose_nothing(
         tmp_path, "--set", "embedded.duration.ms=30000", "--set", "embedded.rate=1000"
     )
     demos.append(demo)
-    wait_until(
-        lambda: "processes serve" in demo.log() or not demo.is_running, "everything to serve", 200
-    )
-    assert demo.is_running, demo.log()
+    demo.wait_until_serving()
     for name in ("broker-1", "online-1", "mirror-1", "loader", "broker-12", "audit"):
         demo.embedded("kill", name)
         wait_until(lambda name=name: f"{name} ended" in demo.log(), f"a line about {name}")
         demo.embedded("start", name)
     demo.finish()
-    assert "killed by SIGKILL" in demo.log()
+    assert "killed by signal 9" in demo.log()
     status, incomplete = demo.audit()
     assert (status, [verdict for *_, verdict in incomplete if "missing" in verdict]) == (0, [])
+
+
+def test_live_repeats_nothing_after_planned_stops_and_nothing_outlives_a_kill(
+    demos: list[RunningDemo], tmp_path: Path
+) -> None:
+    def start() -> RunningDemo:
+        words = (
+            "--port",
+            "0",
+            "--set",
+            "embedded.rate=300",
+            "--set",
+            "embedded.start.timeout.ms=300000",
+        )
+        up = RunningDemo(tmp_path, *words, command="up")
+        demos.append(up)
+        up.wait_until_serving()
+        before = up.summary().get("produced", 0)
+        wait_until(lambda: up.summary().get("produced", 0) > before + 300, "events")
+        return up
+
+    def books(up: RunningDemo) -> dict[str, int]:
+        """The number of cells with each verdict."""
+        return {name: n for name, n in up.summary()["verdicts"].items() if n}
+
+    for number in range(STOP_ROUNDS):
+        up = start()
+        second = up.embedded("demo", status=2)
+        assert f"pid {up.pid}" in second
+        assert str(up.root) in second
+        assert up.embedded("status").count("running, pid") == 15
+        if number % 2:
+            up.signal(signal.SIGINT)
+        else:
+            up.embedded("stop")
+        assert up.wait() == 0, up.log()
+        assert "stopping ...\n" in up.log()
+        assert up.log().splitlines()[-1].startswith("stopped; data and logs stay in ")
+        assert up.embedded("status", status=3).endswith(f"no deployment runs under {up.root}\n")
+        _, incomplete = up.audit()
+        assert {tier for _, tier, _ in incomplete} <= {"warehouse"}, "only late for the last load"
+    assert "which the demo would delete: topics " in up.embedded("demo", status=2)
+
+    up = start()
+    up.embedded("kill", "frontend-1", "TERM")
+    wait_until(lambda: not _lives(up.state("frontend-1")["pid"]), "the frontend to stop")
+    wait_until(lambda: set(books(up)) == {"complete"}, lambda: f"only complete: {books(up)}")
+    assert json.loads((up.root / "run" / "restarts.json").read_text()) == []
+    assert up.embedded("start", "frontend-1").startswith("frontend-1 started")
+
+    there = up.descendants()
+    assert [kind for kind in KINDS if not any(kind in line for line in there.values())] == []
+    up.kill()
+    wait_until(
+        lambda: not any(map(_lives, there)),
+        lambda: f"left: {[line for pid, line in there.items() if _lives(pid)]}",
+    )

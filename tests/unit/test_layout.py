@@ -141,6 +141,7 @@ def test_only_declared_places_read_the_environment() -> None:
         "kafka2011/cli/",
         "kafka2011/runtime/process_settings.py",  # loads the settings of every process
         "kafka2011/runtime/failpoints.py",
+        "kafka2011/runtime/lifeline.py",  # the supervisor's process id
         "kafka2011/protocol/hot.py",  # which twin: decided at import
         "kafka2011/runtime/twins.py",
         "kafka2011/services/warehouse/session.py",  # spark-submit's, and what Spark must find

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -189,6 +190,27 @@ def test_a_process_that_will_not_stop_is_killed_and_said_so(deploy: Deploy) -> N
     deployment = deploy(spec("stubborn", IGNORES_SIGTERM))
     assert deployment.supervisor.stop("stubborn", grace_s=0.3) == -signal.SIGKILL
     assert deployment.lines == ["stubborn did not stop in 0 s, killed"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"no HTTP\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}", b""],
+    ids=["something else", "ends inside its answer", "says nothing"],
+)
+def test_a_probe_that_meets_half_an_answer_is_no_end_of_the_supervisor(answer: bytes) -> None:
+    def answer_twice() -> None:
+        for _ in range(2):
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(answer)
+
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as pool:
+        answered = pool.submit(answer_twice)
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        assert processes.http_json(url) is None
+        assert processes.http_status(url) in (0, 200)
+        answered.result(20)
 
 
 def test_a_finite_process_that_is_done_is_no_news(deploy: Deploy) -> None:
