@@ -285,7 +285,7 @@ def behind_json(
     messages, oldest_ms = 0, backlog.since_ms or now_ms
     for line in lines:
         tier = line.tiers[index]
-        late = tier.verdict.behind + tier.verdict.unknown if tier is not None else 0
+        late = tier.verdict.behind if tier is not None else 0
         if late and line.key.window_start_ms >= 0:
             messages += late
             oldest_ms = min(oldest_ms, line.key.window_start_ms + window_ms)

@@ -169,13 +169,17 @@ def _settled(
     return Verdict("extra", extra=surplus)
 
 
+HOW_FAR_UNKNOWN = "how far this tier had come is not known: behind or missing"
+
+
 @dataclass(frozen=True, slots=True)
 class GuidCounts:
     """What a recount found about one cell at one tier by comparing every guid.
 
     `counted` messages with `distinct` guids; `seen_before`: distinct guids at earlier tiers;
     `behind`: those of them that are not here and may still come; `lost`: those that are not here
-    and will not; `seen`: distinct guids here or earlier.
+    and will not; `unsure`: those of which this is not known; `seen`: distinct guids here or
+    earlier.
     """
 
     counted: int = 0
@@ -184,6 +188,7 @@ class GuidCounts:
     behind: int = 0
     seen: int = 0
     seen_before: int = 0
+    unsure: int = 0
 
 
 def judge_guids(
@@ -207,10 +212,10 @@ def judge_guids(
     earlier = max(0, found.seen_before - expected)
     new = max(0, found.seen - expected) - earlier
     copies = found.counted - found.distinct
-    surplus = copies + new + max(0, earlier - found.lost - found.behind)
-    unknown, reason = 0, ""
+    surplus = copies + new + max(0, earlier - found.lost - found.behind - found.unsure)
+    unknown, reason = found.unsure, HOW_FAR_UNKNOWN if found.unsure else ""
     if unread:
-        missing, unknown, reason = 0, missing, unread
+        missing, unknown, reason = 0, unknown + missing, unread
     if has_gap:  # unreported messages may be those that were counted there
         unknown, surplus, reason = (
             unknown + surplus - copies,

@@ -20,6 +20,7 @@ from kafka2011.events.forms import FORMS_2011
 from kafka2011.events.peek import peek
 from kafka2011.events.topics import AUDIT, PAGE_VIEW
 from kafka2011.producer import Producer
+from kafka2011.protocol import message_set
 from kafka2011.services.warehouse.config import WarehouseConfig
 from kafka2011.services.warehouse.load.job import Loader
 from tests.support.audits import report as audit_report
@@ -29,7 +30,8 @@ from tests.support.clusters import Cluster, datacenters
 from tests.support.commands import RunningProcess
 from tests.support.stored import entries
 from tests.support.waiting import wait_until
-from tests.unit.services.audit.samples import T0, WINDOW_MS, event, report
+from tests.support.zookeeper import start_zookeeper
+from tests.unit.services.audit.samples import T0, WINDOW_MS, event, report, write_log
 
 pytestmark = pytest.mark.integration
 
@@ -143,6 +145,7 @@ class Deployment:
             "--live-dir": self.brokers["live"].log_dir,
             "--offline-dir": self.brokers["offline"].log_dir,
             "--warehouse-dir": self.warehouse,
+            "--live-zookeeper": self.zk["live"],
         }
         return audit_report(*(word for option in dirs.items() for word in option))
 
@@ -263,6 +266,36 @@ def test_messages_deleted_from_the_segments_by_hand_are_named_exactly(
     totals = {tier: found["missing"] for tier, found in told["totals"]["tiers"].items()}
     assert totals.pop("warehouse") == 0
     assert sum(totals.values()) == lost.total()
+
+
+def test_a_recount_after_a_stop_asks_the_stopped_zookeeper_how_far_the_mirror_had_come(
+    tmp_path: Path,
+) -> None:
+    views = message_set.encode([view(number)[2] for number in range(12)])
+    counts = Counter(view(number)[:2] for number in range(12))
+    reports = [
+        report(
+            0,
+            [(PAGE_VIEW, window, n) for (window, one), n in counts.items() if one == server],
+            server=server,
+        )
+        for server in SERVERS
+    ]
+    write_log(tmp_path / "broker-1", AUDIT, 0, message_set.encode(reports))
+    write_log(tmp_path / "broker-1", PAGE_VIEW, 0, views)
+    copied = next(end for start, end, *_ in entries(views) if end > len(views) // 2)
+    write_log(tmp_path / "broker-11", PAGE_VIEW, 0, views[:copied])
+    late = 12 - len(list(entries(views[:copied])))
+    path = paths.offset_path("mirror", PAGE_VIEW, paths.BrokerPartition(1, 0))
+    for confirmed, found, status in ((copied, "behind", 0), (len(views), "missing", 1)):
+        with start_zookeeper(tmp_path / "zookeeper-live") as server:
+            registry = ZooKeeperRegistry(f"{server.host}:{server.port}")
+            registry.start()
+            registry.put(path, b"%d" % confirmed)
+            registry.close()
+        assert late
+        ended, told = audit_report("--var", tmp_path, "--forms", "*:2011")
+        assert (ended, told["totals"]["tiers"]["offline"][found]) == (status, late)
 
 
 def test_a_broker_that_is_away_is_named_and_read_on_when_it_is_back(

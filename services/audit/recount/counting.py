@@ -153,7 +153,7 @@ class _Recount:
             tier = self.plan.tiers.index(source.tier)
             for topic in filter(self.wants, source.topics()):
                 for read in source.read(topic, self.note):
-                    count = tally.add_payloads(tier, topic, read.payloads, is_late=read.is_late)
+                    count = tally.add_payloads(tier, topic, read.payloads, next_tier=read.next_tier)
                     self.counted(f"{source.tier} {topic}", count)
                 if reason := source.unread(topic):
                     self.unread[tier, topic] = reason

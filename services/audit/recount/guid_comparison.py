@@ -9,6 +9,7 @@ import hashlib
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from enum import Enum
 from types import TracebackType
 
 from kafka2011.events.errors import HeaderUnreadable
@@ -24,6 +25,14 @@ CELL_BYTES = 4
 GUID_BYTES = 16
 KEY_BYTES = CELL_BYTES + GUID_BYTES
 MEMORY_BYTES_MAX = 256 * 1024 * 1024
+
+
+class NextTier(Enum):
+    """How far the next tier has come: whether it has passed some messages of this one."""
+
+    PASSED = 0  # what is not there will not come
+    BEHIND = 1  # it may still come
+    UNKNOWN = 2
 
 
 class GuidTally:
@@ -50,12 +59,12 @@ class GuidTally:
         self._cells: dict[tuple[str, int, str], int] = {}  # -> number of the cell
         self._keys: list[CellKey] = []
         self._counted = [Counter[int]() for _ in range(tier_count)]
-        # By tier, and behind them what is late at the next tier, by tier.
-        self._buffers = [[bytearray() for _ in range(BUCKETS)] for _ in range(2 * tier_count)]
+        # By tier; behind them what the next tier has not passed: BEHIND and UNKNOWN, by tier.
+        self._buffers = [[bytearray() for _ in range(BUCKETS)] for _ in range(3 * tier_count)]
         self._buffered_bytes = 0
         self._spill = tempfile.TemporaryFile(prefix="kafka2011-audit-")  # noqa: SIM115
         self._extents: list[list[list[tuple[int, int]]]] = [
-            [[] for _ in range(BUCKETS)] for _ in range(2 * tier_count)
+            [[] for _ in range(BUCKETS)] for _ in range(3 * tier_count)
         ]
 
     def __enter__(self) -> "GuidTally":
@@ -72,16 +81,23 @@ class GuidTally:
     # --- messages ----------------------------------------------------------------------------
 
     def add_payloads(
-        self, tier: int, topic: str, payloads: Iterable[bytes], *, is_late: bool = False
+        self,
+        tier: int,
+        topic: str,
+        payloads: Iterable[bytes],
+        *,
+        next_tier: NextTier = NextTier.PASSED,
     ) -> int:
         """Count the payloads of a log; returns their number.
 
-        `is_late`: the next tier has not come to them yet, so that they are not missing there.
+        Those that the next tier has not certainly passed are not missing there.
         """
         window_ms = self._window_ms
         prefix_bytes = self._forms.prefix_bytes(topic)
         buffers = self._buffers[tier]
-        late = self._buffers[self._tier_count + tier]
+        is_last = tier == self._tier_count - 1
+        kept_again = next_tier is not NextTier.PASSED and not is_last
+        again = self._buffers[next_tier.value * self._tier_count + tier]
         is_ours = self._is_ours[tier]
         counted: Counter[int] = Counter()
         count = 0
@@ -98,12 +114,12 @@ class GuidTally:
                 guid = hashlib.blake2b(payload, digest_size=GUID_BYTES).digest()
             key = number.to_bytes(CELL_BYTES, "big") + guid
             buffers[hash(key) % BUCKETS] += key
-            if is_late:
-                late[hash(key) % BUCKETS] += key
+            if kept_again:
+                again[hash(key) % BUCKETS] += key
             counted[number] += 1
             count += 1
         self._counted[tier].update(counted)
-        self._buffered(2 * count if is_late else count)
+        self._buffered(2 * count if kept_again else count)
         return count
 
     def add_rows(
@@ -144,7 +160,7 @@ class GuidTally:
         self._buffered_bytes += count * KEY_BYTES
         if self._buffered_bytes < self._memory_bytes_max:
             return
-        for tier in range(2 * self._tier_count):
+        for tier in range(3 * self._tier_count):
             for bucket, buffer in enumerate(self._buffers[tier]):
                 if buffer:
                     self._extents[tier][bucket].append((self._spill.tell(), len(buffer)))
@@ -164,18 +180,22 @@ class GuidTally:
         distinct = [Counter[bytes]() for _ in range(self._tier_count)]
         lost = [Counter[bytes]() for _ in range(self._tier_count)]
         behind = [Counter[bytes]() for _ in range(self._tier_count)]
+        unsure = [Counter[bytes]() for _ in range(self._tier_count)]
         seen = [Counter[bytes]() for _ in range(self._tier_count)]
         for bucket in range(BUCKETS):
             so_far: set[bytes] = set()
             late: set[bytes] = set()  # at the tiers up to the one before
+            unknown: set[bytes] = set()
             for tier in range(self._tier_count):
                 here = self._bucket(tier, bucket)
                 missing = so_far - here
                 so_far |= here
                 distinct[tier].update(key[:CELL_BYTES] for key in here)
-                lost[tier].update(key[:CELL_BYTES] for key in missing - late)
+                lost[tier].update(key[:CELL_BYTES] for key in missing - late - unknown)
                 behind[tier].update(key[:CELL_BYTES] for key in missing & late)
-                late |= self._bucket(self._tier_count + tier, bucket)
+                unsure[tier].update(key[:CELL_BYTES] for key in missing & unknown - late)
+                late |= self._bucket(NextTier.BEHIND.value * self._tier_count + tier, bucket)
+                unknown |= self._bucket(NextTier.UNKNOWN.value * self._tier_count + tier, bucket)
                 seen[tier].update(key[:CELL_BYTES] for key in so_far)
         found = {}
         for number in cells:
@@ -186,6 +206,7 @@ class GuidTally:
                     distinct=distinct[tier][name],
                     lost=lost[tier][name],
                     behind=behind[tier][name],
+                    unsure=unsure[tier][name],
                     seen=seen[tier][name],
                     seen_before=seen[tier - 1][name] if tier else 0,
                 )

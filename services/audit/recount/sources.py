@@ -12,6 +12,7 @@ from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.coordination.registry import Registry
 from kafka2011.protocol.errors import KafkaError
 from kafka2011.services.audit.payloads import Note, damage_notes, pieces_of
+from kafka2011.services.audit.recount.guid_comparison import NextTier
 from kafka2011.services.audit.recount.segment_files import (
     LogDirectory,
     PartitionFiles,
@@ -21,10 +22,10 @@ from kafka2011.services.audit.recount.segment_files import (
 
 
 class Read(NamedTuple):
-    """Some payloads. `is_late`: the next tier has not come to them yet."""
+    """Some payloads, and whether the next tier has passed them."""
 
     payloads: list[bytes]
-    is_late: bool = False
+    next_tier: NextTier = NextTier.PASSED
 
 
 class Source(Protocol):
@@ -47,8 +48,11 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class DiskSource:
-    """One broker's log directory. `confirmed` as for a ClusterSource; the broker's id is the number
-    at the end of the directory's name."""
+    """One broker's log directory.
+
+    `confirmed` as for a ClusterSource, None: not known; the broker's id is the number at the end of
+    the directory's name.
+    """
 
     directory: LogDirectory
     confirmed: "Confirmed | None" = None
@@ -68,9 +72,12 @@ class DiskSource:
             if files.topic == topic:
                 place = f"{self.tier} {self.directory.name}"
                 late_from = self._late_from(files)
-                cut_at = late_from or 0
-                for offset, payloads in read_partition(files, place, note, cut_at):
-                    yield Read(payloads, late_from is not None and offset >= late_from)
+                for offset, payloads in read_partition(files, place, note, late_from or 0):
+                    if late_from is None:
+                        yield Read(payloads, NextTier.UNKNOWN)
+                    else:
+                        is_late = offset >= late_from
+                        yield Read(payloads, NextTier.BEHIND if is_late else NextTier.PASSED)
 
     def _late_from(self, files: PartitionFiles) -> int | None:
         """The offset from which on the next tier has not taken the partition, None: unknown."""
@@ -163,14 +170,17 @@ class ClusterSource:
         for part in self._ranges.get(topic, ()):
             where = f"{self._tier} broker {part.broker_id} {topic}-{part.partition}"
             middle = min(max(part.start, part.late_from), part.end)
-            for start, end, is_late in ((part.start, middle, False), (middle, part.end, True)):
+            for start, end, next_tier in (
+                (part.start, middle, NextTier.PASSED),
+                (middle, part.end, NextTier.BEHIND),
+            ):
                 read_to = start
                 chunks = read_range(part.address, topic, part.broker_id, part.partition, start, end)
                 try:
                     for chunk in chunks:
                         damaged = damage_notes(where, note)
                         for piece in pieces_of(chunk.data, chunk.offset, damaged):
-                            yield Read(piece.payloads, is_late)
+                            yield Read(piece.payloads, next_tier)
                         read_to = chunk.next_offset
                 except KafkaError as error:
                     text = f"{where}: not read from offset {read_to} to {end}: {error}"

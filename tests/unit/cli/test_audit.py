@@ -40,7 +40,7 @@ def offline_segment(var: Path) -> Path:
 
 @pytest.fixture
 def short(var: Path) -> Path:
-    """The same with message 7 missing offline."""
+    """The same with message 7 missing offline. Nothing says how far the mirror had come."""
     entries = entries_of(offline_segment(var).read_bytes())
     offline_segment(var).write_bytes(b"".join(entries[:7] + entries[8:]))
     return var
@@ -52,14 +52,17 @@ def test_a_balanced_deployment_exits_0(var: Path, audit: Run) -> None:
     assert "The audit balances: 20 messages in every tier" in out
 
 
-def test_a_missing_message_is_shown_with_its_window_and_exits_1(short: Path, audit: Run) -> None:
+def test_a_message_that_is_not_there_is_shown_with_its_window_and_exits_1(
+    short: Path, audit: Run
+) -> None:
     status, out, _ = audit(short)
     assert status == 1
-    assert "missing 1" in out
+    assert "unknown 1" in out
+    assert "how far the mirror had come is not known" in " ".join(out.split())
     assert "Windows of 2011-03-13 (UTC), server frontend-1" in out
     assert "07:06:40" in out
-    assert "offline: missing 1" in out
-    assert "The audit does not balance. missing: 1 in offline" in out
+    assert "offline: unknown 1" in out
+    assert "It is not known whether everything arrived; unknown: 1 in offline" in out
     assert audit(short, "--topic", "click").status == 0
     assert audit(short, "--topic", PAGE_VIEW).status == 1
 
@@ -69,8 +72,8 @@ def test_json_is_the_whole_report(short: Path, audit: Run) -> None:
     found = json.loads(out)
     assert status == found["exit_status"] == 1
     assert found["source"] == "disk"
-    assert found["totals"]["tiers"]["offline"]["missing"] == 1
-    assert [cell["tiers"]["offline"]["missing"] for cell in found["cells"]] == [1]
+    assert found["totals"]["tiers"]["offline"]["unknown"] == 1
+    assert [cell["tiers"]["offline"]["unknown"] for cell in found["cells"]] == [1]
 
 
 def test_restarts_of_the_run_excuse_copies(var: Path, audit: Run) -> None:

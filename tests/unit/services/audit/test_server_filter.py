@@ -79,7 +79,7 @@ def test_each_recount_finds_the_losses_of_its_datacenter_alone(tmp_path: Path, l
     offline = LogDirectory("offline", "broker-11", tmp_path / "offline")
     write_log(offline.path, PAGE_VIEW, 0, message_set.encode(mirrored[: 17 - lost]))
     for name, is_ours, count, missing in (("east-1", EAST, 10, 0), ("west-1", WEST, 7, lost)):
-        sources = [DiskSource(live[name]), DiskSource(offline)]
+        sources = [DiskSource(live[name], lambda *_: 2**62), DiskSource(offline)]
         found = recount(RecountPlan(tiers=TIERS, sources=sources, is_ours=is_ours), now_ms=T0)
         total = found["totals"]["tiers"]["offline"]
         assert (total["counted"], total["missing"]) == (count - missing, missing)

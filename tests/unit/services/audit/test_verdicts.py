@@ -198,6 +198,10 @@ def counts(
         (5, counts(3, 3, behind=2, before=5), "behind 2"),
         (5, counts(2, 2, behind=2, lost=1, before=5), "missing 1, behind 2"),
         (5, counts(4, 4, behind=2, before=6), "behind 2"),
+        # Of two of them it is not known whether the next tier has passed them.
+        (5, GuidCounts(3, 3, seen=5, seen_before=5, unsure=2), "unknown 2"),
+        (5, GuidCounts(2, 2, lost=1, seen=5, seen_before=5, unsure=2), "missing 1, unknown 2"),
+        (5, GuidCounts(4, 4, seen=6, seen_before=6, unsure=2), "unknown 2"),
     ],
 )
 def test_a_recount_distinguishes_lost_from_copied(

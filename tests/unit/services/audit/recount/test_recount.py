@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.events.topics import AUDIT, PAGE_VIEW
 from kafka2011.protocol import message_set
 from kafka2011.protocol.message_set import Codec
@@ -16,7 +17,7 @@ from kafka2011.services.audit.recount import segment_files
 from kafka2011.services.audit.recount.counting import RecountPlan, recount
 from kafka2011.services.audit.recount.guid_comparison import GuidTally
 from kafka2011.services.audit.recount.segment_files import LogDirectory
-from kafka2011.services.audit.recount.sources import DiskSource
+from kafka2011.services.audit.recount.sources import Confirmed, DiskSource
 from kafka2011.services.audit.report import Json
 from kafka2011.services.audit.restarts import Restart
 from kafka2011.services.audit.verdicts import GuidCounts
@@ -33,6 +34,10 @@ from tests.unit.services.audit.samples import (
 COUNT = 60  # messages, evenly over three windows
 REPORTED = [(PAGE_VIEW, T0 + n * WINDOW_MS, COUNT // 3) for n in range(3)]
 Change = Callable[[list[bytes]], list[bytes]]
+
+
+def everything(topic: str, partition: BrokerPartition) -> int:
+    return 2**62
 
 
 class Deployment:
@@ -55,8 +60,8 @@ class Deployment:
         path = min((self.live.path.parent / log).iterdir())
         path.write_bytes(b"".join(change(entries_of(path.read_bytes()))))
 
-    def recount(self, *restarts: Restart) -> Json:
-        sources = [DiskSource(self.live), DiskSource(self.offline)]
+    def recount(self, *restarts: Restart, mirrored: Confirmed | None = everything) -> Json:
+        sources = [DiskSource(self.live, mirrored), DiskSource(self.offline)]
         plan = RecountPlan(tiers=("live", "offline"), sources=sources, restarts=restarts)
         return recount(plan, now_ms=T0)
 

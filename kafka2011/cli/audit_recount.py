@@ -1,0 +1,275 @@
+"""What `kafka2011 audit` counts itself: through the brokers while they run, else from their files.
+
+`Directories` are the files of a deployment; `recounted` is the report. What cannot be counted ends
+the command with status 2 and one line.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from kafka2011.events.forms import Forms
+    from kafka2011.services.audit.recount.counting import RecountPlan
+    from kafka2011.services.audit.recount.sources import Confirmed, DiskSource, Source
+
+MIRROR_GROUP = "mirror"
+OFFLINE_BROKER_ID_FIRST = 11  # where no state file has the datacenter of a broker
+
+Json = dict[str, Any]
+
+
+def refuse(text: str) -> NoReturn:
+    print(f"kafka2011 audit: {text}", file=sys.stderr)
+    raise SystemExit(2)
+
+
+def state_of(path: Path) -> Json:
+    try:
+        state = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return state if isinstance(state, dict) else {}
+
+
+class Directories:
+    """The directories to recount; those not given are found below `var`."""
+
+    def __init__(
+        self,
+        *,
+        var: Path,
+        live: list[Path],
+        offline: list[Path],
+        warehouse: Path | None,
+        live_zookeeper: str | None,
+        forms: str | None,
+    ) -> None:
+        self.var = var
+        self._forms = forms
+        self._dirs = {"live": live, "offline": offline}
+        self.given = bool(live or offline or warehouse)
+        self._warehouse = warehouse
+        self._live_zookeeper = live_zookeeper
+
+    def sources(self, mirrored: "Confirmed | None" = None) -> "list[Source]":
+        """The log directories: of the live brokers with how far they were mirrored, of the offline
+        ones with how far they were loaded."""
+        from dataclasses import replace
+
+        from kafka2011.services.audit.recount.warehouse_rows import loaded_offsets
+
+        warehouse = self.warehouse()
+        loaded = loaded_offsets(warehouse) if warehouse is not None else None
+        confirmed = {"live": mirrored, "offline": loaded}
+        return [replace(one, confirmed=confirmed[one.tier]) for one in self._directories()]
+
+    def mirrored(self, note: Callable[[str], None]) -> "Confirmed | None":
+        """How far the mirror had come, None: not known.
+
+        From --live-zookeeper, else from the data of the ZooKeeper under `var` that was stopped.
+        """
+        from kafka2011.services.audit.recount import mirrored_offsets
+
+        try:
+            if self._live_zookeeper:
+                return mirrored_offsets.of_running(self._live_zookeeper, MIRROR_GROUP)
+            if not self.given:
+                place = self.var / "zookeeper-live"
+                return mirrored_offsets.of_stopped(place, MIRROR_GROUP)
+            note("how far the mirror had come is not known: see --live-zookeeper")
+        except mirrored_offsets.OffsetsUnreadable as error:
+            note(f"how far the mirror had come is not known: {error}")
+        return None
+
+    def _directories(self) -> "list[DiskSource]":
+        from kafka2011.services.audit.recount.segment_files import LogDirectory, log_roots
+        from kafka2011.services.audit.recount.sources import DiskSource
+
+        found: list[DiskSource] = []
+        if self.given:
+            for tier, tops in self._dirs.items():
+                for top in tops:
+                    roots = log_roots(top)
+                    if not roots:
+                        refuse(f"no <topic>-<partition> directories with segments in {top}")
+                    found += [DiskSource(LogDirectory(tier, str(top), root)) for root in roots]
+            return found
+        for top in sorted(self.var.glob("broker-*")):
+            for root in log_roots(top):
+                found.append(DiskSource(LogDirectory(self._tier_of(top), top.name, root)))
+        return found
+
+    def forms(self) -> "Forms":
+        """Forms of the topics' events: --event-forms, else those of the deployment under `var`."""
+        from kafka2011.events.forms import parse_forms
+
+        text = self._forms
+        if text is None and not self.given:
+            environment = state_of(self.var / "run" / "audit.json").get("environment", {})
+            text = environment.get("KAFKA2011_EVENT_FORMS")
+        try:
+            return parse_forms(text or "")
+        except ValueError as error:
+            refuse(f"--event-forms: {error}")
+
+    def _tier_of(self, top: Path) -> str:
+        datacenter = state_of(self.var / "run" / f"{top.name}.json").get("datacenter")
+        if datacenter in ("live", "offline"):
+            return str(datacenter)
+        number = top.name.rpartition("-")[2]
+        is_offline = number.isdecimal() and int(number) >= OFFLINE_BROKER_ID_FIRST
+        return "offline" if is_offline else "live"
+
+    def warehouse(self) -> Path | None:
+        if self.given:
+            return self._warehouse
+        place = self.var / "warehouse"
+        is_expected = place.is_dir() or (self.var / "run" / "loader.json").exists()
+        return place if is_expected else None
+
+
+def recounted(
+    dirs: Directories,
+    summary: Json | None,
+    topics: Sequence[str],
+    is_final: bool,
+    *,
+    show_progress: bool,
+) -> Json:
+    """Count everything again: through the brokers while they run, else from their files."""
+    from kafka2011.services.audit.recount.counting import recount
+    from kafka2011.services.audit.restarts import read_restarts
+
+    now_ms = time.time_ns() // 1_000_000
+    try:
+        restarts = read_restarts(dirs.var / "run" / "restarts.json")
+    except ValueError as error:
+        refuse(str(error))
+    notes: list[str] = []
+    close: list[Callable[[], None]] = []
+    try:
+        if summary is None:
+            plan = _disk_plan(dirs, topics, restarts)
+        else:
+            plan = _brokers_plan(
+                summary,
+                topics,
+                restarts,
+                notes=notes,
+                close=close,
+                is_final=is_final,
+                now_ms=now_ms,
+            )
+        report = _with_progress(
+            lambda progress: recount(plan, now_ms=now_ms, progress=progress), show_progress
+        )
+        # ZooKeeper takes seconds to start: only where it matters how far the mirror had come.
+        unknown = sum(tier["unknown"] for tier in report["totals"]["tiers"].values())
+        mirrored = dirs.mirrored(notes.append) if summary is None and unknown else None
+        if mirrored is not None:
+            plan = _disk_plan(dirs, topics, restarts, mirrored)
+            report = _with_progress(
+                lambda progress: recount(plan, now_ms=now_ms, progress=progress), show_progress
+            )
+    finally:
+        for step in close:
+            step()
+    report["notes"] = notes + report["notes"]
+    return report
+
+
+def _disk_plan(
+    dirs: Directories,
+    topics: Sequence[str],
+    restarts: Sequence[Any],
+    mirrored: "Confirmed | None" = None,
+) -> "RecountPlan":
+    from kafka2011.services.audit.recount.counting import RecountPlan
+
+    sources = dirs.sources(mirrored)
+    warehouse = dirs.warehouse()
+    tiers = [tier for tier in ("live", "offline") if any(s.tier == tier for s in sources)]
+    if not tiers:
+        refuse(f"no audit service answers and no broker logs are below {dirs.var} (see --var)")
+    if warehouse is not None:
+        tiers.append("warehouse")
+    return RecountPlan(
+        tiers=tiers,
+        sources=sources,
+        warehouse_dir=warehouse,
+        topics=topics or None,
+        restarts=restarts,
+        source_name="disk",
+        forms=dirs.forms(),
+    )
+
+
+def _brokers_plan(
+    summary: Json,
+    topics: Sequence[str],
+    restarts: Sequence[Any],
+    *,
+    notes: list[str],
+    close: list[Callable[[], None]],
+    is_final: bool,
+    now_ms: int,
+) -> "RecountPlan":
+    from kafka2011.coordination.errors import CoordinationError
+    from kafka2011.coordination.zookeeper import ZooKeeperRegistry
+    from kafka2011.events.forms import parse_forms
+    from kafka2011.runtime.config import address_map
+    from kafka2011.services.audit.recount.counting import RecountPlan
+    from kafka2011.services.audit.recount.sources import ClusterSource, group_offsets
+    from kafka2011.services.audit.recount.warehouse_rows import loaded_offsets
+    from kafka2011.services.audit.server_filter import server_filter
+
+    places = summary["places"]
+    sources: list[Source] = []
+    for tier in summary["tiers"]:
+        zk_connect = places.get(f"{tier}.zk.connect")
+        if not zk_connect:
+            continue
+        registry = ZooKeeperRegistry(zk_connect)
+        try:
+            registry.start()
+            close.append(registry.close)
+            confirmed = None
+            if tier == "live" and "offline" in summary["tiers"]:
+                confirmed = group_offsets(registry, places.get("audit.mirror.group", "mirror"))
+            elif "warehouse" in summary["tiers"] and tier == list(summary["tiers"])[-2]:
+                confirmed = loaded_offsets(Path(places["warehouse.dir"]))
+            sources.append(
+                ClusterSource(
+                    tier, registry, notes.append, address_map(places["address.map"]), confirmed
+                )
+            )
+        except CoordinationError as error:
+            refuse(f"ZooKeeper of {tier} at {zk_connect}: {error}")
+    return RecountPlan(
+        tiers=list(summary["tiers"]),
+        sources=sources,
+        warehouse_dir=Path(places["warehouse.dir"]) if places["warehouse.dir"] else None,
+        window_ms=summary["window_ms"],
+        lateness_ms=max(tier["lateness_ms"] for tier in summary["tiers"].values()),
+        judged_at_ms=None if is_final else now_ms,
+        topics=topics or None,
+        restarts=restarts,
+        source_name="brokers",
+        forms=parse_forms(places.get("event.forms", "")),
+        is_ours=server_filter(
+            places.get("audit.servers.whitelist", ""), places.get("audit.servers.blacklist", "")
+        ),
+    )
+
+
+def _with_progress(work: Callable[[Callable[[str, int], None]], Json], show_progress: bool) -> Json:
+    if not show_progress or not sys.stderr.isatty():
+        return work(lambda *_: None)
+    from rich.console import Console
+
+    with Console(stderr=True).status("reading") as status:
+        return work(lambda what, count: status.update(f"{what}: {count:,} messages"))
