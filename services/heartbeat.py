@@ -36,6 +36,8 @@ class HeartbeatSender:
 
     Does nothing when `server` is empty or the interval 0. `connect` makes a producer for the
     cluster that the process writes to; after a CoordinationError or KafkaError it is retried.
+    `repeated` is a figure that grows when the process may have written messages twice: the
+    heartbeats then name another instance, as after a restart, so that the audit expects copies.
     """
 
     def __init__(
@@ -46,13 +48,16 @@ class HeartbeatSender:
         service: str,
         interval_ms: int,
         clock: Clock = now_ms,
+        repeated: Callable[[], int] = lambda: 0,
     ) -> None:
         self._connect = connect
         self._server = server
         self._service = service
         self._interval_ms = interval_ms
         self._clock = clock
-        self._started_ms = clock()
+        self._instance_ms = clock()
+        self._repeated = repeated
+        self._repeated_before = repeated()
         self._producer: Sender | None = None
         self._is_failing = False
         self._stop = threading.Event()
@@ -81,10 +86,13 @@ class HeartbeatSender:
         self._disconnect()
 
     def _send(self, *, is_last: bool) -> None:
+        repeated = self._repeated()
+        if repeated > self._repeated_before:
+            self._instance_ms, self._repeated_before = self._clock(), repeated
         payload = encode_heartbeat(
             server=self._server,
             service=self._service,
-            instance=str(self._started_ms),
+            instance=str(self._instance_ms),
             time_ms=self._clock(),
             interval_ms=self._interval_ms,
             is_last=is_last,

@@ -175,7 +175,8 @@ def notes_of(report: Json) -> list[str]:
         lines.append(f"note: ... and {left} more (--json shows them)")
     if report["restarts"]:
         names = sorted({restart["name"] for restart in report["restarts"]})
-        lines.append(f"started again during the run: {', '.join(map(printable, names))}")
+        repeated = ", ".join(map(printable, names))
+        lines.append(f"may have repeated messages (started or began again): {repeated}")
     return lines
 
 

@@ -147,6 +147,7 @@ def _mirror(links: Sequence[Link], stop: threading.Event) -> int:
         server=first.process_name,
         service="mirror",
         interval_ms=first.heartbeat_interval_ms,
+        repeated=lambda: sum(link.mirror.repeated_bytes for link in links),
     )
     has_failed = False
     try:

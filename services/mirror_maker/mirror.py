@@ -73,6 +73,7 @@ class Mirror:
             lambda topic, published: make_topic(topic, config.dialled(published)),
         )
         self._maps_due_s = 0.0
+        self._repeated_bytes = 0  # of copies that ended
         self._closed = threading.Event()
         self._ends = SourceEndOffsets(
             config, self._source_brokers.address_of, self.copies, self.wake
@@ -116,6 +117,7 @@ class Mirror:
             offsets = {copy.name: copy.confirmed_offset for copy in going if copy.is_started}
             for copy in going:
                 if copy.unconfirmed_bytes:
+                    self._repeated_bytes += copy.unconfirmed_bytes
                     log.warning(
                         "handed_over_unconfirmed",
                         partition=str(copy.name),
@@ -130,6 +132,9 @@ class Mirror:
         """The session is lost and nothing is ours any more: stop at once, commit nothing."""
         with self.wake:
             for copy in list(self._copies.values()):
+                committed = copy.committed_offset
+                again_from = copy.confirmed_offset if committed is None else committed
+                self._repeated_bytes += max(0, copy.sent_offset - again_from)
                 self._remove(copy)
             self.wake.notify_all()
 
@@ -172,9 +177,16 @@ class Mirror:
         copy.remove()
         if self._copies.get(copy.name) is copy:
             del self._copies[copy.name]
+            self._repeated_bytes += copy.repeated_bytes
         for worker in self._workers():
             if copy in worker.copies:
                 worker.copies.remove(copy)
+
+    @property
+    def repeated_bytes(self) -> int:
+        """How much of what was sent has been, or may be, sent again by whichever member, bytes."""
+        with self.wake:
+            return self._repeated_bytes + sum(c.repeated_bytes for c in self._copies.values())
 
     @property
     def is_alive(self) -> bool:

@@ -49,6 +49,22 @@ def test_it_beats_until_it_says_goodbye(server: ScriptedBroker) -> None:
     )
 
 
+def test_after_messages_that_may_have_been_written_twice_it_is_another_instance(
+    server: ScriptedBroker,
+) -> None:
+    repeated = [5]
+    beating = sender(lambda: Producer(broker_list=server.broker_list), repeated=lambda: repeated[0])
+    wait_until(lambda: len(beats_in(server)) >= 2, "two heartbeats")
+    repeated[0] = 6
+    seen = len(beats_in(server))
+    wait_until(lambda: len(beats_in(server)) >= seen + 3, "three more")
+    beating.close()
+    instances = [beat.instance for beat in beats_in(server)]
+    assert len(set(instances[: seen - 1])) == 1
+    assert len(set(instances)) == 2
+    assert instances == sorted(instances)
+
+
 def test_a_cluster_that_is_away_is_tried_again(server: ScriptedBroker) -> None:
     tries = []
 

@@ -56,6 +56,22 @@ def test_without_an_answer_to_the_barrier_nothing_is_committed(clusters: Cluster
     repeats = running.partition("t")["rewinds"]
     second = source.log("t").removeprefix(first)
     assert target.log("t") == first + (1 + repeats) * second
+    assert running.mirror.repeated_bytes == repeats * len(second)
+
+
+def test_what_a_lost_session_had_not_committed_counts_as_repeated(clusters: Clusters) -> None:
+    source, target = clusters.with_topics("t")
+    source.append("t", 0, [b"one"])
+    running = clusters.mirror(barrier_timeout_ms=600_000)
+    clusters.wait_until_committed("t")
+    first = source.log("t")
+    target.is_silent = True
+    source.append("t", 0, [b"two"])
+    wait_until(lambda: target.log("t") == source.log("t"), "it is sent, and not confirmed")
+    assert running.mirror.repeated_bytes == 0
+    running.registries[0].expire()
+    second = len(source.log("t")) - len(first)
+    wait_until(lambda: running.mirror.repeated_bytes == second, "it may come again")
 
 
 def test_an_expired_session_stops_copying_until_it_owns_again(clusters: Clusters) -> None:
