@@ -5,9 +5,12 @@ the command with status 2 and one line.
 """
 
 import json
+import shutil
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -72,16 +75,16 @@ class Directories:
 
         From --live-zookeeper, else from the data of the ZooKeeper under `var` that was stopped.
         """
-        from kafka2011.services.audit.recount import mirrored_offsets
+        from kafka2011.services.audit.recount.mirrored_offsets import mirrored_offsets
 
         try:
             if self._live_zookeeper:
-                return mirrored_offsets.of_running(self._live_zookeeper, MIRROR_GROUP)
+                return mirrored_offsets(self._live_zookeeper, MIRROR_GROUP)
             if not self.given:
-                place = self.var / "zookeeper-live"
-                return mirrored_offsets.of_stopped(place, MIRROR_GROUP)
+                with _stopped_zookeeper(self.var / "zookeeper-live") as zk_connect:
+                    return mirrored_offsets(zk_connect, MIRROR_GROUP)
             note("how far the mirror had come is not known: see --live-zookeeper")
-        except mirrored_offsets.OffsetsUnreadable as error:
+        except (RuntimeError, OSError) as error:
             note(f"how far the mirror had come is not known: {error}")
         return None
 
@@ -130,6 +133,25 @@ class Directories:
         place = self.var / "warehouse"
         is_expected = place.is_dir() or (self.var / "run" / "loader.json").exists()
         return place if is_expected else None
+
+
+@contextmanager
+def _stopped_zookeeper(data_dir: Path) -> Iterator[str]:
+    """`zk.connect` of a ZooKeeper on a copy of the data of one that was stopped.
+
+    Raises RuntimeError or OSError, one line each, without such data or without Java.
+    """
+    from kafka2011.services.zookeeper.config import ZooKeeperConfig
+    from kafka2011.services.zookeeper.server import ZooKeeperServer
+
+    if not (data_dir / "data").is_dir():
+        raise RuntimeError(f"{data_dir} is no data directory of a ZooKeeper")
+    with tempfile.TemporaryDirectory(prefix="kafka2011-audit-") as copy:
+        shutil.copytree(data_dir / "data", Path(copy) / "data")
+        config = ZooKeeperConfig(client_port=0, data_dir=Path(copy), log_level="ERROR")
+        with ZooKeeperServer(config) as server:
+            server.start()
+            yield f"{server.host}:{server.port}"
 
 
 def recounted(
