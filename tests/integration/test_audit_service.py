@@ -294,7 +294,7 @@ def test_a_recount_after_a_stop_asks_the_stopped_zookeeper_how_far_the_mirror_ha
             registry.put(path, b"%d" % confirmed)
             registry.close()
         assert late
-        ended, told = audit_report("--var", tmp_path, "--forms", "*:2011")
+        ended, told = audit_report("--dir", tmp_path, "--event-forms", "*:2011")
         assert (ended, told["totals"]["tiers"]["offline"][found]) == (status, late)
 
 
