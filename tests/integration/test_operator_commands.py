@@ -524,9 +524,9 @@ def blocks(page: str, language: str) -> list[str]:
 
 def test_the_examples_of_the_operations_page_run(cluster: Cluster, run: Run) -> None:
     [block] = [block for block in blocks("operations.md", "sh") if "offsets export" in block]
-    consume_all(cluster, "online")
+    consume_all(cluster, "indexer")
     address = "{}:{}".format(*cluster.address(1))
-    with member(cluster, "online") as made:
+    with member(cluster, "indexer") as made:
         made.create_message_streams({"clicks": 1})
         for line in block.splitlines():
             assert line.startswith("kafka2011 ")
