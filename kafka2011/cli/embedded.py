@@ -163,14 +163,12 @@ def _state_of(state: dict[str, Any]) -> str:
 
 
 def _address_of(state: dict[str, Any]) -> str:
-    """A process's address, as it is given to the commands that talk to it."""
+    """A process's address, as it is given to the commands that talk to it, or its page."""
     ports = state["ports"]
     if "client" in ports:
         return f"--zookeeper 127.0.0.1:{ports['client']}"
     if "broker" in ports:
         return f"--server kafka://127.0.0.1:{ports['broker']}"
-    if "balancer" in ports:
-        return f"--broker-list 0:127.0.0.1:{ports['balancer']}"
     return f"http://127.0.0.1:{ports.get('page') or ports.get('registry') or ports['metrics']}"
 
 

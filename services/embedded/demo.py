@@ -7,10 +7,10 @@ also for a run that could not be finished.
 
 import shutil
 import signal
-import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -38,9 +38,11 @@ from kafka2011.services.embedded.processes import (
     free_port_source,
     http_json,
     is_port_free,
+    run_to_end,
 )
 from kafka2011.services.embedded.story import (
     POLL_S,
+    STOPPED,
     GaveUp,
     Moment,
     follow,
@@ -87,8 +89,8 @@ class Demo:
         with held(self.root, "up"):
             status = self._with_everything("up", self._stay)
             Display(self.console).say(
-                f"stopped; data and logs stay in {self.config.root_dir}/, "
-                "where the next start goes on"
+                f"stopped; data and logs stay in {self.config.root_dir}/; to go on with them: "
+                "make live, or kafka2011 embedded up"
             )
             return status
 
@@ -190,6 +192,9 @@ class Demo:
         self._stop_all(supervisor, display)
         display.close()
         audit_status = self._audit()
+        if self.is_stop_asked:
+            display.say(STOPPED)
+            return 1
         self._summary(sample, began, supervisor)
         return 1 if report_status or audit_status else 0
 
@@ -218,20 +223,13 @@ class Demo:
             return 0
         command, settings = report_command(self.root, table)
         log_path = self.root / "logs" / "report.log"
-        with open(log_path, "wb") as log:
-            done = subprocess.run(
-                command,
-                env=child_environment(base_environment(), settings),
-                stdout=subprocess.PIPE,
-                stderr=log,
-                check=False,
-            )
-        display.say(done.stdout.decode(errors="replace").rstrip())
-        if done.returncode:
-            display.say(
-                f"error: the report job ended with status {done.returncode}; see {log_path}"
-            )
-        return done.returncode
+        with open(log_path, "wb") as log, tempfile.TemporaryFile() as printed:
+            status = self._run(command, settings, stdout=printed, stderr=log)
+            printed.seek(0)
+            display.say(printed.read().decode(errors="replace").rstrip())
+        if status and not self.is_stop_asked:
+            display.say(f"error: the report job ended with status {status}; see {log_path}")
+        return status
 
     def _audit(self) -> int:
         """Recount every tier from the files, message by message. Returns the exit status.
@@ -240,11 +238,12 @@ class Demo:
         redelivered message cannot hide a lost one.
         """
         sys.stdout.flush()
-        return subprocess.run(
-            [*command_of("audit"), "--var", str(self.root), "--recount", "--final"],
-            env=base_environment(),
-            check=False,
-        ).returncode
+        command = command_of("audit", "--var", str(self.root), "--recount", "--final")
+        return self._run(command, {})
+
+    def _run(self, command: Sequence[str], settings: Mapping[str, str], **files: Any) -> int:
+        environment = child_environment(base_environment(), settings)
+        return run_to_end(command, environment, lambda: self.is_stop_asked, **files)
 
     def _summary(self, sample: Sample, began: float, supervisor: Supervisor) -> None:
         print_summary(

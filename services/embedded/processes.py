@@ -7,6 +7,7 @@ JVMs below it end with it (ZooKeeper's by the same means, Spark's at the end of 
 
 import http.client
 import json
+import math
 import os
 import signal
 import socket
@@ -14,7 +15,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -206,6 +207,19 @@ def wait_for(condition: Callable[[], bool], timeout_s: float, pause_s: float = 0
             return False
         time.sleep(pause_s)
     return True
+
+
+def run_to_end(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    stop_asked: Callable[[], bool],
+    **files: Any,
+) -> int:
+    """Run a command until it ends, or kill it when a stop is asked for. Returns its status."""
+    with subprocess.Popen(command, env=environment, **files) as child:
+        wait_for(lambda: child.poll() is not None or stop_asked(), math.inf)
+        child.kill()  # harmless when it has ended
+    return child.returncode
 
 
 def free_port_source() -> Callable[[], int]:

@@ -18,6 +18,7 @@ from kafka2011.services.embedded.display import Sample, format_delay
 POLL_S = 0.25
 # Once the frontends are done and everything runs, counts that stand still for this long are final.
 SETTLE_S = 30.0
+STOPPED = "stopped by a signal before the end"
 TIERS = ("live", "offline", "warehouse")
 
 
@@ -98,7 +99,7 @@ def follow(
         sample = sample_from(summary, down, phase)
         screen.show(sample)
         if stop_asked():
-            raise GaveUp("stopped by a signal before the end")
+            raise GaveUp(STOPPED)
         if is_sent and is_balanced(sample) and not down:
             return sample
         idle_s = watch.idle_s(sample, clock())

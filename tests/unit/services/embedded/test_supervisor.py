@@ -213,6 +213,17 @@ def test_a_probe_that_meets_half_an_answer_is_no_end_of_the_supervisor(answer: b
         answered.result(20)
 
 
+@pytest.mark.parametrize(
+    ("script", "is_stop_asked", "status"),
+    [("exit(3)", False, 3), ("import threading; threading.Event().wait()", True, -signal.SIGKILL)],
+)
+def test_a_job_runs_to_its_end_or_until_a_stop(
+    script: str, is_stop_asked: bool, status: int
+) -> None:
+    job = (sys.executable, "-c", script)
+    assert processes.run_to_end(job, base_environment(), lambda: is_stop_asked) == status
+
+
 def test_a_finite_process_that_is_done_is_no_news(deploy: Deploy) -> None:
     deployment = deploy(spec("job", "pass", is_finite=True))
     (job,) = deployment.managed

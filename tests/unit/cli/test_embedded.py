@@ -1,0 +1,57 @@
+"""`kafka2011 embedded status`: what it prints of the state files, and its exit status."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from kafka2011.cli.embedded import app
+from kafka2011.services.embedded.control import held
+
+PORT = 65_535
+
+
+def state(name: str, status: int | None, **ports: int) -> dict[str, Any]:
+    known = {"name": name, "pid": 2**22, "command": ["x"], "status": status}
+    return {**known, "ports": {"metrics": PORT, **ports}}
+
+
+def shown(root: Path) -> tuple[int, list[str]]:
+    """Exit status and lines."""
+    done = CliRunner().invoke(app, ["status", "--dir", str(root)])
+    return done.exit_code, done.output.splitlines()
+
+
+def test_the_table_names_addresses_by_their_options_and_fits_80_columns(tmp_path: Path) -> None:
+    states = [
+        state("zookeeper-offline", -9, client=PORT),
+        state("broker-12", 0, broker=PORT),
+        state("balancer", 3, balancer=PORT - 1),
+        state("dashboard", 0, page=PORT),
+    ]
+    with held(tmp_path, "up"):
+        (tmp_path / "run").mkdir()
+        for one in states:
+            (tmp_path / "run" / f"{one['name']}.json").write_text(json.dumps(one))
+        status, lines = shown(tmp_path)
+    text = "\n".join(lines)
+    assert status == 1
+    assert max(map(len, lines[:-1])) <= 80  # the last one has the directory
+    for words in (
+        *("killed by signal 9", "status 3", "--zookeeper 127.0.0.1:65535"),
+        *("--server kafka://127.0.0.1:65535", "http://127.0.0.1:65535"),
+    ):
+        assert words in text
+    assert "None" not in text
+    assert text.count("http://127.0.0.1:65535") == 2
+
+
+@pytest.mark.parametrize("verb", [["status"], ["stop"], ["start", "x"], ["restart", "x"]])
+def test_where_no_deployment_runs_it_says_so(tmp_path: Path, verb: list[str]) -> None:
+    done = CliRunner().invoke(app, [*verb, "--dir", str(tmp_path)])
+    assert (done.exit_code, done.output) == (
+        3,
+        f"kafka2011: no deployment runs under {tmp_path}\n",
+    )
