@@ -12,7 +12,7 @@ COUNT ?= 100
 
 .PHONY: help prepare check format lock clean demo live reports
 .PHONY: test test-unit test-unit-pure test-wheel test-integration test-browser test-original
-.PHONY: picture test-faults test-audit test-large-load soak-dashboard fuzz soak bench bench-large bench-peers
+.PHONY: picture test-faults test-audit test-large-load soak-dashboard fuzz simulate soak bench bench-large bench-peers
 
 define HELP
 Run the deployment
@@ -39,6 +39,7 @@ Test it (docs/testing.md)
   make test-large-load          5 GB through a small Spark driver (SIZE_MB=n)
   make test-original            beside Kafka 0.7.2 (ORIGINAL_CLASSPATH=...)
   make fuzz [SECONDS=60]        changed bytes against the codec and a broker
+  make simulate [SECONDS=60]    a replica set's decisions through faults of every kind (SEED=n)
   make soak [MINUTES=10]        load and restarts: memory and descriptors must stay flat
   make soak-dashboard           a page left open: its memory must stay flat
 
@@ -75,7 +76,8 @@ test-unit: prepare
 
 # The same unit tests once more with the pure twins of the compiled loops.
 test-unit-pure: prepare
-	KAFKA2011_PURE=1 $(PYTHON_IN) -m pytest -q -n 2 tests/unit/protocol tests/unit/events tests/unit/broker tests/unit/producer
+	KAFKA2011_PURE=1 $(PYTHON_IN) -m pytest -q -n 2 tests/unit/protocol tests/unit/events tests/unit/broker tests/unit/producer \
+	    --ignore=tests/unit/broker/replication
 
 # The source archive, the wheel built from it and an editable install, each in an environment of its own.
 test-wheel: prepare
@@ -147,6 +149,10 @@ live: prepare
 SECONDS ?= 60
 fuzz: prepare
 	$(PYTHON_IN) -m tests.fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
+
+# Random walks of the replicas' machine on every core; SEED=n repeats them.
+simulate: prepare
+	$(PYTHON_IN) -m tests.simulation --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 MINUTES ?= 10
 soak: prepare

@@ -27,9 +27,13 @@ ARROWS = {
     "broker.config": {"broker.log", "runtime"},
     "broker.core": {"broker.config", "broker.log", "protocol", "runtime"},
     "broker.network": {"broker.config", "broker.core", "broker.log", "protocol", "runtime"},
+    # Decisions alone: it reaches nothing.
+    "broker.replication": set(),
     # Its only way to the logs is broker.core.
     "broker.kafka07": {"broker.config", "broker.core", "broker.network", "protocol", "runtime"},
-    "broker": {f"broker.{part}" for part in ("config", "core", "kafka07", "log", "network")}
+    "broker": {
+        f"broker.{part}" for part in ("config", "core", "kafka07", "log", "network", "replication")
+    }
     | {"protocol", "coordination", "runtime"},
     "producer": BELOW,
     "consumer": BELOW,

@@ -1,0 +1,97 @@
+"""A replica that takes over: it asks the others, then writes the state once.
+
+Safety rests on that write alone. The asking decides which replica is the best to lead, and which
+ones the new leader waits for; nothing is lost when all the answers are.
+"""
+
+from kafka2011.broker.replication.context import Context, Role, Turn
+from kafka2011.broker.replication.effects import Canvass, Damaged
+from kafka2011.broker.replication.events import Canvassed, Refused, Unanswered, Written
+from kafka2011.broker.replication.set_state import Directory, SetState, elected
+
+
+class Candidate(Role):
+    """`begin` is called with a state that entitles this replica to lead."""
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        assert context.state is not None
+        self._version = context.version
+        self._state: SetState = context.state
+        self._began_ms = context.now_ms
+        self._round = context.request
+        self._asked = self._state.candidates & context.live - {context.directory}
+        self._answers: dict[Directory, Canvassed] = {}
+        self._next: SetState | None = None
+
+    def begin(self) -> None:
+        if self._asked:
+            self.context.effects.append(Canvass(self._round, self._asked))
+
+    def state_read(self) -> None:
+        if self.context.version != self._version:
+            self.context.turn = Turn.FOLLOW
+
+    def canvassed(self, answer: Canvassed) -> None:
+        context = self.context
+        if answer.round != self._round or self._next is not None:
+            return
+        if answer.accepted > self._state.epoch:
+            context.turn = Turn.FOLLOW  # which looks at the state again
+            return
+        for name, watermark in answer.watermarks.items():
+            copy = context.copies.get(name)
+            if copy is None or watermark > copy.flushed:
+                context.whole = False
+                context.journal()
+                reason = f"{answer.directory} knows {name} as confirmed up to {watermark}"
+                context.effects.append(Damaged(reason))
+                context.turn = Turn.FOLLOW
+                return
+        self._answers[answer.directory] = answer
+
+    def act(self) -> None:
+        context = self.context
+        if self._next is not None or context.is_stale:
+            return
+        if not context.may_lead:
+            context.turn = Turn.FOLLOW
+            return
+        waited_ms = context.now_ms - self._began_ms
+        if waited_ms < context.timing.canvass_ms and self._answers.keys() < self._asked:
+            return
+        # A better one that does not take over within its own patience is not waited for.
+        if waited_ms < 2 * context.timing.canvass_ms and self._knows_a_better_one():
+            return
+        self._next = self._elected()
+        context.write(self, self._version, self._next)
+
+    def _elected(self) -> SetState:
+        return elected(self._state, self.context.directory, self._answers)
+
+    def _knows_a_better_one(self) -> bool:
+        """The one that is wanted; else the one that has more that is not confirmed yet, which the
+        others would cut; else the first in the order of preference."""
+        context, state = self.context, self._state
+
+        def worth(directory: Directory, end: int) -> tuple[bool, int, int]:
+            return directory == state.wanted_leader, end, -state.rank(directory)
+
+        own_end = sum(copy.flushed for copy in context.copies.values())
+        own = worth(context.directory, own_end)
+        return any(
+            worth(directory, sum(answer.ends.values())) > own
+            for directory, answer in self._answers.items()
+            if directory in state.isr
+        )
+
+    def answered(self, answer: Written | Refused | Unanswered) -> None:
+        context = self.context
+        if isinstance(answer, Written):
+            assert self._next is not None
+            context.version, context.state = answer.version, self._next
+            context.turn = Turn.LEAD
+        else:
+            # Refused: another won. Unanswered: it may stand, or come to stand later. The follower
+            # that this becomes reads the state, and claims the next epoch if it leads this one.
+            context.turn = Turn.FOLLOW

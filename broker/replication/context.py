@@ -1,0 +1,199 @@
+"""What the roles of a replica share: its copies, what it has read of the state, and what is to be
+done. Exactly one request to the registry is under way at a time."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from kafka2011.broker.replication.copies import Copy
+from kafka2011.broker.replication.effects import Close, Effect, Journal, ReadState, WriteState
+from kafka2011.broker.replication.events import (
+    BarrierAsked,
+    Canvassed,
+    Refused,
+    Unanswered,
+    Written,
+)
+from kafka2011.broker.replication.frames import Frame
+from kafka2011.broker.replication.set_state import Directory, SetState
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Patience, in milliseconds. No value can cost data: a short one costs a takeover."""
+
+    look_ms: int = 1_000  # between readings of the state
+    mark_ms: int = 250
+    # A leader waits so long for a member that is behind, and for its own flush, ...
+    lag_max_ms: int = 10_000
+    # ... which is less than what followers wait for a leader that is silent: of a broken link
+    # between two healthy replicas the leader wins.
+    silence_ms: int = 15_000
+    gone_ms: int = 2_000  # a member whose link broke
+    reconnect_ms: int = 5_000  # a link on which nothing comes
+    refused_ms: int = 1_000  # a leader whose port refuses
+    session_ms: int = 6_000  # a leader without session, although its frames come
+    canvass_ms: int = 1_000
+    # Between the end of the old address in ZooKeeper and the new one. 0.7.2's producer compares
+    # sets of ids: when one goes and returns between two looks, it keeps the dead address for ever.
+    gap_ms: int = 2_000
+    handover_ms: int = 5_000
+    rest_ms: int = 10_000  # after a leader has stepped back by itself, before it leads again
+
+
+class Turn(Enum):
+    """What a role ends with."""
+
+    FOLLOW = auto()
+    CANVASS = auto()
+    LEAD = auto()
+
+
+class Context:
+    """One replica's memory that outlives its roles."""
+
+    def __init__(
+        self,
+        name: str,
+        directory: Directory,
+        copies: dict[str, Copy],
+        *,
+        accepted: int,
+        whole: bool,
+        timing: Timing,
+    ) -> None:
+        self.name = name
+        self.directory = directory
+        self.copies = copies
+        self.accepted = accepted
+        self.whole = whole
+        self.timing = timing
+
+        self.now_ms = 0
+        self.effects: list[Effect] = []
+        self.turn: Turn | None = None
+        self.failed = False  # a log of this run
+        self.rests_until_ms = 0
+        self.unflushed_since_ms: dict[str, int] = {}
+
+        # The newest reading of the state.
+        self.version = -1
+        self.state: SetState | None = None
+        self.live: frozenset[Directory] = frozenset()
+        self.read_ms = 0
+
+        self.request = 0
+        self.is_asking = False
+        self.asker: object = None
+        self.must_look = True
+        self.is_stale = True
+        self.journal_number = 0
+        self.links = 0
+
+    # --- the registry --------------------------------------------------------------------------
+
+    def ask(self, asker: object, make: Callable[[int], Effect]) -> None:
+        """Begin a request; the answer goes to `asker` if that is still the role."""
+        assert not self.is_asking
+        self.request += 1
+        self.is_asking = True
+        self.asker = asker
+        self.effects.append(make(self.request))
+
+    def look(self) -> None:
+        """Read the state when nothing else is to be asked."""
+        self.must_look = True
+
+    def look_first(self) -> None:
+        """Read the state before anything else is asked: a write with the version that is known
+        would be in vain, or would not settle what it has to."""
+        self.is_stale = True
+
+    def look_now(self) -> None:
+        self.must_look = False
+        self.ask(None, ReadState)
+
+    def write(self, asker: object, version: int, state: SetState) -> None:
+        self.ask(asker, lambda request: WriteState(request, version, state))
+
+    def new_link(self) -> int:
+        """A number for a link that this replica asks for: below 0, used once."""
+        self.links -= 1
+        return self.links
+
+    # --- disk ----------------------------------------------------------------------------------
+
+    def journal(self) -> int:
+        """Have what must survive a restart written; the number of the Journalled to wait for."""
+        self.journal_number += 1
+        lineages = {name: copy.lineage for name, copy in self.copies.items()}
+        self.effects.append(Journal(self.journal_number, self.accepted, lineages, self.whole))
+        return self.journal_number
+
+    @property
+    def is_flushed(self) -> bool:
+        return all(copy.flushed == copy.written for copy in self.copies.values())
+
+    @property
+    def flush_age_ms(self) -> int:
+        """How long the oldest unfinished flush has been under way; 0 when there is none."""
+        return self.now_ms - min(self.unflushed_since_ms.values(), default=self.now_ms)
+
+    @property
+    def may_lead(self) -> bool:
+        """Whether this replica is able to lead, the state aside."""
+        return (
+            self.whole
+            and not self.failed
+            and self.now_ms >= self.rests_until_ms
+            and self.flush_age_ms <= self.timing.lag_max_ms
+        )
+
+
+class Role:
+    """What every role is called with; a role passes over what it does not wait for."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+
+    def begin(self) -> None: ...
+
+    def end(self) -> None: ...
+
+    def tick(self) -> None: ...
+
+    def state_read(self) -> None:
+        """The context has a reading that is not older than the last one."""
+
+    def answered(self, answer: Written | Refused | Unanswered) -> None:
+        """The answer to this role's request."""
+
+    def act(self) -> None:
+        """Called after every event while no request is under way: the place to begin one."""
+
+    def connected(self, link: int) -> None: ...
+
+    def closed(self, link: int, refused: bool) -> None: ...
+
+    def received(self, link: int, frame: Frame) -> None:
+        """Only a follower and a leader are spoken to; `frame` is not for this role."""
+        del frame
+        self.context.effects.append(Close(link))
+
+    def canvassed(self, answer: Canvassed) -> None: ...
+
+    def appended(self, partition: str) -> None: ...
+
+    def flushed(self, partition: str) -> None: ...
+
+    def log_failed(self) -> None: ...
+
+    def journalled(self, number: int) -> None: ...
+
+    def logs_cut(self) -> None: ...
+
+    def barrier_asked(self, asked: BarrierAsked) -> None: ...
+
+    def session_renewed(self) -> None: ...
+
+    def hand_over(self) -> None: ...

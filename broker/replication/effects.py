@@ -1,0 +1,172 @@
+"""What a replica wants done, as values, to be carried out in order.
+
+Logs flush by themselves, as those of any broker: whoever carries the effects out tells each flush.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kafka2011.broker.replication.frames import Frame
+from kafka2011.broker.replication.lineage import Lineage
+from kafka2011.broker.replication.plan import Step
+from kafka2011.broker.replication.set_state import Directory, SetState
+
+# --- the registry: one request at a time; answered by StateRead, Written, Refused or Unanswered ---
+
+
+@dataclass(frozen=True, slots=True)
+class ReadState:
+    request: int
+
+
+@dataclass(frozen=True, slots=True)
+class WriteState:
+    """Write the state if it still has `version`. Never repeated without a new request."""
+
+    request: int
+    version: int
+    state: SetState
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """Show the clients this broker's address, or with `present` False delete whatever address is
+    there: in one transaction with the check that the state still has `version`, so that a process
+    that leads no more can neither show itself nor hide its successor."""
+
+    request: int
+    version: int
+    present: bool
+
+
+# --- other replicas -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Connect:
+    """Answer: Connected or Closed."""
+
+    link: int
+    directory: Directory
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """The bytes of a Data frame are read from the log when it is its turn to be sent."""
+
+    link: int
+    frame: Frame
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """Nothing that comes on this link is handed in any more; no answer."""
+
+    link: int
+
+
+@dataclass(frozen=True, slots=True)
+class Canvass:
+    """Ask these members; each answer is one of `Replica.canvassed`."""
+
+    round: int
+    directories: frozenset[Directory]
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Have these members look at the state at once, a leader of an older epoch among them."""
+
+    directories: frozenset[Directory]
+
+
+# --- disk -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Write what a Data frame brought; it is in order. Flushed is told as for any write."""
+
+    partition: str
+    offset: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """Replace the journal, durably. Answer: Journalled. `whole` False: this directory misses
+    what was flushed here once, and must not lead, also after a restart."""
+
+    number: int
+    accepted: int
+    lineages: Mapping[str, Lineage]
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CutLogs:
+    """Copy what goes to quarantine, durably; then cut, durably. Answer: LogsCut."""
+
+    steps: Mapping[str, Step]
+
+
+# --- clients --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class OpenClients:
+    """Open the client port. Reads are answered by `Replica.fetch` and `Replica.latest`."""
+
+
+@dataclass(frozen=True, slots=True)
+class CloseClients:
+    """Close the client port and every client's connection; barriers that wait fail with them."""
+
+
+@dataclass(frozen=True, slots=True)
+class PauseProducers:
+    """Read nothing more from clients, or go on with it when `pause` is False."""
+
+    pause: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Confirm:
+    """The watermark of a partition is now `watermark`: readers may be shown what is below."""
+
+    epoch: int
+    partition: str
+    watermark: int
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerBarrier:
+    barrier: int
+
+
+@dataclass(frozen=True, slots=True)
+class Damaged:
+    """This copy cannot be believed: an operator must look. The replica does nothing more."""
+
+    reason: str
+
+
+Effect = (
+    ReadState
+    | WriteState
+    | Register
+    | Connect
+    | Send
+    | Close
+    | Canvass
+    | Tell
+    | Write
+    | Journal
+    | CutLogs
+    | OpenClients
+    | CloseClients
+    | PauseProducers
+    | Confirm
+    | AnswerBarrier
+    | Damaged
+)

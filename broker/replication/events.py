@@ -1,0 +1,165 @@
+"""What happens to a replica, as values. Every request to the registry gets exactly one answer,
+maybe after a long time; what belongs to an older request, link or journal write is passed over."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kafka2011.broker.replication.frames import Frame, Offsets
+from kafka2011.broker.replication.set_state import Directory, SetState
+
+# --- time and the registry ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed. Timers are for progress only: none of them is needed for safety."""
+
+
+@dataclass(frozen=True, slots=True)
+class LookAgain:
+    """The state may have changed: a watch fired, or a new leader has called."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRenewed:
+    """A new session with ZooKeeper: the ephemeral nodes of the last one are gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateRead:
+    """`live` are the directories whose process has a session. The reading may be out of date."""
+
+    request: int
+    version: int
+    state: SetState
+    live: frozenset[Directory]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The conditional write was carried out; `version` is the state's now."""
+
+    request: int
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The state had another version: the write was not carried out and never will be."""
+
+    request: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    """Nothing is known: the write may have been carried out, or may still be."""
+
+    request: int
+
+
+# --- links ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """The link that was asked for stands."""
+
+    link: int
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """The link is gone, or could not be made; `refused` when no process listens there."""
+
+    link: int
+    refused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A whole frame. Links that this replica asked for have its numbers, below 0; those that it
+    was asked for have numbers above 0, and begin with a Hello."""
+
+    link: int
+    frame: Frame
+
+
+@dataclass(frozen=True, slots=True)
+class Canvassed:
+    """A member's answer to a candidate: the highest epoch it has accepted, its flushed ends, and
+    the watermarks that it knows."""
+
+    round: int
+    directory: Directory
+    accepted: int
+    ends: Offsets
+    watermarks: Offsets
+
+
+# --- disk and clients -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """A client's message set was written to a log of the leader, up to `end`."""
+
+    partition: str
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Flushed:
+    partition: str
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogFailed:
+    """A write or flush failed: nothing above its flushed end is known from now on."""
+
+    partition: str
+
+
+@dataclass(frozen=True, slots=True)
+class Journalled:
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogsCut:
+    """The cuts that were asked for are durable."""
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierAsked:
+    """A client waits until all of this is confirmed."""
+
+    barrier: int
+    ends: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class HandOver:
+    """The process shall stop leading without loss: it is to be stopped, or another is wanted."""
+
+
+Event = (
+    Tick
+    | LookAgain
+    | SessionRenewed
+    | StateRead
+    | Written
+    | Refused
+    | Unanswered
+    | Connected
+    | Closed
+    | Received
+    | Canvassed
+    | Appended
+    | Flushed
+    | LogFailed
+    | Journalled
+    | LogsCut
+    | BarrierAsked
+    | HandOver
+)

@@ -1,0 +1,330 @@
+"""A replica that copies a leader, or looks for one, and notices when it should take over.
+
+Joining, in this order, each part durable before the next begins:
+
+    flush -> tell what there is -> cut what differs -> journal the epoch and the lineage -> Ready
+
+Until Ready nothing of this copy counts at the leader. Once a cut has begun it is carried to its
+end, whatever happens to the link: in between, the logs and their lineages do not fit together.
+The epoch need not be durable before the cut: what a leader of a later epoch has cut was confirmed
+by nobody, and never will be.
+"""
+
+from enum import Enum, auto
+
+from kafka2011.broker.replication import set_state
+from kafka2011.broker.replication.context import Context, Role, Turn
+from kafka2011.broker.replication.copies import Copy
+from kafka2011.broker.replication.effects import Close, Connect, CutLogs, Send, Write
+from kafka2011.broker.replication.events import Refused, Unanswered, Written
+from kafka2011.broker.replication.frames import (
+    Ack,
+    Data,
+    Frame,
+    Hello,
+    Mark,
+    Plan,
+    Ready,
+    Table,
+    Verdict,
+    Welcome,
+)
+from kafka2011.broker.replication.plan import Action, Step
+from kafka2011.broker.replication.set_state import Directory
+
+
+class Stage(Enum):
+    APART = auto()  # no link
+    GREETING = auto()
+    FLUSHING = auto()
+    PLANNING = auto()
+    CUTTING = auto()
+    JOURNALLING = auto()
+    JOINED = auto()
+
+
+class Follower(Role):
+    """Also the role of a replica that has no leader, or that must not lead."""
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self.stage = Stage.APART
+        self.leader: Directory | None = None
+        self.link: int | None = None
+        self._journal = 0
+        self._steps: dict[str, Step] = {}
+        self._mark = 0  # the last that is behind everything flushed
+        self._next_mark: tuple[int, dict[str, int]] | None = None
+
+        self._heard_ms = self._stirred_ms = context.now_ms  # of the leader; of the link
+        self._leader_flush_age_ms = 0
+        self._refused_since_ms: int | None = None
+        self._no_session_since_ms: int | None = None
+
+    def begin(self) -> None:
+        self.context.look_first()
+
+    def end(self) -> None:
+        self._drop_link()
+
+    # --- the state -----------------------------------------------------------------------------
+
+    def state_read(self) -> None:
+        context, state = self.context, self.context.state
+        assert state is not None
+        if state.leader != self.leader:
+            self._drop_link()
+            self.leader = state.leader
+            self._heard_ms = context.now_ms
+            self._leader_flush_age_ms = 0
+            self._refused_since_ms = self._no_session_since_ms = None
+        if self.leader is None or self.leader in context.live:
+            self._no_session_since_ms = None
+        elif self._no_session_since_ms is None:
+            self._no_session_since_ms = context.now_ms
+
+    def act(self) -> None:
+        context, state = self.context, self.context.state
+        if state is None or context.is_stale:
+            return
+        if self._should_take_over():
+            context.turn = Turn.CANVASS
+        elif state.leader == context.directory and not context.may_lead:
+            context.write(self, context.version, set_state.resigned(state))
+        elif not state.is_member(context.directory) and state.has_place_for(context.name):
+            entered = set_state.entered(state, context.name, context.directory)
+            context.write(self, context.version, entered)
+
+    def answered(self, answer: Written | Refused | Unanswered) -> None:
+        del answer  # whatever it is, the next reading shows what stands
+        self.context.look_first()
+
+    # --- taking over ---------------------------------------------------------------------------
+
+    def _should_take_over(self) -> bool:
+        context, state = self.context, self.context.state
+        assert state is not None
+        if state.epoch < context.accepted or self.stage in (Stage.CUTTING, Stage.JOURNALLING):
+            return False
+        return context.may_lead and self._is_entitled() and self._leader_is_gone()
+
+    def _is_entitled(self) -> bool:
+        """An eligible member lets those of the in-sync set go first: they may have more that is not
+        confirmed. But one of them that lives may be damaged."""
+        context, state = self.context, self.context.state
+        assert state is not None
+        if context.directory in state.isr:
+            return True
+        has_waited = context.now_ms - self._heard_ms >= context.timing.silence_ms
+        are_gone = not state.isr & context.live
+        return context.directory in state.eligible and (are_gone or has_waited)
+
+    def _leader_is_gone(self) -> bool:
+        """For progress only: a wrong answer costs a takeover, never data.
+
+        A replica that finds itself the leader of an epoch that it does not lead claims the next
+        one: it was restarted, or did not get the answer to its write, and within an epoch one
+        process appends without a break.
+        """
+        context, timing = self.context, self.context.timing
+        if self.leader is None or self.leader == context.directory:
+            return True
+        now_ms = context.now_ms
+        silent_ms = now_ms - self._heard_ms
+
+        def is_past(since_ms: int | None, patience_ms: int) -> bool:
+            return since_ms is not None and now_ms - since_ms >= patience_ms
+
+        return (
+            (self._no_session_since_ms is not None and silent_ms >= timing.refused_ms)
+            or is_past(self._no_session_since_ms, timing.session_ms)
+            or is_past(self._refused_since_ms, timing.refused_ms)
+            or silent_ms >= timing.silence_ms
+            or self._leader_flush_age_ms >= timing.silence_ms
+        )
+
+    # --- the link ------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        context = self.context
+        is_quiet = context.now_ms - self._stirred_ms >= context.timing.reconnect_ms
+        if is_quiet and self.stage is not Stage.FLUSHING:
+            self._drop_link()
+        self._connect()
+
+    def _connect(self) -> None:
+        context = self.context
+        if self.link is not None or self.stage is not Stage.APART or context.failed:
+            return
+        if self.leader is None or self.leader == context.directory:
+            return
+        self.link = context.new_link()
+        self._stirred_ms = context.now_ms
+        self.stage = Stage.GREETING
+        context.effects.append(Connect(self.link, self.leader))
+
+    def _drop_link(self) -> None:
+        if self.link is not None:
+            self.context.effects.append(Close(self.link))
+        self._forget_link()
+
+    def _forget_link(self) -> None:
+        self.link = None
+        self._mark, self._next_mark = 0, None
+        if self.stage not in (Stage.CUTTING, Stage.JOURNALLING):
+            self.stage = Stage.APART
+
+    def connected(self, link: int) -> None:
+        if link == self.link:
+            context = self.context
+            self._refused_since_ms = None
+            context.effects.append(Send(link, Hello(context.directory, context.accepted)))
+
+    def closed(self, link: int, refused: bool) -> None:
+        if link != self.link:
+            return
+        if not refused:
+            self._refused_since_ms = None
+        elif self._refused_since_ms is None:
+            self._refused_since_ms = self.context.now_ms
+        self._forget_link()
+
+    def log_failed(self) -> None:
+        self._drop_link()
+
+    def received(self, link: int, frame: Frame) -> None:
+        if link != self.link:
+            if isinstance(frame, Hello):  # the caller takes this replica for the leader
+                welcome = Welcome(Verdict.NOT_LEADER, self.context.accepted)
+                self.context.effects.append(Send(link, welcome))
+            self.context.effects.append(Close(link))
+            return
+        self._heard_ms = self._stirred_ms = self.context.now_ms
+        match frame:
+            case Data() if self.stage is Stage.JOINED:
+                self._take_data(frame)
+            case Mark() if self.stage is Stage.JOINED:
+                self._take_mark(frame)
+            case Welcome() if self.stage is Stage.GREETING:
+                self._welcomed(frame)
+            case Plan(steps) if self.stage is Stage.PLANNING:
+                self._carry_out(dict(steps))
+            case _:
+                self._drop_link()
+
+    # --- joining -------------------------------------------------------------------------------
+
+    def _welcomed(self, welcome: Welcome) -> None:
+        context = self.context
+        if welcome.verdict is not Verdict.OK or not self._accepts(welcome.epoch):
+            self._drop_link()
+            context.look()
+            return
+        context.accepted = welcome.epoch
+        self.stage = Stage.FLUSHING
+        self._tell()
+
+    def _accepts(self, epoch: int) -> bool:
+        """An older epoch than the one accepted is never followed: its leader may have been
+        deposed with the help of this very copy."""
+        return epoch >= self.context.accepted
+
+    def journalled(self, number: int) -> None:
+        if self.stage is Stage.JOURNALLING and number >= self._journal:
+            self._settled()
+
+    def _tell(self) -> None:
+        """Send the table once everything written is flushed."""
+        context = self.context
+        if self.stage is Stage.FLUSHING and context.is_flushed:
+            assert self.link is not None
+            self.stage = Stage.PLANNING
+            rows = {name: copy.row(copy.flushed) for name, copy in context.copies.items()}
+            # Of a copy that is not whole nothing is believed: all of it is fetched anew.
+            context.effects.append(Send(self.link, Table(rows if context.whole else {})))
+
+    def _carry_out(self, steps: dict[str, Step]) -> None:
+        self._steps = steps
+        self.stage = Stage.CUTTING
+        if all(step.action is Action.KEEP for step in steps.values()):
+            self.logs_cut()
+        else:
+            self.context.effects.append(CutLogs(steps))
+
+    def logs_cut(self) -> None:
+        if self.stage is not Stage.CUTTING:
+            return
+        context = self.context
+        for name, step in self._steps.items():
+            if step.action is Action.ASIDE:
+                del context.copies[name]
+                continue
+            copy = context.copies.setdefault(name, Copy(step.offset, step.offset, 0, 0, ()))
+            copy.written = copy.flushed = step.offset
+            copy.lineage = step.lineage
+            if step.action is Action.ANEW:
+                copy.start = copy.watermark = step.offset
+            copy.watermark = min(copy.watermark, step.offset)
+        self.stage = Stage.JOURNALLING
+        self._journal = context.journal()
+
+    def _settled(self) -> None:
+        if self.link is None:
+            self.stage = Stage.APART
+        else:
+            self.stage = Stage.JOINED
+            self.context.effects.append(Send(self.link, Ready()))
+
+    # --- following -----------------------------------------------------------------------------
+
+    def _take_data(self, data: Data) -> None:
+        copy = self.context.copies[data.partition]
+        if data.offset != copy.written:
+            self._drop_link()
+            return
+        copy.written = data.end
+        self.context.unflushed_since_ms.setdefault(data.partition, self.context.now_ms)
+        self.context.effects.append(Write(data.partition, data.offset, data.end))
+
+    def _take_mark(self, mark: Mark) -> None:
+        context = self.context
+        self._leader_flush_age_ms = mark.flush_age_ms
+        for name, watermark in mark.watermarks.items():
+            copy = context.copies[name]
+            copy.watermark = max(copy.watermark, min(watermark, copy.flushed))
+        if self._next_mark is None:
+            ends = {name: copy.written for name, copy in context.copies.items()}
+            self._next_mark = (mark.number, ends)
+            self._acknowledge(())
+
+    def flushed(self, partition: str) -> None:
+        if self.stage is Stage.JOINED:
+            self._acknowledge((partition,))
+        else:
+            self._tell()
+
+    def _acknowledge(self, moved: tuple[str, ...]) -> None:
+        """Say what is flushed, and which mark everything flushed is behind."""
+        copies = self.context.copies
+        mark = 0
+        if self._next_mark is not None:
+            number, ends = self._next_mark
+            if all(copies[name].flushed >= end for name, end in ends.items()):
+                mark, self._next_mark = number, None
+        if mark:
+            self._mark = mark
+            if not self.context.whole:
+                self._make_whole()
+        if mark or moved:
+            assert self.link is not None
+            ends = {name: self._acknowledged_end(name) for name in moved}
+            self.context.effects.append(Send(self.link, Ack(self._mark, ends)))
+
+    def _acknowledged_end(self, partition: str) -> int:
+        return self.context.copies[partition].flushed
+
+    def _make_whole(self) -> None:
+        """All that the leader had when it sent the mark is here again, and so all that was
+        confirmed before."""
+        self.context.whole = True
+        self.context.journal()

@@ -1,0 +1,496 @@
+"""One leadership: what is confirmed, who is waited for, and how it ends.
+
+A watermark moves to an offset when this replica and every directory of the in-sync set have
+flushed up to it, and the set is large enough. The set that counts is not the one last read, but
+the union of the one that is known and all that were asked for and may stand: what ZooKeeper holds
+is one of them.
+
+The beginning, each part done before the next:
+
+    flush all logs -> journal the epoch and the floors -> followers may join, others are told
+    -> the old address is gone -> the gap -> open to clients -> show the address
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum, auto
+
+from kafka2011.broker.replication import set_state
+from kafka2011.broker.replication.context import Context, Role, Turn
+from kafka2011.broker.replication.copies import Copy, Row
+from kafka2011.broker.replication.effects import (
+    AnswerBarrier,
+    Close,
+    CloseClients,
+    Confirm,
+    OpenClients,
+    PauseProducers,
+    Register,
+    Send,
+    Tell,
+)
+from kafka2011.broker.replication.events import (
+    BarrierAsked,
+    Refused,
+    Unanswered,
+    Written,
+)
+from kafka2011.broker.replication.frames import (
+    Ack,
+    Data,
+    Frame,
+    Hello,
+    Mark,
+    Plan,
+    Ready,
+    Table,
+    Verdict,
+    Welcome,
+)
+from kafka2011.broker.replication.lineage import begun
+from kafka2011.broker.replication.plan import Step, plan
+from kafka2011.broker.replication.set_state import Directory, SetState
+
+
+class Answer(Enum):
+    """How a fetch is answered."""
+
+    READ = auto()  # with what is below the watermark
+    EMPTY = auto()  # no bytes, no error: they were shown by the leader before, and will be again
+    OUT_OF_RANGE = auto()
+    CLOSED = auto()  # this replica serves nobody
+
+
+class Phase(IntEnum):
+    FLUSHING = 0
+    JOURNALLING = 1
+    CLEARING = 2  # the old address
+    GAP = 3
+    SERVING = 4
+
+
+@dataclass(slots=True)
+class Member:
+    """A follower's link. Nothing on it counts before Ready. What counts belongs to this link and
+    this leadership: an acknowledgement that was on its way in an older one speaks of other bytes,
+    at the same offsets."""
+
+    directory: Directory
+    steps: dict[str, Step] = field(default_factory=dict)
+    is_ready: bool = False
+    flushed: dict[str, int] = field(default_factory=dict)
+    sent: dict[str, int] = field(default_factory=dict)
+    marks: dict[int, int] = field(default_factory=dict)  # number -> when it was sent
+    is_caught_up: bool = False  # with one moment of this leadership
+
+
+class Leader(Role):
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        assert context.state is not None
+        self.epoch = context.state.epoch
+        self.phase = Phase.FLUSHING
+        self.floors: dict[str, int] = {}
+        self.members: dict[int, Member] = {}  # by link
+        # What ZooKeeper holds is `known` or, where a write was not answered, one of `asked`.
+        self.known: SetState = context.state
+        self.asked: list[SetState] = []
+        self._is_unsettled = False
+        self._writes_address = False  # the request under way is a Register
+        self._is_shown = False  # in this session
+        self._session = 0
+        self._asked_in = 0  # the session of the Register under way
+
+        self._began_ms = context.now_ms
+        self._seen_ms: dict[Directory, int] = {}  # as caught up
+        self._lost_ms: dict[Directory, int] = {}
+        self._journal = 0
+        self._gap_ends_ms = 0
+        self._marked_ms = context.now_ms
+        self._mark = 0
+        self._has_moved = False  # a watermark, since the last mark
+        self._barriers: list[BarrierAsked] = []
+        self._hands_over_until_ms: int | None = None
+        self._gave_up_on: Directory | None = None  # a handover that took too long
+
+    # --- beginning and end ---------------------------------------------------------------------
+
+    def begin(self) -> None:
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """Nothing of this epoch is written before its beginning is journalled."""
+        context = self.context
+        if self.phase is not Phase.FLUSHING or not context.is_flushed:
+            return
+        context.accepted = self.epoch
+        for name, copy in context.copies.items():
+            self.floors[name] = copy.flushed
+            copy.lineage = begun(copy.lineage, self.epoch, copy.flushed)
+        self.phase = Phase.JOURNALLING
+        self._journal = context.journal()
+
+    def journalled(self, number: int) -> None:
+        if self.phase is not Phase.JOURNALLING or number < self._journal:
+            return
+        context = self.context
+        self.phase = Phase.CLEARING
+        others = frozenset(entered for _, entered in self.known.members) - {context.directory}
+        context.effects.append(Tell(others))
+        self._advance_all()
+
+    def end(self) -> None:
+        context = self.context
+        if self.phase is Phase.SERVING:
+            context.effects.append(CloseClients())
+        context.effects += [Close(link) for link in self.members]
+
+    def _step_back(self) -> None:
+        """Lead no more, and let another: the follower that this becomes writes it to the state."""
+        self.context.rests_until_ms = self.context.now_ms + self.context.timing.rest_ms
+        self.context.turn = Turn.FOLLOW
+
+    def log_failed(self) -> None:
+        self._step_back()
+
+    def hand_over(self) -> None:
+        """Take no more from clients, and step back once another has everything."""
+        if self._hands_over_until_ms is None:
+            context = self.context
+            self._hands_over_until_ms = context.now_ms + context.timing.handover_ms
+            context.effects.append(PauseProducers(True))
+            self._finish_handover()
+
+    def _finish_handover(self) -> None:
+        if self._hands_over_until_ms is None or self.phase is not Phase.SERVING:
+            return
+        copies = self.context.copies
+        ends = {name: copy.written for name, copy in copies.items()}
+        if any(copies[name].watermark < end for name, end in ends.items()):
+            return
+        for member in self.members.values():
+            has_all = all(member.flushed.get(name, -1) >= end for name, end in ends.items())
+            is_target = self.known.wanted_leader in (None, self._gave_up_on, member.directory)
+            if is_target and member.is_ready and has_all and member.directory in self.known.isr:
+                self._step_back()
+                return
+
+    def tick(self) -> None:
+        context, timing = self.context, self.context.timing
+        now_ms = context.now_ms
+        if self._hands_over_until_ms is not None and now_ms >= self._hands_over_until_ms:
+            self._hands_over_until_ms = None
+            self._gave_up_on = self.known.wanted_leader
+            context.effects.append(PauseProducers(False))
+        if self.phase is Phase.GAP and now_ms >= self._gap_ends_ms:
+            self.phase = Phase.SERVING
+            context.effects.append(OpenClients())
+        # A disk that hangs keeps its session: nothing but the leader itself would notice soon.
+        if context.flush_age_ms > timing.lag_max_ms and len(self.known.isr) > 1:
+            self._step_back()
+            return
+        if now_ms - self._marked_ms >= timing.mark_ms:
+            self._send_marks()
+
+    # --- the state -----------------------------------------------------------------------------
+
+    def state_read(self) -> None:
+        context, state = self.context, self.context.state
+        assert state is not None
+        if state.epoch > self.epoch or state.leader != context.directory:
+            context.turn = Turn.FOLLOW
+            return
+        if not self._is_unsettled:
+            # Others only take members out: waiting for more than is needed did no harm.
+            self._adopt(state)
+        if state.wanted_leader not in (None, context.directory, self._gave_up_on):
+            self.hand_over()
+
+    def _adopt(self, state: SetState) -> None:
+        self.known = state
+        self.asked.clear()
+        self._is_unsettled = False
+        self._advance_all()
+
+    def act(self) -> None:
+        """Begin the most urgent write. A write whose answer was lost is settled by another one,
+        of the same content: a reading would not do, for the lost one may come to stand later."""
+        context = self.context
+        if context.is_stale or self.phase < Phase.CLEARING:
+            return
+        if self._is_unsettled:
+            self._settle()
+        elif self.phase is Phase.CLEARING:
+            self._write_address(False)
+        elif (changed := self._wanted_set()) is not None:
+            self._write(changed)
+        elif self.phase is Phase.SERVING and not self._is_shown:
+            self._write_address(True)
+
+    def _settle(self) -> None:
+        assert self.context.state is not None
+        self._write(self.context.state)
+
+    def _write(self, state: SetState) -> None:
+        self.asked.append(state)
+        self.context.write(self, self.context.version, state)
+
+    def _write_address(self, present: bool) -> None:
+        self._writes_address = True
+        self._asked_in = self._session
+        version = self.context.version
+        self.context.ask(self, lambda request: Register(request, version, present))
+
+    def answered(self, answer: Written | Refused | Unanswered) -> None:
+        context = self.context
+        if self._writes_address:
+            self._writes_address = False
+            if isinstance(answer, Written):
+                self._address_written()
+            else:
+                context.look_first()
+        elif isinstance(answer, Written):
+            context.version, context.state = answer.version, self.asked[-1]
+            self._adopt(self.asked[-1])
+        elif isinstance(answer, Refused):
+            # This one never stands; one before it may. Somebody else has written meanwhile.
+            self.asked.pop()
+            context.look_first()
+        else:
+            self._is_unsettled = True
+            context.look_first()
+
+    def _address_written(self) -> None:
+        if self.phase is Phase.CLEARING:
+            self.phase = Phase.GAP
+            self._gap_ends_ms = self.context.now_ms + self.context.timing.gap_ms
+        else:
+            self._is_shown = self._asked_in == self._session
+
+    def session_renewed(self) -> None:
+        """The address went with the old session. It is shown again once the state has been read:
+        another may lead by now. An answer that is still to come is of the old session."""
+        self._session += 1
+        self._is_shown = False
+
+    # --- who is in sync ------------------------------------------------------------------------
+
+    def _wanted_set(self) -> SetState | None:
+        """The set as it should be, or None when it is right as it is; one change at a time."""
+        context, state = self.context, self.known
+        if state.wanted_min_insync is not None:
+            return set_state.with_min_insync(state)
+        for link in sorted(self.members):
+            member = self.members[link]
+            directory = member.directory
+            is_new = directory not in state.isr and state.is_member(directory)
+            if is_new and not self._is_behind(directory) and self._may_join(member):
+                return set_state.joined(state, directory)
+        leaving = frozenset(
+            directory
+            for directory in state.isr - {context.directory}
+            if not state.is_member(directory) or self._is_behind(directory)
+        )
+        return set_state.without(state, leaving) if leaving else None
+
+    def _may_join(self, member: Member) -> bool:
+        """It has all that is confirmed: by this leader, and by earlier ones, whose last watermark
+        this leader may not know. That one is at most the floor. (To be caught up implies as much;
+        the ends are compared all the same, for nothing depends more on it.)"""
+        return member.is_caught_up and all(
+            member.flushed[name] >= max(copy.watermark, self.floors[name])
+            for name, copy in self.context.copies.items()
+        )
+
+    def _is_behind(self, directory: Directory) -> bool:
+        now_ms, timing = self.context.now_ms, self.context.timing
+        if now_ms - self._seen_ms.get(directory, self._began_ms) > timing.lag_max_ms:
+            return True
+        lost_ms = self._lost_ms.get(directory)
+        return lost_ms is not None and now_ms - lost_ms > timing.gone_ms
+
+    # --- confirming ----------------------------------------------------------------------------
+
+    def _advance_all(self) -> None:
+        for name in self.context.copies:
+            self._advance(name)
+
+    def _advance(self, partition: str) -> None:
+        """Move a partition's watermark as far as is confirmed."""
+        copy = self.context.copies[partition]
+        end = self._confirmed_end(partition, copy)
+        if end <= copy.watermark:
+            return
+        copy.watermark = end
+        self._has_moved = True
+        self.context.effects.append(Confirm(self.epoch, partition, end))
+        self._answer_barriers()
+
+    def _confirmed_end(self, partition: str, copy: Copy) -> int:
+        if self.phase < Phase.CLEARING or not self._can_confirm():
+            return copy.watermark
+        end = self._own_end(copy)
+        for directory in self._needed() - {self.context.directory}:
+            end = min(end, self._flushed_at(directory, partition))
+        return end
+
+    def _can_confirm(self) -> bool:
+        return self.known.can_confirm
+
+    def _own_end(self, copy: Copy) -> int:
+        return copy.flushed
+
+    def _needed(self) -> frozenset[Directory]:
+        return self.known.isr.union(*(state.isr for state in self.asked))
+
+    def _flushed_at(self, directory: Directory, partition: str) -> int:
+        for member in self.members.values():
+            if member.directory == directory and member.is_ready:
+                return member.flushed[partition]
+        return -1
+
+    def _answer_barriers(self) -> None:
+        if not self._barriers:
+            return
+        copies = self.context.copies
+        waiting = []
+        for asked in self._barriers:
+            if all(copies[name].watermark >= end for name, end in asked.ends.items()):
+                self.context.effects.append(AnswerBarrier(asked.barrier))
+            else:
+                waiting.append(asked)
+        self._barriers = waiting
+
+    def barrier_asked(self, asked: BarrierAsked) -> None:
+        self._barriers.append(asked)
+        self._answer_barriers()
+
+    # --- readers and producers -----------------------------------------------------------------
+
+    @property
+    def takes_produces(self) -> bool:
+        return self.phase is Phase.SERVING and self._hands_over_until_ms is None
+
+    def fetch(self, partition: str, offset: int) -> Answer:
+        """A new leader's watermark may lag behind what the old one has shown, its end does not.
+        So between the two a reader gets nothing, and no error."""
+        if self.phase is not Phase.SERVING:
+            return Answer.CLOSED
+        copy = self.context.copies[partition]
+        if copy.start <= offset <= copy.watermark:
+            return Answer.READ
+        return (
+            Answer.EMPTY if copy.start < offset <= self.floors[partition] else Answer.OUT_OF_RANGE
+        )
+
+    def latest(self, partition: str) -> int | None:
+        """The watermark, once it is not below what an earlier leader may have shown."""
+        watermark = self.context.copies[partition].watermark
+        if self.phase is not Phase.SERVING or watermark < self.floors[partition]:
+            return None
+        return watermark
+
+    # --- followers -----------------------------------------------------------------------------
+
+    def appended(self, partition: str) -> None:
+        for link, member in self.members.items():
+            if member.is_ready:
+                self._send_data(link, member, partition)
+
+    def flushed(self, partition: str) -> None:
+        self._prepare()
+        self._advance(partition)
+        self._after_progress()
+
+    def _after_progress(self) -> None:
+        if self._has_moved:
+            self._send_marks()
+        self._finish_handover()
+
+    def _send_data(self, link: int, member: Member, partition: str) -> None:
+        end, sent = self.context.copies[partition].written, member.sent[partition]
+        if sent < end:
+            member.sent[partition] = end
+            self.context.effects.append(Send(link, Data(partition, sent, end)))
+
+    def _send_marks(self) -> None:
+        """A mark goes behind all data that was sent, to every follower that has joined."""
+        context = self.context
+        self._marked_ms = context.now_ms
+        self._has_moved = False
+        self._mark += 1
+        watermarks = {name: copy.watermark for name, copy in context.copies.items()}
+        mark = Mark(self._mark, watermarks, context.flush_age_ms)
+        for link, member in self.members.items():
+            if member.is_ready:
+                member.marks[self._mark] = context.now_ms
+                context.effects.append(Send(link, mark))
+
+    def closed(self, link: int, refused: bool) -> None:
+        del refused  # a leader asks for no links
+        member = self.members.pop(link, None)
+        if member is not None:
+            self._lost_ms[member.directory] = self.context.now_ms
+
+    def received(self, link: int, frame: Frame) -> None:
+        member = self.members.get(link)
+        match frame:
+            case Ack() if member is not None and member.is_ready:
+                self._acknowledged(member, frame)
+            case Hello() if member is None:
+                self._greeted(link, frame)
+            case Table(rows) if member is not None and not member.steps:
+                member.steps = self._plan_for(rows)
+                self.context.effects.append(Send(link, Plan(member.steps)))
+            case Ready() if member is not None and member.steps and not member.is_ready:
+                self._is_ready(link, member)
+            case _:
+                self.context.effects.append(Close(link))
+                self.closed(link, False)
+
+    def _greeted(self, link: int, hello: Hello) -> None:
+        context = self.context
+        verdict = Verdict.OK
+        if self.phase < Phase.CLEARING:
+            verdict = Verdict.NOT_READY
+        elif hello.accepted > self.epoch:
+            verdict = Verdict.OLD_EPOCH
+            context.look()
+        elif not self.known.is_member(hello.directory):
+            verdict = Verdict.NO_MEMBER
+            context.look()
+        context.effects.append(Send(link, Welcome(verdict, self.epoch)))
+        if verdict is not Verdict.OK:
+            context.effects.append(Close(link))
+            return
+        for old, member in list(self.members.items()):
+            if member.directory == hello.directory:
+                context.effects.append(Close(old))
+                del self.members[old]
+        self.members[link] = Member(hello.directory)
+        self._lost_ms.pop(hello.directory, None)
+
+    def _plan_for(self, rows: Mapping[str, Row]) -> dict[str, Step]:
+        ours = {name: copy.row(copy.written) for name, copy in self.context.copies.items()}
+        return plan(ours, rows)
+
+    def _is_ready(self, link: int, member: Member) -> None:
+        """What the plan left counts from now on; the rest is sent."""
+        member.is_ready = True
+        for name in self.context.copies:
+            member.flushed[name] = member.sent[name] = member.steps[name].offset
+            self._send_data(link, member, name)
+        self._advance_all()
+        self._send_marks()
+        self._after_progress()
+
+    def _acknowledged(self, member: Member, ack: Ack) -> None:
+        for name, end in ack.flushed.items():
+            member.flushed[name] = end
+            self._advance(name)
+        sent_ms = member.marks.get(ack.mark)
+        if sent_ms is not None:
+            member.is_caught_up = True
+            self._seen_ms[member.directory] = sent_ms
+            member.marks = {n: at for n, at in member.marks.items() if n > ack.mark}
+        self._after_progress()

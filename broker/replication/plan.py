@@ -1,0 +1,45 @@
+"""What a follower does with each of its logs when it joins a leader: keep, cut, begin anew."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from kafka2011.broker.replication.copies import Row
+from kafka2011.broker.replication.lineage import Lineage, divergence
+
+
+class Action(Enum):
+    KEEP = auto()
+    CUT = auto()  # to `offset`; what is cut goes to quarantine first
+    ANEW = auto()  # an empty log at `offset`; what there was goes to quarantine first
+    ASIDE = auto()  # the leader has no such partition: its directory goes to quarantine
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """`offset` is the log's end afterwards. `lineage` is the leader's, which holds for what is
+    kept, as it is the same bytes, and for what will come."""
+
+    action: Action
+    offset: int
+    lineage: Lineage
+
+
+def plan(ours: Mapping[str, Row], theirs: Mapping[str, Row]) -> dict[str, Step]:
+    """The leader's plan, from its own logs and the follower's.
+
+    A follower's watermark plays no part: it lags behind what is confirmed, and a cut to it loses
+    what another replica was the only one to know as confirmed.
+    """
+    steps = {name: _step(row, theirs.get(name)) for name, row in ours.items()}
+    steps |= {name: Step(Action.ASIDE, 0, ()) for name in theirs if name not in ours}
+    return steps
+
+
+def _step(leader: Row, follower: Row | None) -> Step:
+    if follower is None or follower.end < leader.start or leader.end < follower.start:
+        return Step(Action.ANEW, leader.start, leader.lineage)
+    start = max(leader.start, follower.start)
+    same = divergence(leader.lineage, leader.end, follower.lineage, follower.end, start)
+    action = Action.KEEP if same == follower.end else Action.CUT
+    return Step(action, same, leader.lineage)

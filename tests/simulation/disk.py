@@ -1,0 +1,97 @@
+"""Disks that lose what was not flushed, in any order, and never what was."""
+
+from dataclasses import dataclass, field
+
+from kafka2011.broker.replication.effects import Journal
+from kafka2011.broker.replication.lineage import Lineage, cut
+from kafka2011.broker.replication.plan import Action, Step
+
+
+class Entry:
+    """A message of one byte, with everything before it: two logs that hold the same entry are
+    the same up to there, so that prefixes are compared by one `is`."""
+
+    __slots__ = ("before", "epoch", "number")
+
+    def __init__(self, number: int, epoch: int, before: "Entry | None") -> None:
+        self.number = number
+        self.epoch = epoch
+        self.before = before
+
+    def __repr__(self) -> str:
+        return f"{self.number}@{self.epoch}"
+
+
+@dataclass(slots=True)
+class LogFile:
+    """`entries` as the process sees them; the first `durable` survive a power loss."""
+
+    entries: list[Entry] = field(default_factory=list)
+    durable: int = 0
+    quarantine: list[list[Entry]] = field(default_factory=list)
+
+    def lose_power(self, kept: int) -> None:
+        """Bits of `kept` say which cached entries are; recovery cuts at the first that is not."""
+        end = self.durable
+        while end < len(self.entries) and kept & 1:
+            end, kept = end + 1, kept >> 1
+        del self.entries[end:]
+
+
+@dataclass(slots=True)
+class Disk:
+    """One data directory. Journal writes are carried out in order, each as a whole."""
+
+    directory: str
+    logs: dict[str, LogFile]
+    accepted: int = 0
+    lineages: dict[str, Lineage] = field(default_factory=dict)
+    whole: bool = True
+    watermarks: dict[str, int] = field(default_factory=dict)  # the checkpoint: any earlier ones
+    journal: list[Journal] = field(default_factory=list)  # under way
+    cuts: list[dict[str, Step]] = field(default_factory=list)  # under way
+    is_suspect: bool = False  # a flush failed: the cache does not show what the disk has
+
+    def write_journal(self) -> int:
+        """Carry out the oldest write; its number."""
+        entry = self.journal.pop(0)
+        self.accepted = entry.accepted
+        self.lineages = dict(entry.lineages)
+        self.whole = entry.whole
+        return entry.number
+
+    def cut_logs(self) -> None:
+        for name, step in self.cuts.pop(0).items():
+            log = self.logs[name]
+            if step.action is not Action.KEEP:
+                log.quarantine.append(log.entries[step.offset :])
+                del log.entries[step.offset :]
+                log.durable = len(log.entries)
+
+    def stop(self) -> None:
+        """The process is gone, and what it had asked for with it."""
+        self.journal.clear()
+        self.cuts.clear()
+
+    def recover(self) -> None:
+        """What recovery leaves: what is there is flushed, the lineage fits."""
+        for name, log in self.logs.items():
+            log.durable = len(log.entries)
+            self.lineages[name] = cut(self.lineages.get(name, ()), log.durable)
+            self.watermarks[name] = min(self.watermarks.get(name, 0), log.durable)
+        self.is_suspect = False
+
+    def copied(self) -> "Disk":
+        """A backup of a directory whose process is stopped."""
+        logs = {
+            name: LogFile(list(log.entries), log.durable, list(log.quarantine))
+            for name, log in self.logs.items()
+        }
+        return Disk(
+            self.directory,
+            logs,
+            self.accepted,
+            dict(self.lineages),
+            self.whole,
+            dict(self.watermarks),
+        )

@@ -1,0 +1,614 @@
+"""Hosts, links, clients, readers and operators; what can happen to them, each action by name.
+
+`do("flush", "a", "t-0", 1)` does one thing, deterministically, and returns whether it could be
+done at all. A schedule is a list of such actions. Nothing happens that is not in it: time passes,
+frames arrive, disks flush and ZooKeeper answers by actions only.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from kafka2011.broker.replication import effects as wanted
+from kafka2011.broker.replication import events as happened
+from kafka2011.broker.replication import set_state
+from kafka2011.broker.replication.copies import Copy
+from kafka2011.broker.replication.frames import Data, Frame
+from kafka2011.broker.replication.leader import Answer
+from kafka2011.broker.replication.machine import Replica
+from kafka2011.broker.replication.set_state import SetState
+from tests.simulation.disk import Disk, Entry, LogFile
+from tests.simulation.invariants import Judge, Violation
+from tests.simulation.registry import Registry, Request
+
+PARTITIONS = ("t-0", "t-1")
+Action = tuple[Any, ...]
+
+
+@dataclass(slots=True)
+class End:
+    """One end of a link: frames on their way to `host`, and what `host` calls the link."""
+
+    host: str
+    run: int
+    number: int
+    queue: deque[tuple[Frame, list[Entry]] | None] = field(default_factory=deque)  # None: the end
+    is_open: bool = True
+    other: "End | None" = None
+
+
+@dataclass
+class Host:
+    """A machine: its disk, and the process on it while there is one."""
+
+    name: str
+    disk: Disk
+    machine: Replica | None = None
+    run: int = 0
+    clock_ms: int = 0
+    is_paused: bool = False
+    is_slow: bool = False  # to ZooKeeper; used by random walks
+    is_open: bool = False  # to clients
+    must_watch: bool = False
+    request: Request | None = None
+    ends: dict[int, End] = field(default_factory=dict)
+    dials: deque[wanted.Connect] = field(default_factory=deque)
+    canvasses: deque[tuple[int, str]] = field(default_factory=deque)
+    accepted_links: int = 0
+    backup: Disk | None = None
+
+    @property
+    def runs(self) -> bool:
+        return self.machine is not None and not self.is_paused
+
+
+@dataclass(slots=True)
+class Reader:
+    """A 0.7 consumer: it follows the addresses that ZooKeeper shows, in their order, late."""
+
+    seen: int = -1  # index of the address
+    shown: dict[str, int] = field(default_factory=lambda: dict.fromkeys(PARTITIONS, 0))
+
+
+class World:
+    def __init__(
+        self,
+        replicas: int = 3,
+        min_insync: int = 1,
+        machine: type[Replica] = Replica,
+        *,
+        names_are_directories: bool = False,
+    ) -> None:
+        """`names_are_directories` is a planted fault: a wiped disk keeps its identity."""
+        self.machine = machine
+        self.names_are_directories = names_are_directories
+        names = "abcd"[:replicas]
+        self.directories = 0
+        self.hosts = {name: Host(name, self._new_disk(name)) for name in names}
+        self.names = list(names)
+        members = tuple((host.name, host.disk.directory) for host in self.hosts.values())
+        isr = frozenset(directory for _, directory in members)
+        self.registry = Registry(SetState(0, None, isr, frozenset(), min_insync, members))
+        self.judge = Judge(PARTITIONS)
+        self.readers = [Reader(), Reader()]
+        self.late: list[Request] = []  # writes that were not answered, and may be carried out yet
+        self.links: list[End] = []
+        self.entries = 0
+        self.barriers: dict[int, tuple[dict[str, Entry | None], dict[str, int]]] = {}
+        self.answered: set[int] = set()
+        self.schedule: list[Action] = []
+        self._bringing: list[Entry] = []  # what the Data frame that arrives has in it
+
+    def _new_disk(self, name: str) -> Disk:
+        self.directories += 1
+        directory = f"dir-{name}-{0 if self.names_are_directories else self.directories}"
+        return Disk(directory, {partition: LogFile() for partition in PARTITIONS})
+
+    # --- actions -------------------------------------------------------------------------------
+
+    def do(self, action: Action) -> bool:
+        """Do one action, and judge. Raises Violation; False when it was not possible."""
+        name, *arguments = action
+        method: Callable[..., bool] = getattr(self, f"do_{name}")
+        if not method(*arguments):
+            return False
+        self.schedule.append(action)
+        self.judge.check(self)
+        return True
+
+    # processes
+
+    def do_start(self, name: str) -> bool:
+        host = self.hosts[name]
+        if host.machine is not None:
+            return False
+        disk = host.disk
+        disk.recover()
+        host.run += 1
+        host.is_paused = host.is_open = False
+        copies = {
+            partition: Copy(
+                0,
+                disk.watermarks[partition],
+                log.durable,
+                log.durable,
+                disk.lineages[partition],
+            )
+            for partition, log in disk.logs.items()
+        }
+        host.machine = self.machine(
+            name, disk.directory, copies, accepted=disk.accepted, whole=disk.whole
+        )
+        self.registry.sessions.add(disk.directory)
+        self.judge.written_down(host)
+        self._feed(host, happened.LookAgain())
+        return True
+
+    def do_crash(self, name: str, journalled: int = 0) -> bool:
+        """The process dies; the kernel keeps its cache. So many journal writes were carried out."""
+        host = self.hosts[name]
+        if host.machine is None:
+            return False
+        for _ in range(min(journalled, len(host.disk.journal))):
+            host.disk.write_journal()
+        host.disk.stop()
+        self._forget(host)
+        if host.disk.is_suspect:
+            self._lose_power(host.disk, 0)
+        return True
+
+    def do_power(self, name: str, kept: int) -> bool:
+        """The machine loses power; of each log `kept` says which cached entries are on the disk."""
+        host = self.hosts[name]
+        host.disk.stop()
+        if host.machine is not None:
+            self._forget(host)
+        self._lose_power(host.disk, kept)
+        return True
+
+    def _lose_power(self, disk: Disk, kept: int) -> None:
+        for log in disk.logs.values():
+            log.lose_power(kept)
+
+    def _forget(self, host: Host) -> None:
+        for number in list(host.ends):
+            self._close(host, number)
+        if host.request is not None:
+            self._let_go(host.request)
+        host.machine = host.request = None
+        host.is_paused = host.is_open = False
+        host.must_watch = False
+        host.dials.clear()
+        host.canvasses.clear()
+
+    def do_pause(self, name: str) -> bool:
+        host = self.hosts[name]
+        if not host.runs:
+            return False
+        host.is_paused = True
+        return True
+
+    def do_go_on(self, name: str) -> bool:
+        host = self.hosts[name]
+        if not host.is_paused:
+            return False
+        host.is_paused = False
+        return True
+
+    def do_tick(self, name: str, ms: int) -> bool:
+        """The clock of one host goes on. Clocks have nothing to do with one another."""
+        host = self.hosts[name]
+        host.clock_ms += ms
+        if host.runs:
+            self._feed(host, happened.Tick())
+        return True
+
+    def do_hand_over(self, name: str) -> bool:
+        return self._feed(self.hosts[name], happened.HandOver())
+
+    # disks
+
+    def do_flush(self, name: str, partition: str, count: int = 1_000) -> bool:
+        """A flush that had begun when `count` entries were cached ends."""
+        host = self.hosts[name]
+        log = host.disk.logs[partition]
+        if not host.runs or host.disk.is_suspect or log.durable == len(log.entries):
+            return False
+        log.durable = min(log.durable + count, len(log.entries))
+        self.judge.written_down(host)
+        return self._feed(host, happened.Flushed(partition, log.durable))
+
+    def do_fail_flush(self, name: str, partition: str) -> bool:
+        host = self.hosts[name]
+        if not host.runs or host.disk.is_suspect:
+            return False
+        host.disk.is_suspect = True
+        return self._feed(host, happened.LogFailed(partition))
+
+    def do_journal(self, name: str) -> bool:
+        host = self.hosts[name]
+        if not host.runs or not host.disk.journal or host.machine is None:
+            return False
+        number = host.disk.write_journal()
+        copies = host.machine.context.copies
+        host.disk.watermarks = {partition: copy.watermark for partition, copy in copies.items()}
+        self.judge.written_down(host)
+        return self._feed(host, happened.Journalled(number))
+
+    def do_cut(self, name: str) -> bool:
+        host = self.hosts[name]
+        if not host.runs or not host.disk.cuts:
+            return False
+        host.disk.cut_logs()
+        self.judge.written_down(host)
+        return self._feed(host, happened.LogsCut())
+
+    def do_wipe(self, name: str) -> bool:
+        """An empty disk in place of the old one, while a copy is left, whatever write stands."""
+        host = self.hosts[name]
+        if host.machine is not None or not self._can_spare(host.disk):
+            return False
+        self.registry.sessions.discard(host.disk.directory)
+        host.disk = self._new_disk(name)
+        return True
+
+    def do_back_up(self, name: str) -> bool:
+        host = self.hosts[name]
+        if host.machine is not None:
+            return False
+        host.backup = host.disk.copied()
+        return True
+
+    def do_restore(self, name: str) -> bool:
+        """The directory as it was at a backup. Its number of starts says that it is old."""
+        host = self.hosts[name]
+        if host.machine is not None or host.backup is None or not self._can_spare(host.disk):
+            return False
+        if host.backup.directory != host.disk.directory:
+            return False
+        host.disk = host.backup.copied()
+        host.disk.whole = False
+        return True
+
+    def _can_spare(self, disk: Disk) -> bool:
+        """Whether another whole copy is a candidate, now and when any write under way stands."""
+        under_way = [host.request for host in self.hosts.values() if host.request] + self.late
+        states = [self.registry.state]
+        states += [
+            request.effect.state
+            for request in under_way
+            if request.answer is None and isinstance(request.effect, wanted.WriteState)
+        ]
+        others = {
+            host.disk.directory
+            for host in self.hosts.values()
+            if host.disk is not disk and host.disk.whole and not host.disk.is_suspect
+        }
+        return all(state.candidates & others for state in states)
+
+    # links
+
+    def do_dial(self, name: str) -> bool:
+        host = self.hosts[name]
+        if not host.runs or not host.dials:
+            return False
+        asked = host.dials.popleft()
+        there = self._host_of(asked.directory)
+        if there is None or there.machine is None or there is host:
+            return self._feed(host, happened.Closed(asked.link, refused=True))
+        there.accepted_links += 1
+        ours = End(name, host.run, asked.link)
+        theirs = End(there.name, there.run, there.accepted_links, other=ours)
+        ours.other = theirs
+        host.ends[ours.number], there.ends[theirs.number] = ours, theirs
+        self.links += [ours, theirs]
+        return self._feed(host, happened.Connected(asked.link))
+
+    def arriving(self, sender: str, receiver: str) -> list[End]:
+        """The links on which something from `sender` waits for `receiver`, oldest first."""
+        return [
+            end
+            for end in self.links
+            if end.host == receiver and end.queue and end.other and end.other.host == sender
+        ]
+
+    def do_frame(self, sender: str, receiver: str, index: int = 0) -> bool:
+        """The next frame of one of the links between the two arrives, or the link's end."""
+        host = self.hosts[receiver]
+        ends = self.arriving(sender, receiver)
+        if not host.runs or index >= len(ends):
+            return False
+        end = ends[index]
+        item = end.queue.popleft()
+        if item is None:
+            self.links.remove(end)
+            end.is_open = False
+            host.ends.pop(end.number, None)
+            return self._feed(host, happened.Closed(end.number))
+        frame, entries = item
+        if isinstance(frame, Data):
+            self._bringing = entries
+        return self._feed(host, happened.Received(end.number, frame))
+
+    def do_break(self, sender: str, receiver: str, index: int = 0, kept: int = 0) -> bool:
+        """A link breaks: only the next `kept` frames to the receiver still arrive."""
+        ends = [
+            end
+            for end in self.links
+            if end.host == receiver and end.is_open and end.other and end.other.host == sender
+        ]
+        if index >= len(ends):
+            return False
+        end = ends[index]
+        other = end.other
+        assert other is not None
+        while len(end.queue) > kept:
+            end.queue.pop()
+        end.queue.append(None)
+        if other.is_open and None not in other.queue:
+            other.queue.append(None)
+        return True
+
+    def _host_of(self, directory: str) -> Host | None:
+        return next((h for h in self.hosts.values() if h.disk.directory == directory), None)
+
+    def _close(self, host: Host, number: int) -> None:
+        end = host.ends.pop(number, None)
+        if end is None:
+            return
+        end.is_open = False
+        if end in self.links:
+            self.links.remove(end)
+        other = end.other
+        if other is not None and other.is_open and None not in other.queue:
+            other.queue.append(None)
+
+    def do_canvass(self, name: str) -> bool:
+        host = self.hosts[name]
+        if not host.runs or not host.canvasses:
+            return False
+        number, directory = host.canvasses.popleft()
+        there = self._host_of(directory)
+        if there is None or not there.runs or there.machine is None:
+            return True
+        answer = there.machine.canvassed()
+        if answer is None:
+            return True
+        return self._feed(
+            host,
+            happened.Canvassed(number, directory, answer.accepted, answer.ends, answer.watermarks),
+        )
+
+    # ZooKeeper
+
+    def do_apply(self, name: str, lag: int = 0) -> bool:
+        """The request under way is carried out; a reading sees the state of `lag` versions ago."""
+        request = self.hosts[name].request
+        if request is None or request.answer is not None:
+            return False
+        self._carry_out(request, lag)
+        return True
+
+    def do_answer(self, name: str) -> bool:
+        host = self.hosts[name]
+        if not host.runs or host.request is None or host.request.answer is None:
+            return False
+        answer, host.request = host.request.answer, None
+        assert answer is not None
+        return self._feed(host, answer)
+
+    def do_ask(self, name: str) -> bool:
+        """Carried out and answered at once."""
+        if not self.hosts[name].runs or self.hosts[name].request is None:
+            return False
+        self.do_apply(name)
+        return self.do_answer(name)
+
+    def do_lose(self, name: str) -> bool:
+        """The answer is lost; what was not carried out yet may still be."""
+        host = self.hosts[name]
+        if not host.runs or host.request is None:
+            return False
+        request, host.request = host.request, None
+        self._let_go(request)
+        return self._feed(host, happened.Unanswered(request.effect.request))
+
+    def do_late(self, index: int) -> bool:
+        if index >= len(self.late):
+            return False
+        self._carry_out(self.late.pop(index), 0)
+        return True
+
+    def do_never(self, index: int) -> bool:
+        if index >= len(self.late):
+            return False
+        del self.late[index]
+        return True
+
+    def do_expire(self, name: str) -> bool:
+        host = self.hosts[name]
+        if host.disk.directory not in self.registry.sessions:
+            return False
+        self.registry.sessions.discard(host.disk.directory)
+        if self.registry.address and self.registry.address[0] == name:
+            self.registry.address = None
+        return True
+
+    def do_renew(self, name: str) -> bool:
+        host = self.hosts[name]
+        if not host.runs or host.disk.directory in self.registry.sessions:
+            return False
+        self.registry.sessions.add(host.disk.directory)
+        return self._feed(host, happened.SessionRenewed())
+
+    def do_watch(self, name: str) -> bool:
+        host = self.hosts[name]
+        if not host.runs or not host.must_watch:
+            return False
+        host.must_watch = False
+        return self._feed(host, happened.LookAgain())
+
+    def _let_go(self, request: Request) -> None:
+        if request.answer is None and not isinstance(request.effect, wanted.ReadState):
+            self.late.append(request)
+
+    def _carry_out(self, request: Request, lag: int) -> None:
+        version = self.registry.version
+        self.registry.carry_out(request, lag)
+        if self.registry.version != version:
+            self._tell_all()
+
+    def _tell_all(self) -> None:
+        for host in self.hosts.values():
+            host.must_watch = host.machine is not None
+
+    # operators
+
+    def do_min_insync(self, count: int) -> bool:
+        state = self.registry.state
+        if not 1 <= count <= len(self.hosts) or count == state.min_insync:
+            return False
+        return self._command(replace(state, wanted_min_insync=count))
+
+    def do_remove(self, name: str) -> bool:
+        state = self.registry.state
+        directory = self.hosts[name].disk.directory
+        if directory == state.leader or not state.is_member(directory):
+            return False
+        return self._command(set_state.removed(state, directory))
+
+    def do_add(self, name: str) -> bool:
+        state = self.registry.state
+        if state.has_place_for(name):
+            return False
+        directory = self.hosts[name].disk.directory
+        return self._command(replace(state, members=(*state.members, (name, directory))))
+
+    def do_want(self, name: str) -> bool:
+        directory = self.hosts[name].disk.directory
+        if directory not in self.registry.state.isr:
+            return False
+        return self._command(replace(self.registry.state, wanted_leader=directory))
+
+    def _command(self, state: SetState) -> bool:
+        self.registry.put(state)
+        self._tell_all()
+        return True
+
+    # clients
+
+    def do_put(self, name: str, partition: str) -> bool:
+        host = self.hosts[name]
+        if not host.runs or host.machine is None or not host.machine.takes_produces:
+            return False
+        leader = host.machine.leads
+        assert leader is not None
+        log = host.disk.logs[partition]
+        self.entries += 1
+        before = log.entries[-1] if log.entries else None
+        log.entries.append(Entry(self.entries, leader.epoch, before))
+        self.judge.appended(self, host, partition, len(log.entries) - 1)
+        return self._feed(host, happened.Appended(partition, len(log.entries)))
+
+    def do_barrier(self, name: str) -> bool:
+        """A producer asks for the end of all that stands in the log."""
+        host = self.hosts[name]
+        if not host.runs or not host.is_open:
+            return False
+        number = len(self.barriers) + 1
+        logs = host.disk.logs
+        asked = {partition: len(log.entries) for partition, log in logs.items()}
+        entries = {p: log.entries[-1] if log.entries else None for p, log in logs.items()}
+        self.barriers[number] = (entries, asked)
+        return self._feed(host, happened.BarrierAsked(number, asked))
+
+    def do_look_up(self, index: int) -> bool:
+        """A reader learns the next address that was shown."""
+        reader = self.readers[index]
+        if reader.seen + 1 >= len(self.registry.addresses):
+            return False
+        reader.seen += 1
+        return True
+
+    def do_read(self, index: int, partition: str) -> bool:
+        """I6: never an end below, or error 1 at, an offset that the reader was shown."""
+        reader = self.readers[index]
+        if reader.seen < 0:
+            return False
+        host = self.hosts[self.registry.addresses[reader.seen][0]]
+        if not host.runs or not host.is_open or host.machine is None:
+            return False
+        shown = reader.shown[partition]
+        answer = host.machine.fetch(partition, shown)
+        if answer is Answer.OUT_OF_RANGE:
+            raise Violation("I6", f"reader {index} gets error 1 from {host.name} at {shown}")
+        latest = host.machine.latest(partition)
+        if latest is not None and latest < shown:
+            raise Violation("I6", f"reader {index} is shown {latest} by {host.name}, was {shown}")
+        if answer is Answer.READ:
+            watermark = host.machine.context.copies[partition].watermark
+            confirmed = self.judge.confirmed[partition]
+            entries = host.disk.logs[partition].entries
+            if entries[shown:watermark] != confirmed[shown:watermark]:
+                raise Violation("I2", f"reader {index} is shown {entries}, confirmed {confirmed}")
+            reader.shown[partition] = max(shown, watermark)
+        return True
+
+    # --- effects -------------------------------------------------------------------------------
+
+    def _feed(self, host: Host, event: happened.Event) -> bool:
+        """Hand an event in, and carry out what is wanted, in order."""
+        if not host.runs or host.machine is None:
+            return False
+        for effect in host.machine.step(host.clock_ms, event):
+            self._carry_effect(host, effect)
+        return True
+
+    def _carry_effect(self, host: Host, effect: wanted.Effect) -> None:
+        match effect:
+            case wanted.Send(link, frame):
+                self._send(host, link, frame)
+            case wanted.Confirm(epoch, partition, watermark):
+                self.judge.confirm(host, epoch, partition, watermark)
+            case wanted.Write(partition, offset, end):
+                log = host.disk.logs[partition]
+                assert len(log.entries) == offset
+                assert len(self._bringing) == end - offset
+                log.entries += self._bringing
+                self.judge.appended(self, host, partition, offset)
+            case wanted.ReadState() | wanted.WriteState() | wanted.Register():
+                assert host.request is None
+                host.request = Request(host.name, host.run, effect)
+            case wanted.Journal():
+                host.disk.journal.append(effect)
+            case wanted.AnswerBarrier(number):
+                self.judge.answered(*self.barriers[number])
+                self.answered.add(number)
+            case wanted.Connect():
+                host.dials.append(effect)
+            case wanted.Close(link):
+                self._close(host, link)
+            case wanted.CutLogs(steps):
+                host.disk.cuts.append(dict(steps))
+            case wanted.Canvass(number, directories):
+                host.canvasses.extend((number, name) for name in sorted(directories))
+            case wanted.Tell(directories):
+                for other in self.hosts.values():
+                    if other.disk.directory in directories:
+                        other.must_watch = other.machine is not None
+            case wanted.OpenClients():
+                host.is_open = True
+            case wanted.CloseClients():
+                host.is_open = False
+            case wanted.PauseProducers() | wanted.Damaged():
+                pass
+
+    def _send(self, host: Host, link: int, frame: Frame) -> None:
+        end = host.ends.get(link)
+        if end is None or end.other is None or None in end.other.queue or not end.other.is_open:
+            return
+        entries: list[Entry] = []
+        if isinstance(frame, Data):
+            entries = host.disk.logs[frame.partition].entries[frame.offset : frame.end]
+        end.other.queue.append((frame, entries))

@@ -1,0 +1,412 @@
+"""Schedules that broke real systems, or earlier forms of these rules, one by one.
+
+Each is short enough to be followed by hand; docs/replication.md has the same list. What holds
+after every step is checked as well (tests/simulation/invariants.py): a schedule that breaks a rule
+fails in the middle.
+"""
+
+import pytest
+
+from kafka2011.broker.replication.leader import Answer
+from kafka2011.broker.replication.machine import Replica
+from tests.simulation.invariants import Violation
+from tests.simulation.mutants import FollowsAnOlderEpoch, SettlesByAReading
+from tests.simulation.play import LOG, Play
+
+
+def begin(isr: str, replicas: int = 3, machine: type[Replica] = Replica) -> Play:
+    """a leads epoch 1, those of `isr` are in sync; the others run, and have not joined."""
+    play = Play(replicas, machine=machine)
+    outside = [name for name in play.world.names if name not in isr]
+    play.kill(*outside)
+    play.until(lambda: play.isr == isr, ("tick", "a", 1_000), *play.talk, ("ask", "a"))
+    play.until(lambda: play.known("a") == play.world.registry.state.isr, ("ask", "a"))
+    for name in outside:
+        play.must("start", name)
+    return play
+
+
+def test_a_follower_does_not_cut_to_its_watermark() -> None:
+    # KIP-101. b has flushed a message, and acknowledged it, and does not know that it is confirmed.
+    play = begin("ab")
+    play.full("a")
+    play.put("a")
+    play.ship("a", "b")
+    play.sync("a", "b")
+    play.read("a", "b")
+    assert play.confirmed == [1, 2]
+    play.kill("b")
+    play.must("start", "b")
+    play.kill("a")
+    play.lead("b")
+    assert (play.log("b"), play.quarantined("b")) == ([1, 2], [])
+
+
+@pytest.mark.parametrize("is_acknowledged", [False, True])
+def test_logs_that_diverged_in_a_power_loss_become_equal(is_acknowledged: bool) -> None:
+    # KIP-101: equal lengths, different bytes.
+    play = begin("ab")
+    play.put("a")
+    play.ship("a", "b")
+    play.sync("a")
+    if is_acknowledged:
+        play.sync("b")
+        play.read("a", "b")
+        assert play.confirmed == [1]
+    play.kill("a")
+    play.power("b")
+    play.must("start", "b")
+    play.lead("b")
+    play.put("b")
+    play.sync("b")
+    play.must("start", "a")
+    play.join("a", "b")
+    play.ship("b", "a")
+    if is_acknowledged:
+        assert (play.log("a"), play.log("b"), play.quarantined("a")) == ([1, 2], [1, 2], [])
+    else:
+        assert (play.log("a"), play.log("b"), play.quarantined("a")) == ([2], [2], [1])
+
+
+def test_two_short_leaderships_in_a_row_are_told_apart() -> None:
+    # KIP-279: c does not know b's epoch at all.
+    play = begin("abc")
+    play.full("a")
+    play.lead("b", "a", "c")
+    play.put("b")
+    play.sync("b")
+    play.kill("b")
+    play.lead("a", "c")
+    play.kill("a")
+    play.lead("c")
+    play.put("c")
+    play.sync("c")
+    play.must("start", "b")
+    play.join("b", "c")
+    play.ship("c", "b")
+    assert (play.log("b"), play.quarantined("b")) == ([1, 3], [2])
+
+
+def test_a_member_joins_at_the_floor_not_at_a_watermark_that_lags() -> None:
+    # KAFKA-7128. The new leader does not know what the old one has confirmed.
+    play = begin("ab")
+    play.join("c", "a")
+    play.put("a", 2)
+    play.ship("a", "c")
+    play.sync("c")
+    play.put("a", 3)
+    play.ship("a", "b")
+    play.sync("a", "b")
+    play.read("a", "b")
+    assert play.confirmed == [1, 2, 3, 4, 5]
+    play.kill("a")
+    play.must("pause", "b")
+    play.must("go_on", "b")
+    play.lead("b", "a")
+    assert play.isr == "b"
+    play.join("c", "b")
+    play.read("b", "c")
+    play.must("tick", "b", 260)
+    play.do("ask", "b")
+    assert play.isr == "b"
+    play.ship("b", "c")
+    play.sync("c")
+    play.until(lambda: play.isr == "bc", ("frame", "b", "c"), ("frame", "c", "b"), ("ask", "b"))
+    play.kill("b")
+    play.lead("c")
+    assert play.log("c") == [1, 2, 3, 4, 5]
+
+
+def test_an_acknowledgement_of_an_older_leadership_does_not_count() -> None:
+    # KIP-320. Other bytes stand at the same offsets by the time that it is read.
+    play = begin("abc")
+    play.put("a", 3)
+    play.ship("a", "b")
+    play.sync("b")
+    play.put("a", 2)
+    play.ship("a", "c")
+    play.sync("c")  # its acknowledgement is on its way to a, and stays there
+    play.lead("b", "a", "c")
+    play.join("c", "b")
+    play.join("a", "b")
+    assert (play.log("a"), play.log("c")) == ([1, 2, 3], [1, 2, 3])
+    play.kill("b")
+    play.lead("a", "c")
+    play.put("a", 2)
+    play.sync("a")
+    play.read("a", "c")
+    assert play.confirmed == [1, 2, 3]
+    play.join("c", "a")
+    play.ship("a", "c")
+    play.sync("c")
+    play.read("a", "c")
+    assert play.confirmed == [1, 2, 3, 6, 7]
+
+
+@pytest.mark.parametrize("min_insync", [1, 2])
+def test_a_leader_cut_off_from_its_followers(min_insync: int) -> None:
+    # Jepsen on Kafka 0.8.
+    play = Play(3, min_insync)
+    for name in "bc":
+        play.must("break", name, "a", 0, 0)
+        play.must("pause", name)
+    play.until(
+        lambda: play.isr == "a",
+        ("frame", "b", "a"),
+        ("frame", "c", "a"),
+        ("tick", "a", 1_000),
+        ("ask", "a"),
+    )
+    play.put("a")
+    play.sync("a")
+    assert play.confirmed == ([1] if min_insync == 1 else [])
+    assert play.eligible == ("" if min_insync == 1 else "bc")
+    play.kill("a")
+    for name in "bc":
+        play.must("go_on", name)
+    assert play.do("wipe", "a") == (min_insync == 2)  # with min_insync 1 that is the last copy
+    play.rounds()
+    assert play.leaders in (("",) if min_insync == 1 else ("b", "c"))
+    play.must("start", "a")
+    play.rest()
+    assert play.log("b") == ([1] if min_insync == 1 else [])
+
+
+def test_the_last_replica_standing_with_unconfirmed_messages() -> None:
+    # KIP-966. c left while there was a set that could confirm; b left when there was none.
+    play = Play(3, 2)
+    play.kill("c")
+    play.until(lambda: play.isr == "ab", ("tick", "a", 1_000), ("ask", "a"), *play.talk)
+    play.full("a")
+    play.kill("b")
+    play.until(lambda: play.isr == "a", ("frame", "b", "a"), ("tick", "a", 1_000), ("ask", "a"))
+    assert play.eligible == "b"
+    play.put("a")
+    play.sync("a")
+    play.power("a")
+    play.must("wipe", "a")
+    play.must("start", "c")
+    play.rounds()
+    assert play.leaders == ""
+    play.must("start", "b")
+    play.rounds()
+    assert play.leaders == "b"
+    assert play.confirmed == play.log("b") == play.log("c") == [1]
+
+
+@pytest.mark.parametrize("starts_first", [False, True])
+def test_a_wiped_disk_and_a_write_that_comes_late(starts_first: bool) -> None:
+    # KIP-903: the broker's name was in the set, its data was not.
+    play = begin("a", replicas=2)
+    play.full("a")
+    play.join("b", "a")
+    play.ship("a", "b")
+    play.sync("b")
+    play.until(
+        lambda: under_way(play, "a") == "ab",
+        ("read", 0, LOG),
+        ("frame", "b", "a"),
+        ("frame", "a", "b"),
+        ("tick", "b", 260),
+    )
+    play.kill("b")
+    play.must("wipe", "b")
+    if starts_first:
+        play.must("start", "b")
+        play.until(lambda: "dir-b-3" in str(play.state), ("ask", "b"))
+    play.must("apply", "a")
+    assert play.isr == ("a" if starts_first else "?a")
+    if not starts_first:
+        play.must("start", "b")
+    play.kill("a")
+    play.rounds()
+    assert play.leaders == ""
+    play.must("start", "a")
+    play.rest()
+    assert play.log("b") == play.log("a") == play.confirmed
+
+
+def under_way(play: Play, name: str) -> str:
+    """The in-sync set that is being asked for; empty when none is."""
+    request = play.host(name).request
+    state = getattr(request and request.effect, "state", None)
+    if state is None:
+        play.do("ask", name)
+        return ""
+    return play._names(state.isr)
+
+
+def confirm_while_a_write_is_late(machine: type[Replica]) -> Play:
+    """a's write of {a, b, c} is not answered; it reads {a, b}, and b has flushed a message."""
+    play = begin("ab", machine=machine)
+    play.join("c", "a")
+    play.until(
+        lambda: under_way(play, "a") == "abc",
+        ("frame", "c", "a"),
+        ("frame", "a", "c"),
+        ("tick", "c", 260),
+    )
+    play.must("lose", "a")
+    play.must("break", "c", "a", 0, 0)
+    play.read("a", "c")
+    play.must("ask", "a")
+    assert play.isr == "ab"
+    play.put("a")
+    play.ship("a", "b")
+    play.sync("a", "b")
+    play.read("a", "b")
+    return play
+
+
+def test_a_write_that_comes_late_after_a_reading() -> None:
+    # What KIP-497 is careful about: the reading shows the old set, the write is still on its way.
+    play = confirm_while_a_write_is_late(Replica)
+    assert play.confirmed == []  # c may be in the set
+    play.must("ask", "a")  # a write of what was read, which the late one cannot stand beside
+    assert play.confirmed == [1]
+    play.must("late", 0)
+    assert play.isr == "ab"
+    play.kill("a", "b")
+    play.rounds()
+    assert play.leaders == ""  # c is no candidate
+
+
+def test_a_machine_that_settles_by_a_reading_is_found() -> None:
+    play = confirm_while_a_write_is_late(SettlesByAReading)
+    assert play.confirmed == [1]
+    with pytest.raises(Violation, match="I1"):
+        play.must("late", 0)
+
+
+def test_a_leader_that_slept_through_its_session() -> None:
+    # KAFKA-2729; Jepsen on Redpanda.
+    play = begin("ab")
+    play.full("a")
+    for reader in (0, 1):
+        play.must("look_up", reader)
+        play.must("read", reader, LOG)
+    play.put("a")  # m2, and a barrier behind it
+    play.must("barrier", "a")
+    play.must("pause", "a")
+    play.must("expire", "a")
+    play.lead("b")
+    play.put("b")
+    play.sync("b")
+    play.must("look_up", 0)
+    play.must("read", 0, LOG)
+    assert play.confirmed == [1, 3]
+    play.must("go_on", "a")
+    play.sync("a")
+    assert play.machine("a").fetch(LOG, 1) is Answer.READ  # what was confirmed, and no more
+    assert play.machine("a").latest(LOG) == 1
+    play.must("read", 1, LOG)
+    play.must("renew", "a")
+    play.rounds()
+    assert play.leaders == "b"
+    assert play.world.registry.addresses == [("a", 1), ("b", 1)]
+    assert play.world.answered == set()
+    assert (play.log("a"), play.quarantined("a")) == ([1, 3], [2])
+
+
+def test_a_disk_that_hangs_under_a_living_session() -> None:
+    # LavinMQ's lease, kept alive by a process that cannot flush.
+    play = begin("ab", replicas=2)
+    play.full("a")
+    play.put("a")
+    play.must("barrier", "a")
+    play.ship("a", "b")
+    play.sync("b")
+    play.until(
+        lambda: play.leaders == "b",
+        *[(verb, name) for name in "ab" for verb in ("ask", "dial", "canvass", "journal", "watch")],
+        *play.talk,
+        ("tick", "a", 260),
+        ("tick", "b", 260),
+        ("flush", "b", LOG),
+    )
+    assert play.world.answered == set()
+    assert play.log("b") == [1, 2]
+
+
+def test_a_flush_that_fails_and_one_that_succeeds_after_it() -> None:
+    play = begin("ab", replicas=2)
+    play.full("a")
+    play.put("a")
+    play.must("barrier", "a")
+    play.ship("a", "b")
+    play.sync("b")
+    play.must("fail_flush", "a", LOG)
+    assert not play.do("flush", "a", LOG)
+    play.rounds(60)
+    assert play.leaders == "b"
+    assert play.world.answered == set()
+    play.must("crash", "a")
+    assert play.log("a") == [1]  # what the failed flush was to write is not believed
+    play.must("start", "a")
+    play.rest()
+    assert play.confirmed == play.log("a") == [1, 2]
+
+
+def test_a_reader_at_the_end_during_two_takeovers() -> None:
+    # KIP-207: the end fell, and consumers started over.
+    play = begin("abc")
+    play.full("a")
+    play.put("a", 4)
+    play.ship("a", "c")
+    play.put("a", 2)
+    play.ship("a", "b")
+    play.sync("a", "b", "c")
+    play.read("a", "b")
+    play.read("a", "c")
+    play.must("look_up", 0)
+    play.must("read", 0, LOG)
+    assert len(play.confirmed) == play.world.readers[0].shown[LOG] == 5
+    play.kill("a")
+    for leader, other in (("b", "c"), ("c", "")):
+        play.lead(leader, *other)
+        machine = play.machine(leader)
+        if leader == "b":
+            assert machine.context.copies[LOG].watermark < 5
+            assert machine.fetch(LOG, 5) is Answer.EMPTY
+            assert machine.latest(LOG) is None
+            assert machine.fetch(LOG, 8) is Answer.OUT_OF_RANGE
+        play.must("look_up", 0)
+        play.must("read", 0, LOG)
+        if leader == "b":
+            play.kill("b")
+    assert play.machine("c").latest(LOG) == 5
+
+
+def follow_an_older_leader(machine: type[Replica]) -> Play:
+    """c has joined b's epoch 2 and starts again, with a reading of epoch 1, whose a leads on."""
+    play = Play(machine=machine)
+    play.must("pause", "a")
+    play.lead("b", "c")
+    play.join("c", "b")
+    play.put("b")
+    play.ship("b", "c")
+    play.sync("b", "c")
+    play.read("b", "c")
+    assert play.confirmed == [1]
+    play.must("crash", "c")
+    play.must("go_on", "a")
+    play.must("start", "c")
+    history = play.world.registry.history
+    epoch_1 = max(version for version, state in enumerate(history) if state.epoch == 1)
+    play.must("apply", "c", play.world.registry.version - epoch_1)
+    play.must("answer", "c")
+    for _ in range(20):
+        for action in (("dial", "c"), ("frame", "c", "a", 0), ("frame", "a", "c", 0), ("cut", "c")):
+            play.do(*action)
+        play.do("tick", "c", 60)
+    return play
+
+
+def test_an_older_leader_is_not_followed_after_a_restart() -> None:
+    # Or what was confirmed in the later epoch would be cut.
+    assert follow_an_older_leader(Replica).log("c") == [1]
+
+
+def test_a_machine_that_follows_an_older_leader_is_found() -> None:
+    with pytest.raises(Violation, match="I1"):
+        follow_an_older_leader(FollowsAnOlderEpoch)
