@@ -216,7 +216,7 @@ def _disk_plan(
     warehouse = dirs.warehouse()
     tiers = [tier for tier in ("live", "offline") if any(s.tier == tier for s in sources)]
     if not tiers:
-        refuse(f"no audit service answers and no broker logs are below {dirs.var} (see --var)")
+        refuse(f"no audit service answers and no broker logs are below {dirs.var} (see --dir)")
     if warehouse is not None:
         tiers.append("warehouse")
     return RecountPlan(
