@@ -4,19 +4,26 @@ VENV := .venv
 PYTHON_IN := $(VENV)/bin/python
 export VENV
 
-# What `make demo` reads: empty for synthetic activity, or a web access log.
+# What `make demo` reads: empty for synthetic activity, a web access log, or - for standard input; and the log's format in
+# the server's own notation. Both go through the environment as they stand: they may have dollars, quotes and spaces.
 INPUT ?=
+LOG_FORMAT ?=
+override INPUT := $(value INPUT)
+override LOG_FORMAT := $(value LOG_FORMAT)
+export INPUT LOG_FORMAT
+INPUT_OPTIONS = $(if $(INPUT),--input "$$INPUT") $(if $(LOG_FORMAT),--format "$$LOG_FORMAT")
 
 # Kills of `make test-faults` in each of its modes.
 COUNT ?= 100
 
-.PHONY: help prepare check format lock clean demo live reports
+.PHONY: help prepare prepare-test check format lock clean demo live reports
 .PHONY: test test-unit test-unit-pure test-wheel test-integration test-browser test-original
 .PHONY: picture test-faults test-audit test-large-load soak-dashboard fuzz simulate soak bench bench-large bench-peers
 
 define HELP
 Run the deployment
   make demo [INPUT=access.log]  both datacenters, a load into the warehouse, the audit; ends by itself
+                                (LOG_FORMAT='%h ...' or '$$remote_addr ...' for a format of your own)
   make live [CHAOS=on]          the same until Ctrl-C; dashboard at http://127.0.0.1:8088 (PORT=n)
                                 both: data in var/ (DIR=other); FRESH=1 lets demo delete live's data
   make reports                  reports on the member activity that the demo left under var/
@@ -49,7 +56,8 @@ Measure it (docs/performance.md)
   make bench-peers              beside Redis, NATS, RabbitMQ, ActiveMQ, where installed
 
 Work on it
-  make prepare                  .venv with the locked dependencies, compiled loops, Java
+  make prepare                  .venv with what the deployment needs, compiled loops, Java
+  make prepare-test             the same with what tests and checks need
   make picture                  take the README's picture of the dashboard anew
   make format, lock, clean      format the code; resolve the dependencies anew; remove what was built
 endef
@@ -61,71 +69,75 @@ help:
 prepare:
 	@deploy/tools/prepare.sh
 
-check: prepare
+# Besides what the deployment needs, what tests and checks need.
+prepare-test:
+	@deploy/tools/prepare.sh test
+
+check: prepare-test
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
 	$(PYTHON_IN) -m pytest -q tests/unit/test_layout.py
 
-format: prepare
+format: prepare-test
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix .
 
-test-unit: prepare
+test-unit: prepare-test
 	$(PYTHON_IN) -m pytest -q -n 2 tests/unit
 
 # The same unit tests once more with the pure twins of the compiled loops.
-test-unit-pure: prepare
+test-unit-pure: prepare-test
 	KAFKA2011_PURE=1 $(PYTHON_IN) -m pytest -q -n 2 tests/unit/protocol tests/unit/events tests/unit/broker tests/unit/producer \
 	    --ignore=tests/unit/broker/replication
 
 # The source archive, the wheel built from it and an editable install, each in an environment of its own.
-test-wheel: prepare
+test-wheel: prepare-test
 	$(PYTHON_IN) -m pytest -q tests/packaging
 
-test-integration: prepare
+test-integration: prepare-test
 	$(PYTHON_IN) -m pytest -q --no-skips -n 2 tests/integration tests/faults
 
 # Beside Kafka 0.7.2 itself; its classes are not part of the project (docs/testing.md).
 ORIGINAL_CLASSPATH ?=
-test-original: prepare
+test-original: prepare-test
 	@test -n "$(ORIGINAL_CLASSPATH)" || \
 	    { echo "set ORIGINAL_CLASSPATH to Kafka 0.7.2's classes (docs/testing.md)"; exit 2; }
 	ORIGINAL_CLASSPATH="$(ORIGINAL_CLASSPATH)" $(PYTHON_IN) -m pytest -q --timeout 600 tests/original
 
 # The dashboard in Debian's Chromium over a real deployment; skipped with a reason where there is none.
-test-browser: prepare
+test-browser: prepare-test
 	@deploy/tools/browser.sh
 	$(PYTHON_IN) -m pytest -q --no-skips tests/browser
 
 # docs/dashboard.png, which the README shows and a test of test-browser compares with the page.
-picture: prepare
+picture: prepare-test
 	@deploy/tools/browser.sh
 	PICTURE=1 $(PYTHON_IN) -m pytest -q --no-skips tests/browser/test_picture.py
 
 # Pages open on their streams for SOAK_S seconds: neither they nor the server may grow.
 SOAK_S ?= 3600
-soak-dashboard: prepare
+soak-dashboard: prepare-test
 	@deploy/tools/browser.sh
 	SOAK_S=$(SOAK_S) $(PYTHON_IN) -m pytest -q -s --timeout 0 tests/browser/test_soak.py -k stream
 
 # A long campaign: SIGKILL under load COUNT times in each mode, SEED=n to repeat one.
-test-faults: prepare
+test-faults: prepare-test
 	FAULT_ROUNDS=$(COUNT) FAULT_SEED=$(or $(SEED),0) $(PYTHON_IN) -m pytest -q --timeout 0 tests/faults \
 	    tests/integration/test_mirror_target_faults.py
 
 # A load larger than any process's memory, on two executors of 1 GB and a driver of 512 MB.
 SIZE_MB ?= 5000
-test-large-load: prepare
+test-large-load: prepare-test
 	LARGE_LOAD_MB=$(SIZE_MB) $(PYTHON_IN) -m pytest -q --timeout 0 tests/large
 
 # A million events while everything is killed; the audit against the segment files. SEED=n to repeat one.
 EVENTS ?= 1000000
-test-audit: prepare
+test-audit: prepare-test
 	AUDIT_EVENTS=$(EVENTS) AUDIT_SEED=$(or $(SEED),0) $(PYTHON_IN) -m pytest -q -s --timeout 0 \
 	    tests/integration/test_audit_kills.py
 
-test: prepare
+test: prepare-test
 	$(MAKE) test-unit
 	$(MAKE) test-unit-pure
 	$(MAKE) test-wheel
@@ -137,7 +149,7 @@ test: prepare
 DIR ?= var
 FRESH ?=
 demo: prepare
-	$(PYTHON_IN) -m kafka2011 embedded demo --dir "$(DIR)" $(if $(INPUT),--input "$(INPUT)") $(if $(FRESH),--fresh)
+	$(PYTHON_IN) -m kafka2011 embedded demo --dir "$(DIR)" $(INPUT_OPTIONS) $(if $(FRESH),--fresh)
 
 # CHAOS=on lets the dashboard kill, pause and cut; PORT is the dashboard's port.
 PORT ?= 8088
@@ -147,25 +159,25 @@ live: prepare
 
 # SECONDS of fuzzing for each target; SEED=n repeats a run.
 SECONDS ?= 60
-fuzz: prepare
+fuzz: prepare-test
 	$(PYTHON_IN) -m tests.fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 # Random walks of the replicas' machine on every core; SEED=n repeats them.
-simulate: prepare
+simulate: prepare-test
 	$(PYTHON_IN) -m tests.simulation --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 MINUTES ?= 10
-soak: prepare
+soak: prepare-test
 	$(PYTHON_IN) -m tests.fuzz.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 # JSON=1 prints the results as JSON; var/benchmarks/history.jsonl keeps them in either case.
-bench: prepare
+bench: prepare-test
 	$(PYTHON_IN) -m benchmarks $(if $(JSON),--json)
 
-bench-large: prepare
+bench-large: prepare-test
 	$(PYTHON_IN) -m benchmarks --large --only "log sizes" $(if $(JSON),--json)
 
-bench-peers: prepare
+bench-peers: prepare-test
 	$(PYTHON_IN) -m benchmarks.peers $(if $(JSON),--json)
 
 # Tables and pictures in var/reports, from what the demo left in var/warehouse.

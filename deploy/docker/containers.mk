@@ -76,12 +76,12 @@ report:
 demo-docker: prepare
 	@COMPOSE_PROJECT_NAME=kafka2011-demo deploy/tools/preflight.sh --demo
 	@deploy/tools/images.sh
-	@$(PYTHON_IN) -m kafka2011 containers demo $(if $(INPUT),--input "$(INPUT)")
+	@$(PYTHON_IN) -m kafka2011 containers demo $(INPUT_OPTIONS)
 
 # Builds the images when needed; where no engine answers it prints the reason and does nothing.
-test-docker: prepare
+test-docker: prepare-test
 	@deploy/tools/test-containers.sh $(PYTHON_IN) -q --no-skips --durations 0 --durations-min 5 -m "docker and not chaos" tests/docker
 
 # Every service of the deployment, times every fault.
-test-chaos: prepare
+test-chaos: prepare-test
 	@deploy/tools/test-containers.sh $(PYTHON_IN) -q --no-skips --durations 0 --durations-min 5 -m docker tests/docker

@@ -1,10 +1,16 @@
 #!/bin/sh
-# Makes the virtual environment `.venv` ready: finds Python 3.11+, installs the locked
-# dependencies with their hashes, builds the compiled loops, and finds (or installs) Java.
-# Does nothing when nothing has changed since the last time. Where something is missing, one line names it.
+# Makes the virtual environment `.venv` ready: finds Python 3.11+, installs the locked dependencies of some
+# extras with their hashes, builds the compiled loops, and finds (or installs) Java.
+#
+#   deploy/tools/prepare.sh             what the deployment needs: extras spark and web
+#   deploy/tools/prepare.sh EXTRA...    these extras besides; `test` has what tests and checks need
+#
+# Does nothing when nothing has changed since the last time; an extra that was installed once stays.
+# Where something is missing, one line names it, before anything is downloaded.
 set -eu
 cd "$(dirname "$0")/../.."
 VENV="${VENV:-.venv}"
+ROOM_MB=3000  # the environment takes 1000 of it; the rest is needed while PySpark is unpacked
 
 fail() { printf 'kafka2011: %s\n' "$1" >&2; exit 1; }
 step() { printf '==> %s\n' "$1" >&2; }
@@ -35,6 +41,41 @@ find_python() {
     return 1
 }
 
+check_writable() {
+    { mkdir -p "$1" && : > "$1/.probe" && rm "$1/.probe"; } 2>/dev/null \
+        || fail "$1 is not writable for $(id -un): everything is installed there; use a clone in a directory of your own"
+}
+
+check_room() {
+    free_mb=$(df -Pk "$VENV" | awk 'NR == 2 { printf "%d", $(NF - 2) / 1024 }')
+    [ "$free_mb" -ge "$ROOM_MB" ] \
+        || fail "$PWD has $free_mb MB of free disk space and needs $ROOM_MB MB: delete something, or use a clone on another disk"
+}
+
+install() { "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile "$@"; }
+
+# PySpark comes as source, so pip packs a wheel of its jars and unpacks it again: no need to compress them.
+install_locked() {
+    deploy/tools/locked.sh "$@" > "$VENV/part.lock"
+    install --require-hashes --config-settings=--build-option=--compression=stored -r "$VENV/part.lock" \
+        || fail "the dependencies could not be installed; see pip's message above"
+}
+
+stamp="$VENV/.installed"  # the sum of what was installed, and the extras
+compiled=$(find -L kafka2011 -name '*.pyx' -o -name '*.pxd' -o -name '*.h' | LC_ALL=C sort)
+sum=$(cat requirements.lock pyproject.toml setup.py $compiled | cksum)
+extras=$(sed -n 2p "$stamp" 2>/dev/null || true)
+for extra in spark web "$@"; do
+    case " $extras " in *" $extra "*) ;; *) extras="${extras:+$extras }$extra" ;; esac
+done
+wanted=$(printf '%s\n%s' "$sum" "$extras")
+
+if [ "$(cat "$stamp" 2>/dev/null || true)" != "$wanted" ]; then
+    check_writable "$PWD"
+    check_writable "$VENV"
+    [ -e "$stamp" ] || check_room
+fi
+
 if [ ! -x "$VENV/bin/python" ]; then
     python=$(find_python) || fail "Python 3.11 to 3.14 is needed and was not found; install it or set PYTHON=/path/to/python3"
     step "making $VENV with $("$python" --version)"
@@ -45,18 +86,25 @@ if [ ! -x "$VENV/bin/python" ]; then
     fi
 fi
 
-stamp="$VENV/.installed"
-compiled=$(find -L kafka2011 -name '*.pyx' -o -name '*.pxd' -o -name '*.h' | LC_ALL=C sort)
-wanted=$(cat requirements.lock pyproject.toml setup.py $compiled | cksum)
 if [ "$(cat "$stamp" 2>/dev/null || true)" != "$wanted" ]; then
-    step "installing the locked dependencies (about 500 MB the first time)"
-    "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock \
-        || fail "the dependencies could not be installed; see pip's message above"
-    step "building kafka2011"
+    step "installing the locked dependencies ($extras)"
+    # Beside what it is for: /tmp may be small, and the check of the free space was of this disk.
+    mkdir -p "$VENV/tmp"
+    TMPDIR=$(cd "$VENV/tmp" && pwd)
+    export TMPDIR
+    install_locked build
     # An archive unpacked over an older tree brings sources that are older than what was built there.
     touch $compiled
-    "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . \
+    # While the large ones come. If it fails, `install` builds again, and shows why.
+    "$VENV/bin/python" setup.py -q build_ext --inplace >/dev/null 2>&1 &
+    install_locked $extras
+    wait
+    step "building kafka2011"
+    install --no-deps --no-build-isolation -e . \
         || fail "kafka2011 itself could not be installed; see pip's message above"
+    rm -rf "$VENV/tmp" "$VENV/part.lock"
+    # A Scala prompt for Spark Connect, 60 MB, which nothing here starts.
+    rm -rf "$VENV"/lib/python3*/site-packages/pyspark/jars/connect-repl
     printf '%s\n' "$wanted" > "$stamp"
 fi
 

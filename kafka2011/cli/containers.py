@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from kafka2011.cli.options import Input, InputFormat
 from kafka2011.cli.output import fail
 from kafka2011.runtime.signals import stop_event
 
@@ -24,9 +25,8 @@ def containers() -> None:
 
 @app.command()
 def demo(
-    input_path: Annotated[
-        str, typer.Option("--input", help="access log to send (common or combined format)")
-    ] = "",
+    input_path: Input = "",
+    input_format: InputFormat = "",
     project: Annotated[
         str, typer.Option("--project", help="Compose project, whose volumes are removed")
     ] = "kafka2011-demo",
@@ -51,22 +51,29 @@ def demo(
     )
     from kafka2011.services.containers.engine import ComposeProject, EngineError
     from kafka2011.services.embedded.supervisor import StartFailed
+    from kafka2011.services.frontend.input_file import InputRefused
 
     frontends = FRONTENDS[:1] if input_path else FRONTENDS
     settings = {
         "FRONTEND_SOURCE": "access-log" if input_path else "synthetic",
         "FRONTEND_INPUT": str(Path(input_path).resolve()) if input_path else "/dev/null",
+        "FRONTEND_FORMAT": input_format or "auto",
         # An access log goes as fast as it can.
         "FRONTEND_RATE": "0" if input_path else str(max(1, rate // len(frontends))),
         "FRONTEND_DURATION_MS": str(duration_s * 1000),
         "AUDIT_REDELIVERY_EXPECTED": "false",  # the demo reports restarts itself
     }
     try:
-        check_input(input_path)
+        if found := check_input(input_path, settings["FRONTEND_FORMAT"]):
+            typer.echo(found)
         root = project_root()
         port, notice = dashboard_port(ComposeProject(project, root, os.environ))
     except (StartFailed, EngineError) as error:
         fail(str(error), 2)
+    except InputRefused as error:
+        fail(f"input {error}")
+    except ValueError as error:
+        fail(f"--format: {error}", 2)
     if notice:
         typer.echo(notice, err=True)
     settings["DASHBOARD_PORT"] = str(port)

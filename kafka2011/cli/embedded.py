@@ -2,17 +2,20 @@
 
 import os
 import signal
+import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
-from kafka2011.cli.options import AsJson
+from kafka2011.cli.options import AsJson, Input, InputFormat
 from kafka2011.cli.output import fail, print_json, print_table
 
 if TYPE_CHECKING:
+    from kafka2011.services.embedded.config import EmbeddedConfig
     from kafka2011.services.embedded.demo import Demo
 
 app = typer.Typer(
@@ -42,9 +45,9 @@ NewRootOption = Annotated[
 @app.command()
 def demo(
     root: NewRootOption = None,
-    input_path: Annotated[
-        str, typer.Option("--input", help="access log to send (common or combined format)")
-    ] = "",
+    input_path: Input = "",
+    input_format: InputFormat = "",
+    *,
     is_fresh: Annotated[
         bool, typer.Option("--fresh", help="delete what `up` has collected in the directory")
     ] = False,
@@ -55,7 +58,7 @@ def demo(
 
     Exits 0 only if the audit balances to the last message.
     """
-    deployment = _deployment(root, input_path, overrides, port, keeps=not is_fresh)
+    deployment = _deployment(root, overrides, port, (input_path, input_format), keeps=not is_fresh)
     raise typer.Exit(_run(deployment.run))
 
 
@@ -66,21 +69,24 @@ def up(
     overrides: Overrides = None,
 ) -> None:
     """Run everything on the existing data (synthetic activity) until Ctrl-C."""
-    raise typer.Exit(_run(_deployment(root, "", overrides, port).run_until_stopped))
+    raise typer.Exit(_run(_deployment(root, overrides, port).run_until_stopped))
 
 
 def _deployment(
     root: Path | None,
-    input_path: str,
     overrides: list[str] | None,
     port: int | None,
+    given: tuple[str, str] = ("", ""),
     keeps: bool = False,
 ) -> "Demo":
-    """`keeps`: refuse a directory in which something was collected."""
+    """`given`: an input and its format. `keeps`: refuse a directory in which something was
+    collected."""
     from kafka2011.runtime.process_settings import load_or_exit
     from kafka2011.services.embedded.config import EmbeddedConfig
-    from kafka2011.services.embedded.demo import Demo, check_input, check_replaceable, check_root
+    from kafka2011.services.embedded.control import AlreadyRuns
+    from kafka2011.services.embedded.demo import Demo, check_replaceable, check_root
     from kafka2011.services.embedded.supervisor import StartFailed
+    from kafka2011.services.frontend.input_file import InputRefused
 
     config = load_or_exit(
         EmbeddedConfig,
@@ -88,17 +94,38 @@ def _deployment(
         overrides or (),
         log_level="WARNING",
         embedded_dir=root,
-        embedded_input=input_path or None,
+        embedded_input=given[0] or None,
+        embedded_input_format=given[1] or None,
         embedded_dashboard_port=port,
     )
     try:
-        check_input(config.input_path)
         check_root(config.root_dir)
         if keeps:
             check_replaceable(config.root_dir)
-    except StartFailed as error:
+        return Demo(_with_checked_input(config), Console())
+    except (AlreadyRuns, StartFailed) as error:
         fail(str(error), 2)
-    return Demo(config, Console())
+    except InputRefused as error:
+        fail(f"input {error}")
+
+
+def _with_checked_input(config: "EmbeddedConfig") -> "EmbeddedConfig":
+    """The settings with an input that is a file; prints what it is. Raises StartFailed,
+    AlreadyRuns, InputRefused."""
+    from kafka2011.services.embedded.control import held
+    from kafka2011.services.embedded.demo_input import STANDARD_INPUT, check_input, is_stream, keep
+
+    if is_stream(config.input_path):
+        name = config.input_path
+        with (
+            held(config.root_dir, "demo"),
+            sys.stdin.buffer if name == STANDARD_INPUT else open(name, "rb") as stream,
+        ):
+            config = replace(config, input_path=keep(stream, config.root_dir))
+    found = check_input(config.input_path, config.input_format)
+    if found:
+        typer.echo(found)
+    return config
 
 
 def _run(run: Callable[[], int]) -> int:

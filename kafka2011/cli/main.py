@@ -9,6 +9,7 @@ import importlib
 import os
 import signal
 import sys
+from collections.abc import MutableMapping
 
 from kafka2011.cli.commands import COMMANDS
 from kafka2011.runtime import lifeline
@@ -74,10 +75,19 @@ def _complain(text: str) -> None:
     print(f"kafka2011: {text}", file=sys.stderr)
 
 
+def accept_all_file_names(environment: MutableMapping[str, str]) -> None:
+    """In the locale C let the JVMs below this process find files whose names are not ASCII, as
+    Python does by itself: its own classes may be under such a name."""
+    names = (environment.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG"))
+    if next(filter(None, names), "C") in ("C", "POSIX"):
+        environment["LC_ALL"] = "C.UTF-8"
+
+
 def main() -> None:
     # Ctrl-C while modules are being loaded ends the process: an exception there is printed.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     lifeline.hold()
+    accept_all_file_names(os.environ)
     try:
         run(sys.argv[1:])
     except ConfigError as error:

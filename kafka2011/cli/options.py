@@ -37,6 +37,20 @@ OfflineZooKeeper = Annotated[
 OldZooKeeper = Annotated[str, typer.Option("--zk", hidden=True)]  # before it was --zookeeper
 Server = Annotated[str, typer.Option("--server", help="the broker, kafka://host:port")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON instead of text")]
+Input = Annotated[
+    str,
+    typer.Option(
+        "--input", help="access log to send, plain or packed (gzip, bzip2, xz, zstd); -: from stdin"
+    ),
+]
+InputFormat = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        help="its format in the server's own notation, Apache's or nginx's "
+        "(default: common, combined or JSON lines)",
+    ),
+]
 
 
 def broker_partition(text: str) -> paths.BrokerPartition:

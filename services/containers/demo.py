@@ -21,7 +21,8 @@ from rich.console import Console
 import kafka2011
 from kafka2011.runtime.clock import Clock, now_ms
 from kafka2011.services.containers.engine import ComposeProject, ContainerState, EngineError
-from kafka2011.services.embedded.demo import check_input as check_content
+from kafka2011.services.embedded.demo_input import check_input as check_content
+from kafka2011.services.embedded.demo_input import is_stream
 from kafka2011.services.embedded.display import Display, Sample
 from kafka2011.services.embedded.story import (
     POLL_S,
@@ -274,20 +275,21 @@ def leave(project: ComposeProject) -> None:
     os.write(sys.stderr.fileno(), f"\n{text}\n".encode())
 
 
-def check_input(input_path: str) -> None:
-    """Raises StartFailed when the access log cannot be read, here or in a container, or has
-    nothing in it."""
-    check_content(input_path)
+def check_input(input_path: str, log_format: str) -> str:
+    """A line about what the access log is; empty for no input. Raises StartFailed when it cannot be
+    read, here or in a container, and InputRefused when there is nothing to send."""
     if not input_path:
-        return
+        return ""
+    if is_stream(input_path):
+        raise StartFailed(f"input {input_path}: containers need a file")
+    found = check_content(input_path, log_format)
     mode = Path(input_path).stat().st_mode
-    if not stat.S_ISREG(mode):
-        raise StartFailed(f"input {input_path} is not a file")
     if not mode & stat.S_IROTH:
         raise StartFailed(
             f"input {input_path}: others may not read it, and containers run as user 10001; "
             "chmod o+r it, or give a copy"
         )
+    return found
 
 
 def dashboard_port(project: ComposeProject) -> tuple[int, str]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from kafka2011.events.settings import FormSettings
 from kafka2011.runtime.config import one_of, path, setting, text, whole
 from kafka2011.runtime.shared_settings import AuditWindow, LoadInterval, shared
+from kafka2011.services.frontend.log_format import FORMAT_DEFAULT, FORMAT_DOC, log_format
 
 DASHBOARD_PORT = 8088
 
@@ -32,6 +33,7 @@ class EmbeddedConfig(FormSettings):
     input_path: str = setting(
         "embedded.input", "", text, "access log to send; empty: synthetic member activity"
     )
+    input_format: str = setting("embedded.input.format", FORMAT_DEFAULT, log_format, FORMAT_DOC)
     seed: int = setting("embedded.seed", 2011, whole(0), "seed of the synthetic activity")
     rate: int = setting(
         "embedded.rate", 2000, whole(1, 1_000_000), "synthetic events a second, over all frontends"

@@ -5,6 +5,7 @@ in `Demo`. The exit status is that of the audit: 0 only when every message arriv
 also for a run that could not be finished.
 """
 
+import json
 import shutil
 import signal
 import sys
@@ -31,8 +32,10 @@ from kafka2011.services.embedded.control import (
     last_command,
     runs,
 )
+from kafka2011.services.embedded.demo_input import inputs_under
 from kafka2011.services.embedded.display import Display, Sample
 from kafka2011.services.embedded.processes import (
+    ManagedProcess,
     child_environment,
     end_leftovers,
     free_port_source,
@@ -56,6 +59,7 @@ from kafka2011.services.embedded.supervisor import (
     describe_status,
 )
 from kafka2011.services.embedded.topology import command_of, plan, report_command
+from kafka2011.services.frontend.input_file import mostly_unreadable
 
 REGISTRY_TIMEOUT_MS = 10_000
 # What emptying leaves: results of `make bench`, which no deployment made, and the lock.
@@ -79,7 +83,7 @@ class Demo:
         """Run to the end; returns the exit status. Always ends every process. Raises AlreadyRuns
         before anything is changed."""
         with held(self.root, "demo"):
-            clean(self.root)
+            clean(self.root, self.config.input_path)
             return self._with_everything("demo", self._story)
 
     def run_until_stopped(self) -> int:
@@ -196,7 +200,8 @@ class Demo:
             display.say(STOPPED)
             return 1
         self._summary(sample, began, supervisor)
-        return 1 if report_status or audit_status else 0
+        is_readable = self._says_what_was_read(frontends)
+        return 1 if report_status or audit_status or not is_readable else 0
 
     @staticmethod
     def _audit_url(supervisor: Supervisor) -> str:
@@ -245,6 +250,16 @@ class Demo:
         environment = child_environment(base_environment(), settings)
         return run_to_end(command, environment, lambda: self.is_stop_asked, **files)
 
+    def _says_what_was_read(self, frontends: Sequence[ManagedProcess]) -> bool:
+        """Whether most of the input was readable; prints a line when it was not."""
+        complaint = ""
+        for process in frontends if self.config.input_path else ():
+            path = self.root / process.spec.name / "progress.json"
+            complaint = mostly_unreadable(json.loads(path.read_text(encoding="utf-8"))["sent"])
+            if complaint:
+                self.console.print(f"error: {complaint}", markup=False, soft_wrap=True)
+        return not complaint
+
     def _summary(self, sample: Sample, began: float, supervisor: Supervisor) -> None:
         print_summary(
             self.console,
@@ -269,19 +284,6 @@ def forget_earlier(supervisor: Supervisor) -> None:
             log.warning("earlier_processes_not_forgotten", reason=str(error))
         finally:
             registry.close()
-
-
-def check_input(input_path: str) -> None:
-    """Raises StartFailed when the access log cannot be read or has nothing in it."""
-    if not input_path:
-        return
-    try:
-        with open(input_path, "rb") as file:
-            is_empty = not file.read(1)
-    except OSError as error:
-        raise StartFailed(f"input {input_path}: {error.strerror}") from None
-    if is_empty:
-        raise StartFailed(f"input {input_path} is empty: there is nothing to send")
 
 
 def check_root(root: Path) -> None:
@@ -322,14 +324,16 @@ def is_ours(root: Path) -> bool:
     return (root / MARK).is_file() or (root / "run" / "restarts.json").is_file()
 
 
-def clean(root: Path) -> None:
-    """Empty `root`, after `check_root` has accepted it, while it is held."""
+def clean(root: Path, input_path: str = "") -> None:
+    """Empty `root`, after `check_root` has accepted it, while it is held; the input stays where it
+    is there."""
     end_leftovers(root)
+    inputs = set(inputs_under(root, input_path))
     for entry in root.iterdir():
-        if entry.name in KEPT:
+        if entry.name in KEPT or entry in inputs:
             continue
         if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry)
         else:
             entry.unlink()
-    (root / "run").mkdir()
+    (root / "run").mkdir(exist_ok=True)

@@ -6,6 +6,7 @@ ends is reported in one line, and the others continue. A stop follows the stream
 that what is sent is taken, and nothing has to be sent again.
 """
 
+import importlib.util
 import json
 import os
 import queue
@@ -271,8 +272,12 @@ def base_environment() -> dict[str, str]:
     root = str(Path(kafka2011.__file__).resolve().parents[1])
     existing = environment.get("PYTHONPATH")
     environment["PYTHONPATH"] = f"{root}{os.pathsep}{existing}" if existing else root
-    # Spark's workers run this very interpreter, from PySpark's own jars, on loopback.
+    # Spark's workers run this very interpreter, from PySpark's own jars, on loopback. Named, since
+    # the script that would find them fails where the path has a space.
     environment.pop("SPARK_HOME", None)
+    spark = importlib.util.find_spec("pyspark")
+    if spark is not None and spark.submodule_search_locations:
+        environment["SPARK_HOME"] = spark.submodule_search_locations[0]
     environment["PYSPARK_PYTHON"] = environment["PYSPARK_DRIVER_PYTHON"] = sys.executable
     environment["SPARK_LOCAL_IP"] = "127.0.0.1"
     environment["SPARK_CONF_DIR"] = str(CONF_DIR)

@@ -343,7 +343,11 @@ def _add_frontends(planner: _Planner, addresses: _Addresses, schemas: Mapping[st
 def source_settings(config: EmbeddedConfig, number: int) -> dict[str, object]:
     """The source of frontend `number` (from 1): the input, or its share of the activity."""
     if config.input_path:
-        return {"source": "access-log", "input.path": Path(config.input_path).resolve()}
+        return {
+            "source": "access-log",
+            "input.path": Path(config.input_path).resolve(),
+            "input.format": config.input_format,
+        }
     return {
         "source": "synthetic",
         "seed": config.seed + number - 1,

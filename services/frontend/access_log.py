@@ -1,10 +1,12 @@
-"""One line of a web server's access log to one event: common and combined format. Pure.
+"""One line of a web server's access log to one event: common and combined format, and JSON. Pure.
 
     host ident user [17/May/2015:10:05:03 +0000] "GET /path HTTP/1.1" 200 203023 "referer" "agent"
 
 A line is readable when host, time and status can be read (docs/events.md has the cases). Also
-accepted: a last field without its closing quote; a request that is not three words (its text is the
-path then); fields missing behind the status; more fields behind the agent; quotes inside quotes.
+accepted: a virtual host or more addresses around the client's; a time in ISO 8601; a last field
+without its closing quote; a request that is not three words (its text is the path then); fields
+missing behind the status; more fields behind the agent; quotes inside quotes. A log in another
+format is read by its own notation (log_format).
 Bytes that are not UTF-8 become \\xNN. Everything else is unreadable and goes to the side topic with
 its first 64 KiB, length, SHA-256 and line number.
 
@@ -14,32 +16,42 @@ Fields are kept as they are in the line, escapes included, so that they equal wh
 import hashlib
 import re
 from collections.abc import Callable
-from datetime import date
-from itertools import islice
-from typing import NamedTuple
+from typing import Protocol
 
 from kafka2011.events.codec import encoder_behind, prefix_of
 from kafka2011.events.primitives import NULL, PRESENT, long, optional_text, text
 from kafka2011.events.topics import ACCESS_LOG, unreadable_topic
+from kafka2011.services.frontend.access_line import (
+    CLF_TIME,
+    FIELD_BYTES_MAX,
+    AccessLine,
+    Times,
+    cut,
+    name,
+    request_words,
+    size_of,
+    valid_utf8,
+)
+from kafka2011.services.frontend.json_lines import JsonParser
 from kafka2011.services.frontend.lines import HEAD_BYTES, Line, LongLine
 
 UNREADABLE = unreadable_topic(ACCESS_LOG)
-# A field's text is cut here, so that a line of megabytes still fits a message (1,000,000 bytes).
-FIELD_BYTES_MAX = 64 * 1024
-_LONG_MAX = 2**63 - 1
-_DAY_MS = 86_400_000
-_EPOCH = date(1970, 1, 1).toordinal()
 _CACHE_MAX = 10_000
 
 _QUOTED = rb'"([^"\\]*+(?:\\.[^"\\]*+)*+)"'
-_TIME = rb"\[(\d\d/[A-Z][a-z][a-z]/\d{4}:\d\d:\d\d:\d\d [+-]\d{4})\]"
+_TIME = rb"\[(" + CLF_TIME + rb")\]"
 # Nearly every line. Possessive quantifiers: it cannot backtrack.
 _REGULAR = re.compile(
     rb"(\S++) (\S++) (\S++) " + _TIME + rb" " + _QUOTED + rb" (\d{3}) (\d{1,18}|-)"
     rb"(?: " + _QUOTED + rb" " + _QUOTED + rb")?$",
     re.DOTALL,
 )
-_ANY_TIME = re.compile(_TIME)
+# In front of the client, the virtual host that answered: with its port, or before an address.
+_ADDRESS = rb"(?:\d{1,3}(?:\.\d{1,3}){3}|[0-9a-fA-F]*:[0-9a-fA-F:.]*)"
+_VIRTUAL_HOST = re.compile(
+    rb"(?:[^ \t:]+:\d{1,5} (?=[^ -]\S* \S+ [^\[])|[^ \t,]+ (?=" + _ADDRESS + rb" \S+ [^\[]))"
+)
+_ANY_TIME = re.compile(rb"\[(" + CLF_TIME + rb"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[^\]\s]{0,20})\]")
 _STRICT_REQUEST = re.compile(_QUOTED + rb"[ \t]+(\d{3})(?=[ \t]|$)", re.DOTALL)
 _LOOSE_REQUEST = re.compile(rb'"(.*?)"[ \t]+(\d{3})(?=[ \t]|$)', re.DOTALL)
 _STRICT_REFERER = re.compile(_QUOTED + rb"(?:[ \t]+|$)", re.DOTALL)
@@ -47,56 +59,36 @@ _LOOSE_REFERER = re.compile(rb'"(.*?)"[ \t]+(?=")', re.DOTALL)
 _STRICT_AGENT = re.compile(_QUOTED + rb"(?=[ \t]|$)", re.DOTALL)
 _WORD = re.compile(rb"[^ \t]+")
 
-_MONTHS = {
-    name: number
-    for number, name in enumerate(
-        (b"Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec").split(), start=1
-    )
-}
 
-
-class AccessLine(NamedTuple):
-    """A readable line. Texts are valid UTF-8; None where the line has `-` or nothing."""
-
-    host: bytes
-    ident: bytes | None
-    user: bytes | None
-    time: bytes
-    method: bytes | None
-    path: bytes
-    protocol: bytes | None
-    status: int
-    size: int | None
-    referer: bytes | None
-    agent: bytes | None
-    event_time_ms: int
-
-
-class LineParser:
-    """Parses lines, caching times; one per thread. Never raises for a line's content."""
-
-    def __init__(self) -> None:
-        self._times: dict[bytes, int | None] = {}
+class Parser(Protocol):
+    """Reads lines of some format. Never raises for a line's content."""
 
     def parse(self, line: bytes) -> AccessLine | None:
         """The line's fields, or None when it is unreadable."""
-        if not line.isascii():
-            try:
-                line.decode()
-            except UnicodeDecodeError:
-                line = line.decode("utf-8", "backslashreplace").encode()
+
+
+class LineParser:
+    """Parses lines of any of these formats; one per thread. Never raises for a line's content."""
+
+    def __init__(self) -> None:
+        self._ms = Times().ms
+        self._json = JsonParser()
+
+    def parse(self, line: bytes) -> AccessLine | None:
+        """The line's fields, or None when it is unreadable."""
+        line = valid_utf8(line)
         match = _REGULAR.match(line)
         if match is None or len(line) > FIELD_BYTES_MAX:
             return self._parse_odd(line)
         host, ident, user, time, request, status, size, referer, agent = match.groups()
-        event_time_ms = self._event_time(time)
+        event_time_ms = self._ms(time)
         if event_time_ms is None:
             return None
         words = request.split(b" ")
         if len(words) == 3 and words[0] and words[1] and words[2] and b"\t" not in request:
             method, path, protocol = words
         else:
-            method, path, protocol = _request(request)
+            method, path, protocol = request_words(request)
         return AccessLine(
             host,
             None if ident == b"-" else ident,
@@ -113,79 +105,50 @@ class LineParser:
         )
 
     def _parse_odd(self, line: bytes) -> AccessLine | None:
+        if line.startswith(b"{"):
+            return self._json.parse(line)
+        virtual_host = _VIRTUAL_HOST.match(line)
+        if virtual_host is not None:
+            line = line[virtual_host.end() :]
         time_match = _ANY_TIME.search(line)
         if time_match is None:
             return None
         before = line[: time_match.start()].replace(b"\t", b" ").split(b" ")
         names = [word for word in before if word]
         time = time_match[1]
-        event_time_ms = self._event_time(time)
+        event_time_ms = self._ms(time)
         if not names or event_time_ms is None:
             return None
         rest = line[time_match.end() :].lstrip(b" \t")
         request_match = _STRICT_REQUEST.match(rest) or _LOOSE_REQUEST.match(rest)
         if request_match is None:
             return None
-        method, path, protocol = _request(request_match[1])
+        method, path, protocol = request_words(request_match[1])
         rest = rest[request_match.end() :].lstrip(b" \t")
         size: int | None = None
         word = _WORD.match(rest)
         if word is not None and not rest.startswith(b'"'):
-            if word[0].isdigit() and len(word[0]) <= 19 and int(word[0]) <= _LONG_MAX:
-                size = int(word[0])
+            size = size_of(word[0])
             rest = rest[word.end() :].lstrip(b" \t")
         referer, agent = _referer_and_agent(rest)
+        last = 0  # of the addresses: the client's, and those of the proxies that forwarded
+        while names[last].endswith(b",") and last + 1 < len(names):
+            last += 1
+        others = names[last + 1 :]
         return AccessLine(
-            _cut(names[0]),
-            _name(names[1]) if len(names) > 1 else None,
-            _name(b" ".join(names[2:])) if len(names) > 2 else None,
+            cut(names[0].partition(b",")[0] or names[0]),
+            name(others[0]) if others else None,
+            name(b" ".join(others[1:])) if len(others) > 1 else None,
             time,
-            None if method is None else _cut(method),
-            _cut(path),
-            None if protocol is None else _cut(protocol),
+            None if method is None else cut(method),
+            cut(path),
+            None if protocol is None else cut(protocol),
             int(request_match[2]),
             size,
-            _name(referer),
-            _name(agent),
+            name(referer),
+            name(agent),
             event_time_ms,
         )
-
-    def _event_time(self, time: bytes) -> int | None:
-        """ms since the epoch of `17/May/2015:10:05:03 +0000`; None for an invalid one."""
-        try:
-            return self._times[time]
-        except KeyError:
-            pass
-        if len(self._times) >= _CACHE_MAX:
-            self._times.clear()
-        found = self._times[time] = _moment_ms(time)
-        return found
-
-
-def _moment_ms(time: bytes) -> int | None:
-    month = _MONTHS.get(time[3:6])
-    hour, minute, second = int(time[12:14]), int(time[15:17]), int(time[18:20])
-    zone_hour, zone_minute = int(time[22:24]), int(time[24:26])
-    # Second 60 is a leap second, which servers do log.
-    if month is None or hour > 23 or minute > 59 or second > 60:
-        return None
-    if zone_hour > 23 or zone_minute > 59:
-        return None
-    try:
-        day = date(int(time[7:11]), month, int(time[:2])).toordinal() - _EPOCH
-    except ValueError:
-        return None
-    zone_s = (zone_hour * 60 + zone_minute) * 60
-    if time[21:22] == b"-":
-        zone_s = -zone_s
-    return day * _DAY_MS + ((hour * 60 + minute) * 60 + second - zone_s) * 1000
-
-
-def _request(request: bytes) -> tuple[bytes | None, bytes, bytes | None]:
-    words = [match[0] for match in islice(_WORD.finditer(request), 4)]
-    if len(words) == 3:
-        return words[0], words[1], words[2]
-    return None, request, None
 
 
 def _referer_and_agent(rest: bytes) -> tuple[bytes | None, bytes | None]:
@@ -210,23 +173,12 @@ def _unquoted(field: bytes) -> bytes:
     return field[1:].removesuffix(b'"')
 
 
-def _name(field: bytes | None) -> bytes | None:
-    return None if field is None or field == b"-" else _cut(field)
-
-
-def _cut(field: bytes) -> bytes:
-    """The field's first 64 KiB, not ending inside a character."""
-    if len(field) <= FIELD_BYTES_MAX:
-        return field
-    return field[:FIELD_BYTES_MAX].decode("utf-8", "ignore").encode()
-
-
 class LineEncoder:
     """Lines to events of one run: `guid` is the run's id and the line's number.
 
     A line that is sent again after a crash has the same guid, so reports count it once. `run_id`
     is 8 bytes; `clock` says when the event is made, in ms since the epoch. `prefix` gives the first
-    bytes of a topic's events (events.topic_codec).
+    bytes of a topic's events (events.topic_codec). `parser`: of the log's format.
     """
 
     def __init__(
@@ -236,13 +188,15 @@ class LineEncoder:
         service: str,
         clock: Callable[[], int],
         prefix: Callable[[str], bytes] = prefix_of,
+        *,
+        parser: Parser | None = None,
     ) -> None:
         assert len(run_id) == 8
         self._run_id = run_id
         self._server = server
         self._service = service
         self._clock = clock
-        self._parser = LineParser()
+        self._parser = parser or LineParser()
         self._start = prefix(ACCESS_LOG) + run_id
         self._names = text(server.encode()) + text(service.encode())
         self._encode_unreadable = encoder_behind(prefix(UNREADABLE), UNREADABLE)

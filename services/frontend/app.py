@@ -28,6 +28,14 @@ from kafka2011.services.frontend.followed_log import (
     is_same_log,
     plain_position,
 )
+from kafka2011.services.frontend.input_file import (
+    PLAIN,
+    InputRefused,
+    described,
+    examine,
+    kind_of,
+    mostly_unreadable,
+)
 from kafka2011.services.frontend.journal import Journal, JournalCorrupt, JournalInUse
 from kafka2011.services.frontend.progress import DeliveryCollector, Progress
 from kafka2011.services.frontend.schemas import prefixes, topics_of
@@ -143,20 +151,32 @@ class _Frontend:
                 config.data_dir, journal, self._delivery, self._clock, time.monotonic
             )
             self._begin(descriptor)
-            is_over = self._send_all(progress)
+            refused, is_over = "", False
+            try:
+                is_over = self._send_all(progress)
+            except InputRefused as error:  # what is in front of the damage is delivered
+                refused = str(error)
             self._delivery.finish(is_over)
             progress.write(is_forced=True)
+            if refused:
+                raise InputRefused(refused)
         except NotDelivered as error:
             log.error("delivery_failed", detail=str(error))
+            return 1
+        except InputRefused as error:
+            log.error("input_refused", detail=str(error))
             return 1
         except OSError as error:
             log.error("sending_failed", detail=str(error))
             return 1
+        sent = dict(journal.state.totals)
         log.info(
             "finished" if is_over else "stopped",
-            sent=dict(journal.state.totals),
+            sent=sent,
             resent_sets=self._delivery.stats.resent_sets,
         )
+        if is_over and (complaint := mostly_unreadable(sent)):
+            log.error("input_mostly_unreadable", detail=complaint)
         return 0
 
     def close(self) -> None:
@@ -236,6 +256,8 @@ class _Frontend:
             )
             return
         if start is Start.NEW:
+            if config.source == "access-log":
+                self._look_at_input(follows)
             self._journal.begin_run(descriptor, self._clock())
         state = self._journal.state
         run_id = bytes.fromhex(state.run)
@@ -267,7 +289,17 @@ class _Frontend:
             rate=config.rate,
             position=position_of(state.position, state.source, state.run),
             prefix=self._starts.__getitem__,
+            log_format=config.input_format,
         )
+
+    def _look_at_input(self, follows: bool) -> None:
+        """Raises InputRefused for an input that cannot be sent, OSError when it cannot be read."""
+        path = Path(self._config.input_path)
+        if not follows:
+            sample = examine(path, self._config.input_format)
+            log.info("input", path=str(path), found=described(sample, self._clock()))
+        elif path.exists() and (kind := kind_of(path)) != PLAIN:
+            raise InputRefused(f"{path}: a log that is followed cannot be packed; this is {kind}")
 
     def _sent_max(self, start: Start) -> int:
         """How many events behind the journalled position an earlier process may have sent."""

@@ -16,6 +16,7 @@ from kafka2011.runtime.shared_settings import (
     Heartbeats,
     shared,
 )
+from kafka2011.services.frontend.log_format import FORMAT_DEFAULT, FORMAT_DOC, log_format
 from kafka2011.services.frontend.schemas import topics_of
 
 
@@ -27,8 +28,12 @@ class FrontendConfig(ProducerConfig, SchemaSettings, Heartbeats, AuditWindow, Da
         "source", "synthetic", one_of("synthetic", "access-log"), "source of the events"
     )
     input_path: str = setting(
-        "input.path", "", text, "access log to send (source=access-log), common or combined format"
+        "input.path",
+        "",
+        text,
+        "access log to send (source=access-log); may be packed by gzip, bzip2, xz or zstd",
     )
+    input_format: str = setting("input.format", FORMAT_DEFAULT, log_format, FORMAT_DOC)
     input_follow: bool = setting(
         "input.follow",
         False,

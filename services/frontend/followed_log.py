@@ -33,6 +33,7 @@ from kafka2011.services.frontend.access_log import LineEncoder
 from kafka2011.services.frontend.delivery import Event
 from kafka2011.services.frontend.journal import Position
 from kafka2011.services.frontend.lines import LINE_BYTES_MAX, Line
+from kafka2011.services.frontend.log_format import FORMAT_DEFAULT, parser_of
 from kafka2011.services.frontend.sources import Batch
 from kafka2011.services.frontend.synthetic import due_count, schedule_ms
 
@@ -62,11 +63,13 @@ class FollowedLogSource:
         rate: int = 0,
         position: Position = None,
         prefix: Callable[[str], bytes] = prefix_of,
+        log_format: str = FORMAT_DEFAULT,
         files: FileSource | None = None,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._path = path
         self._server, self._service, self._prefix = server, service, prefix
+        self._parser = parser_of(log_format)
         resume = [from_json(one) for one in position["files"]] if position else []
         first = [run_id.hex()] if position is None else []
         ids = itertools.chain(first, iter(lambda: secrets.token_hex(8), ""))
@@ -145,7 +148,12 @@ class FollowedLogSource:
         found = self._encoders.get(content)
         if found is None:
             found = self._encoders[content] = LineEncoder(
-                bytes.fromhex(content), self._server, self._service, self._clock, self._prefix
+                bytes.fromhex(content),
+                self._server,
+                self._service,
+                self._clock,
+                self._prefix,
+                parser=self._parser,
             )
         return found
 

@@ -6,7 +6,7 @@ A line above `line_bytes_max` is not kept: only its beginning, length and SHA-25
 
 import hashlib
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import Protocol
 
 HEAD_BYTES = 64 * 1024  # kept of an unreadable line
 # Longer lines are treated as corrupt: no server accepts a request line near this size (Apache's
@@ -35,12 +35,19 @@ class LongLine:
     end: int
 
 
+class Bytes(Protocol):
+    """What lines are read from."""
+
+    def read(self, size: int, /) -> bytes: ...
+    def seek(self, offset: int, /) -> int: ...
+
+
 class LineReader:
     """Reads lines from where an earlier reader was: behind line `number`, at byte `offset`."""
 
     def __init__(
         self,
-        file: BinaryIO,
+        file: Bytes,
         offset: int = 0,
         number: int = 0,
         *,

@@ -14,8 +14,10 @@ from kafka2011.events.codec import prefix_of
 from kafka2011.runtime.clock import Clock
 from kafka2011.services.frontend.access_log import LineEncoder
 from kafka2011.services.frontend.delivery import Event
+from kafka2011.services.frontend.input_file import PLAIN, InputFile, kind_of
 from kafka2011.services.frontend.journal import Position
 from kafka2011.services.frontend.lines import Line, LineReader, LongLine
+from kafka2011.services.frontend.log_format import FORMAT_DEFAULT, parser_of
 from kafka2011.services.frontend.synthetic import ActivityEncoder, due_count, schedule_ms
 
 BATCH_EVENTS_MAX = 500
@@ -121,9 +123,11 @@ class SyntheticSource:
 
 
 class AccessLogSource:
-    """The lines of a file to its end. Position: [byte offset, line number] behind the last line.
+    """The lines of a file to its end. Position: [byte offset, line number] behind the last line,
+    the offset in the unpacked text.
 
-    `rate` lines a second, 0 without limit. Raises OSError when the file cannot be read.
+    `rate` lines a second, 0 without limit. Raises OSError when the file cannot be read, and
+    InputRefused when its packed data is damaged.
     """
 
     def __init__(
@@ -137,12 +141,14 @@ class AccessLogSource:
         rate: int = 0,
         position: Position = None,
         prefix: Callable[[str], bytes] = prefix_of,
+        log_format: str = FORMAT_DEFAULT,
     ) -> None:
-        self._file = path.open("rb", buffering=0)
+        self._file = InputFile(path)
         offset, number = position or (0, 0)
         self._reader = LineReader(self._file, offset, number)
         self._position: Position = [offset, number]
-        self._encoder = LineEncoder(run_id, server, service, clock, prefix)
+        parser = parser_of(log_format)
+        self._encoder = LineEncoder(run_id, server, service, clock, prefix, parser=parser)
         self._rate = rate
         self._clock = clock
         self._pace_start_ms = clock()
@@ -168,8 +174,11 @@ class AccessLogSource:
 
     @staticmethod
     def can_continue(path: Path, position: Position) -> bool:
-        """False when the file has become shorter than what was read of it."""
-        return position is None or os.stat(path).st_size >= position[0]
+        """False when the file has become shorter than what was read of it. Of a packed one that
+        cannot be known before it is unpacked."""
+        if position is None or kind_of(path) != PLAIN:
+            return True
+        return bool(os.stat(path).st_size >= position[0])
 
     def next_batch(self) -> Batch | None:
         allowed = BATCH_EVENTS_MAX

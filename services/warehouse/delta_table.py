@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction
@@ -224,7 +225,7 @@ class WarehouseTable:
 
     def file_paths(self) -> list[str]:
         """Absolute paths of the files of this version."""
-        return [str(uri).removeprefix("file://") for uri in self._table.file_uris()]
+        return [unquote(str(uri).removeprefix("file://")) for uri in self._table.file_uris()]
 
     def next_offset(self, topic: str, source: BrokerPartition) -> int | None:
         """Where the next load of the partition starts; None when it was never loaded."""

@@ -6,6 +6,7 @@ STOP_ROUNDS (default 2) says how often the live deployment is stopped and starte
 """
 
 import contextlib
+import gzip
 import json
 import os
 import signal
@@ -30,6 +31,7 @@ pytestmark = [
 
 STOP_ROUNDS = int(os.environ.get("STOP_ROUNDS", "2"))
 WIDE = {"COLUMNS": "160"}
+IN_C = {**WIDE, "LC_ALL": "C"}
 # What the processes of a live deployment are, by the words of their commands.
 COMMANDS = "zookeeper broker proxy registry mirror online-consumer audit load dashboard frontend"
 KINDS = [f" kafka2011 {name}" for name in COMMANDS.split()]
@@ -37,12 +39,13 @@ KINDS += ["QuorumPeerMain", "SparkSubmit", "pyspark.daemon"]
 
 
 class RunningDemo(RunningProcess):
-    """`kafka2011 embedded demo`, or another command, in a directory of its own."""
+    """`kafka2011 embedded demo`, or another command, in a directory of its own, as a
+    user in any place may name it."""
 
     def __init__(self, directory: Path, *words: str, command: str = "demo") -> None:
-        self.root = directory / "var"
+        self.root = directory / "größer mit Raum"
         line = [*KAFKA2011, "embedded", command, "--dir", str(self.root), *words]
-        super().__init__(line, directory / "output.txt", variables=WIDE)
+        super().__init__(line, directory / "output.txt", variables=IN_C)
 
     def wait_until_serving(self) -> None:
         wait_until(
@@ -137,7 +140,8 @@ def test_access_log_reaches_every_tier_and_the_report_is_right_and_one_lost_entr
     known = known_lines(3_000, seed=1)
     unreadable = [b"", b"\x00\xff not a log line", b"x" * 2_000_000]
     log = tmp_path / "access.log"
-    log.write_bytes(b"\n".join([*unreadable, *(line.line for line in known)]) + b"\n")
+    lines = b"\n".join([*unreadable, *(line.line for line in known)]) + b"\n"
+    log.write_bytes(gzip.compress(lines))
     demo = RunningDemo(tmp_path, "--input", str(log))
     demos.append(demo)
     wait_until(

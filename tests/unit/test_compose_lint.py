@@ -457,7 +457,7 @@ KINDS = ["audit", "broker", "frontend", "mirror", "online-consumer", "proxy", "z
 # Its name and place, what a frontend sends, whom an audit counts.
 OWN = {"PROCESS_NAME", "BROKERID", "HOSTNAME", "PORT", "DATACENTER", "ZK_ENSEMBLE", "ZK_SERVER_ID"}
 OWN |= {"ZK_CONNECT", "LIVE_ZK_CONNECT", "SOURCE_ZK_CONNECT", "PROXY_ROUTES", "PROXY_CONTROL"}
-OWN |= {"FRONTEND_SERVER", "SEED", "SOURCE", "INPUT_PATH", "RATE"}
+OWN |= {"FRONTEND_SERVER", "SEED", "SOURCE", "INPUT_PATH", "INPUT_FORMAT", "RATE"}
 OWN |= {"AUDIT_SERVERS_BLACKLIST", "AUDIT_SERVERS_WHITELIST"}
 
 

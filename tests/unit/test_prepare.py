@@ -1,6 +1,9 @@
-"""deploy/tools/prepare.sh builds anew what is compiled whenever a source of it has changed."""
+"""deploy/tools/prepare.sh builds anew what is compiled whenever a source of it has changed,
+installs the extras that are missing, and says in one line what it cannot do, before it
+installs anything."""
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -15,33 +18,93 @@ COMPILED = [path.relative_to(ROOT) for path in files_below(["kafka2011"], ".pyx"
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """A checkout without git, with a virtual environment that only notes its calls."""
-    (tmp_path / "deploy/tools").mkdir(parents=True)
-    for name in ("deploy/tools/prepare.sh", "requirements.lock", "pyproject.toml", "setup.py"):
-        shutil.copy(ROOT / name, tmp_path / name)
+    """A checkout without git, with a virtual environment that only notes its calls: of pip, what
+    it is to install."""
+    tree = tmp_path / "clone mit äöü"
+    (tree / "deploy/tools").mkdir(parents=True)
+    for name in (
+        *("deploy/tools/prepare.sh", "deploy/tools/locked.sh"),
+        *("requirements.lock", "pyproject.toml", "setup.py"),
+    ):
+        shutil.copy(ROOT / name, tree / name)
     for path in COMPILED:
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / path, tmp_path / path)
-    (tmp_path / ".venv/bin").mkdir(parents=True)
-    for name in ("python", "java"):
-        command = tmp_path / ".venv/bin" / name
-        command.write_text('#!/bin/sh\necho "$*" >> "$0.calls"\n', encoding="utf-8")
-        command.chmod(0o755)
-    return tmp_path
+        (tree / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / path, tree / path)
+    (tree / ".venv/bin").mkdir(parents=True)
+    note = """#!/bin/sh
+        echo "$*" >> "$0.calls"
+        [ ! -e .venv/part.lock ] || cat .venv/part.lock >> "$0.parts"
+    """
+    command(tree, "python", note)
+    command(tree, "java", "#!/bin/sh\n")
+    return tree
 
 
-def builds(tree: Path) -> int:
-    """How often the project has been built after one more `make prepare`."""
+def command(tree: Path, name: str, text: str) -> None:
+    """Put a command into the virtual environment, which is first in the PATH."""
+    path = tree / ".venv/bin" / name
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o755)
+
+
+def prepare(tree: Path, *extras: str, **variables: str) -> subprocess.CompletedProcess[str]:
     inherited = {k: v for k, v in os.environ.items() if k not in ("VENV", "JAVA_HOME", "PYTHON")}
-    subprocess.run(
-        [tree / "deploy/tools/prepare.sh"],
-        env={**inherited, "PATH": f"{tree}/.venv/bin:{os.environ['PATH']}"},
-        check=True,
+    path = f"{tree}/.venv/bin:{os.environ['PATH']}"
+    return subprocess.run(
+        [tree / "deploy/tools/prepare.sh", *extras],
+        env={**inherited, "PATH": path, "LC_ALL": "C", **variables},
+        check=False,
         capture_output=True,
+        text=True,
         timeout=60,
     )
+
+
+def builds(tree: Path, *extras: str) -> int:
+    """How often the project has been built after one more `make prepare`."""
+    done = prepare(tree, *extras)
+    assert done.returncode == 0, done.stderr
     calls = text_of(tree / ".venv/bin/python.calls").splitlines()
     return sum(call.endswith("-e .") for call in calls)
+
+
+def installed(tree: Path) -> set[str]:
+    """Of some packages, those that pip has been given."""
+    names = set(re.findall(r"^([a-z]+)==", text_of(tree / ".venv/bin/python.parts"), re.M))
+    return names & {"cython", "pyspark", "starlette", "polars", "mypy"}
+
+
+def test_extras_are_installed_when_they_are_needed_and_stay(tree: Path) -> None:
+    assert builds(tree) == 1
+    assert installed(tree) == {"cython", "pyspark", "starlette"}
+    assert builds(tree, "test") == 2
+    assert installed(tree) == {"cython", "pyspark", "starlette", "polars", "mypy"}
+    assert builds(tree) == builds(tree, "test") == 2
+    # What was installed besides is installed anew with all others.
+    (tree / ".venv/bin/python.parts").unlink()
+    with (tree / "setup.py").open("a", encoding="utf-8") as file:
+        file.write("\n")
+    assert builds(tree) == 3
+    assert "mypy" in installed(tree)
+
+
+@pytest.mark.parametrize(
+    ("free_kb", "variables", "line"),
+    [
+        (2_047_999, {}, "has 1999 MB of free disk space and needs 3000 MB"),
+        (9_000_000, {"VENV": "/proc/kafka2011"}, "/proc/kafka2011 is not writable for "),
+    ],
+    ids=["disk", "rights"],
+)
+def test_what_cannot_be_installed_is_one_line_and_nothing_is(
+    tree: Path, free_kb: int, variables: dict[str, str], line: str
+) -> None:
+    command(tree, "df", f"#!/bin/sh\necho; echo /dev/a b 9999999 9 {free_kb} 1% /\n")
+    done = prepare(tree, **variables)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert line in done.stderr
+    assert not (tree / ".venv/bin/python.calls").exists()
 
 
 def test_the_extensions_are_found() -> None:

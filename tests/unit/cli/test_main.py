@@ -6,7 +6,7 @@ import re
 import pytest
 
 from kafka2011.cli.commands import COMMANDS, Command
-from kafka2011.cli.main import help_text
+from kafka2011.cli.main import accept_all_file_names, help_text
 from tests.support import commands
 from tests.unit.cli.conftest import Ran, Run
 
@@ -76,3 +76,20 @@ def test_settings_of_one_process_are_listed(run: Run) -> None:
     [port] = [row for row in rows if row["setting"] == "port"]
     assert (port["variable"], port["default"]) == ("KAFKA2011_PORT", "6667")
     assert run("settings", "brokr").status == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "locale"),
+    [
+        ({}, "C.UTF-8"),
+        ({"LC_ALL": "C", "LANG": "de_DE.UTF-8"}, "C.UTF-8"),
+        ({"LC_ALL": "", "LANG": "POSIX"}, "C.UTF-8"),
+        ({"LANG": "de_DE.UTF-8"}, None),
+        ({"LC_CTYPE": "C.UTF-8", "LANG": "C"}, None),
+        ({"LC_ALL": "de_DE.ISO-8859-1"}, "de_DE.ISO-8859-1"),
+    ],
+)
+def test_a_jvm_below_finds_files_of_any_name(given: dict[str, str], locale: str | None) -> None:
+    environment = dict(given)
+    accept_all_file_names(environment)
+    assert (environment.get("LC_ALL") or None) == locale

@@ -11,6 +11,8 @@ from rich.console import Console
 from kafka2011.services.containers import demo
 from kafka2011.services.containers.engine import ComposeProject, ContainerState, EngineError
 from kafka2011.services.embedded.supervisor import StartFailed
+from kafka2011.services.frontend.input_file import InputRefused
+from tests.support.access_lines import known_lines
 
 States = dict[str, ContainerState]
 
@@ -58,21 +60,22 @@ def test_a_restart_is_noticed_once_and_a_first_start_is_none() -> None:
 
 
 def test_an_input_that_a_container_cannot_read_is_refused(tmp_path: Path) -> None:
-    def refused(path: Path, reason: str) -> None:
-        with pytest.raises(StartFailed, match=reason):
-            demo.check_input(str(path))
+    def refused(path: Path | str, reason: str) -> None:
+        with pytest.raises((StartFailed, InputRefused), match=reason):
+            demo.check_input(str(path), "auto")
 
     path = tmp_path / "access.log"
+    refused("-", "containers need a file")
     refused(path, "No such file")
     refused(tmp_path, "directory")
     path.touch(0o644)
     refused(path, "is empty")
-    path.write_text("line", encoding="utf-8")
+    path.write_bytes(known_lines(1, seed=1)[0].line)
     path.chmod(0o640)
     refused(path, "chmod o\\+r")
     path.chmod(0o604)
-    demo.check_input(str(path))
-    demo.check_input("")
+    assert "1 of the first 1 lines can be read" in demo.check_input(str(path), "auto")
+    assert demo.check_input("", "auto") == ""
 
 
 class FakeProject:

@@ -325,10 +325,19 @@ def test_an_old_run_is_cleaned_away_and_what_was_measured_is_kept(tmp_path: Path
     (tmp_path / "broker-1" / "segment").write_text("x")
     check_root(tmp_path)
     check_replaceable(tmp_path)
-    with held(tmp_path, "demo"):
-        clean(tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {"run", "benchmarks", ".kafka2011"}
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "access.log").write_text("x")
+    kept = {"run", "benchmarks", ".kafka2011"}
+    for path, more in ((tmp_path / "mine" / "access.log", {"mine"}), (tmp_path.parent, set())):
+        with held(tmp_path, "demo"):
+            clean(tmp_path, str(path))
+        assert {entry.name for entry in tmp_path.iterdir()} == kept | more
     assert measured.read_text() == "{}"
+
+
+def test_paths_of_any_name_are_passed_to_spark() -> None:
+    """Its own script finds no home below a directory whose name has a space."""
+    assert (Path(base_environment()["SPARK_HOME"]) / "bin" / "spark-class").is_file()
 
 
 def test_what_live_collected_is_not_emptied_and_its_topics_are_named(tmp_path: Path) -> None:

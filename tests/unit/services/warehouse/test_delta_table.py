@@ -23,7 +23,7 @@ def created(path: Path) -> WarehouseTable:
 
 @pytest.fixture
 def table(tmp_path: Path) -> WarehouseTable:
-    return created(tmp_path / "page_view")
+    return created(tmp_path / "größer, mit raum" / "page_view")
 
 
 def load(

@@ -1,0 +1,79 @@
+"""JSON lines of an access log: objects with the names that servers give their members. Pure.
+
+nginx writes what its `log_format` says, usually the names of its variables; Caddy, Traefik, Envoy,
+Elastic's agents and others have names of their own. Of several names for one thing the first that
+is there counts. Objects inside are looked through (Caddy's `request`).
+"""
+
+import json
+from typing import Any
+
+from kafka2011.services.frontend.access_line import AccessLine, Times, line_of
+
+# A field of an access log line -> the members that it may have in lower case, `.` for an object.
+_MEMBERS = {
+    "host": "remote_addr remote_ip client_ip clientip client_addr clienthost client remote_host "
+    "remotehost ip client.ip client.address request.client_ip request.remote_ip source.ip host",
+    "ident": "ident remote_logname",
+    "user": "remote_user user username user_id clientusername user.name request.user_id",
+    "time": "time_iso8601 time_local @timestamp timestamp time datetime date ts msec startutc",
+    "request": "request request_line requestline",
+    "method": "method request_method requestmethod verb http_method http.request.method "
+    "request.method",
+    "path": "request_uri path uri url requestpath request_path url.original url.path request.uri",
+    "query": "args query_string querystring query url.query",
+    "protocol": "server_protocol protocol http_version requestprotocol proto request.proto",
+    "status": "status status_code statuscode response_code code response downstreamstatus "
+    "http.response.status_code",
+    "size": "body_bytes_sent bytes_sent bytes size response_size response_length body_size "
+    "downstreamcontentsize http.response.body.bytes",
+    "referer": "http_referer http_referrer referer referrer request_referer http.request.referrer "
+    "request.headers.referer",
+    "agent": "http_user_agent user_agent useragent user-agent agent request_user-agent "
+    "user_agent.original request.headers.user-agent",
+}
+_NAMES = {field: members.split() for field, members in _MEMBERS.items()}
+_DEPTH_MAX = 3
+
+
+class JsonParser:
+    """Parses lines; one per thread. Never raises for a line's content."""
+
+    def __init__(self) -> None:
+        self._times = Times()
+
+    def parse(self, line: bytes) -> AccessLine | None:
+        """The line's fields, or None when it is unreadable."""
+        try:
+            document = json.loads(line)
+        except (ValueError, RecursionError):
+            return None
+        if not isinstance(document, dict):
+            return None
+        members: dict[str, bytes] = {}
+        _collect(document, "", members)
+        fields: dict[str, bytes | None] = {}
+        for field, names in _NAMES.items():
+            fields[field] = next((members[name] for name in names if name in members), None)
+        if fields["request"] is None and "?" in (path := (fields["path"] or b"").decode()):
+            fields["query"] = None  # it is in the path already
+            fields["path"] = path.encode()
+        return line_of(fields, self._times)
+
+
+def _collect(
+    document: dict[str, Any], prefix: str, members: dict[str, bytes], depth: int = 1
+) -> None:
+    """The members that are texts and numbers, in lower case; of a list the first."""
+    for name, value in document.items():
+        full = prefix + name.lower()
+        if isinstance(value, list) and value:
+            value = value[0]  # noqa: PLW2901
+        if isinstance(value, dict):
+            if depth < _DEPTH_MAX:
+                _collect(value, f"{full}.", members, depth + 1)
+        elif isinstance(value, str):
+            if value:
+                members[full] = value.encode("utf-8", "backslashreplace")
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            members[full] = repr(value).encode()

@@ -1,0 +1,70 @@
+"""`kafka2011 embedded demo --input`: what cannot be sent is refused before anything is changed."""
+
+import gzip
+import io
+import random
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from kafka2011.services.embedded.demo import Demo
+from tests.support.access_lines import known_lines
+from tests.unit.cli.conftest import Run
+
+LOG = b"".join(one.line + b"\n" for one in known_lines(20, seed=1))
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> list[Demo]:
+    """The demos that would have run."""
+    demos: list[Demo] = []
+    monkeypatch.setattr(Demo, "run", lambda demo: demos.append(demo) or 0)
+    return demos
+
+
+@pytest.mark.parametrize(
+    ("data", "words", "status", "line"),
+    [
+        (None, (), 2, "access.log: No such file or directory"),
+        (random.Random(1).randbytes(5000), (), 1, "can be read; line 1 is "),
+        (b"", (), 1, "is empty: there is nothing to send"),
+        (gzip.compress(LOG)[:-9], (), 1, "its gzip data is damaged or cut off"),
+        (LOG, ("--format", "%h %t"), 2, "the log format lacks the request"),
+        (LOG, ("--format", "%h %t %r %s"), 1, "expected is the given format, %h %t %r %s"),
+    ],
+)
+def test_an_input_that_cannot_be_sent_is_one_line(
+    run: Run,
+    ran: list[Demo],
+    tmp_path: Path,
+    *,
+    data: bytes | None,
+    words: tuple[str, ...],
+    status: int,
+    line: str,
+) -> None:
+    path, root = tmp_path / "access.log", tmp_path / "var"
+    if data is not None:
+        path.write_bytes(data)
+    done = run("embedded", "demo", "--dir", root, "--input", path, *words)
+    assert (done.status, done.out, done.err.count("\n")) == (status, "", 1)
+    assert line in done.err
+    assert not ran
+    assert not root.exists()
+
+
+def test_standard_input_is_kept_as_a_file(
+    run: Run, ran: list[Demo], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed = gzip.compress(LOG)
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(packed)))
+    done = run(
+        "embedded", "demo", "--dir", tmp_path / "var", "--input", "-", "--format", "combined"
+    )
+    assert done.status == 0
+    assert "gzip, 20 of the first 20 lines can be read, dated 2015-05-17" in done.out
+    [demo] = ran
+    assert demo.config.input_format == "combined"
+    assert Path(demo.config.input_path).read_bytes() == packed
+    assert Path(demo.config.input_path).is_relative_to(tmp_path / "var")

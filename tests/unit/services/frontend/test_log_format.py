@@ -1,0 +1,165 @@
+"""Formats in the server's own notation, and JSON lines: what is read of a line."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka2011.services.frontend.log_format import log_format, parser_of
+from tests.support.access_lines import known_lines
+
+T_MS = 1431857103000
+CLF = "17/May/2015:10:05:03 +0000"
+COMMON_APACHE = '%h %l %u %t "%r" %>s %b'
+APACHE = COMMON_APACHE + ' "%{Referer}i" "%{User-Agent}i"'
+NGINX = (
+    '$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent '
+    '"$http_referer" "$http_user_agent"'
+)
+END = '[$time_local] "$request" $status'
+LINE_END = f'[{CLF}] "GET /a?b=c HTTP/1.1" 200'
+LINE = f'h - - [{CLF}] "GET /a?b=c HTTP/1.1" 200 5'
+FIELDS = {
+    "host": b"h", "ident": None, "user": None, "method": b"GET", "path": b"/a?b=c",
+    "protocol": b"HTTP/1.1", "status": 200, "size": 5, "referer": None, "agent": None,
+    "event_time_ms": T_MS,
+}  # fmt: skip
+NO_SIZE = {"size": None}
+BARE = {"protocol": None, **NO_SIZE}
+
+# Notation, line, what differs from FIELDS (None: unreadable).
+WRITTEN: list[tuple[str, str, dict[str, Any] | None]] = [
+    (APACHE, rf'{LINE} "r" "a \"b\" c"', {"referer": b"r", "agent": rb"a \"b\" c"}),
+    (APACHE, f'{LINE} "r" "a" 17 "more"', {"referer": b"r", "agent": b"a"}),
+    (APACHE, f'{LINE} "r" "a cut', {"referer": b"r", "agent": b"a cut"}),
+    (APACHE, LINE, None),
+    (APACHE, "", None),
+    (COMMON_APACHE, LINE.replace("200 5", "408 -"), {"status": 408, **NO_SIZE}),
+    (COMMON_APACHE, LINE.replace(" 200 ", " - "), None),
+    (COMMON_APACHE, LINE.replace("17/May", "31/Jun"), None),
+    (NGINX, f'{LINE} "-" "ä"', {"agent": "ä".encode()}),
+    # ten fields and more: in front, between, behind
+    (NGINX + ' "$http_x_forwarded_for" $request_time', f'{LINE} "-" "-" "p, q" 0.002', {}),
+    (
+        r"LogFormat \"no\" x".replace(r"\"no\"", '"' + r"%v:%p %h %l %u %t %D \"%r\" %>s %O" + '"'),
+        f'v:80 h - joe [{CLF}] 1234 "GET /a?b=c HTTP/1.1" 200 5',
+        {"user": b"joe"},
+    ),
+    (
+        "log_format main escape=default '$remote_addr [$time_iso8601] '\n"
+        "  '\"$request_method ${uri}$is_args$args $server_protocol\" $status';",
+        'h [2015-05-17T12:05:03+02:00] "GET /a?b=c HTTP/1.1" 200',
+        NO_SIZE,
+    ),
+    # the parts of a time and of a request by themselves
+    (
+        "%h %{%d/%b/%Y %T}t.%{msec_frac}t %{%z}t %m %U%q %s",
+        "h 17/May/2015 10:05:03.123 +0000 GET /a?b=c 200",
+        BARE,
+    ),
+    ("%h %{%FT%T%z}t %m %U %q %s", "h 2015-05-17T10:05:03+0000 GET /a ?b=c 200", BARE),
+    (r"%h\t%{msec}t\t%r\t%s", "h\t1431857103000\tGET /a?b=c HTTP/1.1\t200", NO_SIZE),
+    (
+        "$msec|$remote_addr|$status|$request|$bytes_sent",
+        "1431857103.000|h|200|GET /a?b=c|d HTTP/1.1|5",
+        {"path": b"/a?b=c|d"},
+    ),
+    # the client: of two, what the server saw; of several in one, the first
+    (f"$http_x_forwarded_for $remote_addr {END}", f"a, b h {LINE_END}", NO_SIZE),
+    (f"$http_x_forwarded_for {END}", f"h, b {LINE_END}", NO_SIZE),
+    ('%{X-Forwarded-For}i %t "%r" %s 100%%', f"h {LINE_END} 100%", NO_SIZE),
+    ("json", LINE, None),
+    ("auto", "[" * 100_000, None),
+    ("auto", '{"a":' * 100_000, None),
+]
+# With nginx's variables, of Caddy, of Traefik, and with Elastic's names.
+WRITTEN += [
+    ("auto", json.dumps(members), differs)
+    for members, differs in (
+        (
+            {"remote_addr": "h", "time_local": CLF, "request": "GET /a?b=c HTTP/1.1"}
+            | {"status": "200", "body_bytes_sent": "5", "http_referer": "", "http_user_agent": "-"},
+            {},
+        ),
+        (
+            {"ts": 1431857103.0004, "size": 5, "status": 200}
+            | {"request": {"remote_ip": "h", "proto": "HTTP/1.1", "method": "GET", "uri": "/a?b=c"}
+            | {"headers": {"User-Agent": ["x"]}}},
+            {"agent": b"x"},
+        ),
+        (
+            {"ClientHost": "h", "StartUTC": "2015-05-17T10:05:03.000456789Z"}
+            | {"RequestMethod": "GET", "RequestPath": "/a?b=c", "RequestProtocol": "HTTP/1.1"}
+            | {"DownstreamStatus": 200, "DownstreamContentSize": 5, "ClientUsername": "-"},
+            {},
+        ),
+        (
+            {"@timestamp": "2015-05-17T10:05:03Z", "source": {"ip": "h"}}
+            | {"http": {"request": {"method": "GET"}, "response": {"status_code": 200}}}
+            | {"url": {"path": "/a", "query": "b=c"}},
+            BARE,
+        ),
+        ({"remote_addr": "h", "status": 200}, None),
+    )
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("notation", "line", "differs"), WRITTEN)
+def test_a_line_in_a_notation(notation: str, line: str, differs: dict[str, Any] | None) -> None:
+    found = parser_of(notation).parse(line.encode())
+    if differs is None or found is None:
+        assert found is differs
+        return
+    read = found._asdict()
+    read.pop("time")
+    assert read == FIELDS | differs
+
+
+@pytest.mark.parametrize("notation", ["common", APACHE, NGINX])
+def test_a_notation_of_the_combined_format_reads_the_same(notation: str) -> None:
+    automatic, parser = parser_of("auto"), parser_of(notation)
+    lines = [one.line for one in known_lines(500, seed=2) if one.line.count(b'"') == 6]
+    assert len(lines) > 400
+    assert [parser.parse(line) for line in lines] == [automatic.parse(line) for line in lines]
+
+
+@given(
+    st.binary(max_size=200)
+    | st.lists(st.sampled_from(LINE.split(" ")), max_size=20).map(lambda w: " ".join(w).encode())
+)
+def test_any_bytes_are_readable_or_not_and_never_raise(data: bytes) -> None:
+    for parser in PARSERS:
+        parser.parse(data)
+        parser.parse(b"{" + data)
+
+
+PARSERS = [parser_of(notation) for notation in dict.fromkeys(one[0] for one in WRITTEN)]
+
+
+@pytest.mark.parametrize(
+    ("notation", "reason"),
+    [
+        ("combine", "'combine' is no log format: give auto, common, combined, json, or"),
+        ("", "'' is no log format"),
+        ("%h %l %u", "lacks the time"),
+        ('%t "%r" %s', "lacks the client's address"),
+        ('%h %t "%r"', "lacks the status"),
+        ("%h %t %s", "lacks the request"),
+        ("$remote_addr$status $time_local $request", "nothing between remote_addr and status"),
+        ('LogFormat "%h', "open quote"),
+    ],
+)
+def test_a_notation_that_reads_nothing_is_refused(notation: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(reason)) as refused:
+        log_format(notation)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_hostile_line_takes_no_time_to_speak_of() -> None:
+    """Its length is bounded where a field may have its own end inside."""
+    parser = parser_of("$msec|$remote_addr|$request|$status")
+    for line in (b"1|h|" + b"|" * 16_000, b"1|h|" + b"|200" * 1_000_000):
+        assert parser.parse(line) is None
