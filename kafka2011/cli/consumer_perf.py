@@ -6,9 +6,10 @@ the time of the summary ends with the last message (the original takes the 5 s o
 and --socket-buffer-size is applied. Threads share one interpreter.
 """
 
+import functools
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 import typer
@@ -16,19 +17,22 @@ import typer
 from kafka2011.cli.connections import connected, server_address, zookeeper_address
 from kafka2011.cli.console_consumer import end_on
 from kafka2011.cli.options import Settings, ZooKeeper
-from kafka2011.cli.output import complain, fail
-from kafka2011.cli.perf_output import (
+from kafka2011.cli.output import fail
+from kafka2011.cli.perf import (
     DATE_FORMAT,
     MB,
     MESSAGES_MAX,
     DateFormat,
     DatePattern,
     HidesHeader,
+    PerfThread,
     PrintsJson,
     ReportingInterval,
     Rows,
     ShowsDetailedStats,
+    exit_with_failures,
     per_second,
+    run_threads,
 )
 from kafka2011.consumer.config import ConsumerConfig
 from kafka2011.consumer.errors import ConsumerTimeout
@@ -38,7 +42,7 @@ from kafka2011.consumer.stream import MessageStream
 from kafka2011.coordination import paths
 from kafka2011.coordination.errors import CoordinationError
 from kafka2011.coordination.registry import Registry
-from kafka2011.protocol.errors import IllegalTopicName, KafkaError
+from kafka2011.protocol.errors import IllegalTopicName
 from kafka2011.protocol.names import check_topic
 from kafka2011.runtime import logs
 from kafka2011.runtime.clock import now_ms
@@ -115,17 +119,9 @@ def run(  # noqa: PLR0917 (the original's options)
     )
     stop = stop_event()
     if server:
-        workers = [
-            _Worker(
-                0,
-                _fetched(server_address(server), topic, partition, fetch_size, latest=from_latest),
-                messages,
-                stop,
-                printer,
-            )
-        ]
+        fetched = _fetched(server_address(server), topic, partition, fetch_size, latest=from_latest)
         printer.header(has_thread=False)
-        _run_all(workers, printer)
+        _run_all([_Receiver(0, fetched, messages, stop, printer)], printer)
         return
     zookeeper = zookeeper_address(zookeeper)
     config = load_or_exit(
@@ -140,6 +136,9 @@ def run(  # noqa: PLR0917 (the original's options)
         fetch_size=fetch_size,
         socket_buffersize=socket_buffer_size,
     )
+    receivers = functools.partial(
+        _receivers, limit=messages, stop=stop, printer=printer, timeout_ms=consumer_timeout_ms
+    )
     with connected(zookeeper) as registry:
         if not registry.children(paths.topic_path(topic)):
             fail(f"no topic {topic!r} on a live broker")
@@ -147,16 +146,26 @@ def run(  # noqa: PLR0917 (the original's options)
         try:
             with ConsumerConnector(config, registry) as connector:
                 streams = connector.create_message_streams({topic: threads})[topic]
-                workers = [
-                    _Worker(number, _sizes(stream), messages, stop, printer, consumer_timeout_ms)
-                    for number, stream in enumerate(streams)
-                ]
                 Worker(lambda: end_on(stop, connector), "stop", restarts=False).start()
                 printer.header(has_thread=True)
-                _run_all(workers, printer)
+                _run_all(receivers(streams), printer)
         finally:
             if not group:
                 _forget_quietly(registry, config.group_id)
+
+
+def _receivers(
+    streams: Sequence[MessageStream],
+    *,
+    limit: int,
+    stop: threading.Event,
+    printer: "_Printer",
+    timeout_ms: int,
+) -> "list[_Receiver]":
+    return [
+        _Receiver(number, _sizes(stream), limit, stop, printer, timeout_ms)
+        for number, stream in enumerate(streams)
+    ]
 
 
 def _forget(registry: Registry, group: str) -> None:
@@ -187,7 +196,7 @@ class _Printer:
         moments = ("start.time", "end.time") if self.interval is None else ("time",)
         self._rows.header((*moments, *SHARED))
 
-    def detailed(self, worker: "_Worker", messages: int, data_bytes: int, since_ms: int) -> None:
+    def detailed(self, worker: PerfThread, messages: int, data_bytes: int, since_ms: int) -> None:
         """The group consumer's rows have the thread's number, which the header does not name, where
         the simple consumer's have the fetch size alone."""
         time_ms = now_ms()
@@ -216,7 +225,7 @@ class _Printer:
         return texts, dict(zip(SHARED, values, strict=True))
 
 
-class _Worker:
+class _Receiver(PerfThread):
     """One thread that counts what comes: (messages, bytes) at a time. `timeout_ms`: for how long it
     has waited for nothing when a ConsumerTimeout comes."""
 
@@ -229,43 +238,21 @@ class _Worker:
         printer: _Printer,
         timeout_ms: int = 0,
     ) -> None:
-        self.number = number
-        self.count = self.data_bytes = 0
-        self.end_ms = 0
-        self.failure = ""
+        super().__init__(number, printer.interval, printer.detailed)
         self._pieces = pieces
         self._limit = limit
         self._stop = stop
-        self._printer = printer
         self._timeout_ms = timeout_ms
-        self.thread = Worker(self._run, f"perf-{number}", restarts=False, on_failure=self._failed)
 
-    def _run(self) -> None:
-        quiet_ms = 0
+    def work(self) -> int:
         try:
-            self._consume()
+            for messages, data_bytes in self._pieces:
+                self.counted(messages, data_bytes)
+                if self.count >= self._limit or self._stop.is_set():
+                    break
         except ConsumerTimeout:
-            quiet_ms = self._timeout_ms
-        except KafkaError as error:
-            self.failure = str(error)
-        self.end_ms = now_ms() - quiet_ms
-
-    def _failed(self, error: BaseException) -> None:
-        self.failure, self.end_ms = repr(error), now_ms()
-
-    def _consume(self) -> None:
-        interval = self._printer.interval
-        since_ms, before, before_bytes = now_ms(), 0, 0
-        for messages, data_bytes in self._pieces:
-            self.count += messages
-            self.data_bytes += data_bytes
-            if interval and self.count // interval > before // interval:
-                self._printer.detailed(
-                    self, self.count - before, self.data_bytes - before_bytes, since_ms
-                )
-                since_ms, before, before_bytes = now_ms(), self.count, self.data_bytes
-            if self.count >= self._limit or self._stop.is_set():
-                break
+            return self._timeout_ms
+        return 0
 
 
 def _sizes(stream: MessageStream) -> Iterator[tuple[int, int]]:
@@ -289,20 +276,11 @@ def _fetched(
             offset += valid
 
 
-def _run_all(workers: list[_Worker], printer: _Printer) -> None:
-    start_ms = now_ms()
-    for worker in workers:
-        worker.thread.start()
-    for worker in workers:
-        worker.thread.join()
-    count = sum(worker.count for worker in workers)
-    end_ms = max([start_ms, *(worker.end_ms for worker in workers)])
+def _run_all(receivers: Sequence[_Receiver], printer: _Printer) -> None:
+    start_ms, end_ms = run_threads(receivers)
+    count = sum(one.count for one in receivers)
     if printer.interval is None:
-        printer.summary(start_ms, end_ms, count, sum(worker.data_bytes for worker in workers))
-    failures = [worker for worker in workers if worker.failure]
-    for worker in failures:
-        complain(f"thread {worker.number}, after {worker.count} messages: {worker.failure}")
-    if failures:
-        raise SystemExit(1)
+        printer.summary(start_ms, end_ms, count, sum(one.data_bytes for one in receivers))
+    exit_with_failures(receivers)
     if not count:
         fail("no message arrived")

@@ -13,18 +13,22 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from kafka2011.cli.output import complain, fail
-from kafka2011.cli.perf_output import (
+from kafka2011.cli.output import fail
+from kafka2011.cli.perf import (
     DATE_FORMAT,
     MB,
     DateFormat,
     DatePattern,
     HidesHeader,
+    PerfThread,
     PrintsJson,
+    Report,
     ReportingInterval,
     Rows,
     ShowsDetailedStats,
+    exit_with_failures,
     per_second,
+    run_threads,
 )
 from kafka2011.coordination.errors import CoordinationError
 from kafka2011.producer import Producer
@@ -33,7 +37,6 @@ from kafka2011.protocol.names import check_topic
 from kafka2011.runtime import logs
 from kafka2011.runtime.clock import now_ms
 from kafka2011.runtime.signals import stop_event
-from kafka2011.runtime.workers import Worker
 
 app = typer.Typer(add_completion=False)
 
@@ -110,8 +113,6 @@ def run(  # noqa: PLR0917 (the original's options)
     some are not known to be on the brokers' disks.
     """
     logs.configure("producer-perf", level="WARNING")
-    dates = DateFormat(date_format)
-    rows = Rows(hides_header=hide_header, as_json=as_json)
     settings: dict[str, Any] = {
         **brokerinfo(brokers),
         "producer_type": "async" if is_async else "sync",
@@ -128,45 +129,29 @@ def run(  # noqa: PLR0917 (the original's options)
             "more --messages, fewer --threads or a smaller --batch-size",
             2,
         )
-    shape = Shape(compression_codec, message_size, batch_size)
+    printer = _Printer(
+        Rows(hides_header=hide_header, as_json=as_json),
+        DateFormat(date_format),
+        Shape(compression_codec, message_size, batch_size),
+    )
     payload = payloads(topic, message_size, vary_message_size, initial_message_id, count)
     interval = reporting_interval if show_detailed_stats else None
-    stop = stop_event()
-    workers: list[_Worker] = []
+    load = _Load(topic, payload, count, per_send, stop_event())
     try:
         check_topic(topic, "0.7")
-        workers += [
-            _Worker(number, topic, Producer(**settings), payload, stop) for number in range(threads)
+        senders = [
+            _Sender(number, Producer(**settings), load, interval, printer.detailed)
+            for number in range(threads)
         ]
     except IllegalTopicName as error:
         fail(str(error), 2)
     except (KafkaError, CoordinationError) as error:
         fail(f"cannot reach the brokers: {error}")
-
-    def report(worker: _Worker, messages: int, data_bytes: int, since_ms: int) -> None:
-        time_ms = now_ms()
-        rates = _rates(data_bytes, messages, time_ms - since_ms)
-        values = (time_ms, shape.codec, worker.number, shape.message_size, shape.batch_size)
-        _row(rows, DETAILED, (dates.text(time_ms),), values, worker.totals(), rates)
-
-    rows.header(DETAILED if show_detailed_stats else SUMMARY)
-    start_ms = now_ms()
-    for worker in workers:
-        worker.begin(count, per_send, interval, report)
-    for worker in workers:
-        worker.thread.join()
-    end_ms = now_ms()
+    printer.header(is_detailed=show_detailed_stats)
+    start_ms, end_ms = run_threads(senders)
     if not show_detailed_stats:
-        sent = sum(worker.sent for worker in workers)
-        sent_bytes = sum(worker.sent_bytes for worker in workers)
-        rates = _rates(sent_bytes, sent, end_ms - start_ms)
-        moments = (dates.text(start_ms), dates.text(end_ms))
-        _row(rows, SUMMARY, moments, (start_ms, end_ms, *shape), (sent_bytes, sent), rates)
-    failures = [worker for worker in workers if worker.failure]
-    for worker in failures:
-        complain(f"thread {worker.number}, after {worker.sent} messages: {worker.failure}")
-    if failures:
-        raise SystemExit(1)
+        printer.summary(start_ms, end_ms, senders)
+    exit_with_failures(senders)
 
 
 class Shape(NamedTuple):
@@ -177,34 +162,51 @@ class Shape(NamedTuple):
     batch_size: int
 
 
-def _rates(data_bytes: int, messages: int, elapsed_ms: int) -> tuple[float, float]:
-    return per_second(data_bytes / MB, elapsed_ms), per_second(messages, elapsed_ms)
+class _Printer:
+    def __init__(self, rows: Rows, dates: DateFormat, shape: Shape) -> None:
+        self._rows = rows
+        self._dates = dates
+        self._shape = shape
+
+    def header(self, *, is_detailed: bool) -> None:
+        self._rows.header(DETAILED if is_detailed else SUMMARY)
+
+    def detailed(self, sender: PerfThread, messages: int, data_bytes: int, since_ms: int) -> None:
+        time_ms = now_ms()
+        codec, *sizes = self._shape
+        totals = (sender.data_bytes, sender.count)
+        figures = self._figures(totals, (data_bytes, messages), time_ms - since_ms)
+        values = (codec, sender.number, *sizes)
+        self._row(DETAILED, (time_ms,), values, figures)
+
+    def summary(self, start_ms: int, end_ms: int, senders: Sequence[PerfThread]) -> None:
+        totals = (sum(one.data_bytes for one in senders), sum(one.count for one in senders))
+        figures = self._figures(totals, totals, end_ms - start_ms)
+        self._row(SUMMARY, (start_ms, end_ms), self._shape, figures)
+
+    @staticmethod
+    def _figures(
+        totals: tuple[int, int], part: tuple[int, int], elapsed_ms: int
+    ) -> tuple[float, float, int, float]:
+        """Of (bytes, messages): MB and messages in all, and the rates of the part."""
+        rates = per_second(part[0] / MB, elapsed_ms), per_second(part[1], elapsed_ms)
+        return totals[0] / MB, rates[0], totals[1], rates[1]
+
+    def _row(
+        self,
+        titles: Sequence[str],
+        times_ms: tuple[int, ...],
+        values: tuple[int, ...],
+        figures: tuple[float, float, int, float],
+    ) -> None:
+        megabytes, mb_s, messages, messages_s = figures
+        texts = (f"{megabytes:.2f}", f"{mb_s:.4f}", str(messages), f"{messages_s:.4f}")
+        self._rows.row(
+            (*map(self._dates.text, times_ms), *map(str, values), *texts),
+            dict(zip(titles, (*times_ms, *values, *figures), strict=True)),
+        )
 
 
-def _row(  # noqa: PLR0917 (one row's parts)
-    rows: Rows,
-    titles: Sequence[str],
-    dates: tuple[str, ...],
-    values: tuple[int, ...],
-    totals: tuple[int, int],
-    rates: tuple[float, float],
-) -> None:
-    """`dates` are the texts of the first of `values`; `totals` are bytes and messages."""
-    megabytes = totals[0] / MB
-    rows.row(
-        (
-            *dates,
-            *map(str, values[len(dates) :]),
-            f"{megabytes:.2f}",
-            f"{rates[0]:.4f}",
-            str(totals[1]),
-            f"{rates[1]:.4f}",
-        ),
-        dict(zip(titles, (*values, megabytes, rates[0], totals[1], rates[1]), strict=True)),
-    )
-
-
-Report = Callable[["_Worker", int, int, int], None]
 Payload = Callable[[int, int], bytes]
 
 
@@ -226,54 +228,38 @@ def payloads(topic: str, size: int, varies: bool, first_id: int | None, per_thre
     return lambda _thread, _number: fixed
 
 
-class _Worker:
+class _Load(NamedTuple):
+    """What each thread sends: `limit` messages, `per_send` at a time, until `stop`."""
+
+    topic: str
+    payload: Payload
+    limit: int
+    per_send: int
+    stop: threading.Event
+
+
+class _Sender(PerfThread):
     """One thread and its producer."""
 
     def __init__(
-        self, number: int, topic: str, producer: Producer, payload: Payload, stop: threading.Event
+        self, number: int, producer: Producer, load: _Load, interval: int | None, report: Report
     ) -> None:
-        self.number = number
-        self.sent = self.sent_bytes = 0
-        self.failure = ""
-        self.thread = Worker(self._run, f"perf-{number}", restarts=False, on_failure=self._failed)
-        self._topic = topic
+        super().__init__(number, interval, report)
         self._producer = producer
-        self._payload = payload
-        self._stop = stop
-        self._count = self._per_send = 0
-        self._interval: int | None = None
-        self._report: Report | None = None
+        self._load = load
 
-    def begin(self, count: int, per_send: int, interval: int | None, report: Report) -> None:
-        self._count, self._per_send = count, per_send
-        self._interval, self._report = interval, report
-        self.thread.start()
-
-    def totals(self) -> tuple[int, int]:
-        return self.sent_bytes, self.sent
-
-    def _run(self) -> None:
+    def work(self) -> int:
         try:
-            try:
-                self._send_all()
-            finally:
-                self._producer.close()
-        except (KafkaError, CoordinationError) as error:
-            self.failure = str(error)
-
-    def _failed(self, error: BaseException) -> None:
-        self.failure = repr(error)
+            self._send_all()
+        finally:
+            self._producer.close()
+        return 0
 
     def _send_all(self) -> None:
-        send, payload, topic = self._producer.send, self._payload, self._topic
-        since_ms, before, before_bytes = now_ms(), 0, 0
-        while self.sent < self._count and not self._stop.is_set():
-            numbers = range(self.sent, self.sent + self._per_send)
+        send = self._producer.send
+        topic, payload, limit, per_send, stop = self._load
+        while self.count < limit and not stop.is_set():
+            numbers = range(self.count, self.count + per_send)
             batch = [payload(self.number, number) for number in numbers]
-            send(topic, batch[0] if self._per_send == 1 else batch)
-            self.sent += len(batch)
-            self.sent_bytes += sum(map(len, batch))
-            interval = self._interval
-            if interval and self._report and self.sent // interval > before // interval:
-                self._report(self, self.sent - before, self.sent_bytes - before_bytes, since_ms)
-                since_ms, before, before_bytes = now_ms(), self.sent, self.sent_bytes
+            send(topic, batch[0] if per_send == 1 else batch)
+            self.counted(len(batch), sum(map(len, batch)))

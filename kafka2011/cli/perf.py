@@ -1,4 +1,4 @@
-"""Shared by the perf commands: 0.7's options, rows and date formats.
+"""Shared by the perf commands: 0.7's options, rows and date formats, and the threads that count.
 
 MB is 1048576 bytes; bytes are those of payloads alone.
 """
@@ -6,12 +6,17 @@ MB is 1048576 bytes; bytes are those of payloads alone.
 import datetime
 import json
 import threading
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated
 
 import typer
 
-from kafka2011.cli.output import fail
+from kafka2011.cli.output import complain, fail
+from kafka2011.coordination.errors import CoordinationError
+from kafka2011.protocol.errors import KafkaError
+from kafka2011.runtime.clock import now_ms
+from kafka2011.runtime.workers import Worker
 
 MB = 1048576
 DATE_FORMAT = "yyyy-MM-dd HH:mm:ss:SSS"
@@ -94,3 +99,66 @@ class Rows:
 def per_second(amount: float, elapsed_ms: float) -> float:
     """A rate; 0 when no time has passed."""
     return amount * 1000 / elapsed_ms if elapsed_ms > 0 else 0.0
+
+
+class PerfThread(ABC):
+    """One thread of a measurement: `work` calls `counted` for what it has sent or received.
+
+    `report(thread, messages, bytes, since_ms)` is called for every `interval` messages, if given.
+    """
+
+    def __init__(self, number: int, interval: int | None, report: "Report") -> None:
+        self.number = number
+        self.count = self.data_bytes = 0
+        self.end_ms = 0
+        self.failure = ""
+        self.thread = Worker(self._run, f"perf-{number}", restarts=False, on_failure=self._failed)
+        self._interval = interval
+        self._report = report
+        self._reported = (0, 0, 0)  # messages, bytes, ms
+
+    @abstractmethod
+    def work(self) -> int:
+        """Do it all; returns for how long nothing had come at the end, ms."""
+
+    def counted(self, messages: int, data_bytes: int) -> None:
+        self.count += messages
+        self.data_bytes += data_bytes
+        count, size, since_ms = self._reported
+        if self._interval and self.count // self._interval > count // self._interval:
+            self._report(self, self.count - count, self.data_bytes - size, since_ms)
+            self._reported = (self.count, self.data_bytes, now_ms())
+
+    def _run(self) -> None:
+        self._reported = (0, 0, now_ms())
+        quiet_ms = 0
+        try:
+            quiet_ms = self.work()
+        except (KafkaError, CoordinationError) as error:
+            self.failure = str(error)
+        self.end_ms = now_ms() - quiet_ms
+
+    def _failed(self, error: BaseException) -> None:
+        self.failure, self.end_ms = repr(error), now_ms()
+
+
+Report = Callable[[PerfThread, int, int, int], None]
+
+
+def run_threads(threads: Sequence[PerfThread]) -> tuple[int, int]:
+    """Run all of them to their ends; returns when that was, from and to, ms since the epoch."""
+    start_ms = now_ms()
+    for one in threads:
+        one.thread.start()
+    for one in threads:
+        one.thread.join()
+    return start_ms, max([start_ms, *(one.end_ms for one in threads)])
+
+
+def exit_with_failures(threads: Sequence[PerfThread]) -> None:
+    """Exit with status 1 and one line for each thread that failed, if one has."""
+    failures = [one for one in threads if one.failure]
+    for one in failures:
+        complain(f"thread {one.number}, after {one.count} messages: {one.failure}")
+    if failures:
+        raise SystemExit(1)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from kafka2011.cli.perf_output import DATE_FORMAT, DateFormat, Rows, per_second
+from kafka2011.cli.perf import DATE_FORMAT, DateFormat, Rows, per_second
 from kafka2011.cli.producer_perf import DETAILED, SUMMARY, brokerinfo, payloads
 
 
