@@ -14,6 +14,7 @@ from typer.core import TyperArgument
 from typer.main import get_command
 
 from kafka2011.cli.commands import Command, Process
+from kafka2011.runtime.program import program
 
 # By the type that typer gives a parameter, or the elements of a list.
 VALUES = {"str": "TEXT", "int": "NUMBER", "float": "NUMBER", "Path": "PATH", "bool": ""}
@@ -41,8 +42,10 @@ def click_command(command: Command) -> Any:
 
 
 def _paragraphs(text: str) -> str:
-    """The text with each paragraph as one line, which the terminal breaks where it ends."""
-    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
+    """The text with each paragraph as one line, which the terminal breaks where it ends, and with
+    examples that can be pasted."""
+    whole = "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
+    return whole.replace("For example: kafka2011 ", f"For example: {program()} ")
 
 
 def _with_first_spellings(command: Any, format_help: Callable[..., None]) -> Callable[..., None]:

@@ -14,6 +14,7 @@ from collections.abc import MutableMapping
 from kafka2011.cli.commands import COMMANDS
 from kafka2011.runtime import lifeline
 from kafka2011.runtime.config import ConfigError
+from kafka2011.runtime.program import program
 
 ABOUT = "The LinkedIn deployment of the 2011 Kafka paper, speaking the Kafka 0.7 protocol."
 USAGE = "usage: kafka2011 COMMAND [OPTIONS] (kafka2011 COMMAND --help: its options)"
@@ -54,7 +55,7 @@ def run(arguments: list[str]) -> None:
     if name not in COMMANDS:
         close = difflib.get_close_matches(name, COMMANDS, n=1)
         hint = f"; did you mean {close[0]}?" if close else ""
-        _complain(f"no command {name!r}{hint} (kafka2011 --help lists them)")
+        _complain(f"no command {name!r}{hint} ({program()} --help lists them)")
         sys.exit(2)
     import_logging_alone()
     command = COMMANDS[name]
@@ -63,7 +64,7 @@ def run(arguments: list[str]) -> None:
 
         made = click_command(command)
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        made(args=arguments[1:], prog_name=f"kafka2011 {name}")
+        made(args=arguments[1:], prog_name=f"{program()} {name}")
     except ModuleNotFoundError as error:
         if not command.extra:
             raise

@@ -22,6 +22,7 @@ from kafka2011.producer import Producer
 from kafka2011.protocol.errors import IllegalTopicName, KafkaError
 from kafka2011.protocol.names import check_topic
 from kafka2011.runtime import logs
+from kafka2011.runtime.program import program
 
 app = typer.Typer(
     add_completion=False,
@@ -186,7 +187,7 @@ def _refuse_while_stored(registry: Registry, topic: str) -> None:
         if one.kind == "broker" and (one.datacenter, one.name) not in alive:
             fail(
                 f"{one.name} is down and may have logs of topic {topic!r}: start it, or take it "
-                f"out for good with kafka2011 status --forget {one.name}"
+                f"out for good with {program()} status --forget {one.name}"
             )
 
 

@@ -9,13 +9,16 @@ from kafka2011.runtime.shared_settings import AuditWindow, LoadInterval, shared
 from kafka2011.services.frontend.log_format import FORMAT_DEFAULT, FORMAT_DOC, log_format
 
 DASHBOARD_PORT = 8088
+DEFAULT_DIRECTORY = "var"
 
 
 @dataclass(frozen=True, kw_only=True)
 class EmbeddedConfig(FormSettings):
     """The deployment that `kafka2011 embedded` runs."""
 
-    root_dir: Path = setting("embedded.dir", Path("var"), path, "directory of data, logs and state")
+    root_dir: Path = setting(
+        "embedded.dir", Path(DEFAULT_DIRECTORY), path, "directory of data, logs and state"
+    )
     live_brokers: int = setting(
         "embedded.live.brokers", 2, whole(1, 20), "brokers in the live datacenter"
     )
@@ -55,6 +58,13 @@ class EmbeddedConfig(FormSettings):
         whole(-1, 65535),
         "port of the dashboard; 8088 or, when that is taken, any free port; 0: any free port; "
         "-1: no dashboard",
+    )
+    port_base: int = setting(
+        "embedded.port.base",
+        22_000,
+        whole(0, 65_000),
+        "the processes' ports are this and up to 400 above it, the same in every run; one that is "
+        "taken is replaced by any free port; 0: any free ports",
     )
     chaos: str = setting(
         "embedded.chaos",

@@ -13,6 +13,7 @@ the deployment runs:
 import fcntl
 import json
 import os
+import shlex
 import socket
 import socketserver
 import tempfile
@@ -21,7 +22,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from kafka2011.runtime.program import from_here, program
 from kafka2011.runtime.workers import Worker
+from kafka2011.services.embedded.config import DEFAULT_DIRECTORY
 from kafka2011.services.embedded.processes import wait_for, write_json
 from kafka2011.services.embedded.topology import LOOPBACK, ProcessSpec
 
@@ -107,6 +110,13 @@ class AlreadyRuns(RuntimeError):
     """Another deployment has the directory. The text is one line with its pid and directory."""
 
 
+def to_paste(root: Path, *words: str) -> str:
+    """`kafka2011 embedded WORDS` for the deployment under `root`, as a shell in the current
+    directory takes it."""
+    place = () if from_here(root) == DEFAULT_DIRECTORY else ("--dir", from_here(root))
+    return f"{program()} embedded {shlex.join([*words, *place])}"
+
+
 def ask(root: Path, verb: str, name: str = "") -> str:
     """Send one request to the running supervisor. Returns its answer. Raises NotRunning."""
     try:
@@ -152,7 +162,7 @@ def held(root: Path, command: str) -> Iterator[None]:
             other, pid = last_command(root)
             raise AlreadyRuns(
                 f"a deployment already runs under {root.resolve()} ({other}, pid {pid}); "
-                f"stop it (kafka2011 embedded stop --dir {root}) or choose another --dir"
+                f"stop it ({to_paste(root, 'stop')}) or choose another --dir"
             )
         mark.truncate(0)
         mark.write(

@@ -31,14 +31,15 @@ from kafka2011.services.embedded.control import (
     held,
     last_command,
     runs,
+    to_paste,
 )
 from kafka2011.services.embedded.demo_input import inputs_under
 from kafka2011.services.embedded.display import Display, Sample
 from kafka2011.services.embedded.processes import (
     ManagedProcess,
+    Ports,
     child_environment,
     end_leftovers,
-    free_port_source,
     http_json,
     is_port_free,
     run_to_end,
@@ -104,10 +105,9 @@ class Demo:
         signal.signal(signal.SIGINT, self._ask_to_stop)
         signal.signal(signal.SIGTERM, self._ask_to_stop)
         began = time.monotonic()
-        with Display(self.console) as display:
-            free_port = free_port_source()
-            config = self._settle_port(display, free_port)
-            specs = plan(config, self.root, free_port)
+        with Display(self.console) as display, Ports(self.config.port_base) as ports:
+            config = self._settle_port(display, ports)
+            specs = plan(config, self.root, ports.at)
             supervisor = Supervisor(
                 specs,
                 self.root,
@@ -131,8 +131,9 @@ class Demo:
                     f"{time.monotonic() - began:.0f} s; logs in {self.config.root_dir}/logs"
                 )
                 display.say(
-                    "break something from a second terminal: kafka2011 embedded kill broker-1, "
-                    "then kafka2011 embedded start broker-1"
+                    "break something from a second terminal, and heal it:\n"
+                    f"  {to_paste(self.root, 'kill', 'broker-1')}\n"
+                    f"  {to_paste(self.root, 'start', 'broker-1')}"
                 )
                 return work(supervisor, display, began)
             except StartFailed as error:
@@ -149,7 +150,7 @@ class Demo:
             display.say("stopping ...")
         supervisor.stop_all(display.show_phase)
 
-    def _settle_port(self, display: Display, free_port: Callable[[], int]) -> EmbeddedConfig:
+    def _settle_port(self, display: Display, ports: Ports) -> EmbeddedConfig:
         """The settings with the dashboard's port decided; prints its address.
 
         The default port is replaced by a free one when it is taken.
@@ -158,7 +159,7 @@ class Demo:
         if port < 0:
             return self.config
         if port == 0 or (port == DASHBOARD_PORT and not is_port_free(port)):
-            port = free_port()
+            port = ports.free()
             if self.config.dashboard_port:
                 display.say(f"port {DASHBOARD_PORT} is taken; --port chooses another")
         display.say(f"watch it live: http://127.0.0.1:{port}")

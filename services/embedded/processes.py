@@ -17,7 +17,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from kafka2011.runtime.lifeline import PARENT_VARIABLE
 from kafka2011.services.embedded.topology import ProcessSpec
@@ -236,6 +236,39 @@ def free_port_source() -> Callable[[], int]:
                 return port
 
     return free_port
+
+
+class Ports:
+    """The ports of one deployment: the same in every run, as far as they are free.
+
+    The base belongs to one deployment on the machine at a time: a name that the kernel frees with
+    the process, since the processes take their ports only some seconds later. A second deployment,
+    and one with base 0, gets any free ports.
+    """
+
+    def __init__(self, base: int) -> None:
+        self.free = free_port_source()
+        self._base = base
+        self._given: set[int] = set()
+        self._claim = socket.socket(socket.AF_UNIX)
+
+    def __enter__(self) -> Self:
+        try:
+            self._claim.bind(f"\0kafka2011-ports-{self._base}")
+        except OSError:
+            self._base = 0
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._claim.close()
+
+    def at(self, offset: int) -> int:
+        """The port at `offset` from the base, or any free one."""
+        port = self._base + offset
+        if not self._base or port in self._given or not is_port_free(port):
+            return self.free()
+        self._given.add(port)
+        return port
 
 
 def is_port_free(port: int) -> bool:

@@ -19,6 +19,7 @@ from typing import Any
 
 import kafka2011
 from kafka2011.runtime.clock import Clock, now_ms
+from kafka2011.services.embedded.control import to_paste
 from kafka2011.services.embedded.processes import (
     ManagedProcess,
     end_leftovers,
@@ -160,7 +161,7 @@ class Supervisor:
                 continue
             self._report(
                 f"{process.spec.name} ended: {describe_status(status)}; log {process.log_path}; "
-                f"start it again: kafka2011 embedded start {process.spec.name}"
+                f"start it again: {to_paste(self._root, 'start', process.spec.name)}"
             )
         while not self._requests.empty():
             work, answer = self._requests.get()

@@ -18,6 +18,14 @@ LOOPBACK = "127.0.0.1"
 LIVE_BROKER_ID_FIRST = 1
 OFFLINE_BROKER_ID_FIRST = 11
 
+# Offsets from embedded.port.base. They end as the ports that Kafka's and ZooKeeper's users know.
+PAGE_PORT = 80
+REGISTRY_PORT = 81
+BALANCER_PORT = 90  # broker n: n more
+ZOOKEEPER_PORTS = {"live": 181, "offline": 182}
+WAN_LINK_PORT_FIRST = 200
+METRICS_PORT_FIRST = 300
+
 
 @dataclass(frozen=True)
 class ProcessSpec:
@@ -60,7 +68,7 @@ class _Planner:
 
     config: EmbeddedConfig
     root: Path
-    free_port: Callable[[], int]
+    port_at: Callable[[int], int]
     specs: list[ProcessSpec] = field(default_factory=list)
 
     def add(
@@ -75,7 +83,7 @@ class _Planner:
         **other: Any,
     ) -> None:
         """Add a process; `other` are further fields of its ProcessSpec."""
-        metrics_port = self.free_port()
+        metrics_port = self.port_at(METRICS_PORT_FIRST + len(self.specs))
         common = {
             "process.name": name,
             "datacenter": datacenter,
@@ -114,9 +122,12 @@ class _Addresses:
     balancer_port: int
 
 
-def plan(config: EmbeddedConfig, root: Path, free_port: Callable[[], int]) -> list[ProcessSpec]:
-    """All processes, in an order in which each may be started once those before it serve."""
-    planner = _Planner(config, root, free_port)
+def plan(config: EmbeddedConfig, root: Path, port_at: Callable[[int], int]) -> list[ProcessSpec]:
+    """All processes, in an order in which each may be started once those before it serve.
+
+    `port_at(offset)` is called once for each port, with an offset of its own.
+    """
+    planner = _Planner(config, root, port_at)
     addresses = _add_servers(planner)
     forms: dict[str, object] = {"event.forms": config.event_forms}
     schemas = {
@@ -138,7 +149,7 @@ def _add_servers(planner: _Planner) -> _Addresses:
     config = planner.config
     live_zk = _add_zookeeper(planner, "live")
     offline_zk = _add_zookeeper(planner, "offline")
-    registry_port = planner.free_port()
+    registry_port = planner.port_at(REGISTRY_PORT)
     planner.add(
         "registry",
         "registry",
@@ -152,7 +163,7 @@ def _add_servers(planner: _Planner) -> _Addresses:
     )
     live_ports = _add_brokers(planner, "live", LIVE_BROKER_ID_FIRST, config.live_brokers, live_zk)
     _add_brokers(planner, "offline", OFFLINE_BROKER_ID_FIRST, config.offline_brokers, offline_zk)
-    balancer_port = planner.free_port()
+    balancer_port = planner.port_at(BALANCER_PORT)
     targets = "|".join(f"{LOOPBACK}:{port}" for port in live_ports)
     planner.add(
         "balancer",
@@ -171,7 +182,7 @@ def _add_servers(planner: _Planner) -> _Addresses:
 def _add_zookeeper(planner: _Planner, datacenter: str) -> str:
     """Returns its `zk.connect`."""
     name = f"zookeeper-{datacenter}"
-    port = planner.free_port()
+    port = planner.port_at(ZOOKEEPER_PORTS[datacenter])
     planner.add(
         name,
         "zookeeper",
@@ -190,7 +201,7 @@ def _add_brokers(
     ports = []
     for broker_id in range(first_id, first_id + count):
         name = f"broker-{broker_id}"
-        port = planner.free_port()
+        port = planner.port_at(BALANCER_PORT + broker_id)
         ports.append(port)
         planner.add(
             name,
@@ -225,8 +236,11 @@ def _add_mirrors(planner: _Planner, addresses: _Addresses, forms: Mapping[str, o
 
 def _add_wan_link(planner: _Planner, addresses: _Addresses) -> dict[str, object]:
     """A proxy between the datacenters, to slow and to cut. Returns the mirrors' source settings."""
-    zk_port = planner.free_port()
-    ports = {port: planner.free_port() for port in addresses.live_broker_ports}
+    zk_port = planner.port_at(WAN_LINK_PORT_FIRST)
+    ports = {
+        port: planner.port_at(WAN_LINK_PORT_FIRST + number)
+        for number, port in enumerate(addresses.live_broker_ports, 1)
+    }
     routes = [f"zookeeper={LOOPBACK}:{zk_port}>{addresses.live_zk}"] + [
         f"broker-{number}={LOOPBACK}:{link_port}>{LOOPBACK}:{port}"
         for number, (port, link_port) in enumerate(ports.items(), LIVE_BROKER_ID_FIRST)
@@ -298,7 +312,7 @@ def _add_loader(planner: _Planner, addresses: _Addresses, schemas: Mapping[str, 
 
 
 def _add_dashboard(planner: _Planner, addresses: _Addresses, schemas: Mapping[str, object]) -> None:
-    port = planner.config.dashboard_port or planner.free_port()
+    port = planner.config.dashboard_port or planner.port_at(PAGE_PORT)
     planner.add(
         "dashboard",
         "dashboard",

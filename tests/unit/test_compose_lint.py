@@ -105,7 +105,7 @@ def running(command: str) -> list[str]:
 def embedded(**settings: Any) -> dict[str, ProcessSpec]:
     ports = count(20_000)
     sizes = {"live_brokers": 3, "offline_brokers": 2, "mirrors": 2, "frontends": 2}
-    specs = plan(EmbeddedConfig(**sizes, **settings), Path("/data"), lambda: next(ports))
+    specs = plan(EmbeddedConfig(**sizes, **settings), Path("/data"), lambda _offset: next(ports))
     return {spec.name: spec for spec in specs}
 
 

@@ -142,7 +142,7 @@ def test_a_killed_process_is_reported_in_one_line_and_started_again_over_the_soc
     supervisor.poll()
     (line,) = deployment.lines
     assert "one ended: killed by signal 9" in line
-    assert "kafka2011 embedded start one" in line
+    assert f"kafka2011 embedded start one --dir {deployment.root}" in line
     assert (supervisor.down(), two.is_running) == ([one], True)
 
     def asked_to(verb: str, name: str) -> str:

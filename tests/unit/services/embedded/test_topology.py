@@ -13,7 +13,7 @@ from kafka2011.services.embedded.topology import ProcessSpec, plan
 
 def planned(**settings: Any) -> dict[str, ProcessSpec]:
     ports = count(20_000)
-    specs = plan(EmbeddedConfig(**settings), Path("/data"), lambda: next(ports))
+    specs = plan(EmbeddedConfig(**settings), Path("/data"), lambda _offset: next(ports))
     return {spec.name: spec for spec in specs}
 
 
@@ -30,6 +30,19 @@ def test_the_default_is_the_deployment_of_the_paper() -> None:
     known = {*known_names(), "report.table", "report.dir"}
     variables = {name for spec in specs.values() for name in spec.environment}
     assert variables <= {environment_name(name) for name in known}
+
+
+def test_every_port_has_an_offset_of_its_own() -> None:
+    sizes: dict[str, Any] = {"live_brokers": 10, "offline_brokers": 20, "dashboard_port": 0}
+    offsets: list[int] = []
+
+    def port_at(offset: int) -> int:
+        offsets.append(offset)
+        return 10_000 + offset
+
+    plan(EmbeddedConfig(**sizes, chaos="on"), Path("/data"), port_at)
+    assert len(offsets) == len(set(offsets))
+    assert max(offsets) <= 400
 
 
 def test_counts_are_settings() -> None:

@@ -1,0 +1,26 @@
+"""How this program is started from a shell: what it prints as a command can be pasted."""
+
+import os
+import shlex
+import shutil
+import sys
+import sysconfig
+from pathlib import Path
+
+
+def program() -> str:
+    """`kafka2011` where a shell finds this installation by that name, else the path of its script,
+    relative when it is below the current directory; without a script `PYTHON -m kafka2011`."""
+    script = Path(sysconfig.get_path("scripts"), "kafka2011")
+    if not script.is_file():
+        return f"{shlex.quote(sys.executable)} -m kafka2011"
+    found = shutil.which("kafka2011")
+    if found is not None and os.path.realpath(found) == os.path.realpath(script):
+        return "kafka2011"
+    return shlex.quote(from_here(script))
+
+
+def from_here(path: Path) -> str:
+    """The path as it is given in the current directory: relative when it is below that."""
+    here, path = Path.cwd(), path.absolute()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)

@@ -1,0 +1,21 @@
+"""Ports that stay, and their substitutes."""
+
+import socket
+
+from kafka2011.services.embedded.processes import Ports, free_port_source
+
+
+def test_ports_are_the_same_unless_taken_or_another_deployment_has_the_base() -> None:
+    base = free_port_source()() - 1
+    with Ports(base) as first:
+        assert first.at(1) == base + 1
+        assert first.at(1) != base + 1, "given once already"
+        with Ports(base) as second:
+            assert second.at(1) != base + 1
+    with socket.socket() as other, Ports(base) as again:
+        other.bind(("127.0.0.1", base + 1))
+        other.listen()
+        assert again.at(1) != base + 1
+    with Ports(base) as again, Ports(0) as any_ports:
+        assert again.at(1) == base + 1
+        assert any_ports.at(1) > 1
