@@ -13,9 +13,9 @@ app = typer.Typer(add_completion=False)
 
 @app.command()
 def run(
-    directory: Annotated[Path, typer.Option("--dir", help="directory of the event logs")] = Path(
-        "var/spark-events"
-    ),
+    directory: Annotated[
+        Path, typer.Option("--event-logs", "--dir", help="directory of the event logs")
+    ] = Path("var/spark-events"),
     port: Annotated[
         int, typer.Option("--port", min=1, max=65535, help="port to listen on")
     ] = 18080,

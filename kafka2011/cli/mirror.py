@@ -113,7 +113,12 @@ def offsets(
     topic: Annotated[str, typer.Option("--topic", help="topic")],
     group: Annotated[str, typer.Option("--group", help="group of the mirror")] = "mirror",
     partition: Annotated[
-        str | None, typer.Option("--partition", help="source partition, such as 1-0 (default: all)")
+        str | None,
+        typer.Option(
+            "--partition",
+            metavar="BROKER-PARTITION",
+            help="source partition, such as 1-0 (default: all)",
+        ),
     ] = None,
     source_offset: Annotated[
         int | None,
