@@ -8,6 +8,7 @@ until SIGTERM with the settings of one configuration class.
 from dataclasses import dataclass
 
 SPARK = "spark"
+SQL = "sql"
 WEB = "web"
 
 
@@ -140,7 +141,7 @@ COMMANDS: dict[str, Command] = {
         f"{WAREHOUSE}.stream",
         SPARK,
     ),
-    "sql": Command("Run an SQL statement on the warehouse or topics.", "kafka2011.cli.sql", SPARK),
+    "sql": Command("Run an SQL statement on the warehouse or topics.", "kafka2011.cli.sql", SQL),
     "pyspark": Command(
         "Open a Python prompt with Spark, the warehouse and the topics.",
         "kafka2011.cli.pyspark_shell",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from kafka2011.cli.extras import missing
 from kafka2011.cli.options import AsJson, Input, InputFormat
 from kafka2011.cli.output import fail, print_json, print_table
 
@@ -58,6 +59,7 @@ def demo(
 
     Exits 0 only if the audit balances to the last message.
     """
+    _check_installed()
     deployment = _deployment(root, overrides, port, (input_path, input_format), keeps=not is_fresh)
     raise typer.Exit(_run(deployment.run))
 
@@ -69,7 +71,14 @@ def up(
     overrides: Overrides = None,
 ) -> None:
     """Run everything on the existing data (synthetic activity) until Ctrl-C."""
+    _check_installed()
     raise typer.Exit(_run(_deployment(root, overrides, port).run_until_stopped))
+
+
+def _check_installed() -> None:
+    """End here where its processes would: ZooKeeper and loads need Spark, the registry the web."""
+    if install := missing("pyspark", "pyarrow", "deltalake", "starlette", "uvicorn"):
+        fail(f"the deployment needs more packages: {install}")
 
 
 def _deployment(

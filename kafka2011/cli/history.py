@@ -36,8 +36,7 @@ def run(
 
     found = find_spec("pyspark")
     if found is None or found.origin is None:
-        typer.echo("kafka2011 history: pyspark is not installed (extra `spark`)", err=True)
-        raise SystemExit(1)
+        raise ModuleNotFoundError(name="pyspark")
     home = Path(found.origin).parent
     options = {
         "spark.history.fs.logDirectory": directory.resolve().as_uri(),

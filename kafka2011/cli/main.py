@@ -12,6 +12,7 @@ import sys
 from collections.abc import MutableMapping
 
 from kafka2011.cli.commands import COMMANDS
+from kafka2011.cli.extras import EXTRA_OF
 from kafka2011.runtime import lifeline
 from kafka2011.runtime.config import ConfigError
 from kafka2011.runtime.program import program
@@ -66,9 +67,11 @@ def run(arguments: list[str]) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         made(args=arguments[1:], prog_name=f"{program()} {name}")
     except ModuleNotFoundError as error:
-        if not command.extra:
+        package = (error.name or "").partition(".")[0]
+        extra = command.extra or EXTRA_OF.get(package)
+        if not extra or package == "kafka2011":
             raise
-        _complain(f"{name} needs {error.name}: pip install 'kafka2011[{command.extra}]'")
+        _complain(f"{name} needs {package}: pip install 'kafka2011[{extra}]'")
         sys.exit(1)
 
 

@@ -34,7 +34,7 @@ def run(
     time.tzset()
     from kafka2011.services.warehouse.session import start_session
     from kafka2011.services.warehouse.shell.prompt import run_shell
-    from kafka2011.services.warehouse.shell.sql import source_options
+    from kafka2011.services.warehouse.shell.spark_engine import source_options
 
     session = start_session("pyspark", config.spark_master)
     try:

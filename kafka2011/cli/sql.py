@@ -1,15 +1,17 @@
-"""`kafka2011 sql "select ..."`: Spark SQL on the warehouse or on topics."""
+"""`kafka2011 sql "select ..."`: SQL on the warehouse, or on topics."""
 
 import os
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from kafka2011.cli.connections import zookeeper_address
 from kafka2011.cli.options import OldZooKeeper, Settings, ZooKeeper
+from kafka2011.cli.output import complain, fail
 from kafka2011.runtime.process_settings import load_or_exit
 from kafka2011.services.warehouse.config import WarehouseConfig
 
@@ -26,6 +28,13 @@ def run(
     warehouse: Annotated[
         Path, typer.Option("--warehouse", help="directory of the warehouse")
     ] = Path("var/warehouse"),
+    engine: Annotated[
+        Literal["auto", "duckdb", "spark"],
+        typer.Option(
+            "--engine",
+            help="auto: DuckDB where its answer is Spark's, else Spark; duckdb: its own SQL",
+        ),
+    ] = "auto",
     zookeeper: ZooKeeper = "",
     zk: OldZooKeeper = "",
     set_: Settings = None,
@@ -33,27 +42,41 @@ def run(
     """Run one statement over the tables of the warehouse: access_log, page_view, ...
 
     quarantine_NAME holds the messages that could not become rows of NAME. With --zookeeper,
-    raw_NAME reads the topic itself from its brokers.
+    raw_NAME reads the topic itself from its brokers. Which engine answered, and from which
+    versions of the tables, is said on standard error.
     """
     config = load_or_exit(WarehouseConfig, None, set_ or [], log_level="WARNING")
     os.environ["TZ"] = "UTC"  # PySpark hands out timestamps in the machine's own time zone
     time.tzset()
-    from kafka2011.services.warehouse.session import start_session
-    from kafka2011.services.warehouse.shell.sql import (
-        SqlError,
-        run_sql,
-        source_options,
-        write_result,
-    )
+    import duckdb
+
+    from kafka2011.services.warehouse.session import SparkNotStarted, start_quietly
+    from kafka2011.services.warehouse.shell.results import SqlError, write_answer
+    from kafka2011.services.warehouse.shell.sql import Warehouse, ask
+
+    def start_spark() -> Any:
+        return start_quietly("sql", config.spark_master)
 
     zookeeper = zookeeper_address(zookeeper) if zookeeper else zk
-    options = source_options(config, zookeeper) if zookeeper else None
-    session = start_session("sql", config.spark_master)
     try:
-        frame = run_sql(session, statement, warehouse, options)
-        write_result(frame, form, sys.stdout)
-    except SqlError as error:
-        print(f"kafka2011 sql: {error}", file=sys.stderr)
-        raise SystemExit(1) from None
-    finally:
-        session.stop()
+        with ExitStack() as stack:
+            known = Warehouse(warehouse)
+            tables = known.named_in(statement)
+            answer = ask(
+                stack,
+                known,
+                tables,
+                statement,
+                engine=engine,
+                start_spark=start_spark,
+                raw=(config, zookeeper) if zookeeper else None,
+            )
+            write_answer(answer, form, sys.stdout)
+            sys.stdout.flush()
+            read = [f"{name} (version {table.version})" for name, table in tables.items()]
+            source = f" from {', '.join(read)}" if read else ""
+            complain(f"answered by {answer.engine}{source}")
+            for note in known.notes(tables):
+                complain(note)
+    except (SqlError, SparkNotStarted, duckdb.Error) as error:
+        fail(str(error).strip().splitlines()[0])

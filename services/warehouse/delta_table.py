@@ -227,6 +227,10 @@ class WarehouseTable:
         """Absolute paths of the files of this version."""
         return [unquote(str(uri).removeprefix("file://")) for uri in self._table.file_uris()]
 
+    def row_count(self) -> int:
+        """The rows of this version, from its log."""
+        return int(self._table.count())
+
     def next_offset(self, topic: str, source: BrokerPartition) -> int | None:
         """Where the next load of the partition starts; None when it was never loaded."""
         version = self._table.transaction_version(app_id(topic, source))

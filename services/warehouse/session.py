@@ -7,6 +7,7 @@ CONF_DIR, which is SPARK_CONF_DIR unless the environment names another one.
 import logging
 import os
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,37 @@ def start_session(
     for name, value in defaults.items():
         conf.setIfMissing(name, value)
     return SparkSession.builder.config(conf=conf).getOrCreate()
+
+
+class SparkNotStarted(Exception):
+    """There is no session; the text is one line that says why."""
+
+
+def start_quietly(app_name: str, master: str) -> Any:
+    """A session as `start_session` makes it, for a person at a terminal.
+
+    What the JVM and its workers write to their standard error goes to a file without a name, and
+    only a start that fails shows its last line. Raises SparkNotStarted.
+    """
+    with tempfile.TemporaryFile() as kept:
+        ours = os.dup(2)
+        os.dup2(kept.fileno(), 2)
+        try:
+            return start_session(app_name, master)
+        except ModuleNotFoundError as error:
+            raise SparkNotStarted(
+                "Spark is not installed: pip install 'kafka2011[spark]'"
+            ) from error
+        except Exception as error:
+            kept.seek(0)
+            said = kept.read().decode("utf-8", "replace").split("\n")
+            lines = [line for line in [str(error).partition("\n")[0], *said] if line.strip()]
+            raise SparkNotStarted(
+                f"Spark did not start, which needs Java 17 or newer: {lines[-1]}"
+            ) from error
+        finally:
+            os.dup2(ours, 2)
+            os.close(ours)
 
 
 def parallelism(session: Any) -> int:

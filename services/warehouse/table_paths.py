@@ -23,6 +23,7 @@ from kafka2011.services.warehouse.delta_table import HOUR_COLUMN, loaded_topics,
 QUARANTINE = "quarantine-tables"
 QUARANTINE_BEFORE = "quarantine"
 QUARANTINED = "quarantine_"  # in front of the name of a quarantine table's view
+RAW = "raw_"  # in front of the name of a topic's view
 
 FILE_NAME_BYTES_MAX = 255
 STEM_CHARACTERS_MAX = 100

@@ -12,14 +12,15 @@ from kafka2011.services.warehouse.delta_table import WarehouseTable
 
 
 def read_table(session: Any, table: WarehouseTable) -> Any:
-    """A Spark DataFrame of the version at which `table` was opened."""
+    """A Spark DataFrame of the version at which `table` was opened, columns in its order."""
     from pyspark.sql.types import StructType
 
     schema = StructType.fromJson(json.loads(table.schema_json()))
     files = table.file_paths()
     if not files:
         return session.createDataFrame([], schema)
-    return session.read.schema(schema).option("basePath", str(table.path)).parquet(*files)
+    rows = session.read.schema(schema).option("basePath", str(table.path)).parquet(*files)
+    return rows.select(*schema.names)  # Spark puts the partition column last
 
 
 def create_view(session: Any, name: str, path: Path) -> bool:

@@ -20,7 +20,9 @@ from kafka2011.services.warehouse.delta_table import WarehouseTable, read_commit
 from kafka2011.services.warehouse.load.job import Loader, spark_runner, table_schema
 from kafka2011.services.warehouse.reports.traffic import make_report
 from kafka2011.services.warehouse.shell.prompt import run_shell
-from kafka2011.services.warehouse.shell.sql import SqlError, run_sql, write_result
+from kafka2011.services.warehouse.shell.results import SqlError, write_answer
+from kafka2011.services.warehouse.shell.spark_engine import answer as run_sql
+from kafka2011.services.warehouse.shell.sql import Warehouse
 from kafka2011.services.warehouse.table_paths import tables_in
 from kafka2011.services.zookeeper.server import ZooKeeperServer
 from tests.support.brokers import RunningBroker, start_broker
@@ -182,7 +184,8 @@ def test_sql_over_the_warehouse_and_over_raw_topics(
 
     def answer(statement: str, form: str) -> str:
         out = io.StringIO()
-        write_result(run_sql(spark, statement, warehouse, {"zk.connect": zk_connect}), form, out)
+        tables = Warehouse(warehouse).named_in(statement)
+        write_answer(run_sql(spark, statement, tables, {"zk.connect": zk_connect}), form, out)
         return out.getvalue()
 
     assert answer("select count(*) from access_log", "csv") == "count(1)\n100\n"

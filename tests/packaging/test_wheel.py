@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -134,6 +135,20 @@ def test_a_users_program_stands_beside_its_own_packages(
 def test_a_users_program_needs_no_extras(installed: Environment, project: Path, port: int) -> None:
     said = run(installed.python, "-c", WITHOUT_EXTRAS, str(port), cwd=project)
     assert said.endswith("Consumer\n")
+
+
+def test_the_page_for_users_of_pip_runs(installed: Environment, project: Path, port: int) -> None:
+    page = (ROOT / "docs/pip.md").read_text()
+    [program] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    said = run(installed.python, "-c", program.replace("9092", str(port)), cwd=project)
+    assert said == "hello\nworld\n"
+    assert "pip wheel --no-deps" in page  # as the fixture `wheel` makes it
+    assert set(
+        tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    ) == {
+        *re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE),
+        "test",
+    }
 
 
 def test_a_users_program_passes_strict_type_checking(

@@ -66,6 +66,7 @@ RUN_BY = {
     "docs/consumer.md": "tests/integration/test_clients_page.py",
     "docs/course.md": "tests/integration/test_readme.py",
     "docs/operations.md": "tests/integration/test_operator_commands.py",
+    "docs/pip.md": "tests/packaging/test_wheel.py",
 }
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 PLACEHOLDER = re.compile(r"\.\.\.\)|HOST:PORT")

@@ -29,6 +29,7 @@ def names_in(text: str) -> set[str]:
 @pytest.mark.parametrize(
     ("words", "has", "has_not"),
     [
+        (["sql"], {"duckdb", "deltalake", "pyarrow"}, {"pyspark", "pandas", "mypy"}),
         (["web"], {"starlette", "typer", "uvloop"}, {"pyspark", "pytest", "mypy"}),
         (["web", "spark"], {"starlette", "pyspark", "numpy"}, {"pytest", "mypy"}),
         (["build"], {"cython", "setuptools"}, {"typer"}),

@@ -122,3 +122,18 @@ def test_a_change_of_any_compiled_source_is_a_new_build(tree: Path) -> None:
         os.utime(tree / path, (0, 0))  # as an archive may bring it
         assert builds(tree) == number, path
         assert (tree / path).stat().st_mtime > 0, "the build would take it for unchanged"
+
+
+def test_an_environment_of_an_older_python_is_refused_in_one_line(tree: Path) -> None:
+    python = tree / ".venv/bin/python"
+    python.write_text(
+        '#!/bin/sh\n[ "$1" = --version ] && echo Python 3.10.12\n'
+        'case "$2" in *version_info*) exit 1;; esac\n',
+        encoding="utf-8",
+    )
+    done = subprocess.run([tree / "deploy/tools/prepare.sh"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (
+        1,
+        "kafka2011: .venv has Python 3.10.12, and Python 3.11 or newer is needed: "
+        "remove .venv and repeat\n",
+    )

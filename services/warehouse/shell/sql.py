@@ -1,180 +1,149 @@
-"""Runs one SQL statement over the warehouse's tables and, with a ZooKeeper given, over raw topics.
+"""Answers one SQL statement over the warehouse's tables: by DuckDB at once, or else by Spark.
 
     access_log              the warehouse table of that name, as of its newest version
     quarantine_access_log   messages of the topic that could not become rows
-    raw_access_log          the topic itself, from the brokers, in the data source's columns
+    raw_access_log          the topic itself, from the brokers: Spark only
 
-Only tables that the statement names become views: each needs its table's log read.
+The language is Spark's. DuckDB answers what it answers alike (`same_answer`), in about a second;
+the start of Spark takes ten. Each table is read at one version, whatever is committed meanwhile.
 """
 
-import csv
-import datetime
-import decimal
-import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
-from rich.console import Console
-from rich.text import Text
+import duckdb
 
-from kafka2011.consumer.spark.rows import MESSAGE_SCHEMA
-from kafka2011.runtime.tables import new_table
+from kafka2011.runtime.config import suggestion
 from kafka2011.services.warehouse.config import WarehouseConfig
-from kafka2011.services.warehouse.delta_table import WarehouseError
-from kafka2011.services.warehouse.safe_text import visible
-from kafka2011.services.warehouse.table_paths import tables_in
-from kafka2011.services.warehouse.table_views import create_view
+from kafka2011.services.warehouse.delta_table import WarehouseTable
+from kafka2011.services.warehouse.shell import same_answer
+from kafka2011.services.warehouse.shell.duckdb_engine import DuckDb, fields_of
+from kafka2011.services.warehouse.shell.results import Answer, SqlError, first_line
+from kafka2011.services.warehouse.table_paths import QUARANTINED, RAW, tables_in
 
-RAW = "raw_"
-CELL_SHOWN_MAX = 200
+AUTO, DUCKDB, SPARK = "auto", "duckdb", "spark"
 _WORD = re.compile(r"\w+")
-_COUNT_ALL = re.compile(r"\bcount\s*\(\s*\*\s*\)")
-_WHOLE_ROWS = {
-    "table",
-    "natural",
-    "union",
-    "except",
-    "minus",
-    "intersect",
-    "describe",
-    "desc",
-    "show",
-}
-_LISTING = re.compile(r"\s*(show|describe|desc)\b", re.IGNORECASE)
+_SHOW = re.compile(r"\s*show\s+tables\s*;?\s*", re.IGNORECASE)
+_DESCRIBE = re.compile(r"\s*desc(?:ribe)?\s+(?:table\s+)?(\w+)\s*;?\s*", re.IGNORECASE)
+_LISTING = re.compile(r"\s*(show|desc|describe)\b", re.IGNORECASE)
+_SPARK_TYPES = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
 
 
-def source_options(config: WarehouseConfig, zk_connect: str) -> dict[str, str]:
-    """The data source's options for the brokers of `zk_connect`, from the settings."""
-    options = {"zk.connect": zk_connect, "event.forms": str(config.event_forms)}
-    if config.schema_registry_url:
-        options["schema.registry.url"] = config.schema_registry_url
-    return options
+class Warehouse:
+    """The tables of a warehouse as one statement sees them; opened when they are named."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self.paths = tables_in(directory.resolve())
+
+    def named_in(self, statement: str) -> dict[str, WarehouseTable]:
+        """The tables that a statement names, at their newest versions; all, if it lists them."""
+        words = set(_WORD.findall(statement.lower()))
+        is_exact = _SHOW.fullmatch(statement) or _DESCRIBE.fullmatch(statement)
+        takes_all = _LISTING.match(statement) and not is_exact
+        wanted = [name for name in self.paths if takes_all or name.lower() in words]
+        found = {name: WarehouseTable.open(self.paths[name]) for name in wanted}
+        return {name: table for name, table in found.items() if table is not None}
+
+    @property
+    def contents(self) -> str:
+        return ", ".join(self.paths) or f"no table in {self._directory}; `make demo` leaves some"
+
+    def in_quarantine(self, name: str) -> str:
+        """Where the messages of a table without rows are; empty where there are none."""
+        view = QUARANTINED + name
+        path = self.paths.get(view)
+        table = WarehouseTable.open(path) if path else None
+        count = table.row_count() if table else 0
+        if not count:
+            return ""
+        return f"{count:,} messages of its topic could not become rows; they are in {view}"
+
+    def notes(self, tables: Mapping[str, WarehouseTable]) -> list[str]:
+        """What a reader of an answer from these tables should know."""
+        return [
+            f"{name} is empty; {where}"
+            for name, table in tables.items()
+            if not table.row_count() and (where := self.in_quarantine(name))
+        ]
 
 
-class SqlError(WarehouseError):
-    """The statement cannot be run; the text is one line for the user."""
+def ask(
+    stack: ExitStack,
+    warehouse: Warehouse,
+    tables: Mapping[str, WarehouseTable],
+    statement: str,
+    *,
+    engine: str,
+    start_spark: Callable[[], Any],
+    raw: tuple[WarehouseConfig, str] | None = None,
+) -> Answer:
+    """The answer, whose rows can be read until `stack` is closed.
 
-
-def run_sql(
-    session: Any, statement: str, warehouse_dir: Path, raw_options: dict[str, str] | None = None
-) -> Any:
-    """The statement's result as a DataFrame, not computed yet.
-
-    `raw_options` are the data source's (`zk.connect` at least). Raises SqlError.
+    `engine` is AUTO, or the one that must answer; `start_spark` returns a session; `raw` has the
+    settings and the ZooKeeper for topics. Raises SqlError, and duckdb.Error while rows are read.
     """
-    words = set(_WORD.findall(statement.lower()))
-    tables = tables_in(warehouse_dir.resolve())
-    is_listing = _LISTING.match(statement) is not None
-    for name, path in tables.items():
-        if is_listing or name.lower() in words:
-            create_view(session, name, path)
-    columns = columns_named(statement)
-    for word in sorted(words):
-        if word.startswith(RAW) and raw_options:
-            _raw_view(session, word, {**raw_options, "columns": ",".join(columns)})
-    from pyspark.errors import PySparkException
+    reason = ""
+    if engine != SPARK:
+        try:
+            return _without_spark(stack, warehouse, tables, statement, engine)
+        except same_answer.Unknown as error:
+            raise SqlError(_unknown(error, warehouse)) from error
+        except same_answer.Unsure as unsure:
+            reason = str(unsure)
+        except duckdb.Error as error:
+            if engine == DUCKDB:
+                raise SqlError(f"{first_line(error)} (there are: {warehouse.contents})") from error
+            reason = f"DuckDB: {first_line(error)}"
+    from kafka2011.services.warehouse.shell import spark_engine
 
+    session = start_spark()
+    stack.callback(session.stop)
     try:
-        return session.sql(statement)
-    except PySparkException as error:
-        known = ", ".join(tables) or f"no table in {warehouse_dir}"
-        raise SqlError(f"{_first_line(error)} (there are: {known})") from error
+        options = spark_engine.source_options(*raw) if raw else None
+        found = spark_engine.answer(session, statement, tables, options)
+    except SqlError as error:
+        raise SqlError(f"{error} (there are: {warehouse.contents})") from error
+    return replace(found, engine=f"Spark ({reason})") if reason else found
 
 
-def columns_named(statement: str) -> list[str]:
-    """The columns of a raw topic that a statement may read: a source in Python does not get them.
-
-    A column is read by its name, by a `*` (except count(*)), or by a word for whole rows. Without
-    any, a statement needs only the number of rows: the narrowest column is enough.
-    """
-    text = _COUNT_ALL.sub("", statement.lower())
-    words = set(_WORD.findall(text))
-    if "*" in text or words & _WHOLE_ROWS:
-        return list(MESSAGE_SCHEMA.names)
-    return [name for name in MESSAGE_SCHEMA.names if name in words] or ["broker"]
-
-
-def _raw_view(session: Any, name: str, options: dict[str, str]) -> None:
-    """Make a topic a view, whose name has underscores for the topic's dashes and dots."""
-    pattern = re.sub("_", "[-._]", name.removeprefix(RAW))
-    frame = session.read.format("kafka2011").options(**options, topicsPattern=pattern).load()
-    frame.createOrReplaceTempView(name)
+def _without_spark(
+    stack: ExitStack,
+    warehouse: Warehouse,
+    tables: Mapping[str, WarehouseTable],
+    statement: str,
+    engine: str,
+) -> Answer:
+    if listing := _from_logs(statement, warehouse, tables):
+        return listing
+    if engine == AUTO and RAW in statement.lower():
+        raise same_answer.Unsure("a topic")
+    connection = stack.enter_context(DuckDb(tables))
+    names = connection.columns_as_spark(statement) if engine == AUTO else None
+    return connection.answer(statement, names)
 
 
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
+def _from_logs(
+    statement: str, warehouse: Warehouse, tables: Mapping[str, WarehouseTable]
+) -> Answer | None:
+    """The answer to `show tables` and `describe TABLE`, as Spark gives it."""
+    if _SHOW.fullmatch(statement):
+        rows = [("", name.lower(), True) for name in warehouse.paths]
+        return Answer(("namespace", "tableName", "isTemporary"), iter(rows), "the tables' logs")
+    if not _DESCRIBE.fullmatch(statement) or len(tables) != 1:
+        return None
+    (table,) = tables.values()
+    if any(kind == same_answer.OTHER for _, kind in fields_of(table)):
+        return None
+    fields = [(name, _SPARK_TYPES.get(kind, kind), None) for name, kind in fields_of(table)]
+    return Answer(("col_name", "data_type", "comment"), iter(fields), "the table's log")
 
 
-def write_result(frame: Any, form: str, out: TextIO) -> int:
-    """Write the rows as `table`, `csv` or `json`; returns their number. Raises SqlError."""
-    from pyspark.errors import PySparkException
-
-    try:
-        rows: Iterator[Any] = frame.toLocalIterator()
-        if form == "csv":
-            return _write_csv(frame.columns, rows, out)
-        if form == "json":
-            return _write_json(frame.columns, rows, out)
-        return _write_table(frame.columns, rows, out)
-    except PySparkException as error:
-        raise SqlError(_first_line(error)) from error
-
-
-def _write_csv(columns: list[str], rows: Iterable[Any], out: TextIO) -> int:
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(columns)
-    count = 0
-    for row in rows:
-        writer.writerow(["" if value is None else _text(value) for value in row])
-        count += 1
-    return count
-
-
-def _write_json(columns: list[str], rows: Iterable[Any], out: TextIO) -> int:
-    """Write an array with one object a line."""
-    count = 0
-    out.write("[")
-    for row in rows:
-        values = dict(zip(columns, row, strict=True))
-        out.write(",\n " if count else "\n ")
-        out.write(json.dumps(values, default=_json_value, ensure_ascii=False))
-        count += 1
-    out.write("\n]\n" if count else "]\n")
-    return count
-
-
-def _write_table(columns: list[str], rows: Iterable[Any], out: TextIO) -> int:
-    table = new_table()
-    for column in columns:
-        table.add_column(Text(visible(column, CELL_SHOWN_MAX)))
-    count = 0
-    for row in rows:
-        cells = ["" if value is None else _text(value) for value in row]
-        table.add_row(*(Text(visible(cell, CELL_SHOWN_MAX)) for cell in cells))
-        count += 1
-    console = Console(file=out, highlight=False)
-    if not console.is_terminal:
-        console.width = 10_000  # a file or a pipe has no width to fit into
-    console.print(table)
-    return count
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, bytes | bytearray):
-        return bytes(value).hex()
-    if isinstance(value, datetime.datetime):
-        return value.isoformat(sep=" ")
-    if isinstance(value, dict | list | tuple):
-        return json.dumps(value, default=_json_value, ensure_ascii=False)
-    return str(value)
-
-
-def _json_value(value: Any) -> Any:
-    if isinstance(value, decimal.Decimal):
-        return int(value) if value == value.to_integral_value() else float(value)
-    return _text(value)
+def _unknown(error: same_answer.Unknown, warehouse: Warehouse) -> str:
+    where = warehouse.in_quarantine(error.table.lower())
+    hint = f"; {where}" if where else suggestion(error.table.lower(), warehouse.paths)
+    return f"{error}{hint} (there are: {warehouse.contents})"

@@ -1,14 +1,17 @@
 """The command's dispatch: help, unknown names, exit statuses."""
 
+import ast
 import json
 import re
+from pathlib import Path
 
 import pytest
 
-from kafka2011.cli.commands import COMMANDS, Command
+from kafka2011.cli.commands import COMMANDS
 from kafka2011.cli.main import accept_all_file_names, help_text
 from kafka2011.runtime.program import program
 from tests.support import commands
+from tests.unit import text_of
 from tests.unit.cli.conftest import Ran, Run
 
 
@@ -61,12 +64,57 @@ def test_processes_do_not_load_what_only_developers_look_at() -> None:
     commands.run_python("-c", code)
 
 
-def test_a_missing_extra_is_one_line_that_names_it(
-    monkeypatch: pytest.MonkeyPatch, run: Run
-) -> None:
-    monkeypatch.setitem(COMMANDS, "sql", Command("", "no_such_module.sql", "spark"))
-    line = "kafka2011: sql needs no_such_module: pip install 'kafka2011[spark]'\n"
-    assert run("sql", "select 1") == Ran(1, "", line)
+# Runs the commands of its arguments without what `pip install kafka2011` alone does not bring.
+WITHOUT_EXTRAS = """
+import contextlib, io, json, os, shlex, sys
+extras = "pyspark py4j pyarrow deltalake pandas numpy duckdb docker starlette uvicorn"
+sys.modules.update(dict.fromkeys(extras.split()))
+from kafka2011.cli.main import main
+os.chdir(sys.argv[1])
+said = []
+for words in sys.argv[2:]:
+    sys.argv[1:] = shlex.split(words)
+    with contextlib.redirect_stderr(io.StringIO()) as err:
+        try:
+            main()
+        except SystemExit as ended:
+            said.append([ended.code, err.getvalue().splitlines()[-1]])
+print(json.dumps(said))
+"""
+SPARK_IS_MISSING = "pip install 'kafka2011[spark]'"
+
+
+def test_without_extras_each_command_that_needs_one_says_so_in_one_line(tmp_path: Path) -> None:
+    needs = {
+        "sql 'select 1'": "sql needs duckdb: pip install 'kafka2011[sql]'",
+        "load": f"load needs deltalake: {SPARK_IS_MISSING}",
+        "report --table t": f"report needs pyarrow: {SPARK_IS_MISSING}",
+        "reports": f"reports needs pyarrow: {SPARK_IS_MISSING}",
+        "stream list": f"stream needs pyarrow: {SPARK_IS_MISSING}",
+        "pyspark": f"pyspark needs pyarrow: {SPARK_IS_MISSING}",
+        "history --dir .": f"history needs pyspark: {SPARK_IS_MISSING}",
+        "registry --port 0": "registry needs starlette: pip install 'kafka2011[web]'",
+        "dashboard --port 0 --set live.zk.connect=127.0.0.1:1": (
+            "dashboard needs starlette: pip install 'kafka2011[web]'"
+        ),
+        "embedded demo": ("the deployment needs more packages: pip install 'kafka2011[spark,web]'"),
+        "embedded up": "the deployment needs more packages: pip install 'kafka2011[spark,web]'",
+    }
+    done = commands.run_python("-c", WITHOUT_EXTRAS, tmp_path, *needs)
+    said = dict(zip(needs, json.loads(done.stdout), strict=True))
+    assert said == {words: [1, f"kafka2011: {line}"] for words, line in needs.items()}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_older_python_is_refused_in_one_line() -> None:
+    for name in ("__init__", "__main__"):  # read before the line can be printed
+        ast.parse(text_of(f"kafka2011/{name}.py"), feature_version=(3, 8))
+    code = (
+        "import runpy, sys; sys.version_info = (3, 10, 12, 'final', 0); "
+        "runpy.run_module('kafka2011', run_name='__main__')"
+    )
+    done = commands.run_python("-c", code, status=1)
+    assert done.stderr == "kafka2011 needs Python 3.11 or newer; this is Python 3.10\n"
 
 
 def test_settings_of_one_process_are_listed(run: Run) -> None:

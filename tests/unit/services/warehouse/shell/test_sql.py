@@ -1,17 +1,24 @@
-"""Results of SQL in their three forms, and the columns of a topic that a statement reads."""
+"""One statement: the engine that answers it, its forms, and the columns it reads of a topic."""
 
 import csv
 import datetime
 import decimal
 import io
 import json
-from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
 from kafka2011.consumer.spark.rows import MESSAGE_SCHEMA
-from kafka2011.services.warehouse.shell.sql import columns_named, write_result
+from kafka2011.services.warehouse.delta_table import quarantine_description, rows_description
+from kafka2011.services.warehouse.shell.results import Answer, SqlError, write_answer
+from kafka2011.services.warehouse.shell.spark_engine import columns_named
+from kafka2011.services.warehouse.shell.sql import Warehouse, ask
+from tests.support import commands
 
 ROW = {
     "text": 'a "b", \x1b[31mä',
@@ -24,21 +31,10 @@ ROW = {
 NULLS = dict.fromkeys(ROW)
 
 
-class Frame:
-    """The part of a DataFrame that `write_result` uses."""
-
-    columns = tuple(ROW)
-
-    def __init__(self, rows: tuple[dict[str, Any], ...]) -> None:
-        self.rows = rows
-
-    def toLocalIterator(self) -> Iterator[tuple[Any, ...]]:
-        return (tuple(row.values()) for row in self.rows)
-
-
 def written(form: str, *rows: dict[str, Any]) -> str:
     out = io.StringIO()
-    assert write_result(Frame(rows), form, out) == len(rows)
+    answer = Answer(list(ROW), iter([tuple(row.values()) for row in rows]), "a test")
+    assert write_answer(answer, form, out) == len(rows)
     return out.getvalue()
 
 
@@ -81,3 +77,121 @@ def test_only_columns_that_a_statement_can_need_are_read(
     statement: str, columns: list[str]
 ) -> None:
     assert columns_named(statement) == columns
+
+
+class SparkAsked(Exception):
+    """In place of a session: the statement was not DuckDB's."""
+
+
+def no_spark() -> object:
+    raise SparkAsked
+
+
+def answered(directory: Path, statement: str, engine: str = "auto") -> tuple[str, list[Any]]:
+    """The engine, the rows."""
+    warehouse = Warehouse(directory)
+    tables = warehouse.named_in(statement)
+    with ExitStack() as stack:
+        found = ask(stack, warehouse, tables, statement, engine=engine, start_spark=no_spark)
+        return found.engine, list(found.rows)
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Path:
+    """Two visits, one before its table had the column `n`; topics of which nothing was readable."""
+    directory = tmp_path / "new"
+    described = {"mode": "append", "partition_by": ["hour"], "schema_mode": "merge"}
+    times = pa.array([datetime.datetime(2015, 5, 17, 12)], pa.timestamp("us", "UTC"))
+    for row in ({"path": ["/a"]}, {"path": [None], "n": [7]}):
+        rows = pa.table({"hour": ["2015-05-17-12"], "at": times, **row})
+        write_deltalake(str(directory / "visit"), rows, **described)
+    for place, describe in (
+        (directory / "clicks", rows_description),
+        (directory / "quarantine-tables/clicks", quarantine_description),
+        (directory / "quarantine-tables/views", quarantine_description),
+    ):
+        place.mkdir(parents=True)
+        schema = pa.schema({"reason": pa.string(), "hour": pa.string()})
+        DeltaTable.create(str(place), schema, partition_by=["hour"], description=describe("clicks"))
+        if "quarantine" in str(place):
+            bad = pa.table({"reason": ["no event"] * 2, "hour": ["2015-05-17-12"] * 2})
+            write_deltalake(str(place), bad, mode="append")
+    return directory.rename(tmp_path / "wäre [ho]use* 'n'")  # signs with a meaning for DuckDB
+
+
+def test_duckdb_answers_from_the_files_of_one_version(warehouse: Path) -> None:
+    noon = datetime.datetime(2015, 5, 17, 12)
+    assert answered(warehouse, "select * from visit order by n") == (
+        "DuckDB",
+        [(noon, "/a", "2015-05-17-12", None), (noon, None, "2015-05-17-12", 7)],
+    )
+    assert answered(warehouse, "select path from visit order by path") == (
+        "DuckDB",
+        [(None,), ("/a",)],
+    )
+    assert answered(warehouse, "select count(*) from clicks") == ("DuckDB", [(0,)])
+    # A file that no version names is no part of it.
+    stray = warehouse / "visit/hour=2015-05-17-12/stray.parquet"
+    stray.write_bytes(b"")
+    assert answered(warehouse, "select count(*) from visit") == ("DuckDB", [(2,)])
+
+
+def test_tables_and_columns_are_listed_without_any_engine(warehouse: Path) -> None:
+    tables = ["clicks", "quarantine_clicks", "quarantine_views", "visit"]
+    assert answered(warehouse, "show tables") == (
+        "the tables' logs",
+        [("", name, True) for name in tables],
+    )
+    columns = [("at", "timestamp"), ("path", "string"), ("hour", "string"), ("n", "bigint")]
+    assert answered(warehouse, "DESCRIBE Visit;") == (
+        "the table's log",
+        [(*column, None) for column in columns],
+    )
+
+
+@pytest.mark.parametrize(
+    ("statement", "engine"),
+    [
+        ("select upper(path) from visit", "auto"),
+        ("select n / 0 as r from visit", "auto"),
+        ("select count(*) from raw_visit", "auto"),
+        ("select sum(n) * 9223372036854775807 as n from visit", "auto"),
+        ("select count(*) from visit", "spark"),
+    ],
+)
+def test_all_else_is_sparks(warehouse: Path, statement: str, engine: str) -> None:
+    with pytest.raises(SparkAsked):
+        answered(warehouse, statement, engine)
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("select * from visits", "no table visits; did you mean visit? (there are: clicks, "),
+        ("select pat from visit", "no column pat in visit; did you mean path? (there are: "),
+        ("select * from views", "no table views; 2 messages of its topic could not become rows; "),
+    ],
+)
+def test_what_is_not_there_is_one_line_at_once(warehouse: Path, statement: str, said: str) -> None:
+    with pytest.raises(SqlError) as error:
+        answered(warehouse, statement)
+    assert str(error.value).startswith(said)
+
+
+def test_duckdb_itself_may_be_asked(warehouse: Path) -> None:
+    assert answered(warehouse, "from visit select max(n)", "duckdb") == ("DuckDB", [(7,)])
+    with pytest.raises(SqlError, match="syntax error"):
+        answered(warehouse, "selekt", "duckdb")
+
+
+def test_the_command_says_what_answered_and_where_the_messages_of_an_empty_table_are(
+    warehouse: Path,
+) -> None:
+    statement = "select count(*) as n from clicks"
+    done = commands.run("sql", statement, "--warehouse", warehouse, "--format", "csv", status=0)
+    assert done.stdout == "n\n0\n"
+    assert done.stderr.splitlines() == [
+        "kafka2011: answered by DuckDB from clicks (version 0)",
+        "kafka2011: clicks is empty; 2 messages of its topic could not become rows; they are in "
+        "quarantine_clicks",
+    ]

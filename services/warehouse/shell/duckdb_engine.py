@@ -1,0 +1,135 @@
+"""Answers a statement with DuckDB over the files that the tables' logs name: no JVM to start.
+
+Each table that a statement names is one view of one version of its log, in which times are
+TIMESTAMP in UTC, as Spark shows them. What may differ from Spark's answer is decided in
+`same_answer`; whoever asks for DuckDB itself gets DuckDB's own SQL.
+"""
+
+import json
+import re
+import tempfile
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import duckdb
+
+from kafka2011.services.warehouse.delta_table import WarehouseTable
+from kafka2011.services.warehouse.shell import same_answer
+from kafka2011.services.warehouse.shell.results import Answer
+
+ROWS_AT_ONCE = 1000
+_SETTINGS: dict[str, Any] = {
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "python_enable_replacements": False,
+    "default_null_order": "nulls_first_on_asc_last_on_desc",  # Spark's
+}
+_TYPES = {
+    "byte": "TINYINT",
+    "short": "SMALLINT",
+    "integer": "INTEGER",
+    "long": "BIGINT",
+    "float": "FLOAT",
+    "double": "DOUBLE",
+    "string": "VARCHAR",
+    "boolean": "BOOLEAN",
+    "timestamp": "TIMESTAMP WITH TIME ZONE",
+    "date": "DATE",
+    "binary": "BLOB",
+}
+_GLOB = re.compile(r"[*?\[]")
+
+
+def fields_of(table: WarehouseTable) -> list[tuple[str, str]]:
+    """Name and Delta's type of each column; a nested type is "other"."""
+    fields = json.loads(table.schema_json())["fields"]
+    return [
+        (field["name"], field["type"] if field["type"] in _TYPES else same_answer.OTHER)
+        for field in fields
+    ]
+
+
+class DuckDb:
+    """One connection, with a view for each table. `close` it, or use `with`."""
+
+    def __init__(self, tables: Mapping[str, WarehouseTable]) -> None:
+        self._tables = tables
+        settings = {**_SETTINGS, "temp_directory": tempfile.gettempdir()}
+        self._connection = duckdb.connect(config=settings)
+        self._connection.execute("SET TimeZone = 'UTC'")
+        for name, table in tables.items():
+            self._make_view(name, table)
+
+    def __enter__(self) -> "DuckDb":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+
+    def columns_as_spark(self, statement: str) -> list[str]:
+        """Spark's names of the result's columns. Raises Unsure where DuckDB's answer may differ,
+        and Unknown where there is no such table or column."""
+        same_answer.check_text(statement)
+        (text,) = self._rows("select json_serialize_sql(?)", [statement])[0]
+        kinds = {
+            name.lower(): {
+                column: same_answer.KIND_OF_DELTA.get(kind, same_answer.OTHER)
+                for column, kind in fields_of(table)
+            }
+            for name, table in self._tables.items()
+        }
+        return same_answer.column_names(json.loads(text), kinds)
+
+    def answer(self, statement: str, names: list[str] | None = None) -> Answer:
+        """The rows, with DuckDB's names of the columns unless others are given.
+
+        Raises duckdb.Error, also while the rows are read.
+        """
+        cursor = self._connection.execute(statement)
+        found = names or [column[0] for column in cursor.description or []]
+        first = cursor.fetchmany(ROWS_AT_ONCE)
+
+        def rows() -> Iterator[tuple[Any, ...]]:
+            some = first
+            while some:
+                yield from some
+                some = cursor.fetchmany(ROWS_AT_ONCE)
+
+        return Answer(found, rows(), "DuckDB")
+
+    def _rows(self, statement: str, parameters: list[Any]) -> list[tuple[Any, ...]]:
+        return self._connection.execute(statement, parameters).fetchall()
+
+    def _make_view(self, name: str, table: WarehouseTable) -> None:
+        fields = [(column, kind) for column, kind in fields_of(table) if kind in _TYPES]
+        declared = ", ".join(f"{_quoted(column)} {_TYPES[kind]}" for column, kind in fields)
+        shown = ", ".join(
+            f"{_quoted(column)} AT TIME ZONE 'UTC' AS {_quoted(column)}"
+            if kind == "timestamp"
+            else _quoted(column)
+            for column, kind in fields
+        )
+        # Files from before a column was added lack it: a table without rows has all of them.
+        none = _quoted(f"{name} none")
+        rows = f"FROM {none}"
+        if files := table.file_paths():
+            listed = ", ".join(_text(_literal_path(path)) for path in files)
+            rows += (
+                f" UNION ALL BY NAME FROM read_parquet([{listed}], union_by_name=true, "
+                "hive_partitioning=true, hive_types_autocast=false)"
+            )
+        self._connection.execute(f"CREATE TABLE {none} ({declared})")
+        self._connection.execute(f"CREATE VIEW {_quoted(name)} AS FROM ({rows}) SELECT {shown}")
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
+
+
+def _literal_path(path: str) -> str:
+    """A path in which DuckDB finds no pattern."""
+    return _GLOB.sub(lambda sign: f"[{sign[0]}]", path)

@@ -1,0 +1,101 @@
+"""An answer to a statement, and its three forms: a table, CSV, JSON."""
+
+import csv
+import datetime
+import decimal
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TextIO
+
+from rich.console import Console
+from rich.text import Text
+
+from kafka2011.runtime.tables import new_table
+from kafka2011.services.warehouse.delta_table import WarehouseError
+from kafka2011.services.warehouse.safe_text import visible
+
+CELL_SHOWN_MAX = 200
+
+
+class SqlError(WarehouseError):
+    """The statement cannot be answered; the text is one line for the user."""
+
+
+def first_line(error: Exception) -> str:
+    """What an error says first."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The rows of a result, read once, and the engine that found them."""
+
+    columns: Sequence[str]
+    rows: Iterator[Any]
+    engine: str
+
+
+def write_answer(answer: Answer, form: str, out: TextIO) -> int:
+    """Write the rows as `table`, `csv` or `json`; returns their number. Raises what reading the
+    rows raises."""
+    write = {"csv": _write_csv, "json": _write_json, "table": _write_table}[form]
+    return write(answer.columns, answer.rows, out)
+
+
+def _write_csv(columns: Sequence[str], rows: Iterable[Any], out: TextIO) -> int:
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(columns)
+    count = 0
+    for row in rows:
+        writer.writerow(["" if value is None else _text(value) for value in row])
+        count += 1
+    return count
+
+
+def _write_json(columns: Sequence[str], rows: Iterable[Any], out: TextIO) -> int:
+    """Write an array with one object a line."""
+    count = 0
+    out.write("[")
+    for row in rows:
+        values = dict(zip(columns, row, strict=True))
+        out.write(",\n " if count else "\n ")
+        out.write(json.dumps(values, default=_json_value, ensure_ascii=False))
+        count += 1
+    out.write("\n]\n" if count else "]\n")
+    return count
+
+
+def _write_table(columns: Sequence[str], rows: Iterable[Any], out: TextIO) -> int:
+    table = new_table()
+    for column in columns:
+        table.add_column(Text(visible(column, CELL_SHOWN_MAX)))
+    count = 0
+    for row in rows:
+        cells = ["" if value is None else _text(value) for value in row]
+        table.add_row(*(Text(visible(cell, CELL_SHOWN_MAX)) for cell in cells))
+        count += 1
+    console = Console(file=out, highlight=False)
+    if not console.is_terminal:
+        console.width = 10_000  # a file or a pipe has no width to fit into
+    console.print(table)
+    return count
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, bytes | bytearray):
+        return bytes(value).hex()
+    if isinstance(value, datetime.datetime):
+        return value.isoformat(sep=" ")
+    if isinstance(value, dict | list | tuple):
+        return json.dumps(value, default=_json_value, ensure_ascii=False)
+    return str(value)
+
+
+def _json_value(value: Any) -> Any:
+    if isinstance(value, decimal.Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    return _text(value)

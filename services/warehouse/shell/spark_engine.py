@@ -1,0 +1,96 @@
+"""Answers a statement with Spark SQL, over the tables and, with a ZooKeeper given, raw topics.
+
+Only tables that the statement names become views: each needs its files listed.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from kafka2011.consumer.spark.rows import MESSAGE_SCHEMA
+from kafka2011.services.warehouse.config import WarehouseConfig
+from kafka2011.services.warehouse.delta_table import WarehouseTable
+from kafka2011.services.warehouse.shell.results import Answer, SqlError, first_line
+from kafka2011.services.warehouse.table_paths import RAW
+from kafka2011.services.warehouse.table_views import read_table
+
+_WORD = re.compile(r"\w+")
+_COUNT_ALL = re.compile(r"\bcount\s*\(\s*\*\s*\)")
+_WHOLE_ROWS = {
+    "table",
+    "natural",
+    "union",
+    "except",
+    "minus",
+    "intersect",
+    "describe",
+    "desc",
+    "show",
+}
+
+
+def source_options(config: WarehouseConfig, zk_connect: str) -> dict[str, str]:
+    """The data source's options for the brokers of `zk_connect`, from the settings."""
+    options = {"zk.connect": zk_connect, "event.forms": str(config.event_forms)}
+    if config.schema_registry_url:
+        options["schema.registry.url"] = config.schema_registry_url
+    return options
+
+
+def answer(
+    session: Any,
+    statement: str,
+    tables: Mapping[str, WarehouseTable],
+    raw_options: Mapping[str, str] | None = None,
+) -> Answer:
+    """The statement's rows, read as they are asked for.
+
+    `raw_options` are the data source's (`zk.connect` at least). Raises SqlError, also while the
+    rows are read.
+    """
+    from pyspark.errors import PySparkException
+
+    for name, table in tables.items():
+        read_table(session, table).createOrReplaceTempView(name)
+    if raw_options:
+        columns = ",".join(columns_named(statement))
+        for word in sorted(set(_WORD.findall(statement.lower()))):
+            if word.startswith(RAW):
+                _raw_view(session, word, {**raw_options, "columns": columns})
+    try:
+        frame = session.sql(statement)
+        return Answer(frame.columns, _rows(frame), "Spark")
+    except PySparkException as error:
+        raise SqlError(first_line(error)) from error
+
+
+def _rows(frame: Any) -> Iterator[Any]:
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
+    try:
+        yield from frame.toLocalIterator()
+    except PySparkException as error:
+        raise SqlError(first_line(error)) from error
+    except (Py4JError, ConnectionError) as error:
+        raise SqlError(f"Spark's JVM ended: {first_line(error)}") from error
+
+
+def columns_named(statement: str) -> list[str]:
+    """The columns of a raw topic that a statement may read: a source in Python does not get them.
+
+    A column is read by its name, by a `*` (except count(*)), or by a word for whole rows. Without
+    any, a statement needs only the number of rows: the narrowest column is enough.
+    """
+    text = _COUNT_ALL.sub("", statement.lower())
+    words = set(_WORD.findall(text))
+    if "*" in text or words & _WHOLE_ROWS:
+        return list(MESSAGE_SCHEMA.names)
+    return [name for name in MESSAGE_SCHEMA.names if name in words] or ["broker"]
+
+
+def _raw_view(session: Any, name: str, options: dict[str, str]) -> None:
+    """Make a topic a view, whose name has underscores for the topic's dashes and dots."""
+    pattern = re.sub("_", "[-._]", name.removeprefix(RAW))
+    frame = session.read.format("kafka2011").options(**options, topicsPattern=pattern).load()
+    frame.createOrReplaceTempView(name)

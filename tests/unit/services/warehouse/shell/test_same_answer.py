@@ -1,0 +1,123 @@
+"""Which statements DuckDB may answer in Spark's place, and Spark's names of their columns.
+
+That the answers are the same is tested beside Spark (tests/integration/test_sql_engines.py).
+"""
+
+import json
+
+import duckdb
+import pytest
+
+from kafka2011.services.warehouse.shell.same_answer import (
+    BINARY,
+    OTHER,
+    REAL,
+    TEXT,
+    TIME,
+    WHOLE,
+    Unknown,
+    Unsure,
+    check_text,
+    column_names,
+)
+
+TABLES = {
+    "t": {"guid": BINARY, "event_time": TIME, "path": TEXT, "n": WHOLE, "x": REAL, "tags": OTHER},
+    "u": {"path": TEXT, "count": WHOLE},
+}
+
+
+def names(statement: str) -> list[str]:
+    check_text(statement)
+    parsed = duckdb.execute("select json_serialize_sql(?)", [statement]).fetchall()
+    return column_names(json.loads(parsed[0][0]), TABLES)
+
+
+@pytest.mark.parametrize(
+    ("statement", "columns"),
+    [
+        ("select count(*), Count(N) from t", ["count(1)", "count(N)"]),
+        ("select count(distinct path) from t", ["count(DISTINCT path)"]),
+        ("select * from u;", ["path", "count"]),
+        ("select t.path, max(t.n), 1, 'x' from t group by t.path", ["path", "max(n)", "1", "x"]),
+        ("select hour(event_time) from t", ["hour(event_time)"]),
+        ("select substr(path, 1, 2) from t", ["substr(path, 1, 2)"]),
+        ("select n / 2 as half from t order by half", ["half"]),
+        ("with w as (select path as p from t) select p from w", ["p"]),
+    ],
+)  # fmt: skip
+def test_columns_have_the_names_that_spark_gives(statement: str, columns: list[str]) -> None:
+    assert names(statement) == columns
+
+
+@pytest.mark.parametrize(
+    ("statement", "reason"),
+    [
+        # Another meaning of the same text.
+        ('select "path" from t', '"'),
+        (r"select count(*) from t where path like 'a\_%'", "\\"),
+        ("select count(*) from t -- path", "--"),
+        ("select 1L from t", "1L"),
+        ("from t select path", "no SELECT"),
+        ("set timezone = 'UTC'", "no SELECT"),
+        ("select 1 from t; select 2 from t", "more than one statement"),
+        # Errors in one, an answer in the other.
+        ("select n / x as r from t", "/"),
+        ("select n / 0 as r from t", "/"),
+        ("select n % 0 as r from t", "%"),
+        ("select cast(path as int) as r from t", "cast as int"),
+        # Other conversions, functions, names, orders.
+        ("select count(*) from t where path = 5", "kinds of values mixed: real, text"),
+        ("select count(*) from t where n = '5'", "kinds of values mixed: real, text"),
+        ("select count(*) from t where n in (1, null)", "NULL"),
+        ("select count(*) from t where event_time > '2015-05-17T12'", "written YYYY-MM-DD"),
+        ("select count(*) from t where event_time > '2015-05-17 12:00:00+02'", "written YYYY"),
+        ("select count(*) from t where n", "a condition that is no comparison"),
+        ("select count(*) from t where path ilike 'a%'", "~~*"),
+        ("select round(x, 1) from t", "round"),
+        ("select lower(path) from t", "lower"),
+        ("select substr(path, 0) from t", "substr"),
+        ("select substr(path, 2) from t", "a column without a name"),
+        ("select n + 1 from t", "a column without a name"),
+        ("select 1.5 from t", "a column of decimal constant type"),
+        ("select path, path from t", "two columns of one name"),
+        ("select tags from t", "a column of other type"),
+        ("select * from t", "a column of other type"),
+        ("select * from u, u as v", "* of a JOIN"),
+        ("select path from t, u", "the column path"),
+        ("select n as path, path as p from t group by path, n", "path, a column and an alias"),
+        ("select x, count(*) as c from t group by 1", "groups of -0.0 and 0.0"),
+        ("select distinct x from t", "groups of -0.0 and 0.0"),
+        ("select path from t order by 2", "an order of other values"),
+        ("select path from t order by 'x'", "an order by a constant"),
+        ("select path from t group by all", "this GROUP BY"),
+        ("select path from t limit 10%", "this LIMIT"),
+        ("select path from t tablesample 10%", "BASE_TABLE with sample"),
+        ("select count(*) over () as c from t", "WINDOW"),
+        ("select path from t where n in (select count from u)", "SUBQUERY"),
+        ("select path from t join u using (path)", "JOIN with using_columns"),
+        ("select path from t union select path from u", "SET_OPERATION_NODE"),
+        ("select s from range(3) r(s)", "FROM TABLE_FUNCTION"),
+        ("select current_date from t", "current_date"),
+        ("select distinct on (path) path from t", "DISTINCT_MODIFIER"),
+        ("select a.b.path from t a", "the column a.b.path"),
+    ],
+)  # fmt: skip
+def test_what_may_differ_is_left_to_spark(statement: str, reason: str) -> None:
+    with pytest.raises(Unsure) as unsure:
+        names(statement)
+    assert reason in str(unsure.value)
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ("select * from v", "no table v"),
+        ("select pth from t", "no column pth in t; did you mean path?"),
+        ("select path from t where m > 1", "no column m in t"),
+    ],
+)
+def test_what_no_engine_knows_is_said_at_once(statement: str, message: str) -> None:
+    with pytest.raises(Unknown) as unknown:
+        names(statement)
+    assert str(unknown.value) == message
