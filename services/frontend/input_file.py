@@ -49,12 +49,12 @@ class Sample(NamedTuple):
     latest_ms: int
 
 
-def _open_zstd(file: BinaryIO) -> BinaryIO:
+def _open_zstd(file: BinaryIO) -> Any:
     if sys.version_info >= (3, 14):
         from compression import zstd
     else:
         from backports import zstd
-    return zstd.ZstdFile(file)  # type: ignore[no-any-return]
+    return zstd.ZstdFile(file)
 
 
 _KINDS: dict[str, tuple[bytes, Callable[[BinaryIO], Any]]] = {
