@@ -11,7 +11,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -193,7 +193,7 @@ class Demo:
         status = supervisor.stop("loader", grace_s=30.0)
         if status != 0:
             display.say(f"loader: stopped with {describe_status(status or 0)}")
-        report_status = self._report(display)
+        report_status = self._report(display, supervisor)
         self._stop_all(supervisor, display)
         display.close()
         audit_status = self._audit()
@@ -221,8 +221,14 @@ class Demo:
             time.sleep(POLL_S)
         return 0
 
-    def _report(self, display: Display) -> int:
-        """Run the report job, with its output on the terminal. Returns its exit status."""
+    def _report(self, display: Display, supervisor: Supervisor) -> int:
+        """Run the report job, with its output on the terminal, while the processes are looked after
+        and requests are answered. Returns its exit status."""
+
+        def stop_asked() -> bool:
+            supervisor.poll()
+            return self.is_stop_asked
+
         table = "access_log" if self.config.input_path else "page_view"
         if not (self.root / "warehouse" / table).exists():
             display.say(f"nothing to report on: no event of table {table} was sent (see the audit)")
@@ -230,7 +236,8 @@ class Demo:
         command, settings = report_command(self.root, table)
         log_path = self.root / "logs" / "report.log"
         with open(log_path, "wb") as log, tempfile.TemporaryFile() as printed:
-            status = self._run(command, settings, stdout=printed, stderr=log)
+            environment = child_environment(base_environment(), settings)
+            status = run_to_end(command, environment, stop_asked, stdout=printed, stderr=log)
             printed.seek(0)
             display.say(printed.read().decode(errors="replace").rstrip())
         if status and not self.is_stop_asked:
@@ -245,11 +252,8 @@ class Demo:
         """
         sys.stdout.flush()
         command = command_of("audit", "--var", str(self.root), "--recount", "--final")
-        return self._run(command, {})
-
-    def _run(self, command: Sequence[str], settings: Mapping[str, str], **files: Any) -> int:
-        environment = child_environment(base_environment(), settings)
-        return run_to_end(command, environment, lambda: self.is_stop_asked, **files)
+        environment = child_environment(base_environment(), {})
+        return run_to_end(command, environment, lambda: self.is_stop_asked)
 
     def _says_what_was_read(self, frontends: Sequence[ManagedProcess]) -> bool:
         """Whether most of the input was readable; prints a line when it was not."""
