@@ -9,18 +9,20 @@ that request is seen in the parent's id.
 import ctypes
 import os
 import signal
+import sys
 
 # Holds the id of the process that started this one. No setting, and not passed on.
 PARENT_VARIABLE = "KAFKA2011_PARENT"
 PR_SET_PDEATHSIG = 1
 
-_libc = ctypes.CDLL(None)
-_prctl = _libc.prctl  # looked up here: nothing may be loaded between fork and exec
+# Looked up here: nothing may be loaded between fork and exec. Other systems have no such call.
+_prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
 
 
 def die_with_parent() -> None:
     """Have the kernel kill this process when the thread that started it ends."""
-    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if _prctl is not None:
+        _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def hold() -> None:
