@@ -22,14 +22,14 @@ from tests.support.commands import KAFKA2011, RunningProcess, run
 from tests.support.stored import entries
 from tests.support.waiting import wait_until
 
+STOP_ROUNDS = int(os.environ.get("STOP_ROUNDS", "2"))
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.spark,
     pytest.mark.slow,
-    pytest.mark.timeout(1200),
+    pytest.mark.timeout(900 + 150 * STOP_ROUNDS),
 ]
 
-STOP_ROUNDS = int(os.environ.get("STOP_ROUNDS", "2"))
 WIDE = {"COLUMNS": "160"}
 IN_C = {**WIDE, "LC_ALL": "C"}
 # What the processes of a live deployment are, by the words of their commands.
@@ -131,6 +131,7 @@ def demos(tmp_path: Path) -> Iterator[list[RunningDemo]]:
     for demo in running:
         if demo.is_running:
             demo.stop()
+    for demo in running:
         assert demo.leftovers() == [], demo.log()
 
 
