@@ -18,6 +18,7 @@ import socket
 import subprocess
 import sys
 import urllib.request
+from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -29,11 +30,11 @@ from tests.support.waiting import DEADLINE_S, wait_until
 KAFKA2011 = (sys.executable, "-m", "kafka2011")
 
 
-_held: list[socket.socket] = []
+_held: deque[socket.socket] = deque(maxlen=200)  # the last ones: each is a descriptor
 
 
 def held_port() -> int:
-    """A port of loopback that stays this test run's: the kernel gives it to no other process while
+    """A port of loopback that stays this test's: the kernel gives it to no other process while
     the server that a test starts on it, kills and starts again is away.
 
     A bound socket that does not listen holds it; a server that sets SO_REUSEADDR, as all of ours

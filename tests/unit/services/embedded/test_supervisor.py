@@ -30,6 +30,7 @@ from kafka2011.services.embedded.supervisor import (
     describe_status,
 )
 from kafka2011.services.embedded.topology import ProcessSpec
+from tests.support.commands import held_port
 from tests.support.waiting import wait_until
 
 SERVES = """
@@ -47,12 +48,10 @@ SERVES_ONCE_IT_MAY = (
 )
 IGNORES_SIGTERM = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + SERVES
 
-free_port = processes.free_port_source()
-
 
 def spec(name: str, script: str = SERVES, *words: str, **changes: Any) -> ProcessSpec:
     """A process that runs the script with these words as its arguments."""
-    port = free_port()
+    port = held_port()
     values = {
         "name": name,
         "kind": "service",
@@ -60,7 +59,7 @@ def spec(name: str, script: str = SERVES, *words: str, **changes: Any) -> Proces
         "command": (sys.executable, "-c", script, *words),
         "environment": {"KAFKA2011_METRICS_PORT": str(port), "KAFKA2011_PROCESS_NAME": name},
         "ports": {"metrics": port},
-        "start_timeout_ms": 20_000,
+        "start_timeout_ms": 120_000,
     }
     return ProcessSpec(**{**values, **changes})
 
@@ -110,7 +109,7 @@ def deploy(tmp_path: Path) -> Iterator[Deploy]:
 @pytest.mark.parametrize(
     ("script", "timeout_ms", "words"),
     [
-        ("exit('no such disk')", 20_000, ["no such disk", "status 1", "logs/one.log"]),
+        ("exit('no such disk')", 120_000, ["no such disk", "status 1", "logs/one.log"]),
         ("import threading; threading.Event().wait()", 300, ["did not serve within"]),
     ],
     ids=["ends at once", "does not serve in time"],

@@ -21,7 +21,7 @@ SETTINGS = {
     "commit_interval_ms": 5,
     "retry_min_ms": 10,
     "retry_max_ms": 100,
-    "barrier_timeout_ms": 300,
+    "barrier_timeout_ms": 60_000,
     "status_interval_ms": 50,
     "handover_timeout_ms": 200,
 }

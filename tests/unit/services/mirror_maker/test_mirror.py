@@ -37,7 +37,7 @@ def test_a_partition_that_the_target_refuses_does_not_hold_up_its_neighbours(
 def test_without_an_answer_to_the_barrier_nothing_is_committed(clusters: Clusters) -> None:
     source, target = clusters.with_topics("t")
     source.append("t", 0, [b"one"])
-    running = clusters.mirror()
+    running = clusters.mirror(barrier_timeout_ms=300)
     clusters.wait_until_copied("t")
     first = source.log("t")
     target.is_silent = True
