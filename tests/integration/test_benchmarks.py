@@ -15,7 +15,7 @@ BUILD = "pure" if os.environ.get("KAFKA2011_PURE") == "1" else "compiled"
 
 def test_one_question_as_json_and_in_the_history(tmp_path: Path) -> None:
     one = ("--json", "--runs", "2", "--only", "durable", "--build", BUILD, "--data-dir", tmp_path)
-    done = run_python("-m", "benchmarks", *one, timeout_s=100)
+    done = run_python("-m", "benchmarks", *one, timeout_s=600)
     entry = json.loads(done.stdout)
     [result] = entry["results"]
     assert result["build"] == BUILD

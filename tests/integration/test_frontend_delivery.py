@@ -125,19 +125,24 @@ def test_a_log_with_broken_lines_arrives_whole_and_a_second_start_sends_nothing(
 
 
 def test_a_killed_broker_that_comes_back_costs_repeats_and_no_event(
-    frontend: Frontend, broker: RunningBroker, tmp_path: Path
+    frontend: Frontend, tmp_path: Path
 ) -> None:
     frontend.write_log(20_000)
+    held = tmp_path / "held"  # no barrier is answered, so that the frontend cannot end before
+    held.touch()
+    hold = {"KAFKA2011_FAILPOINTS": f"before_flush=hold:{held}"}
+    broker = start_broker(tmp_path, environment=hold)
 
     def log_bytes() -> int:
         return sum(file.stat().st_size for file in broker.log_dir.rglob("*.kafka"))
 
     with frontend.send_log(broker, rate=8000) as run:
         for _ in range(2):
-            wait_for_growth(log_bytes, 200_000, "the log grows")
+            wait_for_growth(log_bytes, 10_000, "the log grows", since=log_bytes())
             broker.kill()
             assert run.is_running
-            broker = start_broker(tmp_path, port=broker.port)
+            broker = start_broker(tmp_path, port=broker.port, environment=hold)
+        held.unlink()
         finish(run)
         resent = run.events("finished")[0]["resent_sets"]
     with broker:
@@ -153,7 +158,9 @@ def test_a_frontend_killed_at_any_moment_goes_on_and_counts_everything_once(
     rng = random.Random(2011)
     for _ in range(4):
         with frontend.send_log(broker, rate=6000) as run:
-            run.wait_for_event("run")
+            wait_until(lambda run=run: run.events("run") or not run.is_running, "it begins")
+            if run.events("source_sent_before"):
+                break  # the moments before were late ones, on a busy machine
             deadline = time.monotonic() + rng.uniform(0.05, 0.7)
             wait_until(lambda at=deadline: time.monotonic() > at, "the moment")
             run.kill()
@@ -226,8 +233,8 @@ def test_a_followed_log_arrives_through_rotation_truncation_and_kills(
 def test_sigterm_flushes_and_the_next_start_goes_on_without_a_repeat(
     frontend: Frontend, broker: RunningBroker, tmp_path: Path
 ) -> None:
-    frontend.write_log(6000)
-    with frontend.send_log(broker, rate=4000) as run:
+    frontend.write_log(10_000)
+    with frontend.send_log(broker, rate=500) as run:
         run.wait_for_event("run")
         wait_until((tmp_path / "frontend-1" / "progress.json").exists, "progress.json")
         assert run.stop() == 0, run.log()
@@ -235,7 +242,7 @@ def test_sigterm_flushes_and_the_next_start_goes_on_without_a_repeat(
     stored = stored_payloads([broker.log_dir])
     assert stored_counts(stored, WINDOW_MS) == reported_counts(stored)
     frontend.send_rest(broker)
-    assert repeats(6000, broker) == 0
+    assert repeats(10_000, broker) == 0
 
 
 def test_after_a_planned_stop_synthetic_activity_goes_on_from_now_without_a_repeat(
@@ -319,7 +326,7 @@ def test_behind_a_balancer_every_broker_gets_its_share(frontend: Frontend, tmp_p
         routes = {"proxy.routes": f"127.0.0.1:0>127.0.0.1:{one.port}|127.0.0.1:{two.port}"}
         with start_command("proxy", routes, tmp_path / "proxy.log") as proxy:
             address = proxy.wait_for_event("serving")["address"]
-            limits = {"rate": 3000, "duration_ms": 4000, "reconnect_time_interval_ms": 200}
+            limits = {"rate": 6000, "duration_ms": 2000, "reconnect_interval": 5}
             with frontend.start(**limits, broker_list=f"0:{address}") as run:
                 finish(run)
         assert one.stop() == two.stop() == 0

@@ -126,7 +126,7 @@ def run(
             zk_connect=broker[1], stream_dir=tmp_path, event_forms=FORMS_2011, **settings
         )
         query = start_stream(spark, config, BY_NAME[name], once=True)
-        assert query.awaitTermination(300)
+        assert query.awaitTermination(600)
         if BY_NAME[name].is_ranked:
             return []
         rows: list[Any] = spark.read.parquet(str(tmp_path / name)).collect()
@@ -268,6 +268,6 @@ def test_a_data_frame_becomes_messages(
     writer = copied.writeStream.format("kafka2011").options(**{**options, "topic": "copied"})
     writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
     query = writer.trigger(availableNow=True).start()
-    assert query.awaitTermination(200)
+    assert query.awaitTermination(600)
     again = spark.read.format("kafka2011").options(**{**options, "topic": "copied"}).load()
     assert again.count() == 1000

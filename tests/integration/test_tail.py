@@ -1,5 +1,6 @@
 """`kafka2011 tail` on real files, rotated and truncated under load, killed: every line arrives."""
 
+import itertools
 import json
 import threading
 from collections.abc import Iterator
@@ -50,7 +51,7 @@ class Writer:
 
     def _run(self) -> None:
         log = self._root / "app.log"
-        for turn in range(1, 10_000):
+        for turn in itertools.count(1):
             with log.open("ab", buffering=0) as output:
                 for _ in range(20):
                     line = b"%08d \xff\x00 and so on\n" % self.count
@@ -63,7 +64,7 @@ class Writer:
                 (self._root / f"app.log.copy{turn}").write_bytes(log.read_bytes())
                 with log.open("r+b") as output:
                     output.truncate(0)
-            if self._stop.wait(0.005):
+            if self._stop.wait(0.01):
                 return
 
     def __enter__(self) -> "Writer":

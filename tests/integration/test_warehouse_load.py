@@ -37,7 +37,7 @@ from tests.support.access_lines import UNREADABLE_LINES, figures, known_lines
 from tests.support.clusters import Cluster
 from tests.support.commands import RunningProcess, execute
 from tests.support.stored import entries, stored_entries
-from tests.support.waiting import wait_until
+from tests.support.waiting import DEADLINE_S, wait_until
 from tests.unit.services.warehouse.samples import access_log_payload
 
 pytestmark = [
@@ -120,7 +120,7 @@ class Jobs:
             [launcher, ROOT / "spark-jobs" / script, *words],
             variables={**self.variables, **variables},
             status=status,
-            timeout_s=200,
+            timeout_s=600,
         )
 
     def loop(self) -> RunningProcess:
@@ -247,7 +247,7 @@ def test_each_message_of_the_segments_is_one_row_or_one_quarantined_message_what
         address = loader.wait_for_event("loading")["metrics"]
 
         def status() -> dict[str, Any]:
-            with urllib.request.urlopen(f"http://{address}/status", timeout=10) as page:
+            with urllib.request.urlopen(f"http://{address}/status", timeout=DEADLINE_S) as page:
                 found: dict[str, Any] = json.loads(page.read())
                 return found
 

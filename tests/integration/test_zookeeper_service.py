@@ -19,7 +19,7 @@ from kafka2011.services.zookeeper.server import (
     wait_until_serving,
 )
 from tests.support.commands import RunningProcess, held_port, start_command
-from tests.support.waiting import wait_until
+from tests.support.waiting import DEADLINE_S, wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -34,8 +34,8 @@ def is_alive(pid: int) -> bool:
 
 @contextlib.contextmanager
 def client(*addresses: str) -> Iterator[KazooClient]:
-    connected = KazooClient(",".join(addresses), timeout=5)
-    connected.start(timeout=20)
+    connected = KazooClient(",".join(addresses), timeout=20)
+    connected.start(timeout=DEADLINE_S)
     yield connected
     connected.stop()
     connected.close()
@@ -62,9 +62,9 @@ def test_it_serves_registers_and_keeps_its_data_through_sigterm_and_sigkill(star
         address = serving["address"]
         host, _, port = address.partition(":")
         assert host == "127.0.0.1"
-        wait_until_serving(host, int(port), time.monotonic() + 10)
-        assert four_letter_word(host, int(port), "ruok") == "imok"
-        assert "not in the whitelist" in four_letter_word(host, int(port), "envi")
+        wait_until_serving(host, int(port), time.monotonic() + DEADLINE_S)
+        assert four_letter_word(host, int(port), "ruok", DEADLINE_S) == "imok"
+        assert "not in the whitelist" in four_letter_word(host, int(port), "envi", DEADLINE_S)
         with client(address) as zookeeper:
             zookeeper.create("/kept", b"through SIGTERM")
             # It stands in its own process registry.
@@ -127,7 +127,7 @@ def test_an_ensemble_of_three_survives_the_loss_of_its_leader(tmp_path: Path) ->
 
         def leads(address: str) -> bool:
             host, _, port = address.partition(":")
-            return "Mode: leader" in four_letter_word(host, int(port), "srvr")
+            return "Mode: leader" in four_letter_word(host, int(port), "srvr", DEADLINE_S)
 
         [leader] = [server for server, at in zip(servers, addresses, strict=True) if leads(at)]
         leader.kill()

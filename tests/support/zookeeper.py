@@ -22,7 +22,8 @@ TAKE_ATTEMPTS = 10
 @contextlib.contextmanager
 def start_zookeeper(data_dir: Path, **settings: object) -> Iterator[ZooKeeperServer]:
     """A server of one's own, on a held port unless `client_port` says otherwise."""
-    config = ZooKeeperConfig(**{"client_port": held_port(), "data_dir": data_dir, **settings})
+    usual = {"client_port": held_port(), "data_dir": data_dir, "start_timeout_ms": 300_000}
+    config = ZooKeeperConfig(**{**usual, **settings})
     with ZooKeeperServer(config, os.environ.get("JAVA_HOME", "")) as server:
         server.start()
         yield server
