@@ -97,11 +97,12 @@ if [ "$(cat "$stamp" 2>/dev/null || true)" != "$wanted" ]; then
     install_locked build
     # An archive unpacked over an older tree brings sources that are older than what was built there.
     touch $compiled
-    # While the large ones come. If it fails, `install` builds again, and shows why.
+    # While the large ones come. If it fails, it is built again below, which shows why.
     "$VENV/bin/python" setup.py -q build_ext --inplace >/dev/null 2>&1 &
+    building=$!
     install_locked $extras
-    wait
     step "building kafka2011"
+    if wait "$building"; then export KAFKA2011_PURE_BUILD=1; fi
     install --no-deps --no-build-isolation -e . \
         || fail "kafka2011 itself could not be installed; see pip's message above"
     rm -rf "$VENV/tmp" "$VENV/part.lock"

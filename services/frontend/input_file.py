@@ -191,10 +191,12 @@ def _refusal(path: Path, lines: list[Line | LongLine], readable: int, log_format
 
 
 def _shown(line: Line | LongLine) -> str:
-    """The beginning of a line, in quotes and without control characters."""
+    """The beginning of a line, in quotes; what is no text as Python writes bytes."""
     data = line.data if isinstance(line, Line) else line.head
-    text = ascii(data[:SHOWN_BYTES].decode("utf-8", "backslashreplace"))
-    return text + ("..." if len(data) > SHOWN_BYTES else "")
+    head = data[:SHOWN_BYTES]
+    text = head.decode("utf-8", "replace").removesuffix("\ufffd")
+    shown = f"'{text}'" if text.isprintable() else repr(head)[1:]
+    return shown + ("..." if len(data) > SHOWN_BYTES else "")
 
 
 def _span(readable: list[AccessLine]) -> tuple[int, int]:

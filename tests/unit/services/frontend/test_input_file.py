@@ -110,6 +110,8 @@ FAR = b'h - - [17/May/9999:10:05:03 +0000] "GET / HTTP/1.1" 200 5\n'
         (RANDOM, "auto", r"nothing of the first \d+ lines can be read; line 1 is .{20,600}\.\.\.;"),
         (b"\n" * 3, "auto", "nothing of the first 3 lines can be read; line 1 is '';"),
         (b"hello", "auto", "nothing of its only line can be read; line 1 is 'hello'; expected is "),
+        (b"\x00\xff", "auto", r"line 1 is '\\x00\\xff';"),
+        ("gr\xfc\xdfe\n".encode() * 2, "auto", "line 1 is 'gr\xfc\xdfe';"),
         (b"hello\n" * 2 + LINE % 1, "auto", "1 of the first 3 lines can be read; line 1 is 'h"),
         (TEXT, "%h %t %r %s", "line 1 is 'h - .*; expected is the given format, %h %t %r %s"),
         (b"x" * 9_000_000, "auto", r"line 1, above 4,194,304 bytes is 'xxx"),
