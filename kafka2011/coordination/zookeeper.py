@@ -188,7 +188,8 @@ class ZooKeeperRegistry:
             self._client.stop()
             self._client.close()
         except (kazoo_errors.KazooException, OSError) as error:
-            log.warning("zookeeper_close", reason=repr(error))
+            # The session ends on the server by itself: nothing for a console that merely ends.
+            log.info("zookeeper_close", reason=repr(error))
 
     def _note_negotiated_timeout(self, client: Any) -> None:
         """Read the session timeout that the server grants, which kazoo does not publish.

@@ -95,7 +95,7 @@ class Demo:
             status = self._with_everything("up", self._stay)
             Display(self.console).say(
                 f"stopped; data and logs stay in {self.config.root_dir}/; to go on with them: "
-                "make live, or kafka2011 embedded up"
+                f"make live, or {to_paste(self.root, 'up')}"
             )
             return status
 
@@ -314,7 +314,7 @@ def check_replaceable(root: Path) -> None:
     named = [*sorted(own), *sorted(topics - own)]
     more = f" and {len(named) - TOPICS_NAMED_MAX} more" if len(named) > TOPICS_NAMED_MAX else ""
     raise StartFailed(
-        f"{root} holds what `make live` (kafka2011 embedded up) collected, which the demo would "
+        f"{root} holds what `make live` collected, which the demo would "
         f"delete: topics {', '.join(named[:TOPICS_NAMED_MAX])}{more}; choose another directory "
         "(make demo DIR=var-demo, --dir var-demo), or delete it (make demo FRESH=1, --fresh)"
     )

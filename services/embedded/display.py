@@ -12,6 +12,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from kafka2011.runtime.tables import new_table
+
 RATE_WINDOW_S = 3.0
 PLAIN_INTERVAL_S = 5.0
 
@@ -92,9 +94,8 @@ class Display:
         return f"  {elapsed:5.0f} s  {sample.phase}: " + ", ".join(parts) + down
 
     def _table(self, sample: Sample) -> Group:
-        table = Table(title=None, box=None, pad_edge=False, header_style="bold")
-        for heading in ("tier", "messages", "a second", "behind", "p50", "p99"):
-            table.add_column(heading, justify="left" if heading == "tier" else "right")
+        numbers = ("messages", "a second", "behind", "p50", "p99")
+        table = new_table("tier", *numbers, numbers=numbers)
         for tier in ("produced", *sample.tiers):
             count = _count(sample, tier)
             behind = sample.produced - count
