@@ -47,6 +47,8 @@ down:
 # Exits with the audit's status. Profile `two-live`: the second datacenter has an audit of its own.
 IN := $(COMPOSE) exec -T -e COLUMNS=120
 status:
+	@[ -n "$$(docker ps --quiet --filter label=com.docker.compose.project=$(PROJECT))" ] \
+	    || { echo "kafka2011: nothing of the project $(PROJECT) runs: make up starts it" >&2; exit 3; }
 	@$(COMPOSE) ps
 	@status=0; \
 	$(IN) audit kafka2011 status --zookeeper zookeeper-live:2181 --zookeeper zookeeper-offline:2181 || status=$$?; \

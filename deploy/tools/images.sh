@@ -1,17 +1,21 @@
 #!/bin/sh
-# Builds the images of docker-compose.yml, and does nothing for those whose sources did not change.
+# Builds the images of docker-compose.yml on any machine: Compose does it, with a base that is made here. Only what
+# changed is built anew, by the builder's cache.
 #
-#   deploy/tools/images.sh [--force]
+#   deploy/tools/images.sh [--force]     --force makes the base anew
 #
-# Two chains are built at a time, since half of the work waits for the network or the disk.
-# The base is Debian 13: the image DEBIAN_IMAGE if the engine has it or can pull it, and else made
-# from Debian packages (mmdebstrap, docker import). This machine's own apt sources, certificates and pip settings
-# go into the build, so that it works behind a mirror or an inspecting proxy; pip's stay out of the images that run.
+# The base is Debian 13: the image BASE_IMAGE if the engine has it or can pull it, and else made
+# from Debian packages (mmdebstrap, docker import). This machine's own apt sources and certificates go into it, so that
+# it works behind a mirror or an inspecting proxy; pip's settings are build arguments, and in no image that runs.
 # Works with the classic builder (no BuildKit needed).
 set -eu
 cd "$(dirname "$0")/../.."
 VERSION=$(deploy/tools/setting.sh KAFKA2011_VERSION dev)
-DEBIAN_IMAGE="${DEBIAN_IMAGE:-debian:trixie-slim}"
+OURS=localhost/kafka2011  # no registry has such a name
+BASE="$OURS/base:$VERSION"
+DEBIAN_IMAGE=$(deploy/tools/setting.sh BASE_IMAGE debian:trixie-slim)
+# As docs/containers.md says, it may name what this script made.
+[ "$DEBIAN_IMAGE" != "$BASE" ] || DEBIAN_IMAGE=debian:trixie-slim
 SUITE=trixie
 PULL_TIMEOUT_S="${PULL_TIMEOUT_S:-120}"
 FORCE=
@@ -67,11 +71,13 @@ apt_settings() {
     apt-config dump | grep -E '^Acquire::(https?::(Proxy|Timeout|Verify|Pipeline)|Retries|Check-Valid-Until|Check-Date|ForceIPv4)' || true
 }
 
+# pip's settings of this machine, where the environment has none, as build arguments of docker-compose.yml.
 pip_settings() {
-    printf '[global]\n'
-    { python3 -m pip config list 2>/dev/null || true; } \
-        | sed -nE "s/^(:env:|global)\.(index-url|extra-index-url|trusted-host|proxy|default-timeout|timeout|retries)='(.*)'\$/\2 = \3/p" \
-        | sed 's/^default-timeout/timeout/' | sort -u -t= -k1,1
+    for name in index-url extra-index-url trusted-host proxy; do
+        value=$(printf '%s' "$(python3 -m pip config get "global.$name" 2>/dev/null)" | tr '\n' ' ')
+        variable="PIP_$(printf '%s' "$name" | tr 'a-z-' 'A-Z_')"
+        eval "export $variable=\"\${$variable:-\$value}\""
+    done
 }
 
 make_context() {
@@ -84,7 +90,6 @@ make_context() {
     for certificate in /usr/local/share/ca-certificates/*.crt; do
         [ ! -f "$certificate" ] || cp "$certificate" "$certificates/"
     done
-    pip_settings > "$work/context/pip.conf"
     chmod -R a+rX "$work/context"
 }
 
@@ -118,7 +123,7 @@ make_debian() {
 # Sets DEBIAN_IMAGE to an image that the engine has.
 debian() {
     have_image "$DEBIAN_IMAGE" && return 0
-    made="kafka2011/debian:$SUITE"
+    made="$OURS/debian:$SUITE"
     if [ -n "$FORCE" ] || ! have_image "$made"; then
         step "pulling $DEBIAN_IMAGE"
         timeout "$PULL_TIMEOUT_S" docker pull --quiet "$DEBIAN_IMAGE" >/dev/null 2>&1 && return 0
@@ -129,57 +134,34 @@ debian() {
 
 # --- building --------------------------------------------------------------------------------------
 
-# image IMAGE SUM COMMAND...: run the command unless IMAGE was built from the same SUM.
-image() {
-    name="kafka2011/$1:$VERSION"; sum="$2"; shift 2
-    if [ -z "$FORCE" ] && [ "$(docker image inspect --format '{{index .Config.Labels "kafka2011.sources"}}' "$name" 2>/dev/null)" = "$sum" ]; then
-        return 0
-    fi
-    step "building $name"
-    started=$(date +%s); log="$work/${name#*/}.log"
-    "$@" --label "kafka2011.sources=$sum" --tag "$name" > "$log" 2>&1 || {
+# run WHAT COMMAND...: its output is shown only when it fails.
+run() {
+    what="$1"; shift
+    started=$(date +%s); log="$work/$what.log"
+    "$@" > "$log" 2>&1 || {
         tail -n 40 "$log" >&2
-        fail "$name could not be built; the end of the builder's output is above"
+        fail "$what could not be built; the end of the builder's output is above"
     }
-    printf '    %s took %s s\n' "$name" "$(($(date +%s) - started))" >&2
+    printf '    %s: %s s\n' "$what" "$(($(date +%s) - started))" >&2
 }
-
-sum_of() { { for part in "$@"; do cat "$part"; done; } | sha256sum | cut -c1-16; }
-# Of what is installed, so that a change elsewhere in the lock or in pyproject.toml builds nothing.
-dependencies_sum() { { cat deploy/docker/dependencies.Dockerfile; deploy/tools/locked.sh "$@"; } | sha256sum | cut -c1-16; }
-tree_sum() { find "$@" -type f ! -name '*.so' ! -name '*.c' ! -path '*/__pycache__/*' -print0 | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum | cut -c1-16; }
-build() { file="$1"; shift; docker build --force-rm -f "deploy/docker/$file" --build-arg VERSION="$VERSION" "$@" .; }
-build_base() { docker build --force-rm -f deploy/docker/base.Dockerfile --build-arg DEBIAN_IMAGE="$DEBIAN_IMAGE" --target "$@" "$work/context"; }
+# Each image is built by the service of docker-compose.yml that has its `build`.
+compose_build() { COMPOSE_PROFILES=observability deploy/tools/compose.sh build "$@"; }
 
 make_context
 debian
-machine=$(tree_sum deploy/docker/base.Dockerfile && cd "$work/context" && tree_sum .)
-base_sum=$(printf '%s %s' "$machine" "$(docker image inspect --format '{{.Id}}' "$DEBIAN_IMAGE")" | sha256sum | cut -c1-16)
-image base "$base_sum" build_base base
-image build "$base_sum" build_base build
-
-project="$base_sum-$(tree_sum deploy/docker/project.Dockerfile deploy/docker/probe.py deploy/docker/disturb.py deploy/docker/spark deploy/docker/spark-submit deploy/tools/locked.sh requirements.lock pyproject.toml setup.py README.md \
-    $(ls pyspark_kafka2011.py 2>/dev/null || true) spark-jobs kafka2011 broker consumer producer services)"
-java="$base_sum-$(sum_of deploy/docker/java.Dockerfile)"
-app="$base_sum-$(dependencies_sum web)"
-spark="$java-$(dependencies_sum web spark)"
-
+pip_settings
+step "building the images on $DEBIAN_IMAGE, where something changed"
+run base docker build --force-rm -f deploy/docker/base.Dockerfile --build-arg DEBIAN_IMAGE="$DEBIAN_IMAGE" --tag "$BASE" "$work/context"
+export BASE_IMAGE="$BASE"
+# First what both chains need.
+run tools docker build --force-rm -f deploy/docker/Dockerfile --build-arg BASE_IMAGE="$BASE" --target build --tag "$OURS/build:$VERSION" .
 # The longer chain, and beside it everything that does not need it.
-(
-    image java "$java" build java.Dockerfile
-    image spark-runtime "$spark" build dependencies.Dockerfile --build-arg BASE=kafka2011/java --build-arg EXTRAS="web spark"
-) &
+run spark compose_build zookeeper-live &
 chain=$!
-image app-runtime "$app" build dependencies.Dockerfile --build-arg BASE=kafka2011/base --build-arg EXTRAS=web
-image project "$project" build project.Dockerfile
-image app "$app-$project-$(sum_of deploy/docker/app.Dockerfile)" build app.Dockerfile --build-arg RUNTIME=kafka2011/app-runtime
-image haproxy "$base_sum-$(sum_of deploy/docker/haproxy.Dockerfile deploy/docker/haproxy.cfg deploy/docker/probe.py)" build haproxy.Dockerfile
-image prometheus "$base_sum-$(sum_of deploy/docker/prometheus.Dockerfile deploy/docker/prometheus.yml deploy/docker/probe.py)" build prometheus.Dockerfile
+run others compose_build broker-1 balancer prometheus
 wait "$chain" || { chain=; exit 1; }
 chain=
-image spark "$spark-$project-$(sum_of deploy/docker/app.Dockerfile)" build app.Dockerfile --build-arg RUNTIME=kafka2011/spark-runtime
 
-# What was replaced has no name any more.
-for label in sources stage; do
-    docker image prune --force --filter "label=kafka2011.$label" >/dev/null
-done
+# What was replaced has no name any more. Stages between have none either: the builder's cache needs the last ones.
+docker image prune --force --filter label=kafka2011.stage=image >/dev/null
+docker image prune --force --filter label=kafka2011.stage=project --filter until=168h >/dev/null

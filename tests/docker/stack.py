@@ -21,7 +21,7 @@ from docker.models.volumes import Volume
 
 from kafka2011.runtime.clock import now_ms
 from kafka2011.services.containers import engine
-from kafka2011.services.containers.demo import ALL_PROFILES, AUDIT_URL, RESTARTS_FILE, WRITE
+from kafka2011.services.containers.demo import AUDIT_URL, RESTARTS_FILE, WRITE
 from kafka2011.services.containers.engine import ComposeProject, ContainerState, EngineError
 from tests import ROOT
 from tests.support import waiting
@@ -31,7 +31,7 @@ PROJECT_PREFIX = "kafka2011-test-"
 IMAGE_VERSION = subprocess.check_output(
     [ROOT / "deploy" / "tools" / "setting.sh", "KAFKA2011_VERSION", "dev"], text=True
 ).strip()
-APP_IMAGE = f"kafka2011/app:{IMAGE_VERSION}"
+APP_IMAGE = f"localhost/kafka2011/app:{IMAGE_VERSION}"
 
 # Two cores may be shared with others; what is slow is not wrong.
 START_TIMEOUT_S = 900
@@ -118,7 +118,14 @@ class Stack:
     # --- life --------------------------------------------------------------------------------
 
     def up(self) -> None:
-        self._bring_up(self.project, self._profiles)
+        """As `docker compose up` does it, without a script of this project."""
+        try:
+            self.project.compose(
+                "up", "--detach", profiles=self._profiles, timeout_s=START_TIMEOUT_S
+            )
+        except EngineError as error:
+            raise AssertionError(f"{error}\n{self.diagnosis()}") from None
+        self.wait_until_all_serve()
         self.sent_count = 2 * EACH_SENDS
 
     @contextmanager
@@ -127,7 +134,7 @@ class Stack:
         before = set(self.project.states())
         settled = {**os.environ, **self._settings, **settings}
         try:
-            self._bring_up(ComposeProject(self.name, ROOT, settled), name)
+            self._make_up(ComposeProject(self.name, ROOT, settled), name)
             yield
         finally:
             added = [self.container(service) for service in set(self.project.states()) - before]
@@ -136,7 +143,7 @@ class Stack:
             for container in added:
                 container.remove(force=True)
 
-    def _bring_up(self, project: ComposeProject, profiles: str) -> None:
+    def _make_up(self, project: ComposeProject, profiles: str) -> None:
         try:
             project.bring_up(profiles)
         except EngineError as error:
@@ -145,9 +152,7 @@ class Stack:
 
     def down(self) -> None:
         remove(labelled(self.client, f"{RUN_LABEL}={self.name}"))
-        self.project.compose(
-            "down", "--volumes", "--remove-orphans", "--timeout", "10", profiles=ALL_PROFILES
-        )
+        self.project.compose("down", "--volumes", "--timeout", "10", profiles=self._profiles)
 
     def wait_until_all_serve(self) -> None:
         def are_serving() -> bool:

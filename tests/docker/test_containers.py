@@ -24,9 +24,9 @@ SECOND_NS = 1_000_000_000
 DISK = "uid=10001,gid=10001,size=8m"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def running(engine: docker.DockerClient, images: None) -> Iterator[DockerContainer]:
-    """A broker on its own, its data in a tmpfs."""
+    """A broker on its own, its data in a tmpfs; the last test stops it."""
     options = dict(HARDENED)
     mounts = options.pop("tmpfs") | {"/data": DISK}
     settings = {
@@ -74,6 +74,24 @@ def readable(container: DockerContainer) -> list[bytes]:
     return found
 
 
+def test_it_has_no_rights_and_its_health_check_is_true_only_while_it_serves(
+    running: DockerContainer,
+) -> None:
+    inside = running.get_wrapped_container()
+    assert inside.exec_run("id -u").output.strip() == b"10001"
+    assert inside.exec_run("touch /opt/kafka2011/here").exit_code != 0
+
+    def health() -> str:
+        inside.reload()
+        return str(inside.attrs["State"]["Health"]["Status"])
+
+    wait_until(lambda: health() == "healthy", "healthy", timeout_s=60)
+    probe = " ".join(HEALTH[1:])
+    assert inside.exec_run(probe).exit_code == 0
+    assert inside.exec_run(probe.replace("8080", "8081")).exit_code == 1
+    assert inside.exec_run(f"{probe} nonsense").exit_code == 1
+
+
 def test_a_full_disk_refuses_writes_and_goes_on_reading(running: DockerContainer) -> None:
     inside = running.get_wrapped_container()
     filled = inside.exec_run("dd if=/dev/zero of=/data/filler bs=1M count=4")
@@ -113,21 +131,3 @@ def test_sigterm_is_a_clean_stop(running: DockerContainer) -> None:
     inside.stop(timeout=20)
     inside.reload()
     assert inside.attrs["State"]["ExitCode"] == 0
-
-
-def test_it_has_no_rights_and_its_health_check_is_true_only_while_it_serves(
-    running: DockerContainer,
-) -> None:
-    inside = running.get_wrapped_container()
-    assert inside.exec_run("id -u").output.strip() == b"10001"
-    assert inside.exec_run("touch /opt/kafka2011/here").exit_code != 0
-
-    def health() -> str:
-        inside.reload()
-        return str(inside.attrs["State"]["Health"]["Status"])
-
-    wait_until(lambda: health() == "healthy", "healthy", timeout_s=60)
-    probe = " ".join(HEALTH[1:])
-    assert inside.exec_run(probe).exit_code == 0
-    assert inside.exec_run(probe.replace("8080", "8081")).exit_code == 1
-    assert inside.exec_run(f"{probe} nonsense").exit_code == 1

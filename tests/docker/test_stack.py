@@ -4,17 +4,29 @@ import json
 
 import pytest
 
-from tests.docker.stack import Stack
+from tests.docker.stack import Stack, is_sender
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(3600)]
 
 
-def test_known_totals_arrive_in_every_tier_and_a_recount_by_guid_finds_them(stack: Stack) -> None:
+def test_compose_up_loses_nothing_and_repeats_nothing(stack: Stack) -> None:
+    """Known totals in every tier, counted from what was read there, never from the producers'
+    numbers; and a recount by guid."""
     tiers = stack.wait_until_balanced()["tiers"]
-    assert [tiers[tier]["missing"] for tier in ("live", "offline", "warehouse")] == [0, 0, 0]
-    # Counted from what was read there, never from the producers' numbers.
+    for tier in ("live", "offline", "warehouse"):
+        found = {name: tiers[tier][name] for name in ("missing", "extra", "count")}
+        assert found == {"missing": 0, "extra": 0, "count": tiers["live"]["count"]}, tier
     assert tiers["warehouse"]["count"] >= stack.sent_count
     assert stack.recount() == 0
+
+
+def test_make_up_changes_nothing_of_what_compose_up_started(stack: Stack) -> None:
+    before = {name: state.run for name, state in stack.project.states().items()}
+    stack.project.bring_up()
+    after = {name: state.run for name, state in stack.project.states().items()}
+    changed = {name for name in before | after if before.get(name) != after.get(name)}
+    assert not {name for name in changed if not is_sender(name)}
+    stack.wait_until_all_serve()
 
 
 def test_every_process_is_registered_and_serves(stack: Stack) -> None:
@@ -58,6 +70,7 @@ def test_nothing_in_the_live_datacenter_reaches_the_offline_one(stack: Stack) ->
 
 
 def test_images_have_the_compiled_loops_and_neither_compiler_nor_pip(stack: Stack) -> None:
+    assert stack.container("broker-1").image.attrs["Size"] < 200_000_000
     assert "compiled" in stack.project.execute("broker-1", "kafka2011", "version")
     search = "command -v gcc cc pip pip3 || echo nothing"
     for service in ("broker-1", "loader", "balancer"):

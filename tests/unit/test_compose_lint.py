@@ -29,10 +29,12 @@ SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 DEFAULT = {name: service for name, service in SERVICES.items() if "profiles" not in service}
 # make up CHAOS=on: deploy/docker/chaos.yml over docker-compose.yml.
 CHAOS: dict[str, dict[str, Any]] = yaml.safe_load(text_of("deploy/docker/chaos.yml"))["services"]
-DOCKERFILES = sorted((ROOT / "deploy/docker").glob("*.Dockerfile"))
+DOCKERFILES = sorted((ROOT / "deploy/docker").glob("*Dockerfile"))
 IMAGES = text_of("deploy/tools/images.sh")
 HAPROXY = text_of("deploy/docker/haproxy.cfg")
 HA = dict(re.findall(r"^([A-Z_]+)=(.*)$", text_of("deploy/docker/ha.env"), re.M))
+# The services that build the images, each the first of its image.
+BUILDERS = [name for name, service in SERVICES.items() if "build" in service]
 VARIABLE = re.compile(r"\$\{([A-Z0-9_]+):-([^}]*)\}")
 
 # What every container has, word for word.
@@ -162,9 +164,11 @@ def test_service_has_a_health_check_unless_it_is_run_by_hand(
 def test_service_runs_an_image_that_is_built_here_under_its_own_name(
     name: str, service: dict[str, Any]
 ) -> None:
-    found = re.fullmatch(r"kafka2011/([a-z]+):\$\{KAFKA2011_VERSION:-dev\}", service["image"])
-    assert found, service["image"]
-    assert re.search(rf"^image {found[1]} ", IMAGES, re.M)
+    # No registry has names that begin with localhost/: no stranger's image can be pulled for it.
+    assert re.fullmatch(
+        r"localhost/kafka2011/[a-z]+:\$\{KAFKA2011_VERSION:-dev\}", service["image"]
+    )
+    assert service["image"] in {SERVICES[builder]["image"] for builder in BUILDERS}
     environment = service.get("environment", {})
     assert service["hostname"] == name
     for variable in ("PROCESS_NAME", "FRONTEND_SERVER"):
@@ -177,8 +181,10 @@ def test_service_runs_an_image_that_is_built_here_under_its_own_name(
 def test_no_key_that_either_compose_generation_refuses(name: str, service: dict[str, Any]) -> None:
     assert "deploy" not in service
     assert "start_interval" not in service["healthcheck"]
-    # A condition would make 1.29 give up for good when a slow machine misses a deadline.
-    assert isinstance(service.get("depends_on", []), list)
+    # At the first `unhealthy` 1.29 gives up for good: only what must wait has conditions, and long.
+    has_conditions = isinstance(service.get("depends_on", []), dict)
+    assert has_conditions == (service.get("command") == ["frontend"])
+    assert service["healthcheck"].get("start_period", "900s") == "900s"
     for volume in service.get("volumes", []):
         assert len(volume.partition(":")[0]) > 1, "2.26 takes one letter for a Windows drive"
 
@@ -240,10 +246,28 @@ def test_dockerfile_needs_no_buildkit(path: Path) -> None:
         assert not re.search(word, text, re.M), word
 
 
-@pytest.mark.parametrize("image", ["app", "haproxy", "prometheus"])
-def test_image_that_runs_names_its_user(image: str) -> None:
-    text = text_of(f"deploy/docker/{image}.Dockerfile")
-    assert "USER kafka2011" in text.rpartition("\nFROM ")[2]
+@pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: path.name)
+def test_dockerfile_is_of_one_base_and_its_image_names_its_user(path: Path) -> None:
+    text = text_of(path)
+    assert re.search(r"^ARG [A-Z]+_IMAGE=debian:trixie-slim\n+FROM \$\{[A-Z]+_IMAGE\}", text, re.M)
+    assert path.name == "base.Dockerfile" or "\nUSER " in text.rpartition("\nFROM ")[2]
+
+
+def test_each_image_is_built_before_another_service_needs_it() -> None:
+    """docker-compose 1.29 builds or looks for the images one after the other: of services that
+    depend on nothing but earlier ones, in the order of the file."""
+    names = list(SERVICES)
+    images = [SERVICES[name]["image"] for name in BUILDERS]
+    assert len(set(images)) == len(images), "built once"
+    for name in BUILDERS:
+        service = SERVICES[name]
+        same = [n for n in names if SERVICES[n]["image"] == service["image"]]
+        assert same[0] == name
+        before = names[: names.index(name)]
+        assert set(service.get("depends_on", [])) <= set(before), name
+        built = service["build"]
+        assert (ROOT / built["context"] / built["dockerfile"]) in DOCKERFILES
+        assert built["args"]["BASE_IMAGE"] == "${BASE_IMAGE:-debian:trixie-slim}"
 
 
 # --- topology ------------------------------------------------------------------------------------
@@ -371,9 +395,16 @@ def test_scheduled_jobs_can_be_read_and_leave_their_logs_to_the_history_server()
     assert scheduled == environment_of("report")
 
 
-def test_frontends_start_last() -> None:
-    last = {name for name, s in SERVICES.items() if s.get("labels") == {"kafka2011.start": "last"}}
-    assert last == set(running("frontend"))
+@pytest.mark.parametrize("name", running("frontend"))
+def test_a_frontend_starts_when_all_that_it_sends_through_serves(name: str) -> None:
+    """Before that it would send some messages twice. It is stopped before them, too."""
+    west = "west-" if name.startswith("west-") else ""
+    zookeeper = "west-zookeeper" if west else "zookeeper-live"
+    needed = {zookeeper, f"{west}balancer", "registry", *(f"{west}broker-{n}" for n in (1, 2, 3))}
+    assert SERVICES[name]["depends_on"] == {one: {"condition": "service_healthy"} for one in needed}
+    if name in CHAOS_SERVICES:
+        through = CHAOS[name]["depends_on"]
+        assert through == {"frontend-link": {"condition": "service_healthy"}}
 
 
 @pytest.mark.parametrize("name", running("frontend"))
@@ -384,6 +415,30 @@ def test_one_frontend_alone_sends_the_access_log(name: str) -> None:
     assert source == ("${FRONTEND_SOURCE:-synthetic}" if is_first else "synthetic")
     assert ("KAFKA2011_INPUT_PATH" in environment_of(name)) == is_first
     assert ("/input" in str(SERVICES[name]["volumes"])) == is_first
+
+
+# What each needs to end well, and is stopped after it: commits are written, a load is finished.
+LIVE = {"zookeeper-live", "broker-1", "broker-2", "broker-3"}
+OFFLINE = {"zookeeper-offline", "broker-11", "broker-12"}
+SPARK = {"spark-master", "spark-worker-1", "spark-worker-2"}
+ENDS_BEFORE = {
+    "online-1": LIVE,
+    "wan-link": LIVE,
+    "balancer": LIVE - {"zookeeper-live"},
+    "mirror-1": OFFLINE | {"wan-link"},
+    "loader": OFFLINE | SPARK | {"registry"},
+    "schedule": SPARK,
+    "spark-worker-1": {"spark-master"},
+    "broker-1": {"zookeeper-live"},
+    "broker-11": {"zookeeper-offline"},
+    "broker-12": {"zookeeper-offline"},
+}
+
+
+@pytest.mark.parametrize("name", ENDS_BEFORE)
+def test_a_service_is_stopped_before_what_it_needs_to_end_well(name: str) -> None:
+    for twin in (name, re.sub("-1$", "-2", name)):
+        assert set(SERVICES[twin]["depends_on"]) == ENDS_BEFORE[name]
 
 
 def test_every_broker_has_its_own_port_and_published_name() -> None:
@@ -404,19 +459,16 @@ def test_prometheus_scrapes_every_process() -> None:
 # --- the same processes as the embedded deployment -----------------------------------------------
 
 
-def words_after_the_interpreter(command: tuple[str, ...]) -> list[str]:
-    """`-m kafka2011 broker` -> broker; `bin/spark-submit dir/load.py` -> spark-submit load.py."""
-    words = list(command)
-    if words[1:3] == ["-m", "kafka2011"]:
-        return words[3:]
-    return [Path(words[0]).name, Path(words[1]).name, *words[2:]]
+# On a cluster spark-submit starts the same job (spark-jobs/load.py).
+SUBMITTED = {("load",): ["spark-submit", "load.py"]}
 
 
 @pytest.mark.parametrize("name", sorted(set(embedded()) - {"balancer"}))  # HAProxy in containers
 def test_a_container_starts_the_entry_point_of_the_embedded_process(name: str) -> None:
     words = [*SERVICES[name].get("entrypoint", []), *SERVICES[name]["command"]]
-    wanted = words_after_the_interpreter(embedded()[name].command)
-    assert [Path(word).name for word in words] == wanted
+    interpreter, *command = embedded()[name].command[1:]
+    assert (interpreter, command.pop(0)) == ("-m", "kafka2011")
+    assert [Path(word).name for word in words] == SUBMITTED.get(tuple(command), command)
 
 
 @pytest.mark.parametrize("name", sorted(embedded()))

@@ -13,25 +13,25 @@ from tests import ROOT
 from tests.support.commands import execute
 from tests.unit.services.containers.conftest import executable
 
-# Records how Compose was called, and has two containers, of which frontend-1's starts last.
+# Records how Compose was called, and has two containers that run. With STATE, the words of a filter
+# of `docker ps`, one is in that state until Compose starts it; REFUSED is why Compose does not.
 DOCKER = """
 case "$*" in
     "compose version"*) ;;
-    compose*) echo "$COMPOSE_PROJECT_NAME|$COMPOSE_PROFILES|$ZK_LIVE|$*" >> "$0.calls" ;;
-    *"label=com.docker.compose.project=$CREATED "*start=last*Label*) echo frontend-1 ;;
-    *"label=com.docker.compose.project=$CREATED "*Label*) echo broker-1; echo frontend-1 ;;
-esac
-"""
-
-# A broker that runs, and a frontend as `docker kill` left it.
-KILLED = """
-case "$*" in
-    *health=*|*status=created*|*status=restarting*) ;;
-    ps*start=last*) echo killed ;;
-    ps*status=exited*) echo killed ;;
-    ps*) echo runs ;;
+    compose*)
+        echo "$COMPOSE_PROJECT_NAME|$COMPOSE_PROFILES|$ZK_LIVE|$*" >> "$0.calls"
+        case "$* $REFUSED" in
+            *--detach*[a-z]' '?*) echo "$REFUSED" >&2; exit 1 ;;
+            *--detach*) [ -n "$STAYS" ] || touch "$0.started" ;;
+        esac ;;
+    "ps --all --quiet --filter label=com.docker.compose.project=$CREATED "*)
+        case "$*" in
+            *oneoff=False) echo runs; echo other ;;
+            *"${STATE:-nothing}"*) [ -e "$0.started" ] || echo other ;;
+        esac ;;
     inspect*ExitCode*) echo 137 ;;
-    inspect*) echo frontend-1 ;;
+    inspect*) echo broker-1 ;;
+    logs*) echo the last line ;;
 esac
 """
 
@@ -110,7 +110,7 @@ def test_what_is_in_env_holds_with_three_zookeepers_too(
     # The file is read by Compose itself: nothing may replace it.
     assert not any("--env-file" in call[3] for call in calls)
     last_words = [call[3].split()[-1] for call in calls]
-    assert last_words == ["--remove-orphans", "broker-1", "--no-recreate"]
+    assert last_words == ["--remove-orphans", "--no-recreate"]
 
 
 def test_a_project_without_containers_is_an_error(checkout: Checkout) -> None:
@@ -119,12 +119,41 @@ def test_a_project_without_containers_is_an_error(checkout: Checkout) -> None:
     assert line.startswith("kafka2011: Compose made no container of the project foo;")
 
 
-def test_what_starts_later_may_lie_there_killed_until_then(checkout: Checkout) -> None:
-    executable(checkout.root / "bin/docker", KILLED)
-    _, first = checkout.run("await-healthy.sh", "foo", "kafka2011.start=last")
-    assert first.startswith("1 containers serve after")
-    _, last = checkout.run("await-healthy.sh", "foo", status=1)
-    assert "kafka2011: frontend-1 ended with status 137" in last
+def test_the_status_of_nothing_is_one_line(checkout: Checkout) -> None:
+    _, errors = checkout.run("make", "status", status=2)
+    assert (
+        errors.splitlines()[0]
+        == "kafka2011: nothing of the project kafka2011 runs: make up starts it"
+    )
+    assert not (checkout.root / "bin/docker.calls").exists(), "Compose was not asked"
+
+
+@pytest.mark.parametrize(
+    ("state", "variables", "status", "said"),
+    [
+        # Killed earlier, and Compose starts it again.
+        ("status=exited", {}, 0, ["containers serve"]),
+        ("status=exited", {"STAYS": "yes"}, 1, ["broker-1 ended with status 137; its last lines:"]),
+        ("health=starting", {}, 0, ["containers serve"]),
+        (
+            "health=unhealthy",
+            {"STAYS": "yes"},
+            1,
+            ["broker-1 does not serve after", "the last line"],
+        ),
+        ("status=created", {"STAYS": "yes"}, 1, ["not started: broker-1"]),
+        ("status=created", {"REFUSED": "no room"}, 1, ["not started: broker-1", "no room"]),
+    ],
+)
+def test_up_returns_when_everything_serves_else_it_names_what_does_not(
+    checkout: Checkout, state: str, variables: dict[str, str], status: int, said: list[str]
+) -> None:
+    patience = {"AWAIT_TIMEOUT_S": "2" if status else "60"}
+    settings = {"STATE": state, "CREATED": "foo", **patience, **variables}
+    _, errors = checkout.run("up.sh", "foo", status=status, **settings)
+    assert "==> starting 2 containers" in errors
+    for text in said:
+        assert text in errors
 
 
 def test_the_images_are_those_that_the_settings_name() -> None:
