@@ -37,7 +37,9 @@ class Candidate(Role):
         if answer.round != self._round or self._next is not None:
             return
         if answer.accepted > self._state.epoch:
-            context.turn = Turn.FOLLOW  # which looks at the state again
+            # Somebody leads already, or ZooKeeper was restored. Not again at once in either case.
+            context.rests_until_ms = context.now_ms + context.timing.look_ms
+            context.turn = Turn.FOLLOW
             return
         for name, watermark in answer.watermarks.items():
             copy = context.copies.get(name)

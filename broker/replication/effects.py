@@ -146,7 +146,8 @@ class AnswerBarrier:
 
 @dataclass(frozen=True, slots=True)
 class Damaged:
-    """This copy cannot be believed: an operator must look. The replica does nothing more."""
+    """Tell the operator: this copy does not lead. After a failed write it does nothing more until a
+    restart; else it begins anew from a leader."""
 
     reason: str
 

@@ -3,8 +3,11 @@ made of values, so that any order of events and any fault can be had, and had ag
 
     disk.py        logs with durable and cached entries, the journal, wiped and restored directories
     registry.py    the state's node, sessions, late and lost answers, readings that are out of date
-    world.py       hosts, links, readers, clients, operators; every action by name
+    hosts.py       machines, processes, the ends of links
+    outside.py     clients, readers, operators
+    world.py       all of it together; every action by name
     invariants.py  what holds after every step
     walk.py        random walks, replaying a schedule, making it shorter
+    play.py        schedules told in a few words
     mutants.py     machines with one rule broken each; every one must be found
 """

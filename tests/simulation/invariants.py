@@ -3,13 +3,15 @@
 The judge sees what the machines cannot: all disks at once, and what was ever confirmed.
 """
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kafka2011.broker.replication.lineage import epoch_at
 from tests.simulation.disk import Entry
 
 if TYPE_CHECKING:
-    from tests.simulation.world import Host, World
+    from tests.simulation.hosts import Host
+    from tests.simulation.world import World
 
 
 class Violation(Exception):
@@ -51,12 +53,14 @@ class Judge:
             if end and (len(confirmed) < end or confirmed[end - 1] is not entry):
                 raise Violation("I7", f"a barrier over {name} up to {end}, confirmed {confirmed}")
 
-    def appended(self, world: "World", host: "Host", partition: str, first: int) -> None:
+    def appended(
+        self, hosts: Mapping[str, "Host"], host: "Host", partition: str, first: int
+    ) -> None:
         """I4: within an epoch two logs are never different at an offset."""
         entries = host.disk.logs[partition].entries
         for offset in range(first, len(entries)):
             entry = entries[offset]
-            for other in world.hosts.values():
+            for other in hosts.values():
                 theirs = other.disk.logs[partition].entries
                 if offset < len(theirs):
                     same = theirs[offset]

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from kafka2011.broker.replication.follower import Follower, Stage
 from kafka2011.broker.replication.frames import Data
 from kafka2011.broker.replication.machine import Replica
+from tests.simulation.hosts import Host
 from tests.simulation.walk import turn, unrest
-from tests.simulation.world import Host, World
+from tests.simulation.world import World
 
 LOG = "t-0"
 STEPS_MAX = 200

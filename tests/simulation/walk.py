@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafka2011.broker.replication.effects import WriteState
+from tests.simulation.hosts import PARTITIONS, End, Host
 from tests.simulation.invariants import Violation
 from tests.simulation.registry import Request
-from tests.simulation.world import PARTITIONS, Action, End, Host, World
+from tests.simulation.world import Action, World
 
 Arguments = tuple[Any, ...]
 # More would make walks slower, and find nothing that fewer do not.

@@ -5,73 +5,25 @@ done at all. A schedule is a list of such actions. Nothing happens that is not i
 frames arrive, disks flush and ZooKeeper answers by actions only.
 """
 
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kafka2011.broker.replication import effects as wanted
 from kafka2011.broker.replication import events as happened
-from kafka2011.broker.replication import set_state
 from kafka2011.broker.replication.copies import Copy
 from kafka2011.broker.replication.frames import Data, Frame
-from kafka2011.broker.replication.leader import Answer
 from kafka2011.broker.replication.machine import Replica
 from kafka2011.broker.replication.set_state import SetState
 from tests.simulation.disk import Disk, Entry, LogFile
-from tests.simulation.invariants import Judge, Violation
+from tests.simulation.hosts import PARTITIONS, End, Host
+from tests.simulation.invariants import Judge
+from tests.simulation.outside import Outside
 from tests.simulation.registry import Registry, Request
 
-PARTITIONS = ("t-0", "t-1")
 Action = tuple[Any, ...]
 
 
-@dataclass(slots=True)
-class End:
-    """One end of a link: frames on their way to `host`, and what `host` calls the link."""
-
-    host: str
-    run: int
-    number: int
-    queue: deque[tuple[Frame, list[Entry]] | None] = field(default_factory=deque)  # None: the end
-    is_open: bool = True
-    other: "End | None" = None
-
-
-@dataclass
-class Host:
-    """A machine: its disk, and the process on it while there is one."""
-
-    name: str
-    disk: Disk
-    machine: Replica | None = None
-    run: int = 0
-    clock_ms: int = 0
-    is_paused: bool = False
-    is_slow: bool = False  # to ZooKeeper; used by random walks
-    is_open: bool = False  # to clients
-    must_watch: bool = False
-    request: Request | None = None
-    ends: dict[int, End] = field(default_factory=dict)
-    dials: deque[wanted.Connect] = field(default_factory=deque)
-    canvasses: deque[tuple[int, str]] = field(default_factory=deque)
-    accepted_links: int = 0
-    backup: Disk | None = None
-
-    @property
-    def runs(self) -> bool:
-        return self.machine is not None and not self.is_paused
-
-
-@dataclass(slots=True)
-class Reader:
-    """A 0.7 consumer: it follows the addresses that ZooKeeper shows, in their order, late."""
-
-    seen: int = -1  # index of the address
-    shown: dict[str, int] = field(default_factory=lambda: dict.fromkeys(PARTITIONS, 0))
-
-
-class World:
+class World(Outside):
     def __init__(
         self,
         replicas: int = 3,
@@ -81,6 +33,7 @@ class World:
         names_are_directories: bool = False,
     ) -> None:
         """`names_are_directories` is a planted fault: a wiped disk keeps its identity."""
+        super().__init__()
         self.machine = machine
         self.names_are_directories = names_are_directories
         names = "abcd"[:replicas]
@@ -91,12 +44,8 @@ class World:
         isr = frozenset(directory for _, directory in members)
         self.registry = Registry(SetState(0, None, isr, frozenset(), min_insync, members))
         self.judge = Judge(PARTITIONS)
-        self.readers = [Reader(), Reader()]
         self.late: list[Request] = []  # writes that were not answered, and may be carried out yet
         self.links: list[End] = []
-        self.entries = 0
-        self.barriers: dict[int, tuple[dict[str, Entry | None], dict[str, int]]] = {}
-        self.answered: set[int] = set()
         self.schedule: list[Action] = []
         self._bringing: list[Entry] = []  # what the Data frame that arrives has in it
 
@@ -142,7 +91,7 @@ class World:
         )
         self.registry.sessions.add(disk.directory)
         self.judge.written_down(host)
-        self._feed(host, happened.LookAgain())
+        self.feed(host, happened.LookAgain())
         return True
 
     def do_crash(self, name: str, journalled: int = 0) -> bool:
@@ -201,11 +150,11 @@ class World:
         host = self.hosts[name]
         host.clock_ms += ms
         if host.runs:
-            self._feed(host, happened.Tick())
+            self.feed(host, happened.Tick())
         return True
 
     def do_hand_over(self, name: str) -> bool:
-        return self._feed(self.hosts[name], happened.HandOver())
+        return self.feed(self.hosts[name], happened.HandOver())
 
     # disks
 
@@ -217,14 +166,14 @@ class World:
             return False
         log.durable = min(log.durable + count, len(log.entries))
         self.judge.written_down(host)
-        return self._feed(host, happened.Flushed(partition, log.durable))
+        return self.feed(host, happened.Flushed(partition, log.durable))
 
     def do_fail_flush(self, name: str, partition: str) -> bool:
         host = self.hosts[name]
         if not host.runs or host.disk.is_suspect:
             return False
         host.disk.is_suspect = True
-        return self._feed(host, happened.LogFailed(partition))
+        return self.feed(host, happened.LogFailed(partition))
 
     def do_journal(self, name: str) -> bool:
         host = self.hosts[name]
@@ -234,7 +183,7 @@ class World:
         copies = host.machine.context.copies
         host.disk.watermarks = {partition: copy.watermark for partition, copy in copies.items()}
         self.judge.written_down(host)
-        return self._feed(host, happened.Journalled(number))
+        return self.feed(host, happened.Journalled(number))
 
     def do_cut(self, name: str) -> bool:
         host = self.hosts[name]
@@ -242,7 +191,7 @@ class World:
             return False
         host.disk.cut_logs()
         self.judge.written_down(host)
-        return self._feed(host, happened.LogsCut())
+        return self.feed(host, happened.LogsCut())
 
     def do_wipe(self, name: str) -> bool:
         """An empty disk in place of the old one, while a copy is left, whatever write stands."""
@@ -296,14 +245,14 @@ class World:
         asked = host.dials.popleft()
         there = self._host_of(asked.directory)
         if there is None or there.machine is None or there is host:
-            return self._feed(host, happened.Closed(asked.link, refused=True))
+            return self.feed(host, happened.Closed(asked.link, refused=True))
         there.accepted_links += 1
         ours = End(name, host.run, asked.link)
         theirs = End(there.name, there.run, there.accepted_links, other=ours)
         ours.other = theirs
         host.ends[ours.number], there.ends[theirs.number] = ours, theirs
         self.links += [ours, theirs]
-        return self._feed(host, happened.Connected(asked.link))
+        return self.feed(host, happened.Connected(asked.link))
 
     def arriving(self, sender: str, receiver: str) -> list[End]:
         """The links on which something from `sender` waits for `receiver`, oldest first."""
@@ -325,11 +274,11 @@ class World:
             self.links.remove(end)
             end.is_open = False
             host.ends.pop(end.number, None)
-            return self._feed(host, happened.Closed(end.number))
+            return self.feed(host, happened.Closed(end.number))
         frame, entries = item
         if isinstance(frame, Data):
             self._bringing = entries
-        return self._feed(host, happened.Received(end.number, frame))
+        return self.feed(host, happened.Received(end.number, frame))
 
     def do_break(self, sender: str, receiver: str, index: int = 0, kept: int = 0) -> bool:
         """A link breaks: only the next `kept` frames to the receiver still arrive."""
@@ -375,7 +324,7 @@ class World:
         answer = there.machine.canvassed()
         if answer is None:
             return True
-        return self._feed(
+        return self.feed(
             host,
             happened.Canvassed(number, directory, answer.accepted, answer.ends, answer.watermarks),
         )
@@ -396,7 +345,7 @@ class World:
             return False
         answer, host.request = host.request.answer, None
         assert answer is not None
-        return self._feed(host, answer)
+        return self.feed(host, answer)
 
     def do_ask(self, name: str) -> bool:
         """Carried out and answered at once."""
@@ -412,7 +361,7 @@ class World:
             return False
         request, host.request = host.request, None
         self._let_go(request)
-        return self._feed(host, happened.Unanswered(request.effect.request))
+        return self.feed(host, happened.Unanswered(request.effect.request))
 
     def do_late(self, index: int) -> bool:
         if index >= len(self.late):
@@ -440,14 +389,14 @@ class World:
         if not host.runs or host.disk.directory in self.registry.sessions:
             return False
         self.registry.sessions.add(host.disk.directory)
-        return self._feed(host, happened.SessionRenewed())
+        return self.feed(host, happened.SessionRenewed())
 
     def do_watch(self, name: str) -> bool:
         host = self.hosts[name]
         if not host.runs or not host.must_watch:
             return False
         host.must_watch = False
-        return self._feed(host, happened.LookAgain())
+        return self.feed(host, happened.LookAgain())
 
     def _let_go(self, request: Request) -> None:
         if request.answer is None and not isinstance(request.effect, wanted.ReadState):
@@ -457,107 +406,11 @@ class World:
         version = self.registry.version
         self.registry.carry_out(request, lag)
         if self.registry.version != version:
-            self._tell_all()
-
-    def _tell_all(self) -> None:
-        for host in self.hosts.values():
-            host.must_watch = host.machine is not None
-
-    # operators
-
-    def do_min_insync(self, count: int) -> bool:
-        state = self.registry.state
-        if not 1 <= count <= len(self.hosts) or count == state.min_insync:
-            return False
-        return self._command(replace(state, wanted_min_insync=count))
-
-    def do_remove(self, name: str) -> bool:
-        state = self.registry.state
-        directory = self.hosts[name].disk.directory
-        if directory == state.leader or not state.is_member(directory):
-            return False
-        return self._command(set_state.removed(state, directory))
-
-    def do_add(self, name: str) -> bool:
-        state = self.registry.state
-        if state.has_place_for(name):
-            return False
-        directory = self.hosts[name].disk.directory
-        return self._command(replace(state, members=(*state.members, (name, directory))))
-
-    def do_want(self, name: str) -> bool:
-        directory = self.hosts[name].disk.directory
-        if directory not in self.registry.state.isr:
-            return False
-        return self._command(replace(self.registry.state, wanted_leader=directory))
-
-    def _command(self, state: SetState) -> bool:
-        self.registry.put(state)
-        self._tell_all()
-        return True
-
-    # clients
-
-    def do_put(self, name: str, partition: str) -> bool:
-        host = self.hosts[name]
-        if not host.runs or host.machine is None or not host.machine.takes_produces:
-            return False
-        leader = host.machine.leads
-        assert leader is not None
-        log = host.disk.logs[partition]
-        self.entries += 1
-        before = log.entries[-1] if log.entries else None
-        log.entries.append(Entry(self.entries, leader.epoch, before))
-        self.judge.appended(self, host, partition, len(log.entries) - 1)
-        return self._feed(host, happened.Appended(partition, len(log.entries)))
-
-    def do_barrier(self, name: str) -> bool:
-        """A producer asks for the end of all that stands in the log."""
-        host = self.hosts[name]
-        if not host.runs or not host.is_open:
-            return False
-        number = len(self.barriers) + 1
-        logs = host.disk.logs
-        asked = {partition: len(log.entries) for partition, log in logs.items()}
-        entries = {p: log.entries[-1] if log.entries else None for p, log in logs.items()}
-        self.barriers[number] = (entries, asked)
-        return self._feed(host, happened.BarrierAsked(number, asked))
-
-    def do_look_up(self, index: int) -> bool:
-        """A reader learns the next address that was shown."""
-        reader = self.readers[index]
-        if reader.seen + 1 >= len(self.registry.addresses):
-            return False
-        reader.seen += 1
-        return True
-
-    def do_read(self, index: int, partition: str) -> bool:
-        """I6: never an end below, or error 1 at, an offset that the reader was shown."""
-        reader = self.readers[index]
-        if reader.seen < 0:
-            return False
-        host = self.hosts[self.registry.addresses[reader.seen][0]]
-        if not host.runs or not host.is_open or host.machine is None:
-            return False
-        shown = reader.shown[partition]
-        answer = host.machine.fetch(partition, shown)
-        if answer is Answer.OUT_OF_RANGE:
-            raise Violation("I6", f"reader {index} gets error 1 from {host.name} at {shown}")
-        latest = host.machine.latest(partition)
-        if latest is not None and latest < shown:
-            raise Violation("I6", f"reader {index} is shown {latest} by {host.name}, was {shown}")
-        if answer is Answer.READ:
-            watermark = host.machine.context.copies[partition].watermark
-            confirmed = self.judge.confirmed[partition]
-            entries = host.disk.logs[partition].entries
-            if entries[shown:watermark] != confirmed[shown:watermark]:
-                raise Violation("I2", f"reader {index} is shown {entries}, confirmed {confirmed}")
-            reader.shown[partition] = max(shown, watermark)
-        return True
+            self.tell_all()
 
     # --- effects -------------------------------------------------------------------------------
 
-    def _feed(self, host: Host, event: happened.Event) -> bool:
+    def feed(self, host: Host, event: happened.Event) -> bool:
         """Hand an event in, and carry out what is wanted, in order."""
         if not host.runs or host.machine is None:
             return False
@@ -576,7 +429,7 @@ class World:
                 assert len(log.entries) == offset
                 assert len(self._bringing) == end - offset
                 log.entries += self._bringing
-                self.judge.appended(self, host, partition, offset)
+                self.judge.appended(self.hosts, host, partition, offset)
             case wanted.ReadState() | wanted.WriteState() | wanted.Register():
                 assert host.request is None
                 host.request = Request(host.name, host.run, effect)
