@@ -43,7 +43,7 @@ class Candidate(Role):
             return
         for name, watermark in answer.watermarks.items():
             copy = context.copies.get(name)
-            if copy is None or watermark > copy.flushed:
+            if watermark > (copy.flushed if copy else 0):
                 context.whole = False
                 context.journal()
                 reason = f"{answer.directory} knows {name} as confirmed up to {watermark}"

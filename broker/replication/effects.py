@@ -110,6 +110,13 @@ class CutLogs:
     steps: Mapping[str, Step]
 
 
+@dataclass(frozen=True, slots=True)
+class OpenLog:
+    """A new partition may be written to: its lineage is durable."""
+
+    partition: str
+
+
 # --- clients --------------------------------------------------------------------------------------
 
 
@@ -164,6 +171,7 @@ Effect = (
     | Write
     | Journal
     | CutLogs
+    | OpenLog
     | OpenClients
     | CloseClients
     | PauseProducers

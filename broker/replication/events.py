@@ -114,6 +114,14 @@ class Flushed:
 
 
 @dataclass(frozen=True, slots=True)
+class LogMade:
+    """The leader has made an empty log, at offset 0, for a new partition. Nothing is written to it
+    before OpenLog."""
+
+    partition: str
+
+
+@dataclass(frozen=True, slots=True)
 class LogFailed:
     """A write or flush failed: nothing above its flushed end is known from now on."""
 
@@ -157,6 +165,7 @@ Event = (
     | Canvassed
     | Appended
     | Flushed
+    | LogMade
     | LogFailed
     | Journalled
     | LogsCut

@@ -53,6 +53,7 @@ class Follower(Role):
         self.link: int | None = None
         self._journal = 0
         self._steps: dict[str, Step] = {}
+        self._is_extending = False  # has joined, and makes new partitions
         self._mark = 0  # the last that is behind everything flushed
         self._next_mark: tuple[int, dict[str, int]] | None = None
 
@@ -104,7 +105,7 @@ class Follower(Role):
     def _should_take_over(self) -> bool:
         context, state = self.context, self.context.state
         assert state is not None
-        if state.epoch < context.accepted or self.stage in (Stage.CUTTING, Stage.JOURNALLING):
+        if state.epoch < context.accepted or self._is_changing_logs:
             return False
         return context.may_lead and self._is_entitled() and self._leader_is_gone()
 
@@ -143,6 +144,10 @@ class Follower(Role):
             or self._leader_flush_age_ms >= timing.silence_ms
         )
 
+    @property
+    def _is_changing_logs(self) -> bool:
+        return self._is_extending or self.stage in (Stage.CUTTING, Stage.JOURNALLING)
+
     # --- the link ------------------------------------------------------------------------------
 
     def tick(self) -> None:
@@ -154,9 +159,9 @@ class Follower(Role):
 
     def _connect(self) -> None:
         context = self.context
-        if self.link is not None or self.stage is not Stage.APART or context.failed:
+        if self.link is not None or self.stage is not Stage.APART or self._is_extending:
             return
-        if self.leader is None or self.leader == context.directory:
+        if context.failed or self.leader is None or self.leader == context.directory:
             return
         self.link = context.new_link()
         self._stirred_ms = context.now_ms
@@ -209,6 +214,10 @@ class Follower(Role):
                 self._welcomed(frame)
             case Plan(steps) if self.stage is Stage.PLANNING:
                 self._carry_out(dict(steps))
+            case Plan(steps) if self.stage is Stage.JOINED and not self._is_extending:
+                self._steps = dict(steps)
+                self._is_extending = True
+                self.context.effects.append(CutLogs(self._steps))
             case _:
                 self._drop_link()
 
@@ -230,8 +239,14 @@ class Follower(Role):
         return epoch >= self.context.accepted
 
     def journalled(self, number: int) -> None:
-        if self.stage is Stage.JOURNALLING and number >= self._journal:
+        if number < self._journal:
+            return
+        if self.stage is Stage.JOURNALLING:
             self._settled()
+        elif self._is_extending and not self._steps:
+            self._is_extending = False
+            if self.link is not None:
+                self.context.effects.append(Send(self.link, Ready()))
 
     def _tell(self) -> None:
         """Send the table once everything written is flushed."""
@@ -252,7 +267,7 @@ class Follower(Role):
             self.context.effects.append(CutLogs(steps))
 
     def logs_cut(self) -> None:
-        if self.stage is not Stage.CUTTING:
+        if self.stage is not Stage.CUTTING and not self._is_extending:
             return
         context = self.context
         for name, step in self._steps.items():
@@ -265,7 +280,9 @@ class Follower(Role):
             if step.action is Action.ANEW:
                 copy.start = copy.watermark = step.offset
             copy.watermark = min(copy.watermark, step.offset)
-        self.stage = Stage.JOURNALLING
+        self._steps = {}
+        if not self._is_extending:
+            self.stage = Stage.JOURNALLING
         self._journal = context.journal()
 
     def _settled(self) -> None:
@@ -278,8 +295,8 @@ class Follower(Role):
     # --- following -----------------------------------------------------------------------------
 
     def _take_data(self, data: Data) -> None:
-        copy = self.context.copies[data.partition]
-        if data.offset != copy.written:
+        copy = self.context.copies.get(data.partition)
+        if copy is None or data.offset != copy.written:
             self._drop_link()
             return
         copy.written = data.end
@@ -290,7 +307,9 @@ class Follower(Role):
         context = self.context
         self._leader_flush_age_ms = mark.flush_age_ms
         for name, watermark in mark.watermarks.items():
-            copy = context.copies[name]
+            copy = context.copies.get(name)
+            if copy is None:
+                continue  # new: its plan is on its way
             copy.watermark = max(copy.watermark, min(watermark, copy.flushed))
         if self._next_mark is None:
             ends = {name: copy.written for name, copy in context.copies.items()}

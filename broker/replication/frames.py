@@ -46,7 +46,8 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What the follower does to its logs before anything of them counts."""
+    """What the follower does to its logs before anything of them counts. A later plan on the same
+    link is of partitions that are new; what it does not name goes on."""
 
     steps: Mapping[str, Step]
 

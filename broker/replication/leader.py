@@ -12,7 +12,6 @@ The beginning, each part done before the next:
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import Enum, IntEnum, auto
 
 from kafka2011.broker.replication import set_state
@@ -24,6 +23,7 @@ from kafka2011.broker.replication.effects import (
     CloseClients,
     Confirm,
     OpenClients,
+    OpenLog,
     PauseProducers,
     Register,
     Send,
@@ -48,7 +48,8 @@ from kafka2011.broker.replication.frames import (
     Welcome,
 )
 from kafka2011.broker.replication.lineage import begun
-from kafka2011.broker.replication.plan import Step, plan
+from kafka2011.broker.replication.member import Member
+from kafka2011.broker.replication.plan import Action, Step, plan
 from kafka2011.broker.replication.set_state import Directory, SetState
 
 
@@ -67,21 +68,6 @@ class Phase(IntEnum):
     CLEARING = 2  # the old address
     GAP = 3
     SERVING = 4
-
-
-@dataclass(slots=True)
-class Member:
-    """A follower's link. Nothing on it counts before Ready. What counts belongs to this link and
-    this leadership: an acknowledgement that was on its way in an older one speaks of other bytes,
-    at the same offsets."""
-
-    directory: Directory
-    steps: dict[str, Step] = field(default_factory=dict)
-    is_ready: bool = False
-    flushed: dict[str, int] = field(default_factory=dict)
-    sent: dict[str, int] = field(default_factory=dict)
-    marks: dict[int, int] = field(default_factory=dict)  # number -> when it was sent
-    is_caught_up: bool = False  # with one moment of this leadership
 
 
 class Leader(Role):
@@ -110,15 +96,13 @@ class Leader(Role):
         self._mark = 0
         self._has_moved = False  # a watermark, since the last mark
         self._barriers: list[BarrierAsked] = []
+        self._opening: dict[str, int] = {}  # new partitions, by the journal write that each awaits
         self._hands_over_until_ms: int | None = None
         self._gave_up_on: Directory | None = None  # a handover that took too long
 
     # --- beginning and end ---------------------------------------------------------------------
 
     def begin(self) -> None:
-        self._prepare()
-
-    def _prepare(self) -> None:
         """Nothing of this epoch is written before its beginning is journalled."""
         context = self.context
         if self.phase is not Phase.FLUSHING or not context.is_flushed:
@@ -131,6 +115,11 @@ class Leader(Role):
         self._journal = context.journal()
 
     def journalled(self, number: int) -> None:
+        for name in [name for name, awaited in self._opening.items() if awaited <= number]:
+            del self._opening[name]
+            self.context.effects.append(OpenLog(name))
+            for link, member in self.members.items():
+                self._plan_new(link, member)
         if self.phase is not Phase.JOURNALLING or number < self._journal:
             return
         context = self.context
@@ -169,9 +158,8 @@ class Leader(Role):
         if any(copies[name].watermark < end for name, end in ends.items()):
             return
         for member in self.members.values():
-            has_all = all(member.flushed.get(name, -1) >= end for name, end in ends.items())
             is_target = self.known.wanted_leader in (None, self._gave_up_on, member.directory)
-            if is_target and member.is_ready and has_all and member.directory in self.known.isr:
+            if is_target and member.has(ends) and member.directory in self.known.isr:
                 self._step_back()
                 return
 
@@ -297,10 +285,9 @@ class Leader(Role):
         """It has all that is confirmed: by this leader, and by earlier ones, whose last watermark
         this leader may not know. That one is at most the floor. (To be caught up implies as much;
         the ends are compared all the same, for nothing depends more on it.)"""
-        return member.is_caught_up and all(
-            member.flushed[name] >= max(copy.watermark, self.floors[name])
-            for name, copy in self.context.copies.items()
-        )
+        copies = self.context.copies.items()
+        ends = {name: max(copy.watermark, self.floors[name]) for name, copy in copies}
+        return member.is_caught_up and member.has(ends)
 
     def _is_behind(self, directory: Directory) -> bool:
         now_ms, timing = self.context.now_ms, self.context.timing
@@ -346,12 +333,10 @@ class Leader(Role):
     def _flushed_at(self, directory: Directory, partition: str) -> int:
         for member in self.members.values():
             if member.directory == directory and member.is_ready:
-                return member.flushed[partition]
+                return member.flushed_at(partition)
         return -1
 
     def _answer_barriers(self) -> None:
-        if not self._barriers:
-            return
         copies = self.context.copies
         waiting = []
         for asked in self._barriers:
@@ -394,11 +379,29 @@ class Leader(Role):
 
     def appended(self, partition: str) -> None:
         for link, member in self.members.items():
-            if member.is_ready:
+            if partition in member.sent:
                 self._send_data(link, member, partition)
 
+    def log_made(self, partition: str) -> None:
+        context = self.context
+        if self.phase is Phase.SERVING and partition not in context.copies:
+            self.floors[partition] = 0
+            context.copies[partition] = Copy(0, 0, 0, 0, begun((), self.epoch, 0))
+            self._opening[partition] = context.journal()
+
+    def _plan_new(self, link: int, member: Member) -> None:
+        """Have a follower that has joined make what has come since; one plan at a time."""
+        copies = self.context.copies
+        lacking = member.lacks(name for name in copies if name not in self._opening)
+        if member.is_ready and member.planned is None and lacking:
+            member.planned = {
+                name: Step(Action.ANEW, copies[name].start, copies[name].lineage)
+                for name in lacking
+            }
+            self.context.effects.append(Send(link, Plan(member.planned)))
+
     def flushed(self, partition: str) -> None:
-        self._prepare()
+        self.begin()
         self._advance(partition)
         self._after_progress()
 
@@ -439,10 +442,10 @@ class Leader(Role):
                 self._acknowledged(member, frame)
             case Hello() if member is None:
                 self._greeted(link, frame)
-            case Table(rows) if member is not None and not member.steps:
-                member.steps = self._plan_for(rows)
-                self.context.effects.append(Send(link, Plan(member.steps)))
-            case Ready() if member is not None and member.steps and not member.is_ready:
+            case Table(rows) if member is not None and not (member.planned or member.is_ready):
+                member.planned = self._plan_for(rows)
+                self.context.effects.append(Send(link, Plan(member.planned)))
+            case Ready() if member is not None and member.planned is not None:
                 self._is_ready(link, member)
             case _:
                 self.context.effects.append(Close(link))
@@ -476,10 +479,11 @@ class Leader(Role):
 
     def _is_ready(self, link: int, member: Member) -> None:
         """What the plan left counts from now on; the rest is sent."""
-        member.is_ready = True
+        member.carried_out()
         for name in self.context.copies:
-            member.flushed[name] = member.sent[name] = member.steps[name].offset
-            self._send_data(link, member, name)
+            if name in member.sent:
+                self._send_data(link, member, name)
+        self._plan_new(link, member)
         self._advance_all()
         self._send_marks()
         self._after_progress()

@@ -29,6 +29,7 @@ from kafka2011.broker.replication.events import (
     HandOver,
     Journalled,
     LogFailed,
+    LogMade,
     LogsCut,
     LookAgain,
     Received,
@@ -155,6 +156,8 @@ class Replica:
                 role.session_renewed()
             case HandOver():
                 role.hand_over()
+            case LogMade(partition):
+                role.log_made(partition)
             case LogFailed(partition):
                 self.context.failed = True
                 self.context.effects.append(Damaged(f"a write or flush of {partition} failed"))

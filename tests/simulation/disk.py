@@ -28,6 +28,7 @@ class LogFile:
 
     entries: list[Entry] = field(default_factory=list)
     durable: int = 0
+    exists: bool = True
     quarantine: list[list[Entry]] = field(default_factory=list)
 
     def lose_power(self, kept: int) -> None:
@@ -63,6 +64,7 @@ class Disk:
     def cut_logs(self) -> None:
         for name, step in self.cuts.pop(0).items():
             log = self.logs[name]
+            log.exists = step.action is not Action.ASIDE
             if step.action is not Action.KEEP:
                 log.quarantine.append(log.entries[step.offset :])
                 del log.entries[step.offset :]
@@ -76,6 +78,9 @@ class Disk:
     def recover(self) -> None:
         """What recovery leaves: what is there is flushed, the lineage fits."""
         for name, log in self.logs.items():
+            if not log.exists:
+                self.lineages.pop(name, None)
+                continue
             log.durable = len(log.entries)
             self.lineages[name] = cut(self.lineages.get(name, ()), log.durable)
             self.watermarks[name] = min(self.watermarks.get(name, 0), log.durable)
@@ -84,7 +89,7 @@ class Disk:
     def copied(self) -> "Disk":
         """A backup of a directory whose process is stopped."""
         logs = {
-            name: LogFile(list(log.entries), log.durable, list(log.quarantine))
+            name: LogFile(list(log.entries), log.durable, log.exists, list(log.quarantine))
             for name, log in self.logs.items()
         }
         return Disk(

@@ -10,6 +10,7 @@ from tests.simulation.disk import Disk, Entry
 from tests.simulation.registry import Request
 
 PARTITIONS = ("t-0", "t-1")
+FIRST = ("t-0",)  # what a new directory has
 
 
 @dataclass(slots=True)
@@ -37,6 +38,7 @@ class Host:
     is_slow: bool = False  # to ZooKeeper; used by random walks
     is_open: bool = False  # to clients
     must_watch: bool = False
+    opening: set[str] = field(default_factory=set)  # logs that may not be written to yet
     request: Request | None = None
     ends: dict[int, End] = field(default_factory=dict)
     dials: deque[wanted.Connect] = field(default_factory=deque)

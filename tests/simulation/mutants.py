@@ -1,9 +1,9 @@
 """Machines with one rule broken each. Every one must be found; a rule that may be broken unseen is
 either not needed or not tested.
 
-`MUTANTS` are found by few random walks. FollowsAnOlderEpoch and SettlesByAReading need many, and
-have a schedule each. Most of them are mistakes that real systems have made and shipped;
-docs/replication.md names them.
+`MUTANTS` are found by few random walks. FollowsAnOlderEpoch, SettlesByAReading and
+CountsOldAcknowledgements need many, and have a schedule each. Most of them are mistakes that real
+systems have made and shipped; docs/replication.md names them.
 """
 
 from collections.abc import Mapping
@@ -12,12 +12,13 @@ from dataclasses import dataclass, replace
 from kafka2011.broker.replication.candidate import Candidate
 from kafka2011.broker.replication.context import Context, Turn
 from kafka2011.broker.replication.copies import Copy, Row
-from kafka2011.broker.replication.effects import AnswerBarrier, CutLogs, Send
+from kafka2011.broker.replication.effects import AnswerBarrier, CutLogs, OpenLog, Send
 from kafka2011.broker.replication.events import BarrierAsked, StateRead
 from kafka2011.broker.replication.follower import Follower, Stage
 from kafka2011.broker.replication.frames import Ack, Table
-from kafka2011.broker.replication.leader import Answer, Leader, Member, Phase
+from kafka2011.broker.replication.leader import Answer, Leader, Phase
 from kafka2011.broker.replication.machine import Replica
+from kafka2011.broker.replication.member import Member
 from kafka2011.broker.replication.plan import Action, Step
 from kafka2011.broker.replication.set_state import Directory, SetState
 
@@ -132,8 +133,7 @@ class ConfirmsUnflushed(Leader):
         return copy.written
 
 
-@leader("I1")
-class CountsAcknowledgementsOfOlderLinks(Leader):
+class _RememberingLeader(Leader):
     """The same process leads again, and takes what it heard in its earlier leadership."""
 
     def __init__(self, context: Context) -> None:
@@ -149,6 +149,10 @@ class CountsAcknowledgementsOfOlderLinks(Leader):
     def _flushed_at(self, directory: Directory, partition: str) -> int:
         heard = self.heard.get((directory, partition), -1)
         return max(heard, super()._flushed_at(directory, partition))
+
+
+class CountsOldAcknowledgements(Replica):
+    leader = _RememberingLeader
 
 
 @leader("I1", "I2")
@@ -195,10 +199,8 @@ class SettlesByAReading(Replica):
 @leader("I1", "I2")
 class LetsJoinBelowTheFloor(Leader):
     def _may_join(self, member: Member) -> bool:
-        if not member.is_ready:
-            return False
         copies = self.context.copies.items()
-        return all(member.flushed[name] >= copy.watermark for name, copy in copies)
+        return member.has({name: copy.watermark for name, copy in copies})
 
 
 @leader("I1", "I2")
@@ -242,11 +244,19 @@ class GoesOnInItsEpochAfterARestart(Follower):
 
 @leader("I8")
 class WritesBeforeItsEpochIsDurable(Leader):
-    def _prepare(self) -> None:
+    def begin(self) -> None:
         before = self.phase
-        super()._prepare()
+        super().begin()
         if before is not self.phase:
             self.phase = Phase.SERVING
+
+
+@leader("I8")
+class OpensALogBeforeItsLineageIsDurable(Leader):
+    def log_made(self, partition: str) -> None:
+        super().log_made(partition)
+        if self._opening.pop(partition, None):
+            self.context.effects.append(OpenLog(partition))
 
 
 @leader("I6")

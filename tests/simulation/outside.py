@@ -76,9 +76,22 @@ class Outside:
 
     # clients
 
+    def do_make(self, name: str, partition: str) -> bool:
+        """A client produces to a partition that is new to the leader."""
+        host = self.hosts[name]
+        if not host.runs or host.machine is None or not host.machine.takes_produces:
+            return False
+        if partition in host.machine.context.copies:
+            return False
+        host.disk.logs[partition].exists = True
+        host.opening.add(partition)
+        return self.feed(host, happened.LogMade(partition))
+
     def do_put(self, name: str, partition: str) -> bool:
         host = self.hosts[name]
         if not host.runs or host.machine is None or not host.machine.takes_produces:
+            return False
+        if partition not in host.machine.context.copies or partition in host.opening:
             return False
         leader = host.machine.leads
         assert leader is not None
@@ -92,10 +105,11 @@ class Outside:
     def do_barrier(self, name: str) -> bool:
         """A producer asks for the end of all that stands in the log."""
         host = self.hosts[name]
-        if not host.runs or not host.is_open:
+        if not host.runs or not host.is_open or host.machine is None:
             return False
         number = len(self.barriers) + 1
-        logs = host.disk.logs
+        copies = host.machine.context.copies
+        logs = {partition: host.disk.logs[partition] for partition in copies}
         asked = {partition: len(log.entries) for partition, log in logs.items()}
         entries = {p: log.entries[-1] if log.entries else None for p, log in logs.items()}
         self.barriers[number] = (entries, asked)
@@ -118,6 +132,10 @@ class Outside:
         if not host.runs or not host.is_open or host.machine is None:
             return False
         shown = reader.shown[partition]
+        if partition not in host.machine.context.copies:
+            if shown:
+                raise Violation("I6", f"{host.name} has no {partition}, {index} has seen {shown}")
+            return False
         answer = host.machine.fetch(partition, shown)
         if answer is Answer.OUT_OF_RANGE:
             raise Violation("I6", f"reader {index} gets error 1 from {host.name} at {shown}")

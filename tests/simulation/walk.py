@@ -137,6 +137,7 @@ ALPHABET: dict[str, tuple[float, Callable[[World, random.Random], Arguments | No
     "renew": (2, _any),
     "tick": (6, lambda w, r: (_host(w, r), r.choice(TICKS_MS))),
     "put": (8, _put),
+    "make": (4, lambda w, r: (_host(w, r), r.choice(PARTITIONS))),
     "barrier": (2, _any),
     "look_up": (2, lambda w, r: (r.randrange(2),)),
     "read": (3, lambda w, r: (r.randrange(2), r.choice(PARTITIONS))),

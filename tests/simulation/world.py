@@ -15,7 +15,7 @@ from kafka2011.broker.replication.frames import Data, Frame
 from kafka2011.broker.replication.machine import Replica
 from kafka2011.broker.replication.set_state import SetState
 from tests.simulation.disk import Disk, Entry, LogFile
-from tests.simulation.hosts import PARTITIONS, End, Host
+from tests.simulation.hosts import FIRST, PARTITIONS, End, Host
 from tests.simulation.invariants import Judge
 from tests.simulation.outside import Outside
 from tests.simulation.registry import Registry, Request
@@ -52,7 +52,8 @@ class World(Outside):
     def _new_disk(self, name: str) -> Disk:
         self.directories += 1
         directory = f"dir-{name}-{0 if self.names_are_directories else self.directories}"
-        return Disk(directory, {partition: LogFile() for partition in PARTITIONS})
+        logs = {partition: LogFile(exists=partition in FIRST) for partition in PARTITIONS}
+        return Disk(directory, logs)
 
     # --- actions -------------------------------------------------------------------------------
 
@@ -60,9 +61,10 @@ class World(Outside):
         """Do one action, and judge. Raises Violation; False when it was not possible."""
         name, *arguments = action
         method: Callable[..., bool] = getattr(self, f"do_{name}")
-        if not method(*arguments):
-            return False
         self.schedule.append(action)
+        if not method(*arguments):
+            self.schedule.pop()
+            return False
         self.judge.check(self)
         return True
 
@@ -85,7 +87,9 @@ class World(Outside):
                 disk.lineages[partition],
             )
             for partition, log in disk.logs.items()
+            if log.exists
         }
+        host.opening.clear()
         host.machine = self.machine(
             name, disk.directory, copies, accepted=disk.accepted, whole=disk.whole
         )
@@ -450,6 +454,8 @@ class World(Outside):
                 for other in self.hosts.values():
                     if other.disk.directory in directories:
                         other.must_watch = other.machine is not None
+            case wanted.OpenLog(partition):
+                host.opening.discard(partition)
             case wanted.OpenClients():
                 host.is_open = True
             case wanted.CloseClients():

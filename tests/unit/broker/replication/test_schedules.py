@@ -10,7 +10,11 @@ import pytest
 from kafka2011.broker.replication.leader import Answer
 from kafka2011.broker.replication.machine import Replica
 from tests.simulation.invariants import Violation
-from tests.simulation.mutants import FollowsAnOlderEpoch, SettlesByAReading
+from tests.simulation.mutants import (
+    CountsOldAcknowledgements,
+    FollowsAnOlderEpoch,
+    SettlesByAReading,
+)
 from tests.simulation.play import LOG, Play
 
 
@@ -117,15 +121,17 @@ def test_a_member_joins_at_the_floor_not_at_a_watermark_that_lags() -> None:
     assert play.log("c") == [1, 2, 3, 4, 5]
 
 
-def test_an_acknowledgement_of_an_older_leadership_does_not_count() -> None:
-    # KIP-320. Other bytes stand at the same offsets by the time that it is read.
-    play = begin("abc")
+def lead_again(machine: type[Replica], is_read: bool) -> Play:
+    """c's acknowledgement up to 5 is of a's first leadership; in the second other bytes follow."""
+    play = begin("abc", machine=machine)
     play.put("a", 3)
     play.ship("a", "b")
     play.sync("b")
     play.put("a", 2)
     play.ship("a", "c")
-    play.sync("c")  # its acknowledgement is on its way to a, and stays there
+    play.sync("c")
+    if is_read:
+        play.read("a", "c")
     play.lead("b", "a", "c")
     play.join("c", "b")
     play.join("a", "b")
@@ -135,12 +141,24 @@ def test_an_acknowledgement_of_an_older_leadership_does_not_count() -> None:
     play.put("a", 2)
     play.sync("a")
     play.read("a", "c")
+    return play
+
+
+@pytest.mark.parametrize("is_read", [False, True])
+def test_an_acknowledgement_of_an_older_leadership_does_not_count(is_read: bool) -> None:
+    # KIP-320.
+    play = lead_again(Replica, is_read)
     assert play.confirmed == [1, 2, 3]
     play.join("c", "a")
     play.ship("a", "c")
     play.sync("c")
     play.read("a", "c")
     assert play.confirmed == [1, 2, 3, 6, 7]
+
+
+def test_a_machine_that_counts_old_acknowledgements_is_found() -> None:
+    with pytest.raises(Violation, match="I1"):
+        lead_again(CountsOldAcknowledgements, is_read=True)
 
 
 @pytest.mark.parametrize("min_insync", [1, 2])

@@ -13,8 +13,8 @@ from tests.simulation.walk import Outcome, parsed, replay, shortened, text_of, w
 from tests.simulation.world import World
 
 # A million steps in all.
-PARTS = 16
-WALKS = 120
+PARTS = 32
+WALKS = 60
 # Three times what finds the rarest of the mutants.
 MUTANT_WALKS = 400
 
@@ -50,8 +50,10 @@ def test_a_broken_rule_is_found(mutant: Mutant) -> None:
     raise AssertionError(f"not found in {MUTANT_WALKS} walks")
 
 
-def test_a_failed_walk_prints_a_schedule_that_fails_again() -> None:
-    mutant = next(mutant for mutant in MUTANTS if mutant.name == "AcknowledgesUnflushed")
+# One is found after a step, the other in the middle of one.
+@pytest.mark.parametrize("name", ["AcknowledgesUnflushed", "ConfirmsUnflushed"])
+def test_a_failed_walk_prints_a_schedule_that_fails_again(name: str) -> None:
+    mutant = next(mutant for mutant in MUTANTS if mutant.name == name)
     number, outcome = next(
         (number, outcome)
         for number in range(MUTANT_WALKS)

@@ -1,0 +1,43 @@
+"""A follower's link, as its leader has it."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from kafka2011.broker.replication.plan import Action, Step
+from kafka2011.broker.replication.set_state import Directory
+
+
+@dataclass(slots=True)
+class Member:
+    """Nothing on a link counts before Ready, and of a partition before its plan is carried out.
+    What counts belongs to this link and this leadership: an acknowledgement that was on its way in
+    an older one speaks of other bytes, at the same offsets."""
+
+    directory: Directory
+    planned: dict[str, Step] | None = None  # the plan that is not carried out yet
+    is_ready: bool = False
+    flushed: dict[str, int] = field(default_factory=dict)
+    sent: dict[str, int] = field(default_factory=dict)
+    marks: dict[int, int] = field(default_factory=dict)  # number -> when it was sent
+    is_caught_up: bool = False  # with one moment of this leadership
+
+    def carried_out(self) -> None:
+        """The plan is: from now on what it left counts."""
+        assert self.planned is not None
+        for name, step in self.planned.items():
+            if step.action is not Action.ASIDE:
+                self.flushed[name] = self.sent[name] = step.offset
+        self.planned = None
+        self.is_ready = True
+
+    def flushed_at(self, partition: str) -> int:
+        """-1 while nothing of the partition counts."""
+        return self.flushed.get(partition, -1)
+
+    def has(self, ends: Mapping[str, int]) -> bool:
+        """Whether all of it is flushed."""
+        return self.is_ready and all(self.flushed_at(name) >= end for name, end in ends.items())
+
+    def lacks(self, partitions: Iterable[str]) -> list[str]:
+        """Those that it has joined without."""
+        return [name for name in partitions if name not in self.flushed]
