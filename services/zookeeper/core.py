@@ -128,8 +128,10 @@ def zoo_cfg(config: ZooKeeperConfig, port: int) -> str:
 
 
 def _escaped(directory: Path) -> str:
-    """zoo.cfg is a Java properties file, where a backslash starts an escape."""
-    return str(directory).replace("\\", "\\\\")
+    """zoo.cfg is a Java properties file: ISO 8859-1, where a backslash starts an escape."""
+    units = memoryview(str(directory).encode("utf-16-le", "surrogatepass")).cast("H")
+    plain = (chr(unit) if unit < 128 else f"\\u{unit:04x}" for unit in units)
+    return "".join("\\\\" if letter == "\\" else letter for letter in plain)
 
 
 def command(config: ZooKeeperConfig, java: Path, jars: list[Path], conf_dir: Path) -> list[str]:

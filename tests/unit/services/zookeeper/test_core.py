@@ -54,6 +54,13 @@ def test_zoo_cfg_keeps_the_server_off_the_network_and_silent() -> None:
     assert "server.1" not in found
 
 
+def test_any_directory_can_be_the_servers() -> None:
+    place = "/größer mit Raum/a\\b/\u6570\u636e"
+    text = core.zoo_cfg(ZooKeeperConfig(snapshot_dir=Path(place)), 2182)
+    assert text.isascii(), "Java reads the file as ISO 8859-1"
+    assert parse_properties(text)["dataDir"] == place
+
+
 def test_zookeepers_own_names_hold_in_a_file_and_the_options_win(tmp_path: Path) -> None:
     file = tmp_path / "zookeeper.properties"  # as in 0.7's config/
     file.write_text(f"dataDir={tmp_path}/zookeeper\nclientPort=2191\nmaxClientCnxns=0\n")
