@@ -120,7 +120,9 @@ def _without_spark(
 ) -> Answer:
     if listing := _from_logs(statement, warehouse, tables):
         return listing
-    if engine == AUTO and RAW in statement.lower():
+    if engine == AUTO and any(
+        word.startswith(RAW) and word not in tables for word in _WORD.findall(statement.lower())
+    ):
         raise same_answer.Unsure("a topic")
     connection = stack.enter_context(DuckDb(tables))
     names = connection.columns_as_spark(statement) if engine == AUTO else None

@@ -1,0 +1,46 @@
+"""A session for a person at a terminal: what the JVM says is shown only when it does not start."""
+
+import subprocess
+from typing import Never
+
+import pytest
+
+from kafka2011.services.warehouse import session
+from kafka2011.services.warehouse.session import SparkNotStarted, start_quietly
+
+
+def say(text: str) -> None:
+    subprocess.run(["sh", "-c", f"echo '{text}' >&2"], check=True)
+
+
+def test_lines_of_the_jvm_are_not_shown(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(session, "start_session", lambda *_: say("WARNING: incubator modules"))
+    start_quietly("test", "local")
+    say("after")
+    assert capfd.readouterr().err == "after\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (RuntimeError("[JAVA_GATEWAY_EXITED]"), "needs Java 17 or newer: JAVA_HOME is not set"),
+        (ModuleNotFoundError(name="pyspark"), "not installed: pip install 'kafka2011[spark]'"),
+    ],
+)
+def test_a_start_that_fails_is_one_line(
+    error: Exception,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    def fails(*_: object) -> Never:
+        say("JAVA_HOME is not set\n")
+        raise error
+
+    monkeypatch.setattr(session, "start_session", fails)
+    with pytest.raises(SparkNotStarted) as raised:
+        start_quietly("test", "local")
+    assert str(raised.value).endswith(said)
+    assert capfd.readouterr().err == ""
