@@ -2,13 +2,16 @@
 
 import gzip
 import io
+import os
 import random
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from kafka2011.services.embedded.demo import Demo
+from tests import ROOT
 from tests.support.access_lines import known_lines
 from tests.unit.cli.conftest import Run
 
@@ -68,3 +71,17 @@ def test_standard_input_is_kept_as_a_file(
     assert demo.config.input_format == "combined"
     assert Path(demo.config.input_path).read_bytes() == packed
     assert Path(demo.config.input_path).is_relative_to(tmp_path / "var")
+
+
+def test_make_passes_what_it_is_given_as_it_stands() -> None:
+    name, notation = 'a b$c "q".log', r'$remote_addr "x" %h \"%r\"'
+    words = ["PYTHON_IN=printf '<%s>'", f"INPUT={name}", f"LOG_FORMAT={notation}"]
+    done = subprocess.run(
+        ["make", "-s", "-o", "prepare", "demo", *words],
+        cwd=ROOT,
+        env={"PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.endswith(f"<--input><{name}><--format><{notation}>")
