@@ -273,13 +273,19 @@ def test_a_bug_costs_the_connection_it_was_met_on_and_no_other(
 # --- deadlines -----------------------------------------------------------------------------------
 
 
+def wait_a_moment() -> None:
+    """So long that the loop's clock, of whole milliseconds, tells it from now."""
+    at_s = time.monotonic() + 0.005
+    wait_until(lambda: time.monotonic() > at_s, "the moment")
+
+
 def test_a_read_deadline_is_of_a_request_and_not_of_its_bytes_or_of_the_connection(
     broker: InProcessBroker, client: RawClient
 ) -> None:
     request = fetch(b"t")
     assert client.ask(request) == EMPTY
     (connection,) = broker.broker.server._connections
-    assert connection.deadline_s is None, "idle"
+    wait_until(lambda: connection.deadline_s is None, "idle")
 
     def send(data: bytes, pending: int) -> float:
         """The deadline once so many bytes of a request have come."""
@@ -288,6 +294,7 @@ def test_a_read_deadline_is_of_a_request_and_not_of_its_bytes_or_of_the_connecti
         return some(connection.deadline_s)
 
     first = send(request[:5], 5)
+    wait_a_moment()
     assert send(request[5:9], 9) == first, "later by a byte more"
     assert send(request[9:] + request[:6], 6) > first
     assert client.response() == EMPTY
@@ -315,6 +322,7 @@ def test_a_send_deadline_moves_on_as_long_as_the_client_takes_something(
     client.send(EVERYTHING)
     wait_until(lambda: refused > 2, "the client takes no more")
     first = some(connection.deadline_s)
+    wait_a_moment()
     seen = refused
     wait_until(lambda: refused > seen + 2, "nor later")
     assert connection.deadline_s == first
