@@ -98,7 +98,7 @@ def test_frozen_server_ends_the_lease_and_fails_calls_until_it_is_back(tmp_path:
 def test_restarted_server_keeps_sessions_and_watches(tmp_path: Path) -> None:
     with start_zookeeper(tmp_path) as first:
         connect, port = f"{first.host}:{first.port}", first.port
-        registry = ZooKeeperRegistry(connect, session_timeout_ms=20_000)
+        registry = ZooKeeperRegistry(connect, session_timeout_ms=60_000)
         registry.start(20_000)
         session = registry.session_id()
         registry.create_ephemeral("/mine", b"1")
