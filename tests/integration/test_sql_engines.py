@@ -98,8 +98,8 @@ select count(*) n from visit where path not in ('/', '10') or path like '%_1';
 select count(*) n from visit where path = '10' and path <> 'x';
 select count(*) n from visit where is_robot = true and not is_robot = false;
 select is_robot, count(*) n from visit group by is_robot order by is_robot nulls last;
-select count(*) n from visit where event_time >= '2015-05-17' and event_time < '2015-05-17
-    15:00:00.000001';
+select count(*) n from visit where event_time >= '2015-05-17'
+    and event_time < '2015-05-17 15:00:00.000001';
 select count(*) n from visit where event_time = timestamp '2015-05-17 12:00:00';
 select count(*) n from visit where event_time > date '1969-12-31' and day = '2015-05-17';
 select count(*) n from visit where day between '2015-01-01' and '2016-02-29';
