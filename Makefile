@@ -8,6 +8,7 @@ export VENV
 # the server's own notation. Both go through the environment as they stand: they may have dollars, quotes and spaces.
 INPUT ?=
 LOG_FORMAT ?=
+INPUT_GIVEN := $(origin INPUT)
 override INPUT := $(value INPUT)
 override LOG_FORMAT := $(value LOG_FORMAT)
 export INPUT LOG_FORMAT
@@ -149,13 +150,14 @@ test: prepare-test
 DIR ?= var
 FRESH ?=
 demo: prepare
-	$(PYTHON_IN) -m kafka2011 embedded demo --dir "$(DIR)" $(INPUT_OPTIONS) $(if $(FRESH),--fresh)
+	$(if $(INPUT),,$(if $(filter command,$(INPUT_GIVEN)),$(error INPUT= is empty: name an access log, or leave INPUT out for synthetic activity)))
+	@$(PYTHON_IN) -m kafka2011 embedded demo --dir "$(DIR)" $(INPUT_OPTIONS) $(if $(FRESH),--fresh)
 
 # CHAOS=on lets the dashboard kill, pause and cut; PORT is the dashboard's port.
 PORT ?= 8088
 CHAOS ?= off
 live: prepare
-	$(PYTHON_IN) -m kafka2011 embedded up --dir "$(DIR)" --port $(PORT) --set embedded.chaos=$(CHAOS)
+	@$(PYTHON_IN) -m kafka2011 embedded up --dir "$(DIR)" --port $(PORT) --set embedded.chaos=$(CHAOS)
 
 # SECONDS of fuzzing for each target; SEED=n repeats a run.
 SECONDS ?= 60

@@ -184,8 +184,8 @@ def conclusion(report: Json) -> str:
     """The last line: the meaning of the exit status."""
     totals = report["totals"]["tiers"]
     parts = [
-        f"{tier} is {duration_text(late['ms'])} behind ({late['messages']:,} messages, "
-        f"{late['bytes']:,} bytes)"
+        f"{tier} is {duration_text(late['ms'])} behind ({late['messages']:,} messages"
+        + (f", {late['bytes']:,} bytes)" if late["bytes"] else ")")  # 0: not known, in a recount
         for tier, late in report["behind_by"].items()
         if late["messages"]
     ]

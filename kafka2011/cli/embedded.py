@@ -252,6 +252,8 @@ def kill(
     root: RootOption = Path("var"),
 ) -> None:
     """Send a signal to a process and its children (default: SIGKILL)."""
+    from kafka2011.services.embedded.control import to_paste
+
     try:
         number = signal.Signals[f"SIG{signal_name.upper().removeprefix('SIG')}"]
     except KeyError:
@@ -264,3 +266,5 @@ def kill(
         fail(f"{name} does not run")
     os.killpg(pid, number)
     typer.echo(f"{number.name} sent to {name} (pid {pid})")
+    if number is signal.SIGKILL:
+        typer.echo(f"start it again: {to_paste(root, 'start', name)}")

@@ -26,6 +26,7 @@ PLAIN = "plain"  # not packed
 SAMPLE_LINES = 1000
 SAMPLE_BYTES = 8 * 1024 * 1024
 SHOWN_BYTES = 120  # of line 1
+SHOWN_BINARY_BYTES = 24
 _SKIP_BYTES = 256 * 1024
 _EXPECTED = (
     'the common or combined format (host - - [17/May/2015:10:05:03 +0000] "GET / HTTP/1.1" 200 5) '
@@ -195,8 +196,10 @@ def _shown(line: Line | LongLine) -> str:
     data = line.data if isinstance(line, Line) else line.head
     head = data[:SHOWN_BYTES]
     text = head.decode("utf-8", "replace").removesuffix("\ufffd")
+    if not text.isprintable():
+        head = data[:SHOWN_BINARY_BYTES]
     shown = f"'{text}'" if text.isprintable() else repr(head)[1:]
-    return shown + ("..." if len(data) > SHOWN_BYTES else "")
+    return shown + ("..." if len(data) > len(head) else "")
 
 
 def _span(readable: list[AccessLine]) -> tuple[int, int]:

@@ -180,7 +180,7 @@ class _Recount:
                 for payloads in warehouse_rows.quarantined_of(path, files):
                     aside[topic] += tally.add_payloads(tier, topic, payloads)
         for topic, count in aside.items():
-            self.note(f"{WAREHOUSE} {topic}: {count} messages are in quarantine, not rows")
+            self.note(f"{WAREHOUSE} {topic}: {count:,} of its messages in quarantine, not rows")
 
     def _files_of(
         self, tier: int, topic: str, path: Path, shared: Mapping[Path, Mapping[str, str]]

@@ -61,7 +61,7 @@ class Warehouse:
         count = table.row_count() if table else 0
         if not count:
             return ""
-        return f"{count:,} messages of its topic could not become rows; they are in {view}"
+        return f"{count:,} of its topic's messages could not become rows: see {view}"
 
     def notes(self, tables: Mapping[str, WarehouseTable]) -> list[str]:
         """What a reader of an answer from these tables should know."""

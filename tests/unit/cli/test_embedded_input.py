@@ -85,3 +85,9 @@ def test_make_passes_what_it_is_given_as_it_stands() -> None:
         check=True,
     )
     assert done.stdout.endswith(f"<--input><{name}><--format><{notation}>")
+    words[1] = "INPUT="  # a variable that was not set, most likely
+    done = subprocess.run(
+        ["make", "-s", "-o", "prepare", "demo", *words], cwd=ROOT, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "INPUT= is empty" in done.stderr

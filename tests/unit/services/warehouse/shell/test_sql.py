@@ -169,7 +169,10 @@ def test_all_else_is_sparks(warehouse: Path, statement: str, engine: str) -> Non
     [
         ("select * from visits", "no table visits; did you mean visit? (there are: clicks, "),
         ("select pat from visit", "no column pat in visit; did you mean path? (there are: "),
-        ("select * from views", "no table views; 2 messages of its topic could not become rows; "),
+        (
+            "select * from views",
+            "no table views; 2 of its topic's messages could not become rows: ",
+        ),
     ],
 )
 def test_what_is_not_there_is_one_line_at_once(warehouse: Path, statement: str, said: str) -> None:
@@ -192,6 +195,6 @@ def test_the_command_says_what_answered_and_where_the_messages_of_an_empty_table
     assert done.stdout == "n\n0\n"
     assert done.stderr.splitlines() == [
         "kafka2011: answered by DuckDB from clicks (version 0)",
-        "kafka2011: clicks is empty; 2 messages of its topic could not become rows; they are in "
+        "kafka2011: clicks is empty; 2 of its topic's messages could not become rows: see "
         "quarantine_clicks",
     ]
