@@ -75,19 +75,18 @@ def test_standard_input_is_kept_as_a_file(
 
 def test_make_passes_what_it_is_given_as_it_stands() -> None:
     name, notation = 'a b$c "q".log', r'$remote_addr "x" %h \"%r\"'
-    words = ["PYTHON_IN=printf '<%s>'", f"INPUT={name}", f"LOG_FORMAT={notation}"]
-    done = subprocess.run(
-        ["make", "-s", "-o", "prepare", "demo", *words],
-        cwd=ROOT,
-        env={"PATH": os.environ["PATH"]},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+
+    def demo(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["make", "-s", "-o", "prepare", "demo", "PYTHON_IN=printf '<%s>'", *words],
+            cwd=ROOT,
+            env={"PATH": os.environ["PATH"]},
+            capture_output=True,
+            text=True,
+        )
+
+    done = demo(f"INPUT={name}", f"LOG_FORMAT={notation}")
     assert done.stdout.endswith(f"<--input><{name}><--format><{notation}>")
-    words[1] = "INPUT="  # a variable that was not set, most likely
-    done = subprocess.run(
-        ["make", "-s", "-o", "prepare", "demo", *words], cwd=ROOT, capture_output=True, text=True
-    )
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "INPUT= is empty" in done.stderr
+    empty = demo("INPUT=")  # of a variable that was not set, most likely
+    assert (empty.returncode, empty.stdout) == (2, "")
+    assert "INPUT= is empty" in empty.stderr
