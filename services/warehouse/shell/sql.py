@@ -30,6 +30,13 @@ _WORD = re.compile(r"\w+")
 _SHOW = re.compile(r"\s*show\s+tables\s*;?\s*", re.IGNORECASE)
 _DESCRIBE = re.compile(r"\s*desc(?:ribe)?\s+(?:table\s+)?(\w+)\s*;?\s*", re.IGNORECASE)
 _LISTING = re.compile(r"\s*(show|desc|describe)\b", re.IGNORECASE)
+# The first words of Spark's statements: another one is a slip, for which no JVM is started.
+_BEGINNINGS = re.compile(
+    "add|alter|analyze|begin|cache|call|clear|comment|create|declare|delete|desc|describe|drop|"
+    "execute|explain|from|grant|insert|list|load|map|merge|msck|optimize|reduce|refresh|repair|"
+    "replace|reset|restore|revoke|select|set|show|table|truncate|uncache|update|use|vacuum|values|"
+    "with"
+)
 _SPARK_TYPES = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
 
 
@@ -88,6 +95,10 @@ def ask(
     settings and the ZooKeeper for topics. Raises SqlError, and duckdb.Error while rows are read.
     """
     reason = ""
+    beginning = _WORD.match(statement.strip().lower())
+    if engine == AUTO and beginning and not _BEGINNINGS.fullmatch(beginning[0]):
+        hint = suggestion(beginning[0], _BEGINNINGS.pattern.split("|"))
+        raise SqlError(f"no statement begins with {beginning[0]!r}{hint}")
     if engine != SPARK:
         try:
             return _without_spark(stack, warehouse, tables, statement, engine)

@@ -168,6 +168,7 @@ def test_all_else_is_sparks(warehouse: Path, statement: str, engine: str) -> Non
     ("statement", "said"),
     [
         ("select * from visits", "no table visits; did you mean visit? (there are: clicks, "),
+        ("Selec 1", "no statement begins with 'selec'; did you mean select?"),
         ("select pat from visit", "no column pat in visit; did you mean path? (there are: "),
         (
             "select * from views",
