@@ -151,11 +151,11 @@ def run(  # noqa: PLR0917 (the original's options)
     config = load_or_exit(
         ConsumerConfig,
         None,
-        set_ or [],
+        ["autooffset.reset=largest", *(set_ or [])],
         log_level="WARNING",
         zk_connect=zookeeper_address(zookeeper),
         groupid=group or f"console-consumer-{random.randrange(100_000)}",
-        autooffset_reset="smallest" if from_beginning else "largest",
+        autooffset_reset="smallest" if from_beginning else None,
         consumer_timeout_ms=consumer_timeout_ms,
         fetch_size=fetch_size,
         socket_buffersize=socket_buffer_size,
