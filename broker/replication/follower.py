@@ -6,8 +6,8 @@ Joining, in this order, each part durable before the next begins:
 
 Until Ready nothing of this copy counts at the leader. Once a cut has begun it is carried to its
 end, whatever happens to the link: in between, the logs and their lineages do not fit together.
-The epoch need not be durable before the cut: what a leader of a later epoch has cut was confirmed
-by nobody, and never will be.
+The epoch need not be durable before the cut: what a leader of a later epoch has cut was never
+confirmed, and never will be.
 """
 
 from enum import Enum, auto

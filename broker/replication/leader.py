@@ -59,7 +59,7 @@ class Answer(Enum):
     READ = auto()  # with what is below the watermark
     EMPTY = auto()  # no bytes, no error: they were shown by the leader before, and will be again
     OUT_OF_RANGE = auto()
-    CLOSED = auto()  # this replica serves nobody
+    CLOSED = auto()  # this replica serves no client
 
 
 class Phase(IntEnum):
@@ -241,7 +241,7 @@ class Leader(Role):
             context.version, context.state = answer.version, self.asked[-1]
             self._adopt(self.asked[-1])
         elif isinstance(answer, Refused):
-            # This one never stands; one before it may. Somebody else has written meanwhile.
+            # This one never stands; one before it may. Another replica has written meanwhile.
             self.asked.pop()
             context.look_first()
         else:

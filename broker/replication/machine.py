@@ -6,7 +6,7 @@
 
 What a role knows goes with it: acknowledgements, links and marks of one leadership cannot be met
 in the next. What outlives a role is in the context; what outlives the process is in the journal
-and the logs: whoever makes a machine hands in what they hold.
+and the logs: its maker hands in what they hold.
 
 The machine is not thread-safe. The same events give the same effects, always.
 """

@@ -72,7 +72,7 @@ def joined(state: SetState, directory: Directory) -> SetState:
 
 
 def resigned(state: SetState) -> SetState:
-    """Nobody leads; the epoch stays until a candidate takes the next one."""
+    """Without a leader; the epoch stays until a candidate takes the next one."""
     return replace(state, leader=None)
 
 

@@ -42,7 +42,7 @@ def found_zookeeper(datacenter: str = "live") -> str:
 
 
 def found_registry() -> str:
-    """The schema registry's URL of the deployment that runs in the current directory, likewise."""
+    """The schema registry's URL of the deployment that runs in the current directory."""
     found = _running()
     return found[0].registry if len(found) == 1 else ""
 

@@ -2,7 +2,7 @@
 
 Each table that a statement names is one view of one version of its log, in which times are
 TIMESTAMP in UTC, as Spark shows them. What may differ from Spark's answer is decided in
-`same_answer`; whoever asks for DuckDB itself gets DuckDB's own SQL.
+`same_answer`; `--engine duckdb` takes DuckDB's own SQL.
 """
 
 import json

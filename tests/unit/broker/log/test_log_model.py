@@ -3,7 +3,7 @@
 Hypothesis draws sequences of operations on a real log over real files with a disk that forgets
 (`FaultyFileLayer`), and after each step the log must be what the model says. The promises of
 docs/guarantees.md as invariants: what was visible stays, byte for byte, at its offset (G1, G2); the
-log is whole entries in order, without a gap; nothing that nobody appended ever appears.
+log is whole entries in order, without a gap; nothing that was not appended ever appears.
 """
 
 import errno

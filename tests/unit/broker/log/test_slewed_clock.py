@@ -15,7 +15,7 @@ YEAR_MS = 365 * 24 * HOUR_MS
 
 
 class Machine:
-    """A wall clock and a timer that pass together until somebody sets the wall clock."""
+    """A wall clock and a timer that pass together until the wall clock is set."""
 
     def __init__(self) -> None:
         self.wall = ManualClock()
