@@ -37,7 +37,8 @@ class Candidate(Role):
         if answer.round != self._round or self._next is not None:
             return
         if answer.accepted > self._state.epoch:
-            # Another replica leads already, or ZooKeeper was restored. Not again at once in either case.
+            # Another replica leads already, or ZooKeeper was restored. In either case not again at
+            # once.
             context.rests_until_ms = context.now_ms + context.timing.look_ms
             context.turn = Turn.FOLLOW
             return

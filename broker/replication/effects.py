@@ -1,6 +1,6 @@
 """What a replica wants done, as values, to be carried out in order.
 
-Logs flush by themselves, as those of any broker: the carrier of the effects reports each flush as an event.
+Logs flush by themselves, as those of any broker: each flush is reported to the machine as an event.
 """
 
 from collections.abc import Mapping
