@@ -34,8 +34,7 @@ from kafka2011.services.frontend.delivery import Event
 from kafka2011.services.frontend.journal import Position
 from kafka2011.services.frontend.lines import LINE_BYTES_MAX, Line
 from kafka2011.services.frontend.log_format import FORMAT_DEFAULT, parser_of
-from kafka2011.services.frontend.sources import Batch
-from kafka2011.services.frontend.synthetic import due_count, schedule_ms
+from kafka2011.services.frontend.sources import Batch, Pace
 
 POLL_MS = 100
 READ_BYTES = 64 * 1024  # of one file in a batch
@@ -88,17 +87,12 @@ class FollowedLogSource:
         self._held: Collected | None = None  # until their ids are in the journal
         self._encoders: dict[str, LineEncoder] = {}
         self._clock = clock
-        self._rate = rate
-        self._pace_start_ms = clock()
-        self._paced = 0
+        self._pace = Pace(rate, clock)
         self._is_missing = False
 
     def next_batch(self) -> Batch:
-        if self._rate:
-            due = due_count(self._clock(), self._rate, self._pace_start_ms)
-            if due <= self._paced:
-                due_ms = schedule_ms(self._paced, self._rate, self._pace_start_ms)
-                return Batch([], self._position(), max(1, due_ms - self._clock()))
+        if self._pace.due(1) < 1:
+            return Batch([], self._position(), self._pace.wait_ms())
         found, self._held = self._held, None
         if found is None:
             found = self._tailer.collect()
@@ -111,7 +105,7 @@ class FollowedLogSource:
         self._positions = self._tailer.positions()
         self._forget()
         events = self._events(found)
-        self._paced += len(events)
+        self._pace.took(len(events))
         is_idle = not events and not found.has_more
         return Batch(events, self._position(), POLL_MS if is_idle else 0)
 

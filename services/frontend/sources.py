@@ -122,6 +122,29 @@ class SyntheticSource:
         """Nothing to close."""
 
 
+class Pace:
+    """Holds lines to `rate` a second from its making on; 0: no limit."""
+
+    def __init__(self, rate: int, clock: Clock) -> None:
+        self._rate = rate
+        self._clock = clock
+        self._start_ms = clock()
+        self._taken = 0
+
+    def due(self, most: int) -> int:
+        """How many more lines may be taken now, at most `most`; below 1: none for `wait_ms`."""
+        if not self._rate:
+            return most
+        return min(most, due_count(self._clock(), self._rate, self._start_ms) - self._taken)
+
+    def wait_ms(self) -> int:
+        """Time until the next line is due, ms, at least 1."""
+        return max(1, schedule_ms(self._taken, self._rate, self._start_ms) - self._clock())
+
+    def took(self, count: int) -> None:
+        self._taken += count
+
+
 class AccessLogSource:
     """The lines of a file to its end. Position: [byte offset, line number] behind the last line,
     the offset in the unpacked text.
@@ -149,10 +172,7 @@ class AccessLogSource:
         self._position: Position = [offset, number]
         parser = parser_of(log_format)
         self._encoder = LineEncoder(run_id, server, service, clock, prefix, parser=parser)
-        self._rate = rate
-        self._clock = clock
-        self._pace_start_ms = clock()
-        self._paced = 0
+        self._pace = Pace(rate, clock)
         self._ready: list[Line | LongLine] = []
         self._is_over = False
 
@@ -181,16 +201,12 @@ class AccessLogSource:
         return bool(os.stat(path).st_size >= position[0])
 
     def next_batch(self) -> Batch | None:
-        allowed = BATCH_EVENTS_MAX
-        if self._rate:
-            due = due_count(self._clock(), self._rate, self._pace_start_ms)
-            allowed = min(allowed, due - self._paced)
-            if allowed <= 0:
-                due_ms = schedule_ms(self._paced, self._rate, self._pace_start_ms)
-                return Batch([], self._position, max(1, due_ms - self._clock()))
+        allowed = self._pace.due(BATCH_EVENTS_MAX)
+        if allowed < 1:
+            return Batch([], self._position, self._pace.wait_ms())
         lines = self._take(allowed)
         if lines:
-            self._paced += len(lines)
+            self._pace.took(len(lines))
             self._position = [lines[-1].end, lines[-1].number]
             encode = self._encoder.encode
             return Batch([encode(line) for line in lines], self._position)
