@@ -29,10 +29,16 @@ ARROWS = {
     "broker.network": {"broker.config", "broker.core", "broker.log", "protocol", "runtime"},
     # Decisions alone: it reaches nothing.
     "broker.replication": set(),
+    # Carries them out.
+    "broker.replica": {
+        *("broker.config", "broker.core", "broker.log", "broker.network", "broker.replication"),
+        *("coordination", "protocol", "runtime"),
+    },
     # Its only way to the logs is broker.core.
     "broker.kafka07": {"broker.config", "broker.core", "broker.network", "protocol", "runtime"},
     "broker": {
-        f"broker.{part}" for part in ("config", "core", "kafka07", "log", "network", "replication")
+        f"broker.{part}"
+        for part in ("config", "core", "kafka07", "log", "network", "replica", "replication")
     }
     | {"protocol", "coordination", "runtime"},
     "producer": BELOW,
