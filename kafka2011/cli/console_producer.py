@@ -1,8 +1,9 @@
 """`kafka2011 console-producer`: send each line of standard input as one message.
 
 The options are those of 0.7, and `--broker-list`. At the end of the input,
-or at SIGTERM or SIGINT, everything is flushed. Statuses: 0 all lines are on the brokers' disks;
-1 some may not be, and standard error says which; 2 for wrong options.
+or at SIGTERM or SIGINT, everything is flushed. Standard error then says how
+many were sent. Statuses: 0 all lines are on the brokers' disks; 1 some may not be, and standard
+error says which; 2 for wrong options.
 
 Unlike 0.7: it compresses only with --compress (the original always does), ends at the end
 of the input, and waits when its queue is full instead of dropping lines. --key and --partition are
@@ -171,6 +172,7 @@ def _send_all(
         fail(f"line {tally.sent + tally.refused + 1} was not sent: {error}")
     if tally.refused:
         fail(f"{tally.refused} lines were refused, {tally.sent} were sent")
+    complain(f"{tally.sent:,} {'message' if tally.sent == 1 else 'messages'} sent to {topic}")
 
 
 def _hint(topic: str) -> str:

@@ -96,7 +96,12 @@ def _deployment(
     from kafka2011.services.embedded.demo import Demo, check_replaceable, check_root
     from kafka2011.services.embedded.supervisor import StartFailed
     from kafka2011.services.frontend.input_file import InputRefused
+    from kafka2011.services.frontend.log_format import parser_of
 
+    try:
+        parser_of(given[1] or "auto")
+    except ValueError as error:
+        fail(f"--format (of make: LOG_FORMAT=): {error}", 2)
     config = load_or_exit(
         EmbeddedConfig,
         None,
@@ -122,18 +127,33 @@ def _with_checked_input(config: "EmbeddedConfig") -> "EmbeddedConfig":
     """The settings with an input that is a file; prints what it is. Raises StartFailed,
     AlreadyRuns, InputRefused."""
     from kafka2011.services.embedded.control import held
-    from kafka2011.services.embedded.demo_input import STANDARD_INPUT, check_input, is_stream, keep
+    from kafka2011.services.embedded.demo_input import (
+        STANDARD_INPUT,
+        check_input,
+        discard,
+        is_stream,
+        keep,
+    )
+    from kafka2011.services.frontend.input_file import InputRefused
 
-    if is_stream(config.input_path):
-        name = config.input_path
+    name, root = config.input_path, config.root_dir
+    if not is_stream(name):
+        said = check_input(name, config.input_format)
+    else:
+        is_new = not root.exists()
         with (
-            held(config.root_dir, "demo"),
+            held(root, "demo"),
             sys.stdin.buffer if name == STANDARD_INPUT else open(name, "rb") as stream,
         ):
-            config = replace(config, input_path=keep(stream, config.root_dir))
-    found = check_input(config.input_path, config.input_format)
-    if found:
-        typer.echo(found)
+            config = replace(config, input_path=keep(stream, root))
+            try:
+                said = check_input(config.input_path, config.input_format)
+            except InputRefused as error:
+                discard(root, is_new=is_new)
+                text = str(error).replace(config.input_path, name, 1)
+                raise InputRefused(text) from None
+    if said:
+        typer.echo(said)
     return config
 
 
@@ -152,7 +172,7 @@ def status(root: RootOption = Path("var"), as_json: AsJson = False) -> None:
 
     Exits 1 when one that should run does not, 3 when no deployment runs.
     """
-    from kafka2011.services.embedded.control import runs
+    from kafka2011.services.embedded.control import last_command, runs
     from kafka2011.services.embedded.processes import wait_for
 
     is_up = runs(root)
@@ -170,11 +190,12 @@ def status(root: RootOption = Path("var"), as_json: AsJson = False) -> None:
     ]
     if not as_json:
         print_table(
-            ("name", "state", "address"),
+            ("name", "state", "address, as the option that takes it"),
             [(state["name"], _state_of(state), _address_of(state)) for state in states],
             red_rows=failed,
         )
-        print(f"logs: {root / 'logs'}/NAME.log")
+        command, pid = last_command(root)
+        print(f"embedded {command}, pid {pid}, in {root}/; logs: {root / 'logs'}/NAME.log")
     if failed:
         raise typer.Exit(1)
 

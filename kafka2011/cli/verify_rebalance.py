@@ -75,7 +75,7 @@ def run(
     for one in found:
         complain(f"{one.name}: {one.text}")
     if not picture.members:
-        complain(f"group {group!r} has no members")
+        fail(f"group {group!r} has no member: there is no rebalance to verify")
     if not is_good:
         fail(f"rebalance of {group!r}: failure, {len(found)} of {count} partitions are not right")
     print(f"rebalance of {group!r}: success, {count} partitions, {len(picture.members)} members")

@@ -135,7 +135,7 @@ def sum_text(total: Json) -> str:
     if total["unknown_cells"] and not total["unknown"]:
         parts.append("unknown")
     if total["pending_cells"]:
-        parts.append(f"pending {total['expected'] - total['counted']:+d}" if parts else "pending")
+        parts.append("pending")
     return ", ".join(parts) or "complete"
 
 

@@ -5,7 +5,6 @@ in `Demo`. The exit status is that of the audit: 0 only when every message arriv
 also for a run that could not be finished.
 """
 
-import json
 import shutil
 import signal
 import sys
@@ -91,11 +90,17 @@ class Demo:
         """Keep everything running on the existing data until Ctrl-C; then stop it cleanly. Raises
         AlreadyRuns."""
         self.config = replace(self.config, duration_ms=FOREVER_MS)
+        screen = Display(self.console)
+        before = last_command(self.root)[0] if collected_topics(self.root) else ""
         with held(self.root, "up"):
+            if before:
+                screen.say(goes_on_text(self.config.root_dir, before))
             status = self._with_everything("up", self._stay)
-            Display(self.console).say(
-                f"stopped; data and logs stay in {self.config.root_dir}/; to go on with them: "
-                f"make live, or {to_paste(self.root, 'up')}"
+            if status == 0:
+                screen.say("what was sent last is not in the warehouse yet (the audit says behind)")
+            screen.say(
+                f"stopped; data and logs stay in {self.config.root_dir}/; to go on with them, and "
+                f"load what is behind: make live, or {to_paste(self.root, 'up')}"
             )
             return status
 
@@ -175,7 +180,7 @@ class Demo:
         def look() -> Moment:
             supervisor.poll()
             down = tuple(process.spec.name for process in supervisor.down())
-            return Moment(all(process.status == 0 for process in frontends), down)
+            return Moment(all(process.has_finished for process in frontends), down)
 
         try:
             sample = follow(
@@ -236,7 +241,8 @@ class Demo:
         command, settings = report_command(self.root, table)
         log_path = self.root / "logs" / "report.log"
         with open(log_path, "wb") as log, tempfile.TemporaryFile() as printed:
-            environment = child_environment(base_environment(), settings)
+            width = {"COLUMNS": str(self.console.width)} if self.console.is_terminal else {}
+            environment = child_environment({**base_environment(), **width}, settings)
             status = run_to_end(command, environment, stop_asked, stdout=printed, stderr=log)
             printed.seek(0)
             display.say(printed.read().decode(errors="replace").rstrip())
@@ -259,8 +265,7 @@ class Demo:
         """Whether most of the input was readable; prints a line when it was not."""
         complaint = ""
         for process in frontends if self.config.input_path else ():
-            path = self.root / process.spec.name / "progress.json"
-            complaint = mostly_unreadable(json.loads(path.read_text(encoding="utf-8"))["sent"])
+            complaint = mostly_unreadable(process.progress().get("sent", {}))
             if complaint:
                 self.console.print(f"error: {complaint}", markup=False, soft_wrap=True)
         return not complaint
@@ -299,15 +304,29 @@ def check_root(root: Path) -> None:
         raise StartFailed(f"{root} was not made by this command; choose another with --dir")
 
 
-def check_replaceable(root: Path) -> None:
-    """Raises StartFailed when `root` holds messages that `up` has collected, which emptying it
-    would delete. It names the topics, those that no frontend sends first. (Where one runs, `held`
-    refuses.)"""
-    topics = {
+def collected_topics(root: Path) -> set[str]:
+    """The topics that the brokers under `root` have."""
+    return {
         path.name.rpartition("-")[0]
         for path in root.glob("broker-*/logs/*-[0-9]*")
         if path.is_dir()
     }
+
+
+def goes_on_text(root: Path, command: str) -> str:
+    """The line that says whose data `up` goes on with; `command` had the directory last."""
+    by = {"demo": "make demo", "up": "make live"}.get(command, "an earlier run")
+    return (
+        f"goes on with the data that {by} left in {root}/; to begin with nothing: "
+        "make live DIR=var-live"
+    )
+
+
+def check_replaceable(root: Path) -> None:
+    """Raises StartFailed when `root` holds messages that `up` has collected, which emptying it
+    would delete. It names the topics, those that no frontend sends first. (Where one runs, `held`
+    refuses.)"""
+    topics = collected_topics(root)
     if last_command(root)[0] != "up" or not topics or runs(root):
         return
     own = topics - set(TOPICS)

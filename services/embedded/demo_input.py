@@ -4,12 +4,14 @@ Standard input is kept as a file first: a frontend that is killed goes on from w
 only a file can be read from there again.
 """
 
+import contextlib
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 from kafka2011.runtime.clock import now_ms
+from kafka2011.services.embedded.control import MARK
 from kafka2011.services.embedded.supervisor import StartFailed
 from kafka2011.services.frontend.input_file import check_whole, described, examine
 
@@ -49,6 +51,15 @@ def keep(stream: BinaryIO, root: Path) -> str:
         path.unlink(missing_ok=True)
         raise StartFailed(f"{path}: standard input cannot be kept: {error.strerror}") from None
     return str(path)
+
+
+def discard(root: Path, *, is_new: bool) -> None:
+    """Remove what `keep` has kept; with `is_new`, the directory that was made for it."""
+    (root / KEPT_NAME).unlink(missing_ok=True)
+    if is_new:
+        (root / MARK).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # something else is there by now
+            root.rmdir()
 
 
 def inputs_under(root: Path, input_path: str) -> Iterator[Path]:

@@ -16,6 +16,9 @@ from kafka2011.runtime.tables import new_table
 
 RATE_WINDOW_S = 3.0
 PLAIN_INTERVAL_S = 5.0
+# The first row: what frontends have reported so far, which is later than what they have sent. At
+# the end of a run both are the same, and the summary calls it produced.
+REPORTED = "reported"
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,7 @@ class Display:
         return max(0.0, count / (now - then))
 
     def _line(self, sample: Sample) -> str:
-        parts = [f"{name} {_count(sample, name):,}" for name in ("produced", *sample.tiers)]
+        parts = [f"{name} {_count(sample, name):,}" for name in (REPORTED, *sample.tiers)]
         down = f"; down: {', '.join(sample.down)}" if sample.down else ""
         elapsed = time.monotonic() - self._started_at
         return f"  {elapsed:5.0f} s  {sample.phase}: " + ", ".join(parts) + down
@@ -96,14 +99,15 @@ class Display:
     def _table(self, sample: Sample) -> Group:
         numbers = ("messages", "a second", "behind", "p50", "p99")
         table = new_table("tier", *numbers, numbers=numbers)
-        for tier in ("produced", *sample.tiers):
+        most = 0  # that any tier before has
+        for tier in (REPORTED, *sample.tiers):
             count = _count(sample, tier)
-            behind = sample.produced - count
+            behind, most = most - count, max(most, count)
             table.add_row(
                 tier,
                 f"{count:,}",
                 f"{self.rate(tier):,.0f}",
-                "" if tier == "produced" else f"{max(0, behind):,}",
+                "" if tier == REPORTED else f"{max(0, behind):,}",
                 format_delay(sample.delay_p50_ms.get(tier)),
                 format_delay(sample.delay_p99_ms.get(tier)),
             )
@@ -119,7 +123,7 @@ class Display:
 
 
 def _count(sample: Sample, tier: str) -> int:
-    return sample.produced if tier == "produced" else sample.tiers.get(tier, 0)
+    return sample.produced if tier == REPORTED else sample.tiers.get(tier, 0)
 
 
 def format_delay(delay_ms: float | None) -> str:

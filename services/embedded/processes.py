@@ -34,6 +34,7 @@ class ManagedProcess:
         self.spec = spec
         self.log_path = root / "logs" / f"{spec.name}.log"
         self._state_path = root / "run" / f"{spec.name}.json"
+        self._progress_path = root / spec.name / "progress.json"
         self._child: subprocess.Popen[bytes] | None = None
         self.started_ms = 0
         self.start_count = 0
@@ -70,6 +71,22 @@ class ManagedProcess:
         self.started_ms = now_ms
         self.start_count += 1
         self.write_state()
+
+    @property
+    def has_finished(self) -> bool:
+        """Whether a finite process has done its work: it ended with status 0, or with 1 after it
+        had sent all, when it could read under half of that."""
+        if not self.spec.is_finite or self.status not in (0, 1):
+            return False
+        return self.status == 0 or self.progress().get("finished") is True
+
+    def progress(self) -> dict[str, Any]:
+        """What a frontend says of its work in progress.json; {} where there is none."""
+        try:
+            found = json.loads(self._progress_path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}
 
     def write_state(self) -> None:
         """Replace the state file in one step, so that a reader never sees half of it."""

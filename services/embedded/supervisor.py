@@ -134,7 +134,7 @@ class Supervisor:
         settled = wait_for(is_settled, timeout_s, SERVING_POLL_S)
         if self._stop_asked():
             raise StartFailed("stopped before everything served")
-        if not process.is_running and not (process.spec.is_finite and process.status == 0):
+        if not process.is_running and not process.has_finished:
             raise StartFailed(
                 f"{process.spec.name} could not start (status {process.status}): "
                 f"see {process.log_path}\n{process.log_tail()}"
@@ -157,7 +157,7 @@ class Supervisor:
                 continue
             self._reported.add(key)
             process.write_state()
-            if process.is_stop_asked or (process.spec.is_finite and status == 0):
+            if process.is_stop_asked or process.has_finished:
                 continue
             self._report(
                 f"{process.spec.name} ended: {describe_status(status)}; log {process.log_path}; "
@@ -214,7 +214,7 @@ class Supervisor:
             for process in self.processes.values()
             if process.start_count
             and not process.is_stop_asked
-            and not (process.spec.is_finite and process.status == 0)
+            and not process.has_finished
             and not (process.is_running and (process.has_served or process.serves()))
         ]
 

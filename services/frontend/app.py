@@ -2,7 +2,8 @@
 
 Exit statuses: 0 when a finite source is sent to its end and everything is durable, or after a clean
 stop; 1 when something could not be delivered or written (the next start goes on from the journal),
-or the schema registry refuses a schema; 2 when the input cannot be read.
+the schema registry refuses a schema, or all was sent and under half of it could be read (the next
+start has nothing left to send, and ends with 0); 2 when the input cannot be read.
 """
 
 import os
@@ -175,8 +176,9 @@ class _Frontend:
             sent=sent,
             resent_sets=self._delivery.stats.resent_sets,
         )
-        if is_over and (complaint := mostly_unreadable(sent)):
+        if is_over and self._source is not None and (complaint := mostly_unreadable(sent)):
             log.error("input_mostly_unreadable", detail=complaint)
+            return 1
         return 0
 
     def close(self) -> None:

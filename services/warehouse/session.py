@@ -100,7 +100,7 @@ class SparkNotStarted(Exception):
     """There is no session; the text is one line that says why."""
 
 
-def start_quietly(app_name: str, master: str) -> Any:
+def start_quietly(app_name: str, master: str, event_log_dir: Path | None = None) -> Any:
     """A session as `start_session` makes it, for a person at a terminal.
 
     What the JVM and its workers write to their standard error goes to a file without a name, and
@@ -110,7 +110,7 @@ def start_quietly(app_name: str, master: str) -> Any:
         ours = os.dup(2)
         os.dup2(kept.fileno(), 2)
         try:
-            return start_session(app_name, master)
+            return start_session(app_name, master, event_log_dir)
         except ModuleNotFoundError as error:
             raise SparkNotStarted(
                 "Spark is not installed: pip install 'kafka2011[spark]'"

@@ -124,6 +124,21 @@ def test_a_log_with_broken_lines_arrives_whole_and_a_second_start_sends_nothing(
     assert stored_counts(stored, WINDOW_MS) == reported_counts(stored)
 
 
+def test_a_log_that_turns_unreadable_is_sent_whole_and_ends_with_status_1_once(
+    frontend: Frontend, broker: RunningBroker
+) -> None:
+    frontend.write_log(1000)
+    with frontend.log.open("a") as file:
+        file.write("no log line\n" * 1001)
+    with frontend.send_log(broker) as run:
+        assert run.wait() == 1, run.log()
+        [complaint] = run.events("input_mostly_unreadable")
+    assert complaint["detail"].startswith("only 1,000 of 2,001 lines of the input could be read")
+    frontend.send_rest(broker)
+    stored = stored_payloads([broker.log_dir])
+    assert len(stored["access-log-unreadable"]) == 1001
+
+
 def test_a_killed_broker_that_comes_back_costs_repeats_and_no_event(
     frontend: Frontend, tmp_path: Path
 ) -> None:

@@ -38,7 +38,8 @@ def sent(server: ScriptedBroker) -> list[bytes]:
 def test_lines_are_batched_flushed_and_it_ends_by_itself(
     server: ScriptedBroker, console: Console
 ) -> None:
-    assert console(b"one\ntwo\r\n\n\xff\nlast without end") == ""
+    said = console(b"one\ntwo\r\n\n\xff\nlast without end")
+    assert said == "kafka2011: 5 messages sent to cons\n"
     assert sent(server) == [b"one", b"two", b"", b"\xff", b"last without end"]
     assert len(server.produce_frames(1)) == 1
     assert server.barrier_count() == 1

@@ -166,16 +166,19 @@ def run_loads(config: WarehouseConfig) -> int:
     metrics = _serve_metrics(config, progress, is_up)
     registration = None
     registry = None
+    session: Any = None
     on_interrupt = signal.getsignal(signal.SIGINT)
-    session = start_session(
-        config.process_name or "load",
-        config.spark_master,
-        event_log_dir=config.spark_event_log_dir,
-    )
-    # PySpark's own handler would cancel the load that runs; ours lets it finish.
-    signal.signal(signal.SIGINT, on_interrupt)
     try:
-        registry = _connect(config, stop)
+        if config.interval_ms == 0:  # one that cannot load ends before the seconds of a JVM's start
+            registry = _connect(config, stop)
+        session = start_session(
+            config.process_name or "load",
+            config.spark_master,
+            event_log_dir=config.spark_event_log_dir,
+        )
+        # PySpark's own handler would cancel the load that runs; ours lets it finish.
+        signal.signal(signal.SIGINT, on_interrupt)
+        registry = registry or _connect(config, stop)
         if registry is None:
             return 0
         run_tasks = spark_runner(session)
@@ -203,7 +206,8 @@ def run_loads(config: WarehouseConfig) -> int:
             registry.close()
         if metrics is not None:
             metrics.close()
-        session.stop()
+        if session is not None:
+            session.stop()
 
 
 def _serve_metrics(

@@ -26,7 +26,7 @@ from kafka2011.services.warehouse.reports.activity import (
     ActivityReport,
 )
 from kafka2011.services.warehouse.reports.charts import rows_svg, rows_table, rows_text
-from kafka2011.services.warehouse.session import start_session
+from kafka2011.services.warehouse.session import SparkNotStarted, start_quietly
 from kafka2011.services.warehouse.table_views import has_repeats, read_table
 
 log = get_logger(__name__)
@@ -161,9 +161,11 @@ def run_reports(config: WarehouseConfig, names: Sequence[str] = ()) -> int:
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = max(console.width, CONSOLE_WIDTH_MIN)
-    session = start_session(
-        "reports", config.spark_master, event_log_dir=config.spark_event_log_dir
-    )
+    try:
+        session = start_quietly("reports", config.spark_master, config.spark_event_log_dir)
+    except SparkNotStarted as error:
+        _complain(str(error))
+        return 1
     try:
         with _running(session, config.warehouse_dir) as run:
             for report in possible:

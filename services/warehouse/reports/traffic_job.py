@@ -6,16 +6,15 @@ from pathlib import Path
 from rich.console import Console
 
 from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.program import from_here
 from kafka2011.services.warehouse.atomic_files import replace_text
 from kafka2011.services.warehouse.config import WarehouseConfig
 from kafka2011.services.warehouse.delta_table import WarehouseError
 from kafka2011.services.warehouse.reports.traffic import Report, choose_table, make_report
 from kafka2011.services.warehouse.reports.traffic_text import as_svg, as_text, tables
-from kafka2011.services.warehouse.session import start_session
+from kafka2011.services.warehouse.session import SparkNotStarted, start_quietly
 
 log = get_logger(__name__)
-
-CONSOLE_WIDTH_MIN = 100
 
 
 def run_report(config: WarehouseConfig, json_to: str | None = None) -> int:
@@ -28,7 +27,11 @@ def run_report(config: WarehouseConfig, json_to: str | None = None) -> int:
     except WarehouseError as error:
         log.error("report_failed", reason=str(error))
         return 1
-    session = start_session("report", config.spark_master, event_log_dir=config.spark_event_log_dir)
+    try:
+        session = start_quietly("report", config.spark_master, config.spark_event_log_dir)
+    except SparkNotStarted as error:
+        log.error("report_failed", reason=str(error))
+        return 1
     try:
         report = make_report(session, config.warehouse_dir, table)
     except WarehouseError as error:
@@ -43,13 +46,10 @@ def run_report(config: WarehouseConfig, json_to: str | None = None) -> int:
     if json_to is not None:
         Path(json_to).write_text(report.as_json(), encoding="utf-8")
     console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = max(console.width, CONSOLE_WIDTH_MIN)
     for part in tables(report):
         console.print(part, markup=False)
-    console.print(
-        f"Written to {config.report_dir}/{report.table}.json, .txt and .svg", markup=False
-    )
+    place = from_here(config.report_dir / report.table)
+    console.print(f"Written to {place}.json, .txt and .svg", markup=False, soft_wrap=True)
     return 0
 
 

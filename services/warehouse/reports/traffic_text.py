@@ -12,39 +12,50 @@ from kafka2011.runtime.tables import new_table
 from kafka2011.services.warehouse.reports.traffic import Report, Traffic
 from kafka2011.services.warehouse.safe_text import visible
 
-HOURS_SHOWN_MAX = 100
+# On a terminal; the report's files have all.
+HOURS_SHOWN_MAX = 10
+PATHS_SHOWN_MAX = 10
 PATH_SHOWN_MAX = 80
 
 _WIDTH, _HEIGHT, _MARGIN_LEFT, _MARGIN = 960, 320, 70, 40
 
 
-def tables(report: Report, hours_max: int | None = HOURS_SHOWN_MAX) -> Iterable[Table | str]:
-    """The report's tables in order, with lines of text between them."""
+def tables(report: Report, *, is_whole: bool = False) -> Iterable[Table | str]:
+    """The report's tables in order, with lines of text between them; the first rows of each unless
+    `is_whole`."""
     totals = report.totals
     yield (
         f"Report on {report.table} (version {report.version}): {totals.page_views:,} page views of "
-        f"{totals.visitors:,} visitors, {totals.bytes:,} bytes, {totals.errors:,} errors "
-        f"({totals.error_share:.2%})"
+        f"{totals.visitors:,} visitors"
     )
+    yield f"{totals.bytes:,} bytes, {totals.errors:,} errors ({totals.error_share:.2%})"
     repeated = report.rows - totals.page_views
     if repeated:
         yield f"{repeated:,} rows were delivered again and count once"
     numbers = ("page views", "visitors", "bytes", "errors", "share")
     hours = new_table("hour", *numbers, numbers=numbers, title="\nTraffic per hour (UTC)")
-    shown = report.hours if hours_max is None else report.hours[:hours_max]
-    for hour in shown:
+    for hour in report.hours if is_whole else report.hours[:HOURS_SHOWN_MAX]:
         hours.add_row(f"{hour.hour[:10]} {hour.hour[11:]}:00", *_cells(hour))
     hours.add_section()
     hours.add_row("all", *_cells(totals))
     yield hours
-    if len(shown) < len(report.hours):
-        yield f"and {len(report.hours) - len(shown):,} hours more in the report's files"
     counts = ("#", "page views")
-    title = f"\nTop {len(report.top_paths)} paths"
+    shown = report.top_paths if is_whole else report.top_paths[:PATHS_SHOWN_MAX]
+    title = f"\nTop {len(shown)} paths"
     paths = new_table(*counts, "path", numbers=counts, title=title)
-    for rank, path in enumerate(report.top_paths, 1):
+    for rank, path in enumerate(shown, 1):
         paths.add_row(str(rank), f"{path.page_views:,}", Text(visible(path.path, PATH_SHOWN_MAX)))
     yield paths
+    left = [
+        f"{count:,} {what}"
+        for count, what in (
+            (len(report.hours) - HOURS_SHOWN_MAX, "more hours"),
+            (len(report.top_paths) - PATHS_SHOWN_MAX, "more paths"),
+        )
+        if count > 0 and not is_whole
+    ]
+    if left:
+        yield f"and {' and '.join(left)} in the report's files"
 
 
 def _cells(traffic: Traffic) -> list[str]:
@@ -61,7 +72,7 @@ def as_text(report: Report) -> str:
     """The whole report as plain text."""
     written = io.StringIO()
     console = Console(file=written, width=120, color_system=None, highlight=False)
-    for part in tables(report, hours_max=None):
+    for part in tables(report, is_whole=True):
         console.print(part, markup=False)
     return written.getvalue()
 

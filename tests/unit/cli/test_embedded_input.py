@@ -33,7 +33,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[Demo]:
         (random.Random(1).randbytes(5000), (), 1, "can be read; line 1 is "),
         (b"", (), 1, "is empty: there is nothing to send"),
         (gzip.compress(LOG, mtime=0)[:-9], (), 1, "its gzip data is damaged or cut off"),
-        (LOG, ("--format", "%h %t"), 2, "the log format lacks the request"),
+        (LOG, ("--format", "%h %t"), 2, "--format (of make: LOG_FORMAT=): the log format lacks"),
         (LOG, ("--format", "%h %t %r %s"), 1, "expected is the given format, %h %t %r %s"),
     ],
 )
@@ -71,6 +71,21 @@ def test_standard_input_is_kept_as_a_file(
     assert demo.config.input_format == "combined"
     assert Path(demo.config.input_path).read_bytes() == packed
     assert Path(demo.config.input_path).is_relative_to(tmp_path / "var")
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_standard_input_that_cannot_be_sent_leaves_nothing_behind(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_there: bool
+) -> None:
+    root = tmp_path / "var"
+    if is_there:
+        root.mkdir()
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(b"hello\n")))
+    done = run("embedded", "demo", "--dir", root, "--input", "-")
+    assert (done.status, done.out) == (1, "")
+    assert done.err.startswith("kafka2011: input -: nothing of its only line can be read")
+    assert root.exists() == is_there
+    assert not is_there or [path.name for path in root.iterdir()] == [".kafka2011"]
 
 
 def test_make_passes_what_it_is_given_as_it_stands() -> None:

@@ -231,6 +231,23 @@ def test_a_finite_process_that_is_done_is_no_news(deploy: Deploy) -> None:
     assert deployment.supervisor.down() == []
 
 
+ENDS_WHEN_ASKED = "import os, signal; signal.signal(signal.SIGTERM, lambda *_: os._exit(1))\n"
+
+
+@pytest.mark.parametrize("has_sent_all", [True, False])
+def test_a_frontend_that_could_not_read_most_of_its_input_is_done_when_it_has_sent_all(
+    deploy: Deploy, tmp_path: Path, *, has_sent_all: bool
+) -> None:
+    deployment = deploy(spec("job", ENDS_WHEN_ASKED + SERVES, is_finite=True))
+    (job,) = deployment.managed
+    (tmp_path / "job").mkdir()
+    (tmp_path / "job" / "progress.json").write_text(json.dumps({"finished": has_sent_all}))
+    job.signal(signal.SIGTERM)
+    wait_until(lambda: job.status == 1, "the job to end")
+    assert deployment.polled() != has_sent_all
+    assert (deployment.supervisor.down() == []) == job.has_finished == has_sent_all
+
+
 def test_a_stop_follows_the_stream_and_what_is_slow_is_asked_first(
     deploy: Deploy, tmp_path: Path
 ) -> None:

@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Never
 
 import pytest
 import structlog
@@ -100,6 +100,22 @@ def test_the_loop_outlives_problems_and_logs_each_once() -> None:
 def test_the_loop_ends_with_spark() -> None:
     ended = Run(RuntimeError("gone"), loaded(1), interval_ms=1, alive=False)
     assert (ended.status, ended.loads) == (1, 1)
+
+
+def test_a_single_load_without_zookeeper_ends_before_spark_is_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def no_answer(*_: object, **__: object) -> Never:
+        raise NO_ANSWER
+
+    def start(*_: object, **__: object) -> Never:
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr(app.ZooKeeperRegistry, "start", no_answer)
+    monkeypatch.setattr(app, "start_session", start)
+    with structlog.testing.capture_logs() as logged:
+        status = app.run_loads(WarehouseConfig(interval_ms=0, metrics_port=-1))
+    assert (status, [entry["event"] for entry in logged]) == (1, ["zookeeper_failed"])
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The traffic report: its table of the warehouse, and its text and picture."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -34,7 +35,7 @@ def report(hours: int = 3, rows: int = 60) -> traffic.Report:
 def test_text_has_every_figure_and_no_control_characters() -> None:
     text = as_text(report())
     for part in (
-        "60 page views of 5 visitors, 5,000,000,000 bytes, 6 errors (10.00%)",
+        "60 page views of 5 visitors\n5,000,000,000 bytes, 6 errors (10.00%)",
         "2015-05-17 02:00",
         "/a[b]c",
         r"/\x1b[31m\x9b",
@@ -45,9 +46,14 @@ def test_text_has_every_figure_and_no_control_characters() -> None:
     assert "5 rows were delivered again and count once" in as_text(report(rows=65))
 
 
-def test_a_terminal_gets_a_hundred_hours_and_the_file_all() -> None:
-    assert "and 30 hours more in the report's files" in tables(report(hours=130))
-    assert "2015-05-22 09:00" in as_text(report(hours=130))
+def test_a_terminal_gets_ten_hours_and_ten_paths_and_the_file_all() -> None:
+    long = replace(report(hours=130), top_paths=[traffic.PathViews(f"/{n}/", 9) for n in range(13)])
+    *_, last = tables(long)
+    assert last == "and 120 more hours and 3 more paths in the report's files"
+    assert "2015-05-22 09:00" in as_text(long)
+    assert "/12/" in as_text(long)
+    assert "more" not in as_text(long)
+    assert "more paths" not in [*tables(report(hours=11))][-1]
 
 
 @pytest.mark.parametrize("hours", [0, 1, 84])

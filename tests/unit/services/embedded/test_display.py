@@ -1,0 +1,27 @@
+"""The table of a run on a terminal."""
+
+import io
+import re
+
+from rich.console import Console
+
+from kafka2011.services.embedded.display import Display, Sample
+from kafka2011.services.embedded.story import sample_from
+
+
+def shown(sample: Sample) -> str:
+    """What a terminal of 80 columns has after one sample."""
+    written = io.StringIO()
+    with Display(Console(file=written, width=80, force_terminal=True, color_system=None)) as one:
+        one.show(sample)
+    return written.getvalue()
+
+
+def test_what_was_reported_later_than_it_arrived_is_called_so_and_makes_no_tier_ahead() -> None:
+    tiers = {"live": {"count": 700}, "offline": {"count": 600}, "warehouse": {"count": 0}}
+    text = shown(sample_from({"produced": 500, "tiers": tiers}, (), "running"))
+    rows = dict(re.findall(r"^(\w+) +(\d+ +\d.*?) *\r?$", text, re.M))
+    assert rows["reported"].split()[0] == "500"
+    behind = {tier: row.split()[2] for tier, row in rows.items() if tier in tiers}
+    assert behind == {"live": "0", "offline": "100", "warehouse": "700"}
+    assert "produced" not in text
