@@ -92,9 +92,20 @@ class Follower(Role):
             context.turn = Turn.CANVASS
         elif state.leader == context.directory and not context.may_lead:
             context.write(self, context.version, set_state.resigned(state))
-        elif not state.is_member(context.directory) and state.has_place_for(context.name):
+        elif state.first == context.name:
+            founded = set_state.founded(state, context.directory)
+            context.write(self, context.version, founded)
+        elif not state.is_member(context.directory) and self._has_place():
             entered = set_state.entered(state, context.name, context.directory)
             context.write(self, context.version, entered)
+
+    def _has_place(self) -> bool:
+        """Whether the member of this name has no other process: two with one name would each
+        enter itself, for ever."""
+        context, state = self.context, self.context.state
+        assert state is not None
+        entered = state.entered_for(context.name)
+        return entered is not None and entered not in context.live
 
     def answered(self, answer: Written | Refused | Unanswered) -> None:
         del answer  # whatever it is, the next reading shows what stands

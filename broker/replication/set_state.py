@@ -31,6 +31,7 @@ class SetState:
     members: tuple[tuple[str, Directory], ...]
     wanted_leader: Directory | None = None
     wanted_min_insync: int | None = None
+    first: str | None = None  # the member whose directory is the copy that a new set begins with
 
     @property
     def candidates(self) -> frozenset[Directory]:
@@ -44,8 +45,9 @@ class SetState:
     def is_member(self, directory: Directory) -> bool:
         return any(directory == entered for _, entered in self.members)
 
-    def has_place_for(self, name: str) -> bool:
-        return any(name == entered for entered, _ in self.members)
+    def entered_for(self, name: str) -> Directory | None:
+        """The directory of the member `name`; "" before its first start."""
+        return next((directory for entered, directory in self.members if entered == name), None)
 
     def rank(self, directory: Directory) -> int:
         """The place in the order of preference, 0 first."""
@@ -81,6 +83,12 @@ def entered(state: SetState, name: str, directory: Directory) -> SetState:
     takes it out: only the leader knows what it has confirmed meanwhile."""
     members = tuple((n, directory if n == name else old) for n, old in state.members)
     return replace(state, members=members)
+
+
+def founded(state: SetState, directory: Directory) -> SetState:
+    """A new set begins with what `first` has: an empty directory, or a broker's that was alone."""
+    assert state.first is not None
+    return replace(entered(state, state.first, directory), isr=frozenset({directory}), first=None)
 
 
 def with_min_insync(state: SetState) -> SetState:

@@ -14,6 +14,10 @@ Offset registry
 Process registry (not in 0.7)
   /kafka2011/processes/<datacenter>/<name>           persistent  JSON: kind, stopped
   /kafka2011/processes/<datacenter>/<name>/alive     ephemeral   JSON: address, metrics address, pid
+Replica sets (not in 0.7)
+  /kafka2011/replicas/<broker id>/state              persistent  JSON: epoch, leader, in-sync set
+  /kafka2011/replicas/<broker id>/live/<directory>   ephemeral   JSON: name, replica address, pid
+  /kafka2011/replicas/<broker id>/starts/<directory> persistent  number of starts, decimal
 Mirrors (not in 0.7)
   /kafka2011/cluster-id                              persistent  random text that names the cluster
   /kafka2011/upstream/<cluster id>                   persistent  group: a mirror copies from there
@@ -44,6 +48,7 @@ PROCESSES = "/kafka2011/processes"
 CLUSTER_ID = "/kafka2011/cluster-id"
 UPSTREAM = "/kafka2011/upstream"
 MIRRORS = "/kafka2011/mirrors"
+REPLICAS = "/kafka2011/replicas"
 
 VALUE_BYTES_MAX = 65536  # a larger value is invalid: valid ones are below 1 KiB
 
@@ -178,6 +183,23 @@ def mirror_offsets_root(group: str) -> str:
 def mirror_offsets_path(group: str, cluster_id: str, topic: str, source: BrokerPartition) -> str:
     """In the target's ZooKeeper; `source` is a partition of the cluster `cluster_id`."""
     return f"{mirror_offsets_root(group)}/{cluster_id}/{topic}/{source.text}"
+
+
+def replica_state_path(broker_id: int) -> str:
+    return f"{REPLICAS}/{broker_id}/state"
+
+
+def replica_live_root(broker_id: int) -> str:
+    """Its children are directories whose process has a session."""
+    return f"{REPLICAS}/{broker_id}/live"
+
+
+def replica_live_path(broker_id: int, directory: str) -> str:
+    return f"{replica_live_root(broker_id)}/{directory}"
+
+
+def replica_starts_path(broker_id: int, directory: str) -> str:
+    return f"{REPLICAS}/{broker_id}/starts/{directory}"
 
 
 def parents(path: str) -> list[str]:

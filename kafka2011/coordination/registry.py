@@ -17,7 +17,7 @@ on the thread that made the change). They may use the registry but must not wait
 callbacks.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from typing import NamedTuple, Protocol
 
@@ -52,12 +52,26 @@ class NodeStat(NamedTuple):
     child_count: int
 
 
+class Creation(NamedTuple):
+    """In `commit`: an ephemeral node of this session is made; its parents exist."""
+
+    path: str
+    value: bytes
+
+
+class Deletion(NamedTuple):
+    """In `commit`: the node, whose ever it is, is deleted; it has no children."""
+
+    path: str
+
+
 class Handle(Protocol):
     """Cancels a watch or a listener; no new call of it begins after `cancel` returns."""
 
     def cancel(self) -> None: ...
 
 
+VersionCallback = Callable[[int], None]
 ChildrenCallback = Callable[[list[str]], None]
 SessionCallback = Callable[[SessionEvent], None]
 
@@ -106,6 +120,23 @@ class Registry(Protocol):
         With `expected_version` (or ABSENT) raises VersionConflict when the node has another.
         """
 
+    def put_once(self, path: str, value: bytes, expected_version: int) -> int:
+        """Set the value of a node that has the expected version, in one request that is never
+        repeated; returns the new version.
+
+        Raises VersionConflict: it was not carried out and never will be. CoordinationUnavailable:
+        nothing is known; it may have been carried out, or may still be, also after this call.
+        """
+
+    def commit(self, path: str, version: int, changes: Sequence[Creation | Deletion]) -> None:
+        """Carry out all of `changes` if the node at `path` has that version, in one request that is
+        never repeated; else none of them.
+
+        Raises VersionConflict: another version, nothing was carried out. NodeConflict: a node is
+        there, or is not, contrary to `changes`; nothing was carried out. CoordinationUnavailable
+        as `put_once`.
+        """
+
     def delete(self, path: str, expected_version: int | None = None) -> bool:
         """Delete the node; False when there was none. Raises VersionConflict or NotEmpty."""
 
@@ -122,6 +153,10 @@ class Registry(Protocol):
         not exist). Changes in quick succession may be merged; the last list is always delivered.
         The same list may be delivered again, after two changes or a reconnect.
         """
+
+    def watch_version(self, path: str, callback: VersionCallback) -> Handle:
+        """Call `callback` with the node's version, ABSENT while there is none: soon, and after each
+        change. As `watch_children` otherwise."""
 
     def add_session_listener(self, callback: SessionCallback) -> Handle: ...
 

@@ -15,7 +15,7 @@ import queue
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from kazoo import exceptions as kazoo_errors
@@ -39,11 +39,14 @@ from kafka2011.coordination.registry import (
     ABSENT,
     OPERATION_TIMEOUT_MS,
     ChildrenCallback,
+    Creation,
+    Deletion,
     Handle,
     NodeStat,
     SessionCallback,
     SessionEvent,
     Stored,
+    VersionCallback,
 )
 from kafka2011.runtime.config import ConfigError
 from kafka2011.runtime.logs import get_logger
@@ -76,13 +79,19 @@ class _NoNode(CoordinationError):
 
 
 class _Watch:
-    """One `watch_children`; `refresh` runs on the dispatcher thread only."""
+    """One `watch_children` or `watch_version`; it is read on the dispatcher thread only, by
+    `read(watch)`, whose result goes to `callback`."""
 
     def __init__(
-        self, registry: "ZooKeeperRegistry", path: str, callback: ChildrenCallback
+        self,
+        registry: "ZooKeeperRegistry",
+        path: str,
+        read: "Callable[[_Watch], Any]",
+        callback: Callable[[Any], None],
     ) -> None:
         self._registry = registry
         self.path = path
+        self.read = read
         self.callback = callback
         self.cancelled = False
 
@@ -463,6 +472,37 @@ class ZooKeeperRegistry:
             except NodeExists:
                 continue
 
+    def put_once(self, path: str, value: bytes, expected_version: int) -> int:
+        try:
+            stat = self._once(
+                lambda client: client.set_async(path, value, expected_version), self._deadline()
+            )
+        except _NoNode as error:
+            raise VersionConflict(f"{path} is not at version {expected_version}") from error
+        return int(stat.version)
+
+    def commit(self, path: str, version: int, changes: Sequence[Creation | Deletion]) -> None:
+        def request(client: Any) -> Any:
+            transaction = client.transaction()
+            transaction.check(path, version)
+            for change in changes:
+                if isinstance(change, Creation):
+                    transaction.create(change.path, change.value, ephemeral=True)
+                else:
+                    transaction.delete(change.path)
+            return transaction.commit_async()
+
+        results = self._once(request, self._deadline())
+        refused = (kazoo_errors.BadVersionError, kazoo_errors.NoNodeError)
+        if isinstance(results[0], refused):
+            raise VersionConflict(f"{path} is not at version {version}")
+        for change, result in zip(changes, results[1:], strict=True):
+            if isinstance(result, (kazoo_errors.NodeExistsError, kazoo_errors.NoNodeError)):
+                raise NodeConflict(change.path, None)
+        for result in results:
+            if isinstance(result, Exception):
+                raise CoordinationError(f"ZooKeeper refused: {result!r}")
+
     def _is_written(self, path: str, value: bytes | None, version: int) -> bool:
         stored = self.get(path)
         return stored is not None and stored.value == value and stored.version == version
@@ -504,7 +544,12 @@ class ZooKeeperRegistry:
     # --- watches ---------------------------------------------------------------------------------
 
     def watch_children(self, path: str, callback: ChildrenCallback) -> Handle:
-        watch = _Watch(self, path, callback)
+        return self._watch(_Watch(self, path, self._read_children, callback))
+
+    def watch_version(self, path: str, callback: VersionCallback) -> Handle:
+        return self._watch(_Watch(self, path, self._read_version, callback))
+
+    def _watch(self, watch: _Watch) -> Handle:
         self._watches.add(watch)
         self._queue.put(watch)
         return watch
@@ -520,17 +565,24 @@ class ZooKeeperRegistry:
             return
         self._unread.add(watch)  # read again after a reconnect, or REFRESH_RETRY_S
         try:
-            children = self._read_and_watch(watch)
+            found = watch.read(watch)
         except CoordinationError as error:
             log.info("watch_not_read", path=watch.path, reason=str(error))
             return
         self._unread.discard(watch)
         try:
-            watch.callback(children)
+            watch.callback(found)
         except Exception:  # a callback's bug must not stop the others
             log.exception("watch_callback_failed", path=watch.path)
 
-    def _read_and_watch(self, watch: _Watch) -> list[str]:
+    def _read_version(self, watch: _Watch) -> int:
+        stat = self._once(
+            lambda client: client.exists_async(watch.path, watch=watch.fired),
+            time.monotonic() + REFRESH_RETRY_S,
+        )
+        return ABSENT if stat is None else int(stat.version)
+
+    def _read_children(self, watch: _Watch) -> list[str]:
         deadline = time.monotonic() + REFRESH_RETRY_S  # the dispatcher has other work
         while True:
             try:

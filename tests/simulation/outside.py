@@ -58,7 +58,7 @@ class Outside:
 
     def do_add(self, name: str) -> bool:
         state = self.registry.state
-        if state.has_place_for(name):
+        if state.entered_for(name) is not None:
             return False
         directory = self.hosts[name].disk.directory
         return self._command(replace(state, members=(*state.members, (name, directory))))

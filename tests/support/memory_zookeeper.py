@@ -12,13 +12,21 @@ lost connection), `fail_next` (lost before it was made).
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from kafka2011.coordination import errors
 from kafka2011.coordination.paths import parents
-from kafka2011.coordination.registry import ABSENT, Handle, NodeStat, SessionEvent, Stored
+from kafka2011.coordination.registry import (
+    ABSENT,
+    Creation,
+    Deletion,
+    Handle,
+    NodeStat,
+    SessionEvent,
+    Stored,
+)
 from kafka2011.runtime.clock import Clock, now_ms
 
 Delivery = Literal["at once", "by hand"]
@@ -36,10 +44,11 @@ class _Node:
 
 @dataclass(eq=False)
 class _Subscriber:
-    """Of the children of `path`, or without one of session events."""
+    """Of the children of `path`, or of its version, or without a path of session events."""
 
     callback: Callable[[Any], None]
     path: str | None = None
+    is_of_version: bool = False
     is_queued: bool = False
     is_cancelled: bool = False
 
@@ -98,7 +107,7 @@ class InMemoryZooKeeper:
         self._nodes[path] = _Node(value, owner, time_ms, time_ms)
         above, _, name = path.rpartition("/")
         self._nodes[above or "/"].children.add(name)
-        self._notify(above or "/", path)
+        self._notify(above or "/", node=path)
 
     def _remove(self, path: str) -> None:
         if self._nodes[path].children:
@@ -106,13 +115,16 @@ class InMemoryZooKeeper:
         del self._nodes[path]
         above, _, name = path.rpartition("/")
         self._nodes[above or "/"].children.discard(name)
-        self._notify(above or "/", path)
+        self._notify(above or "/", node=path)
 
-    def _notify(self, *paths: str) -> None:
+    def _notify(self, above: str | None = None, *, node: str) -> None:
+        """The node has changed, and the children of `above` where it came or went."""
         self._change_count += 1
-        for path in paths:
-            for client in self._clients:
-                client._queue_watches(path)
+        for client in self._clients:
+            for watch in client._watches:
+                is_met = watch.path == node if watch.is_of_version else watch.path in (above, node)
+                if is_met and (above or watch.is_of_version):
+                    client._queue_watch(watch)
 
 
 class InMemoryRegistry:
@@ -247,11 +259,9 @@ class InMemoryRegistry:
 
         self._pending.append(notify)
 
-    def _queue_watches(self, path: str | None = None) -> None:
-        """Those of `path`, or all."""
+    def _queue_watches(self) -> None:
         for watch in self._watches:
-            if path in (None, watch.path):
-                self._queue_watch(watch)
+            self._queue_watch(watch)
 
     def _queue_watch(self, watch: _Subscriber) -> None:
         if watch.is_queued or self.is_suspended:
@@ -262,15 +272,22 @@ class InMemoryRegistry:
             with self._lock:
                 watch.is_queued = False
                 node = self._zookeeper._nodes.get(watch.path or "/")
-                children = sorted(node.children) if node else []
+                found: Any = sorted(node.children) if node else []
+                if watch.is_of_version:
+                    found = node.version if node else ABSENT
                 if watch.is_cancelled or self._closed:
                     return
-            watch.callback(children)
+            watch.callback(found)
 
         self._pending.append(notify)
 
     def watch_children(self, path: str, callback: Callable[[list[str]], None]) -> Handle:
-        watch = _Subscriber(callback, path)
+        return self._watch(_Subscriber(callback, path))
+
+    def watch_version(self, path: str, callback: Callable[[int], None]) -> Handle:
+        return self._watch(_Subscriber(callback, path, is_of_version=True))
+
+    def _watch(self, watch: _Subscriber) -> Handle:
         with self._lock:
             self._watches.append(watch)
             self._queue_watch(watch)
@@ -373,8 +390,29 @@ class InMemoryRegistry:
                 node.value = value
                 node.version += 1
                 node.modified_ms = self._zookeeper._clock()
-                self._zookeeper._notify()
+                self._zookeeper._notify(node=path)
             return found + 1
+
+    def put_once(self, path: str, value: bytes, expected_version: int) -> int:
+        if not self.exists(path):
+            raise errors.VersionConflict(f"{path} does not exist")
+        return self.put(path, value, expected_version)
+
+    def commit(self, path: str, version: int, changes: Sequence[Creation | Deletion]) -> None:
+        with self._request() as nodes:
+            node = nodes.get(path)
+            if node is None or node.version != version:
+                raise errors.VersionConflict(f"{path} is not at version {version}")
+            there = set(nodes)
+            for change in changes:
+                if (change.path in there) is isinstance(change, Creation):
+                    raise errors.NodeConflict(change.path, None)
+                there ^= {change.path}
+            for change in changes:
+                if isinstance(change, Creation):
+                    self._zookeeper._add(change.path, change.value, self._session)
+                else:
+                    self._zookeeper._remove(change.path)
 
     def delete(self, path: str, expected_version: int | None = None) -> bool:
         with self._request() as nodes:

@@ -19,7 +19,14 @@ from kafka2011.coordination.errors import (
     SessionLost,
     VersionConflict,
 )
-from kafka2011.coordination.registry import ABSENT, Registry, SessionEvent, Stored
+from kafka2011.coordination.registry import (
+    ABSENT,
+    Creation,
+    Deletion,
+    Registry,
+    SessionEvent,
+    Stored,
+)
 from tests.support.processes import expect_process
 from tests.support.waiting import wait_until
 
@@ -282,6 +289,47 @@ class RegistryContract:
         )
         two.create("/wr/a", b"value")
         wait_until(lambda: (b"value", 0, False) in found, lambda: str(found))
+
+    def test_a_version_is_watched(self, one: Registry, two: Registry) -> None:
+        seen: list[int] = []
+        one.watch_version("/wv", seen.append)
+        wait_until(lambda: seen == [ABSENT], lambda: str(seen))
+        two.create("/wv", b"0")
+        wait_until(lambda: seen[-1] == 0, lambda: str(seen))
+        two.put("/wv", b"1")
+        wait_until(lambda: seen[-1] == 1, lambda: str(seen))
+        two.delete("/wv")
+        wait_until(lambda: seen[-1] == ABSENT, lambda: str(seen))
+
+    # --- written once ----------------------------------------------------------------------------
+
+    def test_what_is_put_once_needs_the_version(self, one: Registry) -> None:
+        with pytest.raises(VersionConflict):
+            one.put_once("/once", b"0", 0)
+        one.create("/once", b"0")
+        assert one.put_once("/once", b"1", 0) == 1
+        with pytest.raises(VersionConflict):
+            one.put_once("/once", b"2", 0)
+        assert one.get("/once") == (b"1", 1, False)
+
+    def test_a_commit_is_whole_or_nothing(self, one: Registry, two: Registry) -> None:
+        one.create("/c", b"state")
+        one.create("/c/theirs", b"x", ephemeral=True)
+        ours = [Creation("/c/a", b"1"), Creation("/c/b", b"2")]
+        with pytest.raises(VersionConflict):
+            two.commit("/c", 1, ours)
+        with pytest.raises(VersionConflict):
+            two.commit("/no/such", 0, ours)
+        with pytest.raises(NodeConflict):
+            two.commit("/c", 0, [*ours, Creation("/c/theirs", b"3")])
+        with pytest.raises(NodeConflict):
+            two.commit("/c", 0, [*ours, Deletion("/c/gone")])
+        assert two.children("/c") == ["theirs"]
+        two.commit("/c", 0, [Deletion("/c/theirs"), *ours, Creation("/c/theirs", b"3")])
+        assert two.get("/c/theirs") == (b"3", 0, True)
+        assert one.get("/c/a") == (b"1", 0, False)
+        two.close()
+        wait_until(lambda: one.children("/c") == [], "the session's nodes are gone")
 
     # --- what is built on it ---------------------------------------------------------------------
 

@@ -1,0 +1,231 @@
+"""A replica set in ZooKeeper: its state node, who is live, the address that clients are shown.
+
+What is written on the state's version is sent once. An answer that was lost is not settled in here:
+the machine knows what to do with `Unanswered`.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kafka2011.broker.replication.set_state import Directory, SetState
+from kafka2011.coordination import paths
+from kafka2011.coordination.errors import BadZnode, CoordinationError
+from kafka2011.coordination.paths import BrokerAddress
+from kafka2011.coordination.registry import ABSENT, Creation, Deletion, Registry
+from kafka2011.runtime.logs import get_logger
+
+_log: Any = get_logger(__name__)
+
+VERSION = 1
+CHANGES_MAX = 500  # in one transaction, which ZooKeeper bounds at 1 MiB
+
+
+class NoSuchSet(CoordinationError):
+    """No state node has this broker id. The text is one line for the operator."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveReplica:
+    """What a replica's process says of itself in its ephemeral node."""
+
+    name: str
+    address: BrokerAddress  # of its replica port
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The state as it was at `version`, and the directories whose process has a session."""
+
+    version: int
+    state: SetState
+    live: Mapping[Directory, LiveReplica]
+
+
+# --- values ---------------------------------------------------------------------------------------
+
+
+def encode_state(state: SetState) -> bytes:
+    wanted: dict[str, Any] = {}
+    if state.wanted_leader is not None:
+        wanted["leader"] = state.wanted_leader
+    if state.wanted_min_insync is not None:
+        wanted["min_insync"] = state.wanted_min_insync
+    value: dict[str, Any] = {
+        "version": VERSION,
+        "epoch": state.epoch,
+        "leader": state.leader,
+        "isr": sorted(state.isr),
+        "eligible": sorted(state.eligible),
+        "min_insync": state.min_insync,
+        "members": [{"name": name, "directory": directory} for name, directory in state.members],
+        "wanted": wanted,
+    }
+    if state.first is not None:
+        value["first"] = state.first
+    return json.dumps(value).encode()
+
+
+def decode_state(data: bytes | None) -> SetState:
+    """Raises BadZnode."""
+    value = _json_of(data)
+    try:
+        wanted = _of_type(value["wanted"], dict)
+        return SetState(
+            epoch=_number(value["epoch"], 0),
+            leader=_text_or_none(value["leader"]),
+            isr=frozenset(_of_type(name, str) for name in value["isr"]),
+            eligible=frozenset(_of_type(name, str) for name in value["eligible"]),
+            min_insync=_number(value["min_insync"], 1),
+            members=tuple(
+                (_of_type(member["name"], str), _of_type(member["directory"], str))
+                for member in value["members"]
+            ),
+            wanted_leader=_text_or_none(wanted.get("leader")),
+            wanted_min_insync=_number(wanted["min_insync"], 1) if "min_insync" in wanted else None,
+            first=_text_or_none(value.get("first")),
+        )
+    except (KeyError, TypeError) as error:
+        raise BadZnode(f"not the state of a replica set: {error}: {data!r}") from None
+
+
+def encode_live(replica: LiveReplica) -> bytes:
+    value = {
+        "version": VERSION,
+        "name": replica.name,
+        "replica": f"{replica.address.host}:{replica.address.port}",
+        "pid": replica.pid,
+    }
+    return json.dumps(value).encode()
+
+
+def decode_live(data: bytes | None) -> LiveReplica:
+    """Raises BadZnode."""
+    value = _json_of(data)
+    try:
+        host, _, port = _of_type(value["replica"], str).rpartition(":")
+        if not host or not port.isdecimal() or int(port) > 65535:
+            raise TypeError(f"replica {value['replica']!r}")
+        address = BrokerAddress(host, int(port))
+        return LiveReplica(_of_type(value["name"], str), address, _number(value["pid"], 0))
+    except (KeyError, TypeError) as error:
+        raise BadZnode(f"not a live replica: {error}: {data!r}") from None
+
+
+def _json_of(data: bytes | None) -> dict[str, Any]:
+    if data is None or len(data) > paths.VALUE_BYTES_MAX:
+        raise BadZnode("not JSON of a replica set")
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError):
+        raise BadZnode(f"not JSON: {data[:64]!r}") from None
+    if not isinstance(value, dict) or value.get("version") != VERSION:
+        raise BadZnode(f"not JSON of version {VERSION}: {data[:64]!r}")
+    return value
+
+
+def _of_type(value: Any, kind: type) -> Any:
+    if type(value) is not kind:
+        raise TypeError(f"{value!r} is no {kind.__name__}")
+    return value
+
+
+def _number(value: Any, minimum: int) -> int:
+    number: int = _of_type(value, int)
+    if not minimum <= number < 2**31:
+        raise TypeError(f"{number} is out of range")
+    return number
+
+
+def _text_or_none(value: Any) -> str | None:
+    return None if value is None else str(_of_type(value, str))
+
+
+# --- the node -------------------------------------------------------------------------------------
+
+
+class SetNode:
+    """One set. Every call waits for ZooKeeper: none belongs on the loop's thread."""
+
+    def __init__(self, registry: Registry, broker_id: int) -> None:
+        self._registry = registry
+        self._broker_id = broker_id
+        self.path = paths.replica_state_path(broker_id)
+
+    def create(self, state: SetState) -> None:
+        """Raises NodeExists, and CoordinationError."""
+        self._registry.create(self.path, encode_state(state))
+
+    def read(self) -> Reading:
+        """The live ones are read last: what the state names may just have come.
+
+        Raises NoSuchSet, BadZnode, CoordinationUnavailable.
+        """
+        stored = self._registry.get(self.path)
+        if stored is None:
+            raise NoSuchSet(
+                f"broker {self._broker_id} is no replica set: "
+                f"kafka2011 replicas create {self._broker_id}"
+            )
+        state = decode_state(stored.value)
+        live = {}
+        for directory in self._registry.children(paths.replica_live_root(self._broker_id)):
+            path = paths.replica_live_path(self._broker_id, directory)
+            node = self._registry.get(path)
+            if node is None:
+                continue  # it left between the two reads
+            try:
+                live[directory] = decode_live(node.value)
+            except BadZnode as error:
+                _log.warning("znode_ignored", path=path, reason=str(error))
+        return Reading(stored.version, state, live)
+
+    def write(self, version: int, state: SetState) -> int:
+        """The new version. Raises as `Registry.put_once`."""
+        return self._registry.put_once(self.path, encode_state(state), version)
+
+    def count_start(self, directory: Directory, starts: int) -> bool:
+        """Enter how often the process of this directory was started; whether the directory is of
+        its last run, and no older copy. Raises CoordinationError."""
+        path = paths.replica_starts_path(self._broker_id, directory)
+        stored = self._registry.get(path)
+        known = paths.decode_offset(stored.value) if stored else 0
+        if starts > known:
+            version = stored.version if stored else ABSENT
+            self._registry.put(path, paths.encode_number(starts), version)
+        return starts > known
+
+    # --- the address ---------------------------------------------------------------------------
+
+    def hide(self, version: int) -> None:
+        """Delete the broker's nodes, whose ever they are: the topics, then the id. Raises as
+        `Registry.commit`."""
+        registry = self._registry
+        topics = registry.children(paths.BROKER_TOPICS)
+        there = [paths.topic_broker_path(topic, self._broker_id) for topic in topics]
+        there.append(paths.broker_id_path(self._broker_id))
+        self._commit(version, [Deletion(path) for path in there if registry.exists(path)])
+
+    def show(self, version: int, address: bytes, topics: Mapping[str, int]) -> None:
+        """Enter the id with the value `address`, then the topics with their numbers of partitions,
+        in place of what is there. Raises as `Registry.commit`."""
+        registry = self._registry
+        wanted = {paths.broker_id_path(self._broker_id): address}
+        for topic, count in topics.items():
+            path = paths.topic_broker_path(topic, self._broker_id)
+            wanted[path] = paths.encode_number(count)
+        for path in wanted:
+            registry.ensure(path.rpartition("/")[0])
+        changes: list[Creation | Deletion] = []
+        for path, value in wanted.items():
+            stored = registry.get(path)
+            if stored is None or not stored.owned or stored.value != value:
+                changes += [Deletion(path)] if stored is not None else []
+                changes.append(Creation(path, value))
+        self._commit(version, changes)
+
+    def _commit(self, version: int, changes: list[Creation | Deletion]) -> None:
+        for start in range(0, max(1, len(changes)), CHANGES_MAX):
+            self._registry.commit(self.path, version, changes[start : start + CHANGES_MAX])
