@@ -35,9 +35,11 @@ class BrokerAddresses:
             pass
         return self._known.get(broker_id)
 
-    def client(self, broker_id: int) -> SimpleConsumer:
-        """A connection of one's own to the broker. Raises BrokerUnavailable: not registered."""
+    def client(self, broker_id: int, timeout_ms: int | None = None) -> SimpleConsumer:
+        """A connection of one's own to the broker, with at most `timeout_ms` of `socket.timeout.ms`.
+        Raises BrokerUnavailable: not registered."""
         published = self.find(broker_id)
         if published is None:
             raise BrokerUnavailable(f"broker {broker_id} is not registered")
-        return SimpleConsumer(*self._config.dialled(published), self._config.socket_timeout_ms)
+        most_ms = self._config.socket_timeout_ms
+        return SimpleConsumer(*self._config.dialled(published), min(timeout_ms or most_ms, most_ms))

@@ -36,6 +36,7 @@ from kafka2011.coordination.errors import CoordinationError
 from kafka2011.coordination.paths import StaticSubscription, Subscription
 from kafka2011.coordination.registry import Handle, Registry, SessionEvent
 from kafka2011.coordination.zookeeper import ZooKeeperRegistry
+from kafka2011.protocol.errors import KafkaError
 from kafka2011.protocol.names import check_topic
 from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.workers import Worker
@@ -44,6 +45,7 @@ log = get_logger(__name__)
 
 LEASE_CHECK_S = 0.1
 LEAVE_TIMEOUT_S = 15.0
+START_TIMES = {"smallest": EARLIEST, "largest": LATEST}  # by autooffset.reset
 
 
 class ConsumerConnector:
@@ -202,6 +204,7 @@ class ConsumerConnector:
             offsets=self._offsets,
             changed=self._rebalancer.registry_changed,
             commits_on_release=self.config.autocommit_enable,
+            find_start=self._find_start if self.config.autocommit_enable else None,
         )
         self._listener = self._registry.add_session_listener(self._on_session)
         self._rebalancer.post(rebalance.Joined())
@@ -211,6 +214,14 @@ class ConsumerConnector:
         if self.config.autocommit_enable:
             self._workers.append(self._started("commit", self._commit_by_timer))
         self._rebalancer.first_settled.wait()
+
+    def _find_start(self, name: TopicPartition) -> int | None:
+        time_ms = START_TIMES.get(self.config.autooffset_reset)
+        try:
+            return None if time_ms is None else offset_lookup.start(self._brokers, name, time_ms)
+        except KafkaError as error:
+            log.info("start_unknown", partition=str(name), reason=str(error))
+            return None
 
     def _started(self, name: str, target: Callable[[], None]) -> Worker:
         made = Worker(target, f"consumer-{name}", restarts=False, on_failure=self._broken)

@@ -55,6 +55,8 @@ class Membership:
     """One consumer's presence in its group. One thread at a time.
 
     `changed` is called, from the registry's thread, when members or partitions may have changed.
+    `find_start` is where a partition begins that the group has no offset of, None when its broker
+    does not say: then the delivery finds it out later. Without it, always.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class Membership:
         offsets: CommittedOffsets,
         changed: Callable[[], None],
         commits_on_release: bool = True,
+        find_start: Callable[[TopicPartition], int | None] | None = None,
     ) -> None:
         self._registry = registry
         self._group = group
@@ -76,6 +79,7 @@ class Membership:
         self._offsets = offsets
         self._changed = changed
         self.commits_on_release = commits_on_release
+        self._find_start = find_start
         self._path = paths.consumer_id_path(group, consumer_id)
         self._session: int | None = None
         self._watches: dict[str, Handle] = {}
@@ -181,8 +185,14 @@ class Membership:
     # --- owning ----------------------------------------------------------------------------------
 
     def claim(self, claims: Claims) -> Steps[ClaimResult]:
-        """Own and deliver as many of these as are free; an error ends it and is returned."""
+        """Own and deliver as many of these as are free; an error ends it and is returned.
+
+        `Unlike 0.7:` where a partition begins that the group has no offset of is stored before it
+        is delivered, not by the first commit. Should this member end before that, the next one
+        would begin at the largest offset of a later moment, and skip what came between.
+        """
         granted: set[TopicPartition] = set()
+        silent: set[int] = set()  # brokers that did not say where: not asked for each partition
         for name, thread in sorted(claims.items()):
             path = self._owner_path(name)
             try:
@@ -194,6 +204,13 @@ class Membership:
                     continue
                 yield
                 stored = self._offsets.read(name)
+                if stored is None and self._find_start and name.broker_id not in silent:
+                    yield
+                    stored = self._find_start(name)
+                    if stored is None:
+                        silent.add(name.broker_id)
+                    else:
+                        yield from self._offsets.commit(name, thread, stored)
             except CoordinationError as error:
                 return ClaimResult(frozenset(granted), error)
             self._delivery.start(name, thread, stored)

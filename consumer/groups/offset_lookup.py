@@ -8,9 +8,11 @@ from collections.abc import Mapping
 from kafka2011.consumer.broker_addresses import BrokerAddresses
 from kafka2011.consumer.chunk import TopicPartition
 from kafka2011.consumer.errors import ConsumerStateError
-from kafka2011.consumer.simple import SimpleConsumer
+from kafka2011.consumer.simple import EARLIEST, SimpleConsumer
 from kafka2011.protocol.errors import KafkaError
 from kafka2011.protocol.message import LENGTH, LENGTH_BYTES
+
+START_TIMEOUT_MS = 1_000
 
 
 def lag(
@@ -44,6 +46,15 @@ def offset_of_time(brokers: BrokerAddresses, name: TopicPartition, time_ms: int)
     with brokers.client(name.broker_id) as client:
         offsets = client.get_offsets_before(name.topic, name.partition, time_ms, 1)
         return offsets[0] if offsets else client.earliest(name.topic, name.partition)
+
+
+def start(brokers: BrokerAddresses, name: TopicPartition, time_ms: int) -> int:
+    """The offset of EARLIEST or LATEST, in a rebalance, which others wait for: a broker that is
+    silent for START_TIMEOUT_MS is left. Raises BrokerUnavailable and what the broker refuses."""
+    with brokers.client(name.broker_id, START_TIMEOUT_MS) as client:
+        if time_ms == EARLIEST:
+            return client.earliest(name.topic, name.partition)
+        return client.latest(name.topic, name.partition)
 
 
 def end_of_entry(brokers: BrokerAddresses, name: TopicPartition, offset: int) -> int:

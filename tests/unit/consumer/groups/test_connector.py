@@ -9,7 +9,13 @@ from itertools import product
 import pytest
 
 from kafka2011.consumer.chunk import ConsumedMessage, ShallowMessage, TopicPartition
-from kafka2011.consumer.errors import ConsumerFailed, ConsumerStateError, PartitionStuck
+from kafka2011.consumer.errors import (
+    BrokerUnavailable,
+    ConsumerFailed,
+    ConsumerStateError,
+    PartitionStuck,
+)
+from kafka2011.consumer.groups import offset_lookup
 from kafka2011.consumer.groups.connector import ConsumerConnector
 from kafka2011.consumer.groups.topic_filters import blacklist, whitelist
 from kafka2011.consumer.stream import MessageStream
@@ -70,7 +76,7 @@ def test_a_conversation_as_the_original_has_it(deployment: Deployment) -> None:
         wait_until(lambda: at_the_end <= fetches(), "fetches at both ends")
     assert fetches() <= possible
     assert others() == earliest
-    assert len(broker.conversations) == 1
+    assert len(broker.conversations) == 3, "each start over a connection of its own, as there"
     assert [deployment.stored("cons", 0, number) for number in (0, 1)] == [b"110", b"43"]
 
     broker.frames.clear()
@@ -88,6 +94,44 @@ def test_start_at_the_largest_or_raise(deployment: Deployment) -> None:
     stream = one_stream(deployment.connector(group_id="neither", autooffset_reset="raise"))
     with pytest.raises(PartitionStuck, match="no offset is stored"):
         next(stream)
+
+
+@pytest.mark.parametrize(
+    ("settings", "stored"),
+    [
+        ({"autooffset_reset": "largest"}, b"13"),
+        ({"autooffset_reset": "smallest"}, b"0"),
+        ({"autooffset_reset": "largest", "autocommit_enable": False}, None),
+        ({"autooffset_reset": "raise"}, None),
+    ],
+)
+def test_where_a_group_begins_is_stored_by_the_rebalance_as_the_original_looks_it_up_there(
+    deployment: Deployment, settings: dict[str, object], stored: bytes | None
+) -> None:
+    """Or the next member would skip what came between the end of this one and its own start."""
+    deployment.reading([b"old"], **settings)
+    assert deployment.stored("t", 0, 0) == stored
+
+
+def test_a_broker_that_does_not_say_where_is_asked_once_in_a_rebalance_and_then_by_its_fetcher(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def start(_brokers: object, name: TopicPartition, _time_ms: int) -> int:
+        asked.append(name)
+        if name.broker_id == 0:
+            raise BrokerUnavailable("silent")
+        return 0
+
+    monkeypatch.setattr(offset_lookup, "start", start)
+    deployment.broker(0).append("t", 2, [b"late"])
+    deployment.broker(1)
+    deployment.topic("t", {0: 3, 1: 1})
+    stream = one_stream(deployment.connector())
+    assert asked == [("t", 0, 0), ("t", 1, 0)]
+    assert deployment.stored("t", 1, 0) == b"0"
+    assert drain(stream, 1) == [b"late"]
 
 
 def test_several_streams_and_topics(deployment: Deployment) -> None:
@@ -360,13 +404,13 @@ def test_a_crash_redelivers_the_message_at_work_and_a_stop_after_it_does_not(
 
 
 @pytest.mark.parametrize("by_hand", [False, True])
-def test_shutdown_without_commit_stores_nothing(deployment: Deployment, by_hand: bool) -> None:
+def test_shutdown_without_commit_stores_nothing_that_was_delivered(deployment: Deployment, by_hand: bool) -> None:
     deployment.broker_of_t(numbered(0, 5))
     connector = deployment.connector()
     stream = connector.create_stream_of_partitions({NAME: 0}) if by_hand else one_stream(connector)
     assert drain(stream, 5) == numbered(0, 5)
     connector.shutdown(commit=False)
-    assert deployment.stored("t", 0, 0) is None
+    assert deployment.stored("t", 0, 0) == (None if by_hand else b"0"), "where it began"
     assert deployment.owner("t", 0, 0) is None
 
 
