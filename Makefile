@@ -19,7 +19,7 @@ COUNT ?= 100
 
 .PHONY: help prepare prepare-test check format lock clean demo live reports
 .PHONY: test test-unit test-unit-pure test-wheel test-integration test-browser test-original
-.PHONY: picture test-faults test-audit test-large-load soak-dashboard fuzz simulate soak bench bench-large bench-peers
+.PHONY: picture test-faults test-stops test-audit test-large-load soak-dashboard fuzz simulate soak bench bench-large bench-peers
 
 define HELP
 Run the deployment
@@ -43,6 +43,7 @@ Test it (docs/testing.md)
   make test-unit-pure, test-wheel, test-integration, test-browser, test-docker    parts of make test
   make test-chaos               every container times every fault, hours
   make test-faults COUNT=100    SIGKILL under load, again and again (SEED=n repeats)
+  make test-stops ROUNDS=10     planned stops and starts of the deployment: nothing repeated
   make test-audit EVENTS=n      the audit's counts while processes are killed
   make test-large-load          5 GB through a small Spark driver (SIZE_MB=n)
   make test-original            beside Kafka 0.7.2 (ORIGINAL_CLASSPATH=...)
@@ -126,6 +127,11 @@ soak-dashboard: prepare-test
 test-faults: prepare-test
 	FAULT_ROUNDS=$(COUNT) FAULT_SEED=$(or $(SEED),0) $(PYTHON_IN) -m pytest -q --timeout 0 tests/faults \
 	    tests/integration/test_mirror_target_faults.py
+
+# A live deployment is stopped and started ROUNDS times in a row; the books must be exact after each.
+ROUNDS ?= 10
+test-stops: prepare-test
+	STOP_ROUNDS=$(ROUNDS) $(PYTHON_IN) -m pytest -q --timeout 0 tests/integration/test_demo.py -k planned_stops
 
 # A load larger than any process's memory, on two executors of 1 GB and a driver of 512 MB.
 SIZE_MB ?= 5000

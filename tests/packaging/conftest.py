@@ -72,7 +72,9 @@ def new_environment(directory: Path) -> Environment:
     made = Environment(directory)
     ask = "import sysconfig; print(sysconfig.get_path('purelib'))"
     site = run(made.python, "-c", ask, cwd=directory).strip()
-    Path(site, "locked.pth").write_text(sysconfig.get_path("purelib"), encoding="utf-8")
+    # In ASCII, whatever the path: an isolated Python under LC_ALL=C can read nothing else.
+    locked = f"import sys; sys.path.append({ascii(sysconfig.get_path('purelib'))})\n"
+    Path(site, "locked.pth").write_text(locked, encoding="ascii")
     return made
 
 
