@@ -27,8 +27,9 @@ if TYPE_CHECKING:
         Unconfirmed,
     )
     from kafka2011.producer.log_handler import ShippingHandler, json_record
-    from kafka2011.producer.producer import Part, Producer, ProducerStats
+    from kafka2011.producer.producer import Part, Producer
     from kafka2011.producer.requests import SetPart
+    from kafka2011.producer.stats import ProducerStats
     from kafka2011.protocol.errors import IllegalTopicName, MessageSizeTooLarge
 
 __all__ = [
@@ -70,8 +71,9 @@ _NAMES_OF = {
         "Unconfirmed",
     ],
     "producer.log_handler": ["ShippingHandler", "json_record"],
-    "producer.producer": ["Part", "Producer", "ProducerStats"],
+    "producer.producer": ["Part", "Producer"],
     "producer.requests": ["SetPart"],
+    "producer.stats": ["ProducerStats"],
     "protocol.errors": ["IllegalTopicName", "MessageSizeTooLarge"],
 }
 _MODULE_OF = {name: module for module, names in _NAMES_OF.items() for name in names}

@@ -19,7 +19,8 @@ from typing import Any, Generic, Self, Unpack, overload
 from kafka2011.producer.config import ProducerConfig
 from kafka2011.producer.errors import NotDurable, ProducerClosed
 from kafka2011.producer.keywords import AnyBytes, BytesLike, Message, ProducerArguments
-from kafka2011.producer.producer import FLUSH_TIMEOUT_MS, Part, Producer, ProducerStats
+from kafka2011.producer.producer import FLUSH_TIMEOUT_MS, Part, Producer
+from kafka2011.producer.stats import ProducerStats
 from kafka2011.runtime.keywords import check_keywords
 
 _Job = tuple[Callable[[], Any], asyncio.Future[Any] | None]  # None: no caller awaits it

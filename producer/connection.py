@@ -24,6 +24,10 @@ from kafka2011.protocol.responses import decode_offsets_response
 # After this long without a send the next one first checks whether the peer has closed: the kernel
 # accepts a write to a connection that the peer has closed, and the bytes are lost.
 IDLE_CHECK_NS = 50_000_000
+# So many sends within so many of these make a stream: the kernel may then gather small segments
+# until the broker has acknowledged the one before (RFC 896).
+STREAM_SENDS = 64
+STREAM_GAP_NS = 20_000
 # Copying a larger tail behind its frame costs more than a second system call does: above this
 # malloc maps and unmaps the copy's pages at each send.
 COPIED_BYTES_MAX = 64 * 1024
@@ -69,6 +73,8 @@ class BrokerConnection:
         self._sends_left = reconnect_sends
         self._reconnect_at_ns = 0
         self._last_send_ns = 0
+        self._counted_at_ns = 0  # when the last STREAM_SENDS were counted
+        self._is_stream = False
         self._pending: dict[str, list[int]] = {}  # topic -> sends, bytes since the last barrier
         self._barrier_requested = False
         self.lost: list[Unconfirmed] = []
@@ -116,6 +122,8 @@ class BrokerConnection:
             other[1] += other_bytes
         self._sends_left -= 1
         try:
+            if not self._sends_left % STREAM_SENDS:
+                self._look_for_stream(sock, now_ns)
             if len(tail) <= COPIED_BYTES_MAX:
                 sock.sendall(frame + tail)
             else:
@@ -124,6 +132,19 @@ class BrokerConnection:
         except OSError as error:
             self._break(f"send failed: {error}", error)
             raise BrokerUnavailable(f"{self.name}: send failed: {error}") from error
+
+    def _look_for_stream(self, sock: socket.socket, now_ns: int) -> None:
+        """Have the kernel gather while sends follow one another closely, and only then: a send that
+        stands alone leaves at once."""
+        is_stream = now_ns - self._counted_at_ns < STREAM_SENDS * STREAM_GAP_NS
+        self._counted_at_ns = now_ns
+        if is_stream != self._is_stream:
+            self._gather(sock, is_stream)
+
+    def _gather(self, sock: socket.socket, is_stream: bool) -> None:
+        """Switching it off sends what was gathered."""
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, not is_stream)
+        self._is_stream = is_stream
 
     def connect(self) -> socket.socket:
         """Connect now, trying for `connect_timeout_ms`. Raises BrokerUnreachable."""
@@ -159,7 +180,7 @@ class BrokerConnection:
         self._socket = sock
         self.connect_count += 1
         self._sends_left = self._reconnect_sends
-        self._barrier_requested = False
+        self._barrier_requested = self._is_stream = False
         self._reconnect_at_ns = _NEVER
         if self._reconnect_ms is not None:
             jitter_ms = self._rng.uniform(0, min(RECONNECT_JITTER_MAX_MS, self._reconnect_ms))
@@ -202,6 +223,8 @@ class BrokerConnection:
         topic = next(reversed(self._pending))
         try:
             sock.sendall(encode_request(OffsetsRequest(topic, 0, LATEST, 1)))
+            if self._is_stream:
+                self._gather(sock, False)
             self._barrier_requested = True
         except OSError as error:
             self._break(f"sending the barrier's request failed: {error}")
@@ -238,6 +261,8 @@ class BrokerConnection:
             if sock is None:
                 sock = self.connect()
             sock.sendall(encode_request(OffsetsRequest(topic, partition, LATEST, 1)))
+            if self._is_stream:
+                self._gather(sock, False)
             return newest(read_answer(sock, time.monotonic_ns() + timeout_ms * 1_000_000))
         except (OSError, RemoteProtocolError) as error:
             self._break(str(error) or type(error).__name__, error)

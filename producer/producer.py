@@ -10,7 +10,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Generic, NamedTuple, Self, Unpack, overload
 
@@ -44,6 +44,8 @@ from kafka2011.producer.requests import (
     payload_bytes,
     request_frame,
 )
+from kafka2011.producer.single_sends import SingleSends
+from kafka2011.producer.stats import ProducerStats
 from kafka2011.protocol.errors import LocalProtocolError, MessageSizeTooLarge
 from kafka2011.protocol.message_set import encode as encode_plain
 from kafka2011.protocol.names import check_topic
@@ -64,22 +66,6 @@ class Part(NamedTuple, Generic[Message]):
     topic: str
     payloads: Sequence[Message]
     key: Any = None
-
-
-@dataclass(slots=True)
-class ProducerStats:
-    """A producer's counters since it was created."""
-
-    sends: int = 0  # produce parts written to a connection
-    messages: int = 0
-    set_bytes: int = 0
-    refused_too_large: int = 0  # calls with a payload above max.message.size
-    lost_sends: int = 0  # parts not known to be durable after a broken connection
-    reconnects: int = 0  # planned (reconnect.interval, reconnect.time.interval.ms)
-    # Asynchronous producer only, in messages:
-    dropped: int = 0  # found no room in the queue
-    failed: int = 0  # not sent after all retries
-    rerouted: int = 0  # sent to a broker other than the queue's
 
 
 class Producer(Generic[Message]):
@@ -144,8 +130,10 @@ class Producer(Generic[Message]):
         self._serialize = config.serializer
         self._discovery = self._discover(registry)
         self._is_one_broker = len(config.broker_list) == 1
-        # Asynchronous with a single broker: topic -> the `put_one` of that broker's queue.
+        # With a single broker: topic -> what takes a single message, the `put_one` of its queue or
+        # of a `SingleSends`.
         self._straight: dict[str, Callable[[str, int, bytes, Any], object]] = {}
+        self._single_sends: list[SingleSends] = []
 
     def _discover(self, registry: Registry | None) -> Discovery:
         config = self.config
@@ -234,6 +222,13 @@ class Producer(Generic[Message]):
                     retries -= 1
                     avoid = target.address
             self._stats.messages += len(payloads)
+            if self._is_one_broker and self._serialize is None and not self._codec:
+                connection = self._connections[target.address]
+                single = SingleSends(
+                    connection, self._lock, self._topic_bytes[topic], self._stats, self._reconnect
+                )
+                self._single_sends.append(single)
+                self._straight[topic] = single.put_one
 
     def send_parts(self, parts: Sequence[Part[Message]]) -> None:
         """Send parts of several topics or keys in one call; raises as `send` does.
@@ -495,6 +490,8 @@ class Producer(Generic[Message]):
             raise NotDurable(lost, reason)
 
     def _release(self) -> None:
+        for single in self._single_sends:
+            single.is_closed = True
         for connection in self._connections.values():
             connection.disconnect()
         self._connections.clear()

@@ -7,12 +7,15 @@ sockets were called, `end_of_turn` is.
 """
 
 import select
+import time
 from collections.abc import Callable
 from typing import Any
 
 READABLE = select.EPOLLIN
 WRITABLE = select.EPOLLOUT
 EVENTS_PER_TURN = 256
+# A pause is for what follows closely: a turn that comes later than this begins at once.
+PAUSED_AFTER_MAX_S = 0.001
 
 
 class Poller:
@@ -24,6 +27,8 @@ class Poller:
         self._epoll = select.epoll()
         self._watchers: dict[int, Callable[[], object]] = {}
         self.in_turn = False
+        self.pause_s = 0.0  # the next turn gathers for so long before it looks
+        self._ended_s = 0.0
         loop.add_reader(self._epoll.fileno(), self._turn)
 
     def watch(self, fd: int, events: int, ready: Callable[[], object]) -> None:
@@ -41,6 +46,8 @@ class Poller:
             self._epoll.unregister(fd)
 
     def _turn(self) -> None:
+        if self.pause_s and time.perf_counter() - self._ended_s < PAUSED_AFTER_MAX_S:
+            time.sleep(self.pause_s)
         self.in_turn = True
         watchers = self._watchers
         try:
@@ -53,6 +60,7 @@ class Poller:
         finally:
             self.in_turn = False
             self._end_of_turn()
+            self._ended_s = time.perf_counter()
 
     def close(self) -> None:
         self._loop.remove_reader(self._epoll.fileno())

@@ -20,6 +20,7 @@ from kafka2011.broker.core.disk_scheduler import DiskScheduler
 from kafka2011.broker.core.worker_threads import Job, WorkerThreads
 from kafka2011.broker.network.buffers import RequestMemory
 from kafka2011.broker.network.connection import BROKEN_READS, Channel, Connection, Session
+from kafka2011.broker.network.gathering import Gathering
 from kafka2011.broker.network.poller import READABLE, Poller
 from kafka2011.broker.network.sender import WarmUp
 from kafka2011.runtime.logs import get_logger
@@ -74,6 +75,8 @@ class BrokerServer:
         self._write_scheduled = False
         self._turn_began_s = 0.0
         self._turn_produced = 0
+        self._produced = 0
+        self._gathering = Gathering()
         self._lent: list[memoryview] = []
         self._closings_logged = 0
         self._timers: dict[str, Any] = {}
@@ -198,6 +201,7 @@ class BrokerServer:
         if not self._turn_produced:
             self._turn_began_s = began_s
         self._turn_produced += count
+        self._produced += count
 
     def give_back_after_turn(self, buffer: memoryview) -> None:
         """The buffer may still be read by this turn's writes; after them it goes to the pool."""
@@ -214,6 +218,9 @@ class BrokerServer:
     def _end_of_turn(self) -> None:
         if self._write_scheduled:
             self.write_turn()
+        self.poller.pause_s = self._gathering.pause_s(
+            time.perf_counter(), self._produced, self.metrics.bytes_read
+        )
 
     def write_turn(self) -> None:
         """Write what was appended; afterwards the buffers that were lent may change."""

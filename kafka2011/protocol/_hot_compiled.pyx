@@ -293,7 +293,6 @@ def produce_runs(
                 and size == route_size
                 and set_size <= MERGED_SET_BYTES_MAX
                 and not memcmp(data + position + 6, route_start, size)
-                and not data[set_start - 8] & 0x80  # -1: the broker draws for every request anew
             ):
                 memmove(data + run_end, data + set_start, set_size)
                 run_end += set_size

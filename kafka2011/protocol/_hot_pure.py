@@ -222,7 +222,7 @@ def produce_runs(
             or set_start > frame_end
         ):
             break
-        partition, set_size = PRODUCE_TAIL.unpack_from(view, route_end - 4)
+        _, set_size = PRODUCE_TAIL.unpack_from(view, route_end - 4)
         if not 0 <= set_size <= frame_end - set_start:
             break
         message_set = view[set_start : set_start + set_size]
@@ -235,7 +235,6 @@ def produce_runs(
             frame_count
             and set_size <= _MERGED_SET_BYTES_MAX
             and view[route_start:route_end] == route
-            and partition >= 0  # -1: the broker draws for every request anew
         ):
             view[run_end : run_end + set_size] = message_set
             run_end += set_size

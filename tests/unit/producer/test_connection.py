@@ -2,12 +2,20 @@
 
 import itertools
 import random
+import socket
 
 import pytest
 
-from kafka2011.producer import BrokerUnavailable, BrokerUnreachable, NotDurable, Producer
+from kafka2011.producer import (
+    BrokerUnavailable,
+    BrokerUnreachable,
+    NotDurable,
+    Producer,
+    ProducerClosed,
+)
+from kafka2011.producer.connection import STREAM_GAP_NS, STREAM_SENDS, BrokerConnection
 from kafka2011.protocol.message_set import encode
-from kafka2011.protocol.requests import LATEST, OffsetsRequest, ProduceRequest
+from kafka2011.protocol.requests import LATEST, OffsetsRequest, ProduceRequest, encode_request
 from tests.support.waiting import wait_until
 from tests.unit.producer.support import numbered, sent, sync_producer
 
@@ -155,3 +163,43 @@ def test_flush_uses_its_own_barrier_for_a_due_reconnect(server, monkeypatch) -> 
             producer.flush(10**9)
         assert producer.stats.reconnects == 1
         assert server.barrier_count() == 1
+
+
+def test_the_kernel_gathers_small_sends_in_a_stream_and_nowhere_else(server, monkeypatch) -> None:
+    now_ns, gap_ns = 10**15, STREAM_GAP_NS // 2
+
+    def clock() -> int:
+        nonlocal now_ns
+        now_ns += gap_ns
+        return now_ns
+
+    monkeypatch.setattr(f"{CONNECTION}.time.monotonic_ns", clock)
+    connection = BrokerConnection(server.address, connect_timeout_ms=60_000)
+    frame = encode_request(ProduceRequest("a", 0, encode([b"x"])))
+
+    def sends_at_once_after(count: int) -> bool:
+        for _ in range(count):
+            connection.send(frame, "a", 11)
+        return bool(connection._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+
+    assert sends_at_once_after(1)
+    assert not sends_at_once_after(2 * STREAM_SENDS)
+    gap_ns = 2 * STREAM_GAP_NS
+    assert sends_at_once_after(2 * STREAM_SENDS)
+    gap_ns = STREAM_GAP_NS // 2
+    assert not sends_at_once_after(2 * STREAM_SENDS)
+    connection.request_barrier()  # sends what was gathered
+    assert sends_at_once_after(0)
+    assert connection.await_barrier(now_ns + 10**12)
+    connection.disconnect()
+
+
+def test_a_single_message_after_close_is_refused(server) -> None:
+    with sync_producer(server) as producer:
+        producer.send("a", b"x")
+        producer.send("a", b"y")
+        send = producer.send
+    with pytest.raises(ProducerClosed):
+        send("a", b"z")
+    assert sent(server) == [b"x", b"y"]
+    assert (producer.stats.sends, producer.stats.messages, producer.stats.set_bytes) == (2, 2, 22)

@@ -55,8 +55,11 @@ def test_positions_are_those_of_the_buffer(twin: ModuleType) -> None:
     assert requests.produce_runs(memoryview(buffer), 0, 4, LIMIT, LIMIT) == (0, [])
 
 
-def test_requests_for_any_partition_are_not_merged(twin: ModuleType) -> None:
-    assert taken(twin, vector("P2") * 3)[1] == [("test", -1, V, 1, 1)] * 3
+def test_requests_for_any_partition_are_merged_as_any_others(twin: ModuleType) -> None:
+    assert taken(twin, vector("P2") * 3 + GOOD)[1] == [
+        ("test", -1, V * 3, 3, 3),
+        ("test", 0, V, 1, 1),
+    ]
 
 
 def test_a_large_set_starts_a_run_and_is_never_moved(twin: ModuleType) -> None:
