@@ -7,21 +7,20 @@ characters, with the reason. The browser shows payloads as text only.
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from kafka2011.consumer.ranges.boundaries import RESYNC_BYTES, Boundaries
 from kafka2011.consumer.simple import SimpleConsumer
 from kafka2011.events.errors import EventError
 from kafka2011.events.peek import peek
 from kafka2011.events.registry_client import RegistryError
 from kafka2011.events.topic_codec import TopicCodec
 from kafka2011.protocol import message_set
-from kafka2011.protocol.errors import InvalidMessage, KafkaError, MessageLargerThanFetchSize
-from kafka2011.protocol.message import LENGTH_BYTES, MAGIC1_OVERHEAD_BYTES
+from kafka2011.protocol.errors import InvalidMessage, MessageLargerThanFetchSize
 
 FETCH_BYTES = 256 * 1024
-RESYNC_BYTES = 1_100_000  # more than the largest message that a broker takes
 NEWEST_BYTES = 128 * 1024  # read for the newest messages
 SCAN_BYTES_MAX = 8 * 1024 * 1024
 FOUND_BYTES_MAX = 16 * 1024 * 1024  # of the payloads that are kept
@@ -56,10 +55,6 @@ class Found(NamedTuple):
     error: str = ""
 
 
-class NoBoundary(KafkaError):
-    """No entry was found in time to begin at."""
-
-
 def browse(address: tuple[str, int], query: MessageQuery, codec: TopicCodec) -> dict[str, Any]:
     """The messages found, where the scan began and ended, and why it ended there.
 
@@ -92,73 +87,26 @@ def _start(
     """Where to begin. Raises KafkaError."""
     if query.offset is not None:
         return max(earliest, min(query.offset, latest))
-    deadline = time.monotonic() + SEARCH_S_MAX
-
-    def boundary(near: int) -> int:
-        """The first entry that begins at `near` or after it; `latest` when none is found.
-
-        0.7 has no index and serves bytes from any offset, so the boundary is recognised.
-        """
-        if near <= earliest:
-            return earliest
-        data = client.fetch(query.topic, query.partition, near, RESYNC_BYTES).data
-        position = first_entry(data, lambda: time.monotonic() > deadline)
-        return latest if position is None else near + position
-
+    boundaries = Boundaries(
+        client,
+        query.topic,
+        query.partition,
+        earliest=earliest,
+        latest=latest,
+        deadline=time.monotonic() + SEARCH_S_MAX,
+    )
     if query.time_ms is None:
-        start = boundary(latest - NEWEST_BYTES)
+        start = boundaries.behind(latest - NEWEST_BYTES)
         # The newest message may be larger than that; none is larger than RESYNC_BYTES.
-        return start if start < latest else boundary(latest - RESYNC_BYTES)
-    # Times of a partition rise nearly always, so the offset is found by halving; the scan begins
-    # a little before it.
-    low, high = earliest, latest
-    while high - low > FETCH_BYTES:
-        middle = (low + high) // 2
-        at = boundary(middle)
-        time_ms = _time_at(client, query, at, prefix_bytes) if at < latest else None
-        if time_ms is None or time_ms >= query.time_ms:
-            high = middle
-        else:
-            low = at
-    return boundary(low)
+        return start if start < latest else boundaries.behind(latest - RESYNC_BYTES)
 
-
-def first_entry(data: bytes | memoryview, is_late: Callable[[], bool]) -> int | None:
-    """The position of the first entry in bytes that begin anywhere; None when there is none.
-
-    Four bytes of CRC do not fit by chance. But payloads can be made of what looks like headers of
-    large entries, each of which is to be checksummed: a search that `is_late` is given up.
-
-    Raises NoBoundary then.
-    """
-    for position in range(max(0, len(data) - LENGTH_BYTES - MAGIC1_OVERHEAD_BYTES)):
-        if data[position + LENGTH_BYTES] > 1:  # no magic: nearly all
-            continue
-        if is_late():
-            raise NoBoundary(
-                f"no message to begin at was found in {SEARCH_S_MAX:g} s; it takes longest where "
-                "payloads look like headers of messages: begin at an offset"
-            )
-        if message_set.is_entry(data, position):
-            return position
-    return None
-
-
-def _time_at(
-    client: SimpleConsumer, query: MessageQuery, offset: int, prefix_bytes: int
-) -> int | None:
-    """header.time of the first message at `offset` or after it that has one."""
-    data = client.fetch(query.topic, query.partition, offset, RESYNC_BYTES).data
-    try:
-        payloads, _ = message_set.take_payloads(data, unpacked_bytes_max=1)
-    except InvalidMessage:
-        return None
-    for payload in payloads[:100]:
+    def time_of(payload: bytes) -> int | None:
         try:
             return peek(payload, prefix_bytes).time_ms
         except EventError:
-            continue
-    return None
+            return None
+
+    return boundaries.before(query.time_ms, time_of)
 
 
 class _Scan:

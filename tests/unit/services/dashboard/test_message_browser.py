@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from kafka2011.consumer.ranges.boundaries import NoBoundary
 from kafka2011.events import codec
 from kafka2011.events.forms import FORMS_2011
 from kafka2011.events.topic_codec import TopicCodec
@@ -18,10 +19,8 @@ from kafka2011.services.dashboard.message_browser import (
     FOUND_BYTES_MAX,
     Found,
     MessageQuery,
-    NoBoundary,
     browse,
     describe,
-    first_entry,
     query_from,
 )
 from tests.support.bombs import BOMB_BYTES, BOMBS_COUNT, bombs, bounded_memory
@@ -174,18 +173,6 @@ def test_compressed_sets_without_messages_do_not_end_a_scan() -> None:
 
 # Each of its positions but the last is followed by what looks like the header of an entry of 64 KB.
 HEADERS = bytes.fromhex("000100") * 200_000
-
-
-def test_a_search_among_what_looks_like_headers_is_given_up_in_time() -> None:
-    asked: list[int] = []
-
-    def is_late() -> bool:
-        asked.append(1)
-        return len(asked) > 3
-
-    with pytest.raises(NoBoundary, match="begin at an offset"):
-        first_entry(HEADERS, is_late)
-    assert len(asked) == 4
 
 
 @pytest.mark.parametrize("query", [{}, {"time_ms": BEGAN_MS}], ids=["newest", "from a time"])
