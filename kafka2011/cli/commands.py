@@ -125,6 +125,9 @@ COMMANDS: dict[str, Command] = {
         "Show whether every message arrived in every tier; or run the service.",
         "kafka2011.cli.audit",
     ),
+    "trace": Command(
+        "Show where one message is: its way through every tier.", "kafka2011.cli.trace"
+    ),
     "load": Command(
         "Load new messages into the warehouse, once or repeatedly.", f"{WAREHOUSE}.load", SPARK
     ),

@@ -47,6 +47,12 @@ def found_registry() -> str:
     return found[0].registry if len(found) == 1 else ""
 
 
+def found_directory() -> Path | None:
+    """The data directory of the deployment that runs in the current directory."""
+    found = _running()
+    return found[0].directory if len(found) == 1 else None
+
+
 def _running() -> "list[Running]":
     from kafka2011.services.embedded.running import running_below
 

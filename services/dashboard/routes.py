@@ -20,6 +20,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from kafka2011.coordination.errors import CoordinationError
 from kafka2011.protocol.errors import KafkaError
 from kafka2011.runtime.http_access import HttpAccess
 from kafka2011.runtime.logs import get_logger
@@ -101,6 +102,7 @@ class Routes:
             Route("/api/snapshot", self._guarded(self.snapshot)),
             Route("/api/stream", self._guarded(self.stream)),
             Route("/api/messages", self._guarded(self.messages)),
+            Route("/api/trace", self._guarded(self.trace)),
             Route("/api/cells", self._guarded(self.cells)),
             Route("/api/report/{name}", self._guarded(self.report)),
             Route("/api/chaos", self._guarded(self.apply_fault), methods=["POST"]),
@@ -187,6 +189,25 @@ class Routes:
             found = await self._in_thread(browse, (address[0], address[1]), question, self._codec)
         except KafkaError as error:
             return _problem(502, str(error) or type(error).__name__)
+        return JSONResponse(found)
+
+    async def trace(self, request: Request) -> Response:
+        """The way of the message at a place; see `message_trace.trace_message`."""
+        from kafka2011.services.dashboard.message_trace import place_from, trace_message
+
+        try:
+            question = place_from(dict(request.query_params))
+        except ValueError as error:
+            return _problem(400, str(error))
+        registries = {
+            name: found.registry for name, found in self._sampler.cluster_samplers.items()
+        }
+        try:
+            found = await self._in_thread(trace_message, self._config, registries, question)
+        except (KafkaError, CoordinationError) as error:
+            return _problem(502, str(error) or type(error).__name__)
+        if found is None:
+            return _problem(404, "there is no such message, or its ZooKeeper does not answer")
         return JSONResponse(found)
 
     async def cells(self, request: Request) -> Response:

@@ -234,3 +234,30 @@ def read_maps(
             if translation is not None:
                 found.append(MappedOffset(cluster, source, wanted, place, *translation))
     return found
+
+
+class TracedCopy(NamedTuple):
+    """The map of one source partition into the target partition that its copies have now."""
+
+    source: BrokerPartition
+    target: BrokerPartition
+    offsets: OffsetMap
+
+
+def traced_copies(source: Registry, target: Registry, group: str, topic: str) -> list[TracedCopy]:
+    """The maps of a topic's copies from one cluster into another.
+
+    Raises CoordinationError; BadZnode for a map that no mirror wrote.
+    """
+    identity = source.get(paths.CLUSTER_ID)
+    if identity is None or not identity.value:
+        return []  # nothing was ever mirrored from there
+    root = f"{paths.mirror_offsets_root(group)}/{identity.value.decode()}/{topic}"
+    found = []
+    for name in target.children(root):
+        stored = target.get(f"{root}/{name}")
+        if stored is not None:
+            place, offsets = decode_map(stored.value)
+            names = paths.decode_broker_partition(name), paths.decode_broker_partition(place)
+            found.append(TracedCopy(*names, offsets))
+    return found

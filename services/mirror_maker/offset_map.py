@@ -93,6 +93,13 @@ class OffsetMap:
             return Translation(found.target_from + source_offset - found.source_from, True)
         return Translation(found.target_to, False)
 
+    def source_of(self, target_offset: int) -> int | None:
+        """The source offset of the very message that stands there; None where that is not known."""
+        for one in self.segments:
+            if one.target_from <= target_offset < one.target_to:
+                return one.source_from + target_offset - one.target_from
+        return None
+
 
 def encode_map(target: str, offsets: OffsetMap) -> bytes:
     """The znode's value: JSON; `target` is `<broker id>-<partition>`."""

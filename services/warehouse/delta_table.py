@@ -227,6 +227,19 @@ class WarehouseTable:
         """Absolute paths of the files of this version."""
         return [unquote(str(uri).removeprefix("file://")) for uri in self._table.file_uris()]
 
+    def files_with_offset(self, next_offset: int) -> list[str]:
+        """Paths, relative to the table, of the files that may have a row with this
+        `source_offset`."""
+        files = self._table.get_add_actions(flatten=True)  # to pyarrow it would load pandas
+        names = ("path", "min.source_offset", "max.source_offset")
+        if not set(names) <= set(files.column_names):
+            return [unquote(path) for path in files.column("path").to_pylist()]
+        return [
+            unquote(path)
+            for path, least, most in zip(*(files.column(n).to_pylist() for n in names), strict=True)
+            if least is None or most is None or least <= next_offset <= most
+        ]
+
     def row_count(self) -> int:
         """The rows of this version, from its log."""
         return int(self._table.count())

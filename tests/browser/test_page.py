@@ -147,6 +147,10 @@ def test_messages_are_decoded_linked_and_followed(open_page: Open) -> None:
     link = page.get_by_role("link", name="Link to this offset").first.get_attribute("href")
     offset = page.locator("details.message strong").first.inner_text()
     assert link.endswith(f"offset={offset.replace(',', '')}")
+    page.get_by_role("button", name="Where is it?").first.click()
+    way = page.get_by_role("status", name="Where this message is")
+    expect(way.get_by_role("row")).to_have_count(4)
+    expect(way.get_by_role("row").nth(1)).to_contain_text(f"at {offset}")
     page.get_by_role("button", name="Live tail").click()
     expect(page.locator("main p[role=status]")).to_contain_text("Live")
 

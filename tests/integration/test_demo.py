@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
 from kafka2011.services.embedded.processes import http_json
@@ -94,6 +95,16 @@ class RunningDemo(RunningProcess):
         done = run("embedded", *words, "--dir", self.root, status=status, variables=WIDE)
         return done.stdout + done.stderr
 
+    def trace(self, *words: object) -> dict[str, Any]:
+        """What `kafka2011 trace` says of a message that has arrived."""
+        places: list[object] = ["--warehouse", self.root / "warehouse"]
+        for tier in ("live", "offline"):
+            port = self.state(f"zookeeper-{tier}")["ports"]["client"]
+            places += [f"--{tier}-zookeeper", f"127.0.0.1:{port}"]
+        done = run("trace", *words, *places, "--json", variables=WIDE)
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
     def finish(self) -> None:
         assert self.wait(600) == 0, self.log()
 
@@ -121,6 +132,13 @@ def _lives(pid: int) -> bool:
         return _stat(pid)[0] != "Z"
     except OSError:
         return False
+
+
+def _log_of(root: Path, partition: str) -> bytes:
+    """All segments of a partition of page-view, from offset 0 on."""
+    broker, number = partition.split("-")
+    directory = root / f"broker-{broker}" / "logs" / f"page-view-{number}"
+    return b"".join(path.read_bytes() for path in sorted(directory.glob("*.kafka")))
 
 
 @pytest.fixture
@@ -234,6 +252,19 @@ def test_live_repeats_nothing_after_planned_stops_and_nothing_outlives_a_kill(
     wait_until(lambda: not _lives(up.state("frontend-1")["pid"]), "the frontend to stop")
     wait_until(lambda: set(books(up)) == {"complete"}, lambda: f"only complete: {books(up)}")
     assert json.loads((up.root / "run" / "restarts.json").read_text()) == []
+    found = up.trace("--topic", "page-view", "--partition", "1-0", "--offset", 0)
+    again = up.trace(found["guid"])
+    assert again["steps"] == found["steps"]
+    _, live, offline, warehouse = (step["places"][0] for step in found["steps"])
+    copies = [
+        _log_of(up.root, place["partition"])[place["offset"] : place["next_offset"]]
+        for place in (live, offline)
+    ]
+    assert copies[0] == copies[1]
+    assert bytes.fromhex(found["guid"]) in copies[0]
+    file = up.root / "warehouse" / "page_view" / warehouse["file"]
+    row = f"select guid from read_parquet('{file}') limit 1 offset {warehouse['row']}"
+    assert duckdb.sql(row).fetchall() == [(bytes.fromhex(found["guid"]),)]
     assert up.embedded("start", "frontend-1").startswith("frontend-1 started")
 
     there = up.descendants()

@@ -6,6 +6,21 @@ import { bytes, moment, whole } from "../format.js";
 const TAIL_MS = 1000, TAIL_KEPT = 200;
 const ENDS = { end: "the end of the log", count: "enough messages", bytes: "8 MB were scanned, or 16 MB found", time: "2 s had passed" };
 
+const TIER_NAMES = { produced: "Frontend", live: "Live log", offline: "Offline log", warehouse: "Warehouse" };
+
+// The steps of a traced message as a table: a line for each place, or for why there is none.
+function way(found) {
+  const rows = found.steps.flatMap((step) => (step.places.length ? step.places : [null]).map((place, number) =>
+    h("tr", {}, h("th", { scope: "row" }, number ? "" : TIER_NAMES[step.tier]), h("td", {}, number ? "" : step.state), h("td", {}, place ? placeText(place) : ""), h("td", {}, number ? "" : step.text))));
+  return h("div", { class: "scroll" }, h("p", {}, found.verdict), h("table", {}, h("tbody", {}, rows)));
+}
+
+function placeText(place) {
+  if (place.server) return `${place.server}, ${place.service}, ${moment(place.time_ms)}`;
+  if (place.file) return `${place.table}${place.version === null ? "" : `, version ${place.version}`}, ${place.file}, row ${whole(place.row)}`;
+  return `${place.partition} at ${whole(place.offset)}${place.copied_from ? `, copy of ${place.copied_from}` : ""}`;
+}
+
 export function messages(root, page, query) {
   const { store } = page;
   const dc = h("select");
@@ -59,9 +74,27 @@ export function messages(root, page, query) {
     item.addEventListener("toggle", () => {
       if (!item.open || body.textContent) return;
       body.textContent = message.record ? JSON.stringify(message.record, null, 2) : `${message.error}\n\n${message.text}\n\n${message.hex}`;
-      item.append(h("p", { class: "legend" }, h("a", { href: address(message.offset) }, "Link to this offset"), `${message.schema || "not decoded"} · ${bytes(message.size)} · next offset ${whole(message.next)}`));
+      item.append(h("p", { class: "legend" }, h("a", { href: address(message.offset) }, "Link to this offset"), `${message.schema || "not decoded"} · ${bytes(message.size)} · next offset ${whole(message.next)} `, whereButton(item, message.offset)));
     });
     return item;
+  }
+
+  function whereButton(item, at) {
+    const place = { dc: dc.value, topic: topic.value, partition: partition.value, offset: at };
+    const button = h("button", { type: "button", onclick: async () => {
+      const answer = h("div", { role: "status", "aria-label": "Where this message is" }, "Searching …");
+      item.querySelector("div[role=status]")?.remove();
+      item.append(answer);
+      try {
+        const response = await fetch(`/api/trace?${new URLSearchParams(place)}`);
+        const found = await response.json();
+        if (!response.ok) throw new Error(found.error);
+        answer.replaceChildren(way(found));
+      } catch (error) {
+        setText(answer, `Not traced: ${error.message}`);
+      }
+    } }, "Where is it?");
+    return button;
   }
 
   async function load(where, isTail = false) {

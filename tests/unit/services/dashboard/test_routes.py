@@ -77,6 +77,9 @@ def test_bad_requests_are_refused_and_paths_are_looked_up_and_never_opened() -> 
         "/index.html%00": 404,
         "/api/messages?offset=x": 400,
         "/api/messages?dc=live&broker=1&topic=a": 404,
+        "/api/trace?topic=a&partition=1-0&offset=x": 400,
+        "/api/trace?topic=a&partition=1&offset=0": 400,
+        "/api/trace?topic=a&partition=1-0&offset=0": 404,
         "/api/cells?topic=a": 503,
     }.items():
         assert get(path).status_code == status, path

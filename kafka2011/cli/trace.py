@@ -1,0 +1,198 @@
+"""`kafka2011 trace GUID`: where is my message? Its way through all tiers, or where it was last seen.
+
+kafka2011 trace 6f1d0c...                                        by guid, 32 hexadecimal digits
+kafka2011 trace --topic page-view --partition 1-0 --offset 7340  by its place in the live logs
+kafka2011 trace --topic page-view --text /in/ada                 the first that holds a text
+"""
+
+import contextlib
+import re
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from kafka2011.cli.connections import connected, dialler, found_directory, found_zookeeper
+from kafka2011.cli.options import ZOOKEEPER_HELP, AddressMap, AsJson, broker_partition
+from kafka2011.cli.output import fail, print_json, print_table, utc
+from kafka2011.protocol.errors import KafkaError
+
+if TYPE_CHECKING:
+    from kafka2011.events.forms import Forms
+    from kafka2011.services.trace.search import Logs
+    from kafka2011.services.trace.steps import Step, Trace
+    from kafka2011.services.trace.tracing import Question
+
+app = typer.Typer(add_completion=False)
+
+_GUID = re.compile(r"[0-9a-f]{32}")
+NOT_FOUND = 3
+
+
+@app.command()
+def trace(
+    guid: Annotated[
+        str, typer.Argument(metavar="[GUID]", help="header.guid, 32 hexadecimal digits")
+    ] = "",
+    *,
+    topic: Annotated[str, typer.Option("--topic", help="topic (default: all but audit)")] = "",
+    partition: Annotated[
+        str,
+        typer.Option("--partition", metavar="BROKER-PARTITION", help="partition, such as 1-0"),
+    ] = "",
+    offset: Annotated[
+        int | None, typer.Option("--offset", min=0, help="offset in that partition")
+    ] = None,
+    text: Annotated[str, typer.Option("--text", help="text in the message")] = "",
+    at: Annotated[
+        Literal["live", "offline"], typer.Option("--at", help="whose partition and offset it is")
+    ] = "live",
+    live_zookeeper: Annotated[
+        str, typer.Option("--live-zookeeper", help=f"{ZOOKEEPER_HELP} (default: live)")
+    ] = "",
+    offline_zookeeper: Annotated[
+        str, typer.Option("--offline-zookeeper", help=f"{ZOOKEEPER_HELP} (default: offline)")
+    ] = "",
+    warehouse: Annotated[
+        Path | None,
+        typer.Option("--warehouse", help="directory (default: of the deployment that runs here)"),
+    ] = None,
+    mirror_group: Annotated[
+        str, typer.Option("--mirror-group", help="group of the mirror")
+    ] = "mirror",
+    forms: Annotated[
+        str | None,
+        typer.Option(
+            "--event-forms",
+            help="event.forms of the topics (default: of the deployment that runs here, or *:id)",
+        ),
+    ] = None,
+    address_map: AddressMap = "",
+    limit_s: Annotated[
+        float, typer.Option("--seconds", min=0.1, help="longest time of searching, seconds")
+    ] = 10.0,
+    as_json: AsJson = False,
+) -> None:
+    """Show one message's way: frontend, live log, mirror, offline log, and row of the warehouse.
+
+    Or the last place where it was seen, and what is between there and the next tier.
+
+    Exit status 0 when it is a row of the warehouse; 1 when it is not, or a datacenter does not
+    answer; 2 when the command is wrong; 3 when no such message is found. For example:
+    kafka2011 trace --topic page-view --partition 1-0 --offset 0
+    """
+    from kafka2011.runtime import logs
+
+    logs.configure("trace", level="ERROR")
+    question = _question(guid, topic, partition, offset, text=text, at=at)
+    directory = found_directory()
+    if warehouse is None and directory is not None:
+        warehouse = directory / "warehouse"
+    from kafka2011.coordination.errors import CoordinationError
+    from kafka2011.services.trace.search import Logs
+    from kafka2011.services.trace.tracing import NotFound, Tracer
+
+    with ExitStack() as stack:
+
+        def opened(name: str, given: str) -> "Logs | None":
+            zookeeper = given or found_zookeeper(name)
+            if not zookeeper:
+                return None
+            registry = stack.enter_context(connected(zookeeper, name))
+            return stack.enter_context(
+                contextlib.closing(Logs(name, registry, dialler(address_map)))
+            )
+
+        live, offline = opened("live", live_zookeeper), opened("offline", offline_zookeeper)
+        if live is None and offline is None:
+            fail("no deployment runs in this directory: give --live-zookeeper HOST:PORT", 2)
+        tracer = Tracer(
+            live,
+            offline,
+            warehouse,
+            _forms(forms, directory),
+            mirror_group=mirror_group,
+            time_limit_s=limit_s,
+        )
+        try:
+            found = tracer.trace(question)
+        except NotFound as error:
+            fail(str(error), NOT_FOUND)
+        except (KafkaError, CoordinationError) as error:
+            fail(str(error) or type(error).__name__)
+    if as_json:
+        print_json(found.as_json())
+    else:
+        _print(found)
+    raise SystemExit(0 if found.has_arrived else 1)
+
+
+def _question(
+    guid: str, topic: str, partition: str, offset: int | None, *, text: str, at: str
+) -> "Question":
+    """What the words ask for. Exits with status 2 when that is nothing, or two things."""
+    from kafka2011.services.trace.tracing import Question
+
+    is_place = bool(partition) or offset is not None
+    if sum((bool(guid), is_place, bool(text))) != 1:
+        fail("give one of: a GUID, --partition with --offset, --text", 2)
+    if is_place:
+        if not topic or not partition or offset is None:
+            fail("a place is --topic, --partition and --offset", 2)
+        return Question(topic, source=broker_partition(partition), offset=offset, tier=at)
+    if text:
+        return Question(topic, text=text)
+    digits = guid.replace("-", "").lower()
+    if not _GUID.fullmatch(digits):
+        fail(f"{guid!r} is no guid: 32 hexadecimal digits", 2)
+    return Question(topic, guid=bytes.fromhex(digits))
+
+
+def _forms(given: str | None, directory: Path | None) -> "Forms":
+    """--event-forms, else those of the running deployment. Exits with status 2 for bad ones."""
+    from kafka2011.cli.audit_recount import state_of
+    from kafka2011.events.forms import parse_forms
+
+    if given is None and directory is not None:
+        environment = state_of(directory / "run" / "audit.json").get("environment", {})
+        given = environment.get("KAFKA2011_EVENT_FORMS")
+    try:
+        return parse_forms(given or "")
+    except ValueError as error:
+        fail(f"--event-forms: {error}", 2)
+
+
+def _print(found: "Trace") -> None:
+    print_table(
+        ("tier", "state", "where", ""), [row for step in found.steps for row in _rows(step)]
+    )
+    print()
+    size = f", {found.bytes:,} bytes" if found.bytes is not None else ""
+    print(f"{found.topic} {found.guid or 'without a guid'}{size}: {found.verdict}")
+    for other in found.others:
+        print(f"fits too: {other['tier']} {other['topic']} {other['partition']} {other['offset']}")
+
+
+def _rows(step: "Step") -> list[tuple[str, str, str, str]]:
+    """A line for each place of a tier, or one without any."""
+    if not step.places:
+        return [(step.tier, step.state, "", step.text)]
+    rows = []
+    for number, place in enumerate(step.places):
+        tier, state, text = (step.tier, step.state, step.text) if number == 0 else ("", "", "")
+        rows.append((tier, state, _where(place), text))
+    return rows
+
+
+def _where(place: dict[str, object]) -> str:
+    if "server" in place:
+        return f"{place['server']}, {place['service']}, {utc(int(str(place['time_ms'])))}"
+    if "file" in place:
+        version = place["version"]
+        return (
+            f"{place['table']} {'version ' + str(version) if version is not None else ''}: "
+            f"{place['file']} row {place['row']}"
+        )
+    copied = f", copy of {place['copied_from']}" if "copied_from" in place else ""
+    return f"{place['partition']} at {place['offset']}{copied}"

@@ -1,0 +1,176 @@
+"""Where a message is in the warehouse: the commit that took it, and its row or quarantined payload.
+
+A row has the partition of its message and the next offset of its entry, so that a place of the
+offline logs leads to it, in the table's newest version. Importing this module loads Arrow and
+delta-rs.
+"""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from kafka2011.coordination.paths import BrokerPartition
+from kafka2011.services.trace.search import Place
+from kafka2011.services.warehouse import delta_log
+from kafka2011.services.warehouse.delta_table import METADATA_KEY, WarehouseTable, owner_of
+from kafka2011.services.warehouse.table_paths import (
+    find_table,
+    quarantine_directories,
+    rows_directories,
+    table_directories,
+)
+
+COMMITS_MAX = 5_000  # looked at, from the newest on
+BATCH_ROWS = 65_536
+SOURCE_COLUMNS = ("source_broker", "source_partition", "source_offset")
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """The load that took a place: `files` are those it added; `is_gap`: retention had deleted the
+    place before it was loaded."""
+
+    version: int
+    timestamp_ms: int
+    files: tuple[str, ...]
+    is_gap: bool = False
+
+
+class Row(NamedTuple):
+    """Row `row` (from 0) of a Parquet file of `table`; `reason`: why it is in quarantine, else
+    empty."""
+
+    table: str
+    file: str
+    row: int
+    source: BrokerPartition
+    next_offset: int
+    guid: bytes
+    reason: str = ""
+
+
+class Tables:
+    """The tables of one topic in their newest versions; not there: as if nothing was loaded.
+
+    Methods raise OSError, or deltalake's errors, when a table cannot be read.
+    """
+
+    def __init__(self, warehouse_dir: Path, topic: str) -> None:
+        self._topic = topic
+        self._rows_path = find_table(rows_directories(warehouse_dir), topic)
+        self._quarantine_path = find_table(quarantine_directories(warehouse_dir), topic)
+        self._rows = WarehouseTable.open(self._rows_path) if self._rows_path else None
+        aside = self._quarantine_path
+        self._quarantine = WarehouseTable.open(aside) if aside else None
+
+    def loaded_up_to(self, source: BrokerPartition) -> int | None:
+        """Next offset of the loads; None: they have taken nothing of the partition."""
+        return self._rows.next_offset(self._topic, source) if self._rows is not None else None
+
+    def commit_of(self, place: Place) -> Commit | None:
+        """The load that took the place; None when it is not among those still in the log."""
+        if self._rows_path is None:
+            return None
+        for version in reversed(delta_log.versions(self._rows_path)[-COMMITS_MAX:]):
+            found = _commit(version, delta_log.actions(self._rows_path, version), place)
+            if found is not None:
+                return found
+        return None
+
+    def rows(self, place: Place, guid: bytes | None) -> list[Row]:
+        """The rows of an entry; with a `guid`, only its own."""
+        return self._at(self._rows, place, lambda row: guid is None or row.guid == guid)
+
+    def quarantined(self, place: Place, payload: bytes | None) -> list[Row]:
+        """The messages of an entry that could not become rows; with a payload, only equal ones."""
+        if self._quarantine is None:
+            return []
+        found = self._at(self._quarantine, place, lambda _: True)
+        if payload is None:
+            return found
+        path = self._quarantine.path
+        return [row for row in found if _cell(path / row.file, row.row, "payload") == payload]
+
+    def has_files(self, files: Sequence[str]) -> bool:
+        """Whether the table's newest version has all of these files."""
+        if self._rows is None:
+            return False
+        there = set(self._rows.file_paths())
+        return all(str(self._rows.path / file) in there for file in files)
+
+    def _at(
+        self, table: WarehouseTable | None, place: Place, fits: Callable[[Row], bool]
+    ) -> list[Row]:
+        if table is None:
+            return []
+        return [
+            row
+            for file in table.files_with_offset(place.next_offset)
+            for row in _rows_where(table.path, file, "source_offset", place.next_offset)
+            if row.source == place.source and fits(row)
+        ]
+
+
+def find_guid(
+    warehouse_dir: Path, guid: bytes, topics: Sequence[str], deadline: float
+) -> tuple[str, list[Row]]:
+    """(topic, rows) of a guid, in the tables of `topics` or of all; ("", []) when it is not there,
+    or was not found before `deadline` (monotonic, s)."""
+    for path in table_directories(rows_directories(warehouse_dir)):
+        topic = owner_of(path)
+        if topic is None or (topics and topic not in topics):
+            continue
+        table = WarehouseTable.open(path)
+        for file in table.file_paths() if table is not None else []:
+            if time.monotonic() > deadline:
+                return "", []
+            name = str(Path(file).relative_to(path.resolve()))
+            rows = _rows_where(path, name, "guid", guid)
+            if rows:
+                return topic, rows
+    return "", []
+
+
+def _commit(version: int, actions: list[delta_log.Action], place: Place) -> Commit | None:
+    info: dict[str, Any] = next((a["commitInfo"] for a in actions if "commitInfo" in a), {})
+    if METADATA_KEY not in info:
+        return None
+    load = json.loads(info[METADATA_KEY])
+    files = tuple(action["add"]["path"] for action in actions if "add" in action)
+    for name in ("offsets", "gaps"):
+        start, end = load[name].get(place.source.text, (0, 0))
+        if start < place.next_offset <= end:
+            return Commit(version, int(info["timestamp"]), files, name == "gaps")
+    return None
+
+
+def _rows_where(table: Path, file: str, column: str, value: int | bytes) -> list[Row]:
+    """The rows of a file that have this value in a column; none of a file without it."""
+    found: list[Row] = []
+    with pq.ParquetFile(table / file) as opened:
+        names = set(opened.schema_arrow.names)
+        if column not in names:
+            return []
+        columns = [name for name in (*SOURCE_COLUMNS, "guid", "reason") if name in names]
+        start = 0
+        for batch in opened.iter_batches(BATCH_ROWS, columns=columns):
+            for index in pc.indices_nonzero(pc.equal(batch.column(column), value)).to_pylist():
+                cells: dict[str, Any] = {
+                    name: batch.column(name)[index].as_py() for name in columns
+                }
+                source = BrokerPartition(cells["source_broker"], cells["source_partition"])
+                guid, reason = cells.get("guid") or b"", cells.get("reason") or ""
+                place = source, cells["source_offset"]
+                found.append(Row(table.name, file, start + index, *place, guid, reason))
+            start += batch.num_rows
+    return found
+
+
+def _cell(file: Path, row: int, column: str) -> Any:
+    return pq.read_table(file, columns=[column]).column(column)[row].as_py()

@@ -1,0 +1,216 @@
+"""A message's way over a live log, a mirror's records, an offline log and tables: each place where
+it can be, and what is said when it is in none."""
+
+import contextlib
+import json
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka2011.consumer.chunk import TopicPartition
+from kafka2011.coordination import paths
+from kafka2011.coordination.paths import BrokerPartition
+from kafka2011.events.forms import FORMS_2011
+from kafka2011.events.topics import ACCESS_LOG
+from kafka2011.protocol.compression import Codec
+from kafka2011.services.mirror_maker.mirror_registry import LeftOutEntries
+from kafka2011.services.mirror_maker.offset_map import OffsetMap, Segment, encode_map
+from kafka2011.services.mirror_maker.set_cutting import RefusedEntry
+from kafka2011.services.trace.search import Logs
+from kafka2011.services.trace.steps import Trace
+from kafka2011.services.trace.tracing import NotFound, Question, Tracer
+from tests.support.memory_deployment import Deployment as LiveDeployment
+from tests.support.processes import expect_process
+from tests.unit.services.warehouse.load.deployment import FIRST, Deployment
+from tests.unit.services.warehouse.samples import access_log_event, access_log_payload
+
+LIVE = BrokerPartition(1, 0)
+BEFORE = 77  # bytes that stood at the target before the mirror's: its offsets are others
+
+
+class Way:
+    """Both datacenters with one partition of `access-log` each, and a warehouse."""
+
+    def __init__(self, root: Path) -> None:
+        self.live = LiveDeployment()
+        self.broker = self.live.broker(LIVE.broker_id)
+        self.live.topic(ACCESS_LOG, {LIVE.broker_id: 1})
+        self.live.admin.put(paths.CLUSTER_ID, b"cluster-one")
+        self.offline = Deployment(root)
+        self.offline.add_partition(ACCESS_LOG, b"x" * (BEFORE - 10))
+        self.copied = 0
+
+    def close(self) -> None:
+        self.live.close()
+        self.offline.close()
+
+    def send(self, *numbers: int, codec: int = 0) -> None:
+        payloads = [access_log_payload(number) for number in numbers]
+        self.broker.append(ACCESS_LOG, 0, payloads, codec)
+
+    def mirror(self, *, is_mapped: bool = True) -> None:
+        """Copy what is new, as one segment of the map of offsets."""
+        data = self.broker.log(ACCESS_LOG)
+        self.offline.log += data[self.copied :]
+        self.copied = len(data)
+        self.commit(self.copied)
+        if is_mapped:
+            place = paths.mirror_offsets_path("mirror", "cluster-one", ACCESS_LOG, LIVE)
+            offsets = OffsetMap([Segment(0, self.copied, BEFORE)])
+            self.offline.registry.put(place, encode_map(FIRST.text, offsets))
+
+    def commit(self, offset: int) -> None:
+        path = paths.offset_path("mirror", ACCESS_LOG, LIVE)
+        self.live.admin.put(path, paths.encode_number(offset))
+
+    def trace(self, question: Question | None = None, **options: Any) -> Trace:
+        found: dict[str, Any] = {"time_limit_s": 600.0, **options}
+        with contextlib.ExitStack() as stack:
+            live, offline = (
+                stack.enter_context(contextlib.closing(Logs(name, registry, tuple)))
+                for name, registry in (
+                    ("live", self.live.admin),
+                    ("offline", self.offline.registry),
+                )
+            )
+            tracer = Tracer(live, offline, self.offline.warehouse, FORMS_2011, **found)
+            return tracer.trace(question or by_guid(1))
+
+    def offset_of(self, number: int) -> int:
+        at = self.broker.log(ACCESS_LOG).index(access_log_payload(number))
+        return at - 10
+
+
+@pytest.fixture
+def way(tmp_path: Path) -> Iterator[Way]:
+    with contextlib.closing(Way(tmp_path)) as found:
+        found.send(0, 1, 2)
+        yield found
+
+
+def by_guid(number: int) -> Question:
+    return Question(guid=access_log_event(number)["header"]["guid"])
+
+
+def states(found: Trace) -> list[str]:
+    return [str(step.state) for step in found.steps]
+
+
+def test_it_is_found_in_each_tier_as_it_comes_there(way: Way) -> None:
+    way.commit(0)
+    found = way.trace()
+    offset, size = way.offset_of(1), len(access_log_payload(1)) + 10
+    assert states(found) == ["here", "here", "behind", "unknown"]
+    assert f"{offset + size} bytes to go" in found.verdict
+    assert found.steps[0].places[0]["server"] == "frontend-1"
+    way.mirror()
+    found = way.trace()
+    assert states(found) == ["here", "here", "here", "behind"]
+    way.offline.load()
+    found = way.trace()
+    assert states(found) == ["here"] * 4
+    assert (found.has_arrived, found.last_seen) == (True, "warehouse")
+    document = json.loads(json.dumps(found.as_json()))
+    live, offline, row = (step["places"] for step in document["steps"][1:])
+    assert live == [{"partition": "1-0", "offset": offset, "next_offset": offset + size}]
+    copy = {"partition": "11-0", "offset": BEFORE + offset, "next_offset": BEFORE + offset + size}
+    assert offline == [{**copy, "copied_from": f"1-0 at {offset}"}]
+    (place,) = row
+    assert (place["table"], place["version"], place["row"]) == ("access_log", 1, 1)
+    file = way.offline.warehouse / "access_log" / place["file"]
+    assert [str(file)] == way.offline.named_files("access_log")
+
+
+@pytest.mark.parametrize("is_mapped", [True, False], ids=["by the map", "by reading"])
+def test_a_place_and_a_text_lead_to_the_same(way: Way, is_mapped: bool) -> None:
+    way.mirror(is_mapped=is_mapped)
+    way.offline.load()
+    at = way.offset_of(1)
+    questions = [
+        Question(ACCESS_LOG, source=LIVE, offset=at),
+        Question(ACCESS_LOG, source=FIRST, offset=BEFORE + at, tier="offline"),
+        Question(text="/page/1?q=1"),
+    ]
+    for question in questions:
+        found = way.trace(question)
+        assert found.guid == by_guid(1).guid.hex()
+        assert states(found) == ["here"] * 4
+
+
+def test_copies_are_named_and_a_compressed_set_is_opened(way: Way) -> None:
+    way.send(1, codec=Codec.GZIP)
+    way.mirror()
+    way.mirror(is_mapped=False)
+    way.offline.log += way.broker.log(ACCESS_LOG)[: way.offset_of(2)]
+    way.offline.load()
+    found = way.trace()
+    assert [len(step.places) for step in found.steps] == [1, 2, 3, 3]
+    assert found.steps[2].text == "mirrored; 3 copies"
+
+
+def test_what_could_not_become_a_row_is_in_quarantine_with_its_reason(way: Way) -> None:
+    whole = access_log_payload(9)
+    way.broker.append(ACCESS_LOG, 0, [whole[:-3]])
+    way.mirror()
+    way.offline.load()
+    found = way.trace(by_guid(9))
+    assert states(found) == ["here", "here", "here", "quarantined"]
+    assert found.steps[3].places[0]["reason"] == found.steps[3].text
+    assert not found.has_arrived
+
+
+def test_an_entry_that_the_mirror_left_out_has_its_reason(way: Way) -> None:
+    way.commit(len(way.broker.log(ACCESS_LOG)))
+    source = way.live.zookeeper.client()
+    source.start()
+    LeftOutEntries(source, "mirror").add(
+        TopicPartition(ACCESS_LOG, *LIVE), RefusedEntry(way.offset_of(1), 100, "is nested too deep")
+    )
+    found = way.trace()
+    assert states(found) == ["here", "here", "refused", "unknown"]
+    assert "is nested too deep" in found.verdict
+    source.close()
+
+
+def test_missing_is_said_only_where_everything_was_read(way: Way) -> None:
+    way.commit(len(way.broker.log(ACCESS_LOG)))
+    assert states(way.trace())[2] == "missing"
+    expect_process(way.offline.registry, "offline", "broker-12", "broker")
+    found = way.trace()
+    assert states(found)[2] == "unknown"
+    assert "broker-12 is away" in found.verdict
+    assert states(way.trace(time_limit_s=-1.0, question=place(way)))[2] == "unknown"
+
+
+def place(way: Way) -> Question:
+    return Question(ACCESS_LOG, source=LIVE, offset=way.offset_of(1))
+
+
+def test_without_an_offset_of_the_mirror_nothing_is_claimed(way: Way) -> None:
+    assert states(way.trace())[2] == "unknown"
+
+
+def test_what_retention_deleted_is_followed_from_its_copy_and_from_its_row(way: Way) -> None:
+    way.mirror()
+    way.offline.load()
+    at, question = way.offset_of(1), place(way)
+    way.broker.retire(ACCESS_LOG, 0, way.offset_of(2))
+    for asked in (by_guid(1), question):
+        found = way.trace(asked)
+        assert states(found) == ["here", "deleted", "here", "here"]
+        assert found.steps[1].places[0]["offset"] == at
+    broker = way.offline.brokers[FIRST.broker_id]
+    broker.retire(ACCESS_LOG, FIRST.partition, broker.end(ACCESS_LOG, FIRST.partition))
+    found = way.trace()
+    assert states(found) == ["unknown", "unknown", "unknown", "here"]
+    assert found.last_seen == "warehouse"
+
+
+def test_what_is_nowhere_and_a_bad_place_are_named(way: Way) -> None:
+    with pytest.raises(NotFound, match="no such message"):
+        way.trace(Question(guid=uuid.UUID(int=1).bytes))
+    with pytest.raises(NotFound, match="no message at offset 999999 yet"):
+        way.trace(Question(ACCESS_LOG, source=LIVE, offset=999_999))
