@@ -23,45 +23,56 @@ COUNT ?= 100
 
 define HELP
 Run the deployment
-  make demo [INPUT=access.log]  both datacenters, a load into the warehouse, the audit; ends by itself
-                                (LOG_FORMAT='%h ...' or '$$remote_addr ...' for a format of your own)
-  make live [CHAOS=on]          the same until Ctrl-C; dashboard at http://127.0.0.1:8088 (PORT=n)
-                                both: data in var/ (DIR=other); FRESH=1 lets demo delete live's data
-  make reports                  reports on the member activity that the demo left under var/
+  make demo [INPUT=access.log]  both datacenters, a load into the warehouse, the
+                                audit; ends by itself. LOG_FORMAT='%h ...' or
+                                '$$remote_addr ...' for a format of your own
+  make live [CHAOS=on]          the same until Ctrl-C; the dashboard is at
+                                http://127.0.0.1:8088 (PORT=n)
+                                both: data in var/ (DIR=other); FRESH=1 lets
+                                demo delete what live has collected
+  make reports                  reports on the member activity in var/
 
 Run it in containers (docs/containers.md)
   make up, make down [KEEP=1]   start; stop and remove (KEEP=1 keeps the data)
-  make status, logs, shell      what runs; follow the logs [SERVICE=name]; a prompt beside it
-  make report, make wan         a report job; faults of the link between the datacenters
+  make status, logs, shell      what runs; follow the logs [SERVICE=name];
+                                a prompt beside it
+  make report, make wan         a report job; faults between the datacenters
   make demo-docker              the demo in containers, nothing left behind
   make preflight, make images   check that the machine can; build the images
 
 Test it (docs/testing.md)
   make check                    format, lint, types, import arrows
   make test-unit                unit tests: no Java, no Docker
-  make test                     every test: unit (both builds), wheel, integration, browser, containers
-  make test-unit-pure, test-wheel, test-integration, test-browser, test-docker    parts of make test
+  make test                     every test: unit (both builds), wheel,
+                                integration, browser, containers
+  make test-unit-pure, test-wheel, test-integration, test-browser, test-docker
+                                parts of make test
   make test-chaos               every container times every fault, hours
-  make test-faults COUNT=100    SIGKILL under load, again and again (SEED=n repeats)
-  make test-stops ROUNDS=10     planned stops and starts of the deployment: nothing repeated
+  make test-faults COUNT=100    SIGKILL under load, again and again (SEED=n)
+  make test-stops ROUNDS=10     planned stops and starts: nothing is repeated
   make test-audit EVENTS=n      the audit's counts while processes are killed
   make test-large-load          5 GB through a small Spark driver (SIZE_MB=n)
   make test-original            beside Kafka 0.7.2 (ORIGINAL_CLASSPATH=...)
   make fuzz [SECONDS=60]        changed bytes against the codec and a broker
-  make simulate [SECONDS=60]    a replica set's decisions through faults of every kind (SEED=n)
-  make soak [MINUTES=10]        load and restarts: memory and descriptors must stay flat
+  make simulate [SECONDS=60]    a replica set's decisions through faults of
+                                every kind (SEED=n)
+  make soak [MINUTES=10]        load and restarts: memory and descriptors must
+                                stay flat
   make soak-dashboard           a page left open: its memory must stay flat
 
 Measure it (docs/performance.md)
   make bench [JSON=1]           produce, consume, fetch
   make bench-large              logs of up to 50 GB (needs 55 GB free)
-  make bench-peers              beside Redis, NATS, RabbitMQ, ActiveMQ, where installed
+  make bench-peers              beside Redis, NATS, RabbitMQ, ActiveMQ, where
+                                these are installed
 
 Work on it
-  make prepare                  .venv with what the deployment needs, compiled loops, Java
+  make prepare                  .venv with what the deployment needs, compiled
+                                loops, Java
   make prepare-test             the same with what tests and checks need
   make picture                  take the README's picture of the dashboard anew
-  make format, lock, clean      format the code; resolve the dependencies anew; remove what was built
+  make format, lock, clean      format the code; resolve the dependencies anew;
+                                remove what was built
 endef
 export HELP
 

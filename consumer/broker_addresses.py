@@ -36,8 +36,8 @@ class BrokerAddresses:
         return self._known.get(broker_id)
 
     def client(self, broker_id: int, timeout_ms: int | None = None) -> SimpleConsumer:
-        """A connection of one's own to the broker, with at most `timeout_ms` of `socket.timeout.ms`.
-        Raises BrokerUnavailable: not registered."""
+        """A connection of one's own to the broker, with `socket.timeout.ms`, or `timeout_ms` if
+        that is less. Raises BrokerUnavailable: not registered."""
         published = self.find(broker_id)
         if published is None:
             raise BrokerUnavailable(f"broker {broker_id} is not registered")

@@ -92,7 +92,7 @@ def _deployment(
     collected."""
     from kafka2011.runtime.process_settings import load_or_exit
     from kafka2011.services.embedded.config import EmbeddedConfig
-    from kafka2011.services.embedded.control import AlreadyRuns
+    from kafka2011.services.embedded.control import DirectoryRefused
     from kafka2011.services.embedded.demo import Demo, check_replaceable, check_root
     from kafka2011.services.embedded.supervisor import StartFailed
     from kafka2011.services.frontend.input_file import InputRefused
@@ -117,7 +117,7 @@ def _deployment(
         if keeps:
             check_replaceable(config.root_dir)
         return Demo(_with_checked_input(config), Console())
-    except (AlreadyRuns, StartFailed) as error:
+    except (DirectoryRefused, StartFailed) as error:
         fail(str(error), 2)
     except InputRefused as error:
         fail(f"input {error}")
@@ -125,7 +125,7 @@ def _deployment(
 
 def _with_checked_input(config: "EmbeddedConfig") -> "EmbeddedConfig":
     """The settings with an input that is a file; prints what it is. Raises StartFailed,
-    AlreadyRuns, InputRefused."""
+    DirectoryRefused, InputRefused."""
     from kafka2011.services.embedded.control import held
     from kafka2011.services.embedded.demo_input import (
         STANDARD_INPUT,
@@ -158,11 +158,11 @@ def _with_checked_input(config: "EmbeddedConfig") -> "EmbeddedConfig":
 
 
 def _run(run: Callable[[], int]) -> int:
-    from kafka2011.services.embedded.control import AlreadyRuns
+    from kafka2011.services.embedded.control import DirectoryRefused
 
     try:
         return run()
-    except AlreadyRuns as error:
+    except DirectoryRefused as error:
         fail(str(error), 2)
 
 

@@ -106,8 +106,12 @@ class NotRunning(RuntimeError):
     """No supervisor answers for this directory."""
 
 
-class AlreadyRuns(RuntimeError):
-    """Another deployment has the directory. The text is one line with its pid and directory."""
+class DirectoryRefused(RuntimeError):
+    """The directory cannot be a deployment's. The text is one line."""
+
+
+class AlreadyRuns(DirectoryRefused):
+    """Another deployment has the directory. The text has its pid and directory."""
 
 
 def to_paste(root: Path, *words: str) -> str:
@@ -144,7 +148,8 @@ def runs(root: Path) -> bool:
 
 @contextmanager
 def held(root: Path, command: str) -> Iterator[None]:
-    """The directory is this process's alone, until the end. Raises AlreadyRuns.
+    """The directory is this process's alone, until the end. Raises AlreadyRuns, and
+    DirectoryRefused where it cannot be made or written.
 
     The mark's second line says which command had it last, and its process id.
     """
@@ -156,8 +161,15 @@ def held(root: Path, command: str) -> Iterator[None]:
             return False
         return True
 
-    root.mkdir(parents=True, exist_ok=True)
-    with open(root / MARK, "a+", encoding="utf-8") as mark:
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        opened = open(root / MARK, "a+", encoding="utf-8")  # noqa: SIM115
+    except OSError as error:
+        raise DirectoryRefused(
+            f"{error.filename}: {error.strerror}; choose a directory of your own "
+            "(make: DIR=, --dir)"
+        ) from None
+    with opened as mark:
         if not wait_for(is_locked, LOCK_TIMEOUT_S, 0.02):  # longer than another's `runs` takes
             other, pid = last_command(root)
             raise AlreadyRuns(

@@ -80,15 +80,15 @@ class Demo:
         self.is_stop_asked = False
 
     def run(self) -> int:
-        """Run to the end; returns the exit status. Always ends every process. Raises AlreadyRuns
-        before anything is changed."""
+        """Run to the end; returns the exit status. Always ends every process. Raises
+        DirectoryRefused before anything is changed."""
         with held(self.root, "demo"):
             clean(self.root, self.config.input_path)
             return self._with_everything("demo", self._story)
 
     def run_until_stopped(self) -> int:
         """Keep everything running on the existing data until Ctrl-C; then stop it cleanly. Raises
-        AlreadyRuns."""
+        DirectoryRefused."""
         self.config = replace(self.config, duration_ms=FOREVER_MS)
         screen = Display(self.console)
         before = last_command(self.root)[0] if collected_topics(self.root) else ""

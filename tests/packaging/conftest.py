@@ -73,7 +73,7 @@ def new_environment(directory: Path) -> Environment:
     ask = "import sysconfig; print(sysconfig.get_path('purelib'))"
     site = run(made.python, "-c", ask, cwd=directory).strip()
     # In ASCII, whatever the path: an isolated Python under LC_ALL=C can read nothing else.
-    locked = f"import sys; sys.path.append({ascii(sysconfig.get_path('purelib'))})\n"
+    locked = f"import sys; sys.path.append({sysconfig.get_path('purelib')!a})\n"
     Path(site, "locked.pth").write_text(locked, encoding="ascii")
     return made
 

@@ -142,6 +142,7 @@ def test_make_help_names_every_target() -> None:
     targets = set(re.findall(r"^([a-z][a-z-]*):(?!=)", text, re.M))
     help_text = makefile.partition("define HELP")[2].partition("endef")[0]
     assert targets - {"help"} <= set(re.findall(r"[a-z][a-z-]*", help_text))
+    assert max(map(len, help_text.splitlines())) <= 80
 
 
 def test_every_path_of_the_architecture_exists() -> None:

@@ -404,7 +404,9 @@ def test_a_crash_redelivers_the_message_at_work_and_a_stop_after_it_does_not(
 
 
 @pytest.mark.parametrize("by_hand", [False, True])
-def test_shutdown_without_commit_stores_nothing_that_was_delivered(deployment: Deployment, by_hand: bool) -> None:
+def test_shutdown_without_commit_stores_nothing_that_was_delivered(
+    deployment: Deployment, by_hand: bool
+) -> None:
     deployment.broker_of_t(numbered(0, 5))
     connector = deployment.connector()
     stream = connector.create_stream_of_partitions({NAME: 0}) if by_hand else one_stream(connector)

@@ -17,6 +17,7 @@ from kafka2011.services.embedded import processes
 from kafka2011.services.embedded.control import (
     AlreadyRuns,
     ControlServer,
+    DirectoryRefused,
     NotRunning,
     ask,
     held,
@@ -366,6 +367,15 @@ def test_what_live_collected_is_not_emptied_and_its_topics_are_named(tmp_path: P
     assert not runs(tmp_path)
     with pytest.raises(StartFailed, match=r"topics my-topic, page-view; .*FRESH=1"):
         check_replaceable(tmp_path)
+
+
+def test_a_directory_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with (
+        pytest.raises(DirectoryRefused, match=r"file: File exists; choose a directory of your own"),
+        held(tmp_path / "file", "up"),
+    ):
+        pass
 
 
 def test_two_deployments_never_have_one_directory(tmp_path: Path) -> None:
