@@ -9,12 +9,14 @@ which the owner takes.
 Not thread-safe: the owner serialises calls.
 """
 
+import os
 import random
 import select
 import socket
 import struct
 import time
 from collections.abc import Callable, Sequence
+from typing import NoReturn, Protocol
 
 from kafka2011.producer.errors import BrokerUnavailable, BrokerUnreachable, Unconfirmed
 from kafka2011.protocol.errors import RemoteProtocolError
@@ -37,9 +39,21 @@ CONNECT_RETRY_MAX_MS = 60_000
 # together do not reconnect together.
 RECONNECT_JITTER_MAX_MS = 30_000
 ANSWER_BYTES_MAX = 1024
-_NEVER = 1 << 63
+_NEVER = 2**63 - 1
 
 Sleep = Callable[[float], object]
+
+
+# Descriptor, time of the last send (monotonic ns), longest gap before the peer is looked at (ns),
+# time by which the loan ends (monotonic ns), and number of sends.
+Loan = tuple[int, int, int, int, int]
+
+
+class Borrower(Protocol):
+    """What writes frames to a connection's socket while it is lent."""
+
+    def settle(self) -> tuple[str, int, int, int]:
+        """End the loan; returns topic, sends and bytes of sets in it, and the time of the last."""
 
 
 class BrokerConnection:
@@ -75,6 +89,7 @@ class BrokerConnection:
         self._last_send_ns = 0
         self._counted_at_ns = 0  # when the last STREAM_SENDS were counted
         self._is_stream = False
+        self._borrower: Borrower | None = None
         self._pending: dict[str, list[int]] = {}  # topic -> sends, bytes since the last barrier
         self._barrier_requested = False
         self.lost: list[Unconfirmed] = []
@@ -99,6 +114,8 @@ class BrokerConnection:
         a NotDurable would name. Raises BrokerUnreachable when no connection could be made and no
         bytes were sent, else BrokerUnavailable: the frame may have arrived, and is in `lost`.
         """
+        if self._borrower is not None:
+            self._take_back()
         now_ns = time.monotonic_ns()
         sock = self._socket
         if sock is None:
@@ -110,16 +127,9 @@ class BrokerConnection:
             now_ns = time.monotonic_ns()
         self._last_send_ns = now_ns
         # Recorded before the bytes are sent: a failed send may have arrived.
-        pending = self._pending.get(topic)
-        if pending is None:
-            self._pending[topic] = [1, set_bytes]
-        else:
-            pending[0] += 1
-            pending[1] += set_bytes
+        self._note(topic, 1, set_bytes)
         for other_topic, other_bytes in more:
-            other = self._pending.setdefault(other_topic, [0, 0])
-            other[0] += 1
-            other[1] += other_bytes
+            self._note(other_topic, 1, other_bytes)
         self._sends_left -= 1
         try:
             if not self._sends_left % STREAM_SENDS:
@@ -130,8 +140,16 @@ class BrokerConnection:
                 sock.sendall(frame, socket.MSG_MORE)
                 sock.sendall(tail)
         except OSError as error:
-            self._break(f"send failed: {error}", error)
-            raise BrokerUnavailable(f"{self.name}: send failed: {error}") from error
+            self._send_failed(error)
+
+    def _send_failed(self, error: OSError) -> NoReturn:
+        self._break(f"send failed: {error}", error)
+        raise BrokerUnavailable(f"{self.name}: send failed: {error}") from error
+
+    def _note(self, topic: str, sends: int, set_bytes: int) -> None:
+        pending = self._pending.setdefault(topic, [0, 0])
+        pending[0] += sends
+        pending[1] += set_bytes
 
     def _look_for_stream(self, sock: socket.socket, now_ns: int) -> None:
         """Have the kernel gather while sends follow one another closely, and only then: a send that
@@ -145,6 +163,41 @@ class BrokerConnection:
         """Switching it off sends what was gathered."""
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, not is_stream)
         self._is_stream = is_stream
+
+    # --- lending -----------------------------------------------------------------------------
+
+    def lend(self, borrower: Borrower) -> Loan | None:
+        """Let `borrower`, which has just sent, write its next frames to the socket itself, until
+        `settle` is called. None when it should go on with `send`."""
+        sock = self._socket
+        # The send after the last of a loan is the one that looks for a stream.
+        sends_max = (self._sends_left - 1) % STREAM_SENDS
+        if sock is None or self._sends_left <= 0 or not sends_max:
+            return None
+        self._borrower = borrower
+        return (sock.fileno(), self._last_send_ns, IDLE_CHECK_NS, self._reconnect_at_ns, sends_max)
+
+    def send_rest(self, rest: bytes, error_number: int) -> None:
+        """Complete the frame of a borrower whose send was short, or failed with that `errno`.
+        Raises as `send`."""
+        self._take_back()
+        assert self._socket is not None
+        try:
+            if error_number:
+                raise OSError(error_number, os.strerror(error_number))
+            self._socket.sendall(rest)
+        except OSError as error:
+            self._send_failed(error)
+
+    def _take_back(self) -> None:
+        borrower, self._borrower = self._borrower, None
+        if borrower is not None:
+            topic, sends, set_bytes, self._last_send_ns = borrower.settle()
+            self._sends_left -= sends
+            if sends:
+                self._note(topic, sends, set_bytes)
+
+    # --- connecting --------------------------------------------------------------------------
 
     def connect(self) -> socket.socket:
         """Connect now, trying for `connect_timeout_ms`. Raises BrokerUnreachable."""
@@ -200,6 +253,7 @@ class BrokerConnection:
 
         The time is the later of the last send and `now_ns` (monotonic).
         """
+        self._take_back()
         return self._socket is not None and (
             self._sends_left <= 0
             or self._last_send_ns >= self._reconnect_at_ns
@@ -217,6 +271,7 @@ class BrokerConnection:
 
         A failure is reported by `await_barrier`, as any broken connection.
         """
+        self._take_back()
         sock = self._socket
         if sock is None or not self._pending or self._barrier_requested:
             return
@@ -256,6 +311,7 @@ class BrokerConnection:
 
         Raises BrokerUnavailable; the connection is closed then.
         """
+        self._take_back()
         sock = self._socket
         try:
             if sock is None:
@@ -282,6 +338,7 @@ class BrokerConnection:
         self._break("closed before a barrier")
 
     def _break(self, reason: str, error: Exception | None = None) -> None:
+        self._take_back()
         self.has_timed_out = isinstance(error, TimeoutError)
         if self._pending:
             self.lost += [

@@ -14,7 +14,14 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kafka2011.producer.connection import IDLE_CHECK_NS, BrokerConnection, newest, read_answer
+from kafka2011.producer.connection import (
+    IDLE_CHECK_NS,
+    Borrower,
+    BrokerConnection,
+    Loan,
+    newest,
+    read_answer,
+)
 from kafka2011.producer.errors import BrokerUnavailable, BrokerUnreachable, Unconfirmed
 from kafka2011.protocol.errors import RemoteProtocolError
 from kafka2011.protocol.requests import (
@@ -120,6 +127,10 @@ class PollingConnection(BrokerConnection):
         assert sock is not None
         sock.sendall(encode_request(OffsetsRequest(topic, partition, LATEST, 1)))
         return newest(read_answer(sock, deadline_ns))
+
+    def lend(self, borrower: Borrower) -> Loan | None:  # noqa: ARG002
+        """Nothing: each frame is read."""
+        return None
 
     # --- the barrier -----------------------------------------------------------------------------
 

@@ -225,7 +225,7 @@ class Producer(Generic[Message]):
             if self._is_one_broker and self._serialize is None and not self._codec:
                 connection = self._connections[target.address]
                 single = SingleSends(
-                    connection, self._lock, self._topic_bytes[topic], self._stats, self._reconnect
+                    connection, self._lock, self._topic_bytes[topic], self._reconnect
                 )
                 self._single_sends.append(single)
                 self._straight[topic] = single.put_one
@@ -505,9 +505,13 @@ class Producer(Generic[Message]):
     def stats(self) -> ProducerStats:
         """A copy of the counters so far."""
         queues = [queue.stats for queue in self._queues.values()]
+        single = sum(one.sends for one in self._single_sends)
+        queued = sum(queue.queued for queue in self._queues.values())
         return replace(
             self._stats,
-            messages=self._stats.messages + sum(queue.queued for queue in self._queues.values()),
+            sends=self._stats.sends + single,
+            messages=self._stats.messages + single + queued,
+            set_bytes=self._stats.set_bytes + sum(one.set_bytes for one in self._single_sends),
             dropped=sum(stats.dropped for stats in queues),
             failed=sum(stats.failed for stats in queues),
             rerouted=sum(stats.rerouted for stats in queues),

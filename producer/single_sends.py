@@ -1,70 +1,32 @@
 """A synchronous producer's single messages: one request each, to its one broker.
 
 The same as `Producer.send` of a list of one plain payload, without the steps whose outcome is
-always the same.
+always the same. `_single_sends_compiled` (Cython) and `_single_sends_pure` are twins; the compiled
+one is used where it was built, unless KAFKA2011_PURE=1 is set.
+
+`SingleSends(connection, lock, name, reconnect)` sends messages of one topic, whose `name` is legal,
+through one connection. `lock` is the producer's; `reconnect(connection)` makes a planned reconnect.
+
+- `put_one(topic, partition, payload, key)` sends one payload that is not too large; partition and
+  key have no effect. Raises as `Producer.send`.
+- `sends` and `set_bytes` count what was sent since it was made.
+- `is_closed` is set, under the lock, when the producer is closed.
+
+The compiled one borrows the connection (`BrokerConnection.lend`) and writes frames to its
+socket itself: half a microsecond instead of two.
 """
 
-import threading
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
-from kafka2011.producer.connection import BrokerConnection
-from kafka2011.producer.errors import ProducerClosed
-from kafka2011.producer.stats import ProducerStats
-from kafka2011.protocol.message_set import encode
-from kafka2011.protocol.requests import ANY_PARTITION, produce_head
+from kafka2011.producer import _single_sends_pure
+from kafka2011.runtime.twins import is_pure_wanted
 
+if TYPE_CHECKING or is_pure_wanted():
+    SingleSends = _single_sends_pure.SingleSends
+else:
+    try:
+        from kafka2011.producer._single_sends_compiled import SingleSends
+    except ImportError:  # no C compiler when this was installed
+        SingleSends = _single_sends_pure.SingleSends
 
-class SingleSends:
-    """Messages of one topic, whose `name` is legal, through one connection.
-
-    `lock` is the producer's, and so are `stats` and `reconnect`, which makes a planned reconnect.
-    """
-
-    __slots__ = (
-        "_connection",
-        "_head",
-        "_lock",
-        "_name",
-        "_reconnect",
-        "_set_bytes",
-        "_stats",
-        "is_closed",
-    )
-
-    def __init__(
-        self,
-        connection: BrokerConnection,
-        lock: "threading.RLock",
-        name: bytes,
-        stats: ProducerStats,
-        reconnect: Callable[[BrokerConnection], None],
-    ) -> None:
-        self.is_closed = False
-        self._connection = connection
-        self._lock = lock
-        self._name = name
-        self._stats = stats
-        self._reconnect = reconnect
-        # The last frame's, which is nearly always the next one's.
-        self._set_bytes = -1
-        self._head = b""
-
-    def put_one(self, topic: str, _partition: int, payload: bytes, _key: Any = None) -> None:
-        """Send one payload that is not too large. Raises as `Producer.send`."""
-        message_set = encode((payload,))
-        set_bytes = len(message_set)
-        with self._lock:
-            if self.is_closed:
-                raise ProducerClosed("the producer was closed")
-            if set_bytes != self._set_bytes:
-                self._head = produce_head(self._name, ANY_PARTITION, set_bytes)
-                self._set_bytes = set_bytes
-            connection = self._connection
-            connection.send(self._head, topic, set_bytes, (), message_set)
-            stats = self._stats
-            stats.sends += 1
-            stats.messages += 1
-            stats.set_bytes += set_bytes
-            if connection.is_reconnect_due():
-                self._reconnect(connection)
+__all__ = ["SingleSends"]

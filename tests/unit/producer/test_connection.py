@@ -11,7 +11,6 @@ from kafka2011.producer import (
     BrokerUnreachable,
     NotDurable,
     Producer,
-    ProducerClosed,
 )
 from kafka2011.producer.connection import STREAM_GAP_NS, STREAM_SENDS, BrokerConnection
 from kafka2011.protocol.message_set import encode
@@ -192,14 +191,3 @@ def test_the_kernel_gathers_small_sends_in_a_stream_and_nowhere_else(server, mon
     assert sends_at_once_after(0)
     assert connection.await_barrier(now_ns + 10**12)
     connection.disconnect()
-
-
-def test_a_single_message_after_close_is_refused(server) -> None:
-    with sync_producer(server) as producer:
-        producer.send("a", b"x")
-        producer.send("a", b"y")
-        send = producer.send
-    with pytest.raises(ProducerClosed):
-        send("a", b"z")
-    assert sent(server) == [b"x", b"y"]
-    assert (producer.stats.sends, producer.stats.messages, producer.stats.set_bytes) == (2, 2, 22)
