@@ -97,10 +97,12 @@ class Demo:
                 screen.say(goes_on_text(self.config.root_dir, before))
             status = self._with_everything("up", self._stay)
             if status == 0:
-                screen.say("what was sent last is not in the warehouse yet (the audit says behind)")
+                screen.say(
+                    "what was sent last is not in the warehouse: the next start loads it"
+                )
             screen.say(
-                f"stopped; data and logs stay in {self.config.root_dir}/; to go on with them, and "
-                f"load what is behind: make live, or {to_paste(self.root, 'up')}"
+                f"stopped; data and logs stay in {self.config.root_dir}/; to go on with them:\n"
+                f"  {to_paste(self.root, 'up')}"
             )
             return status
 
@@ -275,7 +277,7 @@ class Demo:
             self.console,
             sample,
             supervisor.restarted_names,
-            f"{time.monotonic() - began:.0f} s in all; delays are from the frontend's event time; "
+            f"{time.monotonic() - began:.0f} s in all; delays are from the frontend's event time\n"
             f"data, logs and reports are in {self.config.root_dir}/",
         )
 
@@ -317,8 +319,8 @@ def goes_on_text(root: Path, command: str) -> str:
     """The line that says whose data `up` goes on with; `command` had the directory last."""
     by = {"demo": "make demo", "up": "make live"}.get(command, "an earlier run")
     return (
-        f"goes on with the data that {by} left in {root}/; to begin with nothing: "
-        "make live DIR=var-live"
+        f"goes on with the data that {by} left in {root}/\n"
+        "(to begin with nothing: make live DIR=other, --dir other)"
     )
 
 

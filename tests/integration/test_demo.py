@@ -241,7 +241,10 @@ def test_live_repeats_nothing_after_planned_stops_and_nothing_outlives_a_kill(
             up.embedded("stop")
         assert up.wait() == 0, up.log()
         assert "stopping ...\n" in up.log()
-        assert up.log().splitlines()[-1].startswith("stopped; data and logs stay in ")
+        behind, stopped, go_on = up.log().splitlines()[-3:]
+        assert behind.startswith("what was sent last is not in the warehouse")
+        assert stopped.startswith("stopped; data and logs stay in ")
+        assert " embedded up --dir " in go_on
         assert up.embedded("status", status=3).endswith(f"no deployment runs under {up.root}\n")
         _, incomplete = up.audit()
         assert {tier for _, tier, _ in incomplete} <= {"warehouse"}, "only late for the last load"
