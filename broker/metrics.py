@@ -105,7 +105,7 @@ class BrokerCollector:
             ),
             (
                 GaugeMetricFamily(
-                    "kafka2011_broker_high_watermark", "end of flushed bytes", labels=labels
+                    "kafka2011_broker_high_watermark", "end of what can be fetched", labels=labels
                 ),
                 lambda log: log.high_watermark,
             ),

@@ -43,9 +43,9 @@ class Appends:
         return {log: end for log, end in self.ends.items() if log.high_watermark < end}
 
     def being_flushed(self) -> dict[Log, int]:
-        """Those of `not_durable` whose sets are written and in a log that is being flushed."""
+        """The logs that are being flushed and have this client's sets written, with their ends."""
         return {
             log: end
-            for log, end in self.not_durable().items()
-            if log.flushing and end <= log.written_end
+            for log, end in self.ends.items()
+            if log.flushing and log.flushed_end < end <= log.written_end
         }

@@ -133,6 +133,7 @@ class DiskScheduler:
     def _wants_flush(self, log: Log) -> bool:
         return (
             self._group_commit
+            or log.observer is not None  # a replica's: others wait for each flush
             or log.roll_waits
             or log.messages_since_flush_began >= log.flush_interval_messages
             or log.has_flush_waiters
@@ -153,9 +154,9 @@ class DiskScheduler:
         if job.error is not None:
             self._metrics.flush_errors += 1
             _log.error("flush_failed", partition=log.name, reason=str(job.error))
-        before = log.high_watermark
+        before = log.flushed_end
         log.complete_flush(job)
-        self._marks.flushed(log.high_watermark - before)
+        self._marks.flushed(log.flushed_end - before)
         if job.is_postponed:
             self._postpone(log)
         if log.has_gathered:
@@ -163,6 +164,10 @@ class DiskScheduler:
         elif not job.is_postponed and log.flush_wanted and self._wants_flush(log):
             self.request_flush(log)
         self._check_all_failed()
+
+    def watermark_moved(self) -> None:
+        """A replica knows more to be confirmed than the last mark says."""
+        self._marks.moved()
 
     def _postpone(self, log: Log) -> None:
         """There was no descriptor for a directory: this log's flush waits a while."""

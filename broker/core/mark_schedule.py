@@ -28,6 +28,7 @@ class MarkSchedule:
         self._is_running = False
         self._is_writing = False
         self._unmarked_bytes = 0
+        self._has_moved = False
         self._marked_at_s = -INTERVAL_S
         self._timer: Any = None
 
@@ -45,14 +46,20 @@ class MarkSchedule:
     def flushed(self, size_bytes: int) -> None:
         """So many bytes are flushed that no mark covers yet."""
         self._unmarked_bytes += size_bytes
-        if self._is_running and not self._is_writing and size_bytes:
+        if size_bytes:
+            self.moved()
+
+    def moved(self) -> None:
+        """An end is not where the last mark says."""
+        self._has_moved = True
+        if self._is_running and not self._is_writing:
             self._mark_when_due()
 
     def _mark_when_due(self) -> None:
         since_s = self._loop.time() - self._marked_at_s
         if since_s >= INTERVAL_S or self._unmarked_bytes >= FLUSHED_BYTES_MAX:
             self._mark()
-        elif self._unmarked_bytes:
+        elif self._has_moved:
             self._mark_in(INTERVAL_S - since_s)
         else:
             self._mark_in(IDLE_INTERVAL_S)
@@ -68,6 +75,7 @@ class MarkSchedule:
             self._timer = None
         self._is_writing = True
         self._unmarked_bytes = 0
+        self._has_moved = False
         self._run(self._logs.begin_marking(), self._marked)
 
     def _marked(self, job: MarkJob) -> None:

@@ -6,7 +6,7 @@ the loop's thread. No method waits: what takes time is called back from the loop
 """
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -201,22 +201,30 @@ class Partitions:
         flushed, appends.flush_first = appends.flush_first, {}
         written, appends.write_first = appends.write_first, {}
         appends.must_wait = False
-        return self._when(flushed, written, done)
+        barrier = Barrier(done)
+        for log, end in written.items():
+            log.when_written(end, barrier)
+        for log, end in flushed.items():
+            log.when_flushed(end, barrier)
+        return self._begin(barrier, flushed)
 
     def when_durable(self, ends: Mapping[Log, int], done: Callable[[bool], None]) -> Barrier:
         """Flush, and call `done(True)` when each log's watermark has passed its end, `done(False)`
         when one of them never will. As `when_ready` otherwise."""
-        return self._when(ends, {}, done)
-
-    def _when(
-        self, flushed: Mapping[Log, int], written: Mapping[Log, int], done: Callable[[bool], None]
-    ) -> Barrier:
         barrier = Barrier(done)
-        for log, end in flushed.items():
+        for log, end in ends.items():
+            log.when_confirmed(end, barrier)
+        return self._begin(barrier, ends)
+
+    def when_flushed(self, ends: Mapping[Log, int], done: Callable[[bool], None]) -> Barrier:
+        """As `when_durable`, but for this broker's own disk alone."""
+        barrier = Barrier(done)
+        for log, end in ends.items():
             log.when_flushed(end, barrier)
-        for log, end in written.items():
-            log.when_written(end, barrier)
-        for log in flushed:
+        return self._begin(barrier, ends)
+
+    def _begin(self, barrier: Barrier, to_flush: Iterable[Log]) -> Barrier:
+        for log in to_flush:
             self._disk.request_flush(log)
         barrier.seal()
         return barrier
@@ -225,6 +233,11 @@ class Partitions:
 
     def ends(self, log: Log) -> Ends:
         return Ends(log.start_offset, log.high_watermark)
+
+    def latest_from(self, log: Log) -> int:
+        """The watermark must have passed this before a latest offset is said: the leader before
+        this one may have shown as much. At most the watermark, but in a replica."""
+        return log.ends.floor
 
     def read(self, log: Log, offset: int, size_max: int) -> FileRegion | None:
         """At most `size_max` bytes from `offset` on, of one segment, all of them durable; None when

@@ -158,7 +158,7 @@ class RequestHandlers:
             return _CODES.get(type(error), _UNKNOWN), None, 0
         if region is not None:
             return 0, region, region.count
-        if size_max < 0 and offset != self._partitions.ends(log).watermark:
+        if size_max < 0 and offset < self._partitions.ends(log).watermark:
             # As the original: the negative size comes back as the set's size.
             return 0, None, size_max
         return 0, None, 0
@@ -190,6 +190,16 @@ class RequestHandlers:
             return self._known_log(route)
         except errors.PartitionError as error:
             raise RequestRefused(error.reason, str(error)) from None
+
+    def awaited(self, query: OffsetsQuery, appends: Appends) -> dict[Log, int]:
+        """What must be durable before the latest offset is answered. Raises RequestRefused."""
+        waiting = appends.not_durable()
+        log = self._log_asked_about(query.route)
+        if log is not None and self._partitions.ends(log).watermark < (
+            floor := self._partitions.latest_from(log)
+        ):
+            waiting[log] = max(waiting.get(log, 0), floor)
+        return waiting
 
     def offsets(self, query: OffsetsQuery, appends: Appends) -> Reply:
         """Raises RequestRefused."""

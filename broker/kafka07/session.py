@@ -173,7 +173,7 @@ class Session:
                 raise RequestRefused(
                     "barrier-failed", "a set sent earlier on this connection was not kept"
                 )
-            waiting = appends.not_durable()
+            waiting = self._handlers.awaited(query, appends)
             if waiting:
                 self._channel.hold(
                     lambda done: self._partitions.when_durable(waiting, done),
@@ -210,6 +210,6 @@ class Session:
             self._partitions.write_now()
             waiting = self._appends.being_flushed()
             if waiting and not self._channel.is_closed:
-                self._channel.hold(lambda done: self._partitions.when_durable(waiting, done), close)
+                self._channel.hold(lambda done: self._partitions.when_flushed(waiting, done), close)
                 return
         close()

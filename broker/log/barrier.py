@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+from kafka2011.broker.log.offset_waiters import OffsetWaiters
+
 
 class Barrier:
     """Calls `done(True)` when everything expected has arrived, `done(False)` at the first failure.
@@ -10,16 +12,19 @@ class Barrier:
     most once, and not before `seal` (so never from inside `when_flushed`).
     """
 
-    __slots__ = ("_done", "_expected", "_failed", "_sealed")
+    __slots__ = ("_done", "_expected", "_failed", "_sealed", "_waits_in")
 
     def __init__(self, done: Callable[[bool], None]) -> None:
         self._done: Callable[[bool], None] | None = done
         self._expected = 0
         self._failed = False
         self._sealed = False
+        self._waits_in: list[OffsetWaiters] = []
 
-    def expect(self) -> None:
+    def expect(self, waiters: OffsetWaiters) -> None:
+        """One arrival more, out of `waiters`."""
         self._expected += 1
+        self._waits_in.append(waiters)
 
     def arrive(self) -> None:
         self._expected -= 1
@@ -37,8 +42,11 @@ class Barrier:
         return self._done is None
 
     def cancel(self) -> None:
-        """The waiter is gone: `done` is not called any more."""
+        """The waiter is gone: `done` is not called any more, and nothing is kept of it. What it
+        waited for may not come for days, and clients ask again and again."""
         self._done = None
+        for waiters in self._waits_in:
+            waiters.remove(self)
 
     def _settle(self) -> None:
         if self._sealed and self._done is not None and (self._failed or self._expected == 0):

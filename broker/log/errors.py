@@ -37,6 +37,19 @@ class PartitionOffline(PartitionError):
     reason = "partition-offline"
 
 
+class CopyMisplaced(PartitionError):
+    """A follower was sent bytes that do not fit its log: nothing was taken, join again."""
+
+    reason = "copy-misplaced"
+
+
+class CopyDamaged(PartitionError):
+    """A follower was sent bytes that are no whole entries. Close the link: the leader's disk, or
+    what is between, has changed them."""
+
+    reason = "copy-damaged"
+
+
 class LimitReached(PartitionError):
     """The broker holds as many topics or partitions as its settings allow."""
 

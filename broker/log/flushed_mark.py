@@ -9,43 +9,50 @@ It holds times as well (see `file_times`): what the clock showed when it was wri
 log when it was last written to, which a killed process could not leave in the segment's file.
 
 Form: `clock <ms>`, one line a log `<directory> <flushed end> <ms>`, then `crc <CRC-32 of all that
-stands before, 8 hexadecimal digits>`.
+stands before, 8 hexadecimal digits>`. A replica's begins with `clock <ms> watermarks`, and a log's
+line ends with its watermark: how much was known to be confirmed, so that readers need not wait
+after a restart until others answer. It is never a reason to cut a log.
 """
 
-import contextlib
+import threading
 import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from kafka2011.broker.log.file_layer import FileLayer
-from kafka2011.broker.log.writing import write_file
+from kafka2011.broker.log.writing import replace_file
 from kafka2011.runtime.failpoints import failpoint
 from kafka2011.runtime.logs import get_logger
 
 _log: Any = get_logger(__name__)
 
 NAME = ".kafka2011_flushed"
-_NEW = f"{NAME}.new"
 _CLOCK = "clock"
+_WATERMARKS = "watermarks"
 _CRC = "crc"
 _BYTES_MAX = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """The log is flushed up to `end`; what is below it was written at `time_ms` or earlier."""
+    """The log is flushed up to `end`; what is below it was written at `time_ms` or earlier, and
+    what is below `watermark` is confirmed (None: the log of no replica)."""
 
     end: int
     time_ms: int
+    watermark: int | None = None
 
 
 @dataclass(slots=True)
 class Marks:
-    """The marks by directory, and the time at which they were written (0: unknown)."""
+    """The marks by directory, and the time at which they were written (0: unknown). `is_known`
+    False: there was no file, or none that could be read."""
 
     by_directory: dict[str, Mark] = field(default_factory=dict)
     clock_ms: int = 0
+    is_known: bool = True
+    has_watermarks: bool = False
 
     def end_of(self, directory: str) -> int:
         """Up to which offset the log is known to be flushed; 0 when nothing is known."""
@@ -54,13 +61,17 @@ class Marks:
 
     def to_bytes(self) -> bytes:
         lines = [
-            f"{directory} {mark.end} {mark.time_ms}\n"
+            f"{directory} {mark.end} {mark.time_ms}{self._watermark(mark)}\n"
             for directory, mark in sorted(self.by_directory.items())
             if "\n" not in directory  # the 0.7 rule allows it; such a log has no mark
         ]
-        text = "".join([f"{_CLOCK} {self.clock_ms}\n", *lines])
+        kind = f" {_WATERMARKS}" * self.has_watermarks
+        text = "".join([f"{_CLOCK} {self.clock_ms}{kind}\n", *lines])
         data = text.encode("utf-8", "surrogateescape")
         return data + f"{_CRC} {zlib.crc32(data):08x}\n".encode()
+
+    def _watermark(self, mark: Mark) -> str:
+        return f" {mark.watermark or 0}" * self.has_watermarks
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Marks | None":
@@ -71,11 +82,13 @@ class Marks:
         marks = cls()
         try:
             clock, *lines = data[:last].decode("utf-8", "surrogateescape").split("\n")[:-1]
-            marks.clock_ms = int(clock.removeprefix(f"{_CLOCK} "))
+            clock = clock.removeprefix(f"{_CLOCK} ")
+            marks.has_watermarks = clock.endswith(f" {_WATERMARKS}")
+            marks.clock_ms = int(clock.removesuffix(f" {_WATERMARKS}"))
             for line in lines:
-                directory, end, time_ms = line.rsplit(" ", 2)
-                marks.by_directory[directory] = Mark(int(end), int(time_ms))
-        except ValueError:
+                directory, *numbers = line.rsplit(" ", 3 if marks.has_watermarks else 2)
+                marks.by_directory[directory] = Mark(*map(int, numbers))
+        except (TypeError, ValueError):
             return None
         return marks
 
@@ -84,7 +97,7 @@ def read(files: FileLayer, root: Path) -> Marks:
     """The marks in `root`; none when there are none, with a warning when they cannot be read."""
     path = root / NAME
     if not files.exists(path):
-        return Marks()
+        return Marks(is_known=False)
     reason = "its checksum does not fit"
     try:
         fd = files.open_for_reading(path)
@@ -96,34 +109,42 @@ def read(files: FileLayer, root: Path) -> Marks:
         marks, reason = None, error.strerror or repr(error)
     if marks is None:
         _log.warning("flushed_mark_unreadable", path=str(path), reason=reason)
-    return marks or Marks()
+    return marks or Marks(is_known=False)
 
 
 def write(files: FileLayer, root: Path, marks: Marks) -> None:
     """Replace the marks in `root`, durably. Raises OSError; then the old ones are still there."""
-    new = root / _NEW
-    try:
-        write_file(files, new, marks.to_bytes())
-        failpoint("before_flushed_mark")
-        files.replace(new, root / NAME)
-    except OSError:
-        with contextlib.suppress(OSError):
-            files.remove(new)
-        raise
-    files.sync_directory(root)
+    replace_file(files, root / NAME, marks.to_bytes(), lambda: failpoint("before_flushed_mark"))
+
+
+class MarkOrder:
+    """Keeps marks that were collected earlier from replacing later ones, whichever thread comes
+    first: the end of a log that is about to be cut must not come back."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.collected = 0
+        self.written = 0
 
 
 class MarkJob:
-    """Writes marks; `run` may be called in any thread. At most one at a time."""
+    """Writes marks, unless later ones are written; `run` may be called in any thread."""
 
-    def __init__(self, files: FileLayer, root: Path, marks: Marks) -> None:
+    def __init__(self, files: FileLayer, root: Path, marks: Marks, order: MarkOrder) -> None:
         self.error: OSError | None = None
         self._files = files
         self._root = root
         self._marks = marks
+        self._order = order
+        order.collected += 1
+        self._number = order.collected
 
     def run(self) -> None:
-        try:
-            write(self._files, self._root, self._marks)
-        except OSError as error:
-            self.error = error
+        with self._order.lock:
+            if self._number < self._order.written:
+                return
+            try:
+                write(self._files, self._root, self._marks)
+                self._order.written = self._number
+            except OSError as error:
+                self.error = error

@@ -3,26 +3,39 @@
 The directory is laid out as 0.7's. Beyond it, state lives only in regular dot-files of the
 root, which the original passes over: `.kafka2011_lock` (one broker a directory),
 `.kafka2011_ends` (where each log ended at a clean stop, so that a marker that lies is noticed),
-`.kafka2011_flushed` (up to where each log was flushed) and `.kafka2011_distrust` (a write to the
-disk failed).
+`.kafka2011_flushed` (up to where each log was flushed), `.kafka2011_distrust` (a write to the
+disk failed) and `.kafka2011_replica` (the directory is a replica's, and what that must remember).
 Quarantine lies outside.
 """
 
 import contextlib
+import os
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kafka2011.broker.log import clean_stop, flushed_mark, recovery, suspect_cache
+from kafka2011.broker.log import (
+    clean_stop,
+    flushed_mark,
+    recovery,
+    replica_journal,
+    suspect_cache,
+)
 from kafka2011.broker.log.directory_lock import DirectoryLock
 from kafka2011.broker.log.disk_jobs import Retirement
 from kafka2011.broker.log.errors import DataDirectoryError, LimitReached
 from kafka2011.broker.log.file_layer import FileLayer
 from kafka2011.broker.log.file_times import FileTimes
-from kafka2011.broker.log.flushed_mark import Mark, MarkJob, Marks
-from kafka2011.broker.log.log import Log, LogSettings, LogState
+from kafka2011.broker.log.flushed_mark import Mark, MarkJob, MarkOrder, Marks
+from kafka2011.broker.log.log import Log, LogObserver, LogSettings, LogState
 from kafka2011.broker.log.recovery import Examination, Verdict
+from kafka2011.broker.log.replica_journal import (
+    DIRECTORY_ID_BYTES,
+    ReplicaIdentity,
+    ReplicaJournal,
+)
 from kafka2011.broker.log.segment import SUFFIX, OpenFiles, Segment, segment_name, start_of_name
 from kafka2011.runtime.clock import Clock
 from kafka2011.runtime.logs import get_logger
@@ -48,9 +61,18 @@ class LogManager:
         topics_max: int,
         partitions_max: int,
         open_segments_max: int,
+        replica: ReplicaIdentity | None = None,
+        new_directory_id: Callable[[], bytes] = lambda: os.urandom(DIRECTORY_ID_BYTES),
     ) -> None:
-        """`clock` is what ages go by, `wall` the machine's own (default: the same)."""
+        """`clock` is what ages go by, `wall` the machine's own (default: the same). `replica` says
+        that the directory is to be a replica's: its watermarks are moved by the replication."""
         self.root = root
+        self.journal: ReplicaJournal | None = None  # once loaded; None of no replica
+        self.retention_is_on = replica is None
+        self._replica = replica
+        self._new_directory_id = new_directory_id
+        self._observer: LogObserver | None = None
+        self._lost: list[str] = []  # what is missing that was flushed here once
         self.logs: dict[tuple[str, int], Log] = {}
         self.topics: set[str] = set()
         self.open_files = OpenFiles(files, open_segments_max)
@@ -60,6 +82,7 @@ class LogManager:
         self._is_memory_distrusted = False
         self._has_unreadable = False
         self._marks = Marks()
+        self._mark_order = MarkOrder()
         self._is_mark_failing = False
         self._file_times = FileTimes(clock, wall or clock)
         self._quarantine = quarantine
@@ -84,9 +107,11 @@ class LogManager:
             self._check_quarantine()
             self._lock.take()
             self._make_quarantine()
+            self._begin_journal()
             ends = clean_stop.read(self._files, self.root)
             self._marks = flushed_mark.read(self._files, self.root)
             self._load_all(ends)
+            self._keep_what_is_lost()
             self._mark_now()
             # Durable before the first append: else a power loss could bring the marker back.
             clean_stop.withdraw(self._files, self.root)
@@ -98,6 +123,27 @@ class LogManager:
         except BaseException:
             self.unlock()
             raise
+
+    def _begin_journal(self) -> None:
+        if self._replica is None:
+            replica_journal.refuse_stamped(self._files, self.root)
+        else:
+            self.journal = replica_journal.begin(
+                self._files, self.root, self._replica, self._new_directory_id
+            )
+
+    def _keep_what_is_lost(self) -> None:
+        """A replica that misses what was flushed here once is not whole: durable before the marks
+        that show it are replaced."""
+        journal = self.journal
+        if journal is None:
+            return
+        if not self._marks.is_known and journal.starts > 1:
+            self._lost.append(f"{flushed_mark.NAME} is missing or cannot be read")
+        if self._lost and journal.whole:
+            _log.error("replica_not_whole", log_dir=str(self.root), reason="; ".join(self._lost))
+            self.journal = replace(journal, whole=False)
+            replica_journal.write(self._files, self.root, self.journal)
 
     def _check_quarantine(self) -> None:
         root, quarantine = self.root.resolve(), self._quarantine.resolve()
@@ -150,6 +196,8 @@ class LogManager:
     def _forget_marks_but_of(self, partitions: set[str]) -> None:
         for name in self._marks.by_directory.keys() - partitions:
             mark = self._marks.by_directory.pop(name)
+            if mark.end:
+                self._lost.append(f"{name} is gone")
             _log.warning("partition_gone", path=str(self.root / name), flushed_end=mark.end)
 
     def _settle_times(self) -> None:
@@ -190,17 +238,37 @@ class LogManager:
         except DataDirectoryError as error:
             problem = str(error)
         if problem:
+            self._lost.append(f"{path.name} is offline")
             _log.error("partition_offline", partition=path.name, reason=problem)
             return Log.offline(topic, partition, path, problem, settings, **self._parts())
         assert found is not None
-        log = Log(topic, partition, path, segments, settings, **self._parts())
+        log = Log(
+            topic,
+            partition,
+            path,
+            segments,
+            settings,
+            watermark=self._watermark_of(path.name, segments),
+            **self._parts(),
+        )
         log.sample(found.entry_count, found.valid_bytes - start)
         # From here on it is examined after the next clean stop, unless something is appended.
         log.last_set_offset = segments[-1].start + (start or found.last_read)
-        log.marked_end = log.high_watermark
+        log.marked_end, log.marked_watermark = log.flushed_end, log.high_watermark
         if log.marked_end:
-            self._marks.by_directory[path.name] = Mark(log.marked_end, segments[-1].time_ms)
+            self._marks.by_directory[path.name] = self._mark_of(log, segments[-1].time_ms)
         return log
+
+    def _watermark_of(self, name: str, segments: list[Segment]) -> int | None:
+        """What a replica knew to be confirmed when the marks were written; less does no harm."""
+        if self._replica is None:
+            return None
+        mark = self._marks.by_directory.get(name)
+        known = mark.watermark or 0 if mark is not None else 0
+        return max(segments[0].start, min(known, segments[-1].end))
+
+    def _mark_of(self, log: Log, time_ms: int) -> Mark:
+        return Mark(log.flushed_end, time_ms, log.high_watermark if self._replica else None)
 
     def _parts(self) -> dict[str, Any]:
         return {
@@ -227,6 +295,10 @@ class LogManager:
                 self._files.close(fd)
             if segments and segments[-1].end != start:
                 before = segments[-1]
+                if self._replica and not size and before.start < start < before.end:
+                    # Its removal was not durable when power was lost: see `replica_tail`.
+                    self._files.remove(path / name)
+                    continue
                 kind = "a gap" if before.end < start else "an overlap"
                 return [], (
                     f"{kind} between {before.path} (ends at {before.end}) and {path / name}"
@@ -317,7 +389,17 @@ class LogManager:
         self._files.make_directory(path)
         log = self._new_log(topic, partition, path)
         self._add(log)
+        if self._replica is not None:
+            log.hold_until_opened()
+            if self._observer is not None:
+                self._observer.log_made(log)
         return log
+
+    def watch(self, observer: LogObserver) -> None:
+        """Have `observer` follow all logs of a replica, those that are to come as well."""
+        self._observer = observer
+        for log in self.logs.values():
+            log.observer = observer
 
     def _new_log(self, topic: str, partition: int, path: Path) -> Log:
         segment = Segment(path / segment_name(0), 0, 0, self._clock())
@@ -336,10 +418,12 @@ class LogManager:
             [segment],
             self._settings_for(topic),
             unsynced_directories=(self.root, path),
+            watermark=None if self._replica is None else 0,
             **self._parts(),
         )
 
     def _add(self, log: Log) -> None:
+        log.observer = self._observer
         self.logs[log.topic, log.partition] = log
         self.topics.add(log.topic)
 
@@ -355,6 +439,8 @@ class LogManager:
     def retire(self) -> list[tuple[Log, Retirement]]:
         """Apply every log's retention policy. Run each job in any thread, then give it to its
         log's `complete_retirement`."""
+        if not self.retention_is_on:
+            return []
         now_ms = self._clock()
         jobs = []
         for log in self.logs.values():
@@ -368,13 +454,18 @@ class LogManager:
         time, then give it to `complete_marking`."""
         marks = self._marks.by_directory
         for log in self.logs.values():
-            end = log.high_watermark
-            if end != log.marked_end:  # what is offline keeps the mark that it has
-                log.marked_end = end
+            end = log.flushed_end
+            if end != log.marked_end or log.high_watermark != log.marked_watermark:
+                # What is offline keeps the mark that it has.
+                log.marked_end, log.marked_watermark = end, log.high_watermark
                 time_ms = self._file_times.to_file(log.last_write_ms)
-                marks[log.directory.name] = Mark(end, time_ms)
-        clock_ms = self._file_times.to_file(self._clock())
-        return MarkJob(self._files, self.root, Marks(dict(marks), clock_ms))
+                marks[log.directory.name] = self._mark_of(log, time_ms)
+        collected = Marks(
+            dict(marks),
+            self._file_times.to_file(self._clock()),
+            has_watermarks=self._replica is not None,
+        )
+        return MarkJob(self._files, self.root, collected, self._mark_order)
 
     def complete_marking(self, job: MarkJob) -> None:
         """A mark that could not be written costs nothing but its use: the one before stands."""

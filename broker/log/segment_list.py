@@ -27,6 +27,15 @@ class SegmentList:
         """The segment with the largest start not above `offset`, which is not before the log."""
         return self._segments[bisect.bisect_right(self._starts, offset) - 1]
 
+    @property
+    def before_last(self) -> Segment | None:
+        return self._segments[-2] if len(self._segments) > 1 else None
+
+    def drop_last(self) -> None:
+        """The one before is the active one again."""
+        self._segments.pop()
+        self._starts.pop()
+
     def add(self, segment: Segment) -> None:
         """A new active segment."""
         self._segments.append(segment)
@@ -43,11 +52,15 @@ class SegmentList:
     def offsets_before(
         self, time_ms: int, count_max: int, high_watermark: int, now_ms: int
     ) -> list[int]:
-        """Offsets in descending order by segment times: the segments' starts with
-        their times, and the watermark with the present one unless the active segment shows
-        nothing. `time_ms` may be LATEST or EARLIEST."""
-        pairs = [(segment.start, segment.time_ms) for segment in self._segments]
-        if high_watermark > self._starts[-1]:
+        """Offsets in descending order by segment times: the segments' starts with their times, and
+        the watermark with the present one unless its segment shows nothing. What begins behind the
+        watermark does not exist yet. `time_ms` may be LATEST or EARLIEST."""
+        pairs = [
+            (segment.start, segment.time_ms)
+            for segment in self._segments
+            if segment.start <= high_watermark
+        ]
+        if high_watermark > pairs[-1][0]:
             pairs.append((high_watermark, now_ms))
         if time_ms == LATEST:
             first = len(pairs) - 1

@@ -1,7 +1,8 @@
 """Writing many buffers at a position, whatever the system call takes at a time."""
 
+import contextlib
 import errno
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from kafka2011.broker.log.file_layer import Buffer, FileLayer
@@ -49,6 +50,26 @@ def write_file(files: FileLayer, path: Path, data: bytes) -> None:
         files.sync_file(fd)
     finally:
         files.close(fd)
+
+
+def replace_file(
+    files: FileLayer, path: Path, data: bytes, before: Callable[[], None] = lambda: None
+) -> None:
+    """Replace the file by these bytes, durably; a crash leaves the old one or the new one. `before`
+    is called when the new one is written and has not its name yet.
+
+    Raises OSError; then the old one is still there, unless only its directory was not flushed.
+    """
+    new = path.with_name(f"{path.name}.new")
+    try:
+        write_file(files, new, data)
+        before()
+        files.replace(new, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            files.remove(new)
+        raise
+    files.sync_directory(path.parent)
 
 
 def _without(buffers: Sequence[Buffer], count: int) -> list[Buffer]:

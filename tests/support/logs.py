@@ -34,11 +34,12 @@ def settings(**changes: Any) -> LogSettings:
 def manager(
     root: Path, files: FileLayer | None = None, *, clock: Clock | None = None, **changes: Any
 ) -> LogManager:
-    """A manager that is loaded; `changes` to its limits and to the settings of its logs.
+    """A manager that is loaded; `changes` to its limits and to the settings of its logs. `replica`
+    makes the directory one's.
 
     Close it, or `abandon` it as a crash would.
     """
-    limits = {"topics_max": 1000, "partitions_max": 1000, "open_segments_max": 100}
+    limits = {"topics_max": 1000, "partitions_max": 1000, "open_segments_max": 100, "replica": None}
     limits = {name: changes.pop(name, limit) for name, limit in limits.items()}
     made = LogManager(
         root,

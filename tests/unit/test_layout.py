@@ -25,7 +25,8 @@ ARROWS = {
     "coordination": {"runtime", "protocol"},
     "broker.log": {"protocol", "runtime"},
     "broker.config": {"broker.log", "runtime"},
-    "broker.core": {"broker.config", "broker.log", "protocol", "runtime"},
+    # Of the replication its values only: copies, lineages, steps of a plan.
+    "broker.core": {"broker.config", "broker.log", "broker.replication", "protocol", "runtime"},
     "broker.network": {"broker.config", "broker.core", "broker.log", "protocol", "runtime"},
     # Decisions alone: it reaches nothing.
     "broker.replication": set(),

@@ -76,7 +76,7 @@ class Bench:
         assert self.waits.log_count == 0
         assert self.loop.timer_count == 0
         for log in (self.one, self.other):
-            assert not log._data_waiters
+            assert not log.ends._data_waiters
 
 
 @pytest.fixture

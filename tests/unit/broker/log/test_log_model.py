@@ -4,6 +4,9 @@ Hypothesis draws sequences of operations on a real log over real files with a di
 (`FaultyFileLayer`), and after each step the log must be what the model says. The promises of
 docs/guarantees.md as invariants: what was visible stays, byte for byte, at its offset (G1, G2); the
 log is whole entries in order, without a gap; nothing that was not appended ever appears.
+
+`ReplicaLogModel` is the log of a replica, where what is flushed is not yet confirmed: the two ends
+are anywhere, and each use has to have taken the right one.
 """
 
 import errno
@@ -19,12 +22,16 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from kafka2011.broker.log import recovery
-from kafka2011.broker.log.errors import OffsetOutOfRange
+from kafka2011.broker.log.barrier import Barrier
+from kafka2011.broker.log.errors import CopyMisplaced, OffsetOutOfRange
 from kafka2011.broker.log.file_region import FileRegion
 from kafka2011.broker.log.log import LogState
 from kafka2011.broker.log.recovery import Verdict
+from kafka2011.broker.log.replica_journal import ReplicaIdentity
 from kafka2011.broker.log.retention import by_age, by_size, each_in_turn
+from kafka2011.broker.log.tail import CopiedFrom
 from kafka2011.protocol import message_set
+from kafka2011.protocol.requests import EARLIEST, LATEST
 from tests.support.logs import entry
 from tests.unit.broker.data_directory import DataDirectory, some
 from tests.vectors import vector
@@ -39,8 +46,24 @@ def read(region: FileRegion) -> bytes:
     return data
 
 
+class Reader:
+    """Waits for data; how it was called."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def arrive(self) -> None:
+        self.calls.append("data")
+
+    def fail(self) -> None:
+        self.calls.append("failed")
+
+
 class LogModel(RuleBasedStateMachine):
-    """`history` is every byte ever appended and not lost; `durable` the watermark seen so far."""
+    """`history` is every byte ever appended and not lost; `durable` the flushed end seen so far,
+    `visible` what readers and barriers go by."""
+
+    replica: ReplicaIdentity | None = None
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,7 +72,11 @@ class LogModel(RuleBasedStateMachine):
         self.history = b""
         self.boundaries = {0}
         self.durable = 0
+        self.visible = 0
         self.start = 0
+        self.floor = 0
+        self.barriers: list[tuple[int, list[bool]]] = []
+        self.readers: list[tuple[int, Reader]] = []
 
     @initialize(segment_bytes=st.sampled_from([60, 700, 5000]), size=st.sampled_from([-1, 2000]))
     def begin(self, segment_bytes: int, size: int) -> None:
@@ -59,11 +86,20 @@ class LogModel(RuleBasedStateMachine):
         self.log.flush()
 
     def open(self) -> None:
-        self.logs = self.disk.open(**self.settings, open_segments_max=3)
+        self.logs = self.disk.open(**self.settings, open_segments_max=3, replica=self.replica)
+        self.barriers.clear()
+        self.readers.clear()
+        self.floor = 0
         # A directory that power loss took: nothing of it was ever visible.
         assert ("t", 0) in self.logs.logs or self.durable == 0
         self.log = self.logs.get_or_create("t", 0)
+        self.log.open_for_appends()
+        self.is_opened()
         assert self.log.state is LogState.ONLINE, self.log.state_reason
+
+    def is_opened(self) -> None:
+        """The log is loaded: what is visible of it?"""
+        self.visible = self.log.flushed_end
 
     # --- what a broker does --------------------------------------------------------------------
 
@@ -92,6 +128,25 @@ class LogModel(RuleBasedStateMachine):
         assert end == len(self.history)
         for piece in message_set.entries(data):
             self.boundaries.add(end - len(data) + piece.next_offset)
+
+    @rule(where=st.floats(0, 1), is_flush=st.booleans())
+    def wait_for_what_is_durable(self, where: float, is_flush: bool) -> None:
+        offset = int(where * self.log.log_end)
+        outcome: list[bool] = []
+        barrier = Barrier(outcome.append)
+        (self.log.when_flushed if is_flush else self.log.when_confirmed)(offset, barrier)
+        barrier.seal()
+        if not is_flush:
+            self.barriers.append((offset, outcome))
+        else:
+            assert outcome == [True] * (offset <= self.log.flushed_end)
+
+    @rule(where=st.floats(0, 1))
+    def wait_for_data(self, where: float) -> None:
+        reader = Reader()
+        offset = int(where * self.visible)
+        self.log.when_readable_behind(offset, reader)
+        self.readers.append((offset, reader))
 
     @rule()
     def write(self) -> None:
@@ -127,6 +182,9 @@ class LogModel(RuleBasedStateMachine):
         assert self.log.log_end == kept
         self.history = self.history[:kept]
         self.boundaries = {edge for edge in self.boundaries if edge <= kept}
+        refused = [outcome for offset, outcome in self.barriers if offset > kept]
+        assert refused == [[False]] * len(refused)
+        self.barriers = [waiting for waiting in self.barriers if waiting[0] <= kept]
 
     @rule(step_ms=st.sampled_from([1, 1000, AGE_MS_MAX + 1, -3_600_000, 31_536_000_000]))
     def clock_jumps(self, step_ms: int) -> None:
@@ -149,17 +207,42 @@ class LogModel(RuleBasedStateMachine):
 
     @rule(where=st.floats(0, 1), size=st.integers(1, 4000))
     def read(self, where: float, size: int) -> None:
-        offset = self.start + int(where * (self.durable - self.start))
-        if offset == self.durable:
+        offset = self.start + int(where * (self.visible - self.start))
+        if offset == self.visible:
             assert self.log.read(offset, size) is None
         else:
             data = read(some(self.log.read(offset, size)))
             assert 0 < len(data) <= size
             assert data == self.history[offset : offset + len(data)]
+            assert offset + len(data) <= self.visible
+
+    @rule(where=st.floats(0, 1), size=st.integers(1, 4000))
+    def read_for_a_follower(self, where: float, size: int) -> None:
+        """What is written, flushed or not, with the segment that it stands in."""
+        offset = self.start + int(where * (self.log.written_end - self.start))
+        piece = self.log.read_written(offset, size)
+        assert (piece is None) == (offset == self.log.written_end)
+        if piece is not None:
+            data = read(piece.region)
+            assert data == self.history[offset : offset + len(data)]
+            (holds,) = [one for one in self.log.segments if one.start == piece.segment_start]
+            assert holds.start <= offset < offset + len(data) <= holds.end
+
+    @rule(time_ms=st.sampled_from([LATEST, EARLIEST, 2**62]))
+    def offsets_by_time(self, time_ms: int) -> None:
+        found = self.log.offsets_before(time_ms, 2**31 - 1)
+        first = self.start if time_ms == EARLIEST else self.visible
+        assert found[0] == first
+        starts = [one.start for one in self.log.segments if one.start < first]
+        assert found[1:] == starts[::-1]
 
     @rule(beyond=st.sampled_from([1, 2, 10**6]))
     def read_outside(self, beyond: int) -> None:
-        for offset in (self.start - beyond, self.durable + beyond):
+        top = max(self.visible, self.floor)
+        if self.visible < top:
+            assert self.log.read(self.visible + 1, 100) is None
+            assert self.log.read(top, 100) is None
+        for offset in (self.start - beyond, top + beyond):
             with pytest.raises(OffsetOutOfRange):
                 self.log.read(offset, 100)
 
@@ -170,7 +253,7 @@ class LogModel(RuleBasedStateMachine):
         assert self.disk.close()
         self.durable = len(self.history)
         self.open()
-        assert self.log.high_watermark == len(self.history)
+        assert self.log.flushed_end == len(self.history)
 
     @rule()
     def crash(self) -> None:
@@ -178,7 +261,7 @@ class LogModel(RuleBasedStateMachine):
         written = self.log.written_end
         self.disk.crash()
         self.reopen(at_least=written)
-        assert self.log.high_watermark == written
+        assert self.log.flushed_end == written
 
     @rule(cut=st.integers(1, 3000))
     def crash_with_a_torn_write(self, cut: int) -> None:
@@ -191,7 +274,7 @@ class LogModel(RuleBasedStateMachine):
         os.truncate(path, kept)
         self.reopen(at_least=self.durable)
         whole = max(edge for edge in self.boundaries if edge <= base + kept)
-        assert self.log.high_watermark == min(whole, written)
+        assert self.log.flushed_end == min(whole, written)
 
     @rule(tail=st.one_of(st.binary(min_size=1, max_size=600), st.integers(1, 3000).map(bytes)))
     def crash_with_garbage_behind(self, tail: bytes) -> None:
@@ -206,7 +289,7 @@ class LogModel(RuleBasedStateMachine):
         with path.open("ab") as segment:
             segment.write(tail)
         self.reopen(at_least=written)
-        assert self.log.high_watermark == written
+        assert self.log.flushed_end == written
 
     @rule(seed=st.integers(0, 2**32))
     def power_loss(self, seed: int) -> None:
@@ -215,7 +298,7 @@ class LogModel(RuleBasedStateMachine):
 
     def reopen(self, at_least: int) -> None:
         self.open()
-        end = self.log.high_watermark
+        end = self.log.flushed_end
         assert end >= at_least, f"{at_least - end} visible bytes are gone"
         assert end in self.boundaries, "the log ends inside an entry"
         self.history = self.history[:end]
@@ -229,9 +312,21 @@ class LogModel(RuleBasedStateMachine):
     @invariant()
     def ends_are_in_order(self) -> None:
         log = self.log
-        assert log.high_watermark >= self.durable
-        assert log.high_watermark <= log.written_end <= log.log_end
-        self.durable = log.high_watermark
+        assert log.flushed_end >= self.durable
+        assert log.flushed_end <= log.written_end <= log.log_end
+        self.durable = log.flushed_end
+        self.visible_end_is_right()
+        assert self.start <= self.visible == log.high_watermark <= self.durable
+
+    def visible_end_is_right(self) -> None:
+        self.visible = self.durable
+
+    @invariant()
+    def what_waits_is_answered_when_it_is_so_and_not_before(self) -> None:
+        for offset, outcome in self.barriers:
+            assert outcome == [True] * (offset <= self.visible)
+        for offset, reader in self.readers:
+            assert reader.calls == ["data"] * (offset < self.visible)
 
     @invariant()
     def what_is_visible_is_what_was_appended(self) -> None:
@@ -241,13 +336,14 @@ class LogModel(RuleBasedStateMachine):
             assert len(data) == region.count
             assert data == self.history[offset : offset + len(data)]
             offset += len(data)
-        assert offset == self.durable
+        assert offset == self.visible
 
     @invariant()
     def states_are_those_of_the_table(self) -> None:
         """The table of `broker.log.log`."""
         log = self.log
         assert not log.is_held or log.roll_waits
+        assert not log.is_unopened
         assert not log.roll_waits or log.has_gathered or log.flushing or log.flush_wanted
         assert not log.flushing or log.flush_wanted
         assert log._pinned <= log.flush_wanted
@@ -271,11 +367,89 @@ class LogModel(RuleBasedStateMachine):
         shutil.rmtree(self.directory)
 
 
-TestLogModel = LogModel.TestCase
-TestLogModel.settings = settings(
+class ReplicaLogModel(LogModel):
+    """What is confirmed is said from outside; the log is led, or copied from a leader."""
+
+    replica = ReplicaIdentity(0, "a")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.confirmed = 0  # the most that ever was
+
+    def is_opened(self) -> None:
+        """What was known to be confirmed may lag, and never says more."""
+        self.visible = self.log.high_watermark
+        assert self.start <= self.visible <= self.confirmed
+
+    def visible_end_is_right(self) -> None:
+        pass
+
+    @rule(where=st.floats(0, 1.2))
+    def confirm(self, where: float) -> None:
+        offset = self.start + int(where * (self.log.written_end - self.start))
+        self.log.ends.move_watermark(offset)
+        self.visible = max(self.visible, min(offset, self.log.flushed_end))
+        self.confirmed = max(self.confirmed, self.visible)
+
+    @rule()
+    def lead(self) -> None:
+        self.floor = self.log.flushed_end
+        self.log.lead_from(self.floor)
+
+    @rule()
+    def stop_leading(self) -> None:
+        self.floor = 0
+        self.log.stop_leading()
+        assert all(outcome for _, outcome in self.barriers)
+        assert all(reader.calls for _, reader in self.readers)
+        self.barriers.clear()
+        self.readers.clear()
+
+    @rule(payloads=st.lists(st.binary(max_size=900), max_size=3), rolls=st.booleans())
+    def copy(self, payloads: list[bytes], rolls: bool) -> None:
+        """The leader's bytes, in its segments: they roll where it has rolled, and nowhere else."""
+        data = b"".join(entry(payload) for payload in payloads)
+        end = self.log.log_end
+        starts = [one.start for one in self.log.segments]
+        planned = self.log._held[-1].copied if self.log._held else None
+        if self.log._held and planned is None:
+            return  # a set of its own waits: no follower
+        segment_start = end if rolls else planned.segment_start if planned else starts[-1]
+        if rolls or not self.log.roll_waits:
+            self.log.append_copied(end, data, len(payloads), CopiedFrom(segment_start, 5))
+            self.history += data
+            for piece in message_set.entries(data):
+                self.boundaries.add(end + piece.next_offset)
+            self.log.flush()
+            assert segment_start in [one.start for one in self.log.segments]
+            assert self.log.segments[-1].start == segment_start
+
+    @rule(payload=st.binary(max_size=100))
+    def copy_from_a_leader_that_did_not_roll(self, payload: bytes) -> None:
+        self.log.flush()
+        *_, before, last = [None, *self.log.segments]
+        if before is not None and not last.size:
+            data = entry(payload)
+            self.log.append_copied(last.start, data, 1, CopiedFrom(before.start, 5))
+            self.boundaries.add(len(self.history) + len(data))
+            self.history += data
+            self.log.write_gathered()
+            assert self.log.segments[-1] is before
+
+    @rule(ahead=st.sampled_from([-1, 1, 100]))
+    def copy_that_does_not_fit(self, ahead: int) -> None:
+        with pytest.raises(CopyMisplaced):
+            self.log.append_copied(self.log.log_end + ahead, b"", 0, CopiedFrom(0, 5))
+
+
+MODEL = settings(
     max_examples=60,
     stateful_step_count=40,
     deadline=None,
     derandomize=True,
     suppress_health_check=list(HealthCheck),
 )
+TestLogModel = LogModel.TestCase
+TestLogModel.settings = MODEL
+TestReplicaLogModel = ReplicaLogModel.TestCase
+TestReplicaLogModel.settings = MODEL

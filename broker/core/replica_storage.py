@@ -1,0 +1,139 @@
+"""What the replication does to a broker's logs: copies, watermarks, floors, the journal.
+
+It is the disk of the machine of `broker.replication`. Everything belongs to the loop's thread; what
+takes time runs in one thread, in the order of the calls, and is called back from the loop.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from kafka2011.broker.core.disk_scheduler import DiskScheduler
+from kafka2011.broker.core.errors import CannotRead
+from kafka2011.broker.core.worker_threads import WorkerThreads
+from kafka2011.broker.log.copied import Checked
+from kafka2011.broker.log.file_layer import Buffer, FileLayer
+from kafka2011.broker.log.log import Log, LogObserver, LogState, WrittenPiece
+from kafka2011.broker.log.log_manager import LogManager
+from kafka2011.broker.log.replica_journal import JournalJob, Lineage, ReplicaJournal
+from kafka2011.broker.log.tail import CopiedFrom
+from kafka2011.broker.replication.copies import Copy
+from kafka2011.broker.replication.lineage import cut
+
+
+class ReplicaStorage:
+    """The logs of a replica, which are loaded. `close` it before they are closed."""
+
+    def __init__(self, logs: LogManager, disk: DiskScheduler, loop: Any, files: FileLayer) -> None:
+        assert logs.journal is not None, "its log.dir is no replica's"
+        self.journal: ReplicaJournal = logs.journal  # the newest that is durable
+        self._logs = logs
+        self._disk = disk
+        self._files = files
+        self._thread = WorkerThreads(loop, "replica", 1)
+
+    def close(self) -> None:
+        """Run what is queued. The results come with the loop's next turn."""
+        self._thread.close()
+
+    def watch(self, observer: LogObserver) -> None:
+        """Have `observer` called for every log, those that are to come as well."""
+        self._logs.watch(observer)
+
+    def log(self, name: str) -> Log | None:
+        """The log in the directory of that name; None when there is none."""
+        topic, _, partition = name.rpartition("-")
+        return self._logs.get(topic, int(partition)) if partition.isdecimal() else None
+
+    def copies(self) -> dict[str, Copy]:
+        """The logs as recovery left them, for the machine. One that is offline is not among them:
+        nothing is known of it, so that a leader begins it anew."""
+        return {
+            log.name: Copy(
+                log.start_offset,
+                log.high_watermark,
+                log.flushed_end,
+                log.written_end,
+                cut(self.journal.lineages.get(log.name, ()), log.flushed_end),
+            )
+            for log in self._logs
+            if log.state is not LogState.OFFLINE
+        }
+
+    # --- the journal ---------------------------------------------------------------------------
+
+    def write_journal(
+        self,
+        accepted: int,
+        whole: bool,
+        lineages: Mapping[str, Lineage],
+        done: Callable[[OSError | None], None],
+    ) -> None:
+        """Replace the journal; `done(None)` when it is durable. After an error the old one stands,
+        or the new one: nothing may be promised on either, so stop the process."""
+        journal = replace(self.journal, accepted=accepted, whole=whole, lineages=dict(lineages))
+        job = JournalJob(self._files, self._logs.root, journal)
+        self._thread.put(job, partial(self._journalled, done))
+
+    def _journalled(self, done: Callable[[OSError | None], None], job: JournalJob) -> None:
+        if job.error is None:
+            self.journal = job.journal
+        done(job.error)
+
+    # --- copies --------------------------------------------------------------------------------
+
+    def append_copied(
+        self,
+        log: Log,
+        offset: int,
+        entries: Buffer,
+        checked: Checked,
+        copied: CopiedFrom,
+    ) -> None:
+        """Append what `check_copied` found whole in a leader's bytes at `offset`; without entries,
+        roll where the leader has. Written at the end of this turn of the loop, until when the
+        buffer must not change, and flushed at once. When `log.is_held` afterwards, a roll waits for
+        a flush: hand in nothing more for this log before `log.when_written(log.log_end, ...)`.
+
+        Raises CopyMisplaced, StorageFailed, StorageFull, PartitionOffline: nothing was taken.
+        """
+        assert len(entries) == checked.whole_bytes
+        log.append_copied(offset, entries, checked.entry_count, copied)
+        self._disk.appended(log)
+
+    def read_written(self, log: Log, offset: int, size_max: int) -> WrittenPiece | None:
+        """At most `size_max` bytes from `offset` on, of one segment, for a follower: written here,
+        maybe not flushed. None at the written end. Send the region, then release it.
+
+        Raises OffsetOutOfRange, PartitionOffline, CannotRead.
+        """
+        try:
+            return log.read_written(offset, size_max)
+        except OSError as error:
+            raise CannotRead(f"{log.name}: {error.strerror}") from None
+
+    # --- what is confirmed ---------------------------------------------------------------------
+
+    def set_watermark(self, log: Log, offset: int) -> None:
+        """What is below is confirmed: readers may have it, barriers are answered. It never falls.
+        A follower sets it too, to what its leader says: the next start begins with it."""
+        before = log.high_watermark
+        log.ends.move_watermark(offset)
+        if log.high_watermark != before:
+            self._disk.watermark_moved()
+
+    def set_floor(self, log: Log, offset: int) -> None:
+        """This process leads from here on: up to `offset` readers get nothing and no error, and no
+        latest offset is said, before the watermark is there."""
+        log.lead_from(offset)
+
+    def stop_leading(self) -> None:
+        """Every wait for something to be confirmed fails. The clients' connections are closed."""
+        for log in self._logs:
+            log.stop_leading()
+
+    def open_log(self, log: Log) -> None:
+        """The lineage of a new log is durable: write what was held."""
+        log.open_for_appends()
+        self._disk.appended(log)

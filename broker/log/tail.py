@@ -1,0 +1,494 @@
+"""The end of a log that is written to: what was gathered, written, rolled and flushed.
+
+Appends are gathered and written by one `write_gathered` per loop turn. A flush is three steps, so
+that the loop never waits for the disk: `begin_flush` on the loop, `FlushJob.run` in any thread,
+`complete_flush` on the loop.
+
+A new segment is created only when the old one is flushed to its end, so a segment that has a
+successor is whole on the disk. Appends that come while a roll waits for that flush are held in
+memory, and their connections read no further until they are written.
+
+What may be at the same time, between two calls, while the log is online:
+
+    state            means                                        holds only while
+    _gathered        sets to write at the end of this turn        not _held, or before them
+    _held            sets of the segment that is to come          _roll_pending or is_unopened
+    _roll_pending    a new segment waits for a flush              _gathered, flushing, flush_wanted
+    is_unopened      a replica's new log: not to be written yet   not _gathered
+    flushing         a job is out; it has a lease of its own      flush_wanted
+    _pinned          a lease for the flush to come                flush_wanted
+
+Nothing but a finished flush ends `_roll_pending`, but for a write that found no room: it refuses
+what is held as well. A log that has failed has nothing gathered or held and no roll pending.
+
+Everything here but `FlushJob.run` belongs to one thread.
+"""
+
+import errno
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kafka2011.broker.log import suspect_cache
+from kafka2011.broker.log.barrier import Barrier
+from kafka2011.broker.log.disk_jobs import FlushJob
+from kafka2011.broker.log.ends import LogEnds
+from kafka2011.broker.log.errors import (
+    PartitionError,
+    PartitionOffline,
+    StorageFailed,
+    StorageFull,
+)
+from kafka2011.broker.log.file_layer import Buffer, FileLayer
+from kafka2011.broker.log.file_times import FileTimes
+from kafka2011.broker.log.log_settings import Appender, LogObserver, LogSettings, LogState
+from kafka2011.broker.log.segment import OpenFiles, Segment, segment_name
+from kafka2011.broker.log.segment_list import SegmentList
+from kafka2011.broker.log.writing import write_all
+from kafka2011.runtime.clock import Clock
+from kafka2011.runtime.failpoints import failpoint
+
+# The disk says that there is no room: refuse the bytes, keep the log.
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+# More than any time or count: what does not happen.
+NEVER = 2**63
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedFrom:
+    """The leader's segment that copied bytes stand in: its start, and when it was written to."""
+
+    segment_start: int
+    time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A set that waits in memory; `copied` of one that a follower took from its leader."""
+
+    message_set: bytes
+    message_count: int
+    appender: Appender | None
+    copied: CopiedFrom | None = None
+
+
+class LogTail:
+    """What `Log` is to those that write to it. See the module's text."""
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        directory: Path,
+        segments: list[Segment],
+        settings: LogSettings,
+        *,
+        files: FileLayer,
+        open_files: OpenFiles,
+        clock: Clock,
+        file_times: FileTimes,
+        unsynced_directories: Sequence[Path] = (),
+        watermark: int | None = None,
+    ) -> None:
+        """`segments` are whole, in order, without gaps, and not empty as a list. `watermark` is a
+        replica's: what it knows to be confirmed; None where what is flushed is."""
+        self.topic = topic
+        self.partition = partition
+        self.name = f"{topic}-{partition}"
+        self.directory = directory
+        self.settings = settings
+        self.state = LogState.ONLINE
+        self.state_reason = ""
+        self.observer: LogObserver | None = None
+        self._files = files
+        self._open_files = open_files
+        self._clock = clock
+        self._file_times = file_times
+        self._unsynced_directories = list(unsynced_directories)
+
+        self._segments = SegmentList(segments)
+        self._active = segments[-1]
+        self.ends = LogEnds(self._active.end, watermark)
+        self.log_end = self._active.end  # what was taken over is written up to here
+        self.last_set_offset = self._active.start  # where the last appended set begins
+
+        self._gathered: list[Buffer] = []
+        self._appenders: list[Appender | None] = []
+        self._gathered_end = self.log_end
+        self._held: list[Held] = []
+        self._roll_pending = False
+        self._roll_at_ms = NEVER
+        self._roll_limit = self._active.start + settings.segment_bytes_max
+        self._copied_ms: int | None = None  # the leader's time of what is gathered
+        self.is_unopened = False
+
+        self.flushing = False
+        self._pinned = False
+        self.messages_since_flush_began = 0  # what the count trigger looks at
+        self.last_flush_ms = clock()
+        self.flush_interval_messages = settings.flush_interval_messages or NEVER
+
+        self.messages_in = 0
+        self.bytes_in = 0
+
+    # --- ends ----------------------------------------------------------------------------------
+
+    @property
+    def high_watermark(self) -> int:
+        """What is below is confirmed, and can be read."""
+        return self.ends.watermark
+
+    @property
+    def flushed_end(self) -> int:
+        """What is below is on the disk."""
+        return self.ends.flushed
+
+    @property
+    def written_end(self) -> int:
+        """What is below is written."""
+        return self.ends.written
+
+    @property
+    def is_online(self) -> bool:
+        return self.state is LogState.ONLINE
+
+    # --- appending -----------------------------------------------------------------------------
+
+    def append(
+        self,
+        message_set: Buffer,
+        message_count: int,
+        now_ms: int,
+        appender: Appender | None = None,
+    ) -> int:
+        """Take over a validated set of whole entries; returns the log end after it.
+
+        The bytes are written by the next `write_gathered`, so `message_set` must not change before
+        that. They are durable, and visible, once `high_watermark` has passed the returned offset.
+        When `is_held` is true afterwards, hand in nothing more before `when_written`.
+
+        Raises:
+          StorageFailed, PartitionOffline: nothing was taken; close the connection.
+          StorageFull: no room for a new segment; nothing was taken; close the connection.
+        """
+        size = len(message_set)
+        if (
+            self._gathered_end > self._roll_limit
+            or self._roll_pending
+            or now_ms > self._roll_at_ms
+            or self.state is not LogState.ONLINE
+        ):
+            self._check_writable()
+            if not self._ready_after_roll():
+                if size:
+                    self._held.append(Held(bytes(message_set), message_count, appender))
+                    self.log_end += size
+                return self.log_end
+        if size:
+            self._gathered.append(message_set)
+            self._appenders.append(appender)
+            end = self._gathered_end + size
+            self._gathered_end = self.log_end = end
+            self.messages_since_flush_began += message_count
+            self.messages_in += message_count
+        return self.log_end
+
+    @property
+    def room_bytes(self) -> int:
+        """How much can be appended before a set makes a new segment due."""
+        return self._roll_limit - self._gathered_end
+
+    @property
+    def is_held(self) -> bool:
+        """Whether sets wait in memory for a new segment."""
+        return bool(self._held)
+
+    @property
+    def has_gathered(self) -> bool:
+        """Whether `write_gathered` has something to write."""
+        return bool(self._gathered)
+
+    @property
+    def has_flush_waiters(self) -> bool:
+        """Whether a connection waits for a flush of this log."""
+        return self.ends.is_flush_awaited
+
+    @property
+    def roll_waits(self) -> bool:
+        """Whether a new segment waits for the flush of the active one."""
+        return self._roll_pending
+
+    def _check_writable(self) -> None:
+        if self.state is LogState.FAILED:
+            raise StorageFailed(f"{self.name} is read-only: {self.state_reason}")
+        if self.state is LogState.OFFLINE:
+            raise PartitionOffline(f"{self.name} is offline: {self.state_reason}")
+
+    def _ready_after_roll(self) -> bool:
+        """Roll at once when nothing is in the way; else ask for it and return False."""
+        if self._roll_pending or self.is_unopened:
+            return False
+        if self._gathered or self.flushing or self.flush_wanted:
+            self._roll_pending = True
+            return False
+        self._roll()
+        return True
+
+    def _roll(self) -> None:
+        """Start a new active segment at the end of the flushed one. Raises PartitionError."""
+        old = self._active
+        new = Segment(
+            self.directory / segment_name(self.written_end), self.written_end, 0, old.time_ms
+        )
+        try:
+            failpoint("before_roll")
+            self._open_files.create(new)
+        except FileExistsError:
+            # Left by an unclean stop between creation and use; only an empty one can be ours.
+            self._adopt(new)
+        except OSError as error:
+            if error.errno in NO_ROOM or error.errno in (errno.EMFILE, errno.ENFILE):
+                raise StorageFull(f"no new segment for {self.name}: {error.strerror}") from error
+            self._fail(f"cannot create {new.path}: {error.strerror}")
+            raise StorageFailed(self.state_reason) from error
+        self._keep_time_of_active()
+        self._unsynced_directories.append(self.directory)
+        self._segments.add(new)
+        self._unpin()
+        self._make_active(new)
+        failpoint("after_roll")
+
+    def _make_active(self, segment: Segment) -> None:
+        self._active = segment
+        self.last_set_offset = segment.start
+        self._roll_limit = segment.start + self.settings.segment_bytes_max
+        self._roll_at_ms = NEVER
+
+    def _adopt(self, segment: Segment) -> None:
+        try:
+            fd = self._open_files.lease(segment)
+            self._open_files.release(segment)
+            size = self._files.size(fd)
+        except OSError as error:
+            self._fail(f"cannot open {segment.path}: {error.strerror}")
+            raise StorageFailed(self.state_reason) from error
+        if size:
+            self._fail(f"{segment.path} exists and is not empty")
+            raise StorageFailed(self.state_reason)
+
+    def _keep_time_of_active(self) -> None:
+        """Nothing is left in the file of a segment that this process wrote nothing to: its time
+        there is better than what this process's clock makes of it."""
+        if self._roll_at_ms != NEVER:
+            self._keep_time(self._active)
+
+    def _keep_time(self, segment: Segment) -> None:
+        """Leave the time of the last write in the file's modification time, which survives."""
+        try:
+            fd = self._open_files.lease(segment)
+            try:
+                self._files.set_modified_ms(fd, self._file_times.to_file(segment.time_ms))
+            finally:
+                self._open_files.release(segment)
+        except OSError:
+            pass  # the kernel's own time of the last write stands, which is the same but for clocks
+
+    def write_gathered(self) -> None:
+        """Write what was gathered since the last call. Never raises: the appenders of what
+        was not kept are called."""
+        buffers = self._gathered
+        if not buffers:
+            return
+        appenders, self._gathered, self._appenders = self._appenders, [], []
+        segment = self._active
+        written, error = 0, None
+        try:
+            if not self._pinned:
+                self._open_files.lease(segment)
+                self._pinned = True
+        except OSError as failed:
+            error = failed
+        if error is None:
+            failpoint("before_write")
+            written, error = write_all(self._files, segment.fd, buffers, segment.size)
+        now_ms = self._clock()
+        time_ms = now_ms if self._copied_ms is None else self._copied_ms
+        if error is not None:
+            written = self._keep_whole_sets(segment, buffers, appenders, written, error)
+        else:
+            self.last_set_offset = segment.end + written - len(buffers[-1])
+        if not written:
+            if not self.flush_wanted:
+                self._unpin()  # no flush will come that would
+            return
+        if self._roll_at_ms == NEVER:  # first append into this segment, or since the start
+            self._roll_at_ms = now_ms + self.settings.roll_age_ms
+        segment.size += written
+        segment.time_ms = max(segment.time_ms, time_ms)
+        self.bytes_in += written
+        failpoint("after_append_before_watermark")
+        self.ends.move_written(segment.end)
+        if self.observer is not None:
+            self.observer.log_written(self)
+
+    def _keep_whole_sets(
+        self,
+        segment: Segment,
+        buffers: list[Buffer],
+        appenders: list[Appender | None],
+        written: int,
+        error: OSError,
+    ) -> int:
+        """After a write that failed: keep the sets that are whole, tell the others' appenders."""
+        kept_bytes = kept_sets = 0
+        for buffer in buffers:
+            if kept_bytes + len(buffer) > written:
+                break
+            kept_bytes += len(buffer)
+            kept_sets += 1
+        out_of_room = error.errno in NO_ROOM or error.errno in (errno.EMFILE, errno.ENFILE)
+        failed: PartitionError
+        if out_of_room:
+            failed = StorageFull(f"{self.name}: {error.strerror}")
+            try:
+                if written > kept_bytes:
+                    self._files.truncate(segment.fd, segment.size + kept_bytes)
+            except OSError as second:
+                out_of_room = False
+                error = second
+        self._gathered_end = segment.end + kept_bytes
+        self.log_end = self._gathered_end
+        refused = [*appenders[kept_sets:], *(held.appender for held in self._held)]
+        self._held.clear()
+        # Nothing waits for the new segment any more, and no flush may be left that would end the
+        # waiting: whether one is due is decided anew before the next set.
+        self._roll_pending = False
+        if not out_of_room:
+            self._fail(f"write failed: {error.strerror}")
+            failed = StorageFailed(f"{self.name} is read-only: {self.state_reason}")
+        else:
+            self.ends.refuse_beyond(self.log_end)
+        for appender in refused:
+            if appender is not None:
+                appender.append_failed(failed)
+        return kept_bytes
+
+    # --- flushing ------------------------------------------------------------------------------
+
+    @property
+    def flush_wanted(self) -> bool:
+        """Whether bytes are written that no finished flush covers."""
+        return self.ends.is_flush_wanted
+
+    def begin_flush(self) -> FlushJob | None:
+        """The job of flushing what is written by now; None when there is nothing to do or one
+        runs already. `run` it anywhere, then hand it to `complete_flush` on this thread."""
+        if self.flushing or self.state is not LogState.ONLINE:
+            return None
+        self.write_gathered()
+        if not self.flush_wanted or self.state is not LogState.ONLINE:
+            return None
+        self.flushing = True
+        self.messages_since_flush_began = 0
+        directories, self._unsynced_directories = self._unsynced_directories, []
+        self._open_files.lease(self._active)  # pinned, so this opens nothing
+        return FlushJob(self._active, self.written_end, self._files, directories)
+
+    def complete_flush(self, job: FlushJob) -> None:
+        """Move the flushed end, or freeze it when the flush failed: then nothing is known of the
+        bytes above it, and a second flush that succeeds would prove nothing. One that was
+        postponed changes nothing: begin another later."""
+        self.flushing = False
+        self._open_files.release(job.segment)
+        if job.is_postponed:
+            self._unsynced_directories = job.directories + self._unsynced_directories
+            return
+        if job.error is not None:
+            self._fail(f"flush failed: {job.error.strerror}")
+            return
+        if self.state is not LogState.ONLINE:
+            return
+        self.last_flush_ms = self._clock()
+        if job.target == self.written_end:
+            self._unpin()
+        self.ends.move_flushed(job.target)
+        if self.observer is not None:
+            self.observer.log_flushed(self)
+        if self._roll_pending and not self._gathered and not self.flush_wanted:
+            self._roll_and_take_held()
+
+    def flush(self) -> None:
+        """Write and flush everything in this thread: for shutdown and for tests. Afterwards
+        `flush_wanted` is true only when there was no descriptor for it, or the log has failed."""
+        while self.state is LogState.ONLINE:
+            self.write_gathered()
+            job = self.begin_flush()
+            if job is None:
+                return
+            job.run()
+            self.complete_flush(job)
+            if job.is_postponed:
+                return
+
+    def _unpin(self) -> None:
+        if self._pinned:
+            self._pinned = False
+            self._open_files.release(self._active)
+
+    def _roll_and_take_held(self) -> None:
+        self._roll_pending = False
+        held, self._held = self._held, []
+        try:
+            self._roll()
+        except PartitionError as error:
+            self.log_end = self._gathered_end
+            self.ends.refuse_beyond(self.log_end)
+            refuse(held, error)
+            return
+        self._take(held)
+
+    def _take(self, held: list[Held]) -> None:
+        """Append again what was held back."""
+        self.log_end = self._gathered_end
+        now_ms = self._clock()
+        for one in held:
+            self._take_held(one, now_ms)
+
+    def _take_held(self, held: Held, now_ms: int) -> None:
+        self.append(held.message_set, held.message_count, now_ms, held.appender)
+
+    def when_flushed(self, offset: int, barrier: Barrier) -> None:
+        """Make `barrier` wait until what is below `offset` is on this disk."""
+        self.ends.when_flushed(offset, barrier, self.is_online)
+
+    def when_confirmed(self, offset: int, barrier: Barrier) -> None:
+        """Make `barrier` wait until the watermark has passed `offset`."""
+        self.ends.when_confirmed(offset, barrier, self.is_online)
+
+    def when_written(self, offset: int, barrier: Barrier) -> None:
+        """Make `barrier` wait until the written end has passed `offset`."""
+        self.ends.when_written(offset, barrier, self.is_online)
+
+    def _fail(self, reason: str) -> None:
+        """Freeze this log: reads up to the watermark, no writes, until a restart."""
+        self.state = LogState.FAILED
+        self.state_reason = reason
+        suspect_cache.mark(self._files, self.directory.parent)
+        self.log_end = self._gathered_end = self.written_end
+        refused = [*self._appenders, *(held.appender for held in self._held)]
+        self._gathered, self._appenders = [], []
+        self._held.clear()
+        self._roll_pending = False
+        self.ends.freeze()
+        if self.observer is not None:
+            self.observer.log_failed(self)
+        for appender in refused:
+            if appender is not None:
+                appender.append_failed(StorageFailed(f"{self.name} is read-only: {reason}"))
+
+
+def refuse(held: Sequence[Held], error: PartitionError) -> None:
+    """Call the appenders of what was not kept."""
+    for one in held:
+        if one.appender is not None:
+            one.appender.append_failed(error)

@@ -1,0 +1,235 @@
+"""The disk of a replica's machine: copies, the journal in order, new logs, what is confirmed."""
+
+from collections.abc import Callable, Iterator
+from queue import Queue
+from typing import Any
+
+import pytest
+
+from kafka2011.broker.core.replica_storage import ReplicaStorage
+from kafka2011.broker.log.barrier import Barrier
+from kafka2011.broker.log.copied import Checked, check_copied
+from kafka2011.broker.log.errors import CopyDamaged, CopyMisplaced
+from kafka2011.broker.log.log import Log
+from kafka2011.broker.log.replica_journal import ReplicaIdentity
+from kafka2011.broker.log.tail import CopiedFrom
+from kafka2011.broker.replication.copies import Copy
+from tests.support.logs import contents, entry
+from tests.unit.broker.data_directory import DataDirectory, append_and_flush, some
+
+E = entry(b"hello")
+A = ReplicaIdentity(1, "a")
+
+
+class Disk:
+    """The scheduler's part: what it was asked for."""
+
+    def __init__(self) -> None:
+        self.dirty: list[Log] = []
+        self.marks = 0
+
+    def appended(self, log: Log) -> None:
+        self.dirty.append(log)
+
+    def request_flush(self, log: Log) -> None:
+        self.dirty.append(log)
+
+    def watermark_moved(self) -> None:
+        self.marks += 1
+
+    def run(self) -> None:
+        dirty, self.dirty = self.dirty, []
+        for log in dirty:
+            log.flush()
+
+
+class Loop:
+    """Calls what threads hand in when the test says so."""
+
+    def __init__(self) -> None:
+        self.calls: Queue[tuple[Callable[..., object], tuple[object, ...]]] = Queue()
+
+    def call_soon_threadsafe(
+        self, call: Callable[..., object], *what: object, context: Any
+    ) -> None:
+        del context
+        self.calls.put((call, what))
+
+    def call_soon(self, call: Callable[..., object], *what: object) -> None:
+        self.calls.put((call, what))
+
+    def run_one(self) -> None:
+        call, what = self.calls.get(timeout=60)
+        call(*what)
+
+
+class Watched:
+    """An observer; what it saw, in order."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[object, ...]] = []
+
+    def log_written(self, log: Log) -> None:
+        self.seen.append(("written", log.name, log.written_end))
+
+    def log_flushed(self, log: Log) -> None:
+        self.seen.append(("flushed", log.name, log.flushed_end))
+
+    def log_made(self, log: Log) -> None:
+        self.seen.append(("made", log.name))
+
+    def log_failed(self, log: Log) -> None:
+        self.seen.append(("failed", log.name))
+
+
+class Bench:
+    def __init__(self, disk: DataDirectory) -> None:
+        self.files = disk.files
+        self.logs = disk.open(replica=A)
+        self.loop, self.disk, self.watched = Loop(), Disk(), Watched()
+        self.storage = ReplicaStorage(self.logs, self.disk, self.loop, disk.files)  # type: ignore[arg-type]
+        self.storage.watch(self.watched)
+
+    def log(self) -> Log:
+        """Partition 0 of topic `t`, open."""
+        log = self.logs.get_or_create("t", 0)
+        self.storage.open_log(log)
+        return log
+
+    def copy(self, log: Log, offset: int, data: bytes, start: int = 0) -> None:
+        checked = check_copied(data, 1000)
+        self.storage.append_copied(log, offset, data, checked, CopiedFrom(start, 77_000))
+
+
+@pytest.fixture
+def bench(disk: DataDirectory) -> Iterator[Bench]:
+    made = Bench(disk)
+    yield made
+    made.storage.close()
+
+
+def test_copies_are_what_recovery_left(disk: DataDirectory, bench: Bench) -> None:
+    append_and_flush(bench.log(), E, E)
+    bench.storage.set_watermark(bench.log(), len(E))
+    bench.storage.write_journal(3, True, {"t-0": ((1, 0), (3, 500))}, lambda _: None)
+    bench.loop.run_one()
+    again = Bench(disk).storage
+    assert again.copies() == {"t-0": Copy(0, len(E), 2 * len(E), 2 * len(E), ((1, 0),))}
+    assert (again.journal.accepted, again.journal.starts) == (3, 2)
+    assert again.log("t-0") is not None
+    assert again.log("t-1") is again.log("t") is None
+    again.close()
+
+
+def test_journals_are_durable_one_after_the_other(disk: DataDirectory, bench: Bench) -> None:
+    answers: list[OSError | None] = []
+    for accepted in (1, 2):
+        bench.storage.write_journal(accepted, True, {}, answers.append)
+    assert answers == [], "never called from inside"
+    bench.loop.run_one()
+    assert bench.storage.journal.accepted == 1
+    disk.fail(5, "sync_file", within="replica")
+    bench.storage.write_journal(3, True, {}, answers.append)
+    bench.loop.run_one()
+    bench.loop.run_one()
+    assert [error and error.errno for error in answers[:2]] == [None, None]
+    assert some(answers[2]).errno == 5
+    assert bench.storage.journal.accepted == 2
+
+
+def test_a_new_log_takes_nothing_before_it_is_opened(bench: Bench) -> None:
+    log = bench.logs.get_or_create("t", 0)
+    outcome: list[bool] = []
+    assert log.append(E, 1, 0) == len(E)
+    assert log.is_held
+    assert log.room_bytes < 0
+    barrier = Barrier(outcome.append)
+    log.when_written(len(E), barrier)
+    barrier.seal()
+    log.flush()
+    assert (log.written_end, outcome) == (0, [])
+    bench.storage.open_log(log)
+    bench.disk.run()
+    assert outcome == [True]
+    assert bench.watched.seen == [
+        ("made", "t-0"),
+        ("written", "t-0", len(E)),
+        ("flushed", "t-0", len(E)),
+    ]
+
+
+def test_what_is_flushed_is_shown_once_it_is_confirmed(bench: Bench) -> None:
+    log = bench.log()
+    append_and_flush(log, E, E)
+    outcome: list[bool] = []
+    barrier = Barrier(outcome.append)
+    log.when_confirmed(2 * len(E), barrier)
+    barrier.seal()
+    bench.storage.set_watermark(log, len(E))
+    assert (contents(log), outcome, bench.disk.marks) == (E, [], 1)
+    bench.storage.set_watermark(log, 10**6)
+    bench.storage.set_watermark(log, 0)
+    assert (contents(log), outcome, bench.disk.marks) == (E + E, [True], 2)
+
+
+def test_barriers_that_are_cancelled_leave_nothing(bench: Bench) -> None:
+    """While nothing can be confirmed clients ask again and again."""
+    log = bench.log()
+    append_and_flush(log, E)
+    for _ in range(3):
+        barrier = Barrier(lambda _: None)
+        log.when_confirmed(len(E), barrier)
+        barrier.seal()
+        barrier.cancel()
+    assert not log.ends._confirm_waiters
+
+
+def test_a_leadership_that_ends_fails_what_waits(bench: Bench) -> None:
+    log = bench.log()
+    append_and_flush(log, E)
+    bench.storage.set_floor(log, len(E))
+    assert log.read(len(E), 10) is None
+    outcome: list[bool] = []
+    barrier = Barrier(outcome.append)
+    log.when_confirmed(len(E), barrier)
+    barrier.seal()
+    bench.storage.stop_leading()
+    assert outcome == [False]
+
+
+def test_copies_roll_where_the_leader_has_rolled(bench: Bench) -> None:
+    log = bench.log()
+    bench.copy(log, 0, E + E)
+    bench.copy(log, 2 * len(E), E, start=2 * len(E))
+    assert log.is_held, "until the old segment is flushed"
+    bench.copy(log, 3 * len(E), E, start=2 * len(E))
+    while log.flush_wanted or log.has_gathered:
+        bench.disk.run()
+    assert [(one.start, one.size, one.time_ms) for one in log.segments] == [
+        (0, 2 * len(E), 77_000),
+        (2 * len(E), 2 * len(E), 77_000),
+    ]
+    piece = some(bench.storage.read_written(log, 2 * len(E), 1000))
+    assert (piece.segment_start, piece.time_ms, piece.region.count) == (
+        2 * len(E),
+        77_000,
+        2 * len(E),
+    )
+    piece.region.release()
+
+
+@pytest.mark.parametrize(("offset", "start"), [(1, 0), (0, 5)])
+def test_copies_that_do_not_fit_are_refused(bench: Bench, offset: int, start: int) -> None:
+    log = bench.log()
+    with pytest.raises(CopyMisplaced):
+        bench.copy(log, offset, E, start)
+    assert log.log_end == 0
+
+
+def test_copies_are_whole_entries() -> None:
+    assert check_copied(b"", 100) == Checked(0, 0)
+    assert check_copied(E + E + E[:-1], 100) == Checked(2 * len(E), 2)
+    assert check_copied(E[:3], 100) == Checked(0, 0)
+    for damaged in (E[:-1] + b"!", b"\xff" * 20, E + b"\x00\x00\x00\x01", entry(bytes(200))[:50]):
+        with pytest.raises(CopyDamaged):
+            check_copied(damaged, 100)
