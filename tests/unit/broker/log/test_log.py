@@ -15,7 +15,8 @@ from kafka2011.broker.log.errors import (
 )
 from kafka2011.broker.log.file_region import FileRegion
 from kafka2011.broker.log.log import Log, LogState
-from kafka2011.broker.log.retention import SegmentSummary, by_age
+from kafka2011.broker.log.replica_journal import ReplicaIdentity
+from kafka2011.broker.log.retention import SegmentSummary, by_age, by_size, each_in_turn
 from tests.support.logs import contents, entry
 from tests.unit.broker.data_directory import DataDirectory, append, append_and_flush, some
 
@@ -525,3 +526,22 @@ def test_a_leased_segment_is_never_closed_under_its_reader(disk: DataDirectory) 
     assert [bytes_of(region) for region in regions] == sets
     for region in regions:
         region.release()
+
+
+def test_retention_counts_what_is_confirmed_and_keeps_what_is_not(disk: DataDirectory) -> None:
+    """A replica's, in three segments: the start never passes the watermark."""
+    retention = each_in_turn(by_age(1000), by_size(3 * len(E)))
+    log = disk.log(segment_bytes_max=20, retention=retention, replica=ReplicaIdentity(1, "a"))
+    log.open_for_appends()
+    append_and_flush(log, *[E] * 6)
+    assert starts(log) == [0, 24, 48]
+    log.ends.move_watermark(36)
+    assert log.retire(disk.clock()) is None, "three messages are confirmed, and are to stay"
+    disk.clock.advance(2000)
+    job = some(log.retire(disk.clock()))
+    job.run()
+    log.complete_retirement(job)
+    assert (log.start_offset, log.high_watermark) == (24, 36)
+    log.ends.move_watermark(72)
+    assert log.retire(disk.clock()) is not None
+    assert log.start_offset == 72
