@@ -30,6 +30,7 @@ IDLE_CHECK_NS = 50_000_000
 # until the broker has acknowledged the one before (RFC 896).
 STREAM_SENDS = 64
 STREAM_GAP_NS = 20_000
+STREAM_SET_BYTES_MAX = 4096  # judged by one of them
 # Copying a larger tail behind its frame costs more than a second system call does: above this
 # malloc maps and unmaps the copy's pages at each send.
 COPIED_BYTES_MAX = 64 * 1024
@@ -133,7 +134,7 @@ class BrokerConnection:
         self._sends_left -= 1
         try:
             if not self._sends_left % STREAM_SENDS:
-                self._look_for_stream(sock, now_ns)
+                self._look_for_stream(sock, now_ns, set_bytes)
             if len(tail) <= COPIED_BYTES_MAX:
                 sock.sendall(frame + tail)
             else:
@@ -151,10 +152,11 @@ class BrokerConnection:
         pending[0] += sends
         pending[1] += set_bytes
 
-    def _look_for_stream(self, sock: socket.socket, now_ns: int) -> None:
-        """Have the kernel gather while sends follow one another closely, and only then: a send that
-        stands alone leaves at once."""
-        is_stream = now_ns - self._counted_at_ns < STREAM_SENDS * STREAM_GAP_NS
+    def _look_for_stream(self, sock: socket.socket, now_ns: int, set_bytes: int) -> None:
+        """Have the kernel gather while small sends follow one another closely, and only then: a
+        send that stands alone leaves at once."""
+        elapsed_ns = now_ns - self._counted_at_ns
+        is_stream = elapsed_ns < STREAM_SENDS * STREAM_GAP_NS and set_bytes <= STREAM_SET_BYTES_MAX
         self._counted_at_ns = now_ns
         if is_stream != self._is_stream:
             self._gather(sock, is_stream)

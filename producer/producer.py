@@ -133,7 +133,10 @@ class Producer(Generic[Message]):
         # With a single broker: topic -> what takes a single message, the `put_one` of its queue or
         # of a `SingleSends`.
         self._straight: dict[str, Callable[[str, int, bytes, Any], object]] = {}
-        self._single_sends: list[SingleSends] = []
+        self._single_sends: dict[str, SingleSends] = {}
+        self._takes_single_straight = (
+            self._is_one_broker and self._serialize is None and not self._codec
+        )
 
     def _discover(self, registry: Registry | None) -> Discovery:
         config = self.config
@@ -222,12 +225,13 @@ class Producer(Generic[Message]):
                     retries -= 1
                     avoid = target.address
             self._stats.messages += len(payloads)
-            if self._is_one_broker and self._serialize is None and not self._codec:
-                connection = self._connections[target.address]
-                single = SingleSends(
-                    connection, self._lock, self._topic_bytes[topic], self._reconnect
+            if self._takes_single_straight and topic not in self._single_sends:
+                single = self._single_sends[topic] = SingleSends(
+                    self._connections[target.address],
+                    self._lock,
+                    self._topic_bytes[topic],
+                    self._reconnect,
                 )
-                self._single_sends.append(single)
                 self._straight[topic] = single.put_one
 
     def send_parts(self, parts: Sequence[Part[Message]]) -> None:
@@ -490,7 +494,7 @@ class Producer(Generic[Message]):
             raise NotDurable(lost, reason)
 
     def _release(self) -> None:
-        for single in self._single_sends:
+        for single in self._single_sends.values():
             single.is_closed = True
         for connection in self._connections.values():
             connection.disconnect()
@@ -505,13 +509,14 @@ class Producer(Generic[Message]):
     def stats(self) -> ProducerStats:
         """A copy of the counters so far."""
         queues = [queue.stats for queue in self._queues.values()]
-        single = sum(one.sends for one in self._single_sends)
+        singles = list(self._single_sends.values())
+        single = sum(one.sends for one in singles)
         queued = sum(queue.queued for queue in self._queues.values())
         return replace(
             self._stats,
             sends=self._stats.sends + single,
             messages=self._stats.messages + single + queued,
-            set_bytes=self._stats.set_bytes + sum(one.set_bytes for one in self._single_sends),
+            set_bytes=self._stats.set_bytes + sum(one.set_bytes for one in singles),
             dropped=sum(stats.dropped for stats in queues),
             failed=sum(stats.failed for stats in queues),
             rerouted=sum(stats.rerouted for stats in queues),

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from kafka2011.producer import BrokerUnavailable, NotDurable, ProducerClosed, _single_sends_pure
+from kafka2011.producer import producer as producer_module
 from kafka2011.producer.connection import BrokerConnection
 from kafka2011.protocol.message_set import encode
 from kafka2011.protocol.requests import ANY_PARTITION, ProduceRequest, encode_request
@@ -164,3 +165,22 @@ def test_a_single_message_after_close_is_refused(server) -> None:
     assert sent(server) == numbered(3)
     stats = producer.stats
     assert (stats.sends, stats.messages, stats.set_bytes) == (3, 3, 33)
+
+
+def test_a_topic_has_one_short_way_whatever_is_sent_to_it(server, monkeypatch) -> None:
+    made = []
+    real = producer_module.SingleSends
+
+    def counted(*given: Any) -> Any:
+        made.append(given)
+        return real(*given)
+
+    monkeypatch.setattr(producer_module, "SingleSends", counted)
+    with sync_producer(server) as producer:
+        for _ in range(3):
+            producer.send("a", [b"0", b"1"])
+            producer.send("a", b"2")
+        producer.flush()
+        assert producer.stats.messages == 9
+    assert len(made) == 1
+    assert sent(server) == numbered(3) * 3
