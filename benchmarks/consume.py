@@ -6,14 +6,17 @@ API has it; its registry is in memory, so that ZooKeeper is no part of the figur
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Unpack
 
 from benchmarks.crowd import together
 from benchmarks.produce import ENTRY_BYTES, fill
 from benchmarks.running_broker import RunningBroker, running_broker
-from kafka2011.consumer.config import ConsumerConfig
-from kafka2011.consumer.groups.connector import ConsumerConnector
+from kafka2011.consumer.keywords import ConsumerSettings
+from kafka2011.consumer.paper_api import Consumer
 from kafka2011.consumer.simple import SimpleConsumer
+from kafka2011.consumer.stream import MessageStream
 from kafka2011.coordination import paths
 from tests.support.memory_zookeeper import InMemoryZooKeeper
 
@@ -66,15 +69,7 @@ def stream(data_dir: Path, runs: int) -> Iterator[dict[str, float]]:
 
 def _stream_once(broker: RunningBroker, group: str, count: int) -> float:
     """Seconds from the first message to the last."""
-    zookeeper = InMemoryZooKeeper()
-    registry = zookeeper.client()
-    registry.start()
-    registry.put(paths.broker_id_path(0), paths.encode_broker(broker.host, broker.port, 1))
-    registry.put(paths.topic_broker_path(TOPIC, 0), paths.encode_number(1))
-    config = ConsumerConfig(group_id=group, consumer_timeout_ms=60_000)
-    connector = ConsumerConnector(config, registry)
-    try:
-        messages = iter(connector.create_message_streams({TOPIC: 1})[TOPIC][0])
+    with group_stream(broker, group) as messages:
         next(messages)
         seen = 1
         began = time.perf_counter()
@@ -83,6 +78,21 @@ def _stream_once(broker: RunningBroker, group: str, count: int) -> float:
             if seen == count:
                 break
         return time.perf_counter() - began
+
+
+@contextmanager
+def group_stream(
+    broker: RunningBroker, group: str, **settings: Unpack[ConsumerSettings]
+) -> Iterator[MessageStream]:
+    """The one stream of a group's only member."""
+    zookeeper = InMemoryZooKeeper()
+    registry = zookeeper.client()
+    registry.start()
+    registry.put(paths.broker_id_path(0), paths.encode_broker(broker.host, broker.port, 1))
+    registry.put(paths.topic_broker_path(TOPIC, 0), paths.encode_number(1))
+    connector = Consumer(registry, group_id=group, consumer_timeout_ms=60_000, **settings)
+    try:
+        yield connector.create_message_streams(TOPIC)[0]
     finally:
         connector.shutdown()
         registry.close()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from benchmarks import consume, log_sizes, produce, raw_fetch, recovery, round_trip
+from benchmarks import consume, latency, log_sizes, produce, raw_fetch, recovery, round_trip
 
 MIB = 1024 * 1024
 SIZES_GB = [1, 5]
@@ -110,6 +110,20 @@ _DURABLE = [
 ]
 
 
+_LATENCY = [
+    Question(
+        "producer to group consumer at 5,000/s, median",
+        "latency",
+        "p50_ms",
+        partial(latency.measure, rate=5000),
+        goal=1.0,
+    ),
+    Question(
+        "an idle group consumer, processor time a second", "latency", "cpu_per_s_ms", latency.idle
+    ),
+]
+
+
 def _sizes(sizes_gb: list[int]) -> Question:
     return Question(
         "append 1 GB to a log of that size",
@@ -122,4 +136,4 @@ def _sizes(sizes_gb: list[int]) -> Question:
 
 def questions(*, is_large: bool = False) -> list[Question]:
     sizes = _sizes(LARGE_SIZES_GB if is_large else SIZES_GB)
-    return [*_PRODUCE, *_CONSUME, *_RAW_FETCH, *_DURABLE, sizes]
+    return [*_PRODUCE, *_CONSUME, *_RAW_FETCH, *_DURABLE, *_LATENCY, sizes]

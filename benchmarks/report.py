@@ -39,6 +39,8 @@ def notes(median: dict[str, float]) -> str:
         )
     if "p99_ms" in median:
         found.append(f"99 % within {median['p99_ms']:.1f} ms")
+    if "broker_cpu_per_s_ms" in median:
+        found.append(f"broker {median['broker_cpu_per_s_ms']:.1f} ms")
     if "scan_bytes_per_s" in median:
         found.append(f"loading and scan {shown('bytes_per_s', median['scan_bytes_per_s'])}")
     return ", ".join(found)

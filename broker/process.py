@@ -141,7 +141,9 @@ class Broker:
             loop,
             self.disk,
             self.metrics,
-            lambda channel: Session(channel, config, self.partitions, self.handlers, clock),
+            lambda channel: Session(
+                channel, config, self.partitions, self.handlers, clock, loop_time=loop.time
+            ),
         )
 
     def _open_segments_max(self) -> int:

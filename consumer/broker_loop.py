@@ -7,14 +7,17 @@ larger fetch for a large entry, and the end. What is fetched next and what becom
 (`services.mirror_maker.source_reader`) and of the audit (`services.audit.readers.broker_reader`).
 
 One round: `plan` says what is due, `locate` finds the offset of each partition that has none, and
-the reads go out in as few multifetches as `request_bytes_max` allows. Each answer is one call of
-`take`, `enlarge`, `out_of_range` or `refused`. A partition that cannot be read never stops the
-others, and a broker that is away never ends the thread.
+the reads go out in as few multifetches as `request_bytes_max` allows. Where one is enough it waits
+at the broker for data, if that broker can; else the loop pauses after a round that moved nothing,
+longer each time. Each answer is one call of `take`, `enlarge`, `out_of_range` or `refused`. A
+partition that cannot be read never stops the others, and a broker that is away never ends the
+thread.
 """
 
 import threading
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
@@ -36,6 +39,10 @@ class BrokerClient(Protocol):
     """What is used of a SimpleConsumer."""
 
     def multifetch(self, parts: Sequence[FetchRequest]) -> list[FetchedSet]: ...
+    def waiting_fetch(
+        self, parts: Sequence[FetchRequest], wait_ms: int, is_ended: Callable[[], bool]
+    ) -> list[FetchedSet] | None: ...
+    def end_wait(self) -> None: ...
     def earliest(self, topic: str, partition: int) -> int: ...
     def latest(self, topic: str, partition: int) -> int: ...
     def close(self) -> None: ...
@@ -69,7 +76,8 @@ Read = TypeVar("Read", bound=PartitionRead)
 
 
 class Plan(NamedTuple, Generic[Read]):
-    """What a round reads; without reads, how long to wait (None: until `wake`)."""
+    """What a round reads; and how long until something else may be due (None: not before `wake`):
+    without reads the loop waits so long, and a fetch waits no longer at the broker."""
 
     reads: list[Read]
     wait_s: float | None = 0.0
@@ -165,9 +173,12 @@ class BrokerLoop(Generic[Read]):
         failure: Backoff,
         fetch_size_max: int,
         request_bytes_max: int,
+        wait_max_s: float = 0.0,
         woken: threading.Event | None = None,
     ) -> None:
+        """`wait_max_s`: how long a fetch waits at the broker; 0: it never does."""
         self.woken = woken or threading.Event()
+        self._wait_max_s = wait_max_s
         self._name = name
         self._policy = policy
         self._idle = idle
@@ -179,6 +190,8 @@ class BrokerLoop(Generic[Read]):
         self._has_moved_address = False
         self._client: BrokerClient | None = None
         self._idle_rounds = 0
+        self._waited_s = 0.0  # at the broker, in this round
+        self._has_polled = False
         self._failures = 0
         self._worker = Worker(self.run, name, restarts=True)
 
@@ -188,14 +201,17 @@ class BrokerLoop(Generic[Read]):
         self._worker.start()
 
     def wake(self) -> None:
-        """Something is due: do not wait for the end of an idle pause."""
+        """Something is due: do not wait for the end of an idle pause, or for data at the broker."""
         self.woken.set()
+        client = self._client
+        if client is not None:
+            client.end_wait()
 
     def reconnect(self) -> None:
         """The broker's address is another one: use it at once, also in the pause of a failure."""
         self._has_moved_address = True
         self._retry_now.set()
-        self.woken.set()
+        self.wake()
 
     def stop(self) -> None:
         """Begin to stop; the thread ends soon, also out of a request under way. Idempotent."""
@@ -229,7 +245,8 @@ class BrokerLoop(Generic[Read]):
                 if not reads:
                     self.woken.wait(wait_s)
                     continue
-                goes_on = self._round(reads)
+                self._waited_s = 0.0
+                goes_on = self._round(reads, wait_s)
             except Exception as error:
                 self._policy.abandoned()
                 if self.is_stopping:
@@ -238,7 +255,9 @@ class BrokerLoop(Generic[Read]):
                 continue
             if not goes_on:
                 self._idle_rounds += 1
-                self.woken.wait(self._idle.pause_s(self._idle_rounds))
+                pause_s = self._idle.pause_s(self._idle_rounds) - self._waited_s
+                if pause_s > 0:
+                    self.woken.wait(pause_s)
         self._disconnect()
 
     def round(self) -> bool:
@@ -247,20 +266,17 @@ class BrokerLoop(Generic[Read]):
         Raises what a failed round raises.
         """
         reads = self._policy.plan().reads
-        return bool(reads) and self._round(reads)
+        return bool(reads) and self._round(reads, 0.0)
 
-    def _round(self, reads: list[Read]) -> bool:
+    def _round(self, reads: list[Read], wait_s: float | None) -> bool:
+        """`wait_s` as in a Plan."""
         located = [read for read in map(self._located, reads) if read is not None]
+        batches = list(self._batches(located))
+        if len(batches) > 1:
+            wait_s = 0.0  # while one waits, the others' data do not come
         has_moved = False
-        for batch in self._batches(located):
-            client = self.client()
-            self._policy.requesting()
-            answers = client.multifetch(
-                [
-                    FetchRequest(read.topic, read.partition, read.offset, read.size_max)
-                    for read in batch
-                ]
-            )
+        for batch in batches:
+            answers = self._ask(batch, wait_s)
             for read, answer in zip(batch, answers, strict=True):
                 has_moved |= self._sort(read, answer)
             if self._failures:
@@ -270,6 +286,24 @@ class BrokerLoop(Generic[Read]):
         if has_moved:
             self._idle_rounds = 0
         return self._policy.goes_on(has_moved)
+
+    def _ask(self, batch: list[Read], wait_s: float | None) -> list[FetchedSet]:
+        parts = [
+            FetchRequest(read.topic, read.partition, read.offset, read.size_max) for read in batch
+        ]
+        client = self.client()
+        self._policy.requesting()
+        wait_ms = int(1000 * min(self._wait_max_s, self._wait_max_s if wait_s is None else wait_s))
+        if wait_ms > 0:
+            asked_s = time.monotonic()
+            answers = client.waiting_fetch(parts, wait_ms, self.woken.is_set)
+            if answers is not None:
+                self._waited_s = time.monotonic() - asked_s
+                return answers
+            if not self._has_polled:
+                self._has_polled = True
+                log.info("broker_polled", reader=self._name, reason="its fetches cannot wait")
+        return client.multifetch(parts)
 
     def _batches(self, reads: list[Read]) -> Iterator[list[Read]]:
         """One multifetch each: memory is bounded by their size, not by the partitions' number."""

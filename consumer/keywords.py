@@ -24,6 +24,7 @@ class ConsumerSettings(TypedDict, total=False):
     socket_timeout_ms: int | str
     fetch_size: int | str
     fetch_size_max: int | str
+    fetch_wait_ms: int | str
     fetcher_backoff_ms: int | str
     fetcher_backoff_max_ms: int | str
     consumer_id: str

@@ -3,14 +3,19 @@
 Every answer is bounded by what was asked for, so a broker that announces more is out of step and
 the connection is closed. A request that fails on the way is repeated once on a new connection, as
 in 0.7; none of them changes anything on the broker.
+
+Unlike 0.7: a fetch can wait at the broker for data. The original hangs up on that request, so each
+connection's first waits for nothing: where it ends a connection that was just made, the broker does
+not know it, and is polled for as long as the next connection lasts.
 """
 
 import socket
 import struct
+import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, TypeVar
 
 from kafka2011.consumer.errors import BrokerUnavailable, ConsumerClosed
 from kafka2011.protocol import message_set
@@ -19,9 +24,11 @@ from kafka2011.protocol.framing import FRAME_SIZE, FRAME_SIZE_BYTES, check_frame
 from kafka2011.protocol.requests import (
     EARLIEST,
     LATEST,
+    WAIT_MS_MAX,
     FetchRequest,
     MultiFetchRequest,
     OffsetsRequest,
+    WaitingFetchRequest,
     encode_request,
 )
 from kafka2011.protocol.responses import (
@@ -37,6 +44,15 @@ __all__ = ["EARLIEST", "LATEST", "FetchedSet", "SimpleConsumer"]
 ERROR_BYTES = 2
 OFFSETS_HEADER_BYTES = 6
 OFFSET_BYTES = 8
+# Ends a wait at the broker, as anything sent would; it is answered at once, with nothing.
+_END_OF_WAIT = encode_request(WaitingFetchRequest((), 0))
+# Between two fetches of a broker that cannot wait.
+POLL_PAUSE_S_MIN = 0.01
+POLL_PAUSE_S_MAX = 0.1
+_HUNG_UP = (ConnectionResetError, ConnectionAbortedError, BrokenPipeError)
+
+Result = TypeVar("Result")
+
 RECEIVE_BYTES_MAX = 1 << 22  # asked of the kernel at once; what a peer announces is not allocated
 
 
@@ -105,24 +121,126 @@ class SimpleConsumer:
         self._buffer_bytes = buffer_bytes
         self._socket: socket.socket | None = None
         self._closed = False
+        # Whether the broker of this connection knows WaitingFetch; None: it was not asked yet.
+        self._can_wait: bool | None = None
+        # A wait is under way, or has been ended by a request whose answer is still to be read.
+        self._wait_lock = threading.Lock()
+        self._is_waiting = self._is_wait_ended = False
 
     # --- requests --------------------------------------------------------------------------------
 
-    def fetch(self, topic: str, partition: int, offset: int, size_max: int) -> FetchedSet:
-        """At most `size_max` bytes of the log from byte `offset` on; an empty set at its end.
+    def fetch(
+        self, topic: str, partition: int, offset: int, size_max: int, *, wait_ms: int = 0
+    ) -> FetchedSet:
+        """At most `size_max` bytes of the log from byte `offset` on; an empty set at its end, where
+        it waits for data for up to `wait_ms` first (see `multifetch`).
 
         Raises also the broker's error: OffsetOutOfRange, WrongPartition, UnknownBrokerError.
         """
         request = FetchRequest(topic, partition, offset, size_max)
+        if wait_ms:
+            return self.multifetch([request], wait_ms=wait_ms)[0].check()
         code, data = decode_fetch_response(
             self._exchange(encode_request(request), ERROR_BYTES + size_max)
         )
         return _fetched(request, code, data).check()
 
-    def multifetch(self, parts: Sequence[FetchRequest]) -> list[FetchedSet]:
-        """Several fetches in one request; one answer for each, each with an error of its own."""
-        bound = ERROR_BYTES + sum(FETCH_HEADER_BYTES + part.size_max for part in parts)
-        body = self._exchange(encode_request(MultiFetchRequest(parts)), bound)
+    def multifetch(self, parts: Sequence[FetchRequest], *, wait_ms: int = 0) -> list[FetchedSet]:
+        """Several fetches in one request; one answer for each, each with an error of its own.
+
+        With `wait_ms` the answer comes as soon as one part has data or an error, and empty after
+        that time. An original broker, which cannot wait, is asked again and again, with pauses
+        that grow from 10 to 100 ms.
+        """
+        deadline_s = time.monotonic() + wait_ms / 1000
+        pause_s = 0.0
+        while True:
+            asked_s = time.monotonic()
+            left_ms = int(1000 * (deadline_s - asked_s))
+            found = self.waiting_fetch(parts, left_ms) if left_ms > 0 else None
+            if found is None:
+                found = self._multifetch(parts)
+            now_s = time.monotonic()
+            if now_s >= deadline_s or any(answer.data or answer.error for answer in found):
+                return found
+            # A broker that cannot wait, or not now, is not asked without a pause.
+            time.sleep(max(0.0, min(pause_s - (now_s - asked_s), deadline_s - now_s)))
+            pause_s = min(max(POLL_PAUSE_S_MIN, 2 * pause_s), POLL_PAUSE_S_MAX)
+
+    def waiting_fetch(
+        self,
+        parts: Sequence[FetchRequest],
+        wait_ms: int,
+        is_ended: Callable[[], bool] = lambda: False,
+    ) -> list[FetchedSet] | None:
+        """One multifetch that waits at the broker for up to `wait_ms`, for less where the broker
+        cannot wait so long, and not at all as the first of a connection. None: this broker knows
+        no such request; fetch without it.
+
+        `end_wait` ends it from another thread, and has ended it when `is_ended` before it began.
+        """
+        if self._can_wait is False:
+            return None
+        for _ in range(2):
+            was_connected = self._socket is not None
+            try:
+                body = self._once(
+                    lambda connection: self._ask_and_wait(connection, parts, wait_ms, is_ended)
+                )
+            except _HUNG_UP:
+                if was_connected:
+                    continue  # it may have been broken before: a new one shows it
+                break
+            except OSError as error:
+                raise self._unavailable(error) from error
+            self._can_wait = True
+            return self._fetched_parts(parts, body)
+        try:
+            self._once(lambda _: None)
+        except OSError as error:
+            raise self._unavailable(error) from error
+        self._can_wait = False
+        return None
+
+    def end_wait(self) -> None:
+        """Have a `waiting_fetch` of another thread return now, with what there is."""
+        with self._wait_lock:
+            connection = self._socket
+            if not self._is_waiting or self._is_wait_ended or connection is None:
+                return
+            try:
+                connection.sendall(_END_OF_WAIT)
+                self._is_wait_ended = True
+            except OSError:
+                pass  # the thread that waits meets the same
+
+    def _ask_and_wait(
+        self,
+        connection: socket.socket,
+        parts: Sequence[FetchRequest],
+        wait_ms: int,
+        is_ended: Callable[[], bool],
+    ) -> memoryview:
+        wait_ms = min(wait_ms, WAIT_MS_MAX, self._timeout_ms // 2)
+        with self._wait_lock:
+            if not self._can_wait or is_ended():
+                wait_ms = 0
+            connection.sendall(encode_request(WaitingFetchRequest(parts, wait_ms)))
+            self._is_waiting = wait_ms > 0
+        try:
+            body = self._receive_frame(connection, _multifetch_bytes_max(parts))
+        finally:
+            with self._wait_lock:
+                self._is_waiting, was_ended, self._is_wait_ended = False, self._is_wait_ended, False
+        if was_ended:
+            self._receive_frame(connection, ERROR_BYTES)
+        return body
+
+    def _multifetch(self, parts: Sequence[FetchRequest]) -> list[FetchedSet]:
+        frame = encode_request(MultiFetchRequest(parts))
+        return self._fetched_parts(parts, self._exchange(frame, _multifetch_bytes_max(parts)))
+
+    def _fetched_parts(self, parts: Sequence[FetchRequest], body: memoryview) -> list[FetchedSet]:
         try:
             answers = decode_multifetch_response(body, len(parts))
         except RemoteProtocolError:
@@ -184,25 +302,40 @@ class SimpleConsumer:
 
     def _exchange(self, frame: bytes, body_bytes_max: int) -> memoryview:
         """Send a request and return the body of its answer; once more after a broken connection."""
-        for attempt in (1, 2):
+
+        def ask(connection: socket.socket) -> memoryview:
+            connection.sendall(frame)
+            return self._receive_frame(connection, body_bytes_max)
+
+        try:
+            return self._once(ask)
+        except OSError:
+            pass
+        try:
+            return self._once(ask)
+        except OSError as error:
+            raise self._unavailable(error) from error
+
+    def _once(self, ask: Callable[[socket.socket], Result]) -> Result:
+        """What `ask` returns of the connection, which is closed when that fails. Raises OSError,
+        RemoteProtocolError, ConsumerClosed."""
+        if self._closed:
+            raise ConsumerClosed(f"the consumer of {self.host}:{self.port} is closed")
+        try:
+            return ask(self._connection())
+        except RemoteProtocolError:
+            self._disconnect()
+            raise
+        except OSError:
+            self._disconnect()
             if self._closed:
-                raise ConsumerClosed(f"the consumer of {self.host}:{self.port} is closed")
-            try:
-                connection = self._connection()
-                connection.sendall(frame)
-                return self._receive_frame(connection, body_bytes_max)
-            except RemoteProtocolError:
-                self._disconnect()
-                raise
-            except OSError as error:
-                self._disconnect()
-                if self._closed:
-                    raise ConsumerClosed(f"{self.host}:{self.port} was closed") from None
-                if attempt == 2:
-                    raise BrokerUnavailable(
-                        f"broker at {self.host}:{self.port}: {error or type(error).__name__}"
-                    ) from error
-        raise AssertionError("unreachable")
+                raise ConsumerClosed(f"{self.host}:{self.port} was closed") from None
+            raise
+
+    def _unavailable(self, error: OSError) -> BrokerUnavailable:
+        return BrokerUnavailable(
+            f"broker at {self.host}:{self.port}: {error or type(error).__name__}"
+        )
 
     def _receive_frame(self, connection: socket.socket, body_bytes_max: int) -> memoryview:
         header = bytearray(FRAME_SIZE_BYTES)
@@ -270,8 +403,13 @@ class SimpleConsumer:
 
     def _disconnect(self) -> None:
         connection, self._socket = self._socket, None
+        self._can_wait = None
         if connection is not None:
             connection.close()
+
+
+def _multifetch_bytes_max(parts: Sequence[FetchRequest]) -> int:
+    return ERROR_BYTES + sum(FETCH_HEADER_BYTES + part.size_max for part in parts)
 
 
 def _fetched(part: FetchRequest, code: int, data: memoryview) -> FetchedSet:

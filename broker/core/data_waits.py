@@ -16,6 +16,7 @@ class Waited(Enum):
     """How a wait ended."""
 
     DATA = "data"  # at least one log has bytes behind its offset
+    NEW_LOG = "new log"  # some partition got its first log
     DEADLINE = "deadline"
     FAILED = "failed"  # a log failed, is offline or was closed: reading it says what is wrong
 
@@ -27,12 +28,19 @@ class DataWaits:
         self._loop = loop
         self._logs_max = logs_max
         self.log_count = 0
+        self.for_new_log: set[DataWait] = set()
 
     def start(
-        self, behind: Mapping[Log, int], deadline_s: float, done: Callable[[Waited], None]
+        self,
+        behind: Mapping[Log, int],
+        deadline_s: float,
+        done: Callable[[Waited], None],
+        *,
+        or_new_log: bool = False,
     ) -> "DataWait":
         """Call `done` once, from the loop and never from in here: when one of the logs has bytes
-        behind its offset, has failed, or at `deadline_s` by the loop's clock.
+        behind its offset, has failed, or at `deadline_s` by the loop's clock. With `or_new_log`
+        also when a partition gets its first log: for one that has none, that is where data begin.
 
         Raises TooManyWaits: nothing was started.
         """
@@ -40,12 +48,19 @@ class DataWaits:
             raise TooManyWaits(f"{self.log_count} logs are waited for already")
         wait = DataWait(self, self._loop, tuple(behind), done)
         self.log_count += len(behind)
+        if or_new_log:
+            self.for_new_log.add(wait)
         for log, offset in behind.items():
             log.when_readable_behind(offset, wait)
             if wait.is_over:
                 return wait
         wait.expire_at(deadline_s)
         return wait
+
+    def log_created(self) -> None:
+        """A partition got its first log."""
+        for wait in list(self.for_new_log):
+            wait.meet_new_log()
 
 
 class DataWait:
@@ -69,6 +84,9 @@ class DataWait:
     def arrive(self) -> None:
         self._end(Waited.DATA)
 
+    def meet_new_log(self) -> None:
+        self._end(Waited.NEW_LOG)
+
     def fail(self) -> None:
         self._end(Waited.FAILED)
 
@@ -87,6 +105,7 @@ class DataWait:
             return
         self.is_over = True
         self._waits.log_count -= len(self._logs)
+        self._waits.for_new_log.discard(self)
         for log in self._logs:
             log.forget_data_waiter(self)
         if self._timer is not None:

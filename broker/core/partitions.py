@@ -129,6 +129,7 @@ class Partitions:
             except OSError as error:
                 raise CannotCreateLog(f"{topic!a}-{partition}: {error.strerror}") from None
             self._topic_seen(topic)
+            self._data_waits.log_created()
         return log
 
     def _any_partition(self, topic: str, count: int) -> int:
@@ -254,14 +255,20 @@ class Partitions:
         return region
 
     def wait_for_data(
-        self, behind: Mapping[Log, int], deadline_s: float, done: Callable[[Waited], None]
+        self,
+        behind: Mapping[Log, int],
+        deadline_s: float,
+        done: Callable[[Waited], None],
+        *,
+        or_new_log: bool = False,
     ) -> DataWait:
         """Call `done` once: when `read` has bytes behind one of the offsets, when one of the logs
-        fails, or at `deadline_s` by the loop's clock. Cancel the result when the reader is gone.
+        fails, or at `deadline_s` by the loop's clock; with `or_new_log` also when a partition gets
+        its first log. Cancel the result when the reader is gone.
 
         Raises TooManyWaits.
         """
-        return self._data_waits.start(behind, deadline_s, done)
+        return self._data_waits.start(behind, deadline_s, done, or_new_log=or_new_log)
 
     def offsets_before(self, log: Log, time_ms: int, count_max: int) -> list[int]:
         """At most `count_max` offsets in descending order by segment times; `time_ms` may be LATEST

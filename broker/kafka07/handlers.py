@@ -41,6 +41,13 @@ _EMPTY_FETCH: Final = responses.encode_fetch_header(0, 0)
 Answer = tuple[int, FileRegion | None, int]
 
 
+class WaitingFetch(NamedTuple):
+    """A fetch that may wait for `wait_s`."""
+
+    parts: list[requests.FetchPart]
+    wait_s: float
+
+
 class OffsetsQuery(NamedTuple):
     """At most `count_max` offsets before `time`: ms since the epoch, LATEST or EARLIEST."""
 
@@ -130,19 +137,56 @@ class RequestHandlers:
             parts = requests.fetch_parts(body, request_id)
         except wire_errors.KafkaError as error:
             raise RequestRefused("malformed-request", str(error)) from None
-        left = RESPONSE_BYTES_MAX - ERROR_CODE_BYTES
         if request_id == FETCH:
-            code, region, count = self._read(*parts[0], left)
+            code, region, count = self._read(*parts[0], RESPONSE_BYTES_MAX - ERROR_CODE_BYTES)
             header = responses.encode_fetch_header(code, count) if code or count else _EMPTY_FETCH
             return Reply([header] if region is None else [header, region], count < 0)
         check_part_count(parts, self._config.parts_max)
-        left -= len(parts) * responses.FETCH_HEADER_BYTES
+        return _multi_fetch_reply(self._read_all(parts))
+
+    def _read_all(self, parts: Sequence[requests.FetchPart]) -> list[Answer]:
+        left = RESPONSE_BYTES_MAX - ERROR_CODE_BYTES - len(parts) * responses.FETCH_HEADER_BYTES
         answers: list[Answer] = []
         for route, offset, size_max in parts:
             answer = self._read(route, offset, size_max, left)
             left -= max(answer[2], 0)
             answers.append(answer)
+        return answers
+
+    def waiting_fetch(self, body: memoryview) -> WaitingFetch:
+        """What a WaitingFetch asks for. Raises RequestRefused."""
+        try:
+            wait_ms, parts = requests.waiting_fetch_parts(body)
+        except wire_errors.KafkaError as error:
+            raise RequestRefused("malformed-request", str(error)) from None
+        check_part_count(parts, self._config.parts_max)
+        if any(size_max < 0 for _, _, size_max in parts):
+            raise RequestRefused("malformed-request", "a negative size of a waiting fetch")
+        return WaitingFetch(parts, min(wait_ms, requests.WAIT_MS_MAX) / 1000)
+
+    def answer_unless_empty(self, fetch: WaitingFetch) -> Reply | None:
+        """The answer, as a MultiFetch's; None when no part has bytes or an error."""
+        answers = self._read_all(fetch.parts)
+        if answers and not any(code or count for code, _, count in answers):
+            return None
         return _multi_fetch_reply(answers)
+
+    def answer(self, fetch: WaitingFetch) -> Reply:
+        """The answer, as a MultiFetch's, empty or not."""
+        return _multi_fetch_reply(self._read_all(fetch.parts))
+
+    def ends_behind(self, fetch: WaitingFetch) -> tuple[dict[Log, int], bool]:
+        """The logs to wait for, each with the offset that its data must come behind; and whether
+        there is a partition without one. Of a fetch that has just been read: raises nothing."""
+        behind: dict[Log, int] = {}
+        is_one_missing = False
+        for route, offset, _ in fetch.parts:
+            log = self._routes.get(route)
+            if log is None:
+                is_one_missing = True
+            else:
+                behind[log] = min(offset, behind.get(log, offset))
+        return behind, is_one_missing
 
     def _read(self, route: bytes, offset: int, size_max: int, bytes_max: int) -> Answer:
         try:

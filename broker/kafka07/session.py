@@ -1,4 +1,4 @@
-"""One connection's requests of the 0.7 protocol, strictly in order.
+"""One connection's requests of the 0.7 protocol, and our WaitingFetch, strictly in order.
 
 Sockets are the channel's: a session takes whole requests out of a buffer, sends responses, and
 holds the channel up where the protocol must wait for the disk. The barrier is here: Offsets with
@@ -7,10 +7,12 @@ the time LATEST is answered only when everything appended earlier on the connect
 
 import time
 from collections import deque
+from collections.abc import Callable
 
 from kafka2011.broker.config import BrokerConfig
 from kafka2011.broker.core.appends import Appends
-from kafka2011.broker.core.errors import PartitionError
+from kafka2011.broker.core.data_waits import Waited
+from kafka2011.broker.core.errors import PartitionError, TooManyWaits
 from kafka2011.broker.core.partitions import Partitions
 from kafka2011.broker.kafka07.checks import (
     CheckedPart,
@@ -18,8 +20,8 @@ from kafka2011.broker.kafka07.checks import (
     RequestRefused,
     TooMuchForTheLoop,
 )
-from kafka2011.broker.kafka07.handlers import OffsetsQuery, RequestHandlers
-from kafka2011.broker.network.connection import Channel
+from kafka2011.broker.kafka07.handlers import OffsetsQuery, RequestHandlers, WaitingFetch
+from kafka2011.broker.network.connection import Channel, Wait
 from kafka2011.protocol.framing import FRAME_SIZE, FRAME_SIZE_BYTES
 from kafka2011.protocol.requests import (
     FETCH,
@@ -29,6 +31,7 @@ from kafka2011.protocol.requests import (
     OFFSETS,
     PRODUCE,
     PRODUCE_OVERHEAD_BYTES,
+    WAITING_FETCH,
     produce_runs,
     request_id_of,
 )
@@ -54,12 +57,16 @@ class Session:
         partitions: Partitions,
         handlers: RequestHandlers,
         clock: Clock,
+        *,
+        loop_time: Callable[[], float],
     ) -> None:
+        """`clock` gives appends their time, `loop_time` is the clock of the loop's deadlines."""
         self.produced_count = 0
         self._channel = channel
         self._partitions = partitions
         self._handlers = handlers
         self._clock = clock
+        self._loop_time = loop_time
         self._request_bytes_max = config.request_bytes_max
         self._message_bytes_max = config.message_bytes_max
         self._appends = Appends(self._append_failed)
@@ -123,7 +130,7 @@ class Session:
                         return position
                 else:
                     position = body_start + size
-                    if not self._answer(body, request_id):
+                    if not self._answer(body, request_id, is_last=position == end):
                         return position
                 if not until_s:
                     until_s = time.perf_counter() + TURN_S
@@ -152,14 +159,64 @@ class Session:
         self._checked.extend(job.found)
         return True
 
-    def _answer(self, body: memoryview, request_id: int) -> bool:
-        """Answer one request; whether the next may be handled. Raises RequestRefused."""
+    def _answer(self, body: memoryview, request_id: int, *, is_last: bool) -> bool:
+        """Answer one request, behind which nothing came yet if it `is_last`; whether the next may
+        be handled. Raises RequestRefused."""
         began_s = time.perf_counter()
         if request_id in (FETCH, MULTI_FETCH):
             return self._channel.send(self._handlers.fetch(body, request_id), "fetch", began_s)
         if request_id == OFFSETS:
             return self._offsets(self._handlers.offsets_query(body), began_s)
+        if request_id == WAITING_FETCH:
+            fetch = self._handlers.waiting_fetch(body)
+            deadline_s = self._loop_time() + fetch.wait_s
+            return self._fetch_or_wait(fetch, deadline_s, began_s, may_wait=is_last)
         raise RequestRefused("malformed-request", f"unknown request id {request_id}")
+
+    # --- a fetch that waits --------------------------------------------------------------------
+
+    def _fetch_or_wait(
+        self, fetch: WaitingFetch, deadline_s: float, began_s: float, *, may_wait: bool
+    ) -> bool:
+        """Answer, or wait with the answer until there is something to say."""
+        if may_wait and deadline_s > self._loop_time():
+            reply = self._handlers.answer_unless_empty(fetch)
+            if reply is None and self._wait_for_data(fetch, deadline_s):
+                return False
+        else:
+            reply = None
+        return self._channel.send(reply or self._handlers.answer(fetch), "fetch", began_s)
+
+    def _wait_for_data(self, fetch: WaitingFetch, deadline_s: float) -> bool:
+        """Hold the channel until the fetch has something to read; False when that cannot be."""
+        behind, is_one_missing = self._handlers.ends_behind(fetch)
+        how_ended: Waited | None = None
+        tell: Callable[[bool], None]
+
+        def ended(how: Waited) -> None:
+            nonlocal how_ended
+            how_ended = how
+            tell(True)
+
+        def begin(done: Callable[[bool], None]) -> Wait:
+            nonlocal tell
+            tell = done
+            return wait
+
+        def go_on() -> bool:
+            # A new log may be another's, and has nothing durable yet.
+            return self._fetch_or_wait(
+                fetch, deadline_s, time.perf_counter(), may_wait=how_ended is Waited.NEW_LOG
+            )
+
+        try:
+            wait = self._partitions.wait_for_data(
+                behind, deadline_s, ended, or_new_log=is_one_missing
+            )
+        except TooManyWaits:
+            return False
+        self._channel.hold(begin, go_on, until_client_sends=True)
+        return True
 
     def _hold_until_ready(self) -> None:
         self._channel.hold(lambda done: self._partitions.when_ready(self._appends, done))

@@ -92,9 +92,19 @@ class Channel(Protocol):
     def send(self, reply: Reply, kind: str, began_s: float) -> bool:
         """Send a response to a request of the metric's `kind`; whether the session may go on."""
 
-    def hold(self, begin: BeginWait, then: Callable[[], bool] | None = None) -> None:
+    def hold(
+        self,
+        begin: BeginWait,
+        then: Callable[[], bool] | None = None,
+        *,
+        until_client_sends: bool = False,
+    ) -> None:
         """Handle nothing more until the wait is over, then `then`, which returns whether to go on.
-        A wait that fails closes the connection; a connection that is closed cancels its wait."""
+        A wait that fails closes the connection; a connection that is closed cancels its wait.
+
+        `until_client_sends`: whatever the client sends, or its end, ends the wait as well. Of what
+        it sent before nothing may be left. Such a wait does not end inside `begin`.
+        """
 
     def check(self, job: CheckJob) -> None:
         """Handle nothing more until the job has run beside the loop."""
@@ -195,6 +205,9 @@ class Connection:
     def on_readable(self) -> bool:
         """Take what the socket has, once. Returns whether there was something."""
         if self.is_closed:
+            return False
+        if self._is_held:
+            self._end_wait()
             return False
         host = self._host
         if self._lent_turn == host.turn:
@@ -377,8 +390,15 @@ class Connection:
 
     # --- waiting -------------------------------------------------------------------------------
 
-    def hold(self, begin: BeginWait, then: Callable[[], bool] | None = None) -> None:
-        self._read_no_more()
+    def hold(
+        self,
+        begin: BeginWait,
+        then: Callable[[], bool] | None = None,
+        *,
+        until_client_sends: bool = False,
+    ) -> None:
+        if not until_client_sends:
+            self._read_no_more()
         self.deadline_s = None
         self._is_held = True
         self._then = then
@@ -394,7 +414,15 @@ class Connection:
         if not may_go_on:
             self.close("barrier-failed", "a set sent on this connection is not known to be durable")
             return
+        self._wait = None
         self._host.loop.call_soon(self._after_wait)
+
+    def _end_wait(self) -> None:
+        """The client sent something, or hung up; where the wait is over already, nothing."""
+        wait, self._wait = self._wait, None
+        if wait is not None:
+            wait.cancel()
+            self._after_wait()
 
     @contained
     def _after_wait(self) -> None:

@@ -21,9 +21,9 @@ DAMAGE_ATTEMPTS = 3  # fetches of a damaged entry before it is taken to be damag
 
 
 class Waker(Protocol):
-    """An event of a thread that waits for room in a queue."""
+    """A thread that waits for room in a queue."""
 
-    def set(self) -> None: ...
+    def wake(self) -> None: ...
 
 
 class _Delivered(Protocol):
@@ -196,10 +196,10 @@ class ChunkQueue:
             return True
 
     def wake_when_room(self, waker: Waker) -> None:
-        """`waker` is set as soon as there may be room: at once if there is."""
+        """`waker` is woken as soon as there may be room: at once if there is."""
         with self.lock:
             if self.has_room():
-                waker.set()
+                waker.wake()
             else:
                 self._waiting.add(waker)
 
@@ -225,7 +225,7 @@ class ChunkQueue:
     def _wake(self) -> None:
         waiting, self._waiting = self._waiting, set()
         for waker in waiting:
-            waker.set()
+            waker.wake()
 
     # --- the stream's side -----------------------------------------------------------------------
 

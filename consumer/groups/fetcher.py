@@ -75,6 +75,7 @@ class BrokerFetcher(ReadingPolicy[_OwnedRead]):
             failure=FAILURE_BACKOFF,
             fetch_size_max=config.fetch_size_max,
             request_bytes_max=ROUND_BYTES_MAX,
+            wait_max_s=config.fetch_wait_ms / 1000,
             woken=woken,
         )
 
@@ -123,10 +124,14 @@ class BrokerFetcher(ReadingPolicy[_OwnedRead]):
         self._planned_count = len(reads)
         # Those left out begin the next round; when none was, another one is the first.
         self._turn += len(reads) if reads and self._left_out else 1
+        wait_s = None if retry_at_s is None else max(0.0, retry_at_s - now_s)
         # Where this round holds room itself, giving it back would wake the loop, time and again.
-        for queue in crowded.difference(read.owned.queue for read in reads):
-            queue.wake_when_room(self.loop.woken)
-        return Plan(reads, None if retry_at_s is None else max(0.0, retry_at_s - now_s))
+        crowded.difference_update(read.owned.queue for read in reads)
+        for queue in crowded:
+            queue.wake_when_room(self.loop)
+        if reads and any(owned.queue not in crowded for owned in self._left_out):
+            wait_s = 0.0  # nothing wakes the loop for these
+        return Plan(reads, wait_s)
 
     def goes_on(self, has_moved: bool) -> bool:
         """Also while partitions that were left out have room now: their turn is before a pause."""

@@ -9,6 +9,7 @@ TOPIC_LENGTH: Final = Struct(">h")
 PARTITION: Final = Struct(">i")
 SET_SIZE: Final = Struct(">i")
 LIMITS: Final = Struct(">qi")  # offset or time, max size or max count
+WAIT: Final = Struct(">i")  # of a WaitingFetch, ms
 
 # A whole frame's start up to its first topic or part.
 FRAME_HEADER: Final = Struct(">ih")  # frame size, request id

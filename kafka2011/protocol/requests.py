@@ -1,4 +1,4 @@
-"""The five requests of 0.7: from objects to whole frames, and from frame bodies to objects.
+"""The requests: from objects to whole frames, and from frame bodies to objects.
 
     body          = request id i16, rest
     Produce       = route, set size i32, set
@@ -6,7 +6,10 @@
     Fetch         = route, offset i64, max size i32
     MultiFetch    = count i16, count times (route, offset i64, max size i32)
     Offsets       = route, time i64, max count i32
+    WaitingFetch  = longest wait i32 (ms), a MultiFetch's count and parts
     route         = topic length i16, that many bytes of UTF-8, partition i32
+
+Unlike 0.7: it has the first five only, and hangs up on the id of WaitingFetch.
 
 Parts carry no request id of their own. Bytes after what a request needs are ignored, as in the
 original. Whether a topic, a partition or a fetch size is legal is the broker's question, not the
@@ -34,6 +37,7 @@ from kafka2011.protocol.layout import (
     REQUEST_ID,
     SET_SIZE,
     TOPIC_LENGTH,
+    WAIT,
 )
 
 PRODUCE: Final = 0
@@ -41,6 +45,9 @@ FETCH: Final = 1
 MULTI_FETCH: Final = 2
 MULTI_PRODUCE: Final = 3
 OFFSETS: Final = 4
+WAITING_FETCH: Final = 1000  # of our own: no Kafka has a request of that number
+
+WAIT_MS_MAX: Final = 30_000  # a broker waits no longer for one fetch
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -54,6 +61,7 @@ _ROUTE_OVERHEAD_BYTES: Final = TOPIC_LENGTH.size + PARTITION.size
 _TOPIC_BYTES_MAX: Final = 32767
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
+FetchPart: TypeAlias = tuple[bytes, int, int]  # route, offset, most bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +98,15 @@ class MultiFetchRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class WaitingFetchRequest:
+    """A MultiFetch whose answer waits while no part has anything to say: until one has bytes,
+    for at most `wait_ms` (WAIT_MS_MAX), and until the client sends something else."""
+
+    parts: Sequence[FetchRequest]
+    wait_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class OffsetsRequest:
     """At most `count_max` segment offsets before `time`: ms since the epoch, LATEST or EARLIEST."""
 
@@ -100,7 +117,12 @@ class OffsetsRequest:
 
 
 Request: TypeAlias = (
-    ProduceRequest | MultiProduceRequest | FetchRequest | MultiFetchRequest | OffsetsRequest
+    ProduceRequest
+    | MultiProduceRequest
+    | FetchRequest
+    | MultiFetchRequest
+    | WaitingFetchRequest
+    | OffsetsRequest
 )
 
 
@@ -127,12 +149,11 @@ def request_pieces(request: Request) -> list[Buffer]:
                 pieces = _fetch_part(topic, partition, offset, size_max)
                 header = FRAME_HEADER.pack(REQUEST_ID.size + _length(pieces), FETCH)
             case MultiFetchRequest(parts):
-                pieces = [
-                    piece
-                    for part in parts
-                    for piece in _fetch_part(part.topic, part.partition, part.offset, part.size_max)
-                ]
+                pieces = _fetch_pieces(parts)
                 header = _multi_header(MULTI_FETCH, len(parts), pieces)
+            case WaitingFetchRequest(parts, wait_ms):
+                pieces = [WAIT.pack(wait_ms), COUNT.pack(len(parts)), *_fetch_pieces(parts)]
+                header = FRAME_HEADER.pack(REQUEST_ID.size + _length(pieces), WAITING_FETCH)
             case OffsetsRequest(topic, partition, time, count_max):
                 pieces = _fetch_part(topic, partition, time, count_max)
                 header = FRAME_HEADER.pack(REQUEST_ID.size + _length(pieces), OFFSETS)
@@ -222,6 +243,14 @@ def _produce_part(part: ProduceRequest) -> list[Buffer]:
     return [route, SET_SIZE.pack(len(part.message_set)), part.message_set]
 
 
+def _fetch_pieces(parts: Sequence[FetchRequest]) -> list[Buffer]:
+    return [
+        piece
+        for part in parts
+        for piece in _fetch_part(part.topic, part.partition, part.offset, part.size_max)
+    ]
+
+
 def _fetch_part(topic: str, partition: int, offset: int, limit: int) -> list[Buffer]:
     return [encode_route(topic, partition), LIMITS.pack(offset, limit)]
 
@@ -254,6 +283,10 @@ def decode_request(body: Buffer) -> Request:
             for route, offset, size_max in fetch_parts(view, request_id)
         ]
         return fetches[0] if request_id == FETCH else MultiFetchRequest(fetches)
+    if request_id == WAITING_FETCH:
+        wait_ms, parts = waiting_fetch_parts(view)
+        waiting = [FetchRequest(*decode_route(route), *limits) for route, *limits in parts]
+        return WaitingFetchRequest(waiting, wait_ms)
     if request_id == OFFSETS:
         route, time, count_max = offsets_part(view)
         return OffsetsRequest(*decode_route(route), time, count_max)
@@ -281,11 +314,26 @@ def produce_parts(view: memoryview, request_id: int) -> list[tuple[bytes, memory
     return parts
 
 
-def fetch_parts(view: memoryview, request_id: int) -> list[tuple[bytes, int, int]]:
+def fetch_parts(view: memoryview, request_id: int) -> list[FetchPart]:
     """Route, offset and size of each part of a Fetch or MultiFetch request. Raises as above."""
-    position, count = REQUEST_ID.size, 1
+    return _fetch_parts_at(view, REQUEST_ID.size, request_id != FETCH)
+
+
+def waiting_fetch_parts(view: memoryview) -> tuple[int, list[FetchPart]]:
+    """The longest wait in ms and the parts of a WaitingFetch request. Raises as above."""
     try:
-        if request_id == MULTI_FETCH:
+        wait_ms: int = WAIT.unpack_from(view, REQUEST_ID.size)[0]
+    except StructError:
+        raise _cut(view) from None
+    if wait_ms < 0:
+        raise RemoteProtocolError(f"a wait of {wait_ms} ms")
+    return wait_ms, _fetch_parts_at(view, REQUEST_ID.size + WAIT.size, True)
+
+
+def _fetch_parts_at(view: memoryview, position: int, has_count: bool) -> list[FetchPart]:
+    count = 1
+    try:
+        if has_count:
             count, position = _read_count(view, position)
         parts = []
         for _ in range(count):

@@ -124,10 +124,20 @@ class FetchSettings(FetchSize):
         whole(1, INT_MAX),
         "bytes up to which a fetch grows for one large message; at least fetch.size",
     )
+    # Unlike 0.7, whose brokers cannot wait.
+    fetch_wait_ms: int = setting(
+        "fetch.wait.max.ms",
+        1000,
+        whole(0, INT_MAX),
+        "longest that a fetch waits at the broker for data, ms; 0: brokers are polled",
+    )
     # Unlike 0.7 (1000 ms, always): the pause starts here and doubles up to the maximum while
     # there is nothing to read, so that a new message is read in milliseconds at little cost.
     fetcher_backoff_ms: int = setting(
-        "fetcher.backoff.ms", 10, whole(0, INT_MAX), "pause after an empty fetch, ms; doubles"
+        "fetcher.backoff.ms",
+        10,
+        whole(0, INT_MAX),
+        "pause after an empty fetch that did not wait at the broker, ms; doubles",
     )
     fetcher_backoff_max_ms: int = setting(
         "fetcher.backoff.max.ms", 100, whole(0, INT_MAX), "longest pause after empty fetches, ms"

@@ -86,6 +86,7 @@ class SourceReader(ReadingPolicy[_CopyRead]):
             failure=Backoff(config.retry_min_ms / 1000, config.retry_max_ms / 1000),
             fetch_size_max=config.fetch_size_max,
             request_bytes_max=FETCH_BYTES_MAX,
+            wait_max_s=config.fetch_wait_ms / 1000,
         )
         self._loop.start()
 
@@ -108,7 +109,9 @@ class SourceReader(ReadingPolicy[_CopyRead]):
                 self._wake.wait(self._pause_s(now_s))
                 return Plan([])
             self._turn = (self._turn + 1) % max(1, len(due))
-            return Plan([_read_of(copy) for copy in due[self._turn :] + due[: self._turn]])
+            reads = [_read_of(copy) for copy in due[self._turn :] + due[: self._turn]]
+            # No longer than the pause between two polls: room and rewinds do not end a wait.
+            return Plan(reads, self._config.fetcher_backoff_max_ms / 1000)
 
     def _pause_s(self, now_s: float) -> float:
         ends = [copy.next_event_s() for copy in self.copies]

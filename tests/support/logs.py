@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kafka2011.broker.config import BrokerConfig
+from kafka2011.broker.core.data_waits import DataWaits
 from kafka2011.broker.core.partitions import Partitions
 from kafka2011.broker.log.file_layer import FileLayer
 from kafka2011.broker.log.log import Log, LogSettings
@@ -96,6 +97,9 @@ class DiskInThread:
         log.flush()
 
 
-def partitions_of(config: BrokerConfig, logs: LogManager, waits: Any = None) -> Partitions:
+def partitions_of(
+    config: BrokerConfig, logs: LogManager, waits: DataWaits | None = None
+) -> Partitions:
     rng = random.Random(0)
+    waits = waits or DataWaits(None, 0)
     return Partitions(config, logs, DiskInThread(), waits, rng=rng, topic_seen=lambda _: None)

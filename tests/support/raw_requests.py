@@ -1,4 +1,4 @@
-"""Requests and responses of 0.7 put together byte by byte, without our own codec."""
+"""Requests and responses put together byte by byte, without our own codec."""
 
 import struct
 import zlib
@@ -48,6 +48,11 @@ def fetch(topic: bytes, offset: int = 0, partition: int = 0, size: int = 10_000)
 def multi_fetch(*parts: tuple[bytes, int, int, int]) -> bytes:
     made = (_fetched(*part) for part in parts)
     return frame(b"\0\2" + struct.pack(">h", len(parts)) + b"".join(made))
+
+
+def waiting_fetch(wait_ms: int, *parts: tuple[bytes, int, int, int]) -> bytes:
+    made = (_fetched(*part) for part in parts)
+    return frame(struct.pack(">hih", 1000, wait_ms, len(parts)) + b"".join(made))
 
 
 def offsets(topic: bytes, time: int = -1, count: int = 10, partition: int = 0) -> bytes:

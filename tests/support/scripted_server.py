@@ -5,9 +5,11 @@ fails as its attributes say. A test that needs the real thing starts it (`tests.
 """
 
 import contextlib
+import select
 import socket
 import struct
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Callable
 from typing import Self
@@ -19,6 +21,7 @@ from tests.support.raw_requests import OUT_OF_RANGE, answer, frame, offsets_answ
 from tests.support.waiting import wait_until
 
 Partition = tuple[str, int]
+WAITING_FETCH = struct.pack(">h", wire.WAITING_FETCH)
 
 
 class ScriptedServer:
@@ -138,6 +141,7 @@ class ScriptedBroker(ScriptedServer):
     - `raw_answers`: sent instead of the next answers; `offsets_answer`: to all Offsets requests
     - `errors`: error codes of partitions; `damage` changes a partition's bytes as they are sent
     - `holds_back`: as 0.7 between two flushes, only what was there at the last `flush` is visible
+    - `can_wait`: unlike 0.7, it knows WaitingFetch; until then it hangs up on it
     - `on_offsets` is called before each Offsets request is answered
     """
 
@@ -158,6 +162,7 @@ class ScriptedBroker(ScriptedServer):
         self.errors: dict[Partition, int] = {}
         self.damage: Callable[[wire.FetchRequest, bytes], bytes] = lambda _, data: data
         self.holds_back = False
+        self.can_wait = False
         self.on_offsets: Callable[[], object] = lambda: None
         self._flushed: dict[Partition, int] = {}  # bytes
         super().__init__(port)
@@ -231,6 +236,8 @@ class ScriptedBroker(ScriptedServer):
                     response = self._answer(received)
                 if response is None:
                     return
+                if received[4:6] == WAITING_FETCH:
+                    response = self._after_wait(connection, received, response)
                 if not self.is_silent:
                     connection.sendall(response)
 
@@ -248,12 +255,29 @@ class ScriptedBroker(ScriptedServer):
                 return self._fetch(request)
             case wire.MultiFetchRequest() as request:
                 return frame(b"\0\0" + b"".join(map(self._fetch, request.parts)))
+            case wire.WaitingFetchRequest() as request:
+                if not self.can_wait:
+                    return None
+                return frame(b"\0\0" + b"".join(map(self._fetch, request.parts)))
             case request:
                 for part in _produced(request):
                     if part.topic in self.refused or not self._unpacks(part.message_set):
                         return None
                     self.logs[part.topic, part.partition] += part.message_set
                 return b""
+
+    def _after_wait(self, connection: socket.socket, received: bytes, response: bytes) -> bytes:
+        """The response once it is not empty, at the deadline, or when the client sends."""
+        request = wire.decode_request(received[4:])
+        assert isinstance(request, wire.WaitingFetchRequest)
+        empty = frame(b"\0\0" + answer(b"") * len(request.parts))
+        deadline_s = time.monotonic() + request.wait_ms / 1000
+        while request.parts and response == empty and time.monotonic() < deadline_s:
+            if select.select([connection], [], [], 0.001)[0]:
+                break
+            with self.lock:
+                response = frame(b"\0\0" + b"".join(map(self._fetch, request.parts)))
+        return response
 
     def _unpacks(self, data: bytes | memoryview) -> bool:
         if self.unpacked_bytes_max is None:

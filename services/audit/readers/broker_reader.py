@@ -107,6 +107,7 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
             failure=FAILURE_BACKOFF,
             fetch_size_max=ENTRY_BYTES_MAX,
             request_bytes_max=REQUEST_BYTES_MAX,
+            wait_max_s=self._poll_interval_s,
         )
 
     def start(self) -> None:

@@ -35,6 +35,7 @@ class Client:
     def __init__(self, policy: "Policy") -> None:
         self.requests: list[list[FetchRequest]] = []
         self.is_closed = False
+        self.waits_ended = 0
         self._policy = policy
 
     def multifetch(self, parts: Sequence[FetchRequest]) -> list[FetchedSet]:
@@ -48,6 +49,15 @@ class Client:
         data = b"" if error else answer[: part.size_max]
         return FetchedSet(part.topic, part.partition, part.offset, memoryview(data), error)
 
+    def waiting_fetch(
+        self, parts: Sequence[FetchRequest], wait_ms: int, is_ended: Callable[[], bool]
+    ) -> list[FetchedSet] | None:
+        self._policy.waits_ms.append(wait_ms)
+        return self.multifetch(parts) if self._policy.broker_can_wait else None
+
+    def end_wait(self) -> None:
+        self.waits_ended += 1
+
     def close(self) -> None:
         self.is_closed = True
 
@@ -55,7 +65,7 @@ class Client:
 class Policy(broker_loop.ReadingPolicy[PartitionRead]):
     """Reads `reads` in each round, and notes in `calls` what the loop makes of the answers."""
 
-    def __init__(self, *reads: PartitionRead) -> None:
+    def __init__(self, *reads: PartitionRead, wait_max_s: float = 0.0) -> None:
         self.reads = list(reads) or [read_of(0)]
         self.calls: list[tuple[Any, ...]] = []
         self.answers: dict[int, bytes | KafkaError] = {}
@@ -64,6 +74,8 @@ class Policy(broker_loop.ReadingPolicy[PartitionRead]):
         self.unknown_address: list[Exception] = []
         self.clients: list[Client] = []
         self.wait_s: float | None = None
+        self.broker_can_wait = True
+        self.waits_ms: list[int] = []
         self.on_take: Callable[[], bool] = lambda: True  # whether it is progress
         self.on_connect: Callable[[], None] = lambda: None
         self.loop = broker_loop.BrokerLoop(
@@ -73,6 +85,7 @@ class Policy(broker_loop.ReadingPolicy[PartitionRead]):
             failure=Backoff(0.1, 0.5),
             fetch_size_max=LARGEST,
             request_bytes_max=250,
+            wait_max_s=wait_max_s,
         )
 
     def run(self, *, idle: int) -> tuple[list[float | None], list[float | None]]:
@@ -250,6 +263,40 @@ def test_a_broker_without_an_address_is_looked_up_again() -> None:
     policy.unknown_address = [BrokerUnavailable("not registered")] * 2
     assert policy.run(idle=1)[1] == [0.1, 0.2]
     assert policy.names[-1] == "take"
+
+
+def test_one_fetch_waits_at_the_broker_until_something_else_may_be_due() -> None:
+    one, two = [read_of(0)], [read_of(0, size_max=200), read_of(1, size_max=200)]
+    for reads, wait_s, waits_ms in (
+        (one, None, [1000]),
+        (one, 0.5, [500]),
+        (one, 0.0, []),
+        (two, None, []),  # two requests: while one waits, the other's data do not come
+    ):
+        policy = Policy(*reads, wait_max_s=1.0)
+        policy.wait_s = wait_s
+        policy.run(idle=1)
+        assert policy.waits_ms == waits_ms
+
+
+def test_a_broker_that_cannot_wait_is_polled_and_named_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    policy = Policy(wait_max_s=1.0)
+    policy.broker_can_wait = False
+    waited_s, _ = policy.run(idle=3)
+    assert waited_s == [pytest.approx(pause, abs=0.01) for pause in (0.01, 0.02, 0.04)]
+    assert [client.requests for client in policy.clients] == [[[FetchRequest("t", 0, 0, 100)]] * 3]
+    assert caplog.text.count("broker_polled") == 1
+
+
+def test_what_wakes_the_loop_ends_the_wait() -> None:
+    policy = Policy()
+    policy.loop.round()
+    policy.loop.wake()
+    assert policy.clients[0].waits_ended == 1
+    assert policy.loop.woken.is_set()
 
 
 def test_another_address_is_used_at_once() -> None:

@@ -8,7 +8,7 @@ import pytest
 from kafka2011.consumer.errors import BrokerUnavailable, ConsumerClosed
 from kafka2011.consumer.simple import EARLIEST, LATEST, SimpleConsumer
 from kafka2011.protocol import errors
-from kafka2011.protocol.requests import FetchRequest
+from kafka2011.protocol.requests import FetchRequest, WaitingFetchRequest
 from tests.support.bombs import BOMB_BYTES, BOMBS_COUNT, bombs, bounded_memory
 from tests.support.scripted_server import ScriptedBroker
 from tests.support.waiting import wait_until
@@ -235,3 +235,91 @@ def test_large_answers_arrive_whole(broker: ScriptedBroker, client: SimpleConsum
     end = broker.append("t", 0, payloads)
     fetched = client.fetch("t", 0, 0, end)
     assert [payload for payload, _ in fetched.messages()] == payloads
+
+
+# --- a fetch that waits ---------------------------------------------------------------------------
+
+
+def arriving_later(broker: ScriptedBroker, requests: int) -> threading.Thread:
+    """Appends one message once so many requests have come."""
+
+    def work() -> None:
+        wait_until(lambda: len(broker.frames) >= requests, "the requests")
+        broker.append("t", 0, [b"later"])
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    return thread
+
+
+def waiting_frames(broker: ScriptedBroker) -> list[int]:
+    return [r.wait_ms for r in broker.requests() if isinstance(r, WaitingFetchRequest)]
+
+
+def test_a_fetch_waits_at_a_broker_that_can(broker: ScriptedBroker, client: SimpleConsumer) -> None:
+    broker.can_wait = True
+    thread = arriving_later(broker, 2)
+    assert client.fetch("t", 0, 0, 100, wait_ms=60_000).messages() == [(b"later", 15)]
+    thread.join()
+    first, second = waiting_frames(broker)
+    assert first == 0, "it asks whether the broker can"
+    assert second == 5000, "no longer than half of the time after which it is silent"
+    assert client.fetch("t", 0, 15, 100, wait_ms=20).messages() == []
+    assert len(broker.conversations) == 1
+
+
+def test_an_original_broker_is_polled(broker: ScriptedBroker, client: SimpleConsumer) -> None:
+    thread = arriving_later(broker, 3)
+    assert client.fetch("t", 0, 0, 100, wait_ms=60_000).messages() == [(b"later", 15)]
+    thread.join()
+    assert client.fetch("t", 0, 15, 100, wait_ms=20).messages() == []
+    assert waiting_frames(broker) == [0], "once a connection"
+    assert len(broker.conversations) == 2
+    broker.can_wait = True  # another program took its place
+    broker.hang_up()
+    wait_until(lambda: not client.fetch("t", 0, 15, 100).data, "a new connection")
+    assert client.waiting_fetch([FetchRequest("t", 0, 15, 100)], 10) is not None
+
+
+def test_a_connection_that_broke_before_says_nothing_about_the_broker(
+    broker: ScriptedBroker, client: SimpleConsumer
+) -> None:
+    broker.can_wait = True
+    assert client.earliest("t", 0) == 0
+    broker.hang_up()
+    assert client.waiting_fetch([FetchRequest("t", 0, 0, 100)], 10) is not None
+
+
+def test_a_broker_that_is_gone_is_unavailable_whatever_it_knows(
+    broker: ScriptedBroker, client: SimpleConsumer
+) -> None:
+    broker.can_wait = True
+    part = FetchRequest("t", 0, 0, 100)
+    assert client.waiting_fetch([part], 10) is not None
+    broker.close()
+    with pytest.raises(BrokerUnavailable):
+        client.waiting_fetch([part], 10)
+
+
+def test_a_wait_is_ended_from_another_thread(
+    broker: ScriptedBroker, client: SimpleConsumer
+) -> None:
+    broker.can_wait = True
+    part = FetchRequest("t", 0, 0, 100)
+    client.end_wait()  # there is none
+    client.waiting_fetch([part], 60_000)
+    assert client.waiting_fetch([part], 60_000, lambda: True) is not None, "ended before"
+
+    def end() -> None:
+        wait_until(lambda: len(broker.frames) == 3, "the wait")
+        client.end_wait()
+        client.end_wait()
+
+    thread = threading.Thread(target=end)
+    thread.start()
+    found = client.waiting_fetch([part], 60_000)
+    thread.join()
+    assert found is not None
+    assert not found[0].data
+    broker.append("t", 0, [b"next"])
+    assert client.fetch("t", 0, 0, 100).messages() == [(b"next", 14)], "still in step"

@@ -26,7 +26,13 @@ from kafka2011.protocol import message_set
 from kafka2011.protocol.compression import Codec
 from kafka2011.protocol.errors import IllegalTopicName
 from kafka2011.protocol.message_set import payloads
-from kafka2011.protocol.requests import EARLIEST, FetchRequest, MultiFetchRequest, OffsetsRequest
+from kafka2011.protocol.requests import (
+    EARLIEST,
+    FetchRequest,
+    MultiFetchRequest,
+    OffsetsRequest,
+    WaitingFetchRequest,
+)
 from tests.support.bombs import BOMB_BYTES, BOMBS_COUNT, bombs, bounded_memory
 from tests.support.memory_deployment import Deployment, drain, numbered, one_stream
 from tests.support.raw_requests import offsets_answer
@@ -71,7 +77,7 @@ def test_a_conversation_as_the_original_has_it(deployment: Deployment) -> None:
     def others() -> set[object]:
         return {r for r in broker.requests() if not isinstance(r, MultiFetchRequest)}
 
-    with deployment.connector() as connector:
+    with deployment.connector(fetch_wait_ms=0) as connector:
         assert len(drain(one_stream(connector, "cons"), 2)) == 2
         wait_until(lambda: at_the_end <= fetches(), "fetches at both ends")
     assert fetches() <= possible
@@ -80,10 +86,36 @@ def test_a_conversation_as_the_original_has_it(deployment: Deployment) -> None:
     assert [deployment.stored("cons", 0, number) for number in (0, 1)] == [b"110", b"43"]
 
     broker.frames.clear()
-    assert drain(one_stream(deployment.connector(), "cons"), 0) == []
+    assert drain(one_stream(deployment.connector(fetch_wait_ms=0), "cons"), 0) == []
     wait_until(lambda: at_the_end <= fetches(), "fetches at both ends")
     assert fetches() <= possible
     assert others() == set(), "stored offsets need no offsets request"
+
+
+def test_what_the_application_does_ends_a_wait_at_the_broker(deployment: Deployment) -> None:
+    broker = deployment.broker_of_t([b"one", b"two"])
+    broker.can_wait = True
+    connector = deployment.connector(fetch_wait_ms=10**9, socket_timeout_ms=10**9)
+    stream = one_stream(connector)
+
+    def waits_at(offset: int) -> int:
+        return sum(
+            isinstance(request, WaitingFetchRequest)
+            and request.wait_ms > 0
+            and request.parts[0].offset == offset
+            for request in broker.requests()
+        )
+
+    assert [next(stream).payload for _ in range(2)] == [b"one", b"two"]
+    wait_until(lambda: waits_at(26) == 1, "a wait at the end of the log")
+    assert connector.seek(NAME, 13)
+    assert next(stream).payload == b"two"
+    wait_until(lambda: waits_at(26) == 2, "the wait after the seek")
+    broker.append("t", 0, [b"three"])
+    assert next(stream).payload == b"three"
+    wait_until(lambda: waits_at(41) == 1, "the next wait")
+    connector.shutdown()
+    assert list(stream) == []
 
 
 def test_start_at_the_largest_or_raise(deployment: Deployment) -> None:

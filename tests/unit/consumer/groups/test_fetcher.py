@@ -24,7 +24,7 @@ def run_to_pause(
 ) -> Pauses:
     """Carry out rounds up to the end of so many pauses, and count the fetches up to each."""
     pauses = Pauses(pause_count)
-    config = ConsumerConfig(group_id="g", **settings)  # type: ignore[arg-type]
+    config = ConsumerConfig(group_id="g", fetch_wait_ms=0, **settings)  # type: ignore[arg-type]
     fetcher = BrokerFetcher(1, lambda: broker.address, config, ConsumerStats(), pauses)
     pauses.stop = fetcher.loop.stop
     pauses.count_now = lambda: len(requested_parts(broker))

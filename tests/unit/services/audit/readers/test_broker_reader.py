@@ -40,6 +40,7 @@ def fetch_bytes() -> int:
 @pytest.fixture
 def bench(fetch_bytes: int) -> Iterator[Bench]:
     with ScriptedBroker() as broker:
+        broker.can_wait = True
         made = Bench(broker, fetch_bytes)
         yield made
         made.reader.close()
