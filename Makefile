@@ -19,7 +19,8 @@ COUNT ?= 100
 
 .PHONY: help prepare prepare-test check format lock clean demo live reports
 .PHONY: test test-unit test-unit-pure test-wheel test-integration test-browser test-original
-.PHONY: picture test-faults test-stops test-audit test-large-load soak-dashboard fuzz simulate soak bench bench-large bench-peers
+.PHONY: picture test-faults test-stops test-audit test-large-load soak-dashboard fuzz simulate soak
+.PHONY: bench bench-large bench-peers experiments
 
 define HELP
 Run the deployment
@@ -65,6 +66,8 @@ Measure it (docs/performance.md)
   make bench-large              logs of up to 50 GB (needs 55 GB free)
   make bench-peers              beside Redis, NATS, RabbitMQ, ActiveMQ, where
                                 these are installed
+  make experiments              the same with latency, drawn as the paper's
+                                figures 4 and 5
 
 Work on it
   make prepare                  .venv with what the deployment needs, compiled
@@ -197,7 +200,12 @@ bench-large: prepare-test
 	$(PYTHON_IN) -m benchmarks --large --only "log sizes" $(if $(JSON),--json)
 
 bench-peers: prepare-test
-	$(PYTHON_IN) -m benchmarks.peers $(if $(JSON),--json)
+	$(PYTHON_IN) -m benchmarks.peers --what throughput $(if $(JSON),--json)
+
+# The paper's figures 4 and 5, and latency against rate, into FIGURES.
+FIGURES ?= var/benchmarks/figures
+experiments: prepare-test
+	$(PYTHON_IN) -m benchmarks.peers --figures $(FIGURES)
 
 # Tables and pictures in var/reports, from what the demo left in var/warehouse.
 reports: prepare

@@ -1,31 +1,85 @@
-"""Redis Streams: XADD in pipelines of 50, XREAD of 5000."""
+"""Redis Streams: XADD in pipelines, XREAD of 5000 that waits."""
 
 import re
 import socket
-import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.peers.common import (
-    BATCH,
+    MARK,
+    MESSAGE_BYTES,
     PAYLOAD,
-    Counter,
-    Rates,
+    RawReceiver,
+    RawSender,
+    connect,
     find,
     free_port,
+    next_bytes,
     running,
-    send_for_a_while,
 )
 
 READ_COUNT = 5000
-# The id of an entry, and where its only field begins.
-_ENTRY = re.compile(rb"\r\n(\d+-\d+)\r\n\*2\r\n\$1\r\nm\r\n\$%d\r\n" % len(PAYLOAD))
+BLOCK_MS = 1000
+NOTHING = b"*-1\r\n"
+# The head of an answer up to the number of its entries, and an entry's id.
+_HEAD = re.compile(rb"\*1\r\n\*2\r\n\$\d+\r\n[^\r]+\r\n\*(\d+)\r\n")
+_ENTRY = re.compile(rb"\r\n(\d+-\d+)\r\n\*2\r\n\$1\r\nm\r\n\$%d\r\n" % MESSAGE_BYTES)
 
 
 def command(*words: bytes) -> bytes:
     return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(w), w) for w in words)
 
 
-def measure(directory: Path, fsync: str) -> Rates:
+@dataclass(frozen=True)
+class Redis:
+    process_id: int
+    port: int
+
+    def sender(self, topic: str) -> RawSender:
+        def encode(payloads: list[bytes]) -> bytes:
+            return b"".join(command(b"XADD", topic.encode(), b"*", b"m", one) for one in payloads)
+
+        return RawSender(connect(self.port), encode, b"-")  # an id: a time, a dash, a number
+
+    def receiver(self, topic: str) -> RawReceiver:
+        connection = connect(self.port)
+        return RawReceiver(connection, _Reads(connection, topic).read)
+
+    live_receiver = receiver
+
+
+class _Reads:
+    """One XREAD after the other."""
+
+    def __init__(self, connection: socket.socket, topic: str) -> None:
+        self._connection = connection
+        self._topic = topic.encode()
+        self._last = b"0"
+
+    def read(self) -> bytes:
+        count, block_ms = b"%d" % READ_COUNT, b"%d" % BLOCK_MS
+        words = (b"XREAD", b"COUNT", count, b"BLOCK", block_ms, b"STREAMS", self._topic, self._last)
+        self._connection.sendall(command(*words))
+        data = bytearray(next_bytes(self._connection))
+        while not _is_whole(data):
+            data += next_bytes(self._connection)
+        if data != NOTHING:
+            self._last = _ENTRY.findall(data[-2 * MESSAGE_BYTES :])[-1]
+        return bytes(data)
+
+
+def _is_whole(data: bytearray) -> bool:
+    if data == NOTHING:
+        return True
+    head = _HEAD.match(data)
+    end = len(data) - data.rfind(MARK)
+    return head is not None and end == len(PAYLOAD) + 2 and data.count(MARK) == int(head[1])
+
+
+@contextmanager
+def serve(directory: Path, fsync: str) -> Iterator[Redis]:
     port = free_port()
     server = find("redis-server", "redis-server")
     settings = {
@@ -37,29 +91,5 @@ def measure(directory: Path, fsync: str) -> Rates:
         "save": "",
     }
     words = [word for name, value in settings.items() for word in (f"--{name}", str(value))]
-    with (
-        running([server, *words], port, directory),
-        socket.create_connection(("127.0.0.1", port)) as connection,
-    ):
-        batch = command(b"XADD", b"bench", b"*", b"m", PAYLOAD) * BATCH
-        answers = Counter(connection, b"\r\n")  # an id is two lines
-        sent, elapsed_s = send_for_a_while(connection, batch, answers, 2 * BATCH)
-        return Rates(sent / elapsed_s, _read(connection, sent))
-
-
-def _read(connection: socket.socket, count: int) -> float:
-    last, seen = b"0", 0
-    began_s = time.perf_counter()
-    while seen < count:
-        wanted = min(READ_COUNT, count - seen)
-        connection.sendall(
-            command(b"XREAD", b"COUNT", b"%d" % READ_COUNT, b"STREAMS", b"bench", last)
-        )
-        data = bytearray()
-        while True:
-            data += connection.recv(1 << 20)
-            if data.endswith(PAYLOAD + b"\r\n") and data.count(PAYLOAD) == wanted:
-                break
-        last = _ENTRY.findall(data)[-1]
-        seen += wanted
-    return seen / (time.perf_counter() - began_s)
+    with running([server, *words], port, directory) as process:
+        yield Redis(process.pid, port)
