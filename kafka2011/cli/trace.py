@@ -1,4 +1,4 @@
-"""`kafka2011 trace GUID`: where is my message? Its way through all tiers, or where it was last seen.
+"""`kafka2011 trace GUID`: where is my message? Its way through all tiers, or its last place.
 
 kafka2011 trace 6f1d0c...                                        by guid, 32 hexadecimal digits
 kafka2011 trace --topic page-view --partition 1-0 --offset 7340  by its place in the live logs

@@ -97,9 +97,7 @@ class Demo:
                 screen.say(goes_on_text(self.config.root_dir, before))
             status = self._with_everything("up", self._stay)
             if status == 0:
-                screen.say(
-                    "what was sent last is not in the warehouse: the next start loads it"
-                )
+                screen.say("what was sent last is not in the warehouse: the next start loads it")
             screen.say(
                 f"stopped; data and logs stay in {self.config.root_dir}/; to go on with them:\n"
                 f"  {to_paste(self.root, 'up')}"
