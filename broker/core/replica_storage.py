@@ -5,21 +5,46 @@ takes time runs in one thread, in the order of the calls, and is called back fro
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from kafka2011.broker.core.disk_scheduler import DiskScheduler
 from kafka2011.broker.core.errors import CannotRead
 from kafka2011.broker.core.worker_threads import WorkerThreads
+from kafka2011.broker.log.barrier import Barrier
 from kafka2011.broker.log.copied import Checked
+from kafka2011.broker.log.cutting import CutJob, CutKind
+from kafka2011.broker.log.errors import PartitionError
 from kafka2011.broker.log.file_layer import Buffer, FileLayer
 from kafka2011.broker.log.log import Log, LogObserver, LogState, WrittenPiece
+from kafka2011.broker.log.log_cuts import LogCuts, Wanted
 from kafka2011.broker.log.log_manager import LogManager
+from kafka2011.broker.log.quarantine import Quarantine
 from kafka2011.broker.log.replica_journal import JournalJob, Lineage, ReplicaJournal
 from kafka2011.broker.log.tail import CopiedFrom
 from kafka2011.broker.replication.copies import Copy
 from kafka2011.broker.replication.lineage import cut
+from kafka2011.broker.replication.plan import Action, Step
+from kafka2011.runtime.logs import get_logger
+
+_log: Any = get_logger(__name__)
+
+_KINDS = {
+    Action.CUT: CutKind.SHORTER,
+    Action.ANEW: CutKind.ANEW,
+    Action.ASIDE: CutKind.ASIDE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CutResult:
+    """What came of a cut: why not, or where what was cut is (None: nothing was), and how much."""
+
+    error: PartitionError | OSError | None
+    quarantine: Path | None = None
+    cut_bytes: int = 0
 
 
 class ReplicaStorage:
@@ -31,6 +56,8 @@ class ReplicaStorage:
         self._logs = logs
         self._disk = disk
         self._files = files
+        self._loop = loop
+        self._cuts = LogCuts(logs, files, Quarantine(files, logs.quarantine))
         self._thread = WorkerThreads(loop, "replica", 1)
 
     def close(self) -> None:
@@ -80,6 +107,50 @@ class ReplicaStorage:
         if job.error is None:
             self.journal = job.journal
         done(job.error)
+
+    # --- cuts ----------------------------------------------------------------------------------
+
+    def cut_logs(self, steps: Mapping[str, Step], done: Callable[[CutResult], None]) -> None:
+        """Carry out a leader's plan: what goes is in quarantine, durably, and then cut, durably.
+        Nothing is appended to these logs before `done(result)`.
+
+        With an error nothing was cut, unless a log has failed by it (the observer is called): then
+        only a start finds out what there is. Else join again: the next plan has the same cuts.
+        """
+        wanted: dict[tuple[str, int], Wanted] = {}
+        barrier = Barrier(lambda _: self._loop.call_soon(self._begin_cut, wanted, done))
+        for name, step in steps.items():
+            if step.action is Action.KEEP:
+                continue
+            topic, _, partition = name.rpartition("-")
+            wanted[topic, int(partition)] = Wanted(_KINDS[step.action], step.offset)
+            log = self._logs.get(topic, int(partition))
+            if log is not None and log.is_online:
+                log.when_flushed(log.log_end, barrier)
+                self._disk.request_flush(log)
+        barrier.seal()
+
+    def _begin_cut(
+        self, wanted: Mapping[tuple[str, int], Wanted], done: Callable[[CutResult], None]
+    ) -> None:
+        try:
+            job = self._cuts.begin(wanted)
+        except (PartitionError, OSError) as error:
+            _log.error("cut_failed", reason=str(error))
+            done(CutResult(error))
+        else:
+            self._thread.put(job, partial(self._cut, done))
+
+    def _cut(self, done: Callable[[CutResult], None], job: CutJob) -> None:
+        self._cuts.complete(job)
+        names = [cut.directory.name for cut in job.cuts]
+        if job.error is not None:
+            _log.error("cut_failed", partitions=names, reason=str(job.error))
+        elif job.quarantined is not None:
+            _log.warning(
+                "logs_cut", partitions=names, bytes=job.cut_bytes, quarantine=str(job.quarantined)
+            )
+        done(CutResult(job.error, job.quarantined, job.cut_bytes))
 
     # --- copies --------------------------------------------------------------------------------
 

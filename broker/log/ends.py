@@ -87,9 +87,13 @@ class LogEnds:
             self._data_waiters.reached(end)
 
     def cut(self, end: int) -> None:
-        """The log ends here now. What waited has failed before."""
+        """The log ends here from now on. What waited has failed before."""
+        self.restore(end, min(self.watermark, end))
+
+    def restore(self, end: int, watermark: int) -> None:
+        """Everything is flushed up to `end`, and nothing waits."""
         self.written = self.flushed = end
-        self.watermark = min(self.watermark, end)
+        self.watermark = watermark
         self.floor = 0
 
     # --- waiting -------------------------------------------------------------------------------

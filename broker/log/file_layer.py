@@ -90,5 +90,13 @@ class FileLayer:
         """Give `path` the name `with_name`; a file of that name is gone, and never in between."""
         os.replace(path, with_name)
 
+    def link(self, path: Path, with_name: Path) -> None:
+        """Give the file a second name, which must not exist yet."""
+        os.link(path, with_name, follow_symlinks=False)
+
     def remove(self, path: Path) -> None:
         os.unlink(path)
+
+    def remove_directory(self, path: Path) -> None:
+        """It must be empty."""
+        path.rmdir()

@@ -42,7 +42,7 @@ class Log(ReplicaTail):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.marked_end = self.marked_watermark = 0  # when these were last collected
-        self._is_retiring = False
+        self.is_retiring = False
         self._unremoved: list[Segment] = []  # retired, but a round failed before their files went
         self.bytes_out = 0
         self.messages_out = 0.0
@@ -182,7 +182,7 @@ class Log(ReplicaTail):
         """Take the segments that the policy lets go out of the log; the files are removed by the
         returned job, in any thread, which is then handed to `complete_retirement`. None when there
         is nothing to do, or a job runs already: two could leave a gap."""
-        if self.state is not LogState.ONLINE or self._is_retiring:
+        if self.state is not LogState.ONLINE or self.is_retiring:
             return None
         watermark = self.high_watermark
         # Where the watermark lags, the start must not pass it.
@@ -203,13 +203,13 @@ class Log(ReplicaTail):
             self._unremoved += gone
         if not self._unremoved:
             return None
-        self._is_retiring = True
+        self.is_retiring = True
         gone, self._unremoved = self._unremoved, []
         return Retirement(gone, self.directory, self._files)
 
     def complete_retirement(self, job: Retirement) -> None:
         """What an error left on the disk comes first in the next round: the oldest goes first."""
-        self._is_retiring = False
+        self.is_retiring = False
         self._unremoved = job.segments
 
     def _make_active_retirable(self, now_ms: int) -> int:

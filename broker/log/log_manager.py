@@ -11,7 +11,7 @@ Quarantine lies outside.
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -73,6 +73,7 @@ class LogManager:
         self._new_directory_id = new_directory_id
         self._observer: LogObserver | None = None
         self._lost: list[str] = []  # what is missing that was flushed here once
+        self._aside: dict[tuple[str, int], Log] = {}  # of a replica: see `set_aside`
         self.logs: dict[tuple[str, int], Log] = {}
         self.topics: set[str] = set()
         self.open_files = OpenFiles(files, open_segments_max)
@@ -85,7 +86,7 @@ class LogManager:
         self._mark_order = MarkOrder()
         self._is_mark_failing = False
         self._file_times = FileTimes(clock, wall or clock)
-        self._quarantine = quarantine
+        self.quarantine = quarantine
         self._settings_for = settings_for
         self._files = files
         self._clock = clock
@@ -146,17 +147,17 @@ class LogManager:
             replica_journal.write(self._files, self.root, self.journal)
 
     def _check_quarantine(self) -> None:
-        root, quarantine = self.root.resolve(), self._quarantine.resolve()
+        root, quarantine = self.root.resolve(), self.quarantine.resolve()
         if quarantine == root or root in quarantine.parents:
-            raise DataDirectoryError(f"quarantine.dir {self._quarantine} must lie outside log.dir")
+            raise DataDirectoryError(f"quarantine.dir {self.quarantine} must lie outside log.dir")
 
     def _make_quarantine(self) -> None:
         """Now, not when a torn ending is to be cut: then it would cost a partition."""
         try:
-            self._make_directory(self._quarantine)
+            self._make_directory(self.quarantine)
         except OSError as error:
             raise DataDirectoryError(
-                f"quarantine.dir {self._quarantine} cannot be used: {error.strerror}"
+                f"quarantine.dir {self.quarantine} cannot be used: {error.strerror}"
             ) from error
 
     def _make_directory(self, path: Path) -> None:
@@ -326,7 +327,7 @@ class LogManager:
                 return start, found, reason
             if found.verdict is Verdict.TORN:
                 copy = recovery.cut_torn_ending(
-                    self._files, fd, segment.path, found, self._quarantine
+                    self._files, fd, segment.path, found, self.quarantine
                 )
                 segment.size = found.valid_bytes
                 self._report_torn(segment, found, copy)
@@ -383,9 +384,7 @@ class LogManager:
             raise LimitReached(f"this broker holds its {self._partitions_max} partitions")
         if topic not in self.topics and len(self.topics) >= self._topics_max:
             raise LimitReached(f"this broker holds its {self._topics_max} topics")
-        path = self.root / f"{topic}-{partition}"
-        if path.parent != self.root:
-            raise LimitReached(f"{path} is not inside {self.root}")
+        path = self.path_of(topic, partition)
         self._files.make_directory(path)
         log = self._new_log(topic, partition, path)
         self._add(log)
@@ -394,6 +393,13 @@ class LogManager:
             if self._observer is not None:
                 self._observer.log_made(log)
         return log
+
+    def path_of(self, topic: str, partition: int) -> Path:
+        """The directory of a log, there or not. Raises LimitReached."""
+        path = self.root / f"{topic}-{partition}"
+        if path.parent != self.root or path.name.startswith("."):
+            raise LimitReached(f"{path} is not inside {self.root}")
+        return path
 
     def watch(self, observer: LogObserver) -> None:
         """Have `observer` follow all logs of a replica, those that are to come as well."""
@@ -411,16 +417,57 @@ class LogManager:
                 self._files.close(fd)
         else:
             self.open_files.create(segment)
+        return self._log_of(topic, partition, segment, (self.root, path))
+
+    def _log_of(
+        self, topic: str, partition: int, segment: Segment, unsynced: Sequence[Path]
+    ) -> Log:
+        aside = self._aside.pop((topic, partition), None)
+        if aside is not None:
+            aside.begin_again(segment, unsynced)
+            return aside
         return Log(
             topic,
             partition,
-            path,
+            segment.path.parent,
             [segment],
             self._settings_for(topic),
-            unsynced_directories=(self.root, path),
-            watermark=None if self._replica is None else 0,
+            unsynced_directories=unsynced,
+            watermark=None if self._replica is None else segment.start,
             **self._parts(),
         )
+
+    # --- what a leader's plan makes of a replica's logs -------------------------------------------
+
+    def adopt(self, topic: str, partition: int, offset: int) -> None:
+        """An empty log was made at `offset`, durably."""
+        path = self.path_of(topic, partition)
+        segment = Segment(path / segment_name(offset), offset, 0, self._clock())
+        self._add(self._log_of(topic, partition, segment, ()))
+
+    def set_aside(self, log: Log) -> None:
+        """The log's directory is gone. When there is one again, it is the same object: protocols
+        keep it."""
+        for segment in log.segments:
+            self.open_files.forget(segment)
+        key = log.topic, log.partition
+        self._aside[key] = self.logs.pop(key)
+        self.topics = {topic for topic, _ in self.logs}
+
+    def forget_mark(self, name: str) -> Mark | None:
+        """The directory may be gone, or begin anew, at any time from now on."""
+        return self._marks.by_directory.pop(name, None)
+
+    def restore_mark(self, name: str, mark: Mark | None) -> None:
+        """It is as it was."""
+        if mark is not None:
+            self._marks.by_directory[name] = mark
+
+    def lower_mark(self, log: Log) -> None:
+        """The log is about to end where its ends say."""
+        log.marked_end, log.marked_watermark = log.flushed_end, log.high_watermark
+        time_ms = self._file_times.to_file(log.last_write_ms)
+        self._marks.by_directory[log.name] = self._mark_of(log, time_ms)
 
     def _add(self, log: Log) -> None:
         log.observer = self._observer
@@ -455,8 +502,9 @@ class LogManager:
         marks = self._marks.by_directory
         for log in self.logs.values():
             end = log.flushed_end
+            if log.state is LogState.OFFLINE:
+                continue  # it keeps the mark that it has
             if end != log.marked_end or log.high_watermark != log.marked_watermark:
-                # What is offline keeps the mark that it has.
                 log.marked_end, log.marked_watermark = end, log.high_watermark
                 time_ms = self._file_times.to_file(log.last_write_ms)
                 marks[log.directory.name] = self._mark_of(log, time_ms)

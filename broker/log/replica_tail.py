@@ -1,16 +1,27 @@
-"""The end of a replica's log: a leader's copy is appended, or a new log waits to be opened.
+"""The end of a replica's log: copies of a leader's, a new log that waits to be opened, cuts.
 
 A follower's segments begin where its leader's do, and have its times, so that the directories of
 a set are equal byte for byte. Nothing here is used by a broker that is no replica.
 """
 
+import copy
+from collections.abc import Sequence
+from pathlib import Path
+
+from kafka2011.broker.log.cutting import CutKind, LogCut, kept_segments
 from kafka2011.broker.log.errors import CopyMisplaced, StorageFailed
 from kafka2011.broker.log.file_layer import Buffer
+from kafka2011.broker.log.log_settings import LogState
+from kafka2011.broker.log.segment import Segment, segment_name
+from kafka2011.broker.log.segment_list import SegmentList
 from kafka2011.broker.log.tail import CopiedFrom, Held, LogTail, refuse
 
 
 class ReplicaTail(LogTail):
     """What `Log` is to the replication of it."""
+
+    # State, its reason, end and watermark before a cut that is under way.
+    _uncut: tuple[LogState, str, int, int]
 
     def append_copied(
         self, offset: int, entries: Buffer, message_count: int, copied: CopiedFrom
@@ -93,6 +104,61 @@ class ReplicaTail(LogTail):
             self.ends.refuse_beyond(self.log_end)
             refuse(held, StorageFailed(f"{self.name}: this broker leads no more"))
         self.ends.stop_confirming()
+
+    # --- cuts ----------------------------------------------------------------------------------
+
+    def begin_cut(self, kind: CutKind, offset: int) -> LogCut:
+        """Take the log out of use until `complete_cut`. Everything is flushed, and it has not
+        failed; one that recovery took offline may begin anew or be set aside."""
+        assert self.state is not LogState.FAILED
+        assert not self.has_gathered
+        assert not self.is_held
+        assert not self.flush_wanted  # so that no flush runs either
+        self._uncut = (self.state, self.state_reason, self.log_end, self.high_watermark)
+        self.state, self.state_reason = LogState.OFFLINE, "it is being cut"
+        self.ends.freeze()
+        if kind is CutKind.SHORTER:
+            assert self._segments.start <= offset <= self.flushed_end
+            self.ends.cut(offset)
+        # Copies: the log's own are not to be read in a thread.
+        segments = tuple(copy.copy(segment) for segment in self._segments.all())
+        return LogCut(kind, self.directory, offset, segments)
+
+    def abandon_cut(self) -> None:
+        """It was not begun: the log is as it was."""
+        self.state, self.state_reason, end, watermark = self._uncut
+        self.ends.restore(end, watermark)
+
+    def fail_cut(self, reason: str) -> None:
+        """It was begun: only a start finds out what is there."""
+        self._fail(f"cannot be cut: {reason}")
+
+    def complete_cut(self, cut: LogCut) -> None:
+        """It is durable: go on at its offset."""
+        if cut.kind is CutKind.SHORTER:
+            kept = list(kept_segments(self._segments.all(), cut.offset))
+            kept[-1].size = cut.offset - kept[-1].start
+            self._go_on(kept, min(self.high_watermark, cut.offset))
+        else:
+            path = self.directory / segment_name(cut.offset)
+            self.begin_again(Segment(path, cut.offset, 0, self._clock()), ())
+
+    def begin_again(self, segment: Segment, unsynced_directories: Sequence[Path]) -> None:
+        """The log is empty, and begins with this segment."""
+        self._unsynced_directories = list(unsynced_directories)
+        self._go_on([segment], segment.start)
+
+    def _go_on(self, segments: list[Segment], watermark: int) -> None:
+        for segment in self._segments.all():
+            if segment not in segments:
+                self._open_files.forget(segment)
+        self.state, self.state_reason = LogState.ONLINE, ""
+        self.is_unopened = False
+        self._segments = SegmentList(segments)
+        self._make_active(segments[-1])
+        end = segments[-1].end
+        self.ends.restore(end, watermark)
+        self.log_end = self._gathered_end = end
 
     def _take_held(self, held: Held, now_ms: int) -> None:
         if held.copied is None:

@@ -312,7 +312,6 @@ class LogTail:
             failpoint("before_write")
             written, error = write_all(self._files, segment.fd, buffers, segment.size)
         now_ms = self._clock()
-        time_ms = now_ms if self._copied_ms is None else self._copied_ms
         if error is not None:
             written = self._keep_whole_sets(segment, buffers, appenders, written, error)
         else:
@@ -323,8 +322,11 @@ class LogTail:
             return
         if self._roll_at_ms == NEVER:  # first append into this segment, or since the start
             self._roll_at_ms = now_ms + self.settings.roll_age_ms
+        if self._copied_ms is None:
+            segment.time_ms = max(segment.time_ms, now_ms)
+        else:  # of an empty segment the time is this process's own
+            segment.time_ms = max(segment.time_ms * bool(segment.size), self._copied_ms)
         segment.size += written
-        segment.time_ms = max(segment.time_ms, time_ms)
         self.bytes_in += written
         failpoint("after_append_before_watermark")
         self.ends.move_written(segment.end)

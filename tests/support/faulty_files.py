@@ -92,6 +92,7 @@ class FaultyFileLayer(FileLayer):
     set_modified_ms = _may_fail("set_modified_ms")
     make_directory = _may_fail("make_directory")
     remove = _may_fail("remove")
+    remove_directory = _may_fail("remove_directory")
 
     def open(self, path: Path, *, create: bool = False) -> int:
         self._step("open", path)
@@ -136,6 +137,11 @@ class FaultyFileLayer(FileLayer):
         self.replaced.setdefault(with_name, held)
         self.durable_contents[with_name] = self.durable_contents.pop(path, b"")
         super().replace(path, with_name)
+
+    def link(self, path: Path, with_name: Path) -> None:
+        self._step("link", path)
+        super().link(path, with_name)
+        self.durable_contents[with_name] = self.durable_contents.get(path, b"")
 
     def _made_durable(self, fd: int) -> None:
         path = self.paths[fd]

@@ -7,16 +7,17 @@ from typing import Any
 
 import pytest
 
-from kafka2011.broker.core.replica_storage import ReplicaStorage
+from kafka2011.broker.core.replica_storage import CutResult, ReplicaStorage
 from kafka2011.broker.log.barrier import Barrier
 from kafka2011.broker.log.copied import Checked, check_copied
-from kafka2011.broker.log.errors import CopyDamaged, CopyMisplaced
-from kafka2011.broker.log.log import Log
+from kafka2011.broker.log.errors import CopyDamaged, CopyMisplaced, StorageFailed
+from kafka2011.broker.log.log import Log, LogState
 from kafka2011.broker.log.replica_journal import ReplicaIdentity
 from kafka2011.broker.log.tail import CopiedFrom
 from kafka2011.broker.replication.copies import Copy
+from kafka2011.broker.replication.plan import Action, Step
 from tests.support.logs import contents, entry
-from tests.unit.broker.data_directory import DataDirectory, append_and_flush, some
+from tests.unit.broker.data_directory import DataDirectory, append, append_and_flush, some
 
 E = entry(b"hello")
 A = ReplicaIdentity(1, "a")
@@ -227,10 +228,45 @@ def test_copies_that_do_not_fit_are_refused(bench: Bench, offset: int, start: in
     assert log.log_end == 0
 
 
+def test_a_plan_is_carried_out_once_all_is_flushed(disk: DataDirectory, bench: Bench) -> None:
+    log = bench.log()
+    log.append(E + E, 2, 0)
+    results: list[CutResult] = []
+    steps = {
+        "t-0": Step(Action.CUT, len(E), ()),
+        "t-1": Step(Action.ANEW, 70, ()),
+        "t-2": Step(Action.ASIDE, 0, ()),
+        "t-3": Step(Action.KEEP, 5, ()),
+    }
+    bench.storage.cut_logs(steps, results.append)
+    assert (results, log.state) == ([], LogState.ONLINE)
+    bench.disk.run()
+    bench.loop.run_one()
+    assert log.state is LogState.OFFLINE, "while it is being cut"
+    bench.loop.run_one()
+    assert results == [CutResult(None, disk.quarantine / "cut-000001", len(E))]
+    assert (log.state, log.log_end) == (LogState.ONLINE, len(E))
+    bench.copy(log, len(E), E)
+    assert some(bench.storage.log("t-1")).start_offset == 70
+    assert sorted(bench.storage.copies()) == ["t-0", "t-1"]
+
+
+def test_a_plan_for_a_log_that_has_failed_is_not_begun(disk: DataDirectory, bench: Bench) -> None:
+    log = bench.log()
+    append(log, E)
+    disk.fail(errno.EIO, "sync_data")
+    results: list[CutResult] = []
+    bench.storage.cut_logs({"t-0": Step(Action.CUT, 0, ())}, results.append)
+    bench.disk.run()
+    bench.loop.run_one()
+    assert isinstance(results[0].error, StorageFailed)
+    assert bench.watched.seen[-1] == ("failed", "t-0")
+
+
 def test_copies_are_whole_entries() -> None:
     assert check_copied(b"", 100) == Checked(0, 0)
     assert check_copied(E + E + E[:-1], 100) == Checked(2 * len(E), 2)
     assert check_copied(E[:3], 100) == Checked(0, 0)
-    for damaged in (E[:-1] + b"!", b"\xff" * 20, E + b"\x00\x00\x00\x01", entry(bytes(200))[:50]):
+    for damaged in (E[:-1] + b"!", b"\xff" * 20, E + b"\0\0\0\1\0", entry(bytes(200))[:50]):
         with pytest.raises(CopyDamaged):
             check_copied(damaged, 100)

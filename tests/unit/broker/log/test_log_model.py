@@ -23,9 +23,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from kafka2011.broker.log import recovery
 from kafka2011.broker.log.barrier import Barrier
+from kafka2011.broker.log.cutting import CutKind
 from kafka2011.broker.log.errors import CopyMisplaced, OffsetOutOfRange
 from kafka2011.broker.log.file_region import FileRegion
 from kafka2011.broker.log.log import LogState
+from kafka2011.broker.log.log_cuts import LogCuts, Wanted
+from kafka2011.broker.log.quarantine import Quarantine
 from kafka2011.broker.log.recovery import Verdict
 from kafka2011.broker.log.replica_journal import ReplicaIdentity
 from kafka2011.broker.log.retention import by_age, by_size, each_in_turn
@@ -435,6 +438,32 @@ class ReplicaLogModel(LogModel):
             self.history += data
             self.log.write_gathered()
             assert self.log.segments[-1] is before
+
+    @rule(data=st.data(), then=st.sampled_from(["", "crash", "power loss"]), seed=st.integers(0, 9))
+    def cut(self, data: st.DataObject, then: str, seed: int) -> None:
+        """To an entry above what is confirmed, or to any: of a copy that is not whole."""
+        self.log.flush()
+        edges = sorted(edge for edge in self.boundaries if edge >= self.start)
+        end = data.draw(st.sampled_from(edges))
+        cuts = LogCuts(
+            self.logs, self.disk.files, Quarantine(self.disk.files, self.disk.quarantine)
+        )
+        job = cuts.begin({("t", 0): Wanted(CutKind.SHORTER, end)})
+        job.run()
+        cuts.complete(job)
+        assert job.error is None
+        self.history = self.history[:end]
+        self.boundaries = {edge for edge in self.boundaries if edge <= end}
+        self.durable = end
+        self.visible = min(self.visible, end)
+        self.confirmed = min(self.confirmed, end)
+        self.floor = 0
+        self.barriers.clear()
+        self.readers.clear()
+        if then == "crash":
+            self.crash()
+        elif then:
+            self.power_loss(seed)
 
     @rule(ahead=st.sampled_from([-1, 1, 100]))
     def copy_that_does_not_fit(self, ahead: int) -> None:

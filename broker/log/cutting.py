@@ -1,0 +1,159 @@
+"""Cuts the logs of a follower that joins: what its leader has not goes, after a durable copy.
+
+The order, each part durable before the next:
+
+    copy to quarantine -> lower the marks of the flushed ends -> remove segments, the newest first
+    -> cut the one that is left
+
+A crash leaves the old log, or one that is cut to the end of some segment, or the new one: each is
+the beginning of the old one, and joining again comes to the same end. The marks come before, for a
+log below its mark counts as damaged.
+"""
+
+import errno
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from pathlib import Path
+
+from kafka2011.broker.log.file_layer import FileLayer
+from kafka2011.broker.log.flushed_mark import MarkJob
+from kafka2011.broker.log.quarantine import Piece, Quarantine
+from kafka2011.broker.log.segment import Segment, segment_name
+from kafka2011.runtime.failpoints import failpoint
+
+
+class CutKind(Enum):
+    """What becomes of a log."""
+
+    SHORTER = auto()  # it ends at an offset
+    ANEW = auto()  # it is empty, and begins at an offset; it may not have been there
+    ASIDE = auto()  # it is gone
+
+
+@dataclass(frozen=True, slots=True)
+class LogCut:
+    """The cut of one log. `segments` are those that it has, of a log that becomes shorter: names
+    and sizes as they were when nothing was being written any more."""
+
+    kind: CutKind
+    directory: Path
+    offset: int
+    segments: tuple[Segment, ...] = ()
+
+
+class CutJob:
+    """Carries cuts out; `run` may be called in any thread. `marks` are those that hold afterwards.
+
+    After an error each log is as it was, unless `has_begun`: then some are cut, some are not, and
+    what is in memory is wrong.
+    """
+
+    def __init__(
+        self, files: FileLayer, quarantine: Quarantine, cuts: Sequence[LogCut], marks: MarkJob
+    ) -> None:
+        self.cuts = cuts
+        self.error: OSError | None = None
+        self.has_begun = False
+        self.quarantined: Path | None = None
+        self.cut_bytes = 0
+        self._files = files
+        self._quarantine = quarantine
+        self._marks = marks
+
+    def run(self) -> None:
+        try:
+            pieces = [piece for cut in self.cuts for piece in self._pieces(cut)]
+            self.cut_bytes = sum(piece.size_bytes for piece in pieces)
+            self.quarantined = self._quarantine.keep(pieces)
+            self._marks.run()
+            if self._marks.error is not None:
+                raise self._marks.error
+            self.has_begun = True
+            for cut in self.cuts:
+                self._carry_out(cut)
+        except OSError as error:
+            self.error = error
+
+    def _pieces(self, cut: LogCut) -> list[Piece]:
+        if cut.kind is not CutKind.SHORTER:
+            paths = self._all_files(cut)
+            return [Piece(path, 0, self._size(path), path.name, goes=True) for path in paths]
+        kept = kept_segments(cut.segments, cut.offset)
+        pieces = []
+        for segment in cut.segments:
+            start = max(cut.offset, segment.start)
+            if segment.end > start:
+                pieces.append(
+                    Piece(
+                        segment.path,
+                        start - segment.start,
+                        segment.end - start,
+                        segment_name(start),
+                        goes=segment not in kept,
+                    )
+                )
+        return pieces
+
+    def _all_files(self, cut: LogCut) -> list[Path]:
+        """Everything in the directory, the newest segment first."""
+        if not self._files.exists(cut.directory):
+            return []
+        names = reversed(self._files.list_directory(cut.directory))
+        paths = [cut.directory / name for name in names]
+        return [path for path in paths if not self._files.is_directory(path)]
+
+    def _size(self, path: Path) -> int:
+        fd = self._files.open_for_reading(path)
+        try:
+            return self._files.size(fd)
+        finally:
+            self._files.close(fd)
+
+    def _carry_out(self, cut: LogCut) -> None:
+        if cut.kind is CutKind.SHORTER:
+            kept = kept_segments(cut.segments, cut.offset)
+            for segment in reversed(cut.segments[len(kept) :]):
+                self._remove(segment.path)
+            self._shorten(kept[-1], cut.offset)
+            return
+        for path in self._all_files(cut):
+            self._remove(path)
+        if cut.kind is CutKind.ASIDE:
+            if self._files.exists(cut.directory):
+                try:
+                    self._files.remove_directory(cut.directory)
+                except OSError as error:
+                    if error.errno != errno.ENOTEMPTY:  # a directory that an operator put there
+                        raise
+        else:
+            self._files.make_directory(cut.directory)
+            path = cut.directory / segment_name(cut.offset)
+            self._files.close(self._files.open(path, create=True))
+            self._files.sync_directory(cut.directory)
+        self._files.sync_directory(cut.directory.parent)
+
+    def _remove(self, path: Path) -> None:
+        failpoint("before_cut_removes")
+        self._files.remove(path)
+        self._files.sync_directory(path.parent)
+
+    def _shorten(self, segment: Segment, end: int) -> None:
+        """The file keeps its time, by which lookups and retention go."""
+        if segment.end <= end:
+            return
+        failpoint("before_cut_shortens")
+        fd = self._files.open(segment.path)
+        try:
+            modified_ms = self._files.modified_ms(fd)
+            self._files.truncate(fd, end - segment.start)
+            self._files.set_modified_ms(fd, modified_ms)
+            self._files.sync_file(fd)
+        finally:
+            self._files.close(fd)
+
+
+def kept_segments(segments: Sequence[Segment], offset: int) -> Sequence[Segment]:
+    """Those that a log has when it ends at `offset`. One that begins there goes: the leader may
+    not have rolled there, and when it has, the follower is sent the roll."""
+    return [one for one in segments if one.start < offset] or segments[:1]

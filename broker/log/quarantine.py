@@ -1,0 +1,148 @@
+"""Where a replica keeps what it cuts off its logs: beside the data, readable, and bounded.
+
+Each cut is a directory of its own below `quarantine.dir`, numbered: `cut-000007/t-0/` has pieces of
+partition `t-0`, each a file named by its first offset as a segment is, so that `kafka2011 dump-log`
+reads it in its place. Nothing of it was ever confirmed; an operator may look, and produce it again.
+
+The oldest cuts go when all together are larger than the bound; the newest stays, whatever its size.
+A crash while a cut is being copied leaves a part of it: then the log still has all.
+"""
+
+import contextlib
+import errno
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kafka2011.broker.log.file_layer import FileLayer
+from kafka2011.broker.log.writing import write_all
+from kafka2011.runtime.failpoints import failpoint
+from kafka2011.runtime.logs import get_logger
+
+_log: Any = get_logger(__name__)
+
+BYTES_MAX = 4 * 1024 * 1024 * 1024
+_READ_BYTES = 8 * 1024 * 1024
+_NAME = re.compile(r"cut-([0-9]{6,})", re.ASCII)
+# A name for the same file cannot be had here: another file system, or one without such names.
+_NO_LINK = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS})
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """`size_bytes` of a file from `position` to its end, to be kept as `name`. `goes`: the whole
+    file is about to be removed."""
+
+    path: Path
+    position: int
+    size_bytes: int
+    name: str
+    goes: bool
+
+
+class Quarantine:
+    """The cuts below `root`. Any thread, one at a time."""
+
+    def __init__(self, files: FileLayer, root: Path, bytes_max: int = BYTES_MAX) -> None:
+        self._files = files
+        self._root = root
+        self._bytes_max = bytes_max
+
+    def keep(self, pieces: Sequence[Piece]) -> Path | None:
+        """Copy these, durably, by the names of the directories that they are in; where they are.
+        None when there is nothing in them. Raises OSError: then nothing is left of it."""
+        pieces = [piece for piece in pieces if piece.size_bytes]
+        if not pieces:
+            return None
+        self._files.make_directory(self._root, parents=True)
+        number = self._make_room(sum(piece.size_bytes for piece in pieces))
+        made = self._root / f"cut-{number:06d}"
+        try:
+            self._copy(pieces, made)
+        except OSError:
+            with contextlib.suppress(OSError):
+                self._remove(made)
+            raise
+        failpoint("after_cut_copied")
+        return made
+
+    def _copy(self, pieces: Sequence[Piece], made: Path) -> None:
+        files = self._files
+        files.make_directory(made)
+        places = {piece.path.parent.name: made / piece.path.parent.name for piece in pieces}
+        for place in places.values():
+            files.make_directory(place)
+        for piece in pieces:
+            self._copy_one(piece, places[piece.path.parent.name] / piece.name)
+        for directory in (*places.values(), made, self._root):
+            files.sync_directory(directory)
+
+    def _copy_one(self, piece: Piece, to: Path) -> None:
+        """A file that goes is not copied: it gets a second name, and then loses its first. A crash
+        in between leaves both, and a log that grows in that file: the next cut keeps it again."""
+        if piece.goes:
+            try:
+                self._files.link(piece.path, to)
+            except OSError as error:
+                if error.errno not in _NO_LINK:
+                    raise
+            else:
+                return
+        source = self._files.open_for_reading(piece.path)
+        try:
+            out = self._files.open(to, create=True)
+            try:
+                self._copy_bytes(source, out, piece)
+                self._files.sync_file(out)
+            finally:
+                self._files.close(out)
+        finally:
+            self._files.close(source)
+
+    def _copy_bytes(self, source: int, out: int, piece: Piece) -> None:
+        done = 0
+        while data := self._files.read_at(source, _READ_BYTES, piece.position + done):
+            _, error = write_all(self._files, out, [data], done)
+            if error is not None:
+                raise error
+            done += len(data)
+
+    def _make_room(self, size_bytes: int) -> int:
+        """Remove the oldest cuts until so much more is within the bound; the next cut's number."""
+        cuts = self._cuts()
+        sizes = {number: self._size_of(path) for number, path in cuts.items()}
+        for number, path in cuts.items():
+            if sum(sizes.values()) + size_bytes <= self._bytes_max:
+                break
+            _log.warning("cut_removed", path=str(path), bytes=sizes.pop(number))
+            self._remove(path)
+        return max(cuts, default=0) + 1
+
+    def _cuts(self) -> dict[int, Path]:
+        """By number, the oldest first."""
+        found = {}
+        for name in self._files.list_directory(self._root):
+            named = _NAME.fullmatch(name)
+            if named is not None:
+                found[int(named[1])] = self._root / name
+        return dict(sorted(found.items()))
+
+    def _size_of(self, cut: Path) -> int:
+        total = 0
+        for partition in self._files.list_directory(cut):
+            for name in self._files.list_directory(cut / partition):
+                fd = self._files.open_for_reading(cut / partition / name)
+                try:
+                    total += self._files.size(fd)
+                finally:
+                    self._files.close(fd)
+        return total
+
+    def _remove(self, cut: Path) -> None:
+        for partition in self._files.list_directory(cut):
+            for name in self._files.list_directory(cut / partition):
+                self._files.remove(cut / partition / name)
+            self._files.remove_directory(cut / partition)
+        self._files.remove_directory(cut)

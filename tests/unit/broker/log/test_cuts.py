@@ -1,0 +1,219 @@
+"""S23. Cuts of a replica's logs: what goes is in quarantine first, and a crash loses neither."""
+
+import errno
+import random
+from pathlib import Path
+
+import pytest
+
+from kafka2011.broker.log import dump
+from kafka2011.broker.log.cutting import CutJob, CutKind
+from kafka2011.broker.log.log import Log, LogState
+from kafka2011.broker.log.log_cuts import LogCuts, Wanted
+from kafka2011.broker.log.quarantine import Quarantine
+from kafka2011.broker.log.replica_journal import ReplicaIdentity
+from tests.support.logs import contents, entry
+from tests.unit.broker.data_directory import DataDirectory, append_and_flush, some
+
+A = ReplicaIdentity(1, "a")
+SETS = [entry(b"message %d" % number) for number in range(6)]
+E = len(SETS[0])
+HISTORY = b"".join(SETS)
+SHORTER, ANEW, ASIDE = CutKind
+
+
+def opened(disk: DataDirectory) -> Log:
+    """A replica's log with what recovery leaves; segments of two messages."""
+    log = disk.log(replica=A, segment_bytes_max=E + 1)
+    log.open_for_appends()
+    return log
+
+
+def filled(disk: DataDirectory) -> Log:
+    log = opened(disk)
+    append_and_flush(log, *SETS)
+    log.ends.move_watermark(10**6)
+    assert [one.start for one in log.segments] == [0, 2 * E, 4 * E]
+    job = disk.manager.begin_marking()
+    job.run()
+    return log
+
+
+def cut(disk: DataDirectory, kind: CutKind, offset: int = 0, bytes_max: int = 10**6) -> CutJob:
+    """Cut partition 0 of topic `t`."""
+    cuts = LogCuts(disk.manager, disk.files, Quarantine(disk.files, disk.quarantine, bytes_max))
+    job = cuts.begin({("t", 0): Wanted(kind, offset)})
+    job.run()
+    cuts.complete(job)
+    return job
+
+
+def kept(disk: DataDirectory) -> bytes:
+    """Everything in quarantine, by offset: copies of the history at their places."""
+    found = bytearray(len(HISTORY))
+    for path in disk.quarantine.rglob("*.kafka"):
+        start, data = int(path.stem), path.read_bytes()
+        found[start : start + len(data)] = data
+    return bytes(found)
+
+
+@pytest.mark.parametrize("messages", range(7))
+def test_a_log_is_cut_at_any_entry_and_goes_on_there(disk: DataDirectory, messages: int) -> None:
+    log = filled(disk)
+    end = messages * E
+    job = cut(disk, SHORTER, end)
+    assert (job.error, job.cut_bytes) == (None, len(HISTORY) - end)
+    assert (log.flushed_end, log.high_watermark, log.log_end) == (end, end, end)
+    assert contents(log) == HISTORY[:end]
+    assert kept(disk) == bytes(end) + HISTORY[end:]
+    starts = [one.start for one in log.segments]
+    assert starts == [start for start in (0, 2 * E, 4 * E) if start < max(end, 1)]
+    other = entry(b"other")
+    append_and_flush(log, other)
+    log.ends.move_watermark(10**6)
+    assert contents(log) == HISTORY[:end] + other
+    disk.crash()
+    assert opened(disk).flushed_end == end + len(other)
+    assert some(disk.manager.journal).whole
+
+
+def test_what_was_cut_is_read_by_the_dump_tool(disk: DataDirectory) -> None:
+    filled(disk)
+    place = some(cut(disk, SHORTER, 3 * E).quarantined)
+    assert place == disk.quarantine / "cut-000001"
+    paths = dump.segment_paths(place / "t-0")
+    found = [(one.start_offset, one.verdict, one.entry_count) for one in map(dump.summary, paths)]
+    assert found == [(3 * E, "clean", 1), (4 * E, "clean", 2)]
+    assert [entry.offset for path in paths for entry in dump.entries(path)] == [3 * E, 4 * E, 5 * E]
+
+
+@pytest.mark.parametrize("offset", [0, 4 * E, 1000])
+def test_a_log_begins_anew_at_an_offset(disk: DataDirectory, offset: int) -> None:
+    log = filled(disk)
+    assert cut(disk, ANEW, offset).error is None
+    assert (log.start_offset, log.high_watermark, log.log_end) == (offset, offset, offset)
+    assert kept(disk) == HISTORY
+    append_and_flush(log, SETS[0])
+    disk.crash()
+    log = opened(disk)
+    assert (log.start_offset, log.flushed_end) == (offset, offset + E)
+    assert some(disk.manager.journal).whole
+
+
+def test_a_log_that_was_not_there_begins_at_an_offset(disk: DataDirectory) -> None:
+    disk.open(replica=A)
+    assert cut(disk, ANEW, 1000).error is None
+    log = some(disk.manager.get("t", 0))
+    append_and_flush(log, SETS[0])
+    assert (log.start_offset, log.flushed_end, log.is_unopened) == (1000, 1000 + E, False)
+    assert not list(disk.quarantine.iterdir())
+
+
+def test_a_log_that_is_set_aside_comes_back_as_the_same_object(disk: DataDirectory) -> None:
+    """Protocols keep it: another would be written to by some, and this one by others."""
+    log = filled(disk)
+    assert cut(disk, ASIDE).error is None
+    assert disk.manager.get("t", 0) is None
+    assert disk.manager.topics == set()
+    assert not (disk.root / "t-0").exists()
+    assert kept(disk) == HISTORY
+    assert cut(disk, ANEW, 50).error is None
+    assert disk.manager.get("t", 0) is log
+    assert cut(disk, ASIDE).error is None
+    assert disk.manager.get_or_create("t", 0) is log
+    log.open_for_appends()
+    append_and_flush(log, SETS[0])
+    assert log.flushed_end == E
+    disk.crash()
+    assert opened(disk).flushed_end == E
+    assert some(disk.manager.journal).whole
+
+
+def test_a_log_that_is_offline_begins_anew(disk: DataDirectory) -> None:
+    filled(disk)
+    disk.close()
+    (disk.root / "t-0" / f"{4 * E:020d}.kafka").write_bytes(SETS[4])
+    log = disk.log(replica=A)
+    assert log.state is LogState.OFFLINE
+    assert cut(disk, ANEW, 7).error is None
+    append_and_flush(log, SETS[0])
+    assert log.flushed_end == 7 + E
+
+
+def operations_of(disk: DataDirectory, kind: CutKind, offset: int) -> int:
+    filled(disk)
+    disk.operations()
+    cut(disk, kind, offset)
+    return len(disk.operations())
+
+
+@pytest.mark.parametrize(("kind", "offset"), [(SHORTER, 3 * E), (ANEW, 1000), (ASIDE, 0)])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_cut_that_stops_anywhere_leaves_a_beginning_of_the_log(
+    tmp_path: Path, kind: CutKind, offset: int, seed: int
+) -> None:
+    """An operation fails, then power is lost. Nothing is lost beside: it is in the log, or in
+    quarantine. The same cut again comes to the same end."""
+    counted = DataDirectory(tmp_path / "count")
+    count = operations_of(counted, kind, offset)
+    counted.drop()
+    rng = random.Random(seed)
+    for nth in range(1, count + 2):
+        disk = DataDirectory(tmp_path / str(nth))
+        filled(disk)
+        disk.fail(errno.EIO, nth=nth)
+        job = cut(disk, kind, offset)
+        disk.files.fault = None
+        assert (job.error is None) == (nth > count)
+        log = disk.manager.get("t", 0)
+        if job.error is not None:
+            assert log is not None
+            assert log.state is (LogState.FAILED if job.has_begun else LogState.ONLINE)
+            assert job.has_begun or contents(log) == HISTORY
+        disk.power_loss(rng)
+        log = opened(disk)
+        assert log.state is LogState.ONLINE, log.state_reason
+        assert some(disk.manager.journal).whole
+        if log.start_offset == 0:
+            log.ends.move_watermark(10**6)
+            left = contents(log)
+            assert left == HISTORY[: len(left)]
+            assert len(left) % E == 0
+            assert kind is not SHORTER or len(left) >= offset
+            gone = len(left)
+        else:
+            gone = 0
+        assert kept(disk)[gone:] == HISTORY[gone:]
+        if kind is not ASIDE:
+            assert cut(disk, kind, offset).error is None
+            assert some(disk.manager.get("t", 0)).log_end == offset
+        disk.drop()
+
+
+def test_quarantine_keeps_the_newest_cuts_within_its_bound(disk: DataDirectory) -> None:
+    log = filled(disk)
+    for _ in range(5):
+        cut(disk, SHORTER, 4 * E, bytes_max=5 * E)
+        append_and_flush(log, *SETS[4:])
+    assert sorted(path.name for path in disk.quarantine.iterdir()) == ["cut-000004", "cut-000005"]
+    cut(disk, SHORTER, 0, bytes_max=5 * E)
+    assert [path.name for path in disk.quarantine.iterdir()] == ["cut-000006"]
+    assert kept(disk) == HISTORY, "the newest stays, whatever its size"
+
+
+def test_marks_collected_before_a_cut_do_not_replace_its_own(disk: DataDirectory) -> None:
+    log = filled(disk)
+    append_and_flush(log, *SETS)
+    before = disk.manager.begin_marking()
+    assert cut(disk, SHORTER, E).error is None
+    before.run()
+    disk.crash()
+    assert opened(disk).state is LogState.ONLINE
+
+
+def test_files_that_cannot_have_a_second_name_are_copied(disk: DataDirectory) -> None:
+    """A quarantine on another file system."""
+    filled(disk)
+    disk.fail(errno.EXDEV, "link", persistent=True)
+    assert cut(disk, ASIDE).error is None
+    assert kept(disk) == HISTORY
