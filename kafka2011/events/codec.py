@@ -107,12 +107,17 @@ def decode_as(topic: str, payload: bytes) -> Record:
     return decode_body(payload, BODY_START, physical_schema(wanted))
 
 
-def decode_body(payload: bytes, start: int, schema: Schema) -> Record:
-    """The event of `schema` that begins at `start`. Raises EventCorrupt."""
+def decode_body(payload: bytes, start: int, schema: Schema, *, names_types: bool = False) -> Record:
+    """The event of `schema` that begins at `start`. Raises EventCorrupt.
+
+    `names_types`: a value of a named type in a union is a tuple of the type's name and it.
+    """
     body = BytesIO(payload)
     body.seek(start)
     try:
-        record = fastavro.schemaless_reader(body, schema, None)
+        record = fastavro.schemaless_reader(
+            body, schema, None, return_record_name=names_types, return_named_type=names_types
+        )
     except _DECODE_FAILURES as error:
         # fastavro's text ends with the buffer object's address, which differs each time.
         reason = re.sub(r" from <.*>$", "", str(error)) or type(error).__name__

@@ -79,7 +79,8 @@ class RegistryClient:
         self._stored_ids = stored.ids if stored else {}
         self._schemas: dict[int, RegisteredSchema] = {}
         self._ids: dict[tuple[str, str], int] = {}
-        self._unknown: dict[int, float] = {}  # id -> when to request it again
+        # An id, or an id and a subject that it is not of -> when to request it again.
+        self._unknown: dict[int | tuple[int, str], float] = {}
         self._not_before_s = 0.0
         self._pause_s = PAUSE_S_MIN
         self._why_away = ""
@@ -97,7 +98,7 @@ class RegistryClient:
                 return self._ids[key]
             try:
                 path = f"/subjects/{quote(subject, safe='')}/versions"
-                answer = self._request("POST", path, {"schema": text})
+                answer = self._object("POST", path, {"schema": text})
             except RegistryUnavailable as error:
                 if key not in self._stored_ids:
                     raise
@@ -123,8 +124,10 @@ class RegistryClient:
                 raise _not_found(schema_id)
             stored = self._stored_schemas.get(schema_id)
             try:
-                answer = self._request("GET", f"/schemas/ids/{schema_id}", None)
+                answer = self._object("GET", f"/schemas/ids/{schema_id}")
                 found = RegisteredSchema(_text_of(answer), tuple(self._referenced(answer)))
+                if stored is not None and stored.texts == found.texts:
+                    found = stored
             except RegistryUnavailable:
                 if stored is None:
                     raise
@@ -132,11 +135,9 @@ class RegistryClient:
             except RegistryRefused as error:
                 if error.status != 404:
                     raise
-                if len(self._unknown) >= UNKNOWN_MAX:
-                    self._unknown.clear()
-                self._unknown[schema_id] = self._monotonic() + UNKNOWN_KEPT_S
+                self._keep_unknown(schema_id)
                 raise _not_found(schema_id) from None
-            if stored is not None and stored != found:
+            if stored is not None and stored.texts != found.texts:
                 log.warning(
                     "cached_schema_differs",
                     hint="was the registry replaced?",
@@ -146,6 +147,40 @@ class RegistryClient:
             self._schemas[schema_id] = found
             self._keep()
             return found
+
+    def is_of(self, schema_id: int, subject: str) -> bool:
+        """Whether the schema is or was a version of `subject`. Raises as `schema` does."""
+        known = self.schema(schema_id)
+        with self._lock:
+            if subject in known.subjects:
+                return True
+            if self._unknown.get((schema_id, subject), 0.0) > self._monotonic():
+                return False
+            answer = self._request("GET", f"/schemas/ids/{schema_id}/versions?deleted=true", None)
+            found = _texts_of(answer, "subject")
+            if subject not in found:
+                self._keep_unknown((schema_id, subject))
+                return False
+            self._schemas[schema_id] = known._replace(subjects=tuple(sorted(found)))
+            self._keep()
+            return True
+
+    def ids_of(self, subject: str) -> list[int]:
+        """The ids of the subject's versions, oldest first; [] where there is no such subject.
+
+        Raises RegistryUnavailable, RegistryRefused.
+        """
+        base = f"/subjects/{quote(subject, safe='')}/versions"
+        with self._lock:
+            try:
+                versions = self._request("GET", base, None)
+                numbers = [int(number) for number in versions if type(number) is int]
+                answers = [self._object("GET", f"{base}/{number}") for number in numbers]
+            except RegistryRefused as error:
+                if error.status != 404:
+                    raise
+                return []
+        return [answer["id"] for answer in answers if type(answer.get("id")) is int]
 
     @property
     def retry_in_s(self) -> float:
@@ -162,9 +197,17 @@ class RegistryClient:
     def learn(self, schemas: Mapping[int, RegisteredSchema]) -> None:
         """Add schemas from another client; they count as cached."""
         with self._lock:
-            if any(n not in self._schemas and n not in self._stored_schemas for n in schemas):
-                self._stored_schemas = {**schemas, **self._stored_schemas}
+            have = {**self._stored_schemas, **self._schemas}
+            new = {n: s for n, s in schemas.items() if n not in have or _adds(s, have[n])}
+            if new:
+                self._stored_schemas = {**self._stored_schemas, **new}
+                self._schemas = {n: new.get(n, s) for n, s in self._schemas.items()}
                 self._keep()
+
+    def _keep_unknown(self, key: int | tuple[int, str]) -> None:
+        if len(self._unknown) >= UNKNOWN_MAX:
+            self._unknown.clear()
+        self._unknown[key] = self._monotonic() + UNKNOWN_KEPT_S
 
     def _keep(self) -> None:
         if self._cache is not None:
@@ -188,7 +231,7 @@ class RegistryClient:
                 if len(seen) > REFERENCES_MAX:
                     raise RegistryRefused(f"more than {REFERENCES_MAX} references", 200, 0)
                 path = f"/subjects/{quote(place[0], safe='')}/versions/{place[1]}?deleted=true"
-                found = self._request("GET", path, None)
+                found = self._object("GET", path)
                 visit(found.get("references"))
                 texts.append(_text_of(found))
 
@@ -198,8 +241,17 @@ class RegistryClient:
             raise RegistryRefused(f"references that cannot be read: {error!r}", 200, 0) from None
         return texts
 
-    def _request(self, method: str, path: str, body: Mapping[str, Any] | None) -> dict[str, Any]:
+    def _object(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
         """The response's object. Raises RegistryUnavailable, RegistryRefused."""
+        found = self._request(method, path, body)
+        if not isinstance(found, dict):
+            raise RegistryRefused(f"{self.url} answers {method} {path} with no object", 200, 0)
+        return found
+
+    def _request(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
+        """The response's object or list. Raises RegistryUnavailable, RegistryRefused."""
         wait_s = self.retry_in_s
         if wait_s > 0:
             raise RegistryUnavailable(f"{self._why_away} (next request in {wait_s:.1f} s)")
@@ -207,17 +259,18 @@ class RegistryClient:
         try:
             status, content = self._ask(method, path, encoded)
             found = json.loads(content)
-            if not isinstance(found, dict):
+            if not isinstance(found, dict | list):
                 raise ValueError("not a JSON object")
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise self._away(f"{error}" or type(error).__name__) from None
+        error_body = found if isinstance(found, dict) else {}
         if status >= 500 or status in (408, 429):
-            raise self._away(f"status {status}: {found.get('message', '')}")
+            raise self._away(f"status {status}: {error_body.get('message', '')}")
         self._pause_s = PAUSE_S_MIN
         if status >= 400:
-            code = found.get("error_code")
+            code = error_body.get("error_code")
             raise RegistryRefused(
-                f"{self.url} refuses {method} {path}: {found.get('message', status)}",
+                f"{self.url} refuses {method} {path}: {error_body.get('message', status)}",
                 status,
                 code if isinstance(code, int) else status,
             )
@@ -235,6 +288,17 @@ def _text_of(answer: Mapping[str, Any]) -> str:
     if not isinstance(text, str):
         raise RegistryRefused("a response without a schema", 200, 0)
     return text
+
+
+def _adds(one: RegisteredSchema, other: RegisteredSchema) -> bool:
+    """Whether `one`, the same schema, is known to be of more subjects."""
+    return one.texts == other.texts and not set(one.subjects) <= set(other.subjects)
+
+
+def _texts_of(answer: Any, name: str) -> set[str]:
+    """The texts under `name` in a list of objects."""
+    rows = answer if isinstance(answer, list) else []
+    return {str(row[name]) for row in rows if isinstance(row, dict) and name in row}
 
 
 def _not_found(schema_id: int) -> RegistryRefused:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafka2011.runtime.logs import get_logger
 
@@ -20,13 +20,17 @@ SCHEMAS_MAX = 10_000
 log = get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class RegisteredSchema:
+class RegisteredSchema(NamedTuple):
     """`text` as it was registered. `referenced`: the texts of all that it refers to,
-    dependencies first."""
+    dependencies first. `subjects`: those of which it is known to be a version."""
 
     text: str
     referenced: tuple[str, ...] = ()
+    subjects: tuple[str, ...] = ()
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return (self.text, *self.referenced)
 
 
 @dataclass
@@ -70,7 +74,11 @@ class SchemaCache:
             "format": FORMAT,
             "registry": self._registry,
             "schemas": {
-                str(number): {"schema": found.text, "referenced": list(found.referenced)}
+                str(number): {
+                    "schema": found.text,
+                    "referenced": list(found.referenced),
+                    "subjects": list(found.subjects),
+                }
                 for number, found in kept.items()
             },
             "ids": [[*key, number] for key, number in list(ids.items())[-SCHEMAS_MAX:]],
@@ -95,10 +103,12 @@ def _known(stored: Any) -> KnownSchemas:
     """The file's JSON as KnownSchemas. Raises KeyError, TypeError or ValueError."""
     found = KnownSchemas()
     for number, entry in stored["schemas"].items():
-        texts = (entry["schema"], *entry["referenced"])
-        if not all(isinstance(text, str) for text in texts):
+        schema = RegisteredSchema(
+            entry["schema"], tuple(entry["referenced"]), tuple(map(str, entry.get("subjects", ())))
+        )
+        if not all(isinstance(text, str) for text in schema.texts):
             raise TypeError("a schema is no text")
-        found.schemas[int(number)] = RegisteredSchema(texts[0], texts[1:])
+        found.schemas[int(number)] = schema
     for subject, text, number in stored["ids"]:
         if not isinstance(number, int):
             raise TypeError("an id is no number")

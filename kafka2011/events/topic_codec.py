@@ -5,6 +5,7 @@ is decoded with the schema of its id, which may be another version than the ship
 form needs no registry (events.codec).
 """
 
+import functools
 import json
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -26,6 +27,9 @@ from kafka2011.events.schemas import (
     schema_text,
     shipped_name,
     without_logical_types,
+)
+from kafka2011.events.schemas import (
+    names as shipped_names,
 )
 from kafka2011.events.topics import schema_name
 
@@ -51,11 +55,16 @@ class RegistryMissing(RegistryError):
         )
 
 
-class _Known(NamedTuple):
-    """An id's schema: as parsed, and without logical types."""
+class WriterSchema(NamedTuple):
+    """The schema that a payload names: as parsed, and without logical types.
+
+    `named`: its named types, with logical types. `has_header`: it begins with an event's header.
+    """
 
     schema: Schema
     physical: Schema
+    named: Mapping[str, Any]
+    has_header: bool
 
 
 def subject_of(topic: str) -> str:
@@ -73,7 +82,7 @@ class TopicCodec:
     def __init__(self, forms: Forms, registry: RegistryClient | None = None) -> None:
         self.forms = forms
         self._registry = registry
-        self._known: dict[int, _Known] = {}
+        self._known: dict[int, WriterSchema] = {}
 
     def known(self) -> dict[int, RegisteredSchema]:
         """The schemas by id that this codec has."""
@@ -110,22 +119,35 @@ class TopicCodec:
         Raises HeaderUnreadable (not the topic's form), UnknownSchema or EventCorrupt: park the
         message, since retrying fails again.
         """
-        if self.forms.of(topic) is Form.MD5:
-            return codec.decode(payload)
-        known = self._schema_by_id(topic, _id_of(topic, payload))
-        return known.schema, codec.decode_body(payload, PREFIX_BYTES_ID, known.physical)
+        writer = self.writer_schema(topic, payload)
+        start = self.forms.prefix_bytes(topic)
+        return writer.schema, codec.decode_body(payload, start, writer.physical)
 
-    def is_shipped(self, topic: str, prefix: bytes) -> bool:
-        """Whether events that start with `prefix` are written with the topic's shipped schema."""
+    def writer_schema(self, topic: str, payload: bytes) -> WriterSchema:
+        """The schema that the first bytes name. Raises HeaderUnreadable, UnknownSchema."""
         if self.forms.of(topic) is Form.MD5:
-            return prefix == codec.prefix_of(topic)
-        try:
-            known = self._schema_by_id(topic, _id_of(topic, prefix))
-        except (HeaderUnreadable, UnknownSchema):
-            return False
-        return known.schema is schema_named(schema_name(topic))
+            return shipped_writer(codec.schema_name_of(payload))
+        return self._schema_by_id(topic, _id_of(topic, payload))
 
-    def _schema_by_id(self, topic: str, schema_id: int) -> _Known:
+    def is_of_topic(self, topic: str, prefix: bytes) -> bool:
+        """Whether the schema that `prefix` names is registered for the topic; in the 2011 form,
+        where there is no registry, always."""
+        if self.forms.of(topic) is Form.MD5:
+            return True
+        if self._registry is None:
+            raise RegistryMissing(topic)
+        return self._registry.is_of(_id_of(topic, prefix), subject_of(topic))
+
+    def prefixes(self, topic: str) -> list[bytes]:
+        """The first bytes of the topic's events by the registry's versions of it, oldest first;
+        in the 2011 form by the shipped schema, if there is one."""
+        if self.forms.of(topic) is Form.MD5:
+            return [codec.prefix_of(topic)] if schema_name(topic) in shipped_names() else []
+        if self._registry is None:
+            raise RegistryMissing(topic)
+        return [id_prefix(number) for number in self._registry.ids_of(subject_of(topic))]
+
+    def _schema_by_id(self, topic: str, schema_id: int) -> WriterSchema:
         found = self._known.get(schema_id)
         if found is None:
             if self._registry is None:
@@ -156,46 +178,51 @@ def _id_of(topic: str, payload: bytes) -> int:
     return int.from_bytes(payload[1:PREFIX_BYTES_ID], "big")
 
 
-def _parsed(schema_id: int, registered: RegisteredSchema) -> _Known:
+@functools.cache
+def shipped_writer(name: str) -> WriterSchema:
+    """The shipped schema of that name. Raises UnknownSchema."""
+    schema = schema_named(name)
+    return WriterSchema(schema, physical_schema(name), schema["__named_schemas"], has_header=True)
+
+
+def _parsed(schema_id: int, registered: RegisteredSchema) -> WriterSchema:
     """The shipped schema if it is the same, else the registered one. Raises UnknownSchema."""
     try:
-        schema, _ = _parse_all(registered, lambda node: node)
-        physical, names = _parse_all(registered, without_logical_types)
+        schema, named = _parse_all(registered, lambda node: node)
+        physical, physical_named = _parse_all(registered, without_logical_types)
         name = shipped_name(fingerprint(schema))
-        is_event = _starts_with_header(physical, names)
+        has_header = _starts_with_header(physical, physical_named)
     except _PARSE_FAILURES as error:
         raise UnknownSchema(f"the schema with id {schema_id} cannot be read: {error!r}") from None
     if name is not None:
-        return _Known(schema_named(name), physical_schema(name))
-    if not is_event:
-        raise UnknownSchema(f"the schema with id {schema_id} does not begin with an event's header")
-    return _Known(schema, physical)
+        return shipped_writer(name)
+    return WriterSchema(schema, physical, named, has_header)
 
 
 def _parse_all(
     registered: RegisteredSchema, change: Callable[[Any], Any]
 ) -> tuple[Schema, dict[str, Any]]:
     """The schema, and every named type that it uses."""
-    names: dict[str, Any] = {}
+    named: dict[str, Any] = {}
     for text in registered.referenced:
-        fastavro.schema.parse_schema(change(json.loads(text)), names)
-    found = fastavro.schema.parse_schema(change(json.loads(registered.text)), names)
+        fastavro.schema.parse_schema(change(json.loads(text)), named)
+    found = fastavro.schema.parse_schema(change(json.loads(registered.text)), named)
     if not isinstance(found, dict) or found.get("type") != "record":
         raise ValueError("not a record")
-    return found, names
+    return found, named
 
 
-def _starts_with_header(schema: Schema, names: dict[str, Any]) -> bool:
+def _starts_with_header(schema: Schema, named: dict[str, Any]) -> bool:
     """Whether the schema begins with the fields of Header, so that the peek can read it."""
     first = schema["fields"][0] if schema["fields"] else {}
     inner = first.get("type")
-    inner = names.get(inner, inner) if isinstance(inner, str) else inner
+    inner = named.get(inner, inner) if isinstance(inner, str) else inner
     if first.get("name") != "header" or not isinstance(inner, dict):
         return False
     found = []
     for part in inner.get("fields", ()):
         kind = part["type"]
-        kind = names.get(kind, kind) if isinstance(kind, str) else kind
+        kind = named.get(kind, kind) if isinstance(kind, str) else kind
         if isinstance(kind, dict):
             if kind["type"] == "fixed" and kind["size"] != GUID_BYTES:
                 return False

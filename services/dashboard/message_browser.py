@@ -240,7 +240,8 @@ def describe(codec: TopicCodec, topic: str, found: Found) -> dict[str, Any]:
         row["text"] = shown.decode("utf-8", "replace")
         row["hex"] = shown[:256].hex(" ")
         return row
-    header = record.get("header", {})
+    header = record.get("header")
+    header = header if isinstance(header, Mapping) else {}
     row["schema"] = str(schema.get("name", ""))
     row["time_ms"] = header.get("time")
     row["server"] = header.get("server")

@@ -27,6 +27,7 @@ from deltalake.transaction import AddAction
 from kafka2011.coordination.cluster import BrokerPartition
 from kafka2011.runtime.failpoints import failpoint
 from kafka2011.services.warehouse import delta_log
+from kafka2011.services.warehouse.load.column_types import TypesDiffer, merged
 
 METADATA_KEY = "kafka2011"
 APP_PREFIX = "load/"
@@ -262,7 +263,7 @@ class WarehouseTable:
         }
 
     def lacking_columns(self, schema: pa.Schema) -> list[pa.Field]:
-        """The columns of `schema` that the table does not have.
+        """The columns of `schema` that the table does not have, or not with all their fields.
 
         Raises SchemaConflict when a column is there with another type.
         """
@@ -272,10 +273,14 @@ class WarehouseTable:
             known = present.get(column.name)
             if known is None:
                 lacking.append(column)
-            elif known.type != column.type:
+                continue
+            try:
+                if merged(known.type, column.type, widens=False) != known.type:
+                    lacking.append(column)
+            except TypesDiffer:
                 raise SchemaConflict(
                     f"{self.path.name}.{column.name} is {known.type}, the events have {column.type}"
-                )
+                ) from None
         return lacking
 
     def add_columns(self, schema: pa.Schema) -> list[str]:

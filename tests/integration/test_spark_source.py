@@ -17,7 +17,8 @@ from kafka2011.producer import Producer
 from kafka2011.protocol import message_set
 from kafka2011.services.warehouse.config import WarehouseConfig
 from kafka2011.services.warehouse.delta_table import WarehouseTable, read_commits
-from kafka2011.services.warehouse.load.job import Loader, spark_runner, table_schema
+from kafka2011.services.warehouse.load.job import Loader, spark_runner
+from kafka2011.services.warehouse.load.topic_tables import table_schema
 from kafka2011.services.warehouse.reports.traffic import make_report
 from kafka2011.services.warehouse.shell.prompt import run_shell
 from kafka2011.services.warehouse.shell.results import SqlError, write_answer

@@ -21,12 +21,19 @@ from kafka2011.consumer.spark.rows import (
 )
 from kafka2011.consumer.spark.source import Kafka2011DataSource, MessagesFactory, Rows
 from kafka2011.events.codec_source import CodecSource
+from kafka2011.events.registry_client import RegistryError
+from kafka2011.events.topic_codec import TopicCodec
 from kafka2011.services.warehouse.data_source.writing import (
     StreamTopicWriter,
     TopicWriter,
     parse_write_options,
 )
-from kafka2011.services.warehouse.load.columns import event_columns
+from kafka2011.services.warehouse.load.columns import (
+    EventColumns,
+    event_columns,
+    shipped_columns,
+)
+from kafka2011.services.warehouse.load.schema_columns import HEADER_FIELDS
 
 # In front of the event's own columns, and behind them.
 _PLACE = ("topic", "broker", "partition", "offset", "next_offset")
@@ -37,21 +44,21 @@ class DecodedFactory(MessagesFactory):
     """Rows of decoded events: the message's place, the columns of the warehouse's table, and
     `error` with the raw `payload` of a message that is no such event (null in all other rows).
 
-    An event's field whose name is taken gets the prefix `event_`. Raises OptionError when no schema
-    is shipped for the topic, or for an unknown column. While the registry is away the task fails
-    without judging a message, and Spark runs it again.
+    The columns are those of the versions that the registry has when the query is planned: what
+    later versions add is left out. A field whose name is taken gets the prefix `event_`. Raises
+    OptionError when the topic has no schema, or for an unknown column. While the registry is away
+    the task fails without judging a message, and Spark runs it again.
     """
 
     def __init__(
         self, topic: str, columns: tuple[str, ...] = (), codec: CodecSource | None = None
     ) -> None:
-        found = event_columns(topic)
-        if found is None:
-            raise OptionError(f"decode: no schema is shipped for topic {topic}")
+        self.codec = codec or CodecSource()
+        self.event_schema = _columns_when_planned(topic, self.codec.codec())
         taken = {*_PLACE, *_REST}
-        names = [f"event_{n}" if n in taken else n for n in found.event_schema.names]
+        names = [f"event_{n}" if n.casefold() in taken else n for n in self.event_schema.names]
         fields = [MESSAGE_SCHEMA.field(name) for name in _PLACE]
-        fields += [f.with_name(n) for f, n in zip(found.event_schema, names, strict=True)]
+        fields += [f.with_name(n) for f, n in zip(self.event_schema, names, strict=True)]
         fields += [MESSAGE_SCHEMA.field(name) for name in _REST]
         whole = pa.schema(fields)
         unknown = set(columns) - set(whole.names)
@@ -60,7 +67,6 @@ class DecodedFactory(MessagesFactory):
         chosen = pa.schema([whole.field(name) for name in columns or whole.names])
         self.struct = from_arrow_schema(chosen)
         self.topic = topic
-        self.codec = codec or CodecSource()
         self.event_names = names
         # Spark has its own names for what is inside lists and maps, and compares.
         self.schema = to_arrow_schema(self.struct, timezone="UTC")
@@ -72,11 +78,24 @@ class DecodedFactory(MessagesFactory):
         return _DecodedRows(self, quarantine)
 
 
+def _columns_when_planned(topic: str, codec: TopicCodec) -> pa.Schema:
+    """Raises OptionError when the topic has no schema, or only the registry could name it."""
+    columns = EventColumns(topic, codec)
+    try:
+        columns.add_registered()
+    except RegistryError as error:
+        if shipped_columns(topic) is None:
+            raise OptionError(f"decode: {error}") from None
+    if columns.event_schema.names == pa.schema(HEADER_FIELDS).names:
+        raise OptionError(f"decode: the registry has no schema for topic {topic}")
+    return columns.event_schema
+
+
 class _DecodedRows:
     def __init__(self, factory: DecodedFactory, quarantine: Quarantine | None) -> None:
-        columns = event_columns(factory.topic, factory.codec.codec())
-        assert columns is not None  # checked by the factory
-        self._columns = columns
+        self._columns = event_columns(
+            factory.topic, factory.codec.codec(), factory.event_schema, grows=False
+        )
         self._factory = factory
         self._quarantine = quarantine
         self._messages = MessageRows((*_PLACE, *_REST), quarantine)

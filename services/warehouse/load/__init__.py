@@ -2,9 +2,12 @@
 
 plan           decides: ranges, gaps, which task reads what (pure)
 tasks          on an executor: read, decode, count, write files
-columns        events to columns; fast_columns and _columns_compiled: the same, fast
+columns        a topic's events to columns, which grow with its schemas
+schema_columns one schema's events to columns; fast_columns and _columns_compiled: the same, fast
+arrow_types    Avro's types as Arrow's; column_types: how a schema's columns fit the table's
+quarantine_rows  reads messages that are in quarantine
 parquet_files  rows to Parquet files, one an hour
-job            one load
+job            one load; topic_tables: the tables that it opens and fills
 app, progress  the process around it, and what it reports
 reset          has the next load read a replaced log from its start
 """

@@ -1,237 +1,215 @@
-"""The columns of a topic's table, and events decoded into Arrow batches of them.
+"""The columns of a topic's table, and events of any of its schemas decoded into batches of them.
 
-    guid, header_time, server, service      from the event's header
-    the event's own fields                  in the schema's order
+    the columns of `schema_columns`         of every schema that an event named, in the order in
+                                            which they came; null where an event's schema has none
     source_broker, source_partition,        the partition of the message, and the next offset of
       source_offset                         its entry
     hour                                    the partition column, UTC, YYYY-MM-DD-HH
 
-A message that cannot become a row is returned with the reason, never dropped. A payload is decoded
-by the schema that it names; columns which that lacks are null. Where the topic's events carry ids,
-a new id is looked up in the registry; while that is away, decoding fails and no message is judged.
+A payload is decoded by the schema that it names. A schema that is new adds its columns; one of
+which a column does not fit those that are there (`column_types`) has its events rejected with that
+reason, as has one that is not registered for the topic. Where the topic's events carry ids, a new
+id is looked up in the registry; while that is away, decoding fails and no message is judged.
 """
 
+import contextlib
 import functools
-import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from kafka2011.events.codec import Record
 from kafka2011.events.errors import EventCorrupt, EventError, UnknownSchema
 from kafka2011.events.forms import FORMS_2011
-from kafka2011.events.schemas import Schema, physical_schema, schema_for
-from kafka2011.events.topic_codec import TopicCodec
+from kafka2011.events.topic_codec import TopicCodec, shipped_writer
 from kafka2011.events.topics import schema_name
-from kafka2011.services.warehouse.load.fast_columns import FastDecoder, Times, fast_decoder
-
-TIMESTAMP = pa.timestamp("us", tz="UTC")
-HEADER_FIELDS = (
-    pa.field("guid", pa.binary()),
-    pa.field("header_time", TIMESTAMP),
-    pa.field("server", pa.string()),
-    pa.field("service", pa.string()),
+from kafka2011.services.warehouse.load.column_types import TypesDiffer, arranged, placed
+from kafka2011.services.warehouse.load.schema_columns import (
+    HEADER_FIELDS,
+    HOUR_FIELD,
+    SOURCE_FIELDS,
+    Decoded,
+    Rejected,
+    SchemaColumns,
 )
-SOURCE_FIELDS = (
-    pa.field("source_broker", pa.int32()),
-    pa.field("source_partition", pa.int32()),
-    pa.field("source_offset", pa.int64()),
-)
-HOUR_FIELD = pa.field("hour", pa.string())
-_RESERVED = {column.name for column in (*HEADER_FIELDS, *SOURCE_FIELDS, HOUR_FIELD)}
-
-# Years 1 to 9999: the range of Spark, of Python and of a four-digit hour bucket.
-TIME_MS_MIN = -62_135_596_800_000
-TIME_MS_MAX = 253_402_300_799_999
-
-_PRIMITIVES: dict[str, pa.DataType] = {
-    "null": pa.null(),
-    "boolean": pa.bool_(),
-    "int": pa.int32(),
-    "long": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "bytes": pa.binary(),
-    "string": pa.string(),
-}
-_LOGICAL: dict[tuple[str, str], pa.DataType] = {
-    ("long", "timestamp-millis"): TIMESTAMP,
-    ("long", "timestamp-micros"): TIMESTAMP,
-    ("int", "date"): pa.date32(),
-}
-
-_TIMES = {
-    "ms": Times(TIME_MS_MIN, TIME_MS_MAX, 1000),
-    "us": Times(TIME_MS_MIN * 1000, TIME_MS_MAX * 1000 + 999, 1),
-}
-
-Convert = Callable[[Any], Any]
 
 CODEC_2011 = TopicCodec(FORMS_2011)
+DECODERS_MAX = 1_000
 
-# A value that decodes and does not fit its column: another version of a schema may allow any.
-_DOES_NOT_FIT = (ValueError, TypeError, OverflowError, AttributeError, KeyError)
-
-
-class Rejected(NamedTuple):
-    """A message that is no row: its index in the list, and the reason."""
-
-    message_index: int
-    reason: str
+_BEHIND = {field.name for field in (*SOURCE_FIELDS, HOUR_FIELD)}
 
 
-class Decoded(NamedTuple):
-    """`batch` has one row for each message that is not in `rejected`, in the same order."""
+class _Decoder(NamedTuple):
+    """One schema's decoder, and the topic's columns that its columns go to."""
 
+    columns: SchemaColumns
+    names: list[str | None]
+
+
+class _Part(NamedTuple):
+    """Rows of one schema: their indexes among the payloads, ascending."""
+
+    indexes: Sequence[int]
+    decoder: _Decoder
     batch: pa.RecordBatch
-    rejected: list[Rejected]
-
-
-@dataclass(frozen=True, slots=True)
-class _Column:
-    """One of the event's own fields as a column. `convert` None: the decoded value as it is."""
-
-    name: str
-    source: str
-    type: pa.DataType
-    convert: Convert | None
-    unit: str | None  # "ms" or "us" for timestamps
-
-    def array(self, records: Sequence[Record]) -> pa.Array:
-        source = self.source
-        values = [record[source] for record in records]
-        if self.convert is not None:
-            convert = self.convert
-            values = [None if value is None else convert(value) for value in values]
-        if self.unit is not None:
-            return _times(values, self.unit)
-        return pa.array(values, self.type)
-
-
-def _times(values: Sequence[int | None], unit: str) -> pa.Array:
-    """Timestamps in microseconds. Raises ArrowInvalid outside the years 1 to 9999."""
-    raw = pa.array(values, pa.int64())
-    bounds = pc.min_max(raw).as_py()
-    lowest, highest, _ = _TIMES[unit]
-    if bounds["min"] is not None and not (lowest <= bounds["min"] and bounds["max"] <= highest):
-        raise pa.ArrowInvalid("a time lies outside the years 1 to 9999")
-    return raw.cast(pa.timestamp(unit, tz="UTC")).cast(TIMESTAMP)
 
 
 class EventColumns:
-    """The columns of one topic. Raises UnknownSchema when no schema is shipped for the topic.
+    """The columns of one topic, which grow with the schemas of its events.
 
-    The decoding methods may raise RegistryError: then no message was judged; try again.
+    `present`: the columns that the topic's table has. With `grows` false there are never others:
+    what they lack is left out. The decoding methods may raise RegistryError: then no message was
+    judged; try again.
     """
 
-    def __init__(self, topic: str, codec: TopicCodec = CODEC_2011) -> None:
+    def __init__(
+        self,
+        topic: str,
+        codec: TopicCodec = CODEC_2011,
+        present: pa.Schema | None = None,
+        *,
+        grows: bool = True,
+    ) -> None:
         self.topic = topic
         self._codec = codec
-        self._shipped = schema_for(topic)
+        self._grows = grows
         self._prefix_bytes = codec.forms.prefix_bytes(topic)
-        self._columns = _columns_of(self._shipped)
-        self.event_schema = pa.schema(
-            [*HEADER_FIELDS, *(pa.field(c.name, c.type) for c in self._columns)]
-        )
-        self.table_schema = pa.schema([*self.event_schema, *SOURCE_FIELDS, HOUR_FIELD])
-        self._fast = fast_decoder(
-            physical_schema(schema_name(topic)),
-            self.event_schema,
-            Times(0, TIME_MS_MAX, 1000),
-            {c.source: _TIMES[c.unit] for c in self._columns if c.unit is not None},
-        )
-        self._fast_prefix = b""
+        self._decoders: dict[bytes, _Decoder] = {}
+        own = [field.remove_metadata() for field in present or () if field.name not in _BEHIND]
+        self.event_schema = pa.schema(own or HEADER_FIELDS)
+        self._shipped_name = ""
+        shipped = shipped_columns(topic)
+        if shipped is not None:
+            self._shipped_name = shipped.name
+            with contextlib.suppress(TypesDiffer):  # the driver reports it
+                self.event_schema = placed(shipped.columns, self.event_schema).schema
+
+    @property
+    def table_schema(self) -> pa.Schema:
+        return pa.schema([*self.event_schema, *SOURCE_FIELDS, HOUR_FIELD])
+
+    def add_registered(self) -> None:
+        """Take in the columns of every version in the registry, as far as they fit."""
+        for prefix in self._codec.prefixes(self.topic):
+            with contextlib.suppress(EventError):  # a payload of it gets the reason
+                self._decoder(prefix)
 
     def decode(self, payloads: Sequence[bytes]) -> Decoded:
         """Columns of `event_schema` for the payloads that can be read, reasons for the others."""
-        fast = self._fast_for(payloads)
-        if fast is None:
-            return self.decode_in_python(payloads)
-        batch, left = fast.decode(payloads, self._fast_prefix)
-        rejected = []
-        for index in left:
-            found = self.decode_in_python([payloads[index]])
-            if not found.rejected:
-                # Readable by another version of the schema: decode all, to keep their order.
-                return self.decode_in_python(payloads)
-            rejected.append(Rejected(index, found.rejected[0].reason))
-        return Decoded(batch, rejected)
-
-    def _fast_for(self, payloads: Sequence[bytes]) -> FastDecoder | None:
-        """The compiled decoder, set to the prefix of the messages that it reads, if any."""
-        if self._fast is None or not payloads:
-            return None
-        prefix = bytes(payloads[0][: self._prefix_bytes])
-        if prefix != self._fast_prefix and self._codec.is_shipped(self.topic, prefix):
-            self._fast_prefix = prefix
-        return self._fast if self._fast_prefix else None
+        return self._decoded(payloads, in_python=False)
 
     def decode_in_python(self, payloads: Sequence[bytes]) -> Decoded:
         """The same as `decode`, without the compiled twin."""
+        return self._decoded(payloads, in_python=True)
+
+    def _decoded(self, payloads: Sequence[bytes], *, in_python: bool) -> Decoded:
         rejected: list[Rejected] = []
-        records: list[Record] = []
-        kept: list[int] = []
-        for index, payload in enumerate(payloads):
+        parts: list[_Part] = []
+        left: Sequence[int] = range(len(payloads))
+        tried = None
+        while left:
+            prefix = bytes(payloads[left[0]][: self._prefix_bytes])
             try:
-                records.append(self._record(payload))
+                decoder = self._decoder(prefix)
             except EventError as error:
-                rejected.append(Rejected(index, str(error)))
-            else:
-                kept.append(index)
+                alike, left = self._split(payloads, left, prefix)
+                rejected += [Rejected(index, str(error)) for index in alike]
+                continue
+            if decoder.columns.is_fast and prefix != tried and not in_python:
+                # Nearly always it reads all; what it leaves comes to its turn by itself.
+                tried = prefix
+                given = payloads if len(left) == len(payloads) else [payloads[i] for i in left]
+                batch, others = decoder.columns.decode(given)
+                parts.append(_Part(_without(left, others), decoder, batch))
+                left = [left[n] for n in others]
+                continue
+            alike, left = self._split(payloads, left, prefix)
+            found = decoder.columns.decode_in_python([payloads[index] for index in alike])
+            rejected += [Rejected(alike[n], reason) for n, reason in found.rejected]
+            gone = [n for n, _ in found.rejected]
+            parts.append(_Part(_without(alike, gone), decoder, found.batch))
+        return Decoded(self._in_order(parts), sorted(rejected))
+
+    def _split(
+        self, payloads: Sequence[bytes], left: Sequence[int], prefix: bytes
+    ) -> tuple[list[int], list[int]]:
+        """The indexes in `left` of payloads with that prefix, and the others."""
+        size = self._prefix_bytes
+        alike: list[int] = []
+        others: list[int] = []
+        for index in left:
+            (alike if payloads[index][:size] == prefix else others).append(index)
+        return alike, others
+
+    def _in_order(self, parts: Sequence[_Part]) -> pa.RecordBatch:
+        """The rows of all, as they stood among the payloads, in the topic's columns."""
+        parts = [part for part in parts if part.batch.num_rows]
+        made = [arranged(part.batch, part.decoder.names, self.event_schema) for part in parts]
+        if not made:
+            return pa.RecordBatch.from_pylist([], schema=self.event_schema)
+        if len(made) == 1:
+            return made[0]
+        indexes = np.concatenate([np.fromiter(part.indexes, np.int64) for part in parts])
+        return pa.concat_batches(made).take(pa.array(np.argsort(indexes)))
+
+    # --- schemas ----------------------------------------------------------------------------------
+
+    def _decoder(self, prefix: bytes) -> _Decoder:
+        """The decoder of the schema that `prefix` names; its columns are the topic's from then on.
+
+        Raises EventError when there is none, it is not the topic's or does not fit; RegistryError.
+        """
+        found = self._decoders.get(prefix)
+        if found is not None:
+            return found
+        writer = self._codec.writer_schema(self.topic, prefix)
+        name = writer.schema["name"]
+        if self._shipped_name:
+            is_ours = name == self._shipped_name and writer.has_header
+        else:
+            is_ours = self._codec.is_of_topic(self.topic, prefix)
+        if not is_ours:
+            raise EventCorrupt(f"a {name} is in topic {self.topic}: that is no schema of the topic")
+        columns = SchemaColumns(writer, prefix)
         try:
-            return Decoded(self._batch(records), rejected)
-        except _DOES_NOT_FIT:
-            pass
-        # A value decodes and fits no column (a time in the year 300,000). Find its record.
-        fitting = []
-        for index, record in zip(kept, records, strict=True):
-            try:
-                self._batch([record])
-            except _DOES_NOT_FIT as error:
-                rejected.append(Rejected(index, str(error) or repr(error)))
-            else:
-                fitting.append(record)
-        rejected.sort()
-        return Decoded(self._batch(fitting), rejected)
+            places = placed(columns.columns, self.event_schema, grows=self._grows)
+        except TypesDiffer as error:
+            raise EventCorrupt(f"a {name}: {error}") from None
+        self.event_schema = places.schema
+        if len(self._decoders) >= DECODERS_MAX:
+            self._decoders.clear()
+        found = self._decoders[prefix] = _Decoder(columns, places.names)
+        return found
 
-    def _record(self, payload: bytes) -> Record:
-        schema, record = self._codec.decode(self.topic, payload)
-        if schema is not self._shipped:
-            if schema["name"] != self._shipped["name"]:
-                raise EventCorrupt(f"a {schema['name']} is in topic {self.topic}")
-            present = {column["name"] for column in schema["fields"]}
-            for column in self._columns:
-                if column.source not in present:
-                    record[column.source] = None
-        if record["header"]["time"] < 0:
-            raise EventCorrupt(f"the header's time is {record['header']['time']}")
-        return record
 
-    def _batch(self, records: Sequence[Record]) -> pa.RecordBatch:
-        headers = [record["header"] for record in records]
-        arrays = [
-            pa.array([header["guid"] for header in headers], pa.binary()),
-            _times([header["time"] for header in headers], "ms"),
-            pa.array([header["server"] for header in headers], pa.string()),
-            pa.array([header["service"] for header in headers], pa.string()),
-            *(column.array(records) for column in self._columns),
-        ]
-        return pa.RecordBatch.from_arrays(arrays, schema=self.event_schema)
+def _without(indexes: Sequence[int], gone: Sequence[int]) -> Sequence[int]:
+    """The indexes but those at the positions `gone`."""
+    if not gone:
+        return indexes
+    dropped = set(gone)
+    return [index for position, index in enumerate(indexes) if position not in dropped]
+
+
+@functools.cache
+def shipped_columns(topic: str) -> SchemaColumns | None:
+    """The columns of the topic's shipped schema; None where none is shipped."""
+    try:
+        return SchemaColumns(shipped_writer(schema_name(topic)), b"")
+    except UnknownSchema:
+        return None
 
 
 @functools.lru_cache(1024)
-def event_columns(topic: str, codec: TopicCodec = CODEC_2011) -> EventColumns | None:
-    """The columns of a topic; None when no schema is shipped for it.
-
-    The names and types of the columns are the same with any codec.
-    """
-    try:
-        return EventColumns(topic, codec)
-    except UnknownSchema:
-        return None
+def event_columns(
+    topic: str,
+    codec: TopicCodec = CODEC_2011,
+    present: pa.Schema | None = None,
+    *,
+    grows: bool = True,
+) -> EventColumns:
+    """The columns of a topic, which are kept with their decoders."""
+    return EventColumns(topic, codec, present, grows=grows)
 
 
 def with_source(
@@ -246,118 +224,3 @@ def with_source(
         pa.array(next_offsets, pa.int64()),
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([*batch.schema, *SOURCE_FIELDS]))
-
-
-# --- Avro types to Arrow types ----------------------------------------------------------------
-
-
-def _columns_of(schema: Schema) -> list[_Column]:
-    """The event's own fields; a name that the table uses itself gets the prefix `event_`."""
-    columns = []
-    types = _Types(schema)
-    for part in schema["fields"]:
-        if part["name"] == "header":
-            continue
-        name = part["name"]
-        if name in _RESERVED:
-            name = f"event_{name}"
-        arrow_type, convert, unit = types.column(part["type"])
-        columns.append(_Column(name, part["name"], arrow_type, convert, unit))
-    return columns
-
-
-class _Types:
-    """Resolves the types of one schema, in which named types may occur again by name."""
-
-    def __init__(self, schema: Schema) -> None:
-        self._named: dict[str, Schema] = {}
-        self._open: set[str] = set()
-        self._collect(schema)
-
-    def _collect(self, node: Any) -> None:
-        if isinstance(node, list):
-            for part in node:
-                self._collect(part)
-        elif isinstance(node, dict):
-            if node.get("type") in ("record", "fixed", "enum"):
-                self._named[node["name"]] = node
-            for part in node.values():
-                self._collect(part)
-
-    def column(self, node: Any) -> tuple[pa.DataType, Convert | None, str | None]:
-        """(type, conversion, unit of a timestamp) of a field at the top level."""
-        inner = _not_null(node)
-        if isinstance(inner, dict) and inner.get("logicalType", "").startswith("timestamp-"):
-            logical = (inner["type"], inner["logicalType"])
-            if _LOGICAL.get(logical) == TIMESTAMP:
-                return TIMESTAMP, None, "ms" if logical[1].endswith("millis") else "us"
-        arrow_type, convert = self.resolve(node)
-        return arrow_type, convert, None
-
-    def resolve(self, node: Any) -> tuple[pa.DataType, Convert | None]:
-        node = _not_null(node)
-        if isinstance(node, list):
-            return pa.string(), _as_json  # a union of several kinds of value
-        if isinstance(node, str):
-            if node in _PRIMITIVES:
-                return _PRIMITIVES[node], None
-            if node in self._open:
-                return pa.string(), _as_json  # a recursive type has no fixed columns
-            return self.resolve(self._named[node])
-        kind = node["type"]
-        if kind == "array":
-            item_type, convert_item = self.resolve(node["items"])
-            return pa.list_(item_type), _list_converter(convert_item)
-        if kind == "map":
-            value_type, convert_value = self.resolve(node["values"])
-            return pa.map_(pa.string(), value_type), _map_converter(convert_value)
-        if kind == "record":
-            return self._struct(node)
-        if kind == "fixed":
-            return pa.binary(), None
-        if kind == "enum":
-            return pa.string(), None
-        if (kind, node.get("logicalType")) == ("int", "date"):
-            return pa.date32(), None
-        return self.resolve(kind)
-
-    def _struct(self, node: Schema) -> tuple[pa.DataType, Convert | None]:
-        self._open.add(node["name"])
-        parts = [(part["name"], *self.resolve(part["type"])) for part in node["fields"]]
-        self._open.discard(node["name"])
-        converters = {name: convert for name, _, convert in parts if convert is not None}
-
-        def convert_struct(value: dict[str, Any]) -> dict[str, Any]:
-            return {
-                name: converters[name](part) if name in converters and part is not None else part
-                for name, part in value.items()
-            }
-
-        struct = pa.struct([(name, arrow_type) for name, arrow_type, _ in parts])
-        return struct, convert_struct if converters else None
-
-
-def _not_null(node: Any) -> Any:
-    """The other type of a union with null; the node itself otherwise (every column is optional)."""
-    if isinstance(node, list):
-        kinds = [part for part in node if part != "null"]
-        return kinds[0] if len(kinds) == 1 else kinds
-    return node
-
-
-def _as_json(value: Any) -> str:
-    return json.dumps(value, default=lambda raw: raw.hex(), separators=(",", ":"))
-
-
-def _list_converter(convert_item: Convert | None) -> Convert | None:
-    if convert_item is None:
-        return None
-    return lambda items: [None if item is None else convert_item(item) for item in items]
-
-
-def _map_converter(convert_value: Convert | None) -> Convert:
-    if convert_value is None:
-        return lambda pairs: list(pairs.items())
-    return lambda pairs: [
-        (key, None if value is None else convert_value(value)) for key, value in pairs.items()
-    ]

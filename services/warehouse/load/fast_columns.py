@@ -65,20 +65,29 @@ class FastDecoder:
 
 
 def fast_decoder(
-    physical: Schema, schema: pa.Schema, header: Times, times: dict[str, Times]
+    physical: Schema,
+    schema: pa.Schema,
+    header: Times,
+    times: dict[str, Times],
+    *,
+    has_header: bool = True,
 ) -> FastDecoder | None:
     """A decoder for the schema; None when only Python reads a field, or none was built.
 
-    `times` are the event's own fields that are times, by name.
+    `times` are the event's own fields that are times, by name. `has_header`: the first field is an
+    event's header, whose parts are columns.
     """
     if not COMPILED:
         return None
     fixed_sizes: dict[str, int] = {}
     program: list[Step] = []
     for part in physical["fields"]:
-        inner = part["type"]["fields"] if part["name"] == "header" else [part]
+        is_header = has_header and part["name"] == "header"
+        if is_header and not isinstance(part["type"], dict):
+            return None  # the header's record is another schema's
+        inner = part["type"]["fields"] if is_header else [part]
         for field in inner:
-            time = header if part["name"] == "header" and field["name"] == "time" else None
+            time = header if is_header and field["name"] == "time" else None
             step = _step(field["type"], time or times.get(field["name"]), fixed_sizes)
             if step is None:
                 return None

@@ -5,11 +5,9 @@ offsets in the tables, so nothing here needs saving. Payloads do not pass throug
 tasks return file names, counts and end offsets.
 """
 
-import contextlib
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
@@ -30,23 +28,15 @@ from kafka2011.runtime.logs import get_logger
 from kafka2011.services.warehouse.config import WarehouseConfig
 from kafka2011.services.warehouse.delta_table import (
     AnotherLoadWon,
-    CommitUncertain,
     Load,
     LoadedRange,
-    NewFile,
     SchemaConflict,
     WarehouseError,
     WarehouseTable,
-    owner_of,
     quarantine_description,
     rows_description,
 )
-from kafka2011.services.warehouse.load.columns import (
-    HEADER_FIELDS,
-    HOUR_FIELD,
-    SOURCE_FIELDS,
-    event_columns,
-)
+from kafka2011.services.warehouse.load.column_types import TypesDiffer, joined
 from kafka2011.services.warehouse.load.parquet_files import remove_files
 from kafka2011.services.warehouse.load.plan import (
     BEYOND_END,
@@ -56,13 +46,22 @@ from kafka2011.services.warehouse.load.plan import (
     pack,
     plan_partition,
 )
+from kafka2011.services.warehouse.load.quarantine_rows import quarantined_between
 from kafka2011.services.warehouse.load.tasks import (
     QUARANTINE_SCHEMA,
+    Aside,
     Read,
     TaskSettings,
     TopicPaths,
     TopicResult,
     run_task,
+)
+from kafka2011.services.warehouse.load.topic_tables import (
+    Topic,
+    created,
+    merged_load,
+    removed_on_failure,
+    table_schema,
 )
 from kafka2011.services.warehouse.table_paths import TablePlaces
 
@@ -142,17 +141,6 @@ class LoadOutcome:
         return not any(self.lag_bytes.values())
 
 
-@dataclass(slots=True)
-class _Topic:
-    """One topic's tables, and the next offset of each partition."""
-
-    name: str
-    paths: TopicPaths
-    table: WarehouseTable | None
-    quarantine: WarehouseTable | None
-    known: dict[BrokerPartition, int]
-
-
 class Offsets(Protocol):
     """The requests of a loader to one broker; SimpleConsumer answers them."""
 
@@ -194,7 +182,7 @@ class Loader:
         )
         self._codec = config.topic_codec(self._warehouse_dir / SCHEMAS_FILE)
         self._places = TablePlaces(self._warehouse_dir)
-        self._topics: dict[str, _Topic] = {}
+        self._topics: dict[str, Topic] = {}
         # (topic, partition) -> the offset committed when its log was found to end before that.
         self._beyond_end: dict[tuple[str, BrokerPartition], tuple[int | None, Problem]] = {}
         self._connect = connect or self._simple_consumer
@@ -216,13 +204,14 @@ class Loader:
         settings = TaskSettings(
             paths={part.topic: self._topics[part.topic].paths for part in ranges},
             window_ms=self._config.window_ms,
-            quarantined_up_to=self._quarantined_up_to(ranges),
+            quarantined=self._left_in_quarantine(ranges),
             codec=CodecSource(
                 self._config.event_forms,
                 self._config.schema_registry_url,
                 self._config.schema_registry_timeout_ms / 1000,
                 self._codec.known(),
             ),
+            columns=self._columns(ranges),
         )
         task = functools.partial(run_task, settings=settings, read=self._read)
         found = self._run_tasks(task, pack(ranges, self._task_count))
@@ -233,7 +222,7 @@ class Loader:
             self._codec.learn(result.schemas)
         for topic, results in sorted(by_topic.items()):
             planned = [part for part in ranges if part.topic == topic]
-            self._commit_topic(topic, planned, results, settings, outcome)
+            self._commit_topic(topic, planned, results, outcome)
         return outcome
 
     def _plan(self, outcome: LoadOutcome) -> list[PlannedRange]:
@@ -268,7 +257,7 @@ class Loader:
                 ranges += new
         return ranges
 
-    def _takes_types(self, topic: _Topic, outcome: LoadOutcome) -> bool:
+    def _takes_types(self, topic: Topic, outcome: LoadOutcome) -> bool:
         """Whether the topic's events fit the types of its table; if not, the topic is not read."""
         try:
             if topic.table is not None:
@@ -284,7 +273,7 @@ class Loader:
         return not self._config.topics or topic in self._config.topics
 
     def _state(
-        self, topic: _Topic, source: BrokerPartition, address: BrokerAddress | None
+        self, topic: Topic, source: BrokerPartition, address: BrokerAddress | None
     ) -> PartitionState:
         committed = topic.known.get(source)
         earliest = latest = None
@@ -314,7 +303,7 @@ class Loader:
 
     # --- tables -----------------------------------------------------------------------------------
 
-    def _open(self, name: str) -> _Topic:
+    def _open(self, name: str) -> Topic:
         """The topic with its tables at their newest versions."""
         topic = self._topics.pop(name, None)  # if refreshing fails, it is opened again next time
         if topic is None:
@@ -323,7 +312,7 @@ class Loader:
             table = WarehouseTable.open(paths.rows)
             known = table.known_partitions(name) if table is not None else {}
             quarantine = WarehouseTable.open(paths.quarantine)
-            topic = _Topic(name, paths, table, quarantine, known)
+            topic = Topic(name, paths, table, quarantine, known)
         elif topic.table is not None and topic.table.refresh():
             topic.known.update(topic.table.known_partitions(name))
         self._topics[name] = topic
@@ -352,7 +341,7 @@ class Loader:
             before = WarehouseTable.open(shared) if shared is not None else None
             if before is None:
                 continue
-            own = _created(name, path, schema, description)
+            own = created(name, path, schema, description)
             known = own.known_partitions(name)
             moved = [
                 LoadedRange(source, None, offset, offset)
@@ -363,17 +352,23 @@ class Loader:
                 own.commit(Load(name, moved, [], {}, self._config.window_ms))
                 log.warning("shared_table_left", topic=name, shared=str(shared), table=str(path))
 
-    def _quarantined_up_to(
+    def _columns(self, ranges: Sequence[PlannedRange]) -> dict[str, pa.Schema]:
+        tables = {part.topic: self._topics[part.topic].table for part in ranges}
+        return {name: table.schema() for name, table in tables.items() if table is not None}
+
+    def _left_in_quarantine(
         self, ranges: Sequence[PlannedRange]
-    ) -> dict[tuple[str, BrokerPartition], int]:
+    ) -> dict[tuple[str, BrokerPartition], frozenset[Aside]]:
         found = {}
         for planned in ranges:
             quarantine = self._topics[planned.topic].quarantine
             if quarantine is not None:
                 quarantine.refresh()
                 offset = quarantine.next_offset(planned.topic, planned.source)
-                if offset is not None:
-                    found[planned.topic, planned.source] = offset
+                if offset is not None and offset > planned.start:
+                    found[planned.topic, planned.source] = quarantined_between(
+                        quarantine.file_paths(), planned.source, planned.start, offset
+                    )
         return found
 
     def _commit_topic(
@@ -381,20 +376,19 @@ class Loader:
         name: str,
         planned: Sequence[PlannedRange],
         results: Sequence[TopicResult],
-        settings: TaskSettings,
         outcome: LoadOutcome,
     ) -> None:
         for result in results:
             outcome.failures.extend(f"{name}: {error}" for error in result.errors)
-        results = [result for result in results if result.is_usable]
-        load = _merged(name, planned, results, self._config.window_ms)
+        columns, results = self._with_columns(name, results, outcome)
+        load = merged_load(name, planned, results, self._config.window_ms)
         if not load.ranges:
             return
         topic = self._topics[name]
         try:
-            with _removed_on_failure(topic.paths.rows, load.files):
-                self._commit_quarantine(topic, load, results, settings)
-                version = self._commit_rows(topic, load)
+            with removed_on_failure(topic.paths.rows, load.files):
+                self._commit_quarantine(topic, load, results)
+                version = self._commit_rows(topic, load, columns)
         except AnotherLoadWon as won:
             outcome.lost_to_another.append(str(won))
             self._topics.pop(name)  # opened again, with the other one's commit
@@ -419,26 +413,27 @@ class Loader:
                 total_ms = age_ms + later_ms
                 outcome.ages[total_ms] = outcome.ages.get(total_ms, 0) + count
 
-    def _commit_quarantine(
-        self, topic: _Topic, load: Load, results: Sequence[TopicResult], settings: TaskSettings
-    ) -> None:
+    def _commit_quarantine(self, topic: Topic, load: Load, results: Sequence[TopicResult]) -> None:
         """Commit messages that are no rows, before the rows: a crash in between repeats neither.
 
-        The quarantine table holds its own offsets, and tasks skip the messages below them.
+        The quarantine table holds its own offsets: where they are ahead of the rows', tasks pass
+        over what it has in between.
         """
         files = [file for result in results for file in result.quarantine_files]
         if not files:
             return
         ranges = []
         for loaded in load.ranges:
-            known = settings.quarantined_up_to.get((topic.name, loaded.source))
+            known = None
+            if topic.quarantine is not None:
+                known = topic.quarantine.next_offset(topic.name, loaded.source)
             if known is None or known < loaded.end:
                 start = loaded.start if known is None else known
                 ranges.append(LoadedRange(loaded.source, known, start, loaded.end))
         path = topic.paths.quarantine
-        with _removed_on_failure(path, files):
+        with removed_on_failure(path, files):
             if topic.quarantine is None:
-                topic.quarantine = _created(
+                topic.quarantine = created(
                     topic.name, path, QUARANTINE_SCHEMA, quarantine_description(topic.name)
                 )
             topic.quarantine.commit(
@@ -446,72 +441,38 @@ class Loader:
             )
         failpoint("after_quarantine")
 
-    def _commit_rows(self, topic: _Topic, load: Load) -> int:
+    def _with_columns(
+        self, name: str, results: Sequence[TopicResult], outcome: LoadOutcome
+    ) -> tuple[pa.Schema, list[TopicResult]]:
+        """The columns that the table needs for these results, and the results that fit them.
+
+        Two tasks may meet new schemas that do not fit each other. One result has to wait then: the
+        next load decodes its ranges with the other's columns there.
+        """
+        table = self._topics[name].table
+        columns = table.schema() if table is not None else table_schema(name)
+        fitting = []
+        for result in results:
+            if not result.is_usable:
+                continue
+            try:
+                if result.columns is not None:
+                    columns = joined(columns, result.columns)
+            except TypesDiffer as error:
+                outcome.failures.append(f"{name}: {error}; loaded with the next load")
+                remove_files(self._topics[name].paths.rows, result.files)
+                remove_files(self._topics[name].paths.quarantine, result.quarantine_files)
+            else:
+                fitting.append(result)
+        return columns, fitting
+
+    def _commit_rows(self, topic: Topic, load: Load, columns: pa.Schema) -> int:
         schema = table_schema(topic.name)
         if topic.table is None:
-            topic.table = _created(
+            topic.table = created(
                 topic.name, topic.paths.rows, schema, rows_description(topic.name)
             )
-        added = topic.table.add_columns(schema)
+        added = topic.table.add_columns(columns)
         if added:
             log.info("columns_added", table=topic.table.path.name, columns=",".join(added))
         return topic.table.commit(load)
-
-
-def _created(topic: str, path: Path, schema: pa.Schema, description: str) -> WarehouseTable:
-    """The topic's table, created where it was not there.
-
-    Raises WarehouseError when another loader has given the name to another topic: the next load
-    chooses another name.
-    """
-    table = WarehouseTable.open_or_create(path, schema, description)
-    owner = owner_of(path)
-    if owner is not None and owner != topic:
-        raise WarehouseError(f"{path} has become the table of topic {owner}; trying another name")
-    return table
-
-
-@contextlib.contextmanager
-def _removed_on_failure(path: Path, files: Sequence[NewFile]) -> Iterator[None]:
-    """Remove files that the next load writes again, unless a commit may name them."""
-    try:
-        yield
-    except (AnotherLoadWon, CommitUncertain):
-        raise
-    except (WarehouseError, DeltaError, OSError):
-        remove_files(path, files)
-        raise
-
-
-def table_schema(topic: str) -> pa.Schema:
-    """The columns of a topic's table; without a shipped schema, only those of the header."""
-    columns = event_columns(topic)
-    if columns is not None:
-        return columns.table_schema
-    return pa.schema([*HEADER_FIELDS, *SOURCE_FIELDS, HOUR_FIELD])
-
-
-def _merged(
-    topic: str, planned: Sequence[PlannedRange], results: Sequence[TopicResult], window_ms: int
-) -> Load:
-    """The results of a topic's tasks as one load."""
-    ends = {source: end for result in results for source, end in result.ends.items()}
-    counts: dict[tuple[int, str], int] = {}
-    quarantined: dict[tuple[int, str], int] = {}
-    for result in results:
-        for key, count in result.counts.items():
-            counts[key] = counts.get(key, 0) + count
-        for key, count in result.quarantined.items():
-            quarantined[key] = quarantined.get(key, 0) + count
-    return Load(
-        topic=topic,
-        ranges=[
-            LoadedRange(part.source, part.committed, part.start, ends[part.source])
-            for part in planned
-            if part.source in ends
-        ],
-        files=[file for result in results for file in result.files],
-        counts=counts,
-        window_ms=window_ms,
-        quarantined=quarantined,
-    )

@@ -9,6 +9,7 @@ of hours costs files, not memory.
 import contextlib
 import json
 import os
+import time
 import uuid
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -34,21 +35,20 @@ def unique_name() -> str:
 class HourFiles:
     """Collects batches of one table and writes them bucketed by hour. Not thread-safe.
 
-    `schema` has every column except the partition column. A row's hour is that of the first of the
-    columns `hour_of` that is not null.
+    Batches have every column except the partition column; one with other columns than those before
+    begins new files. A row's hour is that of the first of the times `hour_of` that it has, else
+    that of the writing; columns that are no times do not count.
     """
 
     def __init__(
         self,
         table_path: Path,
-        schema: pa.Schema,
         hour_of: tuple[str, ...],
         *,
         buffer_bytes_max: int = BUFFER_BYTES_MAX,
         name: Callable[[], str] = unique_name,
     ) -> None:
         self._table_path = table_path
-        self._schema = schema
         self._hour_of = hour_of
         self._buffer_bytes_max = buffer_bytes_max
         self._name = name
@@ -59,6 +59,8 @@ class HourFiles:
     def add(self, batch: pa.RecordBatch) -> None:
         if batch.num_rows == 0:
             return
+        if self._batches and self._batches[0].schema != batch.schema:
+            self._write_buffered()
         self._batches.append(batch)
         self._buffered_bytes += batch.nbytes
         if self._buffered_bytes >= self._buffer_bytes_max:
@@ -78,7 +80,7 @@ class HourFiles:
     def _write_buffered(self) -> None:
         if not self._batches:
             return
-        table = pa.Table.from_batches(self._batches, schema=self._schema).combine_chunks()
+        table = pa.Table.from_batches(self._batches).combine_chunks()
         self._batches, self._buffered_bytes = [], 0
         for hour, rows in split_by_hour(table, self._hour_of):
             self._files.append(write_file(self._table_path, hour, rows, self._name()))
@@ -86,8 +88,11 @@ class HourFiles:
 
 def split_by_hour(table: pa.Table, hour_of: tuple[str, ...]) -> list[tuple[str, pa.Table]]:
     """(hour bucket, its rows in their order), ascending by hour. UTC, YYYY-MM-DD-HH."""
-    times = pc.coalesce(*(table.column(name) for name in hour_of))
-    hours = np.floor_divide(times.cast(pa.int64()).to_numpy(), US_PER_HOUR)
+    now_us = pa.scalar(time.time_ns() // 1000, pa.int64())
+    names = [name for name in hour_of if name in table.column_names]
+    columns = [table.column(n) for n in names if pa.types.is_timestamp(table.schema.field(n).type)]
+    times = [column.cast(pa.int64()) for column in columns]
+    hours = np.floor_divide(pc.coalesce(*times, now_us).to_numpy(), US_PER_HOUR)
     distinct, counts = np.unique(hours, return_counts=True)
     if len(distinct) > 1:
         table = table.take(pa.array(np.argsort(hours, kind="stable")))

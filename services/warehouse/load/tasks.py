@@ -5,6 +5,7 @@ without Spark. Payloads stay here: the driver gets file names, counts and end of
 is part of the result, so that one broken partition does not keep the others from being loaded.
 """
 
+import hashlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -27,20 +28,14 @@ from kafka2011.protocol.errors import InvalidMessage, KafkaError
 from kafka2011.runtime.clock import now_ms
 from kafka2011.runtime.failpoints import failpoint
 from kafka2011.services.warehouse.delta_table import Counts, NewFile
-from kafka2011.services.warehouse.load.columns import (
-    HEADER_FIELDS,
-    HOUR_FIELD,
-    TIMESTAMP,
-    Decoded,
-    EventColumns,
-    Rejected,
-    event_columns,
-    with_source,
-)
+from kafka2011.services.warehouse.load.arrow_types import TIMESTAMP
+from kafka2011.services.warehouse.load.columns import event_columns, with_source
 from kafka2011.services.warehouse.load.parquet_files import HourFiles
 from kafka2011.services.warehouse.load.plan import PlannedRange
+from kafka2011.services.warehouse.load.schema_columns import HOUR_FIELD
 
-# The hour of a row is that of the event's own time where it has one, else of its header's time.
+# The hour of a row is that of the event's own time where it has one, else of its header's time,
+# else of the load.
 EVENT_TIME = "event_time"
 HEADER_TIME = "header_time"
 
@@ -71,16 +66,25 @@ class TopicPaths(NamedTuple):
     quarantine: Path
 
 
+class Aside(NamedTuple):
+    """A quarantined message: the next offset of its entry, the MD5 of its payload."""
+
+    next_offset: int
+    digest: bytes
+
+
 @dataclass(frozen=True, slots=True)
 class TaskSettings:
     """The settings of every task of a load."""
 
     paths: dict[str, TopicPaths]
     window_ms: int
-    # Next offsets of the quarantine tables: a load that died between its two commits must not
-    # quarantine the same messages again.
-    quarantined_up_to: dict[tuple[str, BrokerPartition], int]
+    # What a load that died between its two commits has left in the quarantine tables, by partition:
+    # such a message is neither quarantined again nor a row now. Usually there is nothing.
+    quarantined: dict[tuple[str, BrokerPartition], frozenset[Aside]] = field(default_factory=dict)
     codec: CodecSource = field(default_factory=CodecSource)
+    # The columns of the topics' tables, where there are any.
+    columns: dict[str, pa.Schema] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -89,9 +93,11 @@ class TopicResult:
 
     `ends` has the next offset of each range that was read: after a read error, that of the last
     good chunk. After a write error `is_usable` is False, and nothing of the result counts.
+    `columns` are those that the events' schemas have given the topic.
     """
 
     topic: str
+    columns: pa.Schema | None = None
     ends: dict[BrokerPartition, int] = field(default_factory=dict)
     files: list[NewFile] = field(default_factory=list)
     counts: Counts = field(default_factory=dict)
@@ -127,34 +133,27 @@ class _TopicTask:
         self._result = TopicResult(topic, ages_at_ms=now_ms())
         self._codec = settings.codec.codec()
         self._prefix_bytes = settings.codec.forms.prefix_bytes(topic)
-        self._columns: EventColumns | None = event_columns(topic, self._codec)
-        self._files: HourFiles | None = None
-        if self._columns is not None:
-            schema = self._columns.table_schema.remove(
-                self._columns.table_schema.get_field_index(HOUR_FIELD.name)
-            )
-            times = (EVENT_TIME, HEADER_TIME) if EVENT_TIME in schema.names else (HEADER_TIME,)
-            self._files = HourFiles(settings.paths[topic].rows, schema, times)
+        self._columns = event_columns(topic, self._codec, settings.columns.get(topic))
+        self._files = HourFiles(settings.paths[topic].rows, (EVENT_TIME, HEADER_TIME))
         quarantine = settings.paths[topic].quarantine
-        self._quarantine = HourFiles(quarantine, QUARANTINE_FIELDS, ("quarantined_at",))
+        self._quarantine = HourFiles(quarantine, ("quarantined_at",))
 
     def run(self, ranges: Sequence[PlannedRange], read: Read) -> TopicResult:
         result = self._result
         try:
             for planned in ranges:
                 self._read_range(planned, read)
-            if self._files is not None:
-                result.files = self._files.finish()
+            result.files = self._files.finish()
             result.quarantine_files = self._quarantine.finish()
+            result.columns = self._columns.event_schema
             known = self._settings.codec.known
-            result.schemas = {n: s for n, s in self._codec.known().items() if n not in known}
+            result.schemas = {n: s for n, s in self._codec.known().items() if known.get(n) != s}
         except Exception as error:  # the driver reports it and leaves these ranges uncommitted
             result.errors.append(f"{type(error).__name__}: {error}")
             result.is_usable = False
             result.files = []
             for written in (self._files, self._quarantine):
-                if written is not None:  # a full disk must not fill further with every attempt
-                    written.discard()
+                written.discard()  # a full disk must not fill further with every attempt
         return result
 
     def _read_range(self, planned: PlannedRange, read: Read) -> None:
@@ -208,7 +207,10 @@ class _TopicTask:
     def _load_decoded(
         self, planned: PlannedRange, payloads: Sequence[bytes], next_offsets: Sequence[int]
     ) -> None:
-        decoded = self._decode(payloads)
+        aside = self._settings.quarantined.get((planned.topic, planned.source))
+        if aside:
+            payloads, next_offsets = self._leave_out(payloads, next_offsets, aside)
+        decoded = self._columns.decode(payloads)
         if decoded.rejected:
             rejected = [reject.message_index for reject in decoded.rejected]
             self._set_aside(
@@ -220,21 +222,18 @@ class _TopicTask:
             gone = set(rejected)
             next_offsets = [n for i, n in enumerate(next_offsets) if i not in gone]
         if decoded.batch.num_rows:
-            assert self._files is not None  # only a topic with columns has rows
             self._count(decoded.batch)
             broker_id, partition = planned.source
             self._files.add(with_source(decoded.batch, broker_id, partition, next_offsets))
 
-    def _decode(self, payloads: Sequence[bytes]) -> Decoded:
-        if self._columns is not None:
-            return self._columns.decode(payloads)
-        reason = f"no schema is shipped for topic {self._result.topic}"
-        nothing = pa.RecordBatch.from_pylist([], schema=pa.schema(HEADER_FIELDS))
-        return Decoded(nothing, [Rejected(index, reason) for index in range(len(payloads))])
-
     def _count(self, batch: pa.RecordBatch) -> None:
         result = self._result
         result.rows += batch.num_rows
+        times = batch.column(HEADER_TIME)
+        if times.null_count:
+            untimed = result.counts.get(UNREADABLE, 0) + times.null_count
+            result.counts[UNREADABLE] = untimed
+            batch = batch.filter(times.is_valid())
         times_ms = batch.column(HEADER_TIME).cast(pa.int64()).to_numpy() // 1000
         for key, count in count_windows(
             times_ms, batch.column("server"), self._settings.window_ms
@@ -242,6 +241,20 @@ class _TopicTask:
             result.counts[key] = result.counts.get(key, 0) + count
         for age, count in rounded_ages(times_ms, result.ages_at_ms).items():
             result.ages[age] = result.ages.get(age, 0) + count
+
+    def _leave_out(
+        self, payloads: Sequence[bytes], next_offsets: Sequence[int], aside: frozenset[Aside]
+    ) -> tuple[list[bytes], list[int]]:
+        """The messages that are not in the quarantine; counts the others as quarantined."""
+        pairs = [*zip(payloads, next_offsets, strict=True)]
+        kept = [pair for pair in pairs if aside_of(pair[1], pair[0]) not in aside]
+        self._count_aside([payload for payload, n in pairs if aside_of(n, payload) in aside])
+        return [payload for payload, _ in kept], [next_offset for _, next_offset in kept]
+
+    def _count_aside(self, payloads: Sequence[bytes]) -> None:
+        for payload in payloads:
+            key = _window_key(payload, self._settings.window_ms, self._prefix_bytes)
+            self._result.quarantined[key] = self._result.quarantined.get(key, 0) + 1
 
     def _set_aside(
         self,
@@ -251,11 +264,10 @@ class _TopicTask:
         reasons: Sequence[str],
     ) -> None:
         """Quarantine messages; counts them even where an earlier attempt has written them."""
-        for payload in payloads:
-            key = _window_key(payload, self._settings.window_ms, self._prefix_bytes)
-            self._result.quarantined[key] = self._result.quarantined.get(key, 0) + 1
-        already = self._settings.quarantined_up_to.get((planned.topic, planned.source), -1)
-        fresh = [i for i, next_offset in enumerate(next_offsets) if next_offset > already]
+        self._count_aside(payloads)
+        already = self._settings.quarantined.get((planned.topic, planned.source), frozenset())
+        places = enumerate(zip(next_offsets, payloads, strict=True))
+        fresh = [i for i, (n, raw) in places if not already or aside_of(n, raw) not in already]
         if not fresh:
             return
         rows = len(fresh)
@@ -273,6 +285,10 @@ class _TopicTask:
                 schema=QUARANTINE_FIELDS,
             )
         )
+
+
+def aside_of(next_offset: int, payload: bytes) -> Aside:
+    return Aside(next_offset, hashlib.md5(payload, usedforsecurity=False).digest())
 
 
 def _window_key(payload: bytes, window_ms: int, prefix_bytes: int) -> tuple[int, str]:

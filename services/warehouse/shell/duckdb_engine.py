@@ -34,19 +34,28 @@ _TYPES = {
     "string": "VARCHAR",
     "boolean": "BOOLEAN",
     "timestamp": "TIMESTAMP WITH TIME ZONE",
+    "timestamp_ntz": "TIMESTAMP",
     "date": "DATE",
     "binary": "BLOB",
 }
 _GLOB = re.compile(r"[*?\[]")
 
 
-def fields_of(table: WarehouseTable) -> list[tuple[str, str]]:
-    """Name and Delta's type of each column; a nested type is "other"."""
-    fields = json.loads(table.schema_json())["fields"]
-    return [
-        (field["name"], field["type"] if field["type"] in _TYPES else same_answer.OTHER)
-        for field in fields
-    ]
+def fields_of(table: WarehouseTable) -> list[tuple[str, Any]]:
+    """Name and Delta's type of each column; a nested type is an object."""
+    return [(field["name"], field["type"]) for field in json.loads(table.schema_json())["fields"]]
+
+
+def _duckdb_type(kind: Any) -> str:
+    """DuckDB's name of a type of Delta."""
+    if isinstance(kind, str):
+        return _TYPES.get(kind) or kind.upper()  # decimal(10,2)
+    if kind["type"] == "array":
+        return f"{_duckdb_type(kind['elementType'])}[]"
+    if kind["type"] == "map":
+        return f"MAP({_duckdb_type(kind['keyType'])}, {_duckdb_type(kind['valueType'])})"
+    fields = (f"{_quoted(part['name'])} {_duckdb_type(part['type'])}" for part in kind["fields"])
+    return f"STRUCT({', '.join(fields)})"
 
 
 class DuckDb:
@@ -73,7 +82,7 @@ class DuckDb:
         (text,) = self._rows("select json_serialize_sql(?)", [statement])[0]
         kinds = {
             name.lower(): {
-                column: same_answer.KIND_OF_DELTA.get(kind, same_answer.OTHER)
+                column: same_answer.KIND_OF_DELTA.get(str(kind), same_answer.OTHER)
                 for column, kind in fields_of(table)
             }
             for name, table in self._tables.items()
@@ -101,8 +110,8 @@ class DuckDb:
         return self._connection.execute(statement, parameters).fetchall()
 
     def _make_view(self, name: str, table: WarehouseTable) -> None:
-        fields = [(column, kind) for column, kind in fields_of(table) if kind in _TYPES]
-        declared = ", ".join(f"{_quoted(column)} {_TYPES[kind]}" for column, kind in fields)
+        fields = fields_of(table)
+        declared = ", ".join(f"{_quoted(column)} {_duckdb_type(kind)}" for column, kind in fields)
         shown = ", ".join(
             f"{_quoted(column)} AT TIME ZONE 'UTC' AS {_quoted(column)}"
             if kind == "timestamp"

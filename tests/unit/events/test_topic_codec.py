@@ -49,7 +49,7 @@ def test_what_was_encoded_is_decoded_in_either_form(kept, name, data) -> None:
         assert schema is schemas.schema_named(name)
         prefix_bytes = one.forms.prefix_bytes(topic)
         assert peek(payload, prefix_bytes).guid == record["header"]["guid"]
-        assert one.is_shipped(topic, payload[:prefix_bytes])
+        assert one.writer_schema(topic, payload).has_header
 
 
 def test_the_form_byte_for_byte(registry, chosen) -> None:
@@ -80,14 +80,15 @@ def test_another_version_is_decoded_by_its_own_schema(registry, chosen) -> None:
     schema, record = chosen.decode("page-view", newer + BODY + b"\x04de")
     assert record == {**EVENT, "language": "de"}
     assert schema["name"] == schemas.schema_named("page-view")["name"]
-    assert chosen.is_shipped("page-view", prefix)
-    assert not chosen.is_shipped("page-view", newer)
+    assert chosen.writer_schema("page-view", prefix).schema is schemas.schema_named("page-view")
+    assert chosen.prefixes("page-view") == [prefix, newer]
+    assert chosen.is_of_topic("page-view", newer)
+    assert not chosen.is_of_topic("click", newer)
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        '"int"',
         '{"type": "record", "name": "R", "fields": []}',
         '{"type": "record", "name": "R", "fields": [{"name": "header", "type": "string"}]}',
         evolved(fields=[{"name": "event_time", "type": "long"}]),
@@ -95,10 +96,15 @@ def test_another_version_is_decoded_by_its_own_schema(registry, chosen) -> None:
         evolved().replace('"name": "server"', '"name": "host_of"'),
     ],
 )
-def test_a_schema_without_the_header_in_its_place_is_no_events(registry, chosen, text) -> None:
+def test_only_a_header_in_its_place_is_one(registry, chosen, text) -> None:
     number = registry.client().id_of("page-view-value", text)
-    with pytest.raises(UnknownSchema, match=f"id {number} "):
-        chosen.decode("page-view", id_prefix(number) + bytes(60))
+    assert not chosen.writer_schema("page-view", id_prefix(number)).has_header
+
+
+def test_only_a_record_is_an_event(registry, chosen) -> None:
+    number = registry.client().id_of("page-view-value", '"int"')
+    with pytest.raises(UnknownSchema, match=f"id {number} cannot be read: .*not a record"):
+        chosen.decode("page-view", id_prefix(number) + b"\2")
 
 
 def test_hostile_payloads_are_the_senders_fault(chosen) -> None:

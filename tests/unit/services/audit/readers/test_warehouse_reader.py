@@ -42,8 +42,7 @@ class Warehouse:
 
     def load(self, *numbers: int, quarantined: int = 0, topic: str = PAGE_VIEW) -> None:
         """Commit a load of these page views, a message of the log each."""
-        schema = self.columns.table_schema
-        files = HourFiles(self.path, schema.remove(schema.get_field_index("hour")), ("event_time",))
+        files = HourFiles(self.path, ("event_time",))
         decoded = self.columns.decode([event(number, T0 + number) for number in numbers])
         start, self.end = self.end, self.end + len(numbers)
         files.add(with_source(decoded.batch, *SOURCE, [self.end] * len(numbers)))

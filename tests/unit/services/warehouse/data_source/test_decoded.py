@@ -104,6 +104,21 @@ def test_events_with_the_registrys_ids_are_decoded_each_by_its_schema(
     assert [message["payload"] for message in quarantined(aside)] == [payloads[2]]
 
 
+def test_events_of_a_schema_that_only_the_registry_has_are_decoded(
+    broker: ScriptedBroker, registry: DirectRegistry
+) -> None:
+    amounts = {"type": "map", "values": ["null", "int"]}
+    fields = [{"name": "topic", "type": "string"}, {"name": "amounts", "type": amounts}]
+    schema = {"type": "record", "name": "Order", "fields": fields}
+    prefix = samples.prefix_of(registry, schema, "order-value")
+    broker.append(*PARTITION, [prefix + b"\2a\2\2k\2\10\0", prefix + b"\2a\2"])
+    one, cut = rows(broker, decode="order", **BY_ID)
+    assert (one["topic"], one["event_topic"], one["amounts"]) == (ACCESS_LOG, "a", [("k", 4)])
+    assert "body" in cut["error"]
+    with pytest.raises(OptionError, match="no schema for topic click-on"):
+        rows(broker, decode="click-on", **BY_ID)
+
+
 def test_a_registry_that_is_away_fails_the_task_and_judges_nothing(
     broker: ScriptedBroker, registry: DirectRegistry, tmp_path: Path
 ) -> None:
@@ -154,7 +169,7 @@ def test_a_task_that_fails_leaves_no_quarantine_file(
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"decode": "no-such-topic"}, "no schema is shipped"),
+        ({"decode": "no-such-topic"}, "none is set"),
         ({"decode": "true", "topics": "a,b"}, "needs one topic"),
         ({"columns": "offset,colour"}, "no column 'colour'"),
         ({"decode": "true", "columns": "colour"}, "no column 'colour'"),

@@ -12,10 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafka2011.events import codec, schemas
+from kafka2011.events.topic_codec import shipped_writer
 from kafka2011.events.topics import ACCESS_LOG, ACTIVITY_TOPICS, unreadable_topic
 from kafka2011.services.warehouse.load import fast_columns
-from kafka2011.services.warehouse.load.columns import HEADER_FIELDS, EventColumns
+from kafka2011.services.warehouse.load.columns import EventColumns
 from kafka2011.services.warehouse.load.fast_columns import FastDecoder, Times, fast_decoder
+from kafka2011.services.warehouse.load.schema_columns import HEADER_FIELDS, SchemaColumns
 from tests.unit.services.warehouse.samples import access_log_event, access_log_payload
 
 pytestmark = pytest.mark.skipif(fast_columns.compiled is None, reason="no compiled twin was built")
@@ -40,9 +42,10 @@ def compiled_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def decode_compiled(payloads: list[Any]) -> tuple[pa.RecordBatch, list[int]]:
     """The rows of the access log's events, and the indexes of those left to Python."""
-    decoder = EventColumns(ACCESS_LOG)._fast
-    assert decoder is not None
-    return decoder.decode(payloads, codec.prefix_of(ACCESS_LOG))
+    prefix = codec.prefix_of(ACCESS_LOG)
+    decoder = SchemaColumns(shipped_writer(ACCESS_LOG), prefix)
+    assert decoder.is_fast
+    return decoder.decode(payloads)
 
 
 def values_of(node: Any, fixed: dict[str, int]) -> st.SearchStrategy[Any]:
@@ -80,7 +83,7 @@ def payloads_of(topic: str) -> st.SearchStrategy[bytes]:
 def test_both_decoders_agree(topic: str, data: st.DataObject) -> None:
     payloads = data.draw(st.lists(payloads_of(topic), max_size=8))
     columns = EventColumns(topic)
-    assert columns._fast is not None
+    assert SchemaColumns(shipped_writer(codec.schema_name(topic)), b"").is_fast
     fast, slow = columns.decode(payloads), columns.decode_in_python(payloads)
     assert fast.rejected == slow.rejected
     fast.batch.validate(full=True)

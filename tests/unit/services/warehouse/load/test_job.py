@@ -181,13 +181,13 @@ def test_retired_offsets_are_reported_and_recorded(deployment: Deployment) -> No
     assert deployment.commits()[1].gaps == {FIRST: (loaded_to, retired_to)}
 
 
-def test_a_topic_without_a_schema_is_quarantined_and_its_offset_kept(
+def test_a_topic_without_events_is_quarantined_and_its_offset_kept(
     deployment: Deployment,
 ) -> None:
     deployment.add_partition("plain-text", b"one", b"two")
     assert deployment.load().quarantined["plain-text"] == 2
     assert deployment.rows("plain_text") == []
-    reason = "no schema is shipped for topic plain-text"
+    reason = "the payload is not in the 2011 form (byte 0 and 16 bytes of MD5)"
     found = deployment.select("payload, reason", "quarantine-tables/plain_text")
     assert found == [(b"one", reason), (b"two", reason)]
     assert deployment.load().versions == {}

@@ -48,7 +48,7 @@ def test_hour_names(hours: int, name: str) -> None:
 
 def test_rows_go_to_the_file_of_their_hour_in_their_order(tmp_path: Path) -> None:
     """A row without an event time, to that of its header's."""
-    writer = HourFiles(tmp_path, SCHEMA, ("event_time", "header_time"))
+    writer = HourFiles(tmp_path, ("event_time", "header_time"))
     writer.add(
         batch(
             ("2015-05-17T11:00:00", "2026-01-01T00:00:00", 5),
@@ -76,7 +76,7 @@ def test_rows_go_to_the_file_of_their_hour_in_their_order(tmp_path: Path) -> Non
 
 
 def test_the_buffer_is_written_when_it_is_full(tmp_path: Path) -> None:
-    writer = HourFiles(tmp_path, SCHEMA, ("event_time",), buffer_bytes_max=1)
+    writer = HourFiles(tmp_path, ("event_time",), buffer_bytes_max=1)
     writer.add(AT_TEN)
     writer.add(AT_TEN)
     assert len(writer.finish()) == 2
@@ -85,7 +85,7 @@ def test_the_buffer_is_written_when_it_is_full(tmp_path: Path) -> None:
 def test_a_write_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     full = Mock(side_effect=OSError(28, "No space left on device"))
     monkeypatch.setattr(parquet_files.pq, "write_table", full)
-    writer = HourFiles(tmp_path, SCHEMA, ("event_time",))
+    writer = HourFiles(tmp_path, ("event_time",))
     writer.add(AT_TEN)
     with pytest.raises(OSError, match="No space"):
         writer.finish()

@@ -9,9 +9,9 @@ import pytest
 from kafka2011.coordination.cluster import BrokerPartition
 from kafka2011.services.audit.recount import warehouse_rows
 from kafka2011.services.warehouse.delta_table import Load, LoadedRange, WarehouseTable, owner_of
-from kafka2011.services.warehouse.load.job import table_schema
 from kafka2011.services.warehouse.load.parquet_files import HourFiles
 from kafka2011.services.warehouse.load.tasks import QUARANTINE_SCHEMA
+from kafka2011.services.warehouse.load.topic_tables import table_schema
 from kafka2011.services.warehouse.table_paths import (
     QUARANTINE,
     QUARANTINE_BEFORE,
@@ -144,7 +144,7 @@ def shared_by(deployment: Deployment, first: str, second: str) -> dict[str, int]
             files = []
             if not is_rows:
                 fields = schema.remove(schema.get_field_index("hour"))
-                made = HourFiles(path, fields, ("quarantined_at",))
+                made = HourFiles(path, ("quarantined_at",))
                 row = {"reason": "r", "payload": topic.encode(), "quarantined_at": 0}
                 made.add(
                     pa.RecordBatch.from_pylist(
