@@ -71,6 +71,9 @@ class RequestHandlers:
         # A produce to a known partition, or a fetch from one, costs one look-up. Only legal routes
         # of logs that are there get in, so the limits of topics and partitions bound it.
         self._routes: dict[bytes, Log] = {}
+        # What was drawn for partition -1, and the time (ms) it holds for.
+        self._drawn: dict[bytes, Log] = {}
+        self._drawn_ms = -1
 
     # --- produce -------------------------------------------------------------------------------
 
@@ -93,7 +96,7 @@ class RequestHandlers:
                 self.append(route, message_set, message_count, appends, now_ms)
                 continue
             appends.was_refused = True
-            log = self._routes.get(route) or self._log_to_append_to(route)
+            log = self._routes.get(route) or self._log_to_append_to(route, now_ms)
             self._metrics.count_refused_set(log.topic, fault.reason)
             if fault.closes:
                 raise RequestRefused(fault.reason, f"{log.name}: {fault.detail}")
@@ -110,18 +113,27 @@ class RequestHandlers:
         RequestRefused."""
         log = self._routes.get(route)
         if log is None:
-            log = self._log_to_append_to(route)
+            log = self._log_to_append_to(route, now_ms)
         try:
             self._partitions.append(log, message_set, message_count, now_ms, appends)
         except errors.PartitionError as error:
+            self._drawn.clear()
             self._metrics.count_refused_set(log.topic, error.reason)
             raise RequestRefused(error.reason, str(error)) from None
 
-    def _log_to_append_to(self, route: bytes) -> Log:
+    def _log_to_append_to(self, route: bytes, now_ms: int) -> Log:
+        """Unlike 0.7, which draws for each request: what comes for partition -1 of a topic within
+        a millisecond goes to one partition, and so is written and flushed together."""
+        if now_ms != self._drawn_ms:
+            self._drawn.clear()
+            self._drawn_ms = now_ms
+        elif (drawn := self._drawn.get(route)) is not None:
+            return drawn
         topic, partition = requests.decode_route(route)
         try:
             if partition == ANY_PARTITION:
-                return self._partitions.find_or_create(topic, None)
+                log = self._drawn[route] = self._partitions.find_or_create(topic, None)
+                return log
             log = self._partitions.find_or_create(topic, partition)
         except errors.PartitionError as error:
             raise RequestRefused(error.reason, str(error)) from None

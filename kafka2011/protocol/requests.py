@@ -189,8 +189,7 @@ def produce_runs(
     Takes frames for as long as they are complete before `end`, are Produce requests, and hold only
     good, whole, uncompressed entries with payloads of at most `message_bytes_max`. Consecutive
     frames to one partition become one run: their sets are moved together inside `buffer` (which
-    must be writable), so that a run is one append whatever the number of requests. Unlike 0.7:
-    consecutive frames for partition -1 go to one partition; the original draws for each.
+    must be writable), so that a run is one append whatever the number of requests.
 
     Returns where it stopped, and the runs as (route, set start, set end, message count, frame
     count), positions in `buffer`. The route is topic and partition as they stand in the frame: a
