@@ -258,6 +258,40 @@ class BrokerConfig(TopicNameRule, ZooKeeperSession):
         default=None,
         doc="longest wait for the first connection to ZooKeeper, ms; unset: the session timeout",
     )
+    replica_name: str | None = setting(
+        "replica.name",
+        None,
+        text,
+        "name of this replica in the set of brokerid (kafka2011 replicas create); unset: a broker "
+        "that has the only copy of its partitions",
+    )
+    replica_port: int = setting(
+        "replica.port",
+        0,
+        whole(0, 65535),
+        "port on which the other replicas of the set are served; 0: any free port",
+    )
+    replica_lag_max_ms: int = setting(
+        "replica.lag.max.ms",
+        10_000,
+        whole(100),
+        "longest time that a leader waits for a replica that is behind, before it goes on without "
+        "it, ms",
+    )
+    replica_silence_ms: int = setting(
+        "replica.silence.ms",
+        15_000,
+        whole(100),
+        "longest silence of a leader before another replica takes over, ms; should be longer than "
+        "replica.lag.max.ms",
+    )
+    replica_registration_gap_ms: int = setting(
+        "replica.registration.gap.ms",
+        2_000,
+        whole(0),
+        "time between the end of the old leader's address in ZooKeeper and the new one's, in which "
+        "0.7 producers notice, ms",
+    )
     num_threads: int | None = setting(
         "num.threads", None, whole(1), "one loop serves all connections", has_effect=False
     )
@@ -280,6 +314,10 @@ class BrokerConfig(TopicNameRule, ZooKeeperSession):
         super().__post_init__()
         if self.enable_zookeeper and not self.zk_connect:
             raise ValueError("zk.connect is required (or set enable.zookeeper=false)")
+        if self.replica_name is not None and not self.enable_zookeeper:
+            raise ValueError("replica.name needs ZooKeeper: enable.zookeeper=true")
+        if self.replica_name is not None and not self.port:
+            raise ValueError("replica.name needs a port of its own: set port")
         if self.bind_address in ("0.0.0.0", "::") and not self.hostname:
             raise ValueError(
                 f"bind.address={self.bind_address} cannot be published in ZooKeeper: "

@@ -226,6 +226,11 @@ _GAUGE_HELP = {
     "check_queue": "checks of produced sets waiting for a thread",
     "registered": "1 when the broker id stands in ZooKeeper (or none is wanted)",
     "serving": "1 when requests are answered",
+    "replica_leads": "1 when this replica leads its set",
+    "replica_epoch": "the highest epoch that this replica has accepted",
+    "replica_whole": "0 when this replica misses what was confirmed, and must not lead",
+    "replica_in_sync": "replicas in the in-sync set, by the newest reading of its state",
+    "replica_members": "replicas that the set has by its state",
 }
 
 

@@ -1,6 +1,7 @@
 """The broker process: puts the parts together, runs the loop, and ends with a status.
 
-Start: load the logs, take the port, register in ZooKeeper, serve (0.7's order).
+Start: load the logs, take the port, register in ZooKeeper, serve (0.7's order). A replica joins its
+set instead (`membership`): its port is open while it leads.
 Stop: no more connections, take what has arrived, flush, send what is owed, close the logs, leave
 the marker, end the ZooKeeper session.
 """
@@ -21,15 +22,19 @@ from kafka2011.broker.core.counters import BrokerMetrics
 from kafka2011.broker.core.data_waits import DataWaits
 from kafka2011.broker.core.disk_scheduler import DiskScheduler
 from kafka2011.broker.core.partitions import WAITED_LOGS_MAX, Partitions
+from kafka2011.broker.core.replica_storage import ReplicaStorage
 from kafka2011.broker.kafka07.handlers import RequestHandlers
 from kafka2011.broker.kafka07.session import Session
 from kafka2011.broker.log.errors import DataDirectoryError
 from kafka2011.broker.log.file_layer import FileLayer
 from kafka2011.broker.log.log_manager import LogManager
+from kafka2011.broker.log.replica_journal import ReplicaIdentity
 from kafka2011.broker.log.slewed_clock import SlewedClock
+from kafka2011.broker.membership import Membership
 from kafka2011.broker.metrics import BrokerCollector
 from kafka2011.broker.network.server import BrokerServer, raise_descriptor_limit
 from kafka2011.broker.registration import BrokerRegistration, DuplicateBrokerId, StoppedWhileWaiting
+from kafka2011.coordination import paths
 from kafka2011.coordination.cluster import BrokerAddress
 from kafka2011.coordination.errors import CoordinationError, CoordinationUnavailable
 from kafka2011.coordination.processes import ProcessRecord, register_process
@@ -105,6 +110,9 @@ class Broker:
         self._is_loaded = False
         self._registration: BrokerRegistration | None = None
         self._registry: Registry | None = None
+        self._files = files
+        self._membership: Membership | None = None
+        self._is_stopping = False
         self.metrics = BrokerMetrics()
         clock = SlewedClock()
         self.logs = LogManager(
@@ -117,6 +125,9 @@ class Broker:
             topics_max=config.topics_max,
             partitions_max=config.partitions_max,
             open_segments_max=self._open_segments_max(),
+            replica=None
+            if config.replica_name is None
+            else ReplicaIdentity(config.broker_id, config.replica_name),
         )
         self.disk = DiskScheduler(
             self.logs,
@@ -163,16 +174,21 @@ class Broker:
             raise CannotStart(str(error)) from None
         self._is_loaded = True
         self._warn_of_illegal_topics()
+        if config.replica_name is None:
+            self._listen()
+        metrics_address = self._start_metrics()
+        if config.enable_zookeeper:
+            self._register(metrics_address)
+        self.server.start()
+
+    def _listen(self) -> None:
+        config = self._config
         try:
             self.server.listen()
         except OSError as error:
             raise CannotStart(
                 f"cannot listen on {config.listen_address}:{config.port}: {error.strerror}"
             ) from None
-        metrics_address = self._start_metrics()
-        if config.enable_zookeeper:
-            self._register(metrics_address)
-        self.server.start()
 
     def _warn_of_illegal_topics(self) -> None:
         rule: names.TopicRule = "0.7" if self._config.topic_name_rule == "0.7" else "strict"
@@ -214,6 +230,7 @@ class Broker:
             "open_segments": len(self.logs.open_files),
             "partitions": len(self.logs.logs),
             "registered": float(registered),
+            **(self._membership.gauges() if self._membership is not None else {}),
         }
 
     def _is_healthy(self) -> bool:
@@ -222,23 +239,16 @@ class Broker:
     def _register(self, metrics_address: str) -> None:
         config = self._config
         assert config.zk_connect is not None  # the settings demand it
-        address = BrokerAddress(config.published_host, self.server.port)
         registry = ZooKeeperRegistry(
             config.zk_connect, session_timeout_ms=config.zk_session_timeout_ms
         )
         self._registry = registry
-        self._registration = BrokerRegistration(
-            registry,
-            config.broker_id,
-            address,
-            config.partition_count,
-            clock=now_ms,
-            stale_wait_s=2 * config.zk_session_timeout_ms / 1000 + 2,
-            pause=self._stop_asked.wait,
-        )
         try:
             self._connect(registry, config.zk_connection_timeout_ms or config.zk_session_timeout_ms)
-            self._registration.register(self.logs.topics)
+            if config.replica_name is None:
+                self._register_alone(registry)
+            else:
+                self._join_set(registry)
         except DuplicateBrokerId as error:
             raise CannotStart(str(error)) from None
         except CoordinationError as error:
@@ -250,12 +260,49 @@ class Broker:
                     config.datacenter,
                     config.process_name,
                     "broker",
-                    f"{address.host}:{address.port}",
+                    f"{config.published_host}:{self.server.port or config.port}",
                     metrics_address,
                     os.getpid(),
                 ),
             )
             self._cleanup.callback(process.close)
+
+    def _register_alone(self, registry: Registry) -> None:
+        config = self._config
+        if registry.exists(paths.replica_state_path(config.broker_id)):
+            raise CannotStart(
+                f"broker id {config.broker_id} is a replica set's: set replica.name, or another "
+                "brokerid"
+            )
+        self._registration = BrokerRegistration(
+            registry,
+            config.broker_id,
+            BrokerAddress(config.published_host, self.server.port),
+            config.partition_count,
+            clock=now_ms,
+            stale_wait_s=2 * config.zk_session_timeout_ms / 1000 + 2,
+            pause=self._stop_asked.wait,
+        )
+        self._registration.register(self.logs.topics)
+
+    def _join_set(self, registry: Registry) -> None:
+        config = self._config
+        self._membership = Membership(
+            config,
+            loop=self._loop,
+            logs=self.logs,
+            storage=ReplicaStorage(self.logs, self.disk, self._loop, self._files),
+            disk=self.disk,
+            server=self.server,
+            failed=self._storage_failed,
+            pause=self._stop_asked.wait,
+        )
+        try:
+            self._membership.start(registry)
+        except OSError as error:
+            raise CannotStart(
+                f"cannot listen on {config.listen_address}:{config.replica_port}: {error.strerror}"
+            ) from None
 
     def _connect(self, registry: Registry, timeout_ms: int) -> None:
         """Connect in attempts of `CONNECT_ATTEMPT_MS`, so that a stop is heard between them.
@@ -280,6 +327,8 @@ class Broker:
     def _topic_seen(self, topic: str) -> None:
         if self._registration is not None:
             self._registration.topic_seen(topic)
+        if self._membership is not None:
+            self._membership.topic_seen(topic)
 
     # --- run and stop --------------------------------------------------------------------------
 
@@ -288,7 +337,7 @@ class Broker:
         _log.info(
             "serving",
             broker_id=config.broker_id,
-            address=f"{config.published_host}:{self.server.port}",
+            address=f"{config.published_host}:{self.server.port or config.port}",
             log_dir=str(config.log_dir),
             partitions=len(self.logs.logs),
             recovery_s=round(self.logs.recovery_s, 3),
@@ -308,15 +357,28 @@ class Broker:
         if self.status == STATUS_CLEAN:
             self.status = STATUS_STORAGE_FAILED
             _log.error("storage_failed", detail="no log takes writes any more: stopping")
-            self._stop()
+            self._stop_now()
 
     def _stop(self) -> None:
-        if self.server.is_serving:
+        if not self._is_stopping:
+            self._is_stopping = True
             _log.info("stopping")
+            if self._membership is not None:
+                self._membership.hand_over(self._stop_now)
+            else:
+                self._stop_now()
+
+    def _stop_now(self) -> None:
+        self._is_stopping = True
+        if self.server.is_serving:
+            if self._membership is not None:
+                self._membership.leave()
             self.server.stop(self._loop.stop)
 
     def close(self) -> None:
         """Logs first, then the nodes: once a client sees the broker gone, its data is flushed."""
+        if self._membership is not None:
+            self._membership.close()
         if self._is_loaded:
             clean = self.logs.close()
             if not clean and self.status == STATUS_CLEAN:

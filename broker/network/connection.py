@@ -138,6 +138,7 @@ class Host(Protocol):
     metrics: BrokerMetrics
     memory: RequestMemory
     turn: int
+    is_paused: bool
     read_deadline_s: float
     send_deadline_s: float
 
@@ -186,8 +187,17 @@ class Connection:
 
     # --- reading -------------------------------------------------------------------------------
 
+    def pause(self) -> None:
+        """Read nothing more while the host is paused."""
+        self._read_no_more()
+
+    def resume(self) -> None:
+        """Read on, unless something else is in the way."""
+        if not self._is_held and not self._is_sending:
+            self._read_on()
+
     def _read_on(self) -> None:
-        if not self._is_reading and not self.is_closed:
+        if not self._is_reading and not self.is_closed and not self._host.is_paused:
             self._is_reading = True
             self._host.poller.watch(self._fd, READABLE, self.on_readable)
 

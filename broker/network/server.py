@@ -33,7 +33,7 @@ ACCEPT_PAUSE_S = 0.2  # after running out of descriptors
 SWEEP_INTERVAL_S = 0.5
 CLOSINGS_LOGGED_PER_SWEEP = 5  # a flood of bad clients must not become a flood of log lines
 STOP_GRACE_S = 5.0  # for responses on their way when the broker stops
-DRAIN_READS = 16  # last reads of each connection at a stop
+DRAIN_READS = 16  # last reads of each connection at a stop or pause
 KEEPALIVE_IDLE_S = 60
 OUT_OF_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
@@ -62,6 +62,7 @@ class BrokerServer:
         self.read_deadline_s = config.read_deadline_ms / 1000
         self.send_deadline_s = config.send_deadline_ms / 1000
         self.is_serving = False
+        self.is_paused = False
         self.port = 0
         self._config = config
         self._disk = disk
@@ -277,24 +278,55 @@ class BrokerServer:
             "serving": float(self.is_serving),
         }
 
+    # --- a replica's clients -------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Let clients in, in a server that was started without `listen`. Raises OSError."""
+        self.listen()
+        self.is_paused = False
+        self._accept_on()
+
+    def hang_up(self) -> None:
+        """Let no client in, and close the connections of those that are."""
+        self._close_listener()
+        for connection in list(self._connections):
+            connection.close("leads-no-more")
+        self.write_turn()
+
+    def pause(self, paused: bool) -> None:
+        """Read nothing more from clients than what has arrived; or go on with it."""
+        self.is_paused = paused
+        for connection in list(self._connections):
+            if paused:
+                self._drain(connection)
+                connection.pause()
+            else:
+                connection.resume()
+
+    def _drain(self, connection: Connection) -> None:
+        for _ in range(DRAIN_READS):
+            if connection.is_waiting or not connection.on_readable():
+                break
+
+    def _close_listener(self) -> None:
+        self._accept_no_more()
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+
     # --- stopping ------------------------------------------------------------------------------
 
     def stop(self, stopped: Callable[[], None]) -> None:
         """Stop accepting, take what has arrived, flush, send the responses that are due, hang up;
         then call `stopped`. The logs are still open then."""
         self.is_serving = False
-        self._accept_no_more()
-        if self._listener is not None:
-            self._listener.close()
-            self._listener = None
+        self._close_listener()
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
         self._disk.stop()
         for connection in list(self._connections):
-            for _ in range(DRAIN_READS):
-                if connection.is_waiting or not connection.on_readable():
-                    break
+            self._drain(connection)
         self.write_turn()
         self._disk.flush_all()
         deadline_s = self.loop.time() + STOP_GRACE_S

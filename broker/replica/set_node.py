@@ -151,7 +151,7 @@ class SetNode:
 
     def __init__(self, registry: Registry, broker_id: int) -> None:
         self._registry = registry
-        self._broker_id = broker_id
+        self.broker_id = broker_id
         self.path = paths.replica_state_path(broker_id)
 
     def create(self, state: SetState) -> None:
@@ -166,13 +166,13 @@ class SetNode:
         stored = self._registry.get(self.path)
         if stored is None:
             raise NoSuchSet(
-                f"broker {self._broker_id} is no replica set: "
-                f"kafka2011 replicas create {self._broker_id}"
+                f"broker {self.broker_id} is no replica set: "
+                f"kafka2011 replicas create {self.broker_id}"
             )
         state = decode_state(stored.value)
         live = {}
-        for directory in self._registry.children(paths.replica_live_root(self._broker_id)):
-            path = paths.replica_live_path(self._broker_id, directory)
+        for directory in self._registry.children(paths.replica_live_root(self.broker_id)):
+            path = paths.replica_live_path(self.broker_id, directory)
             node = self._registry.get(path)
             if node is None:
                 continue  # it left between the two reads
@@ -189,13 +189,26 @@ class SetNode:
     def count_start(self, directory: Directory, starts: int) -> bool:
         """Enter how often the process of this directory was started; whether the directory is of
         its last run, and no older copy. Raises CoordinationError."""
-        path = paths.replica_starts_path(self._broker_id, directory)
+        path = paths.replica_starts_path(self.broker_id, directory)
         stored = self._registry.get(path)
         known = paths.decode_offset(stored.value) if stored else 0
         if starts > known:
             version = stored.version if stored else ABSENT
             self._registry.put(path, paths.encode_number(starts), version)
         return starts > known
+
+    def go_live(self, directory: Directory, replica: LiveReplica) -> None:
+        """Enter this process among the live ones. Raises NodeConflict: another session has the
+        node, of this directory's last run or of a copy of the directory."""
+        path = paths.replica_live_path(self.broker_id, directory)
+        self._registry.create_ephemeral(path, encode_live(replica))
+
+    def forget_live(self, directory: Directory, found: bytes | None) -> None:
+        """Delete the node of a process that has ended, if it still has this value."""
+        path = paths.replica_live_path(self.broker_id, directory)
+        stored = self._registry.get(path)
+        if stored is not None and stored.value == found:
+            self._registry.delete(path, stored.version)
 
     # --- the address ---------------------------------------------------------------------------
 
@@ -204,22 +217,29 @@ class SetNode:
         `Registry.commit`."""
         registry = self._registry
         topics = registry.children(paths.BROKER_TOPICS)
-        there = [paths.topic_broker_path(topic, self._broker_id) for topic in topics]
-        there.append(paths.broker_id_path(self._broker_id))
+        there = [paths.topic_broker_path(topic, self.broker_id) for topic in topics]
+        there.append(paths.broker_id_path(self.broker_id))
         self._commit(version, [Deletion(path) for path in there if registry.exists(path)])
 
     def show(self, version: int, address: bytes, topics: Mapping[str, int]) -> None:
         """Enter the id with the value `address`, then the topics with their numbers of partitions,
         in place of what is there. Raises as `Registry.commit`."""
+        self._show(version, {paths.broker_id_path(self.broker_id): address})
+        self.show_topics(version, topics)
+
+    def show_topics(self, version: int, topics: Mapping[str, int]) -> None:
+        """The topics alone; otherwise as `show`."""
+        values = {topic: paths.encode_number(count) for topic, count in topics.items()}
+        self._show(
+            version,
+            {paths.topic_broker_path(topic, self.broker_id): v for topic, v in values.items()},
+        )
+
+    def _show(self, version: int, wanted: Mapping[str, bytes]) -> None:
         registry = self._registry
-        wanted = {paths.broker_id_path(self._broker_id): address}
-        for topic, count in topics.items():
-            path = paths.topic_broker_path(topic, self._broker_id)
-            wanted[path] = paths.encode_number(count)
-        for path in wanted:
-            registry.ensure(path.rpartition("/")[0])
         changes: list[Creation | Deletion] = []
         for path, value in wanted.items():
+            registry.ensure(path.rpartition("/")[0])
             stored = registry.get(path)
             if stored is None or not stored.owned or stored.value != value:
                 changes += [Deletion(path)] if stored is not None else []

@@ -169,6 +169,7 @@ COMMANDS: dict[str, Command] = {
     "topics": Command(
         "List, describe, create topics; forget deleted ones.", "kafka2011.cli.topics"
     ),
+    "replicas": Command("Show and make replica sets of brokers.", "kafka2011.cli.replicas"),
     "groups": Command(
         "List consumer groups: members, owners, offsets, lag and state.", "kafka2011.cli.groups"
     ),

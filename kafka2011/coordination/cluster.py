@@ -1,10 +1,13 @@
-"""Reads the broker registry: live brokers, topics, and the partitions of a topic.
+"""Reads the broker registry: live brokers, topics, and the partitions of a topic; and the cluster's
+identity.
 
 A node with an invalid value is logged and ignored; it never stops a reader.
 """
 
+import uuid
+
 from kafka2011.coordination import paths
-from kafka2011.coordination.errors import BadZnode
+from kafka2011.coordination.errors import BadZnode, NodeExists
 from kafka2011.coordination.paths import BrokerAddress, BrokerPartition
 from kafka2011.coordination.registry import Registry
 from kafka2011.runtime.logs import get_logger
@@ -12,6 +15,7 @@ from kafka2011.runtime.logs import get_logger
 __all__ = [
     "BrokerAddress",
     "BrokerPartition",
+    "cluster_id",
     "live_brokers",
     "partitions_of",
     "topics",
@@ -59,3 +63,15 @@ def partitions_of(registry: Registry, topic: str) -> list[BrokerPartition]:
             continue
         found += [BrokerPartition(int(name), number) for number in range(count)]
     return sorted(found)
+
+
+def cluster_id(registry: Registry) -> str:
+    """The identity of the cluster, made at the first call for it."""
+    while True:
+        stored = registry.get(paths.CLUSTER_ID)
+        if stored is not None and stored.value:
+            return stored.value.decode("ascii", "replace")
+        try:
+            registry.create(paths.CLUSTER_ID, uuid.uuid4().hex.encode())
+        except NodeExists:
+            continue

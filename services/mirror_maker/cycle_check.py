@@ -6,10 +6,8 @@ clusters that its data comes from, through however many mirrors; a mirror that w
 is refused.
 """
 
-import uuid
-
 from kafka2011.coordination import paths
-from kafka2011.coordination.errors import NodeExists
+from kafka2011.coordination.cluster import cluster_id
 from kafka2011.coordination.registry import Registry
 
 
@@ -34,15 +32,3 @@ def refuse_cycles(source: Registry, target: Registry, group: str) -> None:
         )
     for cluster in (source_id, *upstream):
         target.put(paths.upstream_path(cluster), group.encode())
-
-
-def cluster_id(registry: Registry) -> str:
-    """The identity of the cluster, made at the first call for it."""
-    while True:
-        stored = registry.get(paths.CLUSTER_ID)
-        if stored is not None and stored.value:
-            return stored.value.decode("ascii", "replace")
-        try:
-            registry.create(paths.CLUSTER_ID, uuid.uuid4().hex.encode())
-        except NodeExists:
-            continue

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 from kafka2011.consumer.chunk import TopicPartition
 from kafka2011.coordination import paths
+from kafka2011.coordination.cluster import cluster_id
 from kafka2011.coordination.errors import BadZnode, CoordinationError, NodeExists
 from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.coordination.registry import Registry
 from kafka2011.runtime.clock import now_ms
 from kafka2011.runtime.logs import get_logger
-from kafka2011.services.mirror_maker.cycle_check import cluster_id
 from kafka2011.services.mirror_maker.offset_map import OffsetMap, decode_map, encode_map
 from kafka2011.services.mirror_maker.set_cutting import RefusedEntry
 

@@ -45,7 +45,9 @@ ARROWS = {
     "producer": BELOW,
     "consumer": BELOW,
     "services": BELOW | {"producer", "consumer"},
-    "cli": BELOW | {"broker", "broker.config", "broker.log", "producer", "consumer", "services"},
+    "cli": BELOW
+    | {"broker", "broker.config", "broker.log", "broker.replica", "broker.replication"}
+    | {"producer", "consumer", "services"},
 }
 
 # A library that only one room may touch.

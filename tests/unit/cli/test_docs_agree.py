@@ -28,7 +28,16 @@ OF_OTHERS = {
 }
 # Commands of which the help has an example.
 TOOLS = {
-    *("topics", "groups", "offsets", "zookeeper", "verify-rebalance", "dump-log", "replay-log"),
+    *(
+        "topics",
+        "groups",
+        "offsets",
+        "replicas",
+        "zookeeper",
+        "verify-rebalance",
+        "dump-log",
+        "replay-log",
+    ),
     *("console-consumer", "console-producer", "simple-consumer", "get-offsets"),
     *("consumer-perf", "producer-perf"),
 }

@@ -1,0 +1,246 @@
+"""Makes a broker's process a member of its replica set, and takes it out at the end.
+
+Start, after the logs are loaded: take the replica port, find the set, count the start, enter the
+live ones; then the replica follows or leads. The client port opens when it leads.
+"""
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kafka2011.broker.config import BrokerConfig
+from kafka2011.broker.core.disk_scheduler import DiskScheduler
+from kafka2011.broker.core.replica_storage import ReplicaStorage
+from kafka2011.broker.log.log_manager import LogManager
+from kafka2011.broker.network.server import BrokerServer
+from kafka2011.broker.registration import DuplicateBrokerId, StoppedWhileWaiting
+from kafka2011.broker.replica.asking import Dial
+from kafka2011.broker.replica.replica import Identity, RunningReplica
+from kafka2011.broker.replica.requests import RegistryRequests
+from kafka2011.broker.replica.set_node import LiveReplica, Reading, SetNode, decode_live
+from kafka2011.broker.replication.context import Timing
+from kafka2011.broker.replication.machine import Replica
+from kafka2011.coordination import paths
+from kafka2011.coordination.cluster import cluster_id
+from kafka2011.coordination.errors import BadZnode, CoordinationError, NodeConflict
+from kafka2011.coordination.paths import BrokerAddress
+from kafka2011.coordination.registry import Registry
+from kafka2011.runtime.clock import now_ms
+from kafka2011.runtime.logs import get_logger
+
+_log: Any = get_logger(__name__)
+
+STALE_POLL_S = 0.1
+
+
+class Membership:
+    """One process's. `start`, and before the logs are closed `close`."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        loop: Any,
+        logs: LogManager,
+        storage: ReplicaStorage,
+        disk: DiskScheduler,
+        server: BrokerServer,
+        failed: Callable[[], None],
+        pause: Callable[[float], bool | None],
+    ) -> None:
+        """`failed`: as in RunningReplica. `pause` waits so many seconds; true means to stop."""
+        self._config = config
+        self._loop = loop
+        self._logs = logs
+        self._storage = storage
+        self._disk = disk
+        self._server = server
+        self._failed = failed
+        self._pause = pause
+        self._requests: RegistryRequests | None = None
+        self._shown: tuple[int, bytes] = (0, b"")  # epoch and the address's value in it
+        self.replica: RunningReplica | None = None
+
+    def start(self, registry: Registry) -> None:
+        """Take part. `registry` is connected.
+
+        Raises:
+          OSError: the replica port cannot be taken.
+          DuplicateBrokerId: another process has this name's directory.
+          StoppedWhileWaiting: see its text.
+          CoordinationError: there is no such set or member, or ZooKeeper does not answer.
+        """
+        config = self._config
+        assert config.replica_name is not None
+        journal = self._storage.journal
+        node = SetNode(registry, config.broker_id)
+        self._check_member(node.read(), config.replica_name)
+        is_newest = node.count_start(journal.directory, journal.starts)
+        if not is_newest:
+            _log.error("replica_is_older_copy", log_dir=str(config.log_dir), starts=journal.starts)
+        machine = Replica(
+            config.replica_name,
+            journal.directory,
+            self._storage.copies(),
+            accepted=journal.accepted,
+            whole=journal.whole and is_newest,
+            timing=Timing(
+                lag_max_ms=config.replica_lag_max_ms,
+                silence_ms=config.replica_silence_ms,
+                gap_ms=config.replica_registration_gap_ms,
+                session_ms=config.zk_session_timeout_ms,
+            ),
+        )
+        identity = Identity(
+            cluster_id(registry), config.broker_id, config.replica_name, journal.directory
+        )
+        self.replica = RunningReplica(
+            identity,
+            machine,
+            storage=self._storage,
+            disk=self._disk,
+            loop=self._loop,
+            poller=self._server.poller,
+            clients=self._server,
+            entry_bytes_max=config.request_bytes_max,
+            failed=self._failed,
+        )
+        self.replica.port.listen(config.listen_address, config.replica_port)
+        address = BrokerAddress(config.published_host, self.replica.port.port)
+        live = LiveReplica(config.replica_name, address, os.getpid())
+        self._go_live(node, journal.directory, live)
+        self._requests = RegistryRequests(
+            registry,
+            node,
+            live,
+            journal.directory,
+            address=self._address,
+            seen=lambda reading: self._on_loop(self._seen, reading),
+            answer=lambda answer: self._on_loop(self._answered, answer),
+        )
+        self._requests.start()
+        self.replica.start(self._requests)
+        _log.info(
+            "replica_started",
+            broker_id=config.broker_id,
+            name=config.replica_name,
+            directory=journal.directory,
+            address=f"{address.host}:{address.port}",
+            whole=machine.context.whole,
+        )
+
+    @staticmethod
+    def _check_member(reading: Reading, name: str) -> None:
+        if reading.state.entered_for(name) is None:
+            members = ", ".join(entered for entered, _ in reading.state.members)
+            raise CoordinationError(f"replica.name={name} is no member of the set: {members}")
+
+    def _go_live(self, node: SetNode, directory: str, live: LiveReplica) -> None:
+        """A node that is there is our own of a moment ago, which goes with its session, or one of
+        a process on a copy of this directory. Two of those at a time would pass for one."""
+        deadline = time.monotonic() + 2 * self._config.zk_session_timeout_ms / 1000 + 2
+        while True:
+            try:
+                node.go_live(directory, live)
+                return
+            except NodeConflict as conflict:
+                if self._is_dead(conflict.found, live):
+                    node.forget_live(directory, conflict.found)
+                    continue
+                if time.monotonic() > deadline:
+                    raise DuplicateBrokerId(
+                        f"another process has the directory {directory} of replica "
+                        f"{live.name}: {conflict.found!r}"
+                    ) from None
+            if self._pause(STALE_POLL_S):
+                raise StoppedWhileWaiting
+
+    @staticmethod
+    def _is_dead(found: bytes | None, live: LiveReplica) -> bool:
+        """Whether the process of that node has ended: its port is ours now, or refuses."""
+        try:
+            address = decode_live(found).address
+        except BadZnode:
+            return False
+        if address == live.address:
+            return True
+        dial = Dial(address)
+        dial.run()
+        if dial.socket is not None:
+            dial.socket.close()
+        return dial.is_refused
+
+    # --- while it takes part -------------------------------------------------------------------
+
+    def _on_loop(self, call: Callable[[Any], None], argument: object) -> None:
+        try:
+            self._loop.call_soon_threadsafe(call, argument)
+        except RuntimeError:
+            pass  # the loop has ended
+
+    def _seen(self, reading: Reading) -> None:
+        assert self.replica is not None
+        self.replica.seen({directory: live.address for directory, live in reading.live.items()})
+
+    def _answered(self, answer: Any) -> None:
+        assert self.replica is not None
+        self.replica.feed(answer)
+
+    def _leading_in(self) -> int | None:
+        """The epoch in which this replica leads."""
+        leader = self.replica.machine.leads if self.replica is not None else None
+        return leader.epoch if leader is not None else None
+
+    def _address(self) -> tuple[bytes, Mapping[str, int]]:
+        """What clients are shown; the value is the same throughout an epoch."""
+        epoch = self._leading_in() or 0
+        if self._shown[0] != epoch:
+            host = self._config.published_host
+            self._shown = epoch, paths.encode_broker(host, self._server.port, now_ms())
+        topics = sorted(self._logs.topics)
+        return self._shown[1], {topic: self._config.partition_count(topic) for topic in topics}
+
+    def topic_seen(self, topic: str) -> None:
+        """A topic got its first log: show it soon, while this replica leads."""
+        if self._requests is not None and self._leading_in() is not None:
+            self._requests.show_topics(
+                self._version_shown, {topic: self._config.partition_count(topic)}
+            )
+
+    def _version_shown(self) -> int | None:
+        assert self.replica is not None
+        return self.replica.machine.context.version if self._leading_in() is not None else None
+
+    def gauges(self) -> dict[str, float]:
+        if self.replica is None:
+            return {}
+        machine = self.replica.machine
+        context, state = machine.context, machine.context.state
+        return {
+            "replica_leads": float(machine.leads is not None),
+            "replica_epoch": context.accepted,
+            "replica_whole": float(context.whole and not context.failed),
+            "replica_in_sync": len(state.isr) if state else 0,
+            "replica_members": len(state.members) if state else 0,
+        }
+
+    # --- end -----------------------------------------------------------------------------------
+
+    def hand_over(self, done: Callable[[], None]) -> None:
+        """Before a planned stop: have another lead, if one can. Then `done` is called."""
+        if self.replica is None:
+            done()
+        else:
+            self.replica.hand_over(done)
+
+    def leave(self) -> None:
+        """Take part no more; the live node goes with the registry's session. Idempotent."""
+        if self.replica is not None:
+            self.replica.close()
+
+    def close(self) -> None:
+        self.leave()
+        if self._requests is not None:
+            self._requests.close()
+        self._storage.close()

@@ -1,0 +1,96 @@
+"""Calls to another replica that are one question and one answer, each on a connection of its own.
+
+They wait for the network: a thread makes them. `Asking` is a job of `core.worker_threads`.
+"""
+
+import socket
+from collections.abc import Callable
+
+from kafka2011.broker.replica import frames
+from kafka2011.broker.replica.frames import FrameReader, Greeting, Kind, Purpose
+from kafka2011.broker.replication.machine import Canvassing
+from kafka2011.coordination.paths import BrokerAddress
+from kafka2011.protocol.errors import ProtocolError
+
+TIMEOUT_S = 2.0
+READ_BYTES = 64 * 1024
+
+
+def canvass(address: BrokerAddress, greeting: Greeting) -> Canvassing | None:
+    """What a member has; None when its copy must not be counted on, or it does not answer."""
+    try:
+        with _greeted(address, greeting) as sock:
+            reader = FrameReader(frozenset({Kind.CANVASSING}))
+            while (frame := reader.next()) is None:
+                data = sock.recv(READ_BYTES)
+                if not data:
+                    return None
+                reader.feed(data)
+            return frame if isinstance(frame, Canvassing) else None
+    except (OSError, ProtocolError):
+        return None
+
+
+def tell(address: BrokerAddress, greeting: Greeting) -> None:
+    """Have a member look at the state; nothing happens when it is not there."""
+    try:
+        with _greeted(address, greeting):
+            pass
+    except OSError:
+        pass
+
+
+def _greeted(address: BrokerAddress, greeting: Greeting) -> socket.socket:
+    sock = socket.create_connection((address.host, address.port), TIMEOUT_S)
+    try:
+        sock.sendall(frames.encode(greeting, greeting.accepted))
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+class Dial:
+    """A job: a connection to a replica, or why there is none."""
+
+    def __init__(self, address: BrokerAddress) -> None:
+        self._address = address
+        self.socket: socket.socket | None = None
+        self.error: OSError | None = None
+
+    def run(self) -> None:
+        try:
+            self.socket = socket.create_connection(
+                (self._address.host, self._address.port), TIMEOUT_S
+            )
+        except OSError as error:
+            self.error = error
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether no process listens there."""
+        return isinstance(self.error, ConnectionRefusedError)
+
+
+class Asking:
+    """A job: `canvass` or `tell`, by the greeting's purpose."""
+
+    def __init__(
+        self, address: BrokerAddress, greeting: Greeting, done: Callable[[Canvassing], None]
+    ) -> None:
+        self._address = address
+        self._greeting = greeting
+        self._done = done
+        self._answer: Canvassing | None = None
+        self.error: OSError | None = None
+
+    def run(self) -> None:
+        if self._greeting.purpose is Purpose.CANVASS:
+            self._answer = canvass(self._address, self._greeting)
+        else:
+            tell(self._address, self._greeting)
+
+    def finish(self) -> None:
+        """On the loop, after `run`."""
+        if self._answer is not None:
+            self._done(self._answer)

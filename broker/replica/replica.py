@@ -1,0 +1,431 @@
+"""One replica at work: hands the machine what happens, and carries out what it wants, in order.
+
+Everything here is the loop's thread. What waits for the disk or the network runs elsewhere and
+comes back as an event, so that the machine never waits. An event that comes while effects are
+carried out is handed in after them.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from kafka2011.broker.core.disk_scheduler import DiskScheduler
+from kafka2011.broker.core.errors import PartitionError
+from kafka2011.broker.core.replica_storage import CutResult, ReplicaStorage
+from kafka2011.broker.core.worker_threads import Job
+from kafka2011.broker.log.barrier import Barrier
+from kafka2011.broker.log.file_region import FileRegion
+from kafka2011.broker.log.log import Log
+from kafka2011.broker.log.tail import CopiedFrom
+from kafka2011.broker.network.poller import Poller
+from kafka2011.broker.replica.copying import Copying, Entries
+from kafka2011.broker.replica.frames import Chunk, Greeting, Purpose, Wire
+from kafka2011.broker.replica.port import ReplicaPort
+from kafka2011.broker.replica.requests import Request
+from kafka2011.broker.replication import effects, events
+from kafka2011.broker.replication.frames import Data, Frame, Hello, Mark, Verdict, Welcome
+from kafka2011.broker.replication.machine import Canvassing, Replica
+from kafka2011.broker.replication.set_state import Directory
+from kafka2011.coordination.paths import BrokerAddress
+from kafka2011.protocol.errors import RemoteProtocolError
+from kafka2011.runtime.logs import get_logger
+
+_log: Any = get_logger(__name__)
+
+TICK_S = 0.1
+
+
+class Clients(Protocol):
+    """The client port."""
+
+    def open(self) -> None:
+        """Raises OSError: the port cannot be taken."""
+
+    def hang_up(self) -> None: ...
+    def pause(self, paused: bool) -> None: ...
+
+
+class Requests(Protocol):
+    def put(self, request: Request) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Which replica of which set this is."""
+
+    cluster_id: str
+    broker_id: int
+    name: str
+    directory: Directory
+
+
+class RunningReplica:
+    """Construct, `start` on the loop that runs or will run, and `hand_over` before a stop."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        machine: Replica,
+        *,
+        storage: ReplicaStorage,
+        disk: DiskScheduler,
+        loop: Any,
+        poller: Poller,
+        clients: Clients,
+        entry_bytes_max: int,
+        failed: Callable[[], None],
+    ) -> None:
+        """`failed` is called when the process must end at once: what is on the disk is not what was
+        promised."""
+        self.machine = machine
+        self.port = ReplicaPort(loop, poller, self, identity.cluster_id, identity.broker_id)
+        self.requests: Requests | None = None
+        self._identity = identity
+        self._storage = storage
+        self._disk = disk
+        self._loop = loop
+        self._clients = clients
+        self._entry_bytes_max = entry_bytes_max
+        self._failed = failed
+        self._events: deque[tuple[events.Event, Entries | None]] = deque()
+        self._is_stepping = False
+        self._is_over = False
+        self._bringing: Entries | None = None  # what the Data that is handed in has in it
+        self._copying: dict[int, Copying] = {}
+        self._addresses: dict[Directory, BrokerAddress] = {}
+        self._written: set[Log] = set()
+        self._flushed: set[Log] = set()
+        self._is_noted = False
+        self._timer: Any = None
+        self._when_followed: Callable[[], None] | None = None
+
+    # --- life ----------------------------------------------------------------------------------
+
+    def start(self, requests: Requests) -> None:
+        self.requests = requests
+        self._storage.watch(self)
+        self.port.start()
+        self.feed(events.LookAgain())
+        self._tick()
+
+    def _tick(self) -> None:
+        self._timer = self._loop.call_later(TICK_S, self._tick)
+        self.feed(events.Tick())
+
+    def close(self) -> None:
+        """Take part no more."""
+        self._is_over = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self.port.close()
+
+    def _end(self) -> None:
+        """The process must end: what it would promise might not be so."""
+        self.close()
+        self._failed()
+
+    def hand_over(self, done: Callable[[], None]) -> None:
+        """Stop leading without loss, if another can take over in time; then call `done`."""
+        leader = self.machine.leads
+        if leader is None or leader.known.isr == {self._identity.directory}:
+            done()
+            return
+        self._when_followed = done
+        wait_s = 2 * self.machine.context.timing.handover_ms / 1000
+        self._loop.call_later(wait_s, self._hand_over_is_over)
+        self.feed(events.HandOver())
+
+    def _hand_over_is_over(self) -> None:
+        done, self._when_followed = self._when_followed, None
+        if done is not None:
+            done()
+
+    # --- the machine ---------------------------------------------------------------------------
+
+    def feed(self, event: events.Event, bringing: Entries | None = None) -> None:
+        self._events.append((event, bringing))
+        if self._is_stepping or self._is_over:
+            return
+        self._is_stepping = True
+        try:
+            while self._events and not self._is_over:
+                happened, self._bringing = self._events.popleft()
+                for effect in self.machine.step(time.monotonic_ns() // 1_000_000, happened):
+                    self._carry_out(effect)
+        except Exception:  # what was wanted is half done: nothing that follows can be trusted
+            _log.exception("internal_error")
+            self._end()
+        finally:
+            self._is_stepping = False
+        self._after_step()
+
+    def _after_step(self) -> None:
+        """A planned stop goes on when the state says that another may lead."""
+        if self._when_followed is not None and self.machine.leads is None:
+            state = self.machine.context.state
+            if state is None or state.leader != self._identity.directory:
+                self._hand_over_is_over()
+
+    def _carry_out(self, effect: effects.Effect) -> None:
+        match effect:
+            case effects.Send(link, frame):
+                self._send(link, frame)
+            case effects.Confirm(_, partition, watermark):
+                self._storage.set_watermark(self._log_of(partition), watermark)
+            case effects.Write():
+                self._write()
+            case effects.ReadState() | effects.WriteState() | effects.Register():
+                assert self.requests is not None
+                self.requests.put(effect)
+            case effects.Journal(number, accepted, lineages, whole):
+                self._storage.write_journal(
+                    accepted, whole, lineages, lambda error: self._journalled(number, error)
+                )
+            case effects.CutLogs(steps):
+                self._storage.cut_logs(steps, self._cut)
+            case effects.Connect(link, directory):
+                self._connect(link, directory)
+            case effects.Close(link):
+                self._copying.pop(link, None)
+                self.port.finish(link)
+            case effects.Canvass(number, directories):
+                self._ask(Purpose.CANVASS, directories, number)
+            case effects.Tell(directories):
+                self._ask(Purpose.TELL, directories, 0)
+            case effects.OpenLog(partition):
+                self._storage.open_log(self._log_of(partition))
+            case effects.OpenClients():
+                self._open_clients()
+            case effects.CloseClients():
+                self._clients.hang_up()
+                self._storage.stop_leading()
+                _log.warning("replica_leads_no_more", broker_id=self._identity.broker_id)
+            case effects.PauseProducers(pause):
+                self._clients.pause(pause)
+            case effects.Damaged(reason):
+                _log.error("replica_damaged", reason=reason)
+            case effects.AnswerBarrier():
+                pass  # a connection's barrier waits for the logs' watermarks itself
+
+    def _log_of(self, partition: str) -> Log:
+        log = self._storage.log(partition)
+        assert log is not None, f"no log {partition}"
+        return log
+
+    # --- clients -------------------------------------------------------------------------------
+
+    def _open_clients(self) -> None:
+        leader = self.machine.leads
+        assert leader is not None
+        for partition, floor in leader.floors.items():
+            self._storage.set_floor(self._log_of(partition), floor)
+        try:
+            self._clients.open()
+        except OSError as error:
+            _log.error("client_port_not_open", reason=str(error))
+            self._end()
+            return
+        _log.info(
+            "replica_leads",
+            broker_id=self._identity.broker_id,
+            epoch=leader.epoch,
+            in_sync=len(leader.known.isr),
+        )
+        # Made by an earlier leadership that ended before it could open them.
+        for name in self._storage.copies().keys() - self.machine.context.copies.keys():
+            self.feed(events.LogMade(name))
+
+    # --- disk ----------------------------------------------------------------------------------
+
+    def _journalled(self, number: int, error: OSError | None) -> None:
+        if error is None:
+            self.feed(events.Journalled(number))
+            return
+        _log.error("replica_journal_failed", reason=str(error))
+        self._end()
+
+    def _cut(self, result: CutResult) -> None:
+        if result.error is None:
+            self.feed(events.LogsCut())
+            return
+        # A log and its lineage may not fit together now: the next start finds out.
+        _log.error("replica_cut_failed", reason=str(result.error))
+        self._end()
+
+    def _write(self) -> None:
+        entries = self._bringing
+        assert entries is not None
+        log = self._log_of(entries.partition)
+        try:
+            self._storage.append_copied(
+                log,
+                entries.offset,
+                entries.data,
+                entries.checked,
+                CopiedFrom(entries.segment_start, entries.segment_time_ms),
+            )
+        except PartitionError as error:
+            _log.error("replica_write_failed", partition=log.name, reason=str(error))
+            self.feed(events.LogFailed(log.name))
+
+    def log_written(self, log: Log) -> None:
+        self._written.add(log)
+        self._note()
+
+    def log_flushed(self, log: Log) -> None:
+        self._flushed.add(log)
+        self._note()
+
+    def log_failed(self, log: Log) -> None:
+        self._loop.call_soon(self.feed, events.LogFailed(log.name))
+
+    def log_made(self, log: Log) -> None:
+        self._loop.call_soon(self.feed, events.LogMade(log.name))
+
+    def _note(self) -> None:
+        if not self._is_noted:
+            self._is_noted = True
+            self._loop.call_soon(self._report)
+
+    def _report(self) -> None:
+        """Hand in what was written and flushed since the last time, by the ends as they are now.
+
+        What a follower writes the machine knows already.
+        """
+        self._is_noted = False
+        written, self._written = self._written, set()
+        flushed, self._flushed = self._flushed, set()
+        copies = self.machine.context.copies
+        for log in written | flushed:
+            copy = copies.get(log.name)
+            if copy is not None and log.written_end > copy.written:
+                self.feed(events.Appended(log.name, log.written_end))
+        for log in flushed:
+            copy = copies.get(log.name)
+            if copy is not None and log.flushed_end > copy.flushed:
+                self.feed(events.Flushed(log.name, log.flushed_end))
+
+    # --- other replicas ------------------------------------------------------------------------
+
+    def seen(self, addresses: Mapping[Directory, BrokerAddress]) -> None:
+        """The addresses of the live ones. Those that are gone are kept: their sessions alone may
+        be."""
+        self._addresses |= addresses
+
+    def _greeting(self, purpose: Purpose) -> Greeting:
+        mine = self._identity
+        accepted = self.machine.context.accepted
+        return Greeting(
+            purpose, mine.cluster_id, mine.broker_id, mine.name, mine.directory, accepted
+        )
+
+    def _connect(self, link: int, directory: Directory) -> None:
+        address = self._addresses.get(directory)
+        if address is None:
+            self.feed(events.Closed(link, refused=True))
+        else:
+            self._copying[link] = Copying(self._entry_bytes_max)
+            self.port.connect(link, address)
+
+    def _ask(self, purpose: Purpose, directories: frozenset[Directory], number: int) -> None:
+        greeting = self._greeting(purpose)
+        for directory in sorted(directories):
+            address = self._addresses.get(directory)
+            if address is not None:
+                self.port.ask(address, greeting, self._answered_by(directory, number))
+
+    def _answered_by(self, directory: Directory, number: int) -> Callable[[Canvassing], None]:
+        return lambda answer: self.feed(
+            events.Canvassed(number, directory, answer.accepted, answer.ends, answer.watermarks)
+        )
+
+    def _send(self, number: int, frame: Frame) -> None:
+        link = self.port.get(number)
+        if link is None:
+            return
+        match frame:
+            case Hello():
+                link.send(self._greeting(Purpose.FOLLOW), frame.accepted)
+            case Welcome(verdict, epoch):
+                link.send(frame, epoch)
+                if verdict is Verdict.OK:
+                    link.settle(epoch)
+            case _:
+                link.send(frame)
+
+    def greeted(self, link: int, greeting: Greeting) -> None:
+        self.feed(events.Received(link, Hello(greeting.directory, greeting.accepted)))
+
+    def told(self) -> None:
+        self.feed(events.LookAgain())
+
+    def canvassed(self) -> Canvassing | None:
+        return self.machine.canvassed()
+
+    def connected(self, link: int) -> None:
+        self.feed(events.Connected(link))
+
+    def closed(self, link: int, refused: bool) -> None:
+        self._copying.pop(link, None)
+        self.feed(events.Closed(link, refused))
+
+    def frame(self, link: int, frame: Wire) -> None:
+        """Raises ProtocolError: the link is closed."""
+        if isinstance(frame, Chunk):
+            self._take_chunk(link, frame)
+            return
+        if isinstance(frame, (Canvassing, Greeting)):
+            raise RemoteProtocolError(f"a {type(frame).__name__} on a link")
+        if isinstance(frame, Welcome) and frame.verdict is Verdict.OK:
+            found = self.port.get(link)
+            if found is not None:
+                found.settle(frame.epoch)
+        self.feed(events.Received(link, frame))
+        if isinstance(frame, Mark):
+            self._keep_watermarks(frame)
+
+    def _keep_watermarks(self, mark: Mark) -> None:
+        """What is confirmed is kept for the next start."""
+        for partition in mark.watermarks:
+            copy = self.machine.context.copies.get(partition)
+            log = self._storage.log(partition)
+            if copy is not None and log is not None:
+                self._storage.set_watermark(log, copy.watermark)
+
+    def _take_chunk(self, number: int, chunk: Chunk) -> None:
+        copying = self._copying.get(number)
+        log = self._storage.log(chunk.partition)
+        if copying is None or log is None:
+            raise RemoteProtocolError(f"a chunk of {chunk.partition}, which is not copied here")
+        try:
+            entries = copying.take(chunk)
+        except PartitionError as error:
+            raise RemoteProtocolError(f"{chunk.partition}: {error}") from None
+        if entries is None:
+            return
+        if log.log_end != entries.offset:
+            raise RemoteProtocolError(
+                f"{chunk.partition}: a chunk at {entries.offset}, the log ends at {log.log_end}"
+            )
+        self.feed(
+            events.Received(number, Data(chunk.partition, entries.offset, entries.end)), entries
+        )
+        link = self.port.get(number)
+        if log.is_held and link is not None:
+            # What waits for a new segment is memory.
+            link.hold_reading()
+            barrier = Barrier(lambda _: self._loop.call_soon(link.read_on))
+            log.when_written(log.log_end, barrier)
+            barrier.seal()
+
+    def read_chunk(self, partition: str, offset: int, size_max: int) -> tuple[Chunk, FileRegion]:
+        piece = self._storage.read_written(self._log_of(partition), offset, size_max)
+        if piece is None:
+            raise OSError(f"{partition} has nothing at {offset}")
+        chunk = Chunk(partition, offset, piece.segment_start, piece.time_ms, b"")
+        return chunk, piece.region
+
+    def warm_up(self, job: Job, done: Callable[[Any], None]) -> None:
+        self._disk.read(job, done)

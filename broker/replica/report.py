@@ -1,0 +1,86 @@
+"""What an operator sees of a replica set: each member's role, and how far it is."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kafka2011.broker.replica.asking import canvass
+from kafka2011.broker.replica.frames import Greeting, Purpose
+from kafka2011.broker.replica.set_node import Reading
+from kafka2011.broker.replication.machine import Canvassing
+from kafka2011.broker.replication.set_state import Directory, SetState
+
+
+@dataclass(frozen=True, slots=True)
+class MemberReport:
+    """`role`: leader, in sync, eligible, behind (it lives, and is not in sync), away. `end` is the
+    sum of its flushed ends and `behind_bytes` how much less that is than the leader's; None where
+    it did not answer."""
+
+    name: str
+    directory: Directory
+    role: str
+    address: str
+    epoch: int | None
+    end: int | None
+    behind_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class SetReport:
+    broker_id: int
+    epoch: int
+    leader: str | None
+    min_insync: int
+    members: tuple[MemberReport, ...]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether there is a leader and every member is in sync."""
+        return self.leader is not None and all(
+            member.role in ("leader", "in sync") for member in self.members
+        )
+
+
+def ask_all(reading: Reading, cluster_id: str, broker_id: int) -> dict[Directory, Canvassing]:
+    """What the live members answer. It waits for each in turn, two seconds at most."""
+    greeting = Greeting(Purpose.CANVASS, cluster_id, broker_id, "", "", 0)
+    answers = {
+        directory: canvass(live.address, greeting) for directory, live in reading.live.items()
+    }
+    return {directory: answer for directory, answer in answers.items() if answer is not None}
+
+
+def report(broker_id: int, reading: Reading, answers: Mapping[Directory, Canvassing]) -> SetReport:
+    state = reading.state
+    ends = {directory: sum(answer.ends.values()) for directory, answer in answers.items()}
+    leader_end = ends.get(state.leader or "")
+    members = []
+    for name, directory in state.members:
+        end = ends.get(directory)
+        live = reading.live.get(directory)
+        answer = answers.get(directory)
+        is_known = end is not None and leader_end is not None
+        members.append(
+            MemberReport(
+                name,
+                directory,
+                _role(state, directory, live is not None),
+                f"{live.address.host}:{live.address.port}" if live else "",
+                answer.accepted if answer else None,
+                end,
+                max(0, (leader_end or 0) - (end or 0)) if is_known else None,
+            )
+        )
+    names = {directory: name for name, directory in state.members}
+    leader = names.get(state.leader, state.leader) if state.leader else None
+    return SetReport(broker_id, state.epoch, leader, state.min_insync, tuple(members))
+
+
+def _role(state: SetState, directory: Directory, is_live: bool) -> str:
+    if not is_live:
+        return "away, in sync" if directory in state.isr else "away"
+    if directory == state.leader:
+        return "leader"
+    if directory in state.isr:
+        return "in sync"
+    return "eligible" if directory in state.eligible else "behind"

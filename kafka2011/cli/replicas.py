@@ -1,0 +1,178 @@
+"""`kafka2011 replicas`: the replica sets, who leads, who is in sync; and making a set.
+
+kafka2011 replicas create 1 --member a --member b --member c --zookeeper localhost:2181
+"""
+
+from typing import Annotated
+
+import typer
+
+from kafka2011.broker.replica.report import SetReport, ask_all, report
+from kafka2011.broker.replica.set_node import SetNode
+from kafka2011.broker.replication.set_state import SetState
+from kafka2011.cli.connections import connected
+from kafka2011.cli.options import AsJson, ZooKeeper
+from kafka2011.cli.output import fail, print_json, print_table
+from kafka2011.coordination import paths
+from kafka2011.coordination.cluster import cluster_id
+from kafka2011.coordination.errors import NodeExists
+from kafka2011.coordination.registry import Registry
+from kafka2011.runtime import logs
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    help="Show and make replica sets. For example: "
+    "kafka2011 replicas show --zookeeper localhost:2181",
+)
+
+BrokerId = Annotated[int, typer.Argument(metavar="ID", min=0, help="broker id of the set")]
+
+
+@app.command()
+def show(
+    broker_id: Annotated[
+        int | None, typer.Argument(metavar="ID", help="broker id of a set (default: all)")
+    ] = None,
+    *,
+    zookeeper: ZooKeeper = "",
+    check: Annotated[
+        bool, typer.Option("--check", help="status 1 unless every member of every set is in sync")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show each set's members: role, epoch, flushed end, how many bytes behind the leader.
+
+    Status 1 when there is no such set.
+    """
+    logs.configure("replicas", level="WARNING")
+    with connected(zookeeper) as registry:
+        found = [_report(registry, one) for one in _sets(registry, broker_id)]
+    if as_json:
+        print_json([_json(one) for one in found])
+    else:
+        _print(found)
+    if check and not all(one.is_whole for one in found):
+        raise SystemExit(1)
+
+
+def _sets(registry: Registry, broker_id: int | None) -> list[int]:
+    found = sorted(int(name) for name in registry.children(paths.REPLICAS) if name.isdecimal())
+    if broker_id is None:
+        return found
+    if broker_id not in found:
+        fail(f"broker {broker_id} is no replica set")
+    return [broker_id]
+
+
+def _report(registry: Registry, broker_id: int) -> SetReport:
+    reading = SetNode(registry, broker_id).read()
+    return report(broker_id, reading, ask_all(reading, cluster_id(registry), broker_id))
+
+
+def _print(found: list[SetReport]) -> None:
+    for one in found:
+        leader = one.leader or "none"
+        print(
+            f"broker {one.broker_id}: epoch {one.epoch}, leader {leader}, "
+            f"min.insync {one.min_insync}"
+        )
+        print_table(
+            ("member", "role", "epoch", "end", "behind", "address"),
+            (
+                (
+                    member.name,
+                    member.role,
+                    _or_dash(member.epoch),
+                    _or_dash(member.end),
+                    _or_dash(member.behind_bytes),
+                    member.address or "-",
+                )
+                for member in one.members
+            ),
+            numbers=("epoch", "end", "behind"),
+        )
+
+
+def _or_dash(number: int | None) -> str:
+    return "-" if number is None else str(number)
+
+
+def _json(one: SetReport) -> dict[str, object]:
+    return {
+        "broker": one.broker_id,
+        "epoch": one.epoch,
+        "leader": one.leader,
+        "min_insync": one.min_insync,
+        "whole": one.is_whole,
+        "members": [
+            {
+                "name": member.name,
+                "directory": member.directory,
+                "role": member.role,
+                "address": member.address or None,
+                "epoch": member.epoch,
+                "end": member.end,
+                "behind_bytes": member.behind_bytes,
+            }
+            for member in one.members
+        ],
+    }
+
+
+@app.command()
+def create(
+    broker_id: BrokerId,
+    *,
+    zookeeper: ZooKeeper = "",
+    member: Annotated[
+        list[str],
+        typer.Option("--member", help="name of a replica, in order of preference; repeatable"),
+    ],
+    first: Annotated[
+        str,
+        typer.Option(
+            "--first", help="the member whose directory the set begins with (default: the first)"
+        ),
+    ] = "",
+    min_insync: Annotated[
+        int,
+        typer.Option(
+            "--min-insync",
+            min=0,
+            help="how many replicas must have a message before it is confirmed "
+            "(default: 1 of two, 2 of three, more than half)",
+        ),
+    ] = 0,
+) -> None:
+    """Make a broker id a replica set. Its members are brokers with that id and replica.name.
+
+    A broker that has been alone is stopped first, and named by --first: the others copy it.
+    """
+    logs.configure("replicas", level="WARNING")
+    if len(set(member)) < len(member) or not all(member):
+        fail("each --member must be another name", 2)
+    first = first or member[0]
+    if first not in member:
+        fail(f"--first {first} is no --member", 2)
+    least = min_insync or (len(member) // 2 + 1 if len(member) > 2 else 1)
+    if least > len(member):
+        fail(f"--min-insync {least} of {len(member)} members could never be", 2)
+    state = SetState(
+        epoch=0,
+        leader=None,
+        isr=frozenset(),
+        eligible=frozenset(),
+        min_insync=least,
+        members=tuple((name, "") for name in member),
+        first=first,
+    )
+    with connected(zookeeper) as registry:
+        if registry.exists(paths.broker_id_path(broker_id)):
+            fail(f"broker {broker_id} is running: stop it first")
+        cluster_id(registry)
+        try:
+            SetNode(registry, broker_id).create(state)
+        except NodeExists:
+            fail(f"broker {broker_id} is a replica set already")
+    print(f"broker {broker_id}: {', '.join(member)}; start {first} first")

@@ -1,0 +1,148 @@
+"""A link over a pair of sockets: frames both ways, chunks from a file, flow control, its end."""
+
+import asyncio
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka2011.broker.core.counters import BrokerMetrics
+from kafka2011.broker.core.worker_threads import Job
+from kafka2011.broker.log.file_layer import FileLayer
+from kafka2011.broker.log.file_region import FileRegion
+from kafka2011.broker.log.segment import OpenFiles, Segment, segment_name
+from kafka2011.broker.network.poller import Poller
+from kafka2011.broker.network.sender import Sender
+from kafka2011.broker.replica import frames
+from kafka2011.broker.replica.frames import Chunk, Kind, Wire
+from kafka2011.broker.replica.link import Link
+from kafka2011.broker.replication.frames import Ack, Data, Mark, Ready, Verdict, Welcome
+
+EPOCH = 7
+BYTES = bytes(range(256)) * 12_000  # nearly three chunks
+
+
+class Host:
+    """One side, with a log of one segment."""
+
+    def __init__(self, loop: Any, poller: Poller, path: Path) -> None:
+        self.loop = loop
+        self.poller = poller
+        self.frames: list[Wire] = []
+        self.is_over = False
+        self._open_files = OpenFiles(FileLayer(), 10)
+        self._segment = Segment(path / segment_name(0), 0, len(BYTES), 0)
+        self._segment.path.write_bytes(BYTES)
+
+    def received(self, link: Link, frame: Wire) -> None:
+        del link
+        self.frames.append(frame)
+
+    def link_closed(self, link: Link) -> None:
+        del link
+        self.is_over = True
+
+    def read_chunk(self, partition: str, offset: int, size_max: int) -> tuple[Chunk, FileRegion]:
+        fd = self._open_files.lease(self._segment)
+        region = FileRegion(self._open_files, self._segment, fd, offset, size_max)
+        return Chunk(partition, offset, 0, 5, b""), region
+
+    def warm_up(self, job: Job, done: Callable[[Any], None]) -> None:
+        job.run()
+        self.loop.call_soon(done, job)
+
+
+class Pair:
+    def __init__(self, path: Path) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.poller = Poller(self.loop, lambda: None)
+        self.hosts = [Host(self.loop, self.poller, path), Host(self.loop, self.poller, path)]
+        self.links = [
+            Link(number, sock, host, Sender(sock, BrokerMetrics()), frozenset(Kind))
+            for number, (sock, host) in enumerate(zip(self._sockets(), self.hosts, strict=True))
+        ]
+        for link in self.links:
+            link.settle(EPOCH)
+
+    @staticmethod
+    def _sockets() -> tuple[socket.socket, socket.socket]:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            one = socket.create_connection(listener.getsockname())
+            other, _ = listener.accept()
+        return one, other
+
+    def run_until(self, condition: Callable[[], object]) -> None:
+        async def wait() -> None:
+            while not condition():
+                await asyncio.sleep(0.001)
+
+        self.loop.run_until_complete(asyncio.wait_for(wait(), 60))
+
+    def close(self) -> None:
+        for link in self.links:
+            link.close()
+        self.poller.close()
+        self.loop.close()
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Pair]:
+    made = Pair(tmp_path)
+    yield made
+    made.close()
+
+
+def test_a_logs_bytes_arrive_in_chunks_and_the_mark_behind_them(pair: Pair) -> None:
+    sender, receiver = pair.links[0], pair.hosts[1]
+    sender.send(Data("t-0", 0, len(BYTES)))
+    sender.send(Mark(1, {"t-0": 100, "t-1": 5}, 0))
+    sender.send(Mark(2, {"t-0": 100, "t-1": 6}, 0))
+    pair.run_until(lambda: receiver.frames and receiver.frames[-1] == Mark(2, {"t-1": 6}, 0))
+    *chunks, first, _ = receiver.frames
+    assert first == Mark(1, {"t-0": 100, "t-1": 5}, 0)
+    assert b"".join(chunk.data for chunk in chunks if isinstance(chunk, Chunk)) == BYTES
+    assert max(len(chunk.data) for chunk in chunks if isinstance(chunk, Chunk)) == (
+        frames.CHUNK_BYTES_MAX
+    )
+
+
+def test_what_is_not_to_be_read_yet_stays_with_the_sender(pair: Pair) -> None:
+    sender, receiver = pair.links
+    receiver.hold_reading()
+    for number in range(50):
+        sender.send(Data("t-0", 0, len(BYTES)) if not number else Ack(number, {}))
+    pair.run_until(lambda: not pair.hosts[1].frames)
+    receiver.read_on()
+    pair.run_until(lambda: Ack(49, {}) in pair.hosts[1].frames)
+
+
+def test_a_link_that_is_finished_sends_what_waits_and_receives_no_more(pair: Pair) -> None:
+    one, other = pair.links
+    one.send(Welcome(Verdict.NOT_LEADER, 3))
+    other.send(Ready())
+    one.finish()
+    pair.run_until(lambda: pair.hosts[1].is_over)
+    assert pair.hosts[1].frames == [Welcome(Verdict.NOT_LEADER, 3)]
+    assert pair.hosts[0].frames == []
+    assert one.is_closed
+    assert not pair.hosts[0].is_over  # it was this side's wish
+
+
+def test_a_frame_of_another_epoch_ends_the_link(pair: Pair) -> None:
+    pair.links[0].settle(EPOCH + 1)
+    pair.links[0].send(Ready())
+    pair.run_until(lambda: pair.hosts[1].is_over and pair.hosts[0].is_over)
+    assert pair.hosts[1].frames == []
+
+
+def test_bytes_that_cannot_be_read_end_the_link(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise OSError(5, "no such bytes")
+
+    monkeypatch.setattr(pair.hosts[0], "read_chunk", fails)
+    pair.links[0].send(Data("t-0", 0, 10))
+    pair.run_until(lambda: all(host.is_over for host in pair.hosts))
