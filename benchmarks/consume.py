@@ -26,7 +26,9 @@ LOG_BYTES = 300_000_000
 SECONDS = 1.0
 
 
-def simple(data_dir: Path, runs: int, *, connections: int = 1) -> Iterator[dict[str, float]]:
+def simple(
+    data_dir: Path, runs: int, *, connections: int = 1, as_lists: bool = False
+) -> Iterator[dict[str, float]]:
     with running_broker(data_dir) as broker:
         fill(broker, TOPIC, LOG_BYTES)
 
@@ -39,6 +41,12 @@ def simple(data_dir: Path, runs: int, *, connections: int = 1) -> Iterator[dict[
             while time.perf_counter() < end:
                 for number, consumer in enumerate(consumers):
                     fetched = consumer.fetch(TOPIC, 0, offsets[number], FETCH_BYTES)
+                    if as_lists:
+                        seen += len(fetched.payloads())
+                        offsets[number] += fetched.valid_bytes()
+                        if offsets[number] >= LOG_BYTES - FETCH_BYTES:
+                            offsets[number] = 0
+                        continue
                     next_offset = 0  # at the end: from the start again
                     for _payload, next_offset in fetched.messages():  # noqa: B007
                         seen += 1
@@ -59,17 +67,26 @@ def simple(data_dir: Path, runs: int, *, connections: int = 1) -> Iterator[dict[
             }
 
 
-def stream(data_dir: Path, runs: int) -> Iterator[dict[str, float]]:
+def stream(data_dir: Path, runs: int, *, by_batches: bool = False) -> Iterator[dict[str, float]]:
     with running_broker(data_dir) as broker:
         fill(broker, TOPIC, LOG_BYTES)
         count = LOG_BYTES // (1000 * ENTRY_BYTES) * 1000
         for run in range(runs):
-            yield {"messages_per_s": count / _stream_once(broker, f"group-{run}", count)}
+            yield {
+                "messages_per_s": count / _stream_once(broker, f"group-{run}", count, by_batches)
+            }
 
 
-def _stream_once(broker: RunningBroker, group: str, count: int) -> float:
-    """Seconds from the first message to the last."""
+def _stream_once(broker: RunningBroker, group: str, count: int, by_batches: bool) -> float:
+    """Seconds from the first message, or batch, to the last."""
     with group_stream(broker, group) as messages:
+        if by_batches:
+            batches = messages.batches()
+            count -= len(next(batches))
+            began = time.perf_counter()
+            while count > 0:
+                count -= len(next(batches).payloads)
+            return time.perf_counter() - began
         next(messages)
         seen = 1
         began = time.perf_counter()

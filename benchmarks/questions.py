@@ -77,6 +77,20 @@ _CONSUME = [
         for count in (4, 16)
     ),
     Question("group consumer's stream", "consume", "messages_per_s", consume.stream),
+    Question(
+        "simple consumer, payload lists",
+        "consume",
+        "messages_per_s",
+        partial(consume.simple, as_lists=True),
+        goal=7_000_000.0,
+    ),
+    Question(
+        "group consumer's batches",
+        "consume",
+        "messages_per_s",
+        partial(consume.stream, by_batches=True),
+        goal=7_000_000.0,
+    ),
 ]
 
 _RAW_FETCH = [

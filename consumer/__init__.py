@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kafka2011.consumer.aio import AioStream
+    from kafka2011.consumer.batch import Batch
     from kafka2011.consumer.chunk import Chunk, ConsumedMessage, ShallowMessage, TopicPartition
     from kafka2011.consumer.config import ConsumerConfig
     from kafka2011.consumer.errors import (
@@ -33,6 +34,7 @@ __all__ = [
     "EARLIEST",
     "LATEST",
     "AioStream",
+    "Batch",
     "BrokerUnavailable",
     "Chunk",
     "ConsumedMessage",
@@ -59,6 +61,7 @@ __all__ = [
 
 _NAMES_OF = {
     "consumer.aio": ["AioStream"],
+    "consumer.batch": ["Batch"],
     "consumer.chunk": ["Chunk", "ConsumedMessage", "ShallowMessage", "TopicPartition"],
     "consumer.config": ["ConsumerConfig"],
     "consumer.errors": [

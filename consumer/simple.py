@@ -85,6 +85,10 @@ class FetchedSet(NamedTuple):
         """
         return message_set.messages(self.check().data, self.offset)
 
+    def payloads(self) -> list[bytes]:
+        """The payloads of `messages`, at a third of the cost; the same errors."""
+        return message_set.payloads(self.check().data)
+
     def pieces(self) -> Iterator[list[tuple[bytes, int]]]:
         """The same in lists of bounded memory, however much the wrappers unpack to; for sets that
         anybody may have sent. The same errors, after the lists before the damage."""
