@@ -273,8 +273,10 @@ def kill(
     root: RootOption = Path("var"),
 ) -> None:
     """Send a signal to a process and its children (default: SIGKILL)."""
-    from kafka2011.services.embedded.control import to_paste
+    from kafka2011.services.embedded.control import runs, to_paste
 
+    if not runs(root):
+        fail(f"no deployment runs under {root}", 3)
     try:
         number = signal.Signals[f"SIG{signal_name.upper().removeprefix('SIG')}"]
     except KeyError:

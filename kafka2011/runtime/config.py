@@ -166,16 +166,26 @@ def load(
         if not metadata["has_effect"]:
             warnings.append(f"setting {name!r} {where} has no effect here: {metadata['doc']}")
 
-    for name, field in settings.items():
-        if field.metadata.get("required") and field.name not in values:
-            raise ConfigError(
-                f"{name} is required: set it in the properties file, with --set {name}=... "
-                f"or as {environment_name(name)}"
-            )
+    missing = [
+        name
+        for name, field in settings.items()
+        if field.metadata.get("required") and field.name not in values
+    ]
+    if missing:
+        raise ConfigError(_missing_text(missing))
     try:
         return config_class(**values), warnings
     except ValueError as error:  # the class's own __post_init__ found values that do not fit
         raise ConfigError(str(error)) from None
+
+
+def _missing_text(names: Sequence[str]) -> str:
+    """The line for settings without a default that are not set."""
+    first = names[0]
+    how = f"with --set {first}=... or as {environment_name(first)}"
+    if len(names) == 1:
+        return f"{first} is required: set it in the properties file, {how}"
+    return f"{', '.join(names)} are required: set each in the properties file, {how}"
 
 
 def read_properties(file: Path) -> dict[str, str]:
@@ -207,6 +217,12 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     """`; did you mean NAME?` where one of the known names is close, else nothing."""
     close = difflib.get_close_matches(name, list(known), n=1)
     return f"; did you mean {close[0]}?" if close else ""
+
+
+def default_of(field: Any) -> Any:
+    """A setting's default; dataclasses.MISSING for a required one."""
+    made = field.default_factory
+    return field.default if made is dataclasses.MISSING else made()
 
 
 def documented(config_class: type) -> list[tuple[str, str, str, str]]:

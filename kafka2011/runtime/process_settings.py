@@ -99,7 +99,7 @@ def load_or_exit(
         **{
             name: str(getattr(loaded, field.name))
             for name, field in config.settings_of(config_class).items()
-            if getattr(loaded, field.name) != field.default
+            if getattr(loaded, field.name) != config.default_of(field)
         },
     )
     return loaded

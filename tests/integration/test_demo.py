@@ -235,6 +235,7 @@ def test_live_repeats_nothing_after_planned_stops_and_nothing_outlives_a_kill(
         assert f"pid {up.pid}" in second
         assert str(up.root) in second
         assert up.embedded("status").count("running, pid") == 15
+        assert ("goes on with the data that make live left in " in up.log()) == (number > 0)
         if number % 2:
             up.signal(signal.SIGINT)
         else:

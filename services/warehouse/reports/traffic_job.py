@@ -5,7 +5,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.program import from_here
 from kafka2011.services.warehouse.atomic_files import replace_text
 from kafka2011.services.warehouse.config import WarehouseConfig
@@ -13,8 +12,6 @@ from kafka2011.services.warehouse.delta_table import WarehouseError
 from kafka2011.services.warehouse.reports.traffic import Report, choose_table, make_report
 from kafka2011.services.warehouse.reports.traffic_text import as_svg, as_text, tables
 from kafka2011.services.warehouse.session import SparkNotStarted, start_quietly
-
-log = get_logger(__name__)
 
 
 def run_report(config: WarehouseConfig, json_to: str | None = None) -> int:
@@ -25,18 +22,15 @@ def run_report(config: WarehouseConfig, json_to: str | None = None) -> int:
     try:
         table = choose_table(config.warehouse_dir, config.report_table)
     except WarehouseError as error:
-        log.error("report_failed", reason=str(error))
-        return 1
+        return _failed(error)
     try:
         session = start_quietly("report", config.spark_master, config.spark_event_log_dir)
     except SparkNotStarted as error:
-        log.error("report_failed", reason=str(error))
-        return 1
+        return _failed(error)
     try:
         report = make_report(session, config.warehouse_dir, table)
     except WarehouseError as error:
-        log.error("report_failed", reason=str(error))
-        return 1
+        return _failed(error)
     finally:
         session.stop()
     write_files(report, config.report_dir)
@@ -51,6 +45,11 @@ def run_report(config: WarehouseConfig, json_to: str | None = None) -> int:
     place = from_here(config.report_dir / report.table)
     console.print(f"Written to {place}.json, .txt and .svg", markup=False, soft_wrap=True)
     return 0
+
+
+def _failed(error: Exception) -> int:
+    sys.stderr.write(f"kafka2011 report: {error}\n")
+    return 1
 
 
 def write_files(report: Report, directory: Path) -> None:

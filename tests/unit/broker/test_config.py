@@ -147,6 +147,11 @@ def test_bad_values_are_one_line(overrides: list[str], message: str) -> None:
     assert "\n" not in str(raised.value)
 
 
+def test_all_that_is_missing_is_named_at_once() -> None:
+    with pytest.raises(ConfigError, match=r"^brokerid, log\.dir are required: set each in the "):
+        load(BrokerConfig, environment={})
+
+
 @pytest.mark.parametrize(
     ("overrides", "listen", "published"),
     [

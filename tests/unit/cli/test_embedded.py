@@ -48,7 +48,9 @@ def test_the_table_names_addresses_by_their_options_and_fits_80_columns(tmp_path
     assert text.count("http://127.0.0.1:65535") == 2
 
 
-@pytest.mark.parametrize("verb", [["status"], ["stop"], ["start", "x"], ["restart", "x"]])
+@pytest.mark.parametrize(
+    "verb", [["status"], ["stop"], ["start", "x"], ["restart", "x"], ["kill", "x"]]
+)
 def test_where_no_deployment_runs_it_says_so(tmp_path: Path, verb: list[str]) -> None:
     done = CliRunner().invoke(app, [*verb, "--dir", str(tmp_path)])
     assert (done.exit_code, done.output) == (

@@ -63,7 +63,7 @@ def test_set_wins_over_environment_wins_over_file_wins_over_default(file: Path) 
         (["brokerid=1", "enable.zookeeper=True"], {}, "exactly true or false"),
         (["brokerid=1", "topic.retention=a:b"], {}, "'a:b'"),
         (["brokerid=1"], {INTERVAL: "many"}, "in the environment"),
-        ([], {}, "brokerid is required"),
+        ([], {}, "brokerid is required: set it in the properties file, with --set brokerid="),
         (["brokerid=666"], {}, "brokerid 666 is taken"),
     ],
 )
