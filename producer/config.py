@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from kafka2011.producer.counting.settings import CountingSettings
 from kafka2011.producer.requests import (
     ENTRY_OVERHEAD_BYTES,
     PARTS_MAX,
@@ -132,7 +133,9 @@ def partitioner(value: str) -> Callable[[Any, int], int] | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProducerConfig(FlushMethod, DialSettings, ZooKeeperConnect, ZooKeeperSession):
+class ProducerConfig(
+    FlushMethod, DialSettings, ZooKeeperConnect, ZooKeeperSession, CountingSettings
+):
     """Settings of a `Producer`; times in ms, sizes in bytes."""
 
     broker_list: BrokerList = setting(

@@ -6,9 +6,11 @@ test keeps both equal.
 
 import random
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 from kafka2011.coordination.registry import Registry
+from kafka2011.events.forms import Forms
 from kafka2011.producer.asynchronous.callbacks import EventHandler, ProducerCallbacks
 from kafka2011.producer.config import BrokerList
 from kafka2011.protocol.compression import Codec
@@ -40,6 +42,16 @@ class ProducerSettings(TypedDict, total=False):
     metrics_port: int | str
     http_hosts: tuple[str, ...] | str
     log_format: str
+    window_ms: int | str
+    heartbeat_interval_ms: int | str
+    event_forms: Forms | str
+    schema_registry_url: str
+    schema_registry_timeout_ms: int | str
+    schema_cache_file: Path | str | None
+    audit_enable: bool | str
+    audit_dir: Path | str | None
+    audit_server: str
+    audit_service: str
     zk_session_timeout_ms: int | str
     zk_connect: str
     address_map: dict[Address, Address] | str

@@ -15,12 +15,15 @@ import sys
 import threading
 import time
 import traceback
+import uuid
 import weakref
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 from kafka2011.coordination.errors import CoordinationError
+from kafka2011.events.header import Header
+from kafka2011.events.registry_client import RegistryError
 from kafka2011.producer.config import ProducerConfig
 from kafka2011.producer.errors import NotDurable
 from kafka2011.producer.keywords import ProducerSettings
@@ -31,9 +34,13 @@ from kafka2011.runtime.config import ConfigError
 from kafka2011.runtime.keywords import with_keywords
 from kafka2011.runtime.workers import Worker
 
+if TYPE_CHECKING:
+    from kafka2011.events.envelope import Envelope
+
 Encoder = Callable[[logging.LogRecord], bytes]
 
 BATCH_RECORDS = 500
+ENVELOPE_BYTES_MAX = 8192  # of a record's event: its header, and the logger's name
 LINGER_S = 0.05  # records within this time are sent together
 RETRY_FIRST_S = 0.1
 RETRY_LONGEST_S = 5.0
@@ -57,6 +64,14 @@ def json_record(record: logging.LogRecord) -> bytes:
     return json.dumps(fields, default=str).encode()
 
 
+class _Record(NamedTuple):
+    """A record in the queue."""
+
+    payload: bytes
+    time_ms: int
+    logger: str
+
+
 class ShippingHandler(logging.Handler):
     """Ships to `topic` with the settings of a `Producer` (`broker_list=` or `zk_connect=`, ...).
 
@@ -67,6 +82,9 @@ class ShippingHandler(logging.Handler):
     `dropped` counts records that found no room, were too large, or were left at `close`;
     `shipped` those that are durable; `repeated` those sent again, which may be stored twice.
     A forked child continues with an empty queue and a thread of its own.
+
+    With `audit_enable` each record is sent as an event (`events.envelope`) with its time, the
+    server `audit_server` and the logger's name, and counted.
     """
 
     def __init__(
@@ -84,12 +102,20 @@ class ShippingHandler(logging.Handler):
             raise ConfigError("queue_records must be at least 1")
         self._topic = topic
         self._encoder = encoder
+        self._envelope: Envelope | None = None  # made at the first batch: its schema has an id
         own = ("level", "encoder", "queue_records", "close_timeout_ms")
         usual = ProducerConfig(connect_timeout_ms=1000, socket_timeout_ms=5000)
         self._config = with_keywords("ShippingHandler", usual, {**settings}, own)
         if not self._config.broker_list and not self._config.zk_connect:
             raise ConfigError("a ShippingHandler needs one of broker_list and zk_connect")
         check_topic(topic, "0.7")
+        try:
+            self._config.check_lines(topic)
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
+        self._line_bytes_max = self._config.payload_bytes_max
+        if self._config.audit_enable:  # beside a header
+            self._line_bytes_max -= ENVELOPE_BYTES_MAX
         self._queue_records = queue_records
         self._close_timeout_s = close_timeout_ms / 1000
         self.shipped = 0
@@ -102,7 +128,7 @@ class ShippingHandler(logging.Handler):
     def _reset(self) -> None:
         """Start with an empty queue and no thread: the first record starts one. A forked child
         does this too, since the parent ships the records queued before."""
-        self._queue: deque[bytes] = deque()
+        self._queue: deque[_Record] = deque()
         self._changed = threading.Condition()
         self._worker: Worker | None = None
         self._producer: Producer | None = None
@@ -129,10 +155,10 @@ class ShippingHandler(logging.Handler):
             return
         with self._changed:
             has_room = len(self._queue) + self._in_flight < self._queue_records
-            if self._is_closed or not has_room or len(payload) > self._config.payload_bytes_max:
+            if self._is_closed or not has_room or len(payload) > self._line_bytes_max:
                 self._drop(1)
                 return
-            self._queue.append(payload)
+            self._queue.append(_Record(payload, int(record.created * 1000), record.name))
             if self._worker is None:
                 self._worker = Worker(
                     self._ship, "log-ship", restarts=True, on_failure=self._give_up_batch
@@ -167,6 +193,8 @@ class ShippingHandler(logging.Handler):
                 self._queue.clear()
                 self._changed.notify_all()
                 self._report_drops()
+        if self._worker is not None and self._config.audit_enable:
+            self._worker.join(self._close_timeout_s)
         super().close()
 
     def _give_up_batch(self, error: BaseException) -> None:
@@ -194,27 +222,32 @@ class ShippingHandler(logging.Handler):
             producer, self._producer = self._producer, None
             if producer is not None:
                 try:
-                    producer.close(0)
+                    # The last counts and the goodbye are reported at the close.
+                    is_counting = self._config.audit_enable
+                    producer.close(int(self._close_timeout_s * 1000) if is_counting else 0)
                 except NotDurable:
                     pass  # counted as dropped
 
     def _ship_batches(self) -> None:
         pause_s = RETRY_FIRST_S
         batch: list[bytes] = []
+        records: list[_Record] = []
         while True:
-            if not batch:
-                batch = self._next_batch()
-                if not batch:
+            if not records:
+                records, batch = self._next_batch(), []
+                if not records:
                     break
             try:
+                batch = batch or self._payloads(records)
                 if self._producer is None:
                     self._producer = Producer(self._config)
                 self._producer.send(self._topic, batch)
                 self._producer.flush()
-            except (KafkaError, CoordinationError, OSError) as error:
-                if isinstance(error, KafkaError) and not getattr(error, "retriable", False):
-                    self._done(batch, shipped=False)  # permanent
-                    batch = []
+            except (KafkaError, CoordinationError, RegistryError, OSError) as error:
+                is_judged = isinstance(error, KafkaError | RegistryError)
+                if is_judged and not getattr(error, "retriable", False):
+                    self._done(len(records), shipped=False)  # permanent
+                    records = []
                     continue
                 # The same batch again, later; meanwhile the queue fills.
                 self.repeated += len(batch)
@@ -224,22 +257,38 @@ class ShippingHandler(logging.Handler):
                 pause_s = min(2 * pause_s, RETRY_LONGEST_S)
                 continue
             pause_s = RETRY_FIRST_S
-            self._done(batch, shipped=True)
-            batch = []
+            self._done(len(records), shipped=True)
+            records = []
 
-    def _done(self, batch: list[bytes], *, shipped: bool) -> None:
+    def _payloads(self, records: "list[_Record]") -> list[bytes]:
+        """What is sent: the payloads, or events of them where they are counted. Raises
+        RegistryError."""
+        config = self._config
+        if not config.audit_enable:
+            return [record.payload for record in records]
+        if self._envelope is None:
+            from kafka2011.events.envelope import envelope
+
+            self._envelope = envelope(config, self._topic)
+        wrap, server, service = self._envelope, config.counted_server, config.audit_service
+        return [
+            wrap(Header(uuid.uuid4().bytes, one.time_ms, server, service), one.payload, one.logger)
+            for one in records
+        ]
+
+    def _done(self, count: int, *, shipped: bool) -> None:
         with self._changed:
             if self._is_closed:
                 return  # given up by `close`
             if shipped:
-                self.shipped += len(batch)
+                self.shipped += count
             else:
-                self._drop(len(batch))
+                self._drop(count)
             self._in_flight = 0
             self._report_drops()
             self._changed.notify_all()
 
-    def _next_batch(self) -> list[bytes]:
+    def _next_batch(self) -> list[_Record]:
         """The next batch, when it is full or has lingered; empty when closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._queue or self._is_closed)
@@ -248,11 +297,11 @@ class ShippingHandler(logging.Handler):
                 lambda: len(self._queue) >= BATCH_RECORDS or self._is_flushing or self._is_closed,
                 max(0.0, deadline_s - time.monotonic()),
             )
-            batch: list[bytes] = []
+            batch: list[_Record] = []
             # Half, so that it fits max.message.size compressed into one message.
-            room = self._config.payload_bytes_max // 2
+            room = self._line_bytes_max // 2
             while self._queue and len(batch) < BATCH_RECORDS:
-                room -= len(self._queue[0])
+                room -= len(self._queue[0].payload)
                 if batch and room < 0:
                     break
                 batch.append(self._queue.popleft())

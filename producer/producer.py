@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Generic, NamedTuple, Self, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, Unpack, overload
 
 from kafka2011.coordination.registry import Registry
 from kafka2011.producer.asynchronous.batch_encoder import BatchEncoder
@@ -23,6 +23,7 @@ from kafka2011.producer.asynchronous.callbacks import (
     new_callbacks,
     new_handler,
 )
+from kafka2011.producer.asynchronous.intake import QueuedEvent
 from kafka2011.producer.asynchronous.rerouting import Rerouter
 from kafka2011.producer.config import ProducerConfig
 from kafka2011.producer.connection import BrokerConnection
@@ -48,12 +49,16 @@ from kafka2011.producer.single_sends import SingleSends
 from kafka2011.producer.stats import ProducerStats
 from kafka2011.protocol.errors import LocalProtocolError, MessageSizeTooLarge
 from kafka2011.protocol.message_set import encode as encode_plain
+from kafka2011.protocol.message_set import payloads as payloads_of
 from kafka2011.protocol.names import check_topic
 from kafka2011.protocol.requests import ANY_PARTITION, produce_head
 from kafka2011.runtime.config import ConfigError
 from kafka2011.runtime.keywords import with_keywords
 from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.shared_settings import Address
+
+if TYPE_CHECKING:
+    from kafka2011.producer.counting.sent_counts import SentCounts
 
 log = get_logger(__name__)
 
@@ -135,8 +140,32 @@ class Producer(Generic[Message]):
         self._straight: dict[str, Callable[[str, int, bytes, Any], object]] = {}
         self._single_sends: dict[str, SingleSends] = {}
         self._takes_single_straight = (
-            self._is_one_broker and self._serialize is None and not self._codec
+            self._is_one_broker
+            and self._serialize is None
+            and not self._codec
+            and not config.audit_enable
         )
+        # What a flush of the counting found lost, for the next flush of the application.
+        self._held: list[Unconfirmed] = []
+        self._held_reason = ""
+        self._counts = self._counting(registry) if config.audit_enable else None
+
+    def _counting(self, registry: Registry | None) -> "SentCounts":
+        """Counts what is sent, and reports it on connections of its own."""
+        from kafka2011.producer.counting.journal import JournalCorrupt, JournalInUse
+        from kafka2011.producer.counting.sent_counts import SentCounts
+
+        shared = registry or self._own_registry
+        try:
+            return SentCounts(
+                self.config,
+                confirm=self._confirm,
+                connect=lambda plain: Producer(plain, registry=shared),
+                has_registry=shared is not None,
+            )
+        except (JournalInUse, JournalCorrupt, ValueError, OSError) as error:
+            self._release()
+            raise ConfigError(f"audit.dir: {error}") from None
 
     def _discover(self, registry: Registry | None) -> Discovery:
         config = self.config
@@ -225,6 +254,8 @@ class Producer(Generic[Message]):
                     retries -= 1
                     avoid = target.address
             self._stats.messages += len(payloads)
+            if self._counts is not None:
+                self._counts.add(topic, payloads)
             if self._takes_single_straight and topic not in self._single_sends:
                 single = self._single_sends[topic] = SingleSends(
                     self._connections[target.address],
@@ -246,6 +277,7 @@ class Producer(Generic[Message]):
             return
         with self._lock:
             by_broker: dict[Address, list[tuple[SetPart, int]]] = {}
+            counted: list[tuple[str, Sequence[bytes]]] = []
             for topic, payloads, key in parts:
                 plain = self._serialized(payloads)
                 sets = self._encoded(topic, plain)
@@ -255,7 +287,11 @@ class Producer(Generic[Message]):
                     for message_set, unpacked_bytes in sets
                 )
                 self._stats.messages += len(plain)
+                counted.append((topic, plain))
             self._send_grouped(by_broker)
+            if self._counts is not None:
+                for topic, plain in counted:
+                    self._counts.add(topic, plain)
 
     def send_set(
         self,
@@ -280,6 +316,8 @@ class Producer(Generic[Message]):
             else:
                 target = Target(broker_id, self._discovery.address_of(broker_id), partition)
             self._send_one_set(target, topic, message_set)
+            if self._counts is not None:
+                self._counts.add(topic, payloads_of(message_set))
 
     def send_sets(self, parts: Sequence[SetPart], *, broker_id: int) -> None:
         """Send several encoded sets to one broker, in one request or, above the limits, in several.
@@ -292,6 +330,9 @@ class Producer(Generic[Message]):
             self._send_grouped(
                 {self._discovery.address_of(broker_id): [(part, 0) for part in parts]}
             )
+            if self._counts is not None:
+                for part in parts:
+                    self._counts.add(part.topic, payloads_of(part.message_set))
 
     def _serialized(self, payloads: Sequence[Any]) -> Sequence[Any]:
         return payloads if self._serialize is None else list(map(self._serialize, payloads))
@@ -328,8 +369,17 @@ class Producer(Generic[Message]):
                         self.config.socket_timeout_ms,
                     ),
                     callbacks=self._callbacks,
+                    on_sent=self._count_events if self._counts is not None else None,
                 )
             return self._queues[address]
+
+    def _count_events(self, events: Sequence[QueuedEvent]) -> None:
+        assert self._counts is not None
+        by_topic: dict[str, list[bytes]] = {}
+        for topic, _, payload, _ in events:
+            by_topic.setdefault(topic, []).append(payload)
+        for topic, payloads in by_topic.items():
+            self._counts.add(topic, payloads)
 
     def _encoded(self, topic: str, payloads: Sequence[bytes]) -> Sequence[EncodedSet]:
         if self._is_closed:
@@ -431,10 +481,39 @@ class Producer(Generic[Message]):
         """
         with self._lock:
             lost, reason = self._flush(timeout_ms)
+            lost, reason = self._with_held(lost, reason)
         if lost:
             raise NotDurable(lost, reason)
 
+    def _confirm(self, timeout_ms: int) -> None:
+        """Flush for the counts; what is lost is named by the application's next flush."""
+        with self._lock:
+            if not self._is_closed:
+                lost, reason = self._flush(timeout_ms)
+                if lost:
+                    self._held, self._held_reason = self._with_held(lost, reason)
+
+    def _with_held(self, lost: list[Unconfirmed], reason: str) -> tuple[list[Unconfirmed], str]:
+        """With what the counting found lost before, one item a broker and topic."""
+        if not self._held:
+            return lost, reason
+        sums: dict[tuple[str, str], tuple[int, int]] = {}
+        for part in [*self._held, *lost]:
+            sends, size = sums.get((part.broker, part.topic), (0, 0))
+            sums[part.broker, part.topic] = sends + part.sends, size + part.set_bytes
+        reason = reason or self._held_reason
+        self._held, self._held_reason = [], ""
+        return [Unconfirmed(*name, *numbers) for name, numbers in sums.items()], reason
+
     def _flush(self, timeout_ms: int) -> tuple[list[Unconfirmed], str]:
+        if self._counts is None:
+            return self._flush_all(timeout_ms)
+        self._counts.begin()
+        lost, reason = self._flush_all(timeout_ms)
+        self._counts.settle({part.topic for part in lost})
+        return lost, reason
+
+    def _flush_all(self, timeout_ms: int) -> tuple[list[Unconfirmed], str]:
         deadline_ns = time.monotonic_ns() + timeout_ms * 1_000_000
         if self._is_async:
             return self._flush_queues(deadline_ns)
@@ -473,11 +552,13 @@ class Producer(Generic[Message]):
 
         Raises NotDurable as `flush` does; the producer is closed all the same.
         """
+        deadline_ns = time.monotonic_ns() + timeout_ms * 1_000_000
+        if self._counts is not None:
+            self._counts.stop(timeout_ms)  # before the lock, which a flush of its thread may need
         with self._lock:
             if self._is_closed:
                 return
             self._is_closed = True
-            deadline_ns = time.monotonic_ns() + timeout_ms * 1_000_000
             lost, reason = self._flush(timeout_ms)
             for queue in self._queues.values():
                 queue.request_close()
@@ -485,7 +566,12 @@ class Producer(Generic[Message]):
                 late, late_reason = queue.join(deadline_ns)
                 lost += late
                 reason = reason or late_reason
+            if self._counts is not None:
+                self._counts.begin()  # what the queues sent last
+                self._counts.settle({part.topic for part in lost})
+                self._counts.finish((deadline_ns - time.monotonic_ns()) // 1_000_000)
             self._release()
+            lost, reason = self._with_held(lost, reason)
         if self.stats.dropped:
             log.warning(
                 "messages_dropped", count=self.stats.dropped, queue_size=self.config.queue_size

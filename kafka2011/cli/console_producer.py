@@ -16,6 +16,7 @@ import os
 import select
 import sys
 import threading
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, BinaryIO
@@ -23,17 +24,21 @@ from typing import Annotated, Any, BinaryIO
 import typer
 
 from kafka2011.cli.connections import connected
-from kafka2011.cli.options import ZooKeeper, broker_partition
+from kafka2011.cli.options import Settings, ZooKeeper, broker_partition
 from kafka2011.cli.output import complain, fail
 from kafka2011.coordination.errors import CoordinationError
 from kafka2011.coordination.paths import BrokerPartition
+from kafka2011.events.header import Header
+from kafka2011.events.registry_client import RegistryError
 from kafka2011.producer import BrokerUnavailable, NotDurable, Producer
-from kafka2011.producer.config import python_object
+from kafka2011.producer.config import ProducerConfig, python_object
 from kafka2011.producer.requests import encode_sets
 from kafka2011.protocol.errors import IllegalTopicName, KafkaError, MessageSizeTooLarge
 from kafka2011.protocol.names import check_topic
 from kafka2011.runtime import logs
+from kafka2011.runtime.clock import now_ms
 from kafka2011.runtime.config import ConfigError
+from kafka2011.runtime.process_settings import load_or_exit
 from kafka2011.runtime.signals import stop_event
 
 app = typer.Typer(add_completion=False)
@@ -99,9 +104,11 @@ def run(  # noqa: PLR0917 (the original's options)
             help="send all lines to this partition, each in its own request",
         ),
     ] = None,
+    set_: Settings = None,
 ) -> None:
     """Send lines from standard input to a topic.
 
+    With --set audit.enable=true each line is sent as an event with its time, and counted.
     For example: kafka2011 console-producer --zookeeper localhost:2181 --topic clicks < access.log
     """
     logs.configure("console-producer", level="WARNING")
@@ -124,6 +131,9 @@ def run(  # noqa: PLR0917 (the original's options)
         "serializer": _encoder(message_encoder),
         "max_message_bytes": max_message_size,
     }
+    config = load_or_exit(ProducerConfig, None, set_ or [], log_level="WARNING")
+    if config.audit_enable:
+        settings["serializer"] = _counted(config, topic, settings["serializer"])
     reader = _reader(line_reader, property_ or [])
     stop = stop_event()
     with contextlib.ExitStack() as stack:
@@ -132,7 +142,7 @@ def run(  # noqa: PLR0917 (the original's options)
                 settings["broker_list"] = broker_list
             else:
                 settings["registry"] = stack.enter_context(connected(zookeeper))
-            producer = Producer(**settings)
+            producer = Producer(config, **settings)
         except ConfigError:
             raise
         except (CoordinationError, KafkaError) as error:
@@ -205,6 +215,28 @@ def _encoder(name: str) -> Callable[[bytes], bytes] | None:
         return payload
 
     return encode
+
+
+def _counted(
+    config: ProducerConfig, topic: str, encode: Callable[[bytes], bytes] | None
+) -> Callable[[bytes], bytes]:
+    """Makes an event of a line's payload. Exits when the schema of lines has no id to be had."""
+    from kafka2011.events.envelope import envelope
+
+    try:
+        config.check_lines(topic)
+        wrap = envelope(config, topic)
+    except ValueError as error:
+        fail(str(error), 2)
+    except RegistryError as error:
+        fail(str(error))
+    server, service = config.counted_server, config.audit_service
+
+    def event_of(line: bytes) -> bytes:
+        payload = line if encode is None else encode(line)
+        return wrap(Header(uuid.uuid4().bytes, now_ms(), server, service), payload, "")
+
+    return event_of
 
 
 Reader = Callable[[BinaryIO], Iterable[bytes]]

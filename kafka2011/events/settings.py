@@ -2,17 +2,21 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kafka2011.events.forms import FORMS_DEFAULT, Forms, parse_forms
-from kafka2011.events.registry_client import RegistryClient, http_requester
-from kafka2011.events.schema_cache import SchemaCache
-from kafka2011.events.topic_codec import TopicCodec
 from kafka2011.runtime.config import path, setting, whole
 from kafka2011.runtime.process_config import ProcessConfig
+
+if TYPE_CHECKING:  # loaded where they are used: every Producer has these settings
+    from kafka2011.events.registry_client import RegistryClient
+    from kafka2011.events.topic_codec import TopicCodec
 
 
 def _url(value: str) -> str:
     if value:
+        from kafka2011.events.registry_client import http_requester
+
         http_requester(value, 1.0)  # raises ValueError for an invalid address
     return value
 
@@ -52,15 +56,20 @@ class SchemaSettings(FormSettings):
         "file that keeps the registry's schemas; unset: in memory only",
     )
 
-    def topic_codec(self, cache_file: Path | None = None) -> TopicCodec:
+    def topic_codec(self, cache_file: Path | None = None) -> "TopicCodec":
         """A codec by these settings, with `cache_file` unless schema.cache.file is set."""
+        from kafka2011.events.topic_codec import TopicCodec
+
         return TopicCodec(self.event_forms, self.registry_client(cache_file))
 
-    def registry_client(self, cache_file: Path | None = None) -> RegistryClient | None:
+    def registry_client(self, cache_file: Path | None = None) -> "RegistryClient | None":
         """A client by these settings; None when no registry is set."""
         url = self.schema_registry_url
         if not url:
             return None
+        from kafka2011.events.registry_client import RegistryClient
+        from kafka2011.events.schema_cache import SchemaCache
+
         file = self.schema_cache_file or cache_file
         return RegistryClient(
             url,

@@ -10,6 +10,7 @@ PROFILE_UPDATE = "profile-update"
 SERVICE_METRIC = "service-metric"
 ACCESS_LOG = "access-log"
 AUDIT = "audit"
+LOG_LINE = "log-line"  # a schema without a topic of its own: of any topic of lines (envelope)
 HEARTBEAT = "heartbeat"  # a schema without a topic of its own: heartbeats are in `audit`
 
 # Topics of the synthetic activity.

@@ -71,7 +71,10 @@ class BrokerQueue:
         encoder: BatchEncoder,
         rerouter: Rerouter,
         callbacks: ProducerCallbacks | None = None,
+        on_sent: Callable[[Sequence[QueuedEvent]], None] | None = None,
     ) -> None:
+        """`on_sent` gets each batch that was written to a connection."""
+        self._on_sent = on_sent
         self._connection = connection
         self._config = config
         self.stats = QueueStats()
@@ -325,7 +328,12 @@ class BrokerQueue:
         if reason:
             self._failed(events, reason)
         else:
-            self.stats.sent += len(events)
+            self._note_sent(events)
+
+    def _note_sent(self, events: Sequence[QueuedEvent]) -> None:
+        self.stats.sent += len(events)
+        if self._on_sent is not None:
+            self._on_sent(events)
 
     def _send_frames(self, data: bytes, parts: Sequence[SetPart]) -> str:
         """Send frames to the queue's own broker; the reason of a failure, or ""."""
@@ -366,7 +374,7 @@ class BrokerQueue:
                     last_reason = failed
                     left += some[start:]
                     break
-                self.stats.sent += len(batch)
+                self._note_sent(batch)
                 self.stats.rerouted += 0 if is_own else len(batch)
         return left, last_reason if left else ""
 

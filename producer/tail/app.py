@@ -4,16 +4,20 @@ Exit statuses: 0 after SIGTERM, or when everything is durable with `until_end`; 
 were away too long with `until_end`; 2 when the state file cannot be used.
 """
 
+import secrets
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from kafka2011.coordination.errors import CoordinationError
+from kafka2011.events.header import Header
+from kafka2011.events.registry_client import RegistryError
 from kafka2011.producer.errors import NotDurable
 from kafka2011.producer.producer import Producer
 from kafka2011.producer.tail.config import TailConfig
@@ -21,10 +25,16 @@ from kafka2011.producer.tail.files import Files, StateFile
 from kafka2011.producer.tail.messages import BadState
 from kafka2011.producer.tail.tailer import Collected, Tailer
 from kafka2011.protocol.errors import KafkaError
+from kafka2011.runtime.clock import now_ms
 from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.metrics import MetricsServer
 
+if TYPE_CHECKING:
+    from kafka2011.events.envelope import Envelope
+
 RETRY_FIRST_S = 0.1
+CONTENT_BYTES = 8  # of a guid: what a file holds; the other 8 are the line's number
+REPORT_MS = 5_000
 SEND_MESSAGES = 500  # in one message set
 SEND_BYTES = 500_000
 
@@ -49,6 +59,9 @@ class TailRun:
                 resume=self._state.read(),
                 from_end=config.start == "end",
                 files_max=config.files_max,
+                new_content=(lambda: secrets.token_hex(CONTENT_BYTES))
+                if config.audit_enable
+                else lambda: "",
             )
         except (OSError, BadState):
             self._state.close()
@@ -56,6 +69,7 @@ class TailRun:
         # A compressed set is one message for the broker.
         self._set_bytes = min(SEND_BYTES, config.payload_bytes_max // 2)
         self._producer: Producer | None = None
+        self._envelope: Envelope | None = None  # made at the first send: its schema has an id
         self.attempts_failed = 0
         self.unsent_lines = 0  # collected and not durable, at the end
         self._metrics = self._serve_metrics()
@@ -93,11 +107,13 @@ class TailRun:
         began_s = time.monotonic()
         pause_s = RETRY_FIRST_S
         self.unsent_lines = count
+        parts: list[tuple[str, list[bytes]]] | None = None
         while count:
             try:
-                self._send(found)
+                parts = self._payloads(found) if parts is None else parts
+                self._send(parts)
                 break
-            except (KafkaError, CoordinationError) as error:
+            except (KafkaError, CoordinationError, RegistryError) as error:
                 self.attempts_failed += 1
                 if pause_s == RETRY_FIRST_S:
                     log.warning("not_sent_yet", lines=count, reason=str(error))
@@ -117,11 +133,35 @@ class TailRun:
             log.error("positions_not_stored", path=str(self._state.path), reason=str(error))
         return True
 
-    def _send(self, found: Collected) -> None:
+    def _payloads(self, found: Collected) -> list[tuple[str, list[bytes]]]:
+        """The lines by path; as events where they are counted. Raises RegistryError."""
+        config = self._config
+        if not config.audit_enable:
+            return found.parts
+        if self._envelope is None:
+            from kafka2011.events.envelope import envelope
+
+            self._envelope = envelope(config, config.topic)
+        wrap, time_ms = self._envelope, now_ms()
+        server, service = config.counted_server, config.audit_service
+        parts = []
+        for (path, lines), (content, before) in zip(found.parts, found.contents, strict=True):
+            # A line that is sent again after a crash has the same guid.
+            start = bytes.fromhex(content) or secrets.token_bytes(CONTENT_BYTES)
+            events = [
+                wrap(
+                    Header(start + number.to_bytes(8, "big"), time_ms, server, service), line, path
+                )
+                for number, line in enumerate(lines, before)
+            ]
+            parts.append((path, events))
+        return parts
+
+    def _send(self, parts: Sequence[tuple[str, list[bytes]]]) -> None:
         if self._producer is None:
             self._producer = Producer(self._config)
         by_path = self._config.key == "path" and bool(self._config.zk_connect)
-        for path, messages in found.parts:
+        for path, messages in parts:
             for some in batches(messages, self._set_bytes):
                 self._producer.send(self._config.topic, some, path if by_path else None)
         self._producer.flush()
@@ -129,7 +169,9 @@ class TailRun:
     def _close(self) -> None:
         if self._producer is not None:
             try:
-                self._producer.close(0 if self._stop.is_set() else 1000)
+                timeout_ms = 0 if self._stop.is_set() else 1000
+                # The last counts and the goodbye are reported at the close.
+                self._producer.close(REPORT_MS if self._config.audit_enable else timeout_ms)
             except NotDurable:
                 pass  # their positions are not stored, so they are read again
         self.tailer.close()

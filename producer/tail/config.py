@@ -9,6 +9,8 @@ from kafka2011.protocol.names import check_topic
 from kafka2011.runtime.config import REQUIRED, one_of, path, setting, text, whole
 from kafka2011.runtime.shared_settings import INT_MAX
 
+ENVELOPE_BYTES_MAX = 8192  # of a line's event: its header, and the file's path
+
 
 @dataclass(frozen=True, kw_only=True)
 class TailConfig(ProducerConfig):
@@ -65,8 +67,14 @@ class TailConfig(ProducerConfig):
         super().__post_init__()
         if not self.zk_connect and not self.broker_list:
             raise ValueError("the brokers are not named: use --zookeeper or --broker-list")
-        if self.line_bytes_max > self.payload_bytes_max:
-            object.__setattr__(self, "line_bytes_max", self.payload_bytes_max)
+        limit = self.payload_bytes_max
+        if (
+            self.audit_enable
+        ):  # beside a header, and with four characters for a byte that is no text
+            limit = max(1, (limit - ENVELOPE_BYTES_MAX) // 4)
+        if self.line_bytes_max > limit:
+            object.__setattr__(self, "line_bytes_max", limit)
+        self.check_lines(self.topic)
         try:
             check_topic(self.topic, "0.7")
         except KafkaError as error:

@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry
 from kafka2011.coordination.errors import CoordinationError
 from kafka2011.events.registry_client import RegistryRefused
 from kafka2011.producer import NotDurable, Producer
+from kafka2011.producer.counting.journal import Journal, JournalCorrupt, JournalInUse
 from kafka2011.runtime.clock import Clock, now_ms
 from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.metrics import MetricsServer
@@ -37,7 +38,6 @@ from kafka2011.services.frontend.input_file import (
     kind_of,
     mostly_unreadable,
 )
-from kafka2011.services.frontend.journal import Journal, JournalCorrupt, JournalInUse
 from kafka2011.services.frontend.progress import DeliveryCollector, Progress
 from kafka2011.services.frontend.schemas import prefixes, topics_of
 from kafka2011.services.frontend.sources import (

@@ -6,14 +6,12 @@ from pathlib import Path
 
 from kafka2011.events.forms import Form
 from kafka2011.events.header import NAME_BYTES_MAX
-from kafka2011.events.settings import SchemaSettings
 from kafka2011.producer.config import ProducerConfig
 from kafka2011.runtime.config import boolean, one_of, setting, text, whole
 from kafka2011.runtime.shared_settings import (
     AuditWindow,
     DatacenterSettings,
     DataDir,
-    Heartbeats,
     shared,
 )
 from kafka2011.services.frontend.log_format import FORMAT_DEFAULT, FORMAT_DOC, log_format
@@ -21,7 +19,7 @@ from kafka2011.services.frontend.schemas import topics_of
 
 
 @dataclass(frozen=True, kw_only=True)
-class FrontendConfig(ProducerConfig, SchemaSettings, Heartbeats, AuditWindow, DataDir):
+class FrontendConfig(ProducerConfig, DataDir):
     """One load generator. `broker.list` is a balancer's address, or use `zk.connect`."""
 
     source: str = setting(
@@ -106,6 +104,8 @@ class FrontendConfig(ProducerConfig, SchemaSettings, Heartbeats, AuditWindow, Da
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.audit_enable:
+            raise ValueError("a frontend counts what it sends by itself: unset audit.enable")
         if not self.zk_connect and not self.broker_list:
             raise ValueError("set broker.list (a load balancer or brokers) or zk.connect")
         if self.source == "access-log" and not self.input_path:

@@ -7,7 +7,7 @@ server name and window width; anything else is first published under its old nam
 from enum import Enum, auto
 from typing import Any
 
-from kafka2011.services.frontend.journal import JournalState
+from kafka2011.producer.counting.journal import JournalState
 
 
 class Start(Enum):

@@ -12,15 +12,15 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from kafka2011.events.monitoring import encode_heartbeat, encode_monitoring
 from kafka2011.events.topics import AUDIT
 from kafka2011.events.windows import WindowCounts
 from kafka2011.producer import BrokerUnavailable, NotDurable, Producer
+from kafka2011.producer.counting.journal import Journal, JournalledEvent, Position
+from kafka2011.producer.counting.reports import heartbeat_payload, monitoring_payload
 from kafka2011.producer.requests import encode_set
 from kafka2011.protocol.errors import KafkaError, MessageSizeTooLarge
 from kafka2011.runtime.clock import Clock
 from kafka2011.runtime.logs import get_logger
-from kafka2011.services.frontend.journal import Journal, JournalledEvent, Position
 
 Event = tuple[str, int, bytes]  # topic, header.time, payload
 
@@ -303,15 +303,12 @@ class Delivery:
 
     def _send_heartbeat(self, *, is_last: bool) -> None:
         """Send a heartbeat; the next barrier confirms it."""
-        state = self._journal.state
-        payload = encode_heartbeat(
-            server=state.server,
-            service=self._service,
-            instance=state.instance,
+        payload = heartbeat_payload(
+            self._journal.state,
+            self._service,
             time_ms=self._clock(),
             interval_ms=self._policy.heartbeat_interval_ms,
             is_last=is_last,
-            last_sequence=state.next_sequence - 1 if is_last else -1,
         )
         self._add_set(AUDIT, [payload])
         if self._unflushed_since is None:
@@ -319,16 +316,7 @@ class Delivery:
         self._send_unsent()
 
     def _add_monitoring(self, event: JournalledEvent) -> None:
-        state = self._journal.state
-        payload = encode_monitoring(
-            server=state.server,
-            service=self._service,
-            instance=state.instance,
-            sequence=event.sequence,
-            time_ms=event.time_ms,
-            window_ms=state.window_ms,
-            counts=event.counts,
-        )
+        payload = monitoring_payload(self._journal.state, event, self._service)
         self._add_set(AUDIT, [payload], event.sequence)
         if self._unflushed_since is None:
             self._unflushed_since = self._monotonic()

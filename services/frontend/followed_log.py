@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from kafka2011.events.codec import prefix_of
+from kafka2011.producer.counting.journal import Position
 from kafka2011.producer.tail.files import Files, literal_pattern
 from kafka2011.producer.tail.messages import (
     ANCHOR_BYTES,
@@ -31,7 +32,6 @@ from kafka2011.runtime.clock import Clock
 from kafka2011.runtime.logs import get_logger
 from kafka2011.services.frontend.access_log import LineEncoder
 from kafka2011.services.frontend.delivery import Event
-from kafka2011.services.frontend.journal import Position
 from kafka2011.services.frontend.lines import LINE_BYTES_MAX, Line
 from kafka2011.services.frontend.log_format import FORMAT_DEFAULT, parser_of
 from kafka2011.services.frontend.sources import Batch, Pace

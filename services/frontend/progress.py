@@ -16,9 +16,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from kafka2011.events.topics import UNREADABLE_SUFFIX
+from kafka2011.producer.counting.journal import Journal
 from kafka2011.runtime.clock import Clock
 from kafka2011.services.frontend.delivery import Delivery
-from kafka2011.services.frontend.journal import Journal
 
 WRITE_INTERVAL_S = 0.5
 

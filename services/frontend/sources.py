@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from kafka2011.events.codec import prefix_of
+from kafka2011.producer.counting.journal import Position
 from kafka2011.runtime.clock import Clock
 from kafka2011.services.frontend.access_log import LineEncoder
 from kafka2011.services.frontend.delivery import Event
 from kafka2011.services.frontend.input_file import PLAIN, InputFile, kind_of
-from kafka2011.services.frontend.journal import Position
 from kafka2011.services.frontend.lines import Line, LineReader, LongLine
 from kafka2011.services.frontend.log_format import FORMAT_DEFAULT, parser_of
 from kafka2011.services.frontend.synthetic import ActivityEncoder, due_count, schedule_ms

@@ -4,7 +4,9 @@ Plain producers take the place of the frontend and the mirror, so that each test
 message by number; the loader is the real one, without Spark.
 """
 
+import asyncio
 import json
+import logging
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +21,7 @@ from kafka2011.coordination.zookeeper import ZooKeeperRegistry
 from kafka2011.events.forms import FORMS_2011
 from kafka2011.events.peek import peek
 from kafka2011.events.topics import AUDIT, PAGE_VIEW
-from kafka2011.producer import Producer
+from kafka2011.producer import AioProducer, Producer, ShippingHandler
 from kafka2011.protocol import message_set
 from kafka2011.services.warehouse.config import WarehouseConfig
 from kafka2011.services.warehouse.load.job import Loader
@@ -177,6 +179,62 @@ def missing(lost: Lost) -> dict[tuple[int, str, str], str]:
 def deployment(tmp_path: Path, zk_connect: str) -> Iterator[Deployment]:
     with datacenters(zk_connect, tmp_path, [1], [11]) as clusters:
         yield Deployment(tmp_path, *clusters)
+
+
+def test_every_kind_of_producer_counts_itself(
+    deployment: Deployment, tmp_path: Path, run: Callable[..., Any]
+) -> None:
+    zk = deployment.zk["live"]
+    lines = tmp_path / "app.log"
+    lines.write_text("".join(f"line {number}\n" for number in range(7)))
+
+    def counting(server: str) -> dict[str, Any]:
+        """The settings of a producer of its own name and journal."""
+        return {
+            "zk_connect": zk,
+            "audit_enable": True,
+            "audit_dir": tmp_path / "counts" / server,
+            "audit_server": server,
+            "window_ms": WINDOW_MS,
+            "event_forms": FORMS_2011,
+        }
+
+    def words(server: str) -> list[str]:
+        found = {**counting(server), "audit_enable": "true", "event_forms": "*:2011"}
+        names = {"window_ms": "audit.window.ms", "zk_connect": "zk.connect"}
+        settings = {names.get(k, k.replace("_", ".")): v for k, v in found.items()}
+        del settings["zk.connect"]
+        return [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+
+    for kind in ("sync", "async"):
+        with Producer(producer_type=kind, **counting(kind)) as producer:
+            for number in range(5):
+                producer.send("clicks", event(number, T0 + number * WINDOW_MS, kind))
+
+    async def send_some() -> None:
+        async with AioProducer(**counting("aio")) as aio:
+            await aio.send("clicks", [event(number, T0, "aio") for number in range(6)])
+
+    asyncio.run(send_some())
+    run("tail", str(lines), "--topic", "lines", "--zookeeper", zk, "--until-end",
+        "--state", str(tmp_path / "positions"), *words("tail"))  # fmt: skip
+    run("console-producer", "--topic", "lines", "--zookeeper", zk, *words("console"),
+        text=b"one\ntwo\n")  # fmt: skip
+    handler = ShippingHandler("lines", **counting("handler"))
+    for number in range(3):
+        handler.emit(logging.makeLogRecord({"name": "shop", "msg": f"record {number}"}))
+    handler.close()
+    expected = {"sync": 5, "async": 5, "aio": 6, "tail": 7, "console": 2, "handler": 3}
+    deployment.produced = sum(expected.values())
+    with start_audit(deployment.root, {"live": zk}) as service:
+        deployment.balanced(service)
+        found: Counter[str] = Counter()
+        for cell in service.get_json("/audit")["cell_list"]:
+            assert cell["tiers"]["live"]["verdict"] == "complete"
+            found[cell["server"]] += cell["produced"]
+        assert dict(found) == expected
+        assert summary(service)["silent"] == []
+        assert service.stop() == 0
 
 
 def test_everything_balances_and_survives_sigkill_of_the_audit(deployment: Deployment) -> None:

@@ -186,10 +186,10 @@ def test_a_frontend_killed_at_any_moment_goes_on_and_counts_everything_once(
 @pytest.mark.parametrize(
     ("failpoint", "may_repeat"),
     [
-        ("frontend_before_journal", True),
-        ("frontend_after_journal", False),  # nothing is on its way then
-        ("frontend_before_publish", True),
-        ("frontend_after_publish", False),
+        ("counts_before_journal", True),
+        ("counts_after_journal", False),  # nothing is on its way then
+        ("counts_before_publish", True),
+        ("counts_after_publish", False),
     ],
 )
 def test_a_frontend_that_dies_at_a_step_goes_on(

@@ -18,6 +18,7 @@ SHIPPED = {
     "access-log": "d1ce5060ff092619ecf14d9364f2b94a",
     "click": "a0af13012c1acf249c3843ccab41f390",
     "impression": "1cd779248c3bcb5bb48709f2743ab10f",
+    "log-line": "af33a84a80a3dd2d6c43fb237fbde701",
     "login": "70f0e74223b87bb80eaeeb8e5ed03572",
     "monitoring-event": "a7cd2c0ad172c22650ef5595e0c1c2e5",
     "page-view": "ac2c4ffae829b3789410797661cd8161",
@@ -44,7 +45,7 @@ def test_every_topic_has_a_schema_that_its_fingerprint_leads_back_to(topic) -> N
 
 def test_every_schema_belongs_to_a_topic() -> None:
     named = {topics.schema_name(topic) for topic in ALL_TOPICS}
-    assert named | {topics.HEARTBEAT, HEARTBEAT_BEFORE} == set(schemas.names())
+    assert named | {topics.HEARTBEAT, HEARTBEAT_BEFORE, topics.LOG_LINE} == set(schemas.names())
 
 
 def test_header_is_the_same_first_field_everywhere() -> None:

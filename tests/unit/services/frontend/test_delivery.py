@@ -9,9 +9,9 @@ import pytest
 from kafka2011.events.monitoring import Heartbeat, decode_monitoring, decode_report
 from kafka2011.events.topics import AUDIT
 from kafka2011.producer import NotDurable, Producer
+from kafka2011.producer.counting.journal import Journal
 from kafka2011.protocol.message_set import payloads
 from kafka2011.services.frontend.delivery import Delivery, DeliveryPolicy, NotDelivered
-from kafka2011.services.frontend.journal import Journal
 from tests.support.clock import ManualClock
 from tests.support.scripted_server import ScriptedBroker
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from kafka2011.events.codec import decode
+from kafka2011.producer.counting.journal import Journal
 from kafka2011.services.frontend.core import Start, must_adopt, start_of
-from kafka2011.services.frontend.journal import Journal
 from kafka2011.services.frontend.sources import AccessLogSource, Batch, SyntheticSource
 from tests.support.clock import ManualClock
 

@@ -1,12 +1,12 @@
-"""A frontend's journal: the confirmed counts and the source's position, on disk before use.
+"""A producer's journal: the confirmed counts and a source's position, on disk before use.
 
-`sent` is called when the brokers have a batch on disk, before the frontend relies on it. So after a
+`sent` is called when the brokers have a batch on disk, before its sender relies on it. So after a
 crash at any point the counts are at most what is stored (messages may be extra, never missing), and
-the source resumes at a confirmed position. Monitoring events are journalled with their sequence
-before they are sent, and sent again until they are known to be published, so that readers drop a
-repeat by (server, instance, sequence).
+a source resumes at a confirmed position; a producer without a source has none.
+Monitoring events are journalled with their sequence before they are sent, and sent again until they
+are known to be published, so that readers drop a repeat by (server, instance, sequence).
 
-The file `journal` in `data.dir` has one record a line, `<CRC-32 of the rest, 8 hex digits> <JSON>`:
+The file `journal` has one record a line, `<CRC-32 of the rest, 8 hex digits> <JSON>`:
 
     {"k": "state", ...}                               everything up to here; always the first record
     {"k": "run", "source", "run", "start_ms"}         another source: positions start over
@@ -192,9 +192,9 @@ class Journal:
 
     def sent(self, position: Position, counts: list[WindowCount]) -> None:
         """Count a batch that is on the brokers' disks; the source resumes after it."""
-        failpoint("frontend_before_journal")
+        failpoint("counts_before_journal")
         self._append({"k": "sent", "position": position, "counts": _cells(counts)})
-        failpoint("frontend_after_journal")
+        failpoint("counts_after_journal")
 
     def make_events(self, time_ms: int) -> list[JournalledEvent]:
         """Journal monitoring events for all counts not in one yet, and return them."""
@@ -210,12 +210,12 @@ class Journal:
                 }
             )
             made += 1
-        failpoint("frontend_before_publish")
+        failpoint("counts_before_publish")
         return self.state.events[len(self.state.events) - made :]
 
     def published(self, sequence: int) -> None:
         """Every event up to `sequence` is durable in topic audit."""
-        failpoint("frontend_after_publish")
+        failpoint("counts_after_publish")
         self._append({"k": "published", "sequence": sequence})
 
     def finished(self) -> None:
@@ -307,7 +307,7 @@ class Journal:
         try:
             _write_all(descriptor, line)
             os.fsync(descriptor)
-            failpoint("frontend_before_journal_rename")
+            failpoint("counts_before_journal_rename")
             new.rename(self._path)
         except BaseException:
             os.close(descriptor)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafka2011.events.windows import WindowCount
-from kafka2011.services.frontend.journal import Journal, JournalCorrupt, JournalInUse, JournalState
+from kafka2011.producer.counting.journal import Journal, JournalCorrupt, JournalInUse, JournalState
 
 SOURCE = {"kind": "synthetic", "seed": 1}
 CELL = WindowCount("page-view", 10_000, 3, 300)
@@ -79,7 +79,7 @@ def test_adopting_a_name_is_a_new_instance(journal: Journal, tmp_path: Path) -> 
 
 
 def test_events_of_many_cells_are_cut(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafka2011.services.frontend.journal.CELLS_PER_EVENT_MAX", 4)
+    monkeypatch.setattr("kafka2011.producer.counting.journal.CELLS_PER_EVENT_MAX", 4)
     cells = [WindowCount("t", n * 1000, 1, 1) for n in range(10)]
     journal.sent(1, cells)
     events = journal.make_events(1)
@@ -206,12 +206,12 @@ def test_killed_at_every_step_it_counts_each_confirmed_message_in_one_event(
     tmp_path: Path, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def die(name: str) -> None:
-        if name == f"frontend_{step}":
+        if name == f"counts_{step}":
             raise Died
 
     published: dict[int, int] = {}
     with monkeypatch.context() as patch:
-        patch.setattr("kafka2011.services.frontend.journal.failpoint", die)
+        patch.setattr("kafka2011.producer.counting.journal.failpoint", die)
         for _ in range(3):
             with pytest.raises(Died):
                 send_and_publish(tmp_path, published)

@@ -1,0 +1,46 @@
+"""Lines of logs as events: the header that lets a line be counted, and the line.
+
+The file tailer, the logging handler and the console producer send their lines so when they count
+(`audit.enable`): a plain line has no time and no server to be counted by.
+"""
+
+from collections.abc import Callable
+
+from kafka2011.events import codec
+from kafka2011.events.forms import Form
+from kafka2011.events.header import Header
+from kafka2011.events.schemas import schema_text
+from kafka2011.events.settings import SchemaSettings
+from kafka2011.events.topic_codec import RegistryMissing, id_prefix, subject_of
+from kafka2011.events.topics import LOG_LINE
+
+# (header, line, source) -> payload
+Envelope = Callable[[Header, bytes, str], bytes]
+
+
+def envelope(settings: SchemaSettings, topic: str) -> Envelope:
+    """What makes the payloads of a topic, in the topic's form.
+
+    In the form `id` this registers the schema of lines for the topic. Raises RegistryMissing,
+    RegistryRefused (it has another schema already) and RegistryUnavailable (try again later).
+    """
+    if settings.event_forms.of(topic) is Form.MD5:
+        prefix = codec.prefix_of(LOG_LINE)
+    else:
+        registry = settings.registry_client()
+        if registry is None:
+            raise RegistryMissing(topic)
+        prefix = id_prefix(registry.id_of(subject_of(topic), schema_text(LOG_LINE)))
+    encode = codec.encoder_behind(prefix, LOG_LINE)
+
+    def wrapped(header: Header, line: bytes, source: str) -> bytes:
+        fields = {
+            "guid": header.guid,
+            "time": header.time_ms,
+            "server": header.server,
+            "service": header.service,
+        }
+        text = line.decode("utf-8", "backslashreplace")
+        return encode({"header": fields, "line": text, "source": source})
+
+    return wrapped

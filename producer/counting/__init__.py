@@ -1,0 +1,1 @@
+"""Counting what was sent: the journal of durable counts, and the monitoring events made of them."""

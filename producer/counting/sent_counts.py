@@ -1,0 +1,288 @@
+"""Counts what one `Producer` sends, and reports it: the work behind `audit.enable`.
+
+What was sent waits in memory; the flush that makes it durable puts its counts into the journal, and
+a thread makes monitoring events of them about once a second, with a flush of its own where the
+application makes none. So what is counted is stored. What a failed flush names is not counted,
+though it may be stored; after that, and after a death, the next reports are of another instance, so
+that the audit takes the surplus for messages that were sent again.
+
+Only events whose header names this producer's server are counted: others are another's.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import fields
+from typing import Protocol
+
+from kafka2011.coordination.errors import CoordinationError
+from kafka2011.events.errors import HeaderUnreadable
+from kafka2011.events.forms import Forms
+from kafka2011.events.header import UNREADABLE
+from kafka2011.events.peek import count_by_window, peek
+from kafka2011.events.topics import AUDIT
+from kafka2011.events.windows import WindowCounts
+from kafka2011.producer.config import ProducerConfig
+from kafka2011.producer.counting.journal import Journal
+from kafka2011.producer.counting.reports import heartbeat_payload, monitoring_payload
+from kafka2011.producer.counting.settings import CountingSettings
+from kafka2011.producer.errors import NotDurable
+from kafka2011.protocol.errors import KafkaError
+from kafka2011.runtime.clock import Clock, now_ms
+from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.workers import Worker
+
+PUBLISH_INTERVAL_S = 1.0
+FLUSH_TIMEOUT_MS = 10_000
+STOP_MIN_MS = 500  # a thread that waits for no broker ends at once
+
+log = get_logger(__name__)
+
+
+class Sender(Protocol):
+    """The part of a Producer that is used for the reports."""
+
+    def send(self, topic: str, payload: list[bytes], /) -> object: ...
+    def flush(self, timeout_ms: int, /) -> object: ...
+    def close(self, timeout_ms: int, /) -> object: ...
+
+
+class SentCounts:
+    """The counts of one producer; any thread.
+
+    `confirm` makes the producer flush, which calls `begin` and `settle`; `connect` makes a sender
+    of reports, which with `has_registry` finds the brokers itself. Raises JournalInUse,
+    JournalCorrupt and OSError for the directory, and ValueError when that holds counts of another
+    server that are not reported yet.
+    """
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        *,
+        confirm: Callable[[int], object],
+        connect: Callable[[ProducerConfig], Sender],
+        has_registry: bool = False,
+        clock: Clock = now_ms,
+    ) -> None:
+        assert config.audit_dir is not None
+        self._forms: Forms = config.event_forms
+        self._server = config.counted_server
+        self._service = config.audit_service
+        self._heartbeat_ms = config.heartbeat_interval_ms
+        self._window_ms = config.window_ms
+        self._confirm = confirm
+        self._connect = connect
+        self._sender_config = _of_reports(config, has_registry)
+        self._clock = clock
+        self._lock = threading.Lock()  # of the counts
+        self._pending = WindowCounts(self._window_ms)  # sent, behind no flush yet
+        self._asked = WindowCounts(self._window_ms)  # sent before the flush that goes on
+        self._has_met_other = False  # an event of another server, which is not counted
+        self._journal_lock = threading.RLock()
+        self._journal, self._must_begin_anew = _opened(config)
+        self._is_broken = False  # the journal is closed, or cannot be written
+        self._sender: Sender | None = None
+        self._is_failing = False
+        self._next_heartbeat_s = 0.0
+        self._stop = threading.Event()
+        self._worker = Worker(self._run, "audit-counts", restarts=True)
+        self._worker.start()
+
+    # --- what was sent -----------------------------------------------------------------------
+
+    def add(self, topic: str, payloads: Sequence[bytes]) -> None:
+        """Messages were written to a connection."""
+        if topic == AUDIT or not payloads:
+            return
+        prefix_bytes = self._forms.prefix_bytes(topic)
+        found: dict[tuple[int, str], int] = {}
+        count_by_window(payloads, self._window_ms, found, prefix_bytes=prefix_bytes)
+        with self._lock:
+            if len(found) == 1:  # mostly: one server, one window
+                ((start_ms, server), count) = next(iter(found.items()))
+                self._add(topic, start_ms, server, count, sum(map(len, payloads)))
+                return
+            for payload in payloads:
+                try:
+                    header = peek(payload, prefix_bytes)
+                except HeaderUnreadable:
+                    continue
+                start_ms = header.time_ms - header.time_ms % self._window_ms
+                self._add(topic, start_ms, header.server, 1, len(payload))
+
+    def _add(self, topic: str, start_ms: int, server: str, count: int, size: int) -> None:
+        if server == self._server:
+            self._pending.add_window(topic, start_ms, count, size)
+        elif (start_ms, server) != UNREADABLE and not self._has_met_other:
+            self._has_met_other = True
+            log.warning("other_server_not_counted", server=server, counted=self._server)
+
+    def begin(self) -> None:
+        """A flush begins: what was added so far is durable if it succeeds."""
+        with self._lock:
+            self._asked.merge(self._pending.take())
+
+    def settle(self, lost: Collection[str]) -> None:
+        """The flush has ended; of the topics `lost`, some may not be stored: none is counted."""
+        with self._lock:
+            counts = self._asked.take()
+            if lost:
+                self._must_begin_anew = True
+                # Of what was in flight at a deadline not even the topic is known.
+                is_named = not any(topic.startswith("(") for topic in lost)
+                counts = [c for c in counts if is_named and c.topic not in lost]
+                rest = [c for c in self._pending.take() if is_named and c.topic not in lost]
+                self._pending.merge(rest)
+        if counts:
+            self._write(lambda journal: journal.sent(None, counts))
+
+    def _write(self, change: Callable[[Journal], object]) -> None:
+        try:
+            with self._journal_lock:
+                if not self._is_broken:
+                    change(self._journal)
+        except OSError as error:
+            # Without a goodbye: the audit shows this server as silent.
+            self._is_broken = True
+            log.error("counts_not_journalled", detail=str(error), hint="restart the producer")
+
+    # --- reports -----------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._stop.wait(PUBLISH_INTERVAL_S):
+            with self._lock:
+                is_due = bool(self._pending)
+            if is_due:
+                self._confirm(FLUSH_TIMEOUT_MS)
+            self._publish(FLUSH_TIMEOUT_MS)
+            if self._is_broken:  # also when the producer was closed without this thread
+                self._disconnect()
+
+    def _publish(self, timeout_ms: int, *, is_last: bool = False) -> bool:
+        """Report what is journalled; False when it could not be, or not all: later, then."""
+        if self._is_broken:
+            return False
+        self._write(lambda journal: journal.make_events(self._clock()))
+        with self._journal_lock:
+            state = self._journal.state
+            events = list(state.events)
+            payloads = [monitoring_payload(state, event, self._service) for event in events]
+            if self._is_heartbeat_due() or (is_last and self._heartbeat_ms):
+                payloads.append(
+                    heartbeat_payload(
+                        state,
+                        self._service,
+                        time_ms=self._clock(),
+                        interval_ms=self._heartbeat_ms,
+                        is_last=is_last,
+                    )
+                )
+        try:
+            if payloads:
+                if self._sender is None:
+                    self._sender = self._connect(self._sender_config)
+                self._sender.send(AUDIT, payloads)
+                self._sender.flush(timeout_ms)
+        except (KafkaError, CoordinationError, OSError) as error:
+            if not self._is_failing:
+                log.warning("counts_not_reported", detail=str(error))
+            self._is_failing = True
+            self._disconnect()
+            return False
+        self._is_failing = False
+        if events:
+            self._write(lambda journal: journal.published(events[-1].sequence))
+        if self._must_begin_anew and not is_last:
+            self._begin_anew()
+        return True
+
+    def _is_heartbeat_due(self) -> bool:
+        now_s = time.monotonic()
+        if not self._heartbeat_ms or now_s < self._next_heartbeat_s:
+            return False
+        self._next_heartbeat_s = now_s + self._heartbeat_ms / 1000
+        return True
+
+    def _begin_anew(self) -> None:
+        """Go on as another instance, once everything of this one is reported."""
+
+        def adopt(journal: Journal) -> None:
+            if not journal.state.pending and not journal.state.events:
+                journal.adopt(self._server, self._window_ms)
+                journal.sent(None, [])  # it runs: a death from here on is known
+                self._must_begin_anew = False
+
+        self._write(adopt)
+
+    # --- the end -----------------------------------------------------------------------------
+
+    def stop(self, timeout_ms: int) -> None:
+        """End the thread, so that no flush of its own comes any more, unless it waits for a broker
+        for longer."""
+        self._stop.set()
+        self._worker.join(max(timeout_ms, STOP_MIN_MS) / 1000)
+
+    def finish(self, timeout_ms: int) -> None:
+        """Report the last counts and say goodbye; what could not be reported is by the next start.
+
+        Everything was settled before. With 0 ms, or a thread that did not end, nothing is reported.
+        """
+        has_ended = not self._worker.is_alive()
+        if has_ended and timeout_ms > 0 and self._must_begin_anew:
+            self._publish(timeout_ms)  # so that the goodbye is of another instance
+        if has_ended and timeout_ms > 0 and self._publish(timeout_ms, is_last=True):
+            self._write(lambda journal: journal.stopped())
+        if has_ended:
+            self._disconnect()
+        with self._journal_lock:
+            self._is_broken = True
+            self._journal.close()
+
+    def _disconnect(self) -> None:
+        sender, self._sender = self._sender, None
+        if sender is not None:
+            try:
+                sender.close(0)
+            except NotDurable as error:  # sent again, out of the journal
+                log.debug("closed", detail=str(error))
+
+
+def _of_reports(config: ProducerConfig, has_registry: bool) -> ProducerConfig:
+    """The settings of the sender of reports: plain ones, whatever class `config` is of."""
+    kept = {each.name: getattr(config, each.name) for each in fields(ProducerConfig)}
+    changed = {
+        "audit_enable": False,
+        "zk_connect": "" if has_registry else config.zk_connect,
+        "producer_type": "sync",
+        "serializer": None,
+        "partitioner": None,
+        "callback_handler": None,
+        "event_handler": None,
+    }
+    return ProducerConfig(**{**kept, **changed})
+
+
+def _opened(config: CountingSettings) -> tuple[Journal, bool]:
+    """The journal, and whether it is to go on as another instance: its last producer died."""
+    assert config.audit_dir is not None
+    server, window_ms = config.counted_server, config.window_ms
+    was_there = Journal.is_in(config.audit_dir)
+    journal = Journal(config.audit_dir, server, window_ms)
+    state = journal.state
+    died = was_there and not state.is_stopped
+    try:
+        if (state.server, state.window_ms) != (server, window_ms):
+            if state.pending or state.events:
+                raise ValueError(
+                    f"{config.audit_dir} has counts of {state.server} that are not reported yet: "
+                    f"start once with audit.server={state.server} and "
+                    f"audit.window.ms={state.window_ms}"
+                )
+            journal.adopt(server, window_ms)
+            died = False
+        journal.sent(None, [])  # it runs: a death from here on is known
+    except BaseException:
+        journal.close()
+        raise
+    return journal, died

@@ -1,0 +1,182 @@
+"""A producer that counts: what is reported is stored, whatever breaks, and the goodbye says what
+the last report was."""
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka2011.events.forms import FORMS_2011
+from kafka2011.events.monitoring import Heartbeat, MonitoringEvent, decode_report
+from kafka2011.events.topics import AUDIT
+from kafka2011.producer import NotDurable, Part, Producer, SetPart
+from kafka2011.producer.counting import sent_counts
+from kafka2011.protocol import message_set
+from kafka2011.runtime.config import ConfigError
+from tests.support.scripted_server import ScriptedBroker
+from tests.support.waiting import wait_until
+from tests.unit.services.audit.samples import T0, WINDOW_MS, event
+
+TOPIC = "page-view"
+SERVER = "frontend-1"  # of the samples' events
+
+
+@pytest.fixture
+def broker() -> Iterator[ScriptedBroker]:
+    with ScriptedBroker() as found:
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def _reports_by_hand(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """The thread reports at the end alone, but where a test is about it."""
+    if "by_itself" not in request.node.name:
+        monkeypatch.setattr(sent_counts, "PUBLISH_INTERVAL_S", 3600.0)
+
+
+Make = Callable[..., Producer[bytes]]
+
+
+@pytest.fixture
+def make(broker: ScriptedBroker, tmp_path: Path) -> Iterator[Make]:
+    made: list[Producer[bytes]] = []
+
+    def producer(**settings: Any) -> Producer[bytes]:
+        usual: dict[str, Any] = {
+            "broker_list": broker.broker_list,
+            "audit_enable": True,
+            "audit_dir": tmp_path / "counts",
+            "audit_server": SERVER,
+            "window_ms": WINDOW_MS,
+            "event_forms": FORMS_2011,
+            "queue_time_ms": 10,
+        }
+        made.append(Producer(**{**usual, **settings}))
+        return made[-1]
+
+    yield producer
+    for one in made:
+        with contextlib.suppress(NotDurable):
+            one.close(0)
+
+
+def reports(broker: ScriptedBroker) -> list[MonitoringEvent | Heartbeat]:
+    data = b"".join(log for (topic, _), log in broker.logs.items() if topic == AUDIT)
+    return [decode_report(payload) for payload in message_set.payloads(data)] if data else []
+
+
+def reported(broker: ScriptedBroker) -> Counter[tuple[str, int]]:
+    """(topic, window) -> messages, of the distinct monitoring events."""
+    events = {one.identity: one for one in reports(broker) if isinstance(one, MonitoringEvent)}
+    totals: Counter[tuple[str, int]] = Counter()
+    for one in events.values():
+        assert one.header.server == SERVER
+        for cell in one.counts:
+            totals[cell.topic, cell.window_start] += cell.count
+    return totals
+
+
+def goodbyes(broker: ScriptedBroker) -> list[Heartbeat]:
+    return [one for one in reports(broker) if isinstance(one, Heartbeat) and one.is_last]
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_everything_that_is_sent_is_reported_by_window_with_a_goodbye(
+    broker: ScriptedBroker, make: Make, kind: str
+) -> None:
+    events = [event(n, T0 + n * WINDOW_MS // 4) for n in range(12)]
+    with make(producer_type=kind) as producer:
+        for payload in events[:4]:  # one by one: the fast path of a single message
+            producer.send(TOPIC, payload)
+        producer.send(TOPIC, events[4:8])
+        producer.send_parts([Part(TOPIC, events[8:9]), Part("login", events[9:10])])
+        if kind == "sync":
+            producer.send_set(TOPIC, message_set.encode(events[10:11]))
+            producer.send_sets([SetPart(TOPIC, -1, message_set.encode(events[11:]))], broker_id=0)
+        else:
+            producer.send(TOPIC, events[10:])
+        producer.send(TOPIC, b"without a header")
+        producer.send(TOPIC, event(99, T0, server="another"))
+        producer.flush()
+    start = T0 - T0 % WINDOW_MS
+    expected = Counter((TOPIC, start + n // 4 * WINDOW_MS) for n in range(12) if n != 9)
+    expected["login", start + 2 * WINDOW_MS] += 1
+    assert reported(broker) == expected
+    last = max(one.sequence for one in reports(broker) if isinstance(one, MonitoringEvent))
+    assert [one.last_sequence for one in goodbyes(broker)] == [last]
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_it_reports_by_itself_without_a_flush_of_the_application(
+    broker: ScriptedBroker, make: Make, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sent_counts, "PUBLISH_INTERVAL_S", 0.01)
+    producer = make(producer_type=kind)
+    producer.send(TOPIC, event(1, T0))
+    wait_until(lambda: reported(broker).total() == 1, "the report of one message")
+    producer.close()
+
+
+def test_what_a_failed_flush_names_is_not_counted_and_the_next_is_another_instance(
+    broker: ScriptedBroker, make: Make
+) -> None:
+    producer = make()
+    producer.send(TOPIC, event(1, T0))
+    producer.flush()
+    producer.send(TOPIC, event(2, T0))
+    broker.close_at_barrier = 1
+    with pytest.raises(NotDurable):
+        producer.flush()
+    producer.send(TOPIC, event(2, T0))
+    producer.flush()
+    producer.close()
+    assert reported(broker).total() == 2
+    beats = [one.instance for one in reports(broker) if isinstance(one, Heartbeat)]
+    assert len(set(beats)) == 2, "the audit is to expect copies, as after a restart"
+    with make() as later:
+        later.send(TOPIC, event(3, T0))
+    first, second = (one.instance for one in goodbyes(broker))
+    assert first == second, "a clean stop goes on counting"
+
+
+def test_a_loss_that_the_counting_found_is_named_by_the_application_s_flush(
+    broker: ScriptedBroker, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer = make()
+    producer.send(TOPIC, event(1, T0))
+    broker.close_at_barrier = 1
+    producer._confirm(10_000)
+    with pytest.raises(NotDurable) as lost:
+        producer.flush()
+    assert [part.topic for part in lost.value.unconfirmed] == [TOPIC]
+    producer.close()
+
+
+def test_after_a_death_what_was_durable_is_reported_once_and_another_instance_goes_on(
+    broker: ScriptedBroker, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    died = make()
+    died.send(TOPIC, [event(1, T0), event(2, T0)])
+    died.flush()
+    died.send(TOPIC, event(3, T0))  # may be stored, and is counted nowhere
+    died._counts._journal.close()  # type: ignore[union-attr] # what a SIGKILL leaves
+    monkeypatch.setattr(sent_counts, "PUBLISH_INTERVAL_S", 0.01)
+    with make() as later:
+        counts = later._counts
+        assert counts is not None
+        wait_until(lambda: not counts._must_begin_anew, "another instance")
+        later.send(TOPIC, event(4, T0))
+    assert reported(broker).total() == 3
+    instances = {one.instance for one in reports(broker) if isinstance(one, MonitoringEvent)}
+    assert len(instances) == 2
+
+
+def test_a_directory_that_cannot_be_used_is_one_line(broker: ScriptedBroker, make: Make) -> None:
+    make()
+    with pytest.raises(ConfigError, match="in use by another process"):
+        make()
+    with pytest.raises(ConfigError, match=r"needs audit\.dir"):
+        make(audit_dir=None)
