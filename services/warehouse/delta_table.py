@@ -20,7 +20,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction
+from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction
 
@@ -337,6 +337,37 @@ class WarehouseTable:
         except (DeltaError, OSError) as error:
             raise CommitUncertain(str(error)) from error
         return self.version
+
+    def append(self, files: Sequence[NewFile]) -> None:
+        """Publish files that are no load: neither offsets nor counts. Raises DeltaError."""
+        self._table.create_write_transaction(
+            [_add_action(file, self.path) for file in files],
+            "append",
+            self._table.schema(),
+            [HOUR_COLUMN],
+        )
+        self.refresh()
+
+    def replace_range(self, source: BrokerPartition, start: int, end: int, rows: pa.Table) -> None:
+        """Have exactly `rows` of the partition's messages whose entries end in (`start`, `end`].
+
+        Raises DeltaError, also when another process has changed these rows meanwhile.
+        """
+        condition = _range_of(source, start, end)
+        if rows.num_rows:
+            write_deltalake(self._table, rows, mode="overwrite", predicate=condition)
+        else:
+            self._table.delete(condition)
+        self.refresh()
+
+
+def _range_of(source: BrokerPartition, start: int, end: int) -> str:
+    """The condition for messages of the partition whose entries end in (`start`, `end`]."""
+    broker_id, partition = source
+    return (
+        f"source_broker = {broker_id} AND source_partition = {partition} "
+        f"AND source_offset > {start} AND source_offset <= {end}"
+    )
 
 
 def _add_action(file: NewFile, table_path: Path) -> AddAction:

@@ -27,10 +27,21 @@ def run(
             help="load nothing; have the next load read a lost or replaced log from its start",
         ),
     ] = None,
+    replay_quarantine: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TOPIC",
+            help="load nothing; make rows of the quarantined messages that can be read now",
+        ),
+    ] = None,
 ) -> None:
     """Load new messages of the offline brokers' topics into the warehouse."""
     forced: dict[str, Any] = {} if interval_ms is None else {"load_interval_ms": interval_ms}
     config = load_or_exit(WarehouseConfig, file, set_ or [], **forced)
+    if replay_quarantine is not None:
+        from kafka2011.services.warehouse.load.replay import run_replay
+
+        raise SystemExit(run_replay(config, replay_quarantine))
     if reset is not None:
         from kafka2011.services.warehouse.load.reset import run_reset
 

@@ -9,5 +9,6 @@ quarantine_rows  reads messages that are in quarantine
 parquet_files  rows to Parquet files, one an hour
 job            one load; topic_tables: the tables that it opens and fills
 app, progress  the process around it, and what it reports
+replay         quarantined messages that can be read now become rows
 reset          has the next load read a replaced log from its start
 """

@@ -1,15 +1,28 @@
-"""Reads the messages of a quarantine table, a partition's range of offsets at a time."""
+"""Reads a table's rows, those of the quarantine above all, by partition and range of offsets."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 
 from kafka2011.coordination.cluster import BrokerPartition
-from kafka2011.services.warehouse.load.tasks import Aside, aside_of
+from kafka2011.services.warehouse.load.schema_columns import HEADER_FIELDS, SOURCE_FIELDS
+from kafka2011.services.warehouse.load.tasks import QUARANTINE_FIELDS, Aside, aside_of
 
 ROWS_MAX = 1_000  # a payload may be a megabyte
+
+
+SOURCE_NAMES = [field.name for field in SOURCE_FIELDS]
+_FIELDS = pa.schema([*QUARANTINE_FIELDS, *HEADER_FIELDS])
+
+
+class Place(NamedTuple):
+    """A quarantined message: the next offset of its entry, and the size of its payload."""
+
+    next_offset: int
+    payload_bytes: int
 
 
 def quarantined_between(
@@ -24,14 +37,63 @@ def quarantined_between(
 
 
 def rows_between(
-    files: Sequence[str], source: BrokerPartition, start: int, end: int, columns: list[str]
+    files: Sequence[str],
+    source: BrokerPartition,
+    start: int,
+    end: int,
+    columns: list[str],
 ) -> Iterator[pa.RecordBatch]:
     """The rows of messages of the partition whose entries end in (`start`, `end`]."""
-    if not files:
-        return
-    broker_id, partition = source
     offset = pc.field("source_offset")
-    chosen = (pc.field("source_broker") == broker_id) & (pc.field("source_partition") == partition)
+    chosen = (pc.field("source_broker") == source[0]) & (pc.field("source_partition") == source[1])
     wanted = chosen & (offset > start) & (offset <= end)
-    rows = ds.dataset(list(files), format="parquet")
-    yield from rows.to_batches(columns=columns, filter=wanted, batch_size=ROWS_MAX)
+    names = list(dict.fromkeys([*columns, *SOURCE_NAMES]))
+    for file in files:
+        parquet = pq.ParquetFile(file)
+        for batch in _batches(parquet, _groups(parquet, start, end), names):
+            found = batch.filter(wanted)
+            if found.num_rows:
+                yield found.select(columns)
+
+
+def places_by_partition(files: Sequence[str]) -> dict[BrokerPartition, list[Place]]:
+    """The places of all quarantined messages, in order."""
+    found: dict[BrokerPartition, list[Place]] = {}
+    for file in files:
+        parquet = pq.ParquetFile(file)
+        groups = range(parquet.num_row_groups)
+        for batch in _batches(parquet, groups, [*SOURCE_NAMES, "payload"]):
+            sizes = pc.binary_length(batch.column("payload")).to_pylist()
+            columns = (batch.column(name).to_pylist() for name in SOURCE_NAMES)
+            for broker_id, partition, offset, size in zip(*columns, sizes, strict=True):
+                places = found.setdefault(BrokerPartition(broker_id, partition), [])
+                places.append(Place(offset, size))
+    return {source: sorted(places) for source, places in sorted(found.items())}
+
+
+def _groups(parquet: pq.ParquetFile, start: int, end: int) -> list[int]:
+    """The row groups that may have offsets in (`start`, `end`]."""
+    index = parquet.schema_arrow.names.index("source_offset")
+    found = []
+    for group in range(parquet.num_row_groups):
+        known = _statistics(parquet, group, index)
+        if known is None or (known.min <= end and known.max > start):
+            found.append(group)
+    return found
+
+
+def _statistics(parquet: pq.ParquetFile, group: int, index: int) -> Any:
+    """Those of a plain column; None where there are none, or nested columns shift the numbers."""
+    column = parquet.metadata.row_group(group).column(index)
+    if column.path_in_schema != "source_offset" or not column.is_stats_set:
+        return None
+    return column.statistics if column.statistics.has_min_max else None
+
+
+def _batches(
+    parquet: pq.ParquetFile, groups: Sequence[int], columns: list[str]
+) -> Iterator[pa.RecordBatch]:
+    # Files that delta-rs has written say that bytes and text are views, which have few functions.
+    schema = pa.schema([_FIELDS.field(name) for name in columns])
+    for batch in parquet.iter_batches(ROWS_MAX, row_groups=list(groups), columns=columns):
+        yield batch.select(columns).cast(schema)

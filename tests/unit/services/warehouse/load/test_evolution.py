@@ -14,9 +14,11 @@ from kafka2011.events.forms import FORMS_DEFAULT
 from kafka2011.events.topic_codec import id_prefix
 from kafka2011.runtime.failpoints import FailpointError
 from kafka2011.services.warehouse import delta_table
+from kafka2011.services.warehouse.config import WarehouseConfig
 from kafka2011.services.warehouse.delta_table import WarehouseTable
-from kafka2011.services.warehouse.load import job
+from kafka2011.services.warehouse.load import job, replay
 from kafka2011.services.warehouse.load.job import LoadOutcome
+from kafka2011.services.warehouse.load.replay import Replayed
 from kafka2011.services.warehouse.shell.duckdb_engine import DuckDb
 from tests.support.registries import URL, DirectRegistry
 from tests.unit.services.warehouse.load.deployment import SECOND, Deployment
@@ -63,6 +65,11 @@ class Orders:
 
     def load(self) -> LoadOutcome:
         return self.deployment.load(event_forms=FORMS_DEFAULT, schema_registry_url=URL)
+
+    def replay(self) -> Replayed:
+        settings = {"event_forms": FORMS_DEFAULT, "schema_registry_url": URL}
+        config = WarehouseConfig(warehouse_dir=self.deployment.warehouse, **settings)
+        return replay.replay(config, TOPIC)
 
     def rows(self) -> list[dict[str, Any]]:
         """The rows as delta-rs reads them, by number."""
@@ -148,3 +155,40 @@ def test_killed_while_a_version_comes_and_another_is_mended_nothing_is_lost_or_r
     in_quarantine = name != "after_files_written"
     assert numbers == ([0, 1, 2, 3] if in_quarantine else [0, 1, 1, 2, 3])
     assert len(orders.reasons()) == int(in_quarantine)
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_what_can_be_read_now_is_replayed_from_the_quarantine_once(
+    orders: Orders, monkeypatch: pytest.MonkeyPatch, killed: bool
+) -> None:
+    deployment = orders.deployment
+    first = orders.first(9)
+    later = id_prefix(int.from_bytes(orders.second(0)[1:5], "big") + 1)
+    events = [later + bytes([2 * number]) for number in range(5)]
+    deployment.add_partition(TOPIC, first, *events[:3], b"poison")
+    deployment.add_partition(TOPIC, *events[3:], source=SECOND)
+    assert orders.load().quarantined == {TOPIC: 6}
+    codec_source._codec.cache_clear()
+    assert orders.replay() == Replayed(rows=0, left=6)
+    fields = [{"name": "id", "type": "int"}, {"name": "none", "type": "null", "default": None}]
+    assert orders._event(fields, {"id": 0, "none": None}) == events[0]
+    monkeypatch.setattr(replay, "PIECE_ROWS_MAX", 2)
+    if killed:
+
+        def failpoint(_: str) -> None:
+            raise FailpointError("killed")
+
+        with monkeypatch.context() as patched, pytest.raises(FailpointError):
+            patched.setattr(replay, "failpoint", failpoint)
+            orders.replay()
+    assert orders.replay() == Replayed(rows=5, left=1)
+    assert [row["id"] for row in orders.rows()] == [0, 1, 2, 3, 4, 9]
+    assert orders.deployment.quarantined(TOPIC) == [b"poison"]
+    assert orders.replay() == Replayed(rows=0, left=1)
+    (info,) = deployment.commits(TOPIC)
+    assert info.rows == 1
+    # Loads go on behind it.
+    deployment.add_partition(TOPIC, orders.second(10), b"more poison")
+    assert orders.load().rows == {TOPIC: 1}
+    assert len(orders.rows()) == 7
+    assert len(orders.deployment.quarantined(TOPIC)) == 2

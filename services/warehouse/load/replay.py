@@ -1,0 +1,168 @@
+"""Replays a topic's quarantine: what can be read now becomes rows, the rest stays with its reason.
+
+For messages that were set aside by mistake: the schema was not registered yet, or the software has
+been mended. A piece of the quarantine at a time, two commits: the rows, then the quarantine without
+them. Killed in between, the next replay finds the rows by partition, offset and guid, and takes
+them out of the quarantine only. The messages were counted as arrived when they were set aside, so
+the rows' commit has no counts.
+
+Only messages below the offset up to which the topic is loaded are replayed: those above may belong
+to a load that died, which reads them again (`tasks.TaskSettings.quarantined`).
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from deltalake.exceptions import DeltaError
+
+from kafka2011.coordination.cluster import BrokerPartition
+from kafka2011.events.registry_client import RegistryError
+from kafka2011.runtime.failpoints import failpoint
+from kafka2011.runtime.logs import get_logger
+from kafka2011.services.warehouse.config import WarehouseConfig
+from kafka2011.services.warehouse.delta_table import WarehouseError, WarehouseTable
+from kafka2011.services.warehouse.load.columns import EventColumns
+from kafka2011.services.warehouse.load.parquet_files import HourFiles
+from kafka2011.services.warehouse.load.quarantine_rows import (
+    Place,
+    places_by_partition,
+    rows_between,
+)
+from kafka2011.services.warehouse.load.schema_columns import HOUR_FIELD, SOURCE_FIELDS
+from kafka2011.services.warehouse.load.tasks import EVENT_TIME, HEADER_TIME, QUARANTINE_FIELDS
+from kafka2011.services.warehouse.table_paths import TablePlaces
+
+log = get_logger(__name__)
+
+PIECE_BYTES_MAX = 32 * 1024 * 1024
+PIECE_ROWS_MAX = 50_000
+IDENTITY = ["source_broker", "source_partition", "source_offset", "guid"]
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """How many messages became rows, and how many of those looked at are still in quarantine."""
+
+    rows: int = 0
+    left: int = 0
+
+
+class _Piece(NamedTuple):
+    """Quarantined messages of one partition whose entries end in (`start`, `end`]."""
+
+    source: BrokerPartition
+    start: int
+    end: int
+    messages: pa.Table
+
+
+def run_replay(config: WarehouseConfig, topic: str) -> int:
+    """Run `kafka2011 load --replay-quarantine`; returns the exit status."""
+    try:
+        replayed = replay(config, topic)
+    except (WarehouseError, DeltaError, RegistryError, OSError) as error:
+        log.error("replay_failed", topic=topic, reason=str(error).splitlines()[0])
+        return 1
+    log.info("replayed", topic=topic, rows=replayed.rows, left_in_quarantine=replayed.left)
+    return 0
+
+
+def replay(config: WarehouseConfig, topic: str) -> Replayed:
+    """Turn the topic's quarantined messages into rows where they can be read now.
+
+    Raises WarehouseError (the topic has no tables, or a load commits at the same moment: run it
+    again), DeltaError, OSError, RegistryError. Whatever it raises, nothing is lost or repeated by
+    running it again.
+    """
+    places = TablePlaces(config.warehouse_dir.resolve())
+    table = WarehouseTable.open(places.rows(topic))
+    quarantine = WarehouseTable.open(places.quarantine(topic))
+    if table is None:
+        raise WarehouseError(f"topic {topic} was never loaded into {config.warehouse_dir}")
+    found = Replayed()
+    if quarantine is None:
+        return found
+    columns = EventColumns(topic, config.topic_codec(), table.schema())
+    loaded = table.known_partitions(topic)
+    for piece in _pieces(quarantine, loaded):
+        one = _replay_piece(piece, columns, table, quarantine)
+        found = Replayed(found.rows + one.rows, found.left + one.left)
+    return found
+
+
+def _pieces(quarantine: WarehouseTable, loaded: dict[BrokerPartition, int]) -> Iterator[_Piece]:
+    """The quarantine in pieces of bounded size, each of whole entries."""
+    files = quarantine.file_paths()
+    for source, places in places_by_partition(files).items():
+        end_max = loaded.get(source, -1)
+        start = -1
+        for end in _ends([place for place in places if place.next_offset <= end_max]):
+            batches = rows_between(files, source, start, end, QUARANTINE_FIELDS.names)
+            yield _Piece(source, start, end, pa.Table.from_batches(batches, QUARANTINE_FIELDS))
+            start = end
+
+
+def _ends(places: list[Place]) -> Iterator[int]:
+    """Where each piece ends: behind the last message of an entry."""
+    size = rows = 0
+    following = [place.next_offset for place in places[1:]]
+    for place, after in zip(places, [*following, None], strict=True):
+        size, rows = size + place.payload_bytes, rows + 1
+        is_full = size >= PIECE_BYTES_MAX or rows >= PIECE_ROWS_MAX
+        if after is None or (is_full and after != place.next_offset):
+            yield place.next_offset
+            size = rows = 0
+
+
+def _replay_piece(
+    piece: _Piece, columns: EventColumns, table: WarehouseTable, quarantine: WarehouseTable
+) -> Replayed:
+    payloads = piece.messages.column("payload").to_pylist()
+    decoded = columns.decode(payloads)
+    left = pa.array([reject.message_index for reject in decoded.rejected], pa.int64())
+    if not decoded.batch.num_rows:
+        return Replayed(0, len(left))
+    gone = set(left.to_pylist())
+    read = pa.array([n for n in range(len(payloads)) if n not in gone], pa.int64())
+    sources = piece.messages.select([field.name for field in SOURCE_FIELDS]).take(read)
+    rows = pa.Table.from_batches([decoded.batch])
+    for name in sources.column_names:
+        rows = rows.append_column(name, sources.column(name))
+    fresh = _not_yet_there(rows, piece, table)
+    if fresh.num_rows:
+        files = HourFiles(table.path, (EVENT_TIME, HEADER_TIME))
+        try:
+            for batch in fresh.combine_chunks().to_batches():
+                files.add(batch)
+            written = files.finish()
+            table.add_columns(columns.table_schema)
+        except BaseException:
+            files.discard()
+            raise
+        table.append(written)
+    failpoint("replay_after_rows")
+    kept = piece.messages.take(left)
+    times = kept.column("quarantined_at").to_pylist()
+    hours = pa.array([f"{time:%Y-%m-%d-%H}" for time in times], pa.string())
+    kept = kept.append_column(HOUR_FIELD, hours)
+    quarantine.replace_range(piece.source, piece.start, piece.end, kept)
+    return Replayed(rows.num_rows, len(left))
+
+
+def _not_yet_there(rows: pa.Table, piece: _Piece, table: WarehouseTable) -> pa.Table:
+    """The rows that no replay before, which died before its second commit, has committed."""
+    table.refresh()
+    there: Counter[tuple[Any, ...]] = Counter()
+    for batch in rows_between(table.file_paths(), piece.source, piece.start, piece.end, IDENTITY):
+        there.update(zip(*(column.to_pylist() for column in batch.columns), strict=True))
+    kept = []
+    keys = zip(*(rows.column(name).to_pylist() for name in IDENTITY), strict=True)
+    for index, key in enumerate(keys):
+        if there[key]:
+            there[key] -= 1
+        else:
+            kept.append(index)
+    return rows.take(pa.array(kept, pa.int64()))
