@@ -165,6 +165,9 @@ COMMANDS: dict[str, Command] = {
     "embedded": Command(
         "Run and control the whole deployment as local processes.", "kafka2011.cli.embedded"
     ),
+    "install-unit": Command(
+        "Make a systemd unit for a process of this host.", "kafka2011.cli.install_unit"
+    ),
     "containers": Command("Run the demo in containers, from a clone.", "kafka2011.cli.containers"),
     "topics": Command(
         "List, describe, create topics; forget deleted ones.", "kafka2011.cli.topics"

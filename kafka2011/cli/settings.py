@@ -33,7 +33,7 @@ def run(
 
     For example: kafka2011 settings broker
     """
-    processes = {_name(config_class): config_class for config_class in config_classes()}
+    processes = {process_name(config_class): config_class for config_class in config_classes()}
     if process and process not in processes:
         fail(f"no process {process!r} (there are: {', '.join(processes)})", 2)
     rows = [
@@ -49,6 +49,7 @@ def run(
         print_table(titles[:2] + titles[3:], [row[:2] + row[3:] for row in rows])
 
 
-def _name(config_class: type) -> str:
+def process_name(config_class: type) -> str:
+    """The command of the process that has these settings."""
     name = config_class.__name__.removesuffix("Config")
     return COMMAND_OF.get(name, name.lower())

@@ -9,7 +9,10 @@ import contextlib
 import gzip
 import json
 import os
+import re
+import shlex
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,8 +21,10 @@ import duckdb
 import pytest
 
 from kafka2011.services.embedded.processes import http_json
+from tests import ROOT
+from tests.integration.conftest import Run
 from tests.support.access_lines import figures, known_lines
-from tests.support.commands import KAFKA2011, RunningProcess, run
+from tests.support.commands import KAFKA2011, RunningProcess, execute, run
 from tests.support.stored import entries
 from tests.support.waiting import wait_until
 
@@ -206,8 +211,42 @@ def test_processes_killed_in_the_middle_lose_nothing(
     assert (status, [verdict for *_, verdict in incomplete if "missing" in verdict]) == (0, [])
 
 
+def follow_runbook(up: RunningDemo, directory: Path, in_process: Run) -> None:
+    """Every command of docs/runbook: first those of a process that is down, then those that look,
+    and at last those that start processes again. Each ends with status 0, that of a process that
+    is down excepted."""
+
+    def execute_line(line: str) -> int:
+        program, *words = shlex.split(line)
+        if program != "kafka2011" or "||" in words:
+            return execute(["sh", "-ec", line], variables={"PATH": path}).returncode
+        return in_process(*words, status=None).status
+
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    pages = {page.stem: page.read_text() for page in (ROOT / "docs/runbook").glob("[!R]*.md")}
+    lines = {
+        name: "\n".join(re.findall(r"```sh\n(.*?)\n```", text, re.S)).splitlines()
+        for name, text in pages.items()
+    }
+    (directory / "here").mkdir()
+    (directory / "here" / "var").symlink_to(up.root)
+    with contextlib.chdir(directory / "here"):
+        up.embedded("kill", "broker-1")
+        down, tail, start, *worked = lines.pop("process-down")
+        wait_until(lambda: execute_line(down) == 1, "broker-1 is down")
+        assert [execute_line(line) for line in (tail, start)] == [0, 0]
+        for line in worked:
+            wait_until(lambda line=line: execute_line(line) == 0, line)
+        rest = sorted({line for page in lines.values() for line in page} - {down, *worked})
+        rest.sort(key=lambda line: "embedded restart" in line)
+        assert len(rest) > 30
+        for line in rest:
+            assert execute_line(line) == 0, line
+        wait_until(lambda: execute_line(down) == 0, lambda: up.log())
+
+
 def test_live_repeats_nothing_after_planned_stops_and_nothing_outlives_a_kill(
-    demos: list[RunningDemo], tmp_path: Path
+    demos: list[RunningDemo], tmp_path: Path, run: Run
 ) -> None:
     def start() -> RunningDemo:
         words = (
@@ -270,6 +309,8 @@ def test_live_repeats_nothing_after_planned_stops_and_nothing_outlives_a_kill(
     row = f"select guid from read_parquet('{file}') limit 1 offset {warehouse['row']}"
     assert duckdb.sql(row).fetchall() == [(bytes.fromhex(found["guid"]),)]
     assert up.embedded("start", "frontend-1").startswith("frontend-1 started")
+
+    follow_runbook(up, tmp_path, run)
 
     there = up.descendants()
     assert [kind for kind in KINDS if not any(kind in line for line in there.values())] == []

@@ -3,6 +3,7 @@
 import functools
 import json
 import re
+from pathlib import Path
 
 import pytest
 import yaml
@@ -37,6 +38,9 @@ def names_in_code() -> set[str]:
     return found
 
 
+RUNBOOK = ["What it means", "How to see it", "What to do", "How to know that it worked"]
+
+
 def is_there(name: str) -> bool:
     names = {name, f"{name}_total", *(name.removesuffix(suffix) for suffix in SUFFIXES)}
     return bool(names & names_in_code())
@@ -62,11 +66,14 @@ def test_every_alert_says_what_to_do() -> None:
     rules = yaml.safe_load((OPS / "alerts.yml").read_text(encoding="utf-8"))
     alerts = [rule for group in rules["groups"] for rule in group["rules"]]
     assert len(alerts) >= 8
-    page = (ROOT / "docs/dashboard.md").read_text(encoding="utf-8")
-    headings = [re.sub(r"[^a-z0-9 -]", "", h.lower()) for h in re.findall(r"^#+ (.*)", page, re.M)]
-    links = {f"docs/dashboard.md#{heading.replace(' ', '-')}" for heading in headings}
+    pages = {f"docs/runbook/{page.name}" for page in (ROOT / "docs/runbook").glob("[!R]*.md")}
+    assert pages == {rule["annotations"]["runbook"] for rule in alerts}
+    index = (ROOT / "docs/runbook/README.md").read_text(encoding="utf-8")
     for rule in alerts:
-        assert rule["annotations"]["runbook"] in links
+        page = Path(rule["annotations"]["runbook"])
+        headings = re.findall(r"^#+ (.*)", (ROOT / page).read_text(encoding="utf-8"), re.M)
+        assert headings == [rule["alert"], *RUNBOOK]
+        assert f"[{rule['alert']}]({page.name}) | {rule['labels']['severity']} |" in index
         assert "summary" in rule["annotations"]
         assert rule["labels"]["severity"] in ("page", "ticket")
 
