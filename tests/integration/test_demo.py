@@ -219,18 +219,20 @@ def follow_runbook(up: RunningDemo, directory: Path, in_process: Run) -> None:
     def execute_line(line: str) -> int:
         program, *words = shlex.split(line)
         if program != "kafka2011" or "||" in words:
-            return execute(["sh", "-ec", line], variables={"PATH": path}).returncode
+            script = f"cd '{here}'; {line}"
+            return execute(["sh", "-ec", script], variables={"PATH": path}).returncode
         return in_process(*words, status=None).status
 
+    here = directory / "here"
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     pages = {page.stem: page.read_text() for page in (ROOT / "docs/runbook").glob("[!R]*.md")}
     lines = {
         name: "\n".join(re.findall(r"```sh\n(.*?)\n```", text, re.S)).splitlines()
         for name, text in pages.items()
     }
-    (directory / "here").mkdir()
-    (directory / "here" / "var").symlink_to(up.root)
-    with contextlib.chdir(directory / "here"):
+    here.mkdir()
+    (here / "var").symlink_to(up.root)
+    with contextlib.chdir(here):
         up.embedded("kill", "broker-1")
         down, tail, start, *worked = lines.pop("process-down")
         wait_until(lambda: execute_line(down) == 1, "broker-1 is down")
