@@ -80,6 +80,8 @@ def test_three_hosts_live_and_two_offline_and_one_may_be_lost(tmp_path: Path) ->
             ).splitlines()
 
         start("zookeeper", "live1", "live2", "live3", "offline1")
+        for one in running.values():
+            one.wait_for_event("serving")
         start("broker", "live1", "live2", "live3", "offline1", "offline2")
         start("mirror", "offline1", "offline2")
         for (process, _), one in running.items():
