@@ -211,40 +211,51 @@ def test_processes_killed_in_the_middle_lose_nothing(
     assert (status, [verdict for *_, verdict in incomplete if "missing" in verdict]) == (0, [])
 
 
-def follow_runbook(up: RunningDemo, directory: Path, in_process: Run) -> None:
-    """Every command of docs/runbook: first those of a process that is down, then those that look,
-    and at last those that start processes again. Each ends with status 0, that of a process that
-    is down excepted."""
+def lines_of(page: Path) -> list[str]:
+    """The lines of the page's blocks that a shell takes, those with a placeholder left out."""
+    blocks = re.findall(r"```sh\n(.*?)\n```", page.read_text(), re.S)
+    return [line for line in "\n".join(blocks).splitlines() if "localhost:2181" not in line]
 
-    def execute_line(line: str) -> int:
+
+def follow_pages(up: RunningDemo, directory: Path, in_process: Run) -> None:
+    """Every command of docs/runbook and the drill of docs/upgrade.md: first those of a process
+    that is down, then those that look, at last every process stopped and started under load. Each
+    ends with status 0, the first look at a process that is down excepted."""
+
+    def status(line: str) -> int:
         program, *words = shlex.split(line)
         if program != "kafka2011" or "||" in words:
             script = f"cd '{here}'; {line}"
             return execute(["sh", "-ec", script], variables={"PATH": path}).returncode
         return in_process(*words, status=None).status
 
+    def until_done(line: str) -> None:
+        wait_until(lambda: status(line) == 0, lambda: f"{line}\n{up.log()}", 300)
+
     here = directory / "here"
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    pages = {page.stem: page.read_text() for page in (ROOT / "docs/runbook").glob("[!R]*.md")}
-    lines = {
-        name: "\n".join(re.findall(r"```sh\n(.*?)\n```", text, re.S)).splitlines()
-        for name, text in pages.items()
-    }
+    pages = {page.stem: lines_of(page) for page in (ROOT / "docs/runbook").glob("[!R]*.md")}
+    drill = lines_of(ROOT / "docs/upgrade.md")
+    down, tail, start, *worked = pages.pop("process-down")
+    rest = {line for page in pages.values() for line in page} - {down, *worked}
+    looks = sorted(rest - set(drill))
+    assert len(looks) > 30
+    assert not [line for line in looks if " restart " in line]
     here.mkdir()
     (here / "var").symlink_to(up.root)
     with contextlib.chdir(here):
         up.embedded("kill", "broker-1")
-        down, tail, start, *worked = lines.pop("process-down")
-        wait_until(lambda: execute_line(down) == 1, "broker-1 is down")
-        assert [execute_line(line) for line in (tail, start)] == [0, 0]
+        wait_until(lambda: status(down) == 1, "broker-1 is down")
+        assert [status(line) for line in (tail, start)] == [0, 0]
         for line in worked:
-            wait_until(lambda line=line: execute_line(line) == 0, line)
-        rest = sorted({line for page in lines.values() for line in page} - {down, *worked})
-        rest.sort(key=lambda line: "embedded restart" in line)
-        assert len(rest) > 30
-        for line in rest:
-            assert execute_line(line) == 0, line
-        wait_until(lambda: execute_line(down) == 0, lambda: up.log())
+            until_done(line)
+        for line in looks:
+            assert status(line) == 0, line
+        for line in drill:
+            if " restart " in line:
+                assert status(line) == 0, line
+            else:
+                until_done(line)
 
 
 def test_live_repeats_nothing_after_planned_stops_and_nothing_outlives_a_kill(
@@ -312,7 +323,11 @@ def test_live_repeats_nothing_after_planned_stops_and_nothing_outlives_a_kill(
     assert duckdb.sql(row).fetchall() == [(bytes.fromhex(found["guid"]),)]
     assert up.embedded("start", "frontend-1").startswith("frontend-1 started")
 
-    follow_runbook(up, tmp_path, run)
+    follow_pages(up, tmp_path, run)
+    up.embedded("kill", "frontend-1", "TERM")
+    wait_until(lambda: not _lives(up.state("frontend-1")["pid"]), "the frontend to stop")
+    good = {"complete", "redelivered"}  # broker-1 was killed
+    wait_until(lambda: set(books(up)) <= good, lambda: f"only {good}: {books(up)}")
 
     there = up.descendants()
     assert [kind for kind in KINDS if not any(kind in line for line in there.values())] == []

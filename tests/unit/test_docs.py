@@ -67,6 +67,7 @@ RUN_BY = {
     "docs/course.md": "tests/integration/test_readme.py",
     "docs/operations.md": "tests/integration/test_operator_commands.py",
     "docs/pip.md": "tests/packaging/test_wheel.py",
+    "docs/upgrade.md": "tests/integration/test_demo.py",
     **dict.fromkeys(
         map(relative, (ROOT / "docs/runbook").glob("[!R]*.md")), "tests/integration/test_demo.py"
     ),
