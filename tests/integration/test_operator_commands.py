@@ -340,25 +340,23 @@ def test_groups_tell_lag_in_bytes_and_time_and_a_state_with_its_reason(
 def test_a_datacenter_gets_another_name_and_its_messages_and_offsets_stay(
     zk_connect: str, run: Run, tmp_path: Path
 ) -> None:
-    def named(datacenter: str) -> Cluster:
-        both = {"process_name": "broker-1", "datacenter": datacenter}
-        return Cluster(zk_connect, tmp_path, [1], **both)
+    def named(name: str, hostname: str) -> Cluster:
+        return Cluster(zk_connect, tmp_path, [1], process_name=name, hostname=hostname)
 
     def read(count: int) -> list[str]:
         words = ("--topic", "clicks", "--group", "readers", "--max-messages", str(count))
         words += ("--set", "autooffset.reset=smallest")
         return run("console-consumer", "--zookeeper", zk_connect, *words).lines
 
-    with named("live") as before:
+    with named("broker-1", "localhost") as before:
         before.write("clicks", 5)
         first = read(4)
         assert before.brokers[1].stop() == 0
     page = (ROOT / "docs/upgrade.md").read_text(encoding="utf-8")
     [line] = re.findall(r"^kafka2011 (status .*--forget .*)$", page, re.MULTILINE)
-    with named("east") as after:
+    with named("east-broker-1", "127.0.0.1") as after:
         shown = run(*line.replace("localhost:2181", zk_connect).split(), "--json").json
-        processes = [(one["datacenter"], one["name"]) for one in shown["processes"]]
-        assert processes == [("east", "broker-1")]
+        assert [one["name"] for one in shown["processes"]] == ["east-broker-1"]
         after.write("clicks", 1)  # with the names of the first two
         assert len({*first, *read(8)}) == 10
 
