@@ -57,9 +57,9 @@ class LogCuts:
         if log is not None:
             cut = log.begin_cut(cut.kind, cut.offset)
         if log is not None and cut.kind is CutKind.SHORTER:
-            self._logs.lower_mark(log)
+            self._logs.marks.lower(log)
         else:
-            self._forgotten[name] = self._logs.forget_mark(name)
+            self._forgotten[name] = self._logs.marks.forget(name)
             if log is not None:
                 log.marked_end = -1
         return cut
@@ -74,7 +74,7 @@ class LogCuts:
                     log.fail_cut(job.error.strerror or repr(job.error))
                 elif log is not None:
                     log.abandon_cut()
-                    self._logs.restore_mark(log.name, self._forgotten.get(log.name))
+                    self._logs.marks.restore(log.name, self._forgotten.get(log.name))
             elif log is None:
                 self._logs.adopt(topic, int(number), cut.offset)
             elif cut.kind is CutKind.ASIDE:

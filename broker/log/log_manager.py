@@ -28,8 +28,9 @@ from kafka2011.broker.log.disk_jobs import Retirement
 from kafka2011.broker.log.errors import DataDirectoryError, LimitReached
 from kafka2011.broker.log.file_layer import FileLayer
 from kafka2011.broker.log.file_times import FileTimes
-from kafka2011.broker.log.flushed_mark import Mark, MarkJob, MarkOrder, Marks
+from kafka2011.broker.log.flushed_mark import MarkJob
 from kafka2011.broker.log.log import Log, LogObserver, LogSettings, LogState
+from kafka2011.broker.log.log_marks import LogMarks
 from kafka2011.broker.log.recovery import Examination, Verdict
 from kafka2011.broker.log.replica_journal import (
     DIRECTORY_ID_BYTES,
@@ -82,10 +83,8 @@ class LogManager:
         self.verdicts: dict[str, int] = {verdict.value: 0 for verdict in Verdict}
         self._is_memory_distrusted = False
         self._has_unreadable = False
-        self._marks = Marks()
-        self._mark_order = MarkOrder()
-        self._is_mark_failing = False
         self._file_times = FileTimes(clock, wall or clock)
+        self.marks = LogMarks(files, root, clock, self._file_times, of_replica=replica is not None)
         self.quarantine = quarantine
         self._settings_for = settings_for
         self._files = files
@@ -110,7 +109,7 @@ class LogManager:
             self._make_quarantine()
             self._begin_journal()
             ends = clean_stop.read(self._files, self.root)
-            self._marks = flushed_mark.read(self._files, self.root)
+            self.marks.read()
             self._load_all(ends)
             self._keep_what_is_lost()
             self._mark_now()
@@ -139,7 +138,7 @@ class LogManager:
         journal = self.journal
         if journal is None:
             return
-        if not self._marks.is_known and journal.starts > 1:
+        if not self.marks.last.is_known and journal.starts > 1:
             self._lost.append(f"{flushed_mark.NAME} is missing or cannot be read")
         if self._lost and journal.whole:
             _log.error("replica_not_whole", log_dir=str(self.root), reason="; ".join(self._lost))
@@ -195,8 +194,10 @@ class LogManager:
         self.recovery_s = time.monotonic() - began
 
     def _forget_marks_but_of(self, partitions: set[str]) -> None:
-        for name in self._marks.by_directory.keys() - partitions:
-            mark = self._marks.by_directory.pop(name)
+        for name, mark in list(self.marks.last.by_directory.items()):
+            if name in partitions:
+                continue
+            self.marks.forget(name)
             if mark.end:
                 self._lost.append(f"{name} is gone")
             _log.warning("partition_gone", path=str(self.root / name), flushed_end=mark.end)
@@ -206,7 +207,7 @@ class LogManager:
         no segment is younger than its successor, and none is younger than now."""
         segments = [segment for log in self for segment in log.segments]
         newest_ms = max((segment.time_ms for segment in segments), default=0)
-        self._file_times.begin(max(newest_ms, self._marks.clock_ms))
+        self._file_times.begin(max(newest_ms, self.marks.last.clock_ms))
         behind_ms = self._file_times.ahead_ms
         if behind_ms > CLOCK_BEHIND_MS:
             _log.warning("clock_behind", log_dir=str(self.root), behind_s=behind_ms // 1000)
@@ -222,7 +223,7 @@ class LogManager:
         try:
             segments, problem = self._segments_of(path)
             if not problem and not segments:
-                end = self._marks.end_of(path.name)
+                end = self.marks.last.end_of(path.name)
                 if not end:
                     return self._new_log(topic, partition, path)
                 problem = (
@@ -255,21 +256,17 @@ class LogManager:
         log.sample(found.entry_count, found.valid_bytes - start)
         # From here on it is examined after the next clean stop, unless something is appended.
         log.last_set_offset = segments[-1].start + (start or found.last_read)
-        log.marked_end, log.marked_watermark = log.flushed_end, log.high_watermark
-        if log.marked_end:
-            self._marks.by_directory[path.name] = self._mark_of(log, segments[-1].time_ms)
+        if log.flushed_end:
+            self.marks.set(log, segments[-1].time_ms)
         return log
 
     def _watermark_of(self, name: str, segments: list[Segment]) -> int | None:
         """What a replica knew to be confirmed when the marks were written; less does no harm."""
         if self._replica is None:
             return None
-        mark = self._marks.by_directory.get(name)
+        mark = self.marks.get(name)
         known = mark.watermark or 0 if mark is not None else 0
         return max(segments[0].start, min(known, segments[-1].end))
-
-    def _mark_of(self, log: Log, time_ms: int) -> Mark:
-        return Mark(log.flushed_end, time_ms, log.high_watermark if self._replica else None)
 
     def _parts(self) -> dict[str, Any]:
         return {
@@ -314,7 +311,7 @@ class LogManager:
         what was found, and why the segment must stay untouched ("": it need not)."""
         trusted = ends.trusted_start(name, segment) if ends is not None else None
         start = trusted or 0
-        flushed_bytes = max(0, self._marks.end_of(name) - segment.start)
+        flushed_bytes = max(0, self.marks.last.end_of(name) - segment.start)
         fd = self._files.open(segment.path)
         try:
             if self._is_memory_distrusted:
@@ -332,7 +329,7 @@ class LogManager:
                 segment.size = found.valid_bytes
                 self._report_torn(segment, found, copy)
             if trusted is None and flushed_bytes:
-                self._restore_time(fd, segment, self._marks.by_directory[name].time_ms)
+                self._restore_time(fd, segment, self.marks.last.by_directory[name].time_ms)
             if not start:
                 # What is here may be in the page cache only, of a process that was killed. It is
                 # about to be visible, so it must be durable first.
@@ -454,21 +451,6 @@ class LogManager:
         self._aside[key] = self.logs.pop(key)
         self.topics = {topic for topic, _ in self.logs}
 
-    def forget_mark(self, name: str) -> Mark | None:
-        """The directory may be gone, or begin anew, at any time from now on."""
-        return self._marks.by_directory.pop(name, None)
-
-    def restore_mark(self, name: str, mark: Mark | None) -> None:
-        """It is as it was."""
-        if mark is not None:
-            self._marks.by_directory[name] = mark
-
-    def lower_mark(self, log: Log) -> None:
-        """The log is about to end where its ends say."""
-        log.marked_end, log.marked_watermark = log.flushed_end, log.high_watermark
-        time_ms = self._file_times.to_file(log.last_write_ms)
-        self._marks.by_directory[log.name] = self._mark_of(log, time_ms)
-
     def _add(self, log: Log) -> None:
         log.observer = self._observer
         self.logs[log.topic, log.partition] = log
@@ -499,27 +481,10 @@ class LogManager:
     def begin_marking(self) -> MarkJob:
         """The job of leaving the flushed ends on the disk. Run it in any thread, at most one at a
         time, then give it to `complete_marking`."""
-        marks = self._marks.by_directory
-        for log in self.logs.values():
-            end = log.flushed_end
-            if log.state is LogState.OFFLINE:
-                continue  # it keeps the mark that it has
-            if end != log.marked_end or log.high_watermark != log.marked_watermark:
-                log.marked_end, log.marked_watermark = end, log.high_watermark
-                time_ms = self._file_times.to_file(log.last_write_ms)
-                marks[log.directory.name] = self._mark_of(log, time_ms)
-        collected = Marks(
-            dict(marks),
-            self._file_times.to_file(self._clock()),
-            has_watermarks=self._replica is not None,
-        )
-        return MarkJob(self._files, self.root, collected, self._mark_order)
+        return self.marks.collect(self.logs.values())
 
     def complete_marking(self, job: MarkJob) -> None:
-        """A mark that could not be written costs nothing but its use: the one before stands."""
-        if job.error is not None and not self._is_mark_failing:
-            _log.warning("flushed_mark_failed", log_dir=str(self.root), reason=str(job.error))
-        self._is_mark_failing = job.error is not None
+        self.marks.complete(job)
 
     def _mark_now(self) -> None:
         job = self.begin_marking()

@@ -12,6 +12,7 @@ from kafka2011.broker.log.log import Log, LogState
 from kafka2011.broker.log.log_cuts import LogCuts, Wanted
 from kafka2011.broker.log.quarantine import Quarantine
 from kafka2011.broker.log.replica_journal import ReplicaIdentity
+from kafka2011.broker.log.tail import CopiedFrom
 from tests.support.logs import contents, entry
 from tests.unit.broker.data_directory import DataDirectory, append_and_flush, some
 
@@ -217,3 +218,21 @@ def test_files_that_cannot_have_a_second_name_are_copied(disk: DataDirectory) ->
     disk.fail(errno.EXDEV, "link", persistent=True)
     assert cut(disk, ASIDE).error is None
     assert kept(disk) == HISTORY
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_roll_that_is_taken_back_survives_a_power_loss(disk: DataDirectory, seed: int) -> None:
+    """The removal of the empty segment may come undone, although the one before it has grown."""
+    log = opened(disk)
+    append_and_flush(log, SETS[0])
+    log.append_copied(E, b"", 0, CopiedFrom(E, 1))
+    assert [one.start for one in log.segments] == [0, E]
+    log.append_copied(E, SETS[1], 1, CopiedFrom(0, 1))
+    log.write_gathered()
+    disk.power_loss(random.Random(seed))
+    log = opened(disk)
+    assert log.state is LogState.ONLINE, log.state_reason
+    assert log.flushed_end in (E, 2 * E)
+    append_and_flush(log, SETS[2])
+    disk.crash()
+    assert opened(disk).state is LogState.ONLINE

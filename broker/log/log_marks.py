@@ -1,0 +1,86 @@
+"""The marks of a manager's logs: collected on the loop, written in a thread, believed at a start.
+
+`broker.log.flushed_mark` has what a mark says and how it is kept.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from kafka2011.broker.log import flushed_mark
+from kafka2011.broker.log.file_layer import FileLayer
+from kafka2011.broker.log.file_times import FileTimes
+from kafka2011.broker.log.flushed_mark import Mark, MarkJob, MarkOrder, Marks
+from kafka2011.broker.log.log import Log, LogState
+from kafka2011.runtime.clock import Clock
+from kafka2011.runtime.logs import get_logger
+
+_log: Any = get_logger(__name__)
+
+
+class LogMarks:
+    """What was last collected, by directory. The loop's thread only."""
+
+    def __init__(
+        self,
+        files: FileLayer,
+        root: Path,
+        clock: Clock,
+        file_times: FileTimes,
+        *,
+        of_replica: bool,
+    ) -> None:
+        self.last = Marks()
+        self._files = files
+        self._root = root
+        self._clock = clock
+        self._file_times = file_times
+        self._of_replica = of_replica
+        self._order = MarkOrder()
+        self._is_failing = False
+
+    def read(self) -> None:
+        """Begin with what the last process left."""
+        self.last = flushed_mark.read(self._files, self._root)
+
+    def get(self, name: str) -> Mark | None:
+        return self.last.by_directory.get(name)
+
+    def set(self, log: Log, time_ms: int) -> None:
+        """The log is flushed, and in its file stands this time."""
+        log.marked_end, log.marked_watermark = log.flushed_end, log.high_watermark
+        watermark = log.high_watermark if self._of_replica else None
+        self.last.by_directory[log.directory.name] = Mark(log.flushed_end, time_ms, watermark)
+
+    def lower(self, log: Log) -> None:
+        """The log is about to end where its ends say."""
+        self.set(log, self._file_times.to_file(log.last_write_ms))
+
+    def forget(self, name: str) -> Mark | None:
+        """The directory may be gone, or begin anew, at any time from now on."""
+        return self.last.by_directory.pop(name, None)
+
+    def restore(self, name: str, mark: Mark | None) -> None:
+        """It is as it was."""
+        if mark is not None:
+            self.last.by_directory[name] = mark
+
+    def collect(self, logs: Iterable[Log]) -> MarkJob:
+        """The job of leaving the ends of the logs on the disk."""
+        for log in logs:
+            if log.state is LogState.OFFLINE:
+                continue  # it keeps the mark that it has
+            if log.flushed_end != log.marked_end or log.high_watermark != log.marked_watermark:
+                self.set(log, self._file_times.to_file(log.last_write_ms))
+        collected = Marks(
+            dict(self.last.by_directory),
+            self._file_times.to_file(self._clock()),
+            has_watermarks=self._of_replica,
+        )
+        return MarkJob(self._files, self._root, collected, self._order)
+
+    def complete(self, job: MarkJob) -> None:
+        """A mark that could not be written costs nothing but its use: the one before stands."""
+        if job.error is not None and not self._is_failing:
+            _log.warning("flushed_mark_failed", log_dir=str(self._root), reason=str(job.error))
+        self._is_failing = job.error is not None
