@@ -27,6 +27,7 @@ READ_BYTES = 256 * 1024
 READS_PER_TURN = 4
 SEND_BYTES_PER_TURN = 4 * 1024 * 1024
 FINISH_S = 2.0  # for the last frames of a link that is being closed
+STUCK_S = 30.0  # without a byte taken, while some wait
 USER_TIMEOUT_MS = 15_000  # bytes that are not acknowledged for so long end the connection
 
 
@@ -73,6 +74,8 @@ class Link:
         self._is_finishing = False
         self._reading_waits = False
         self._is_pumping = False
+        self._moved_bytes = 0
+        self._moved_s = host.loop.time()
         host.poller.watch(sock.fileno(), READABLE, self._on_ready)
 
     def settle(self, epoch: int) -> None:
@@ -209,6 +212,15 @@ class Link:
         except ProtocolError as error:
             _log.warning("replica_link_refused", reason=str(error))
             self._end(error)
+
+    def check_progress(self, now_s: float) -> None:
+        """End the link when the other side has taken nothing for long: a process that stands still
+        keeps its connection, and what is remembered of each mark would grow."""
+        moved_bytes = self._sender.progress_bytes
+        if self._outbox.is_empty or moved_bytes != self._moved_bytes:
+            self._moved_bytes, self._moved_s = moved_bytes, now_s
+        elif now_s - self._moved_s > STUCK_S:
+            self._end(TimeoutError(f"nothing was taken for {STUCK_S:.0f} s"))
 
     # --- ending --------------------------------------------------------------------------------
 

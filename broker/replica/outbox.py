@@ -27,6 +27,10 @@ class Outbox:
     def __init__(self) -> None:
         self._items: deque[bytes | Mark | Round] = deque()
 
+    @property
+    def is_empty(self) -> bool:
+        return not self._items
+
     def put(self, frame: bytes) -> None:
         self._items.append(frame)
 

@@ -195,6 +195,12 @@ class ReplicaPort:
         if link is not None:
             link.finish()
 
+    def check_progress(self) -> None:
+        """Call it now and then: links that stand still end."""
+        now_s = self.loop.time()
+        for link in list(self._links.values()):
+            link.check_progress(now_s)
+
     def _drop(self, link: Link) -> None:
         self._links.pop(link.number, None)
         link.close()

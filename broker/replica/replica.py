@@ -112,6 +112,7 @@ class RunningReplica:
 
     def _tick(self) -> None:
         self._timer = self._loop.call_later(TICK_S, self._tick)
+        self.port.check_progress()
         self.feed(events.Tick())
 
     def close(self) -> None:

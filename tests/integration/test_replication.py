@@ -56,6 +56,7 @@ def judge(replicas: ReplicaSet, load: Load) -> None:
 
 
 def test_a_killed_leader_whose_disk_is_gone_costs_nothing(replicas: ReplicaSet, load: Load) -> None:
+    """S24."""
     killed = replicas.wait_for_leader()
     before = replicas.state
     load.fault("SIGKILL")
@@ -75,6 +76,7 @@ def test_a_killed_leader_whose_disk_is_gone_costs_nothing(replicas: ReplicaSet, 
 def test_a_leader_that_is_stopped_for_a_while_leads_no_more(
     replicas: ReplicaSet, load: Load
 ) -> None:
+    """S25."""
     stopped = replicas.wait_for_leader()
     load.fault("SIGSTOP")
     with replicas.connect() as client:
@@ -92,6 +94,7 @@ def test_a_leader_that_is_stopped_for_a_while_leads_no_more(
 def test_a_planned_stop_loses_nothing_and_the_others_go_on(
     replicas: ReplicaSet, load: Load
 ) -> None:
+    """S27."""
     leader = replicas.wait_for_leader()
     load.fault("SIGTERM")
     assert replicas.brokers[leader].stop() == 0
@@ -103,7 +106,7 @@ def test_a_planned_stop_loses_nothing_and_the_others_go_on(
 
 
 def test_what_was_never_confirmed_is_cut_into_quarantine(replicas: ReplicaSet, load: Load) -> None:
-    """More than sockets hold goes to a leader whose followers stand still; then it dies."""
+    """S26: more than sockets hold goes to a leader whose followers stand still; then it dies."""
     leader = replicas.wait_for_leader()
     others = [name for name in replicas.names if name != leader]
     load.fault("SIGKILL")

@@ -17,7 +17,7 @@ from kafka2011.broker.network.poller import Poller
 from kafka2011.broker.network.sender import Sender
 from kafka2011.broker.replica import frames
 from kafka2011.broker.replica.frames import Chunk, Kind, Wire
-from kafka2011.broker.replica.link import Link
+from kafka2011.broker.replica.link import STUCK_S, Link
 from kafka2011.broker.replication.frames import Ack, Data, Mark, Ready, Verdict, Welcome
 
 EPOCH = 7
@@ -116,6 +116,22 @@ def test_what_is_not_to_be_read_yet_stays_with_the_sender(pair: Pair) -> None:
     pair.run_until(lambda: not pair.hosts[1].frames)
     receiver.read_on()
     pair.run_until(lambda: Ack(49, {}) in pair.hosts[1].frames)
+
+
+def test_a_link_whose_other_side_takes_nothing_ends(pair: Pair) -> None:
+    sender, receiver = pair.links
+    receiver.hold_reading()
+    receiver._watch(False)
+    now_s = pair.loop.time()
+    sender.check_progress(now_s)
+    for number in range(20):  # more than the sockets hold
+        sender.send(Data(f"t-{number}", 0, len(BYTES)))
+    pair.run_until(lambda: pair.links[0]._sender.progress_bytes > 0)
+    sender.check_progress(now_s + STUCK_S + 1)  # it has moved
+    assert not sender.is_closed
+    sender.check_progress(now_s + 3 * STUCK_S)
+    assert sender.is_closed
+    assert pair.hosts[0].is_over
 
 
 def test_a_link_that_is_finished_sends_what_waits_and_receives_no_more(pair: Pair) -> None:
