@@ -27,6 +27,7 @@ from kafka2011.broker.replica.requests import Request
 from kafka2011.broker.replication import effects, events
 from kafka2011.broker.replication.frames import Data, Frame, Hello, Mark, Verdict, Welcome
 from kafka2011.broker.replication.machine import Canvassing, Replica
+from kafka2011.broker.replication.plan import Step
 from kafka2011.broker.replication.set_state import Directory
 from kafka2011.coordination.paths import BrokerAddress
 from kafka2011.protocol.errors import RemoteProtocolError
@@ -35,6 +36,7 @@ from kafka2011.runtime.logs import get_logger
 _log: Any = get_logger(__name__)
 
 TICK_S = 0.1
+CUT_AGAIN_S = 1.0  # after a cut that failed, which the storage has said why
 
 
 class Clients(Protocol):
@@ -185,7 +187,7 @@ class RunningReplica:
                     accepted, whole, lineages, lambda error: self._journalled(number, error)
                 )
             case effects.CutLogs(steps):
-                self._storage.cut_logs(steps, self._cut)
+                self._cut_logs(steps)
             case effects.Connect(link, directory):
                 self._connect(link, directory)
             case effects.Close(link):
@@ -247,13 +249,17 @@ class RunningReplica:
         _log.error("replica_journal_failed", reason=str(error))
         self._end()
 
-    def _cut(self, result: CutResult) -> None:
-        if result.error is None:
-            self.feed(events.LogsCut())
-            return
-        # A log and its lineage may not fit together now: the next start finds out.
-        _log.error("replica_cut_failed", reason=str(result.error))
-        self._end()
+    def _cut_logs(self, steps: Mapping[str, Step]) -> None:
+        """A cut that was begun is carried to its end: until then logs and lineages do not fit."""
+
+        def done(result: CutResult) -> None:
+            if result.error is None:
+                self.feed(events.LogsCut())
+            elif not (self.machine.context.failed or self._is_over):
+                self._loop.call_later(CUT_AGAIN_S, self._cut_logs, steps)
+
+        if not self._is_over:
+            self._storage.cut_logs(steps, done)
 
     def _write(self) -> None:
         entries = self._bringing
