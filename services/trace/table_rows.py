@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kafka2011.coordination.paths import BrokerPartition
@@ -160,7 +159,9 @@ def _rows_where(table: Path, file: str, column: str, value: int | bytes) -> list
         columns = [name for name in (*SOURCE_COLUMNS, "guid", "reason") if name in names]
         start = 0
         for batch in opened.iter_batches(BATCH_ROWS, columns=columns):
-            for index in pc.indices_nonzero(pc.equal(batch.column(column), value)).to_pylist():
+            # Compared in Python: a scalar of Arrow loads pandas, which takes longer than the rest.
+            values = batch.column(column).to_pylist()
+            for index in [at for at, found_value in enumerate(values) if found_value == value]:
                 cells: dict[str, Any] = {
                     name: batch.column(name)[index].as_py() for name in columns
                 }
