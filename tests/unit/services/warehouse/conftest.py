@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafka2011.events import codec_source, settings
+from kafka2011.events import codec_source, registry_client
 from kafka2011.events.registry_client import RegistryClient
 from tests.support.registries import URL, DirectRegistry
 from tests.unit.services.warehouse.load.deployment import Deployment
@@ -29,7 +29,7 @@ def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Direct
     def client(_url: str, cache: Any = None, **_: Any) -> RegistryClient:
         return RegistryClient(URL, cache=cache, ask=made.ask)
 
-    for module in (codec_source, settings):
+    for module in (codec_source, registry_client):
         monkeypatch.setattr(module, "RegistryClient", client)
     codec_source._codec.cache_clear()
     yield made
