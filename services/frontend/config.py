@@ -93,7 +93,7 @@ class FrontendConfig(ProducerConfig, DataDir):
         "frontend.stop.timeout.ms",
         10_000,
         whole(0, 600_000),
-        "longest time of delivery after SIGTERM, ms",
+        "longest time of delivery after SIGTERM, ms; a quarter more after a failed attempt",
     )
     # A load balancer spreads connections, not requests, so a frontend replaces its own this often.
     reconnect_time_interval_ms: int = shared(

@@ -28,6 +28,8 @@ Event = tuple[str, int, bytes]  # topic, header.time, payload
 SET_BYTES_MAX = 256 * 1024
 BACKOFF_FIRST_S = 0.1
 BACKOFF_MAX_S = 2.0
+# Of the time for a stop: what is left at least when it came during a barrier that then failed.
+LAST_ATTEMPT_SHARE = 0.25
 
 log = get_logger(__name__)
 
@@ -240,24 +242,44 @@ class Delivery:
 
     def _deliver_once(self) -> bool:
         """Send everything and make a barrier, once; True when all is durable."""
+        began_s = self._monotonic()
         is_sent = self._send_unsent()
         self.stats.barriers += 1
         try:
-            self._producer.flush(self._policy.barrier_timeout_ms)
+            self._producer.flush(self._barrier_timeout_ms())
         except NotDurable as error:
+            self._note_stop(began_s)
             self.stats.failed_barriers += 1
             self._sent_count = 0
             log.warning("not_durable", reason=error.reason, sets=len(self._sets))
             return False
         return is_sent
 
+    def _barrier_timeout_ms(self) -> int:
+        """That of the policy, while stopping no more than what is left."""
+        now_s = self._monotonic()
+        self._note_stop(now_s)
+        if self._stop_deadline is None:
+            return self._policy.barrier_timeout_ms
+        left_ms = int((self._stop_deadline - now_s) * 1000)
+        return max(1, min(self._policy.barrier_timeout_ms, left_ms))
+
+    def _note_stop(self, since_s: float) -> None:
+        """When stopping, begin the time for it: `since_s`, at which there was no stop yet, or so
+        much later that there is time for a last attempt."""
+        if self._stopping.is_set() and self._stop_deadline is None:
+            stop_s = self._policy.stop_timeout_ms / 1000
+            self._stop_deadline = max(
+                since_s + stop_s, self._monotonic() + stop_s * LAST_ATTEMPT_SHARE
+            )
+
     def _pause(self, seconds: float) -> None:
         if not self._stopping.is_set():
             self._stopping.wait(seconds)
             return
         now = self._monotonic()
-        if self._stop_deadline is None:
-            self._stop_deadline = now + self._policy.stop_timeout_ms / 1000
+        self._note_stop(now)
+        assert self._stop_deadline is not None
         if now >= self._stop_deadline:
             raise NotDelivered(
                 f"{self._message_count} messages were not delivered in "

@@ -218,6 +218,29 @@ def test_brokers_away_at_the_start_are_waited_for(frontend: Frontend) -> None:
     assert frontend.journal.state.position is None  # the next start sends them
 
 
+@pytest.mark.parametrize("stops_after_s", [0.0, 1.0, 9.5])
+def test_a_stop_is_over_in_time_also_when_a_barrier_is_under_way(
+    frontend: Frontend, monkeypatch: pytest.MonkeyPatch, stops_after_s: float
+) -> None:
+    """A broker that takes everything and says nothing: each barrier waits for all of its time."""
+    stopped_at_s = frontend.now_s + stops_after_s
+
+    def flush(timeout_ms: int) -> None:
+        frontend.now_s += timeout_ms / 1000
+        if frontend.now_s >= stopped_at_s:
+            frontend.stopping.set()
+        raise NotDurable([], "no response")
+
+    monkeypatch.setattr(frontend.producer, "flush", flush)
+    delivery = frontend.delivery(barrier_timeout_ms=10_000, stop_timeout_ms=10_000)
+    delivery.send(EVENTS, 3)
+    if not stops_after_s:
+        frontend.stopping.set()
+    with pytest.raises(NotDelivered, match="3 messages"):
+        delivery.flush()
+    assert frontend.now_s - stopped_at_s <= 12.6, "the supervisor waits for 15 s"
+
+
 def test_every_message_of_a_compressed_delivery_arrives(frontend: Frontend) -> None:
     messages = [b"%d" % number for number in range(1000)]
     with frontend.connected(compression_codec="1") as frontend.producer:
