@@ -157,6 +157,9 @@ COMMANDS: dict[str, Command] = {
         "Run load jobs, reports and streams at set times.", "kafka2011.cli.schedule"
     ),
     "registry": Command("Run the schema registry (Confluent's REST paths).", REGISTRY, WEB),
+    "schema": Command(
+        "Register, list, show, check and compare a topic's Avro schemas.", "kafka2011.cli.schema"
+    ),
     "dashboard": Command("Show both datacenters live in a browser.", DASHBOARD, WEB),
     "status": Command(
         "List the deployment's processes, their health, and the groups' lag.",

@@ -182,6 +182,14 @@ class RegistryClient:
                 return []
         return [answer["id"] for answer in answers if type(answer.get("id")) is int]
 
+    def request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        """The response's object or list, of any path of the registry; it is not kept.
+
+        Raises RegistryUnavailable, RegistryRefused.
+        """
+        with self._lock:
+            return self._request(method, path, body)
+
     @property
     def retry_in_s(self) -> float:
         """After a RegistryUnavailable: seconds until the next request can be made."""

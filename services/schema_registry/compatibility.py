@@ -26,7 +26,7 @@ PAIRS_MAX = 200_000
 REASONS_MAX = 50  # of one version
 PLACE_CHARACTERS_MAX = 500
 
-_PROMOTIONS = {
+PROMOTIONS = {
     "int": {"long", "float", "double"},
     "long": {"float", "double"},
     "float": {"double"},
@@ -141,7 +141,7 @@ class _Graph:
                 for key in (f"{branch.kind} {branch.short_name}", *_alias_keys(branch)):
                     index.setdefault(key, []).append(number)
         keys = [f"{writer.kind} {writer.short_name}", f"{writer.kind} ={writer.name}"]
-        keys += [f"{kind} " for kind in _PROMOTIONS.get(writer.kind, ())]
+        keys += [f"{kind} " for kind in PROMOTIONS.get(writer.kind, ())]
         return sorted({number for key in keys for number in index.get(key, ())})
 
     def explore(self) -> None:
@@ -217,7 +217,7 @@ class _Rules:
         elif reader.kind == "union":
             self._choose(reader, writer)
         elif reader.kind != writer.kind:
-            if reader.kind not in _PROMOTIONS.get(writer.kind, ()):
+            if reader.kind not in PROMOTIONS.get(writer.kind, ()):
                 self._fail(
                     "TYPE_MISMATCH",
                     f"the READER schema has {_text_of(reader)} where the WRITER one has "

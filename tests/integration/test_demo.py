@@ -258,6 +258,38 @@ def follow_pages(up: RunningDemo, directory: Path, in_process: Run) -> None:
                 until_done(line)
 
 
+def follow_orders(up: RunningDemo, directory: Path, in_process: Run) -> None:
+    """The commands of docs/orders.md as they stand there, but for the ports; those that ask for
+    what arrives until it has."""
+    text = (ROOT / "docs/orders.md").read_text(encoding="utf-8")
+    (schema,), (program,) = (
+        re.findall(rf"```{language}\n(.*?)```", text, re.S) for language in ("json", "python")
+    )
+    addresses = json.loads((up.root / "run" / "supervisor.json").read_text())
+    program = program.replace("http://127.0.0.1:22081", addresses["registry"])
+    program = program.replace("127.0.0.1:22181", addresses["zookeeper"]["live"])
+    register, count, audit, *looks = lines_of(ROOT / "docs/orders.md")
+    here = directory / "orders"
+    here.mkdir()
+    (here / "var").symlink_to(up.root)
+    (here / "order.avsc").write_text(schema)
+    (here / "produce_orders.py").write_text(program)
+
+    def said(line: str, status: int | None = 0) -> str:
+        return in_process(*shlex.split(line)[1:], status=status).out
+
+    with contextlib.chdir(here):
+        said(register)
+        execute(["sh", "-ec", f"cd '{here}'; '{sys.executable}' produce_orders.py"])
+        wait_until(lambda: re.search(r"^100 +5050\b", said(count, None), re.M), "rows of orders")
+        wait_until(
+            lambda: re.search(r"^orders +\d+( +100){4} +complete", said(audit, None), re.M),
+            lambda: f"orders complete: {said(audit, None)}",
+        )
+        for line in (audit, *looks):
+            said(line)
+
+
 def test_live_repeats_nothing_after_planned_stops_and_nothing_outlives_a_kill(
     demos: list[RunningDemo], tmp_path: Path, run: Run
 ) -> None:
@@ -323,11 +355,13 @@ def test_live_repeats_nothing_after_planned_stops_and_nothing_outlives_a_kill(
     assert duckdb.sql(row).fetchall() == [(bytes.fromhex(found["guid"]),)]
     assert up.embedded("start", "frontend-1").startswith("frontend-1 started")
 
+    follow_orders(up, tmp_path, run)
     follow_pages(up, tmp_path, run)
     up.embedded("kill", "frontend-1", "TERM")
     wait_until(lambda: not _lives(up.state("frontend-1")["pid"]), "the frontend to stop")
     good = {"complete", "redelivered"}  # broker-1 was killed
     wait_until(lambda: set(books(up)) <= good, lambda: f"only {good}: {books(up)}")
+    up.embedded("start", "frontend-1")
 
     there = up.descendants()
     assert [kind for kind in KINDS if not any(kind in line for line in there.values())] == []

@@ -65,6 +65,7 @@ RUN_BY = {
     "docs/clients.md": "tests/integration/test_clients_page.py",
     "docs/consumer.md": "tests/integration/test_clients_page.py",
     "docs/course.md": "tests/integration/test_readme.py",
+    "docs/orders.md": "tests/integration/test_demo.py",
     "docs/operations.md": "tests/integration/test_operator_commands.py",
     "docs/pip.md": "tests/packaging/test_wheel.py",
     "docs/upgrade.md": "tests/integration/test_demo.py",

@@ -1,0 +1,59 @@
+"""What a topic's next schema does to the columns of its table, in words. Pure.
+
+The table is taken to have the columns of all versions before, in their order; a version that does
+not fit is left out, as the load leaves it out.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+
+from kafka2011.events.topic_codec import WriterSchema
+from kafka2011.services.warehouse.load.arrow_types import TypeResolver
+from kafka2011.services.warehouse.load.column_types import TypesDiffer, placed
+from kafka2011.services.warehouse.load.schema_columns import Column, Named, columns_of
+
+
+def table_columns(versions: Iterable[WriterSchema]) -> pa.Schema:
+    """The columns of a table that has taken these versions' events; those of header, source and
+    hour, which every table has, left out."""
+    table = pa.schema([])
+    for writer in versions:
+        try:
+            table = placed(_named(writer), table).schema
+        except TypesDiffer:
+            continue
+    return table
+
+
+def column_changes(table: pa.Schema, new: WriterSchema) -> list[str]:
+    """One line for each column that comes, grows or stays empty."""
+    columns = _named(new)
+    try:
+        after, names = placed(columns, table)
+    except TypesDiffer as error:
+        return [f"the load does not take this version, its messages go to quarantine: {error}"]
+    lines = []
+    for field in after:
+        known = table.get_field_index(field.name)
+        if known < 0:
+            lines.append(f"{field.name}: new, {field.type}; null in rows of other versions")
+        elif table.field(known).type != field.type:
+            lines.append(f"{field.name}: {table.field(known).type} becomes {field.type}")
+        elif field.name not in names:
+            lines.append(f"{field.name}: stays; null in rows of this version")
+    return lines + _elsewhere(columns, names)
+
+
+def _named(writer: WriterSchema) -> list[Named]:
+    own: list[Column] = columns_of(writer, TypeResolver(writer.schema, writer.named))
+    return [Named(column.name, column.resolved.type, column.aliases) for column in own]
+
+
+def _elsewhere(columns: Sequence[Named], names: Sequence[str | None]) -> list[str]:
+    """The fields that go to a column of another name."""
+    return [
+        f"{column.name}: its values go to the column {name}"
+        for column, name in zip(columns, names, strict=True)
+        if name is not None and name.casefold() != column.name.casefold()
+    ]
