@@ -226,7 +226,8 @@ def test_every_kind_of_producer_counts_itself(
     handler.close()
     expected = {"sync": 5, "async": 5, "aio": 6, "tail": 7, "console": 2, "handler": 3}
     deployment.produced = sum(expected.values())
-    with start_audit(deployment.root, {"live": zk}) as service:
+    never_folded = {"audit.fold.after.ms": 10**12}  # some windows are of 2011
+    with start_audit(deployment.root, {"live": zk}, **never_folded) as service:
         deployment.balanced(service)
         found: Counter[str] = Counter()
         for cell in service.get_json("/audit")["cell_list"]:
