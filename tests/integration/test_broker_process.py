@@ -25,7 +25,7 @@ V = entry(b"hello")
         (["--set", "brokerid=x"], {}, "brokerid='x' in --set: must be a whole number"),
         (["--set", "no.such.name=1"], {}, "no.such.name: unknown setting"),
         (["--set", "port"], {}, "write it as --set name=value"),
-        ([], {}, "brokerid is required"),
+        ([], {}, "brokerid, log.dir are required"),
         (["/no/such/file"], {}, "cannot read /no/such/file"),
         ([], {"KAFKA2011_BROKERRID": "1"}, "KAFKA2011_BROKERID?"),
     ],
