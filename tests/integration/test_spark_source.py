@@ -27,7 +27,7 @@ from kafka2011.services.warehouse.shell.sql import Warehouse
 from kafka2011.services.warehouse.table_paths import tables_in
 from kafka2011.services.zookeeper.server import ZooKeeperServer
 from tests.support.brokers import RunningBroker, start_broker
-from tests.support.waiting import DEADLINE_S, wait_until
+from tests.support.waiting import run_query, wait_until
 from tests.unit.services.warehouse.samples import access_log_payload
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
@@ -101,18 +101,14 @@ def test_a_stream_takes_what_was_there_in_limited_batches_and_goes_on_later(
 
     def run_available_now() -> list[int]:
         stream = source(spark.readStream, connect, "batches", maxRowsPerTrigger="100")
-        query = (
+        writer = (
             stream.select("partition", "offset", "payload")
             .writeStream.format("parquet")
             .option("checkpointLocation", str(checkpoint))
             .option("path", str(table))
             .trigger(availableNow=True)
-            .start()
         )
-        try:
-            assert query.awaitTermination(DEADLINE_S)
-        finally:
-            query.stop()
+        query = run_query(writer.start)
         return [progress.numInputRows for progress in query.recentProgress]
 
     send(connect, range(250), "batches")

@@ -23,7 +23,7 @@ from kafka2011.services.warehouse.streams.config import StreamConfig
 from kafka2011.services.warehouse.streams.jobs import BY_NAME
 from kafka2011.services.warehouse.streams.runner import StreamError, read_items, start_stream
 from tests.support.brokers import RunningBroker, start_broker
-from tests.support.waiting import wait_until
+from tests.support.waiting import run_query, wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 
@@ -125,8 +125,7 @@ def run(
         config = StreamConfig(
             zk_connect=broker[1], stream_dir=tmp_path, event_forms=FORMS_2011, **settings
         )
-        query = start_stream(spark, config, BY_NAME[name], once=True)
-        assert query.awaitTermination(600)
+        run_query(lambda: start_stream(spark, config, BY_NAME[name], once=True))
         if BY_NAME[name].is_ranked:
             return []
         rows: list[Any] = spark.read.parquet(str(tmp_path / name)).collect()
@@ -267,7 +266,6 @@ def test_a_data_frame_becomes_messages(
     copied = spark.readStream.format("kafka2011").options(**options).load().select("payload")
     writer = copied.writeStream.format("kafka2011").options(**{**options, "topic": "copied"})
     writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
-    query = writer.trigger(availableNow=True).start()
-    assert query.awaitTermination(600)
+    run_query(writer.trigger(availableNow=True).start)
     again = spark.read.format("kafka2011").options(**{**options, "topic": "copied"}).load()
     assert again.count() == 1000

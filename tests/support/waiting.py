@@ -6,7 +6,7 @@ Each wait has a deadline and a message that says what did not come.
 import threading
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 Result = TypeVar("Result")
 
@@ -51,3 +51,22 @@ def wait_for_growth(
         lambda: f"{message}: from {start} to {value()}, not by more than {by}",
         timeout_s,
     )
+
+
+def run_query(start: Callable[[], Any]) -> Any:
+    """The streaming query once it has ended. As the stream jobs do, it is started again where a
+    Python worker took longer to start than the ten seconds that Spark gives it."""
+    from pyspark.errors import PySparkException
+
+    from kafka2011.services.warehouse.streams.runner import SLOW_START, STARTS_MAX
+
+    for starts_left in reversed(range(STARTS_MAX)):
+        query = start()
+        try:
+            assert query.awaitTermination(600)
+        except PySparkException as error:
+            if SLOW_START not in str(error) or not starts_left:
+                raise
+        else:
+            return query
+    raise AssertionError("never started")
