@@ -59,6 +59,12 @@ class Receiver(Protocol):
     def receive(self) -> int:
         """Wait for some messages; returns how many came."""
 
+    def close(self) -> None: ...
+
+
+class LiveReceiver(Protocol):
+    """One consumer that waits for what comes, as an application would."""
+
     def due_times_ns(self) -> list[int]:
         """Wait for some messages; returns when each was due."""
 
@@ -76,9 +82,7 @@ class Peer(Protocol):
         """Of everything that is stored."""
         ...
 
-    def live_receiver(self, topic: str) -> Receiver:
-        """As an application would wait for what comes."""
-        ...
+    def live_receiver(self, topic: str) -> LiveReceiver: ...
 
 
 Serve = Callable[[Path], AbstractContextManager[Peer]]

@@ -102,9 +102,6 @@ class Receiver:
             time.sleep(POLL_S)
         return count
 
-    def due_times_ns(self) -> list[int]:
-        raise NotImplementedError("latency is asked of a live receiver")
-
     def close(self) -> None:
         self._consumer.close()
 
@@ -115,10 +112,6 @@ class LiveReceiver:
     def __init__(self, zk_connect: str, topic: str) -> None:
         self._consumer = Consumer(group_id=f"bench-{topic}", zk_connect=zk_connect)
         self._stream = iter(self._consumer.create_message_streams(topic, 1)[0])
-
-    def receive(self) -> int:
-        next(self._stream)
-        return 1
 
     def due_times_ns(self) -> list[int]:
         return [due_time_ns(bytes(next(self._stream).payload))]
