@@ -7,7 +7,7 @@ import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from kafka2011.events.forms import FORMS_2011, Forms, parse_forms
+from kafka2011.events.forms import FORMS_2011, Forms, forms_of
 from kafka2011.events.registry_client import TIMEOUT_S, RegistryClient
 from kafka2011.events.schema_cache import RegisteredSchema
 from kafka2011.events.topic_codec import TopicCodec
@@ -24,12 +24,12 @@ class CodecSource:
 
     def codec(self) -> TopicCodec:
         """This process's codec for these settings, created once."""
-        found = _codec(str(self.forms), self.url, self.timeout_s)
+        found = _codec(tuple(self.forms.settings().items()), self.url, self.timeout_s)
         found.learn(self.known)
         return found
 
 
 @functools.lru_cache(16)
-def _codec(forms: str, url: str, timeout_s: float) -> TopicCodec:
+def _codec(forms: tuple[tuple[str, str], ...], url: str, timeout_s: float) -> TopicCodec:
     registry = RegistryClient(url, timeout_s=timeout_s) if url else None
-    return TopicCodec(parse_forms(forms), registry)
+    return TopicCodec(forms_of(dict(forms)), registry)

@@ -19,12 +19,15 @@ Envelope = Callable[[Header, bytes, str], bytes]
 
 
 def envelope(settings: SchemaSettings, topic: str) -> Envelope:
-    """What makes the payloads of a topic, in the topic's form.
+    """What makes the payloads of a topic, in the topic's form; a line without Avro stays as it is.
 
     In the form `id` this registers the schema of lines for the topic. Raises RegistryMissing,
     RegistryRefused (it has another schema already) and RegistryUnavailable (try again later).
     """
-    if settings.event_forms.of(topic) is Form.MD5:
+    form = settings.event_forms.of(topic)
+    if not form.is_avro:
+        return lambda _header, line, _source: line
+    if form is Form.MD5:
         prefix = codec.prefix_of(LOG_LINE)
     else:
         registry = settings.registry_client()

@@ -6,13 +6,12 @@ cache is optional: an unreadable file is ignored with a log line, and so is a fa
 """
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.places import Place, write_whole
 
 FORMAT = 1
 SCHEMAS_MAX = 10_000
@@ -44,7 +43,7 @@ class KnownSchemas:
 class SchemaCache:
     """The file at `path` for the registry at `registry` (its URL)."""
 
-    def __init__(self, path: Path, registry: str) -> None:
+    def __init__(self, path: Place, registry: str) -> None:
         self._path = path
         self._registry = registry
         self._is_failing = False
@@ -83,14 +82,8 @@ class SchemaCache:
             },
             "ids": [[*key, number] for key, number in list(ids.items())[-SCHEMAS_MAX:]],
         }
-        new = self._path.with_name(self._path.name + ".new")
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            with new.open("w", encoding="utf-8") as file:
-                json.dump(stored, file)
-                file.flush()
-                os.fsync(file.fileno())
-            new.replace(self._path)
+            write_whole(self._path, lambda file: file.write(json.dumps(stored).encode()))
         except OSError as error:
             if not self._is_failing:
                 log.warning("schema_cache_not_written", path=str(self._path), detail=str(error))

@@ -4,13 +4,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kafka2011.events.forms import FORMS_DEFAULT, Forms, parse_forms
+from kafka2011.events.forms import (
+    FORMS_DEFAULT,
+    Forms,
+    parse_fields,
+    parse_forms,
+)
 from kafka2011.runtime.config import path, setting, whole
 from kafka2011.runtime.process_config import ProcessConfig
 
 if TYPE_CHECKING:  # loaded where they are used: every Producer has these settings
     from kafka2011.events.registry_client import RegistryClient
     from kafka2011.events.topic_codec import TopicCodec
+    from kafka2011.runtime.places import Place
 
 
 def _url(value: str) -> str:
@@ -23,14 +29,36 @@ def _url(value: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class FormSettings(ProcessConfig):
-    """For a process that reads the headers of events only."""
+    """For a process that reads the headers of events only. `forms` has all three together."""
 
     event_forms: Forms = setting(
         "event.forms",
         FORMS_DEFAULT,
         parse_forms,
-        "form of each topic's events, topic:id or topic:2011,...; * for all others",
+        "form of each topic's messages, topic:form,...; * for all others; "
+        "the form id, 2011, json, text or bytes",
     )
+    event_time_field: dict[str, str] = setting(
+        "event.time.field",
+        {},
+        parse_fields,
+        "field that holds the time of a topic's JSON, topic:field,...; * for all others",
+    )
+    event_server_field: dict[str, str] = setting(
+        "event.server.field",
+        {},
+        parse_fields,
+        "field that holds the server that made a topic's JSON, topic:field,...; * for all others",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _ = self.forms  # raises ValueError for a field of a topic without such fields
+
+    @property
+    def forms(self) -> Forms:
+        """The topics' forms, with the fields that hold time and server."""
+        return self.event_forms.with_fields(self.event_time_field, self.event_server_field)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,13 +84,13 @@ class SchemaSettings(FormSettings):
         "file that keeps the registry's schemas; unset: in memory only",
     )
 
-    def topic_codec(self, cache_file: Path | None = None) -> "TopicCodec":
+    def topic_codec(self, cache_file: "Place | None" = None) -> "TopicCodec":
         """A codec by these settings, with `cache_file` unless schema.cache.file is set."""
         from kafka2011.events.topic_codec import TopicCodec
 
-        return TopicCodec(self.event_forms, self.registry_client(cache_file))
+        return TopicCodec(self.forms, self.registry_client(cache_file))
 
-    def registry_client(self, cache_file: Path | None = None) -> "RegistryClient | None":
+    def registry_client(self, cache_file: "Place | None" = None) -> "RegistryClient | None":
         """A client by these settings; None when no registry is set."""
         url = self.schema_registry_url
         if not url:

@@ -1,8 +1,8 @@
-"""Events of any topic to payloads and back, in the form that the settings give the topic.
+"""Messages of any topic to payloads and back, in the form that the settings give the topic.
 
 In the form `id` a topic's schemas are in the registry under the subject `<topic>-value`; a payload
 is decoded with the schema of its id, which may be another version than the shipped one. The 2011
-form needs no registry (events.codec).
+form needs no registry (events.codec). Payloads without Avro (events.plain) are only read.
 """
 
 import functools
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import fastavro.schema
 
-from kafka2011.events import codec
+from kafka2011.events import codec, plain
 from kafka2011.events.codec import Record
 from kafka2011.events.errors import HeaderUnreadable, UnknownSchema
 from kafka2011.events.forms import Form, Forms
@@ -98,10 +98,12 @@ class TopicCodec:
     def prefix(self, topic: str) -> bytes:
         """The bytes in front of the header of every event of the topic with the shipped schema.
 
-        In the form `id` this registers the schema. Raises UnknownSchema when none is shipped.
+        In the form `id` this registers the schema. Raises UnknownSchema when none is shipped, or
+        the topic's form is not Avro.
         """
         if self.forms.of(topic) is Form.MD5:
             return codec.prefix_of(topic)
+        self._avro(topic)
         if self._registry is None:
             raise RegistryMissing(topic)
         text = schema_text(schema_name(topic))
@@ -119,6 +121,9 @@ class TopicCodec:
         Raises HeaderUnreadable (not the topic's form), UnknownSchema or EventCorrupt: park the
         message, since retrying fails again.
         """
+        form = self.forms.of(topic)
+        if not form.is_avro:
+            return {"name": form.value}, plain.record_of(form, payload)
         writer = self.writer_schema(topic, payload)
         start = self.forms.prefix_bytes(topic)
         return writer.schema, codec.decode_body(payload, start, writer.physical)
@@ -127,6 +132,7 @@ class TopicCodec:
         """The schema that the first bytes name. Raises HeaderUnreadable, UnknownSchema."""
         if self.forms.of(topic) is Form.MD5:
             return shipped_writer(codec.schema_name_of(payload))
+        self._avro(topic)
         return self._schema_by_id(topic, _id_of(topic, payload))
 
     def is_of_topic(self, topic: str, prefix: bytes) -> bool:
@@ -140,12 +146,19 @@ class TopicCodec:
 
     def prefixes(self, topic: str) -> list[bytes]:
         """The first bytes of the topic's events by the registry's versions of it, oldest first;
-        in the 2011 form by the shipped schema, if there is one."""
+        in the 2011 form by the shipped schema, if there is one; without Avro there are none."""
+        if not self.forms.of(topic).is_avro:
+            return []
         if self.forms.of(topic) is Form.MD5:
             return [codec.prefix_of(topic)] if schema_name(topic) in shipped_names() else []
         if self._registry is None:
             raise RegistryMissing(topic)
         return [id_prefix(number) for number in self._registry.ids_of(subject_of(topic))]
+
+    def _avro(self, topic: str) -> None:
+        form = self.forms.of(topic)
+        if not form.is_avro:
+            raise UnknownSchema(f"topic {topic} is in the form {form.value}, which has no schema")
 
     def _schema_by_id(self, topic: str, schema_id: int) -> WriterSchema:
         found = self._known.get(schema_id)
@@ -183,6 +196,11 @@ def shipped_writer(name: str) -> WriterSchema:
     """The shipped schema of that name. Raises UnknownSchema."""
     schema = schema_named(name)
     return WriterSchema(schema, physical_schema(name), schema["__named_schemas"], has_header=True)
+
+
+def writer_of_text(text: str) -> WriterSchema:
+    """A schema that may not be registered yet, from its JSON. Raises UnknownSchema."""
+    return _parsed(0, RegisteredSchema(text))
 
 
 def _parsed(schema_id: int, registered: RegisteredSchema) -> WriterSchema:

@@ -8,6 +8,11 @@ LOGIN = "login"
 SHARE = "share"
 PROFILE_UPDATE = "profile-update"
 SERVICE_METRIC = "service-metric"
+SERVICE_CALL = "service-call"
+CONNECTION = "connection"
+STATUS_UPDATE = "status-update"
+LIKE = "like"
+COMMENT = "comment"
 ACCESS_LOG = "access-log"
 AUDIT = "audit"
 LOG_LINE = "log-line"  # a schema without a topic of its own: of any topic of lines (envelope)
@@ -22,7 +27,26 @@ ACTIVITY_TOPICS = (
     LOGIN,
     SHARE,
     PROFILE_UPDATE,
-    SERVICE_METRIC,
+    CONNECTION,
+    STATUS_UPDATE,
+    LIKE,
+    COMMENT,
+)
+
+# What process `site` measures of the deployment's processes.
+MEASURED_TOPICS = (SERVICE_METRIC, SERVICE_CALL)
+
+# What is made of the events live, for others: derived, so neither audited nor mirrored.
+SITE_TRENDING = "site-trending"
+SITE_SEARCH = "site-search"
+SITE_ADS = "site-ads"
+SITE_ABUSE = "site-abuse"
+SITE_NEWSFEED = "site-newsfeed"
+SITE_OPERATIONS = "site-operations"
+SITE_RELATED = "site-related"  # of a stream job, which the site shows
+RESULT_TOPICS = (
+    *(SITE_TRENDING, SITE_SEARCH, SITE_ADS, SITE_ABUSE, SITE_NEWSFEED, SITE_OPERATIONS),
+    SITE_RELATED,
 )
 
 UNREADABLE_SUFFIX = "-unreadable"
@@ -34,7 +58,12 @@ def unreadable_topic(topic: str) -> str:
 
 
 # Topics whose events have a shipped schema of their own.
-TOPICS = (*ACTIVITY_TOPICS, ACCESS_LOG, unreadable_topic(ACCESS_LOG), AUDIT)
+TOPICS = (
+    *ACTIVITY_TOPICS,
+    *(ACCESS_LOG, unreadable_topic(ACCESS_LOG), AUDIT),
+    *MEASURED_TOPICS,
+    *RESULT_TOPICS,
+)
 
 
 def table_name(topic: str) -> str:

@@ -154,6 +154,17 @@ cdef Stop walked(
     return stop
 
 
+cdef inline void outline(
+    const unsigned char *data, Py_ssize_t position, Look *found
+) noexcept nogil:
+    """Where the entry at `position`, which was looked at before, has its payload."""
+    cdef const unsigned char *entry = data + position
+    found.payload_start = position + LENGTH_BYTES + (
+        MAGIC1_OVERHEAD_BYTES if entry[4] == 1 else MAGIC0_OVERHEAD_BYTES
+    )
+    found.end = position + LENGTH_BYTES + read_i32(entry)
+
+
 cdef bytes copied(const unsigned char *data, const Look *entry):
     return PyBytes_FromStringAndSize(
         <const char *>(data + entry.payload_start), entry.end - entry.payload_start
@@ -616,6 +627,78 @@ def take_consumed(
     finally:
         PyBuffer_Release(&view)
     return found, position
+
+
+@cython.final
+cdef class PlainMessages:
+    """Iterates the messages of plain entries that were checked, each made when it is asked for."""
+
+    cdef Py_buffer view
+    cdef bint is_held
+    cdef Py_ssize_t position, end
+    cdef int64_t offset
+    cdef str topic
+    cdef int broker_id, partition
+
+    def __dealloc__(self):
+        if self.is_held:
+            PyBuffer_Release(&self.view)
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        cdef const unsigned char *data = <const unsigned char *>self.view.buf
+        cdef Look entry
+        if self.position >= self.end:
+            raise StopIteration
+        outline(data, self.position, &entry)
+        if entry.end > self.end or entry.payload_start > entry.end:
+            raise RuntimeError("the bytes were changed while their messages were iterated")
+        self.position = entry.end
+        return consumed_message(
+            copied(data, &entry),
+            self.topic,
+            self.broker_id,
+            self.partition,
+            self.offset + entry.end,
+        )
+
+
+def take_iterator(
+    object buffer,
+    int64_t offset,
+    str topic,
+    int broker_id,
+    int partition,
+    object wrapper_bytes_max,
+    int64_t unpacked_bytes_max,
+):
+    """`take_consumed` as an iterator (see `message_set.take_iterator`)."""
+    cdef PlainMessages found = PlainMessages.__new__(PlainMessages)
+    cdef Walk walk
+    cdef Stop stop
+    walk.position = walk.entry_count = walk.largest = 0
+    PyObject_GetBuffer(buffer, &found.view, PyBUF_SIMPLE)
+    found.is_held = True
+    stop = walked(<const unsigned char *>found.view.buf, found.view.len, PAYLOAD_MAX, &walk)
+    if stop == AT_BAD:
+        raise fault_at(buffer, walk.position)
+    if stop == AT_WRAPPER:
+        walk.position = walk.entry.payload_start - LENGTH_BYTES - MAGIC1_OVERHEAD_BYTES
+        if not walk.position:
+            found_messages, end = take_consumed(
+                buffer, offset, topic, broker_id, partition, wrapper_bytes_max, unpacked_bytes_max
+            )
+            return iter(found_messages), end
+    elif found.view.len and not walk.position:
+        raise _hot_pure.cut_first(buffer)
+    found.end = walk.position
+    found.offset = offset
+    found.topic = topic
+    found.broker_id = broker_id
+    found.partition = partition
+    return found, walk.position
 
 
 # Make ------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ The two walks (`_walk` in place, `_read` copying payloads) try the common entry 
 whole, right CRC. Whatever is not that goes to `_entry`, which knows every case.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, TypeAlias
 
 from kafka2011.protocol.checksum import crc32
@@ -56,6 +56,7 @@ __all__ = [
     "scan",
     "split",
     "take_consumed",
+    "take_iterator",
     "take_messages",
     "take_payloads",
 ]
@@ -477,6 +478,22 @@ def take_consumed(  # noqa: PLR0917 (five words name a place in a log)
         for payload, next_offset in pairs
     ]
     return found, end
+
+
+def take_iterator(  # noqa: PLR0917 (as above)
+    buffer: Buffer,
+    offset: int,
+    topic: str,
+    broker_id: int,
+    partition: int,
+    wrapper_bytes_max: int,
+    unpacked_bytes_max: int,
+) -> tuple[Iterator[ConsumedMessage], int]:
+    """`take_consumed` as an iterator (see `message_set.take_iterator`)."""
+    found, end = take_consumed(
+        buffer, offset, topic, broker_id, partition, wrapper_bytes_max, unpacked_bytes_max
+    )
+    return iter(found), end
 
 
 def consumed_text(message: ConsumedMessage) -> str:

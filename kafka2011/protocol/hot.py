@@ -31,6 +31,7 @@ __all__ = [
     "scan",
     "split",
     "take_consumed",
+    "take_iterator",
     "take_messages",
     "take_payloads",
 ]
@@ -46,6 +47,7 @@ produce_runs = _twin.produce_runs
 scan = _twin.scan
 split = _twin.split
 take_consumed = _twin.take_consumed
+take_iterator = _twin.take_iterator
 take_messages = _twin.take_messages
 take_payloads = _twin.take_payloads
 

@@ -46,10 +46,12 @@ __all__ = [
     "entries",
     "is_entry",
     "messages",
+    "payload_bytes",
     "payloads",
     "scan",
     "split",
     "take_consumed",
+    "take_iterator",
     "take_messages",
     "take_payloads",
 ]
@@ -60,8 +62,25 @@ def encode(payloads: Sequence[bytes], magic: int = 1) -> bytes:
 
     Raises:
       MessageSizeTooLarge: a payload cannot be expressed in 31 bits.
+      TypeError: a payload is nothing like bytes.
     """
-    return hot.encode(payloads, magic)
+    try:
+        return hot.encode(payloads, magic)
+    except TypeError:
+        for payload in payloads:
+            payload_bytes(payload)
+        raise
+
+
+def payload_bytes(payload: object) -> bytes:
+    """A copy of something like bytes. Raises TypeError for anything else, a text or a number."""
+    try:
+        return bytes(memoryview(payload))  # type: ignore[arg-type]
+    except TypeError:
+        raise TypeError(
+            f"a payload must be bytes, not {type(payload).__name__}: encode it, or say how with "
+            "serializer.class"
+        ) from None
 
 
 def encode_compressed(payloads: Sequence[bytes], codec: int) -> bytes:
@@ -200,6 +219,24 @@ def take_consumed(
 ) -> tuple[list[ConsumedMessage], int]:
     """`take_messages` as objects that know where they come from; the same errors."""
     return hot.take_consumed(
+        buffer, offset, topic, broker_id, partition, wrapper_bytes_max, unpacked_bytes_max
+    )
+
+
+def take_iterator(
+    buffer: bytes | bytearray | memoryview,
+    offset: int,
+    topic: str,
+    broker_id: int,
+    partition: int,
+    *,
+    wrapper_bytes_max: int = DECOMPRESSED_BYTES_MAX,
+    unpacked_bytes_max: int = PIECE_BYTES,
+) -> tuple[Iterator[ConsumedMessage], int]:
+    """`take_consumed` as an iterator, which may end sooner: a run of plain entries is checked here
+    and each of its messages made when it is asked for. The same errors, all raised here; `buffer`
+    must not change until the iterator has ended."""
+    return hot.take_iterator(
         buffer, offset, topic, broker_id, partition, wrapper_bytes_max, unpacked_bytes_max
     )
 

@@ -7,9 +7,11 @@
     MultiFetch    = count i16, count times (route, offset i64, max size i32)
     Offsets       = route, time i64, max count i32
     WaitingFetch  = longest wait i32 (ms), a MultiFetch's count and parts
+    Copies        = count i16
+    Lineage       = route
     route         = topic length i16, that many bytes of UTF-8, partition i32
 
-Unlike 0.7: it has the first five only, and hangs up on the id of WaitingFetch.
+Unlike 0.7: it has the first five only, and hangs up on the ids of WaitingFetch, Copies and Lineage.
 
 Parts carry no request id of their own. Bytes after what a request needs are ignored, as in the
 original. Whether a topic, a partition or a fetch size is legal is the broker's question, not the
@@ -46,6 +48,8 @@ MULTI_FETCH: Final = 2
 MULTI_PRODUCE: Final = 3
 OFFSETS: Final = 4
 WAITING_FETCH: Final = 1000  # of our own: no Kafka has a request of that number
+COPIES: Final = 1001  # of our own, too
+LINEAGE: Final = 1002  # of our own, too
 
 WAIT_MS_MAX: Final = 30_000  # a broker waits no longer for one fetch
 
@@ -116,6 +120,22 @@ class OffsetsRequest:
     count_max: int
 
 
+@dataclass(frozen=True, slots=True)
+class CopiesRequest:
+    """Answered once so many replicas have flushed all that was sent earlier on the connection, as
+    an Offsets response without offsets; its error is -1 when there are not so many replicas."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class LineageRequest:
+    """Which epochs of a replica set wrote which bytes of a partition's log."""
+
+    topic: str
+    partition: int
+
+
 Request: TypeAlias = (
     ProduceRequest
     | MultiProduceRequest
@@ -123,6 +143,8 @@ Request: TypeAlias = (
     | MultiFetchRequest
     | WaitingFetchRequest
     | OffsetsRequest
+    | CopiesRequest
+    | LineageRequest
 )
 
 
@@ -157,6 +179,12 @@ def request_pieces(request: Request) -> list[Buffer]:
             case OffsetsRequest(topic, partition, time, count_max):
                 pieces = _fetch_part(topic, partition, time, count_max)
                 header = FRAME_HEADER.pack(REQUEST_ID.size + _length(pieces), OFFSETS)
+            case CopiesRequest(count):
+                pieces = [COUNT.pack(count)]
+                header = FRAME_HEADER.pack(REQUEST_ID.size + _length(pieces), COPIES)
+            case LineageRequest(topic, partition):
+                pieces = [encode_route(topic, partition)]
+                header = FRAME_HEADER.pack(REQUEST_ID.size + _length(pieces), LINEAGE)
     except StructError as error:
         raise LocalProtocolError(f"a field of the request does not fit: {error}") from error
     return [header, *pieces]
@@ -289,6 +317,10 @@ def decode_request(body: Buffer) -> Request:
     if request_id == OFFSETS:
         route, time, count_max = offsets_part(view)
         return OffsetsRequest(*decode_route(route), time, count_max)
+    if request_id == COPIES:
+        return CopiesRequest(copies_count(view))
+    if request_id == LINEAGE:
+        return LineageRequest(*decode_route(lineage_route(view)))
     raise RemoteProtocolError(f"unknown request id {request_id}")
 
 
@@ -327,6 +359,28 @@ def waiting_fetch_parts(view: memoryview) -> tuple[int, list[FetchPart]]:
     if wait_ms < 0:
         raise RemoteProtocolError(f"a wait of {wait_ms} ms")
     return wait_ms, _fetch_parts_at(view, REQUEST_ID.size + WAIT.size, True)
+
+
+def copies_count(view: memoryview) -> int:
+    """How many replicas a Copies request asks for, 1 or more. Raises as above."""
+    try:
+        count: int = COUNT.unpack_from(view, REQUEST_ID.size)[0]
+    except StructError:
+        raise _cut(view) from None
+    if count < 1:
+        raise RemoteProtocolError(f"a request for {count} copies")
+    return count
+
+
+def lineage_route(view: memoryview) -> bytes:
+    """The route of a Lineage request. Raises as above."""
+    try:
+        end = _route_end(view, REQUEST_ID.size)
+    except StructError:
+        raise _cut(view) from None
+    if end > len(view):
+        raise _cut(view)
+    return bytes(view[REQUEST_ID.size : end])
 
 
 def _fetch_parts_at(view: memoryview, position: int, has_count: bool) -> list[FetchPart]:

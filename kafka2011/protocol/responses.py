@@ -1,26 +1,30 @@
-"""The three responses of 0.7. Produce has none.
+"""The three responses of 0.7, and one of our own. Produce has none.
 
     body        = error i16, rest
     Fetch       = message set (empty when error is not 0)
     MultiFetch  = for every part asked for, in that order: part size i32, part error i16, set
     Offsets     = count i32, count times offset i64
+    Lineage     = count i32, count times (epoch i32, start i64); of our own, as its request
 
 A part of a multi-fetch response is byte for byte a whole fetch response, frame size included, so
 that a broker makes both with `encode_fetch_header` and sends the set itself from the file.
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from struct import Struct
 from struct import error as StructError
 from typing import Final
 
 from kafka2011.protocol.errors import LocalProtocolError, RemoteProtocolError
+from kafka2011.protocol.lineage import Lineage
 
 _HEADER: Final = Struct(">ih")  # size, error
 _OFFSETS_HEADER: Final = Struct(">ihi")  # size, error, count
 _ERROR: Final = Struct(">h")
 _ERROR_AND_COUNT: Final = Struct(">hi")
 _OFFSET_BYTES: Final = 8
+_EPOCH_AND_START: Final = Struct(">iq")
 
 FETCH_HEADER_BYTES: Final = _HEADER.size
 
@@ -53,6 +57,40 @@ def encode_offsets_response(offsets: Sequence[int]) -> bytes:
     count = len(offsets)
     header = _OFFSETS_HEADER.pack(_ERROR_AND_COUNT.size + _OFFSET_BYTES * count, 0, count)
     return header + Struct(f">{count}q").pack(*offsets)
+
+
+def encode_copies_response(is_possible: bool) -> bytes:
+    """The whole frame: an Offsets response without offsets, with error -1 when there are not so
+    many replicas."""
+    return _OFFSETS_HEADER.pack(_ERROR_AND_COUNT.size, 0 if is_possible else -1, 0)
+
+
+def encode_lineage_response(lineage: Lineage) -> bytes:
+    """The whole frame; without entries for a log that no replica set has written."""
+    pieces = [_EPOCH_AND_START.pack(*entry) for entry in lineage]
+    size = _ERROR_AND_COUNT.size + len(pieces) * _EPOCH_AND_START.size
+    return b"".join((_OFFSETS_HEADER.pack(size, 0, len(pieces)), *pieces))
+
+
+def decode_lineage_response(body: bytes | bytearray | memoryview) -> Lineage:
+    """Both numbers of the entries ascend.
+
+    Raises:
+      RemoteProtocolError: a count that does not fit the body, an error code, which no broker sends,
+        or entries that do not ascend.
+    """
+    view = memoryview(body)
+    if len(view) < _ERROR_AND_COUNT.size:
+        raise RemoteProtocolError(f"a lineage response of {len(view)} bytes")
+    code, count = _ERROR_AND_COUNT.unpack_from(view)
+    if code:
+        raise RemoteProtocolError(f"a lineage response with error {code}")
+    if count < 0 or _ERROR_AND_COUNT.size + count * _EPOCH_AND_START.size != len(view):
+        raise RemoteProtocolError(f"{count} entries in a lineage response of {len(view)} bytes")
+    found = tuple(_EPOCH_AND_START.iter_unpack(view[_ERROR_AND_COUNT.size :]))
+    if any(a[0] >= b[0] or a[1] > b[1] for a, b in pairwise(((-1, 0), *found))):
+        raise RemoteProtocolError(f"a lineage that does not ascend: {found[:10]}")
+    return found
 
 
 def decode_fetch_response(body: bytes | bytearray | memoryview) -> tuple[int, memoryview]:

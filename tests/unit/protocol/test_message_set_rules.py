@@ -39,6 +39,12 @@ def scan(twin: ModuleType, data: bytes, limit: int = LIMIT) -> tuple[int, int, i
     return found
 
 
+@pytest.mark.parametrize("payload", ["text", 5, None])
+def test_a_payload_that_is_not_bytes_is_named_by_its_type(payload: Any) -> None:
+    with pytest.raises(TypeError, match=f"must be bytes, not {type(payload).__name__}: encode it"):
+        message_set.encode([b"fine", payload])
+
+
 BAD_CRC = entry(b"hello", crc=0)
 CUT_INSIDE = wrap(V + V[:9])
 
@@ -218,8 +224,52 @@ def test_a_piece_ends_before_the_wrapper_that_comes_at_its_budget(
         position += taken
         assert taken == same == also
         assert position == positions[end]
-    assert pairs == consumed == twin.messages(data, 0)
+    assert pairs == consumed == iterated(twin, data, 0, *limits)[0] == twin.messages(data, 0)
     assert payloads == twin.payloads(data)
+
+
+@pytest.mark.parametrize("bad", [b"", BAD_CRC, entry(b"junk", attributes=1), wrap(BAD_CRC)])
+@pytest.mark.parametrize("good", [b"", V, V * 3, wrap(V + V), V + wrap(V) + V, wrap(V) + V + V])
+def test_an_iterator_has_what_stands_before_the_damage(
+    twin: ModuleType, good: bytes, bad: bytes
+) -> None:
+    data = good + bad + V
+    found, damaged_at = iterated(twin, data, 10**12, LIMIT, LIMIT)
+    end = len(good) if bad else len(data)
+    assert found == twin.messages(data[:end], 10**12)
+    assert damaged_at == (end if bad else None)
+
+
+def test_an_iterator_keeps_its_bytes(twin: ModuleType) -> None:
+    found, end = twin.take_iterator(V * 2, 7, "t", 1, 2, LIMIT, LIMIT)
+    assert end == 30
+    first = next(found)
+    assert (first.payload, first.topic, first.broker_id, first.partition) == (b"hello", "t", 1, 2)
+    assert [first.next_offset, *(message.next_offset for message in found)] == [22, 37]
+    assert list(found) == []
+    with pytest.raises(MessageLargerThanFetchSize):
+        twin.take_iterator(V[:-1], 0, "t", 1, 2, LIMIT, LIMIT)
+
+
+def iterated(
+    twin: ModuleType, data: bytes, offset: int, *limits: int
+) -> tuple[list[tuple[bytes, int]], int | None]:
+    """What a reader gets of the data, piece by piece, and where the damage is that stops it."""
+    found: list[tuple[bytes, int]] = []
+    position = 0
+    while position < len(data):
+        rest = data[position:]
+        try:
+            messages, taken = twin.take_iterator(rest, offset + position, "t", 1, 2, *limits)
+        except InvalidMessage as error:
+            if error.position:  # a piece before it can be had
+                before = iterated(twin, rest[: error.position], offset + position, *limits)
+                assert before[1] is None
+                found += before[0]
+            return found, position + error.position
+        found += [(message.payload, message.next_offset) for message in messages]
+        position += taken
+    return found, None
 
 
 def test_next_offsets_around_wrappers(twin: ModuleType) -> None:
@@ -299,6 +349,7 @@ def test_the_callers_module_uses_the_chosen_twin() -> None:
     assert message_set.take_messages(V, 5) == ([(b"hello", 20)], 15)
     assert message_set.take_payloads(V) == ([b"hello"], 15)
     assert message_set.take_consumed(V, 0, "t", 1, 2)[1] == 15
+    assert message_set.take_iterator(V, 0, "t", 1, 2)[1] == 15
     assert message_set.check_entries(V).fault == ""
     assert message_set.encode([b"hello"]) == V
 

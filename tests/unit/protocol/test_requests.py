@@ -10,6 +10,7 @@ from kafka2011.protocol.requests import (
     EARLIEST,
     LATEST,
     FetchRequest,
+    LineageRequest,
     MultiFetchRequest,
     MultiProduceRequest,
     OffsetsRequest,
@@ -128,6 +129,14 @@ def test_trailing_bytes_are_ignored_and_every_cut_request_is_refused(name: str) 
     for size in sizes:
         with pytest.raises(RemoteProtocolError):
             decode_request(body[:size])
+
+
+def test_a_lineage_request_goes_round_and_every_cut_one_is_refused() -> None:
+    frame = encode_request(LineageRequest("test", 3))
+    assert decode_request(frame[4:]) == LineageRequest("test", 3)
+    for size in range(len(frame) - 4):
+        with pytest.raises(RemoteProtocolError):
+            decode_request(frame[4:][:size])
 
 
 def test_message_sets_are_views_not_copies() -> None:

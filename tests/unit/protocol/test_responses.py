@@ -160,3 +160,20 @@ def test_negative_sizes_of_parts_add_up_as_32_bit_numbers(sizes: list[int], head
 def test_a_response_that_fits_no_frame_is_our_own_error() -> None:
     with pytest.raises(LocalProtocolError):
         responses.encode_multifetch_header([2**31])
+
+
+@pytest.mark.parametrize("lineage", [(), ((1, 0),), ((1, 0), (4, 0), (9, 2**40))])
+def test_a_lineage_goes_round_and_every_cut_one_is_refused(
+    lineage: tuple[tuple[int, int], ...],
+) -> None:
+    body = responses.encode_lineage_response(lineage)[4:]
+    assert responses.decode_lineage_response(body) == lineage
+    for size in range(len(body)):
+        with pytest.raises(RemoteProtocolError):
+            responses.decode_lineage_response(body[:size])
+
+
+@pytest.mark.parametrize("lineage", [((2, 0), (2, 5)), ((1, 5), (2, 4)), ((1, -1),)])
+def test_a_lineage_that_does_not_ascend_is_refused(lineage: tuple[tuple[int, int], ...]) -> None:
+    with pytest.raises(RemoteProtocolError):
+        responses.decode_lineage_response(responses.encode_lineage_response(lineage)[4:])

@@ -1,0 +1,87 @@
+"""The sequence numbers of a producer's monitoring events that were counted, as ranges. Pure.
+
+Sequences of one instance run from 0 without gaps, so those counted are nearly always one range,
+however many events there were. A gap that stays means that a monitoring event was lost, and with
+it part of the produced number. The times of the events at its edges say in which windows.
+"""
+
+from bisect import bisect_left
+from typing import NamedTuple
+
+
+class Gap(NamedTuple):
+    """Sequences `first` to `last` were written and not counted.
+
+    `after_ms` and `before_ms` are the times of the events before and behind it (ms since the
+    epoch); `after_ms` is 0 where nothing was counted before it.
+    """
+
+    first: int
+    last: int
+    after_ms: int
+    before_ms: int
+
+
+class SequenceRange(NamedTuple):
+    """Counted sequences from `first` to `last`, and the times of these two events, ms."""
+
+    first: int
+    last: int
+    first_ms: int = 0
+    last_ms: int = 0
+
+
+class SequenceRanges:
+    """A set of whole numbers kept as sorted, disjoint, non-touching ranges.
+
+    `final` is the last sequence that the producer said to have written, -1 if it did not say.
+    """
+
+    __slots__ = ("_ranges", "final", "final_ms")
+
+    def __init__(
+        self, ranges: list[SequenceRange] | None = None, final: int = -1, final_ms: int = 0
+    ) -> None:
+        self._ranges = sorted(ranges or [])
+        self.final = final
+        self.final_ms = final_ms
+
+    def add(self, number: int, time_ms: int = 0) -> bool:
+        """Add `number`, of an event of `time_ms`; False when it was there already."""
+        ranges = self._ranges
+        at = bisect_left(ranges, number, key=lambda each: each.last)  # the first that ends there
+        if at < len(ranges) and ranges[at].first <= number:
+            return False
+        added = SequenceRange(number, number, time_ms, time_ms)
+        begin, end = at, at
+        if at > 0 and ranges[at - 1].last == number - 1:
+            begin = at - 1
+            added = added._replace(first=ranges[begin].first, first_ms=ranges[begin].first_ms)
+        if at < len(ranges) and ranges[at].first == number + 1:
+            end = at + 1
+            added = added._replace(last=ranges[at].last, last_ms=ranges[at].last_ms)
+        ranges[begin:end] = [added]
+        return True
+
+    def keep_at_most(self, count: int) -> None:
+        """Close the lowest gaps until no more than `count` ranges are left, taking them as seen."""
+        excess = len(self._ranges) - count
+        if excess > 0:
+            lowest, last = self._ranges[0], self._ranges[excess]
+            joined = SequenceRange(lowest.first, last.last, lowest.first_ms, last.last_ms)
+            self._ranges[: excess + 1] = [joined]
+
+    def ranges(self) -> list[SequenceRange]:
+        return list(self._ranges)
+
+    def gaps(self) -> list[Gap]:
+        """Ranges from 0 to the largest known number, `final` included, that are not in the set."""
+        found = []
+        expected, after_ms = 0, 0
+        for each in self._ranges:
+            if each.first > expected:
+                found.append(Gap(expected, each.first - 1, after_ms, each.first_ms))
+            expected, after_ms = each.last + 1, each.last_ms
+        if self.final >= expected:
+            found.append(Gap(expected, self.final, after_ms, self.final_ms))
+        return found

@@ -1,0 +1,50 @@
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka2011.events.sequences import SequenceRange, SequenceRanges
+
+
+@given(st.lists(st.integers(0, 30)))
+def test_ranges_equal_a_set(numbers: list[int]) -> None:
+    ranges, model = SequenceRanges(), set[int]()
+    for number in numbers:
+        assert ranges.add(number, 10 * number) is (number not in model)
+        model.add(number)
+    held = [n for each in ranges.ranges() for n in range(each.first, each.last + 1)]
+    assert held == sorted(model)
+    missing = [n for gap in ranges.gaps() for n in range(gap.first, gap.last + 1)]
+    assert missing == sorted(set(range(max(model, default=0))) - model)
+    edges = [(each.first_ms, each.last_ms) for each in ranges.ranges()]
+    assert edges == [(10 * each.first, 10 * each.last) for each in ranges.ranges()]
+    # Ranges never touch: their number is that of the runs.
+    assert all(a.last + 1 < b.first for a, b in itertools.pairwise(ranges.ranges()))
+
+
+def test_too_many_gaps_are_closed_from_below() -> None:
+    ranges = SequenceRanges([SequenceRange(n, n, 10 * n, 10 * n) for n in (0, 2, 4, 6)])
+    for _ in range(2):
+        ranges.keep_at_most(2)
+        assert ranges.ranges() == [(0, 4, 0, 40), (6, 6, 60, 60)]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "final", "gaps"),
+    [
+        ([], -1, []),
+        ([], 2, [(0, 2, 0, 99)]),
+        ([0, 1], 1, []),
+        ([0, 1], 3, [(2, 3, 10, 99)]),
+        ([2, 3, 7], 7, [(0, 1, 0, 20), (4, 6, 30, 70)]),
+        ([0, 5], 3, [(1, 4, 0, 50)]),
+    ],
+)
+def test_gaps_reach_to_the_last_sequence_and_lie_between_the_times_of_their_neighbours(
+    numbers: list[int], final: int, gaps: list[tuple[int, int, int, int]]
+) -> None:
+    ranges = SequenceRanges(final=final, final_ms=99)
+    for number in numbers:
+        ranges.add(number, 10 * number)
+    assert ranges.gaps() == gaps
