@@ -29,6 +29,9 @@ RESERVED_ENVIRONMENT = frozenset({"KAFKA2011_PURE", "KAFKA2011_PURE_BUILD", "KAF
 Config = TypeVar("Config")
 
 
+_PASSWORD = re.compile(r"(://)[^/@\s]*@")  # of a URL
+
+
 class ConfigError(ValueError):
     """A setting that cannot be used. The text is one line for the user; exit with status 2."""
 
@@ -162,7 +165,8 @@ def load(
         try:
             values[settings[name].name] = metadata["parse"](text)
         except ValueError as error:
-            raise ConfigError(f"{name}={text!r} {where}: {error}") from None
+            shown = _PASSWORD.sub(r"\1***@", text)
+            raise ConfigError(f"{name}={shown!r} {where}: {error}") from None
         if not metadata["has_effect"]:
             warnings.append(f"setting {name!r} {where} has no effect here: {metadata['doc']}")
 
@@ -285,6 +289,10 @@ def comma_list(value: str) -> tuple[str, ...]:
 def path(value: str) -> Path:
     if not value:
         raise ValueError("must be a path")
+    if "://" in value:  # Path would make a directory `s3:` of it
+        raise ValueError(
+            "must be a path of this machine; only warehouse.dir may be s3://bucket/prefix"
+        )
     return Path(value)
 
 

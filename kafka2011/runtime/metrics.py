@@ -1,12 +1,16 @@
-"""The /metrics and /healthz server that every process runs, on its own port and thread.
+"""The /metrics, /healthz and /usage server that every process runs, on its own port and thread.
 
-Both say when a worker of the process failed (`runtime.workers`). The server shares nothing with the
-data path but the Prometheus registry, so a slow scraper delays no request. Loopback unless
-`metrics.bind` says otherwise.
+The first two say when a worker of the process failed (`runtime.workers`), the third what the
+process uses (`runtime.usage`). The server shares nothing with the data path but the Prometheus
+registry, so a slow scraper delays no request. Loopback unless `metrics.bind` says otherwise. Each
+answer says in Server-Timing how long it took here.
 """
 
+import json
+import selectors
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qsl
@@ -17,6 +21,7 @@ from prometheus_client.registry import Collector
 
 from kafka2011.runtime import workers
 from kafka2011.runtime.http_access import REFUSED, HttpAccess
+from kafka2011.runtime.usage import usage
 from kafka2011.runtime.workers import Worker
 
 SEND_TIMEOUT_S = 10
@@ -84,15 +89,14 @@ class MetricsServer:
             generate_latest(registry) + generate_latest(_WORKERS),
         )
         routes["/healthz"] = lambda: health_answer(healthy(), workers.failing())
+        routes["/usage"] = lambda: (200, "application/json", json.dumps(usage()).encode())
         self._server = _BoundedServer(
             (bind, port),
             _handler_for(routes, actions or {}, questions or {}, HttpAccess(bind, hosts)),
         )
         self.bind = bind
         self.port: int = self._server.server_address[1]
-        self._worker = Worker(
-            lambda: self._server.serve_forever(poll_interval=0.05), "metrics", restarts=True
-        )
+        self._worker = Worker(self._server.serve, "metrics", restarts=True)
         self._worker.start()
 
     @property
@@ -102,7 +106,7 @@ class MetricsServer:
         return f"{host}:{self.port}"
 
     def close(self) -> None:
-        self._server.shutdown()
+        self._server.end()
         self._worker.join()
         self._server.server_close()
 
@@ -112,7 +116,24 @@ class _BoundedServer(ThreadingHTTPServer):
 
     def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
         self._slots = threading.BoundedSemaphore(CONNECTIONS_MAX)
+        self._end_reading, self._end_writing = socket.socketpair()
         super().__init__(address, handler)
+
+    def serve(self) -> None:
+        """Serve until `end`. Unlike `serve_forever` it wakes for connections alone."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.socket, selectors.EVENT_READ)
+            selector.register(self._end_reading, selectors.EVENT_READ)
+            while all(key.fileobj is self.socket for key, _ in selector.select()):
+                self._handle_request_noblock()  # type: ignore[attr-defined]
+
+    def end(self) -> None:
+        self._end_writing.send(b".")
+
+    def server_close(self) -> None:
+        super().server_close()
+        self._end_reading.close()
+        self._end_writing.close()
 
     def process_request(self, request: object, client_address: object) -> None:
         if not self._slots.acquire(blocking=False):
@@ -143,12 +164,14 @@ def _handler_for(
     class Handler(BaseHTTPRequestHandler):
         timeout = SEND_TIMEOUT_S
         protocol_version = "HTTP/1.1"
+        began_s = 0.0
 
         def setup(self) -> None:
             super().setup()
             self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
         def _is_refused(self) -> bool:
+            self.began_s = time.perf_counter()
             reason = access.refusal(self.headers.get("Host"), self.headers.get("Origin"))
             if reason:
                 self._refuse((REFUSED, "text/plain", f"{reason}\n".encode()))
@@ -187,6 +210,8 @@ def _handler_for(
             self.send_response(status)
             self.send_header("Content-Type", content_type)
             self.send_header("Content-Length", str(len(body)))
+            took_ms = (time.perf_counter() - self.began_s) * 1000
+            self.send_header("Server-Timing", f"total;dur={took_ms:.3f}")
             if self.close_connection:
                 self.send_header("Connection", "close")
             self.end_headers()

@@ -27,6 +27,7 @@ CONFIG_CLASSES = [
     "kafka2011.services.online_consumer.config:OnlineConsumerConfig",
     "kafka2011.services.proxy.config:ProxyConfig",
     "kafka2011.services.schema_registry.config:SchemaRegistryConfig",
+    "kafka2011.services.site.config:SiteConfig",
     "kafka2011.services.warehouse.config:WarehouseConfig",
     "kafka2011.services.warehouse.schedule.config:ScheduleConfig",
     "kafka2011.services.warehouse.streams.config:StreamConfig",

@@ -11,6 +11,7 @@ from typing import Any
 
 from kafka2011.runtime.config import (
     address_map,
+    boolean,
     one_of,
     path,
     setting,
@@ -18,6 +19,7 @@ from kafka2011.runtime.config import (
     text,
     whole,
 )
+from kafka2011.runtime.places import Place, place
 from kafka2011.runtime.process_config import ProcessConfig
 
 INT_MAX = 2**31 - 1
@@ -182,8 +184,11 @@ class DatacenterSettings(ProcessConfig):
 class WarehousePlace(ProcessConfig):
     """Where another process keeps the warehouse."""
 
-    warehouse_dir: Path | None = setting(
-        "warehouse.dir", None, path, "directory of the Delta tables; unset: no warehouse"
+    warehouse_dir: Place | None = setting(
+        "warehouse.dir",
+        None,
+        place,
+        "directory of the Delta tables, or s3://bucket/prefix; unset: no warehouse",
     )
 
 
@@ -211,6 +216,18 @@ class AuditWindow(ProcessConfig):
 
     window_ms: int = setting(
         "audit.window.ms", 600_000, whole(1), "width of an audit window, ms; the same everywhere"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditSwitch(ProcessConfig):
+    """For a client that may count its events."""
+
+    audit_enable: bool = setting(
+        "audit.enable",
+        False,
+        boolean,
+        "true: count the events that are durable, and report the counts to topic audit",
     )
 
 

@@ -10,6 +10,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from queue import SimpleQueue
 from types import FrameType
 
 FORCED_STATUS = 130
@@ -20,23 +21,30 @@ def stop_event(forced: Callable[[], None] | None = None) -> threading.Event:
     """Install the handlers (main thread only) and return the event that the first signal sets.
 
     `forced` is called before a later signal ends the process, to report what is left behind.
+
+    A handler runs in the main thread between any two steps of it, also while that looks at the
+    event and holds the event's lock: setting it there would wait for that lock for ever. So a
+    handler only writes down when it ran, by the one `put` that may interrupt itself, and a thread
+    does the rest.
     """
     event = threading.Event()
-    first_s = 0.0
+    times_s: SimpleQueue[float] = SimpleQueue()
+
+    def act() -> None:
+        first_s = times_s.get()
+        event.set()
+        while times_s.get() - first_s <= ONE_REQUEST_S:
+            pass
+        try:
+            if forced is not None:
+                forced()
+        finally:
+            os._exit(FORCED_STATUS)
 
     def handle(_signal: int, _frame: FrameType | None) -> None:
-        nonlocal first_s
-        now_s = time.monotonic()
-        if not event.is_set():
-            first_s = now_s
-            event.set()
-        elif now_s - first_s > ONE_REQUEST_S:
-            try:
-                if forced is not None:
-                    forced()
-            finally:
-                os._exit(FORCED_STATUS)
+        times_s.put(time.monotonic())
 
+    threading.Thread(target=act, name="signals", daemon=True).start()
     signal.signal(signal.SIGTERM, handle)
     signal.signal(signal.SIGINT, handle)
     return event

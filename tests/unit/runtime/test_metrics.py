@@ -68,3 +68,12 @@ def test_the_published_address_can_be_dialled(server: MetricsServer) -> None:
     assert server.address == f"127.0.0.1:{server.port}"
     with closing(MetricsServer(CollectorRegistry(), lambda: True, bind="0.0.0.0")) as everywhere:
         assert everywhere.address == f"{socket.gethostname()}:{everywhere.port}"
+
+
+def test_a_closed_server_has_let_its_port_go() -> None:
+    for _ in range(3):
+        server = MetricsServer(CollectorRegistry(), lambda: True)
+        assert get(server, "/healthz")[0] == 200
+        server.close()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", server.port), timeout=60).close()

@@ -25,6 +25,29 @@ def process(stop: str, forced: str = "") -> subprocess.Popen[str]:
     return running
 
 
+POLLS = """
+from kafka2011.runtime import signals
+event = signals.stop_event()
+print("ready", flush=True)
+while not event.wait(0):
+    pass
+"""
+
+
+def test_a_signal_may_come_while_the_event_is_looked_at() -> None:
+    """A handler that set the event itself met the lock that the interrupted `wait` held."""
+    command = [sys.executable, "-c", POLLS]
+    for _ in range(5):
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
+            assert running.stdout is not None
+            assert running.stdout.readline() == "ready\n"
+            running.send_signal(signal.SIGTERM)
+            try:
+                assert running.wait(60) == 0
+            finally:
+                running.kill()
+
+
 @pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
 def test_signals_that_come_together_ask_once(second: signal.Signals) -> None:
     with process(QUICK_STOP) as running:
