@@ -11,6 +11,8 @@ Owner registry
   /consumers/<group>/owners/<topic>/<id>-<partition> ephemeral   consumer thread id
 Offset registry
   /consumers/<group>/offsets/<topic>/<id>-<partition> persistent byte offset, decimal
+Counts of what a group has read (not in 0.7)
+  /kafka2011/counts/<group>/<topic>/<id>-<partition> persistent  JSON: from, to, messages by window
 Process registry (not in 0.7)
   /kafka2011/processes/<datacenter>/<name>           persistent  JSON: kind, stopped
   /kafka2011/processes/<datacenter>/<name>/alive     ephemeral   JSON: address, metrics address, pid
@@ -18,6 +20,8 @@ Replica sets (not in 0.7)
   /kafka2011/replicas/<broker id>/state              persistent  JSON: epoch, leader, in-sync set
   /kafka2011/replicas/<broker id>/live/<directory>   ephemeral   JSON: name, replica address, pid
   /kafka2011/replicas/<broker id>/starts/<directory> persistent  number of starts, decimal
+  /kafka2011/replicas/<broker id>/unclean/<epoch>    persistent  JSON: what it may have lost
+  /kafka2011/replicas/<broker id>/places/<name>      persistent  JSON: machine and rack of a member
 Mirrors (not in 0.7)
   /kafka2011/cluster-id                              persistent  random text that names the cluster
   /kafka2011/upstream/<cluster id>                   persistent  group: a mirror copies from there
@@ -25,6 +29,7 @@ Mirrors (not in 0.7)
   /kafka2011/mirrors/<group>/paused/<id>-<partition>:<topic>  persistent  null
   /kafka2011/mirrors/<group>/paused/all:<topic>      persistent  null
   /kafka2011/mirrors/<group>/refused/<topic>/<id>-<partition>  persistent  JSON: entries left out
+  /kafka2011/mirrors/<group>/lineage/<topic>/<id>-<partition>  persistent  JSON: epochs read from
   and in the target's ZooKeeper, for consumers that fail over (docs/mirror.md):
   /kafka2011/mirrors/<group>/offsets/<cluster id>/<topic>/<id>-<partition>  persistent  JSON
 
@@ -45,12 +50,14 @@ BROKER_IDS = "/brokers/ids"
 BROKER_TOPICS = "/brokers/topics"
 CONSUMERS = "/consumers"
 PROCESSES = "/kafka2011/processes"
+COUNTS = "/kafka2011/counts"
 CLUSTER_ID = "/kafka2011/cluster-id"
 UPSTREAM = "/kafka2011/upstream"
 MIRRORS = "/kafka2011/mirrors"
 REPLICAS = "/kafka2011/replicas"
 
 VALUE_BYTES_MAX = 65536  # a larger value is invalid: valid ones are below 1 KiB
+UNCLEAN_BYTES_MAX = 1_000_000  # ZooKeeper takes no more
 
 OFFSET_MAX = 2**63 - 1
 
@@ -139,6 +146,15 @@ def offset_path(group: str, topic: str, partition: BrokerPartition) -> str:
     return f"{CONSUMERS}/{group}/offsets/{topic}/{partition.text}"
 
 
+def counts_root(group: str) -> str:
+    """Its children are topics."""
+    return f"{COUNTS}/{group}"
+
+
+def counts_path(group: str, topic: str, partition: BrokerPartition) -> str:
+    return f"{counts_root(group)}/{topic}/{partition.text}"
+
+
 def datacenter_path(datacenter: str) -> str:
     return f"{PROCESSES}/{datacenter}"
 
@@ -175,6 +191,10 @@ def mirror_refused_path(group: str, topic: str, source: BrokerPartition) -> str:
     return f"{mirror_refused_root(group)}/{topic}/{source.text}"
 
 
+def mirror_lineage_path(group: str, topic: str, source: BrokerPartition) -> str:
+    return f"{MIRRORS}/{group}/lineage/{topic}/{source.text}"
+
+
 def mirror_offsets_root(group: str) -> str:
     """In the target's ZooKeeper; its children are ids of source clusters."""
     return f"{MIRRORS}/{group}/offsets"
@@ -200,6 +220,19 @@ def replica_live_path(broker_id: int, directory: str) -> str:
 
 def replica_starts_path(broker_id: int, directory: str) -> str:
     return f"{REPLICAS}/{broker_id}/starts/{directory}"
+
+
+def replica_place_path(broker_id: int, name: str) -> str:
+    return f"{REPLICAS}/{broker_id}/places/{name}"
+
+
+def replica_unclean_root(broker_id: int) -> str:
+    """Its children are epochs that began with an unclean election."""
+    return f"{REPLICAS}/{broker_id}/unclean"
+
+
+def replica_unclean_path(broker_id: int, epoch: int) -> str:
+    return f"{replica_unclean_root(broker_id)}/{epoch}"
 
 
 def parents(path: str) -> list[str]:

@@ -158,6 +158,13 @@ class Registry(Protocol):
         """Call `callback` with the node's version, ABSENT while there is none: soon, and after each
         change. As `watch_children` otherwise."""
 
+    def catch_up(self) -> None:
+        """Return once every watch has been called back for what changed before this call, at the
+        cost of one request: what a watch keeps up to date is then as if it had been read now.
+
+        Not from a callback. Raises CoordinationUnavailable when a watch could not be read.
+        """
+
     def add_session_listener(self, callback: SessionCallback) -> Handle: ...
 
     def session_id(self) -> int | None:

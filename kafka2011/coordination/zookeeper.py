@@ -1,27 +1,17 @@
-"""The registry on a real ZooKeeper, through kazoo: the only module that imports it.
+"""The registry on a real ZooKeeper, through kazoo, which this room alone imports.
 
-kazoo calls listeners and watches on its own threads, which must never block; it forgets its watches
-on every reconnect, and queues requests for as long as there is no connection. So here:
-
-  - its callbacks only put an item into a queue; the dispatcher thread does the work;
-  - children are read again after every reconnect, whether or not a watch fired;
-  - a request is made only while connected, within the operation's deadline, and its error is one
-    of coordination.errors. Reads, and writes whose effect can be read back, are repeated;
-  - a heartbeat measures how long the session is certain to live (`lease_remaining_ms`).
+`zookeeper_session` makes single requests, `zookeeper_watches` calls back; here they become the
+operations of `registry.Registry`. Reads, and writes whose effect can be read back, are repeated
+until they are answered or the operation's time is over.
 """
 
 import contextlib
-import queue
 import re
-import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from kazoo import exceptions as kazoo_errors
-from kazoo.client import KazooClient
-from kazoo.handlers.threading import KazooTimeoutError
-from kazoo.protocol.states import KazooState
 
 from kafka2011.coordination.errors import (
     CoordinationError,
@@ -33,7 +23,6 @@ from kafka2011.coordination.errors import (
     SessionLost,
     VersionConflict,
 )
-from kafka2011.coordination.lease import Lease, now_s
 from kafka2011.coordination.paths import parents
 from kafka2011.coordination.registry import (
     ABSENT,
@@ -44,77 +33,16 @@ from kafka2011.coordination.registry import (
     Handle,
     NodeStat,
     SessionCallback,
-    SessionEvent,
     Stored,
     VersionCallback,
 )
+from kafka2011.coordination.zookeeper_session import NoNode, ZooKeeperSession
+from kafka2011.coordination.zookeeper_watches import Watches
 from kafka2011.runtime.config import ConfigError
-from kafka2011.runtime.logs import get_logger
-from kafka2011.runtime.workers import Worker
-
-log = get_logger(__name__)
 
 Result = TypeVar("Result")
 
-RECONNECT_DELAY_MAX_S = 1.0
 REPEAT_PAUSE_S = 0.05
-REFRESH_RETRY_S = 1.0  # a watch that failed while connected is read again after this
-HEARTBEATS_PER_SESSION = 4
-
-_UNAVAILABLE = (
-    kazoo_errors.ConnectionLoss,
-    kazoo_errors.ConnectionDropped,
-    kazoo_errors.SessionExpiredError,  # ConnectionClosedError is one of these
-    kazoo_errors.OperationTimeoutError,
-    kazoo_errors.RequestTimeoutError,
-    kazoo_errors.SessionMovedError,
-    kazoo_errors.ThrottledOpError,
-    kazoo_errors.CancelledError,
-    KazooTimeoutError,
-)
-
-
-class _NoNode(CoordinationError):
-    """Inside this module: the node does not exist."""
-
-
-class _Watch:
-    """One `watch_children` or `watch_version`; it is read on the dispatcher thread only, by
-    `read(watch)`, whose result goes to `callback`."""
-
-    def __init__(
-        self,
-        registry: "ZooKeeperRegistry",
-        path: str,
-        read: "Callable[[_Watch], Any]",
-        callback: Callable[[Any], None],
-    ) -> None:
-        self._registry = registry
-        self.path = path
-        self.read = read
-        self.callback = callback
-        self.cancelled = False
-
-    def fired(self, event: Any) -> None:
-        """Called by kazoo. A reconnect fires every watch with type NONE; it is read again then."""
-        if not self.cancelled and event.type != "NONE":
-            self._registry._queue.put(self)
-
-    def cancel(self) -> None:
-        self.cancelled = True
-        self._registry._watches.discard(self)
-
-
-class _Listener:
-    def __init__(self, registry: "ZooKeeperRegistry", callback: SessionCallback) -> None:
-        self._registry = registry
-        self.callback = callback
-        self.cancelled = False
-
-    def cancel(self) -> None:
-        self.cancelled = True
-        with contextlib.suppress(ValueError):
-            self._registry._listeners.remove(self)
 
 
 class ZooKeeperRegistry:
@@ -134,196 +62,44 @@ class ZooKeeperRegistry:
     ) -> None:
         if not re.fullmatch(r"[^\s/,]+(,[^\s/,]+)*(/\S*)?", connect):
             raise ConfigError(f"zk.connect={connect!r}: must be host:port,host:port/chroot")
-        self._connect_text = connect
         self._makes_chroot = makes_chroot
-        self._session_timeout_ms = session_timeout_ms
         self._operation_timeout_s = operation_timeout_ms / 1000
-        self._client: Any = None
-        self._connected = threading.Event()
-        self._closed = threading.Event()
-        self._queue: queue.SimpleQueue[_Watch | str | None] = queue.SimpleQueue()
-        self._watches: set[_Watch] = set()
-        self._listeners: list[_Listener] = []
-        self._unread: set[_Watch] = set()
-        self._sessions: set[int] = set()
-        self._had_session = False
-        self._lost = False
-        self._lease = Lease(session_timeout_ms / 1000)
-        self._beat = threading.Event()
-        self._dispatcher = Worker(self._dispatch, "zookeeper-dispatch", restarts=True)
-        self._heart = Worker(self._heartbeat, "zookeeper-heartbeat", restarts=True)
+        self._watches = Watches()
+        self._session = ZooKeeperSession(connect, session_timeout_ms, self._watches.put)
+        self._watches.attach(self._session)
 
-    # --- life ------------------------------------------------------------------------------------
+    # --- life and session ------------------------------------------------------------------------
 
     def start(self, timeout_ms: int = 6000) -> None:
-        client: Any = KazooClient(
-            hosts=self._connect_text,
-            timeout=self._session_timeout_ms / 1000,
-            connection_retry={"max_tries": -1, "delay": 0.05, "max_delay": RECONNECT_DELAY_MAX_S},
-            command_retry={"max_tries": 0},
-        )
-        self._note_negotiated_timeout(client)
-        client.add_listener(self._on_kazoo_state)
-        self._client = client
-        client.start_async()
-        if not self._connected.wait(timeout_ms / 1000):
-            self._stop_client()
-            raise CoordinationUnavailable(
-                f"no answer from ZooKeeper at {self._connect_text} within {timeout_ms} ms"
-            )
-        if client.chroot and self._makes_chroot:
+        session = self._session
+        session.start(timeout_ms)
+        chroot = session.client.chroot
+        if chroot and self._makes_chroot:
             self._repeated(lambda live: live.ensure_path_async("/"))
-        elif client.chroot and not self.exists("/"):
-            self._stop_client()
-            raise CoordinationError(f"ZooKeeper has no {client.chroot}: {self._connect_text}")
-        self._heart.start()
-        self._dispatcher.start()
+        elif chroot and not self.exists("/"):
+            session.disconnect()
+            raise CoordinationError(f"ZooKeeper has no {chroot}: {session.connect_text}")
+        session.start_heartbeat()
+        self._watches.start()
 
     def close(self) -> None:
-        if self._closed.is_set():
-            return
-        self._closed.set()
-        self._beat.set()
-        self._queue.put(None)
-        self._connected.set()  # calls that wait for a connection end now
-        self._stop_client()
-        for worker in (self._dispatcher, self._heart):
-            worker.join()
-
-    def _stop_client(self) -> None:
-        if self._client is None:
-            return
-        try:
-            self._client.stop()
-            self._client.close()
-        except (kazoo_errors.KazooException, OSError) as error:
-            # The session ends on the server by itself: nothing for a console that merely ends.
-            log.info("zookeeper_close", reason=repr(error))
-
-    def _note_negotiated_timeout(self, client: Any) -> None:
-        """Read the session timeout that the server grants, which kazoo does not publish.
-
-        kazoo's read timeout is two thirds of it.
-        """
-        connection = client._connection
-        plain_connect = connection._connect
-
-        def connect(*arguments: Any) -> tuple[float, float]:
-            read_timeout_ms, connect_timeout_ms = plain_connect(*arguments)
-            self._lease.seconds = read_timeout_ms * 1.5 / 1000
-            return read_timeout_ms, connect_timeout_ms
-
-        connection._connect = connect
-
-    # --- session ---------------------------------------------------------------------------------
-
-    def _on_kazoo_state(self, state: str) -> None:
-        """Called on kazoo's connection thread: records the state and queues it."""
-        if self._closed.is_set():
-            return
-        if state == KazooState.CONNECTED:
-            self._sessions.add(self._client._session_id)
-            self._connected.set()
-            self._beat.set()
-        else:
-            self._connected.clear()
-        self._queue.put(state)
-
-    def _dispatch(self) -> None:
-        while True:
-            try:
-                item = self._queue.get(timeout=REFRESH_RETRY_S)
-            except queue.Empty:
-                self._refresh_all(self._unread)
-                continue
-            if item is None:
-                return
-            if isinstance(item, _Watch):
-                self._refresh(item)
-            else:
-                self._handle_state(item)
-
-    def _handle_state(self, state: str) -> None:
-        if state == KazooState.CONNECTED:
-            first = not self._had_session
-            self._had_session = True
-            recreated = not first and self._lost
-            self._lost = False
-            self._notify(SessionEvent.RECREATED if recreated else SessionEvent.CONNECTED)
-            self._refresh_all(self._watches)
-        elif state == KazooState.SUSPENDED:
-            self._notify(SessionEvent.SUSPENDED)
-        elif self._had_session:
-            self._lost = True
-            self._notify(SessionEvent.EXPIRED)
-
-    def _notify(self, event: SessionEvent) -> None:
-        log.info("zookeeper_session", state=event.name.lower())
-        for listener in list(self._listeners):
-            if not listener.cancelled and not self._closed.is_set():
-                try:
-                    listener.callback(event)
-                except Exception:  # a listener's bug must not stop the others
-                    log.exception("session_listener_failed", session_event=event.name)
+        if not self._session.closed.is_set():
+            self._session.close()
+            self._watches.close()
 
     def add_session_listener(self, callback: SessionCallback) -> Handle:
-        listener = _Listener(self, callback)
-        self._listeners.append(listener)
-        return listener
+        return self._watches.add_listener(callback)
 
     def session_id(self) -> int | None:
-        if self._closed.is_set() or not self._connected.is_set() or self._client is None:
-            return None
-        session: int | None = self._client._session_id
-        return session
+        return self._session.id
 
     def lease_remaining_ms(self, session: int | None = None) -> int:
-        return self._lease.remaining_ms(session)
+        return self._session.lease.remaining_ms(session)
 
-    def _renew_lease(self, session: int | None, sent_s: float) -> None:
-        if session is not None and session == self.session_id():
-            self._lease.renew(session, sent_s)
-
-    def _heartbeat(self) -> None:
-        while not self._closed.is_set():
-            session, sent_s = self.session_id(), now_s()
-            if session is not None:
-
-                def answered(result: Any, session: int = session, sent_s: float = sent_s) -> None:
-                    if result.successful():
-                        self._renew_lease(session, sent_s)
-
-                self._client.exists_async("/").rawlink(answered)
-            self._beat.wait(self._lease.seconds / HEARTBEATS_PER_SESSION)
-            self._beat.clear()
-
-    # --- one request -----------------------------------------------------------------------------
+    # --- one request, repeated -------------------------------------------------------------------
 
     def _once(self, request: Callable[[Any], Any], deadline_s: float) -> Any:
-        """Make one request on the live client. Raises _NoNode or one of coordination.errors."""
-        if self._closed.is_set():
-            raise RegistryClosed("the registry is closed")
-        if not self._connected.wait(max(0.0, deadline_s - time.monotonic())):
-            raise CoordinationUnavailable("not connected to ZooKeeper")
-        if self._closed.is_set():
-            raise RegistryClosed("the registry is closed")
-        session, sent_s = self.session_id(), now_s()
-        try:
-            answer = request(self._client).get(timeout=max(0.01, deadline_s - time.monotonic()))
-        except kazoo_errors.NoNodeError as error:
-            raise _NoNode(str(error)) from None
-        except kazoo_errors.NodeExistsError as error:
-            raise NodeExists(str(error)) from None
-        except kazoo_errors.BadVersionError as error:
-            raise VersionConflict(str(error)) from None
-        except kazoo_errors.NotEmptyError as error:
-            raise NotEmpty(str(error)) from None
-        except _UNAVAILABLE as error:
-            raise CoordinationUnavailable(f"ZooKeeper: {error!r}") from None
-        except kazoo_errors.KazooException as error:
-            raise CoordinationError(f"ZooKeeper refused: {error!r}") from error
-        self._renew_lease(session, sent_s)
-        return answer
+        return self._session.once(request, deadline_s)
 
     def _deadline(self) -> float:
         return time.monotonic() + self._operation_timeout_s
@@ -340,7 +116,7 @@ class ZooKeeperRegistry:
             except (SessionLost, RegistryClosed):
                 raise
             except CoordinationUnavailable:
-                if time.monotonic() >= deadline or self._closed.wait(REPEAT_PAUSE_S):
+                if time.monotonic() >= deadline or self._session.closed.wait(REPEAT_PAUSE_S):
                     raise
 
     # --- reading ---------------------------------------------------------------------------------
@@ -353,7 +129,7 @@ class ZooKeeperRegistry:
         """The node and the session id of its owner (0: persistent)."""
         try:
             value, stat = self._repeated(lambda client: client.get_async(path))
-        except _NoNode:
+        except NoNode:
             return None
         owner = stat.ephemeralOwner
         owned = owner != 0 and owner == self.session_id()
@@ -378,7 +154,7 @@ class ZooKeeperRegistry:
     def children(self, path: str) -> list[str]:
         try:
             return sorted(self._repeated(lambda client: client.get_children_async(path)))
-        except _NoNode:
+        except NoNode:
             return []
 
     # --- writing ---------------------------------------------------------------------------------
@@ -392,12 +168,12 @@ class ZooKeeperRegistry:
 
         try:
             self._once(request, deadline)
-        except _NoNode:
+        except NoNode:
             for parent in parents(path):
                 self.ensure(parent)
             try:
                 self._once(request, deadline)
-            except _NoNode:
+            except NoNode:
                 raise CoordinationUnavailable(f"the parent of {path} went away") from None
 
     def ensure(self, path: str) -> None:
@@ -410,7 +186,7 @@ class ZooKeeperRegistry:
         self._until_answered(attempt)
 
     def create_ephemeral(self, path: str, value: bytes | None, session: int | None = None) -> None:
-        self._connected.wait(self._operation_timeout_s)
+        self._session.wait_connected(self._operation_timeout_s)
         wanted = self.session_id() if session is None else session
 
         def attempt(deadline: float) -> None:
@@ -427,7 +203,7 @@ class ZooKeeperRegistry:
                 stored, owner = found
                 if stored.owned and stored.value == value:
                     return
-                if stored.owned or owner not in self._sessions:
+                if stored.owned or owner not in self._session.ids:
                     raise NodeConflict(path, stored.value)
                 with contextlib.suppress(VersionConflict):
                     self.delete(path, stored.version)
@@ -450,7 +226,7 @@ class ZooKeeperRegistry:
                     lambda client: client.set_async(path, value, expected_version), deadline
                 )
                 return int(stat.version)
-            except (NodeExists, VersionConflict, _NoNode):
+            except (NodeExists, VersionConflict, NoNode):
                 # A repeat may meet the effect of the attempt whose reply was lost.
                 if repeated and self._is_written(path, value, expected_version + 1):
                     return expected_version + 1
@@ -464,7 +240,7 @@ class ZooKeeperRegistry:
                 return int(
                     self._once(lambda client: client.set_async(path, value), deadline).version
                 )
-            except _NoNode:
+            except NoNode:
                 pass
             try:
                 self._create(path, value, False, deadline)
@@ -477,7 +253,7 @@ class ZooKeeperRegistry:
             stat = self._once(
                 lambda client: client.set_async(path, value, expected_version), self._deadline()
             )
-        except _NoNode as error:
+        except NoNode as error:
             raise VersionConflict(f"{path} is not at version {expected_version}") from error
         return int(stat.version)
 
@@ -517,7 +293,7 @@ class ZooKeeperRegistry:
             try:
                 self._once(lambda client: client.delete_async(path, version), deadline)
                 return True
-            except _NoNode:
+            except NoNode:
                 return repeated
 
         return self._until_answered(attempt)
@@ -544,57 +320,13 @@ class ZooKeeperRegistry:
     # --- watches ---------------------------------------------------------------------------------
 
     def watch_children(self, path: str, callback: ChildrenCallback) -> Handle:
-        return self._watch(_Watch(self, path, self._read_children, callback))
+        return self._watches.add_children(path, callback)
 
     def watch_version(self, path: str, callback: VersionCallback) -> Handle:
-        return self._watch(_Watch(self, path, self._read_version, callback))
+        return self._watches.add_version(path, callback)
 
-    def _watch(self, watch: _Watch) -> Handle:
-        self._watches.add(watch)
-        self._queue.put(watch)
-        return watch
-
-    def _refresh_all(self, watches: set[_Watch]) -> None:
-        self._unread |= watches  # until each of them was read
-        for watch in list(watches):
-            self._refresh(watch)
-
-    def _refresh(self, watch: _Watch) -> None:
-        if watch.cancelled or self._closed.is_set():
-            self._unread.discard(watch)
-            return
-        self._unread.add(watch)  # read again after a reconnect, or REFRESH_RETRY_S
-        try:
-            found = watch.read(watch)
-        except CoordinationError as error:
-            log.info("watch_not_read", path=watch.path, reason=str(error))
-            return
-        self._unread.discard(watch)
-        try:
-            watch.callback(found)
-        except Exception:  # a callback's bug must not stop the others
-            log.exception("watch_callback_failed", path=watch.path)
-
-    def _read_version(self, watch: _Watch) -> int:
-        stat = self._once(
-            lambda client: client.exists_async(watch.path, watch=watch.fired),
-            time.monotonic() + REFRESH_RETRY_S,
-        )
-        return ABSENT if stat is None else int(stat.version)
-
-    def _read_children(self, watch: _Watch) -> list[str]:
-        deadline = time.monotonic() + REFRESH_RETRY_S  # the dispatcher has other work
-        while True:
-            try:
-                return sorted(
-                    self._once(
-                        lambda client: client.get_children_async(watch.path, watch=watch.fired),
-                        deadline,
-                    )
-                )
-            except _NoNode:
-                stat = self._once(
-                    lambda client: client.exists_async(watch.path, watch=watch.fired), deadline
-                )
-                if stat is None:
-                    return []
+    def catch_up(self) -> None:
+        deadline = self._deadline()
+        # ZooKeeper sends the events of a change before the answer to a later request.
+        self._until_answered(lambda _: self._once(lambda live: live.exists_async("/"), deadline))
+        self._watches.catch_up(deadline)

@@ -1,0 +1,191 @@
+"""One session with ZooKeeper, through kazoo: connecting, single requests, and the session's lease.
+
+kazoo queues requests for as long as there is no connection. So here a request is made only while
+connected, within a deadline, and its error is `NoNode` or one of coordination.errors; a heartbeat
+measures how long the session is certain to live.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from kazoo import exceptions as kazoo_errors
+from kazoo.client import KazooClient
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.states import KazooState
+
+from kafka2011.coordination.errors import (
+    CoordinationError,
+    CoordinationUnavailable,
+    NodeExists,
+    NotEmpty,
+    RegistryClosed,
+    VersionConflict,
+)
+from kafka2011.coordination.lease import Lease, now_s
+from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.workers import Worker
+
+log = get_logger(__name__)
+
+RECONNECT_DELAY_MAX_S = 1.0
+HEARTBEATS_PER_SESSION = 4
+
+_UNAVAILABLE = (
+    kazoo_errors.ConnectionLoss,
+    kazoo_errors.ConnectionDropped,
+    kazoo_errors.SessionExpiredError,  # ConnectionClosedError is one of these
+    kazoo_errors.OperationTimeoutError,
+    kazoo_errors.RequestTimeoutError,
+    kazoo_errors.SessionMovedError,
+    kazoo_errors.ThrottledOpError,
+    kazoo_errors.CancelledError,
+    KazooTimeoutError,
+)
+
+
+class NoNode(CoordinationError):
+    """Inside the registry: the node does not exist."""
+
+
+class ZooKeeperSession:
+    """`on_state` is called with each of kazoo's states, on kazoo's thread, and must not block."""
+
+    def __init__(
+        self, connect_text: str, timeout_ms: int, on_state: Callable[[str], object]
+    ) -> None:
+        self.connect_text = connect_text
+        self.client: Any = None
+        self.closed = threading.Event()
+        self.ids: set[int] = set()  # of this session and the ones before it
+        self.lease = Lease(timeout_ms / 1000)
+        self._timeout_ms = timeout_ms
+        self._on_state = on_state
+        self._connected = threading.Event()
+        self._beat = threading.Event()
+        self._heart = Worker(self._heartbeat, "zookeeper-heartbeat", restarts=True)
+
+    def start(self, timeout_ms: int) -> None:
+        """Connect. Raises CoordinationUnavailable; it may be called again then."""
+        client: Any = KazooClient(
+            hosts=self.connect_text,
+            timeout=self._timeout_ms / 1000,
+            connection_retry={"max_tries": -1, "delay": 0.05, "max_delay": RECONNECT_DELAY_MAX_S},
+            command_retry={"max_tries": 0},
+        )
+        self._note_negotiated_timeout(client)
+        client.add_listener(self._on_kazoo_state)
+        self.client = client
+        client.start_async()
+        if not self._connected.wait(timeout_ms / 1000):
+            # Should it connect now, its end would look like that of the next attempt's session.
+            client.remove_listener(self._on_kazoo_state)
+            self.disconnect()
+            self._connected.clear()
+            raise CoordinationUnavailable(
+                f"no answer from ZooKeeper at {self.connect_text} within {timeout_ms} ms"
+            )
+
+    def start_heartbeat(self) -> None:
+        self._heart.start()
+
+    def close(self) -> None:
+        """End the session; calls that wait for a connection end now."""
+        self.closed.set()
+        self._beat.set()
+        self._connected.set()
+        self.disconnect()
+        self._heart.join()
+
+    def disconnect(self) -> None:
+        if self.client is None:
+            return
+        try:
+            self.client.stop()
+            self.client.close()
+        except (kazoo_errors.KazooException, OSError) as error:
+            # The session ends on the server by itself: nothing for a console that merely ends.
+            log.info("zookeeper_close", reason=repr(error))
+
+    def _note_negotiated_timeout(self, client: Any) -> None:
+        """Read the session timeout that the server grants, which kazoo does not publish.
+
+        kazoo's read timeout is two thirds of it.
+        """
+        connection = client._connection
+        plain_connect = connection._connect
+
+        def connect(*arguments: Any) -> tuple[float, float]:
+            read_timeout_ms, connect_timeout_ms = plain_connect(*arguments)
+            self.lease.seconds = read_timeout_ms * 1.5 / 1000
+            return read_timeout_ms, connect_timeout_ms
+
+        connection._connect = connect
+
+    def _on_kazoo_state(self, state: str) -> None:
+        """Called on kazoo's connection thread."""
+        if self.closed.is_set():
+            return
+        if state == KazooState.CONNECTED:
+            self.ids.add(self.client._session_id)
+            self._connected.set()
+            self._beat.set()
+        else:
+            self._connected.clear()
+        self._on_state(state)
+
+    def wait_connected(self, timeout_s: float) -> bool:
+        """Whether there is a connection now, or within `timeout_s`."""
+        return self._connected.wait(timeout_s)
+
+    @property
+    def id(self) -> int | None:
+        """The live session's id; None while there is no connection."""
+        if self.closed.is_set() or not self._connected.is_set() or self.client is None:
+            return None
+        session: int | None = self.client._session_id
+        return session
+
+    def _renew_lease(self, session: int | None, sent_s: float) -> None:
+        if session is not None and session == self.id:
+            self.lease.renew(session, sent_s)
+
+    def _heartbeat(self) -> None:
+        while not self.closed.is_set():
+            session, sent_s = self.id, now_s()
+            if session is not None:
+
+                def answered(result: Any, session: int = session, sent_s: float = sent_s) -> None:
+                    if result.successful():
+                        self._renew_lease(session, sent_s)
+
+                self.client.exists_async("/").rawlink(answered)
+            self._beat.wait(self.lease.seconds / HEARTBEATS_PER_SESSION)
+            self._beat.clear()
+
+    def once(self, request: Callable[[Any], Any], deadline_s: float) -> Any:
+        """Make one request on the live client. Raises NoNode or one of coordination.errors."""
+        if self.closed.is_set():
+            raise RegistryClosed("the registry is closed")
+        if not self._connected.wait(max(0.0, deadline_s - time.monotonic())):
+            raise CoordinationUnavailable("not connected to ZooKeeper")
+        if self.closed.is_set():
+            raise RegistryClosed("the registry is closed")
+        session, sent_s = self.id, now_s()
+        try:
+            answer = request(self.client).get(timeout=max(0.01, deadline_s - time.monotonic()))
+        except kazoo_errors.NoNodeError as error:
+            raise NoNode(str(error)) from None
+        except kazoo_errors.NodeExistsError as error:
+            raise NodeExists(str(error)) from None
+        except kazoo_errors.BadVersionError as error:
+            raise VersionConflict(str(error)) from None
+        except kazoo_errors.NotEmptyError as error:
+            raise NotEmpty(str(error)) from None
+        except _UNAVAILABLE as error:
+            raise CoordinationUnavailable(f"ZooKeeper: {error!r}") from None
+        except kazoo_errors.KazooException as error:
+            raise CoordinationError(f"ZooKeeper refused: {error!r}") from error
+        self._renew_lease(session, sent_s)
+        return answer

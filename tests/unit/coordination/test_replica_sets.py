@@ -1,0 +1,79 @@
+"""What outsiders see of a replica set, and the record of an unclean election."""
+
+import json
+
+import pytest
+
+from kafka2011.coordination import paths, replica_sets
+from kafka2011.coordination.errors import NodeExists
+from kafka2011.coordination.replica_sets import UncleanRecord
+from tests.support.memory_zookeeper import InMemoryZooKeeper
+
+STATE = {
+    "version": 1,
+    "epoch": 7,
+    "leader": "A",
+    "isr": ["A", "B"],
+    "eligible": [],
+    "min_insync": 2,
+    "members": [
+        {"name": "a", "directory": "A"},
+        {"name": "b", "directory": "B"},
+        {"name": "c", "directory": "C"},
+    ],
+    "wanted": {},
+}
+
+
+def view(live: str, **changes: object) -> replica_sets.SetView:
+    value = json.dumps(STATE | changes).encode()
+    return replica_sets.decode_view(1, value, frozenset(live))
+
+
+@pytest.mark.parametrize(
+    ("live", "changes", "trouble"),
+    [
+        ("ABC", {"isr": ["A", "B", "C"]}, ""),
+        ("ABC", {}, "broker 1 is under-replicated: c behind"),
+        ("AB", {}, "broker 1 is under-replicated: c away"),
+        ("ABC", {"isr": ["A"], "eligible": ["B"]},
+         "broker 1 is under-replicated: b eligible, c behind; 1 of min.insync 2: "
+         "nothing is confirmed"),
+        ("BC", {}, "broker 1 has no leader: a down"),
+        ("C", {"leader": None}, "broker 1 has no leader: a, b down"),
+        ("ABC", {"leader": None}, "broker 1 has no leader"),
+    ],
+)  # fmt: skip
+def test_what_is_not_as_it_should_be(live: str, changes: dict[str, object], trouble: str) -> None:
+    assert view(live, **changes).trouble == trouble
+
+
+def test_sets_that_cannot_be_read_are_left_out() -> None:
+    registry = InMemoryZooKeeper().client()
+    registry.start()
+    assert replica_sets.set_views(registry) == {}
+    registry.create(paths.replica_state_path(1), json.dumps(STATE).encode())
+    registry.create(paths.replica_live_path(1, "A"), b"{}")
+    registry.create(paths.replica_live_path(1, "new"), b'{"version": 1, "name": "c"}')
+    registry.create(paths.replica_live_path(1, "odd"), b"garbage")
+    for number, value in enumerate((b"garbage", b"{}", b'{"version": 1}', b"[" * 100_000), 2):
+        registry.create(paths.replica_state_path(number), value)
+    [found] = replica_sets.set_views(registry).values()
+    assert [member.role for member in found.members] == ["leader", "away, in sync", "joining"]
+
+
+def test_a_record_is_kept_once_an_epoch() -> None:
+    registry = InMemoryZooKeeper().client()
+    registry.start()
+    records = [
+        UncleanRecord(epoch, 5, "me@here", "b", "B", {"A": "a"}, {"t-0": 70}) for epoch in (9, 10)
+    ]
+    for record in reversed(records):
+        replica_sets.note_unclean(registry, 1, record)
+    with pytest.raises(NodeExists):
+        replica_sets.note_unclean(registry, 1, records[0])
+    registry.create(paths.replica_unclean_path(1, 11), b"garbage")
+    assert replica_sets.unclean_records(registry, 1) == records
+    assert replica_sets.unclean_records(registry, 2) == []
+    replica_sets.forget_unclean(registry, 1, 9)
+    assert replica_sets.unclean_records(registry, 1) == records[1:]
