@@ -271,6 +271,13 @@ class BrokerConfig(TopicNameRule, ZooKeeperSession):
         whole(0, 65535),
         "port on which the other replicas of the set are served; 0: any free port",
     )
+    replica_rack: str | None = setting(
+        "replica.rack",
+        None,
+        text,
+        "what fails together with this replica's machine, any text, for kafka2011 replicas plan; "
+        "unset: the machine alone (hostname)",
+    )
     replica_lag_max_ms: int = setting(
         "replica.lag.max.ms",
         10_000,
@@ -291,6 +298,20 @@ class BrokerConfig(TopicNameRule, ZooKeeperSession):
         whole(0),
         "time between the end of the old leader's address in ZooKeeper and the new one's, in which "
         "0.7 producers notice, ms",
+    )
+    replica_unconfirmed_bytes_max: int = setting(
+        "replica.unconfirmed.bytes.max",
+        64 * 1024 * 1024,
+        whole(0),
+        "how much a leader takes while too few replicas are in sync to confirm it, bytes in all "
+        "partitions; then it refuses to append until they are",
+    )
+    replica_catchup_bytes_per_s: int = setting(
+        "replica.catchup.bytes.per.second",
+        50_000_000,
+        whole(0),
+        "fastest rate at which a leader sends to replicas that are not in sync, bytes a second for "
+        "all of them; 0: as fast as may be",
     )
     num_threads: int | None = setting(
         "num.threads", None, whole(1), "one loop serves all connections", has_effect=False

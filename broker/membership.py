@@ -10,17 +10,19 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kafka2011.broker.config import BrokerConfig
+from kafka2011.broker.core.copies import CopyWaits
 from kafka2011.broker.core.disk_scheduler import DiskScheduler
 from kafka2011.broker.core.replica_storage import ReplicaStorage
 from kafka2011.broker.log.log_manager import LogManager
 from kafka2011.broker.network.server import BrokerServer
 from kafka2011.broker.registration import DuplicateBrokerId, StoppedWhileWaiting
 from kafka2011.broker.replica.asking import Dial
-from kafka2011.broker.replica.replica import Identity, RunningReplica
+from kafka2011.broker.replica.replica import Identity, Limits, RunningReplica
 from kafka2011.broker.replica.requests import RegistryRequests
 from kafka2011.broker.replica.set_node import LiveReplica, Reading, SetNode, decode_live
 from kafka2011.broker.replication.context import Timing
 from kafka2011.broker.replication.machine import Replica
+from kafka2011.broker.replication.placement import Place
 from kafka2011.coordination import paths
 from kafka2011.coordination.cluster import cluster_id
 from kafka2011.coordination.errors import BadZnode, CoordinationError, NodeConflict
@@ -46,16 +48,21 @@ class Membership:
         storage: ReplicaStorage,
         disk: DiskScheduler,
         server: BrokerServer,
+        refuse_appends: Callable[[str], None],
+        copies: CopyWaits,
         failed: Callable[[], None],
         pause: Callable[[float], bool | None],
     ) -> None:
-        """`failed`: as in RunningReplica. `pause` waits so many seconds; true means to stop."""
+        """`refuse_appends`, `failed`: as in RunningReplica. `pause` waits so many seconds; true
+        means to stop."""
         self._config = config
         self._loop = loop
         self._logs = logs
         self._storage = storage
         self._disk = disk
         self._server = server
+        self._refuse_appends = refuse_appends
+        self._copies = copies
         self._failed = failed
         self._pause = pause
         self._requests: RegistryRequests | None = None
@@ -104,11 +111,17 @@ class Membership:
             poller=self._server.poller,
             clients=self._server,
             entry_bytes_max=config.request_bytes_max,
+            limits=Limits(config.replica_catchup_bytes_per_s, config.replica_unconfirmed_bytes_max),
+            refuse_appends=self._refuse_appends,
             failed=self._failed,
+            moved=self._copies.look,
         )
+        self._copies.leader = self.replica
         self.replica.port.listen(config.listen_address, config.replica_port)
         address = BrokerAddress(config.published_host, self.replica.port.port)
         live = LiveReplica(config.replica_name, address, os.getpid())
+        rack = config.replica_rack or config.published_host
+        node.note_place(config.replica_name, Place(config.published_host, rack))
         self._go_live(node, journal.directory, live)
         self._requests = RegistryRequests(
             registry,
@@ -223,6 +236,11 @@ class Membership:
             "replica_whole": float(context.whole and not context.failed),
             "replica_in_sync": len(state.isr) if state else 0,
             "replica_members": len(state.members) if state else 0,
+            "replica_min_insync": state.min_insync if state else 0,
+            "replica_leaderless": float(state is not None and state.leader not in context.live),
+            "replica_unconfirmed_bytes": sum(
+                copy.written - copy.watermark for copy in list(context.copies.values())
+            ),
         }
 
     # --- end -----------------------------------------------------------------------------------

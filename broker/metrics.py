@@ -196,17 +196,17 @@ class BrokerCollector:
         yield GaugeMetricFamily(
             "kafka2011_broker_recovery_seconds",
             "how long loading and recovery took at the start",
-            self._logs.recovery_s,
+            self._logs.loaded.recovery_s,
         )
         yield GaugeMetricFamily(
             "kafka2011_broker_recovery_bytes",
             "bytes examined at the start",
-            self._logs.recovered_bytes,
+            self._logs.loaded.recovered_bytes,
         )
         verdicts = GaugeMetricFamily(
             "kafka2011_broker_recovery_verdicts", "newest segments by verdict", labels=["verdict"]
         )
-        for verdict, count in self._logs.verdicts.items():
+        for verdict, count in self._logs.loaded.verdicts.items():
             verdicts.add_metric([verdict], count)
         yield verdicts
         build = GaugeMetricFamily(
@@ -231,6 +231,9 @@ _GAUGE_HELP = {
     "replica_whole": "0 when this replica misses what was confirmed, and must not lead",
     "replica_in_sync": "replicas in the in-sync set, by the newest reading of its state",
     "replica_members": "replicas that the set has by its state",
+    "replica_min_insync": "replicas that must have a message before it is confirmed",
+    "replica_leaderless": "1 when no replica that lives leads, by the newest reading of the state",
+    "replica_unconfirmed_bytes": "written by this replica, and not known to be confirmed",
 }
 
 

@@ -90,6 +90,9 @@ def run_broker(
         broker.serve()
     except StoppedWhileWaiting:
         _log.info("stopped_before_serving")
+    except BaseException:
+        broker.status = STATUS_CANNOT_START
+        raise
     finally:
         broker.close()
     return broker.status
@@ -294,6 +297,8 @@ class Broker:
             storage=ReplicaStorage(self.logs, self.disk, self._loop, self._files),
             disk=self.disk,
             server=self.server,
+            refuse_appends=self.partitions.refuse,
+            copies=self.partitions.copies,
             failed=self._storage_failed,
             pause=self._stop_asked.wait,
         )
@@ -340,7 +345,7 @@ class Broker:
             address=f"{config.published_host}:{self.server.port or config.port}",
             log_dir=str(config.log_dir),
             partitions=len(self.logs.logs),
-            recovery_s=round(self.logs.recovery_s, 3),
+            recovery_s=round(self.logs.loaded.recovery_s, 3),
             flush="group-commit" if config.group_commit else "0.7",
         )
         context = contextvars.copy_context()

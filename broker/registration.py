@@ -89,11 +89,12 @@ class BrokerRegistration:
           CoordinationError: ZooKeeper does not answer.
         """
         self._topics.update(topics)
+        # From now on, so that a session that ends while the nodes are made is seen.
+        self._registry.add_session_listener(self._on_session)
         self._claim_id()
         for topic in sorted(self._topics):
             self._enter_topic(topic)
         self.is_registered = True
-        self._registry.add_session_listener(self._on_session)
         self._worker.start()
 
     def topic_seen(self, topic: str) -> None:
@@ -120,6 +121,9 @@ class BrokerRegistration:
                 self._registry.create_ephemeral(path, value)
                 return
             except NodeConflict as conflict:
+                stored = self._registry.get(path)
+                if stored is not None and stored.owned:
+                    return  # made in this session already: only its time is another
                 holder = self._holder(conflict)
                 if holder is not None and holder != self._address and self._answers(holder):
                     raise DuplicateBrokerId(

@@ -197,7 +197,11 @@ class DiskScheduler:
     def retire_now(self) -> None:
         """One round of retention; the files go in the background."""
         for log, job in self._logs.retire():
-            self._removers.put(job, partial(self._retired, log))
+            self.remove(log, job)
+
+    def remove(self, log: Log, job: Retirement) -> None:
+        """Have the files of retired segments removed, in the background."""
+        self._removers.put(job, partial(self._retired, log))
 
     def _retired(self, log: Log, job: Retirement) -> None:
         log.complete_retirement(job)

@@ -22,6 +22,7 @@ __all__ = [
     "StorageFailed",
     "StorageFull",
     "TooManyWaits",
+    "TooMuchUnconfirmed",
 ]
 
 
@@ -35,6 +36,12 @@ class NoSuchPartition(PartitionError):
     """The topic has fewer partitions here, or the number is negative."""
 
     reason = "wrong-partition"
+
+
+class TooMuchUnconfirmed(PartitionError):
+    """Too few replicas are in sync, and as much is written already as may wait for them."""
+
+    reason = "unconfirmed"
 
 
 class CannotCreateLog(PartitionError):

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from kafka2011.broker.config import BrokerConfig
 from kafka2011.broker.core.appends import Appends
+from kafka2011.broker.core.copies import CopyWait, CopyWaits
 from kafka2011.broker.core.data_waits import DataWait, DataWaits, Waited
 from kafka2011.broker.core.errors import (
     CannotCreateLog,
@@ -19,6 +20,7 @@ from kafka2011.broker.core.errors import (
     IllegalTopic,
     NoSuchPartition,
     PartitionError,
+    TooMuchUnconfirmed,
 )
 from kafka2011.broker.log.barrier import Barrier
 from kafka2011.broker.log.file_layer import Buffer
@@ -76,7 +78,9 @@ class Partitions:
         self._disk = disk
         self._data_waits = data_waits
         self._rng = rng
+        self.copies = CopyWaits()
         self._topic_seen = topic_seen
+        self._refusal = ""  # why nothing is appended: a replica's
         self._rule: names.TopicRule = "0.7" if config.topic_name_rule == "0.7" else "strict"
         self._segment_bytes_min = min(
             config.segment_bytes_max, *config.topic_segment_bytes_max.values(), 2**31
@@ -144,6 +148,10 @@ class Partitions:
         log = self._logs.get(topic, partition)
         return log is None or log.state is LogState.ONLINE
 
+    def refuse(self, reason: str) -> None:
+        """Append nothing from here on, for `reason`; with "" take appends again."""
+        self._refusal = reason
+
     # --- append --------------------------------------------------------------------------------
 
     def append(
@@ -160,9 +168,12 @@ class Partitions:
         durable, and can be read, once `when_durable` says so. If it cannot be written after all,
         `appends.append_failed` is called.
 
-        Raises StorageFailed, StorageFull, PartitionOffline: nothing was taken over.
+        Raises StorageFailed, StorageFull, PartitionOffline, TooMuchUnconfirmed: nothing was taken
+        over.
         """
         try:
+            if self._refusal:
+                raise TooMuchUnconfirmed(f"{log.name}: {self._refusal}")
             end = log.append(message_set, message_count, now_ms, appends)
         except PartitionError:
             appends.was_refused = True
@@ -223,6 +234,17 @@ class Partitions:
         for log, end in ends.items():
             log.when_flushed(end, barrier)
         return self._begin(barrier, ends)
+
+    def when_copied(
+        self, ends: Mapping[Log, int], count: int, done: Callable[[bool], None]
+    ) -> Barrier | CopyWait:
+        """As `when_flushed`, but for the disks of `count` replicas; `copies` has the most."""
+        if self.copies.leader is None:
+            return self.when_flushed(ends, done)
+        wait = self.copies.wait(ends, count, done)
+        for log in ends:
+            self._disk.request_flush(log)
+        return wait
 
     def _begin(self, barrier: Barrier, to_flush: Iterable[Log]) -> Barrier:
         for log in to_flush:

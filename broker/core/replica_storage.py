@@ -16,6 +16,7 @@ from kafka2011.broker.core.worker_threads import WorkerThreads
 from kafka2011.broker.log.barrier import Barrier
 from kafka2011.broker.log.copied import Checked
 from kafka2011.broker.log.cutting import CutJob, CutKind
+from kafka2011.broker.log.disk_jobs import Retirement
 from kafka2011.broker.log.errors import PartitionError
 from kafka2011.broker.log.file_layer import Buffer, FileLayer
 from kafka2011.broker.log.log import Log, LogObserver, LogState, WrittenPiece
@@ -23,13 +24,16 @@ from kafka2011.broker.log.log_cuts import LogCuts, Wanted
 from kafka2011.broker.log.log_manager import LogManager
 from kafka2011.broker.log.quarantine import Quarantine
 from kafka2011.broker.log.replica_journal import JournalJob, Lineage, ReplicaJournal
-from kafka2011.broker.log.tail import CopiedFrom
+from kafka2011.broker.log.segment_sums import Confirmed, SumsJob
+from kafka2011.broker.log.tail import NO_ROOM, CopiedFrom
 from kafka2011.broker.replication.copies import Copy
-from kafka2011.broker.replication.lineage import cut
 from kafka2011.broker.replication.plan import Action, Step
+from kafka2011.protocol.lineage import cut
 from kafka2011.runtime.logs import get_logger
 
 _log: Any = get_logger(__name__)
+
+NO_ROOM_S = 1.0  # before a journal that found no room is tried again
 
 _KINDS = {
     Action.CUT: CutKind.SHORTER,
@@ -47,6 +51,13 @@ class CutResult:
     cut_bytes: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class _Copied:
+    """The origin of copied entries."""
+
+    append_failed: Callable[[PartitionError], None]
+
+
 class ReplicaStorage:
     """The logs of a replica, which are loaded. `close` it before they are closed."""
 
@@ -59,6 +70,9 @@ class ReplicaStorage:
         self._loop = loop
         self._cuts = LogCuts(logs, files, Quarantine(files, logs.quarantine))
         self._thread = WorkerThreads(loop, "replica", 1)
+        # What is to be written, in order; the first ones are being written.
+        self._journals: list[tuple[ReplicaJournal, Callable[[OSError | None], None]]] = []
+        self._is_journalling = False
 
     def close(self) -> None:
         """Run what is queued. The results come with the loop's next turn."""
@@ -97,16 +111,34 @@ class ReplicaStorage:
         lineages: Mapping[str, Lineage],
         done: Callable[[OSError | None], None],
     ) -> None:
-        """Replace the journal; `done(None)` when it is durable. After an error the old one stands,
-        or the new one: nothing may be promised on either, so stop the process."""
+        """Replace the journal; `done(None)` when it is durable, or a later one is. While there is
+        no room it is tried again. After another error the old one stands, or the new one: nothing
+        may be promised on either, so stop the process."""
         journal = replace(self.journal, accepted=accepted, whole=whole, lineages=dict(lineages))
-        job = JournalJob(self._files, self._logs.root, journal)
-        self._thread.put(job, partial(self._journalled, done))
+        self._journals.append((journal, done))
+        if not self._is_journalling:
+            self._write_newest_journal()
 
-    def _journalled(self, done: Callable[[OSError | None], None], job: JournalJob) -> None:
+    def _write_newest_journal(self) -> None:
+        """It stands for those before it."""
+        self._is_journalling = True
+        journal, _ = self._journals[-1]
+        job = JournalJob(self._files, self._logs.root, journal)
+        self._thread.put(job, partial(self._journalled, len(self._journals)))
+
+    def _journalled(self, count: int, job: JournalJob) -> None:
+        if job.error is not None and job.error.errno in NO_ROOM:
+            _log.warning("replica_journal_waits", reason=str(job.error))
+            self._loop.call_later(NO_ROOM_S, self._write_newest_journal)
+            return
+        self._is_journalling = False
         if job.error is None:
             self.journal = job.journal
-        done(job.error)
+        written, self._journals = self._journals[:count], self._journals[count:]
+        if self._journals:
+            self._write_newest_journal()
+        for _, done in written:
+            done(job.error)
 
     # --- cuts ----------------------------------------------------------------------------------
 
@@ -161,16 +193,19 @@ class ReplicaStorage:
         entries: Buffer,
         checked: Checked,
         copied: CopiedFrom,
+        *,
+        refused: Callable[[PartitionError], None],
     ) -> None:
         """Append what `check_copied` found whole in a leader's bytes at `offset`; without entries,
         roll where the leader has. Written at the end of this turn of the loop, until when the
         buffer must not change, and flushed at once. When `log.is_held` afterwards, a roll waits for
         a flush: hand in nothing more for this log before `log.when_written(log.log_end, ...)`.
+        `refused` is called when what was taken is not written after all.
 
         Raises CopyMisplaced, StorageFailed, StorageFull, PartitionOffline: nothing was taken.
         """
         assert len(entries) == checked.whole_bytes
-        log.append_copied(offset, entries, checked.entry_count, copied)
+        log.append_copied(offset, entries, checked.entry_count, copied, _Copied(refused))
         self._disk.appended(log)
 
     def read_written(self, log: Log, offset: int, size_max: int) -> WrittenPiece | None:
@@ -184,6 +219,19 @@ class ReplicaStorage:
         except OSError as error:
             raise CannotRead(f"{log.name}: {error.strerror}") from None
 
+    def sums_job(self) -> SumsJob:
+        """A job that reads all that is confirmed, as it is on the disk."""
+        segments = {
+            log.name: [
+                Confirmed(one.path, one.start, min(one.end, log.high_watermark) - one.start)
+                for one in log.segments
+                if one.start < log.high_watermark
+            ]
+            for log in self._logs
+            if log.state is not LogState.OFFLINE
+        }
+        return SumsJob(self._files, segments)
+
     # --- what is confirmed ---------------------------------------------------------------------
 
     def set_watermark(self, log: Log, offset: int) -> None:
@@ -193,6 +241,18 @@ class ReplicaStorage:
         log.ends.move_watermark(offset)
         if log.high_watermark != before:
             self._disk.watermark_moved()
+
+    def decide_retention(self, retire: Callable[[Log, int], Retirement | None]) -> None:
+        """Have `retire(log, now_ms)` say, in each round of retention, what a log loses."""
+        self._logs.retire_log = retire
+
+    def retire_below(self, log: Log, start: int) -> None:
+        """Remove the whole segments below `start`, which a leader has let go: all of it is
+        confirmed. What cannot go now goes with the next round of retention."""
+        self.set_watermark(log, start)
+        job = log.retire_below(start)
+        if job is not None:
+            self._disk.remove(log, job)
 
     def set_floor(self, log: Log, offset: int) -> None:
         """This process leads from here on: up to `offset` readers get nothing and no error, and no

@@ -257,6 +257,28 @@ class RequestHandlers:
             waiting[log] = max(waiting.get(log, 0), floor)
         return waiting
 
+    def copies_count(self, body: memoryview) -> int:
+        """How many replicas a Copies request asks for. Raises RequestRefused."""
+        try:
+            return requests.copies_count(body)
+        except wire_errors.KafkaError as error:
+            raise RequestRefused("malformed-request", str(error)) from None
+
+    def copies(self, count: int) -> Reply:
+        """The answer to a Copies request, once it holds; the error when it never can."""
+        is_possible = count <= self._partitions.copies.members_max
+        return Reply([responses.encode_copies_response(is_possible)])
+
+    def lineage(self, body: memoryview) -> Reply:
+        """The answer to a Lineage request. Raises RequestRefused."""
+        try:
+            route = requests.lineage_route(body)
+        except wire_errors.KafkaError as error:
+            raise RequestRefused("malformed-request", str(error)) from None
+        log = self._log_asked_about(route)
+        lineage = self._partitions.copies.lineage(log) if log is not None else ()
+        return Reply([responses.encode_lineage_response(lineage)])
+
     def offsets(self, query: OffsetsQuery, appends: Appends) -> Reply:
         """Raises RequestRefused."""
         log = self._log_asked_about(query.route)

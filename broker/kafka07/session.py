@@ -1,4 +1,4 @@
-"""One connection's requests of the 0.7 protocol, and our WaitingFetch, strictly in order.
+"""One connection's requests of the 0.7 protocol, and three of our own, strictly in order.
 
 Sockets are the channel's: a session takes whole requests out of a buffer, sends responses, and
 holds the channel up where the protocol must wait for the disk. The barrier is here: Offsets with
@@ -21,11 +21,13 @@ from kafka2011.broker.kafka07.checks import (
     TooMuchForTheLoop,
 )
 from kafka2011.broker.kafka07.handlers import OffsetsQuery, RequestHandlers, WaitingFetch
-from kafka2011.broker.network.connection import Channel, Wait
+from kafka2011.broker.network.channel import Channel, Wait
 from kafka2011.protocol.framing import FRAME_SIZE, FRAME_SIZE_BYTES
 from kafka2011.protocol.requests import (
+    COPIES,
     FETCH,
     LATEST,
+    LINEAGE,
     MULTI_FETCH,
     MULTI_PRODUCE,
     OFFSETS,
@@ -171,6 +173,10 @@ class Session:
             fetch = self._handlers.waiting_fetch(body)
             deadline_s = self._loop_time() + fetch.wait_s
             return self._fetch_or_wait(fetch, deadline_s, began_s, may_wait=is_last)
+        if request_id == COPIES:
+            return self._copies(self._handlers.copies_count(body), began_s)
+        if request_id == LINEAGE:
+            return self._channel.send(self._handlers.lineage(body), "offsets", began_s)
         raise RequestRefused("malformed-request", f"unknown request id {request_id}")
 
     # --- a fetch that waits --------------------------------------------------------------------
@@ -248,6 +254,21 @@ class Session:
             self._channel.close(refused.reason, str(refused))
             return False
         return self._channel.send(reply, "offsets", began_s)
+
+    def _copies(self, count: int, began_s: float) -> bool:
+        """What was appended stays the barrier's to wait for."""
+        if self._appends.was_refused:
+            raise RequestRefused(
+                "barrier-failed", "a set sent earlier on this connection was not kept"
+            )
+        copies = self._partitions.copies
+        if count <= copies.members_max and (waiting := copies.lacking(self._appends.ends, count)):
+            self._channel.hold(
+                lambda done: self._partitions.when_copied(waiting, count, done),
+                lambda: self._channel.send(self._handlers.copies(count), "offsets", began_s),
+            )
+            return False
+        return self._channel.send(self._handlers.copies(count), "offsets", began_s)
 
     # --- hanging up ----------------------------------------------------------------------------
 

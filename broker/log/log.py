@@ -178,10 +178,14 @@ class Log(ReplicaTail):
 
     # --- retention and closing -----------------------------------------------------------------
 
-    def retire(self, now_ms: int) -> Retirement | None:
+    def retire(self, now_ms: int, limit: int | None = None) -> Retirement | None:
         """Take the segments that the policy lets go out of the log; the files are removed by the
         returned job, in any thread, which is then handed to `complete_retirement`. None when there
-        is nothing to do, or a job runs already: two could leave a gap."""
+        is nothing to do, or a job runs already: two could leave a gap.
+
+        `limit` is a replica's: nothing from there on goes. And the segment with the last confirmed
+        message stays, so that in every copy a segment begins where the log does.
+        """
         if self.state is not LogState.ONLINE or self.is_retiring:
             return None
         watermark = self.high_watermark
@@ -192,10 +196,22 @@ class Log(ReplicaTail):
             for one in segments
         ]
         count = self.settings.retention(summaries, now_ms)
-        if count >= len(segments):
+        if limit is not None:
+            count = min(count, sum(one.end <= limit and one.end < watermark for one in segments))
+        elif count >= len(segments):
             count = len(segments) - 1
             if watermark == self.written_end:
                 count = self._make_active_retirable(now_ms)
+        return self._begin_retirement(count)
+
+    def retire_below(self, offset: int) -> Retirement | None:
+        """As `retire`, of the whole segments below `offset`, which a leader has let go."""
+        if self.state is not LogState.ONLINE or self.is_retiring:
+            return None
+        offset = min(offset, self.high_watermark)
+        return self._begin_retirement(sum(one.end <= offset for one in self.segments[:-1]))
+
+    def _begin_retirement(self, count: int) -> Retirement | None:
         if count > 0:
             gone = self._segments.take_oldest(count)
             for segment in gone:

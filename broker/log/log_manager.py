@@ -8,21 +8,14 @@ disk failed) and `.kafka2011_replica` (the directory is a replica's, and what th
 Quarantine lies outside.
 """
 
-import contextlib
 import os
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kafka2011.broker.log import (
-    clean_stop,
-    flushed_mark,
-    recovery,
-    replica_journal,
-    suspect_cache,
-)
+from kafka2011.broker.log import clean_stop, flushed_mark, replica_journal
+from kafka2011.broker.log.directory_loader import DirectoryLoader, LoadOutcome, LogParts
 from kafka2011.broker.log.directory_lock import DirectoryLock
 from kafka2011.broker.log.disk_jobs import Retirement
 from kafka2011.broker.log.errors import DataDirectoryError, LimitReached
@@ -31,20 +24,21 @@ from kafka2011.broker.log.file_times import FileTimes
 from kafka2011.broker.log.flushed_mark import MarkJob
 from kafka2011.broker.log.log import Log, LogObserver, LogSettings, LogState
 from kafka2011.broker.log.log_marks import LogMarks
-from kafka2011.broker.log.recovery import Examination, Verdict
 from kafka2011.broker.log.replica_journal import (
     DIRECTORY_ID_BYTES,
     ReplicaIdentity,
     ReplicaJournal,
 )
-from kafka2011.broker.log.segment import SUFFIX, OpenFiles, Segment, segment_name, start_of_name
+from kafka2011.broker.log.segment import OpenFiles, Segment, segment_name
 from kafka2011.runtime.clock import Clock
 from kafka2011.runtime.logs import get_logger
 
 _log: Any = get_logger(__name__)
 
-# A clock that went back by less is no news.
-CLOCK_BEHIND_MS = 60_000
+
+def _keep_all(log: Log, now_ms: int) -> None:
+    """No segment goes."""
+    del log, now_ms
 
 
 class LogManager:
@@ -69,22 +63,23 @@ class LogManager:
         that the directory is to be a replica's: its watermarks are moved by the replication."""
         self.root = root
         self.journal: ReplicaJournal | None = None  # once loaded; None of no replica
-        self.retention_is_on = replica is None
+        # How a log loses old segments. A replica's does so by its leadership.
+        self.retire_log: Callable[[Log, int], Retirement | None] = (
+            Log.retire if replica is None else _keep_all
+        )
         self._replica = replica
         self._new_directory_id = new_directory_id
         self._observer: LogObserver | None = None
-        self._lost: list[str] = []  # what is missing that was flushed here once
         self._aside: dict[tuple[str, int], Log] = {}  # of a replica: see `set_aside`
         self.logs: dict[tuple[str, int], Log] = {}
         self.topics: set[str] = set()
         self.open_files = OpenFiles(files, open_segments_max)
-        self.recovery_s = 0.0
-        self.recovered_bytes = 0
-        self.verdicts: dict[str, int] = {verdict.value: 0 for verdict in Verdict}
-        self._is_memory_distrusted = False
-        self._has_unreadable = False
-        self._file_times = FileTimes(clock, wall or clock)
-        self.marks = LogMarks(files, root, clock, self._file_times, of_replica=replica is not None)
+        self.loaded = LoadOutcome()
+        file_times = FileTimes(clock, wall or clock)
+        self._parts = LogParts(
+            files=files, open_files=self.open_files, clock=clock, file_times=file_times
+        )
+        self.marks = LogMarks(files, root, clock, file_times, of_replica=replica is not None)
         self.quarantine = quarantine
         self._settings_for = settings_for
         self._files = files
@@ -138,10 +133,11 @@ class LogManager:
         journal = self.journal
         if journal is None:
             return
+        lost = self.loaded.lost
         if not self.marks.last.is_known and journal.starts > 1:
-            self._lost.append(f"{flushed_mark.NAME} is missing or cannot be read")
-        if self._lost and journal.whole:
-            _log.error("replica_not_whole", log_dir=str(self.root), reason="; ".join(self._lost))
+            lost.append(f"{flushed_mark.NAME} is missing or cannot be read")
+        if lost and journal.whole:
+            _log.error("replica_not_whole", log_dir=str(self.root), reason="; ".join(lost))
             self.journal = replace(journal, whole=False)
             replica_journal.write(self._files, self.root, self.journal)
 
@@ -170,194 +166,18 @@ class LogManager:
         self._lock.release()
 
     def _load_all(self, ends: clean_stop.Ends | None) -> None:
-        began = time.monotonic()
-        partitions = set()
-        self._is_memory_distrusted = suspect_cache.is_marked(self._files, self.root)
-        for name in self._files.list_directory(self.root):
-            path = self.root / name
-            if not self._files.is_directory(path):
-                if not name.startswith("."):
-                    _log.warning("stray_file", path=str(path))
-                continue
-            topic, dash, number = name.rpartition("-")
-            if name.startswith(".") or not dash or not topic or not number.isdecimal():
-                # Unlike 0.7: lost+found of a file system's root is no reason not to start.
-                _log.warning("stray_directory", path=str(path))
-                continue
-            partitions.add(name)
-            self._add(self._load(topic, int(number), path, ends))
-        self._forget_marks_but_of(partitions)
-        self._settle_times()
-        if self._is_memory_distrusted and not self._has_unreadable:
-            suspect_cache.clear(self._files, self.root)
-        self._files.sync_directory(self.root)
-        self.recovery_s = time.monotonic() - began
-
-    def _forget_marks_but_of(self, partitions: set[str]) -> None:
-        for name, mark in list(self.marks.last.by_directory.items()):
-            if name in partitions:
-                continue
-            self.marks.forget(name)
-            if mark.end:
-                self._lost.append(f"{name} is gone")
-            _log.warning("partition_gone", path=str(self.root / name), flushed_end=mark.end)
-
-    def _settle_times(self) -> None:
-        """Turn the times of files into those of this process's clock. Times never fall along a log:
-        no segment is younger than its successor, and none is younger than now."""
-        segments = [segment for log in self for segment in log.segments]
-        newest_ms = max((segment.time_ms for segment in segments), default=0)
-        self._file_times.begin(max(newest_ms, self.marks.last.clock_ms))
-        behind_ms = self._file_times.ahead_ms
-        if behind_ms > CLOCK_BEHIND_MS:
-            _log.warning("clock_behind", log_dir=str(self.root), behind_s=behind_ms // 1000)
-        for log in self:
-            time_ms = 0
-            for segment in log.segments:
-                time_ms = max(time_ms, self._file_times.from_file(segment.time_ms))
-                segment.time_ms = time_ms
-
-    def _load(self, topic: str, partition: int, path: Path, ends: clean_stop.Ends | None) -> Log:
-        """A partition that cannot be read is offline; the others are served."""
-        settings = self._settings_for(topic)
-        try:
-            segments, problem = self._segments_of(path)
-            if not problem and not segments:
-                end = self.marks.last.end_of(path.name)
-                if not end:
-                    return self._new_log(topic, partition, path)
-                problem = (
-                    f"{path} has no segments, and was flushed up to offset {end}: put them back, "
-                    "or remove the directory to begin anew at 0"
-                )
-            start, found = 0, None
-            if not problem:
-                start, found, problem = self._recover(segments[-1], path.name, ends)
-        except OSError as error:
-            problem = f"{path} cannot be loaded: {error.strerror}: {error.filename or path}"
-            self._has_unreadable = True
-            suspect_cache.mark(self._files, self.root)
-        except DataDirectoryError as error:
-            problem = str(error)
-        if problem:
-            self._lost.append(f"{path.name} is offline")
-            _log.error("partition_offline", partition=path.name, reason=problem)
-            return Log.offline(topic, partition, path, problem, settings, **self._parts())
-        assert found is not None
-        log = Log(
-            topic,
-            partition,
-            path,
-            segments,
-            settings,
-            watermark=self._watermark_of(path.name, segments),
-            **self._parts(),
+        loader = DirectoryLoader(
+            self.root,
+            self.quarantine,
+            self._settings_for,
+            marks=self.marks,
+            parts=self._parts,
+            new_log=self._new_log,
+            is_replica=self._replica is not None,
         )
-        log.sample(found.entry_count, found.valid_bytes - start)
-        # From here on it is examined after the next clean stop, unless something is appended.
-        log.last_set_offset = segments[-1].start + (start or found.last_read)
-        if log.flushed_end:
-            self.marks.set(log, segments[-1].time_ms)
-        return log
-
-    def _watermark_of(self, name: str, segments: list[Segment]) -> int | None:
-        """What a replica knew to be confirmed when the marks were written; less does no harm."""
-        if self._replica is None:
-            return None
-        mark = self.marks.get(name)
-        known = mark.watermark or 0 if mark is not None else 0
-        return max(segments[0].start, min(known, segments[-1].end))
-
-    def _parts(self) -> dict[str, Any]:
-        return {
-            "files": self._files,
-            "open_files": self.open_files,
-            "clock": self._clock,
-            "file_times": self._file_times,
-        }
-
-    def _segments_of(self, path: Path) -> tuple[list[Segment], str]:
-        """The segments in order, and why the partition cannot be used ("" when it can)."""
-        segments: list[Segment] = []
-        for name in self._files.list_directory(path):
-            start = start_of_name(name)
-            if start is None:
-                if name.endswith(SUFFIX):
-                    return [], f"{path / name} is not named as a segment"
-                _log.warning("stray_file", path=str(path / name))
-                continue
-            fd = self._files.open_for_reading(path / name)
-            try:
-                size, time_ms = self._files.size(fd), self._files.modified_ms(fd)
-            finally:
-                self._files.close(fd)
-            if segments and segments[-1].end != start:
-                before = segments[-1]
-                if self._replica and not size and before.start < start < before.end:
-                    # Its removal was not durable when power was lost: see `replica_tail`.
-                    self._files.remove(path / name)
-                    continue
-                kind = "a gap" if before.end < start else "an overlap"
-                return [], (
-                    f"{kind} between {before.path} (ends at {before.end}) and {path / name}"
-                )
-            segments.append(Segment(path / name, start, size, time_ms))
-        return segments, ""
-
-    def _recover(
-        self, segment: Segment, name: str, ends: clean_stop.Ends | None
-    ) -> tuple[int, Examination | None, str]:
-        """Examine the newest segment and cut a torn ending; returns from where it was examined,
-        what was found, and why the segment must stay untouched ("": it need not)."""
-        trusted = ends.trusted_start(name, segment) if ends is not None else None
-        start = trusted or 0
-        flushed_bytes = max(0, self.marks.last.end_of(name) - segment.start)
-        fd = self._files.open(segment.path)
-        try:
-            if self._is_memory_distrusted:
-                self._files.drop_cached(fd)
-            found = recovery.examine_file(self._files, fd, start, flushed_bytes)
-            self.recovered_bytes += found.size_bytes - start
-            self.verdicts[found.verdict.value] += 1
-            if found.verdict is Verdict.CORRUPT:
-                reason = f"{segment.path} is corrupt: {found.reason}; see kafka2011 dump-log"
-                return start, found, reason
-            if found.verdict is Verdict.TORN:
-                copy = recovery.cut_torn_ending(
-                    self._files, fd, segment.path, found, self.quarantine
-                )
-                segment.size = found.valid_bytes
-                self._report_torn(segment, found, copy)
-            if trusted is None and flushed_bytes:
-                self._restore_time(fd, segment, self.marks.last.by_directory[name].time_ms)
-            if not start:
-                # What is here may be in the page cache only, of a process that was killed. It is
-                # about to be visible, so it must be durable first.
-                self._files.sync_file(fd)
-                self._files.sync_directory(segment.path.parent)
-        except OSError as error:
-            error.filename = error.filename or str(segment.path)  # descriptors have no names
-            raise
-        finally:
-            self._files.close(fd)
-        return start, found, ""
-
-    def _restore_time(self, fd: int, segment: Segment, time_ms: int) -> None:
-        """After an unclean stop the file shows the machine's clock, which may have been behind."""
-        if time_ms > segment.time_ms:
-            segment.time_ms = time_ms
-            with contextlib.suppress(OSError):
-                self._files.set_modified_ms(fd, time_ms)
-
-    def _report_torn(self, segment: Segment, found: Examination, copy: Path) -> None:
-        _log.warning(
-            "torn_ending_cut",
-            segment=str(segment.path),
-            kept_bytes=found.valid_bytes,
-            cut_bytes=found.size_bytes - found.valid_bytes,
-            reason=found.reason,
-            quarantine=str(copy),
-        )
+        self.loaded = loader.outcome
+        for log in loader.load(ends):
+            self._add(log)
 
     # --- finding and creating ------------------------------------------------------------------
 
@@ -431,7 +251,7 @@ class LogManager:
             self._settings_for(topic),
             unsynced_directories=unsynced,
             watermark=None if self._replica is None else segment.start,
-            **self._parts(),
+            **self._parts,
         )
 
     # --- what a leader's plan makes of a replica's logs -------------------------------------------
@@ -468,12 +288,10 @@ class LogManager:
     def retire(self) -> list[tuple[Log, Retirement]]:
         """Apply every log's retention policy. Run each job in any thread, then give it to its
         log's `complete_retirement`."""
-        if not self.retention_is_on:
-            return []
         now_ms = self._clock()
         jobs = []
-        for log in self.logs.values():
-            job = log.retire(now_ms)
+        for log in self:
+            job = self.retire_log(log, now_ms)
             if job is not None:
                 jobs.append((log, job))
         return jobs

@@ -32,7 +32,7 @@ DIRECTORY_ID_BYTES = 16
 _BYTES_MAX = 256 * 1024 * 1024
 _FORM = re.compile(rb"(\{.*\})\ncrc ([0-9a-f]{8})\n", re.DOTALL)
 
-# As in `broker.replication.lineage`: (epoch, start offset), both ascending.
+# As in `protocol.lineage`: (epoch, start offset), both ascending.
 Lineage = tuple[tuple[int, int], ...]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from kafka2011.broker.log.cutting import CutKind, LogCut, kept_segments
 from kafka2011.broker.log.errors import CopyMisplaced, StorageFailed
 from kafka2011.broker.log.file_layer import Buffer
-from kafka2011.broker.log.log_settings import LogState
+from kafka2011.broker.log.log_settings import Appender, LogState
 from kafka2011.broker.log.segment import Segment, segment_name
 from kafka2011.broker.log.segment_list import SegmentList
 from kafka2011.broker.log.tail import CopiedFrom, Held, LogTail, refuse
@@ -24,7 +24,12 @@ class ReplicaTail(LogTail):
     _uncut: tuple[LogState, str, int, int]
 
     def append_copied(
-        self, offset: int, entries: Buffer, message_count: int, copied: CopiedFrom
+        self,
+        offset: int,
+        entries: Buffer,
+        message_count: int,
+        copied: CopiedFrom,
+        appender: Appender | None = None,
     ) -> None:
         """Take over a follower's copy of whole entries that its leader has at `offset`, in a
         segment that begins where the leader's does. No entries: the leader has rolled there.
@@ -45,11 +50,11 @@ class ReplicaTail(LogTail):
         else:
             is_ready = not self._roll_pending
         if not is_ready:
-            self._held.append(Held(bytes(entries), message_count, None, copied))
+            self._held.append(Held(bytes(entries), message_count, appender, copied))
             self.log_end += len(entries)
         elif entries:
             self._gathered.append(entries)
-            self._appenders.append(None)
+            self._appenders.append(appender)
             self._gathered_end = self.log_end = offset + len(entries)
             self._copied_ms = copied.time_ms
             self.messages_since_flush_began += message_count
@@ -164,4 +169,6 @@ class ReplicaTail(LogTail):
         if held.copied is None:
             super()._take_held(held, now_ms)
         else:
-            self.append_copied(self.log_end, held.message_set, held.message_count, held.copied)
+            self.append_copied(
+                self.log_end, held.message_set, held.message_count, held.copied, held.appender
+            )

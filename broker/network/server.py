@@ -19,7 +19,8 @@ from kafka2011.broker.core.counters import BrokerMetrics
 from kafka2011.broker.core.disk_scheduler import DiskScheduler
 from kafka2011.broker.core.worker_threads import Job, WorkerThreads
 from kafka2011.broker.network.buffers import RequestMemory
-from kafka2011.broker.network.connection import BROKEN_READS, Channel, Connection, Session
+from kafka2011.broker.network.channel import Channel, Session
+from kafka2011.broker.network.connection import BROKEN_READS, Connection
 from kafka2011.broker.network.gathering import Gathering
 from kafka2011.broker.network.poller import READABLE, Poller
 from kafka2011.broker.network.sender import WarmUp
@@ -90,24 +91,13 @@ class BrokerServer:
         Raises OSError when the address cannot be used.
         """
         config = self._config
-        family, _, _, _, where = socket.getaddrinfo(
-            config.listen_address, config.port, type=socket.SOCK_STREAM
-        )[0]
-        listener = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            listener.setblocking(False)
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if config.socket_receive_buffer_bytes:
-                listener.setsockopt(
-                    socket.SOL_SOCKET, socket.SO_RCVBUF, config.socket_receive_buffer_bytes
-                )
-            listener.bind(where)
-            listener.listen(BACKLOG)
-        except OSError:
-            listener.close()
-            raise
-        self._listener = listener
-        self.port = listener.getsockname()[1]
+        self._listener = listening_socket(
+            config.listen_address,
+            config.port,
+            BACKLOG,
+            receive_buffer_bytes=config.socket_receive_buffer_bytes,
+        )
+        self.port = self._listener.getsockname()[1]
 
     def start(self) -> None:
         """Serve, on the loop that runs or will run."""
@@ -349,6 +339,26 @@ class BrokerServer:
             self.loop.call_soon(stopped)
 
         finish()
+
+
+def listening_socket(
+    host: str, port: int, backlog: int, *, receive_buffer_bytes: int | None = None
+) -> socket.socket:
+    """A socket that takes connections and does not block. Raises OSError when the address cannot be
+    used."""
+    family, _, _, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setblocking(False)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if receive_buffer_bytes:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+        listener.bind(where)
+        listener.listen(backlog)
+    except OSError:
+        listener.close()
+        raise
+    return listener
 
 
 def raise_descriptor_limit() -> int:

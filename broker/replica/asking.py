@@ -7,7 +7,7 @@ import socket
 from collections.abc import Callable
 
 from kafka2011.broker.replica import frames
-from kafka2011.broker.replica.frames import FrameReader, Greeting, Kind, Purpose
+from kafka2011.broker.replica.frames import FrameReader, Greeting, Kind, Purpose, Sums, Wire
 from kafka2011.broker.replication.machine import Canvassing
 from kafka2011.coordination.paths import BrokerAddress
 from kafka2011.protocol.errors import ProtocolError
@@ -18,21 +18,37 @@ READ_BYTES = 64 * 1024
 
 def canvass(address: BrokerAddress, greeting: Greeting) -> Canvassing | None:
     """What a member has; None when its copy must not be counted on, or it does not answer."""
+    frame = _answer(address, greeting, Kind.CANVASSING, TIMEOUT_S)
+    return frame if isinstance(frame, Canvassing) else None
+
+
+def verify(address: BrokerAddress, greeting: Greeting, timeout_s: float) -> Sums | None:
+    """The checksums of a member's copy, once it has read all of it; None when it does not answer
+    in time, or its disk cannot be read."""
+    frame = _answer(address, greeting, Kind.SUMS, timeout_s)
+    return frame if isinstance(frame, Sums) else None
+
+
+def _answer(
+    address: BrokerAddress, greeting: Greeting, kind: Kind, timeout_s: float
+) -> Wire | None:
     try:
         with _greeted(address, greeting) as sock:
-            reader = FrameReader(frozenset({Kind.CANVASSING}))
+            sock.settimeout(timeout_s)
+            reader = FrameReader(frozenset({kind}))
             while (frame := reader.next()) is None:
                 data = sock.recv(READ_BYTES)
                 if not data:
                     return None
                 reader.feed(data)
-            return frame if isinstance(frame, Canvassing) else None
+            return frame
     except (OSError, ProtocolError):
         return None
 
 
 def tell(address: BrokerAddress, greeting: Greeting) -> None:
-    """Have a member look at the state; nothing happens when it is not there."""
+    """What is not answered: look at the state, or begin anew. Nothing happens when the member is
+    not there."""
     try:
         with _greeted(address, greeting):
             pass

@@ -4,9 +4,9 @@
     str    = length i16, UTF-8
     counts are i32; everything is signed and big-endian
 
-The frames are those of `replication.frames`, but for three: a link begins with a `Greeting`; a
-candidate's question is answered by a `Canvassing`; and `Chunk` is what is sent of a Data, with its
-bytes and the segment that they belong to.
+The frames are those of `replication.frames`, but for four: a link begins with a `Greeting`; a
+candidate's question is answered by a `Canvassing`, an operator's by `Sums`; and `Chunk` is what is
+sent of a Data, with its bytes and the segment that they belong to.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,18 +16,28 @@ from struct import Struct
 from struct import error as StructError
 from typing import Final, TypeVar
 
+from kafka2011.broker.log.segment_sums import SegmentSums
 from kafka2011.broker.replication.copies import Row
-from kafka2011.broker.replication.frames import Ack, Mark, Plan, Ready, Table, Verdict, Welcome
-from kafka2011.broker.replication.lineage import Lineage
+from kafka2011.broker.replication.frames import (
+    Ack,
+    Mark,
+    Plan,
+    Ready,
+    Start,
+    Table,
+    Verdict,
+    Welcome,
+)
 from kafka2011.broker.replication.machine import Canvassing
 from kafka2011.broker.replication.plan import Action, Step
 from kafka2011.protocol.errors import LocalProtocolError, RemoteProtocolError
 from kafka2011.protocol.framing import FRAME_SIZE_BYTES, check_frame_size
+from kafka2011.protocol.lineage import Lineage
 
 Choice = TypeVar("Choice")
 
 MAGIC: Final = 0x4B523131
-FORMAT: Final = 1
+FORMAT: Final = 2
 
 CHUNK_BYTES_MAX: Final = 1024 * 1024  # of a log's bytes in one frame
 TABLE_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -38,6 +48,8 @@ class Purpose(IntEnum):
     FOLLOW = 0
     CANVASS = 1  # answered by Canvassing, or by the end of the link when the copy must not count
     TELL = 2  # look at the state; not answered
+    VERIFY = 3  # answered by Sums, or by the end of the link when that cannot be
+    BEGIN_ANEW = 4  # the directory that is named is damaged; not answered
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +75,14 @@ class Chunk:
     data: bytes
 
 
-Wire = Greeting | Welcome | Table | Plan | Ready | Chunk | Mark | Ack | Canvassing
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """The checksums of what a replica has on its disk, by partition."""
+
+    partitions: Mapping[str, tuple[SegmentSums, ...]]
+
+
+Wire = Greeting | Welcome | Table | Plan | Ready | Chunk | Mark | Ack | Canvassing | Start | Sums
 
 
 class Kind(IntEnum):
@@ -76,6 +95,8 @@ class Kind(IntEnum):
     MARK = 0x5207
     ACK = 0x5208
     CANVASSING = 0x5209
+    START = 0x520A
+    SUMS = 0x520B
 
 
 _LIMITS: Final = {
@@ -88,6 +109,8 @@ _LIMITS: Final = {
     Kind.MARK: TABLE_BYTES_MAX,
     Kind.ACK: TABLE_BYTES_MAX,
     Kind.CANVASSING: TABLE_BYTES_MAX,
+    Kind.START: TABLE_BYTES_MAX,
+    Kind.SUMS: TABLE_BYTES_MAX,
 }
 
 _HEADER: Final = Struct(">ihi")
@@ -99,6 +122,7 @@ _I32: Final = Struct(">i")
 _I64: Final = Struct(">q")
 _LINEAGE_ENTRY: Final = Struct(">iq")
 _CHUNK: Final = Struct(">qqqi")
+_SUMS: Final = Struct(">qqqi")
 
 _VERDICTS: Final = (
     Verdict.OK,
@@ -183,6 +207,18 @@ def _put(out: bytearray, frame: Wire) -> Kind:
             _put_offsets(out, ends)
             _put_offsets(out, watermarks)
             return Kind.CANVASSING
+        case Start(starts):
+            _put_offsets(out, starts)
+            return Kind.START
+        case Sums(partitions):
+            out += _I32.pack(len(partitions))
+            for name, segments in partitions.items():
+                _put_text(out, name)
+                out += _I32.pack(len(segments))
+                for one in segments:
+                    out += _SUMS.pack(one.start, one.size_bytes, one.damaged_at, len(one.blocks))
+                    out += b"".join(map(_U32.pack, one.blocks))
+            return Kind.SUMS
         case Ready():
             return Kind.READY
 
@@ -296,7 +332,10 @@ class _Body:
 
     def count(self, bytes_each: int) -> int:
         """How many follow, each of at least so many bytes."""
-        count = self.number(_I32)
+        return self.checked(self.number(_I32), bytes_each)
+
+    def checked(self, count: int, bytes_each: int) -> int:
+        """The count, if so many can follow."""
         if not 0 <= count <= (len(self._data) - self._at) // bytes_each:
             raise RemoteProtocolError(f"a replica's frame announces {count} entries")
         return count
@@ -364,6 +403,19 @@ def _mark(body: _Body) -> Mark:
     return Mark(number, body.offsets(), flush_age_ms)
 
 
+def _sums(body: _Body) -> Sums:
+    partitions = {}
+    for _ in range(body.count(_I16.size + _I32.size)):
+        name = body.text()
+        segments = []
+        for _ in range(body.count(_SUMS.size)):
+            start, size, damaged_at, count = body.numbers(_SUMS)
+            blocks = tuple(body.number(_U32) for _ in range(body.checked(count, _U32.size)))
+            segments.append(SegmentSums(start, size, damaged_at, blocks))
+        partitions[name] = tuple(segments)
+    return Sums(partitions)
+
+
 def _one_of(choices: tuple[Choice, ...], number: int) -> Choice:
     if not 0 <= number < len(choices):
         raise RemoteProtocolError(f"unknown code {number} in a replica's frame")
@@ -380,4 +432,6 @@ _READERS: Final[dict[Kind, Callable[[_Body], Wire]]] = {
     Kind.MARK: _mark,
     Kind.ACK: lambda body: Ack(body.number(_I64), body.offsets()),
     Kind.CANVASSING: lambda body: Canvassing(body.number(_I32), body.offsets(), body.offsets()),
+    Kind.START: lambda body: Start(body.offsets()),
+    Kind.SUMS: _sums,
 }

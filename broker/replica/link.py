@@ -28,6 +28,7 @@ READS_PER_TURN = 4
 SEND_BYTES_PER_TURN = 4 * 1024 * 1024
 FINISH_S = 2.0  # for the last frames of a link that is being closed
 STUCK_S = 30.0  # without a byte taken, while some wait
+PIECE_BYTES_MIN = 4096
 USER_TIMEOUT_MS = 15_000  # bytes that are not acknowledged for so long end the connection
 
 
@@ -48,6 +49,23 @@ class Host(Protocol):
     def warm_up(self, job: Job, done: Callable[[Any], None]) -> None: ...
 
 
+class Pace:
+    """So many bytes a second, in pieces that are a quarter of a second's at most, so that no other
+    side takes the pauses for silence."""
+
+    def __init__(self, bytes_per_s: int) -> None:
+        self.piece_bytes_max = max(PIECE_BYTES_MIN, bytes_per_s // 4)
+        self._bytes_per_s = bytes_per_s
+        self._free_s = 0.0
+
+    def wait_s(self, now_s: float) -> float:
+        """How long nothing is to be sent; 0 when something may be."""
+        return max(0.0, self._free_s - now_s)
+
+    def sent(self, size_bytes: int, now_s: float) -> None:
+        self._free_s = max(self._free_s, now_s) + size_bytes / self._bytes_per_s
+
+
 class Link:
     """`number` is what the machine calls it."""
 
@@ -63,6 +81,8 @@ class Link:
         self.number = number
         self.is_closed = False
         self.is_greeted = False
+        self.pace: Pace | None = None  # of the bytes of logs; may be shared by links
+        self._paces = False  # waits for its pace
         self._socket = sock
         self._host = host
         self._sender = sender
@@ -136,6 +156,8 @@ class Link:
             if item is None:
                 return Progress.ALL_SENT
             if isinstance(item, Range):
+                if self._must_wait():
+                    return Progress.ALL_SENT
                 self._put_chunk(item)
             elif isinstance(item, Mark):
                 self._sender.put(Reply([self._encoded_mark(item)]))
@@ -144,10 +166,26 @@ class Link:
 
     def _put_chunk(self, waiting: Range) -> None:
         size_max = min(frames.CHUNK_BYTES_MAX, waiting.end - waiting.offset)
+        if self.pace is not None:
+            size_max = min(size_max, self.pace.piece_bytes_max)
         chunk, region = self._host.read_chunk(waiting.partition, waiting.offset, size_max)
         self._outbox.sent(waiting.partition, waiting.offset + region.count)
+        if self.pace is not None:
+            self.pace.sent(region.count, self._host.loop.time())
         header = frames.encode_chunk_header(chunk, region.count, self._epoch)
         self._sender.put(Reply([header, region]))
+
+    def _must_wait(self) -> bool:
+        """Whether the link's pace has it wait; then it goes on by itself."""
+        wait_s = self.pace.wait_s(self._host.loop.time()) if self.pace is not None else 0.0
+        if wait_s and not self._paces:
+            self._paces = True
+            self._host.loop.call_later(wait_s, self._go_on)
+        return wait_s > 0
+
+    def _go_on(self) -> None:
+        self._paces = False
+        self._pump()
 
     def _encoded_mark(self, mark: Mark) -> bytes:
         """With those watermarks alone that have moved since the last one on this link."""

@@ -2,8 +2,8 @@
 
 Of a log's bytes only a range waits, however much was appended. The ranges that were put in between
 two frames are a round: their logs take turns, a chunk each. A mark goes behind all that was put in
-before it. At most two marks wait: the first, so that one comes through however slow the link is,
-and the newest, which stands for those between.
+before it. At most two marks wait between two other frames: the first, so that one comes through
+however slow the link is, and the newest, which stands for those between.
 """
 
 from collections import deque
@@ -45,12 +45,12 @@ class Outbox:
     def put_mark(self, mark: Mark) -> None:
         items = self._items
         marks = [at for at, item in enumerate(items) if isinstance(item, Mark)]
-        if len(marks) > 1 and not any(isinstance(item, bytes) for item in _after(items, marks[1])):
-            self._forget(marks[1])
+        if len(marks) > 1 and not any(isinstance(item, bytes) for item in _after(items, marks[-1])):
+            self._forget(marks[-1])
         items.append(mark)
 
     def _forget(self, at: int) -> None:
-        """The mark there, which at most one round follows; two rounds become one."""
+        """The last mark, which at most one round follows; two rounds become one."""
         items = self._items
         after = items.pop() if at < len(items) - 1 else {}
         items.pop()

@@ -14,6 +14,7 @@ from kafka2011.broker.core.worker_threads import Job, WorkerThreads
 from kafka2011.broker.log.file_region import FileRegion
 from kafka2011.broker.network.poller import READABLE, Poller
 from kafka2011.broker.network.sender import Sender
+from kafka2011.broker.network.server import listening_socket
 from kafka2011.broker.replica.asking import Asking, Dial
 from kafka2011.broker.replica.frames import Chunk, Greeting, Kind, Purpose, Wire
 from kafka2011.broker.replica.link import Link
@@ -40,6 +41,12 @@ class Caller(Protocol):
         """A member has the state looked at."""
 
     def canvassed(self) -> Canvassing | None: ...
+    def verify(self, link: int) -> None:
+        """Send `Sums` on the link when they are there, and finish it."""
+
+    def begin_anew(self, directory: str) -> None:
+        """An operator says that the directory is damaged."""
+
     def connected(self, link: int) -> None: ...
     def frame(self, link: int, frame: Wire) -> None: ...
     def closed(self, link: int, refused: bool) -> None: ...
@@ -72,18 +79,8 @@ class ReplicaPort:
 
     def listen(self, host: str, port: int) -> None:
         """Take the port; callers are answered after `start`. Raises OSError."""
-        family, _, _, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listener = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            listener.setblocking(False)
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(where)
-            listener.listen(BACKLOG)
-        except OSError:
-            listener.close()
-            raise
-        self._listener = listener
-        self.port = listener.getsockname()[1]
+        self._listener = listening_socket(host, port, BACKLOG)
+        self.port = self._listener.getsockname()[1]
 
     def start(self) -> None:
         assert self._listener is not None
@@ -148,6 +145,11 @@ class ReplicaPort:
         elif greeting.purpose is Purpose.TELL:
             self._drop(link)
             self._caller.told()
+        elif greeting.purpose is Purpose.BEGIN_ANEW:
+            self._drop(link)
+            self._caller.begin_anew(greeting.directory)
+        elif greeting.purpose is Purpose.VERIFY:
+            self._caller.verify(link.number)
         else:
             answer = self._caller.canvassed()
             if answer is not None:

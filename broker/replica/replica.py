@@ -12,18 +12,23 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from kafka2011.broker.core.disk_scheduler import DiskScheduler
-from kafka2011.broker.core.errors import PartitionError
+from kafka2011.broker.core.errors import PartitionError, StorageFull
 from kafka2011.broker.core.replica_storage import CutResult, ReplicaStorage
 from kafka2011.broker.core.worker_threads import Job
 from kafka2011.broker.log.barrier import Barrier
+from kafka2011.broker.log.disk_jobs import Retirement
 from kafka2011.broker.log.file_region import FileRegion
 from kafka2011.broker.log.log import Log
 from kafka2011.broker.log.tail import CopiedFrom
 from kafka2011.broker.network.poller import Poller
 from kafka2011.broker.replica.copying import Copying, Entries
-from kafka2011.broker.replica.frames import Chunk, Greeting, Purpose, Wire
+from kafka2011.broker.replica.frames import Chunk, Greeting, Purpose, Sums, Wire
+from kafka2011.broker.replica.handover import Handover
+from kafka2011.broker.replica.link import Pace
+from kafka2011.broker.replica.log_events import LogEvents
 from kafka2011.broker.replica.port import ReplicaPort
 from kafka2011.broker.replica.requests import Request
+from kafka2011.broker.replica.verifying import Verifying
 from kafka2011.broker.replication import effects, events
 from kafka2011.broker.replication.frames import Data, Frame, Hello, Mark, Verdict, Welcome
 from kafka2011.broker.replication.machine import Canvassing, Replica
@@ -31,6 +36,7 @@ from kafka2011.broker.replication.plan import Step
 from kafka2011.broker.replication.set_state import Directory
 from kafka2011.coordination.paths import BrokerAddress
 from kafka2011.protocol.errors import RemoteProtocolError
+from kafka2011.protocol.lineage import Lineage
 from kafka2011.runtime.logs import get_logger
 
 _log: Any = get_logger(__name__)
@@ -63,6 +69,14 @@ class Identity:
     directory: Directory
 
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """`catch_up_bytes_per_s` of 0: none."""
+
+    catch_up_bytes_per_s: int
+    unconfirmed_bytes: int
+
+
 class RunningReplica:
     """Construct, `start` on the loop that runs or will run, and `hand_over` before a stop."""
 
@@ -77,10 +91,14 @@ class RunningReplica:
         poller: Poller,
         clients: Clients,
         entry_bytes_max: int,
+        limits: Limits,
+        refuse_appends: Callable[[str], None],
         failed: Callable[[], None],
+        moved: Callable[[], None],
     ) -> None:
-        """`failed` is called when the process must end at once: what is on the disk is not what was
-        promised."""
+        """`refuse_appends(reason)` has clients' appends refused; they are taken again with "".
+        `failed` is called when the process must end at once: what is on the disk is not what was
+        promised; `moved` when more may have been flushed by another replica."""
         self.machine = machine
         self.port = ReplicaPort(loop, poller, self, identity.cluster_id, identity.broker_id)
         self.requests: Requests | None = None
@@ -90,24 +108,30 @@ class RunningReplica:
         self._loop = loop
         self._clients = clients
         self._entry_bytes_max = entry_bytes_max
+        self._limits = limits
+        rate = limits.catch_up_bytes_per_s
+        self._catch_up_pace = Pace(rate) if rate else None
+        self._refuse_appends = refuse_appends
+        self._is_refusing = False
         self._failed = failed
+        self._when_moved = moved
         self._events: deque[tuple[events.Event, Entries | None]] = deque()
         self._is_stepping = False
         self._is_over = False
         self._bringing: Entries | None = None  # what the Data that is handed in has in it
         self._copying: dict[int, Copying] = {}
         self._addresses: dict[Directory, BrokerAddress] = {}
-        self._written: set[Log] = set()
-        self._flushed: set[Log] = set()
-        self._is_noted = False
+        self._log_events = LogEvents(loop, machine, self.feed, self._check_unconfirmed)
+        self._verifying = Verifying(loop, storage, self.port)
+        self._handover = Handover(loop, machine, identity.directory, self.feed)
         self._timer: Any = None
-        self._when_followed: Callable[[], None] | None = None
 
     # --- life ----------------------------------------------------------------------------------
 
     def start(self, requests: Requests) -> None:
         self.requests = requests
-        self._storage.watch(self)
+        self._storage.watch(self._log_events)
+        self._storage.decide_retention(self._retire)
         self.port.start()
         self.feed(events.LookAgain())
         self._tick()
@@ -116,12 +140,14 @@ class RunningReplica:
         self._timer = self._loop.call_later(TICK_S, self._tick)
         self.port.check_progress()
         self.feed(events.Tick())
+        self._check_unconfirmed()
 
     def close(self) -> None:
         """Take part no more."""
         self._is_over = True
         if self._timer is not None:
             self._timer.cancel()
+        self._verifying.close()
         self.port.close()
 
     def _end(self) -> None:
@@ -131,19 +157,7 @@ class RunningReplica:
 
     def hand_over(self, done: Callable[[], None]) -> None:
         """Stop leading without loss, if another can take over in time; then call `done`."""
-        leader = self.machine.leads
-        if leader is None or leader.known.isr == {self._identity.directory}:
-            done()
-            return
-        self._when_followed = done
-        wait_s = 2 * self.machine.context.timing.handover_ms / 1000
-        self._loop.call_later(wait_s, self._hand_over_is_over)
-        self.feed(events.HandOver())
-
-    def _hand_over_is_over(self) -> None:
-        done, self._when_followed = self._when_followed, None
-        if done is not None:
-            done()
+        self._handover.begin(done)
 
     # --- the machine ---------------------------------------------------------------------------
 
@@ -162,14 +176,22 @@ class RunningReplica:
             self._end()
         finally:
             self._is_stepping = False
-        self._after_step()
+        self._when_moved()
+        self._handover.look()
 
-    def _after_step(self) -> None:
-        """A planned stop goes on when the state says that another may lead."""
-        if self._when_followed is not None and self.machine.leads is None:
-            state = self.machine.context.state
-            if state is None or state.leader != self._identity.directory:
-                self._hand_over_is_over()
+    @property
+    def members_max(self) -> int:
+        state = self.machine.context.state
+        return len(state.members) if state is not None else 1
+
+    def copies_of(self, partition: str, end: int) -> int:
+        leader = self.machine.leads
+        is_known = leader is not None and partition in self.machine.context.copies
+        return leader.copies_of(partition, end) if leader is not None and is_known else 0
+
+    def lineage_of(self, partition: str) -> Lineage:
+        copy = self.machine.context.copies.get(partition)
+        return copy.lineage if copy is not None else ()
 
     def _carry_out(self, effect: effects.Effect) -> None:
         match effect:
@@ -197,6 +219,8 @@ class RunningReplica:
                 self._ask(Purpose.CANVASS, directories, number)
             case effects.Tell(directories):
                 self._ask(Purpose.TELL, directories, 0)
+            case effects.Retire(partition, start):
+                self._storage.retire_below(self._log_of(partition), start)
             case effects.OpenLog(partition):
                 self._storage.open_log(self._log_of(partition))
             case effects.OpenClients():
@@ -272,47 +296,58 @@ class RunningReplica:
                 entries.data,
                 entries.checked,
                 CopiedFrom(entries.segment_start, entries.segment_time_ms),
+                refused=lambda error: self._not_written(log, error),
             )
+        except StorageFull as error:
+            self._not_written(log, error)
         except PartitionError as error:
             _log.error("replica_write_failed", partition=log.name, reason=str(error))
             self.feed(events.LogFailed(log.name))
 
-    def log_written(self, log: Log) -> None:
-        self._written.add(log)
-        self._note()
+    def _not_written(self, log: Log, error: PartitionError) -> None:
+        """Of a log that has failed `LogEvents` tells."""
+        if isinstance(error, StorageFull):
+            self._loop.call_soon(self._no_room, log, error)
 
-    def log_flushed(self, log: Log) -> None:
-        self._flushed.add(log)
-        self._note()
+    def _no_room(self, log: Log, error: StorageFull) -> None:
+        context = self.machine.context
+        if time.monotonic_ns() // 1_000_000 >= context.no_room_until_ms:
+            _log.warning("replica_has_no_room", partition=log.name, reason=str(error))
+        self.feed(events.NoRoom(log.name, log.log_end))
 
-    def log_failed(self, log: Log) -> None:
-        self._loop.call_soon(self.feed, events.LogFailed(log.name))
+    def _check_unconfirmed(self) -> None:
+        """A set that is too small confirms nothing: what it takes all the same would be cut when
+        another leads, and until then it fills the disk."""
+        size = self.machine.unconfirmed_bytes
+        is_too_much = size > self._limits.unconfirmed_bytes
+        if is_too_much == self._is_refusing:
+            return
+        self._is_refusing = is_too_much
+        reason = ""
+        if is_too_much:
+            reason = (
+                f"{size:,} bytes wait for min_insync replicas to be in sync, above "
+                "replica.unconfirmed.bytes.max"
+            )
+            _log.error("replica_refuses_appends", reason=reason)
+        else:
+            _log.info("replica_takes_appends")
+        self._refuse_appends(reason)
 
-    def log_made(self, log: Log) -> None:
-        self._loop.call_soon(self.feed, events.LogMade(log.name))
-
-    def _note(self) -> None:
-        if not self._is_noted:
-            self._is_noted = True
-            self._loop.call_soon(self._report)
-
-    def _report(self) -> None:
-        """Hand in what was written and flushed since the last time, by the ends as they are now.
-
-        What a follower writes the machine knows already.
-        """
-        self._is_noted = False
-        written, self._written = self._written, set()
-        flushed, self._flushed = self._flushed, set()
-        copies = self.machine.context.copies
-        for log in written | flushed:
-            copy = copies.get(log.name)
-            if copy is not None and log.written_end > copy.written:
-                self.feed(events.Appended(log.name, log.written_end))
-        for log in flushed:
-            copy = copies.get(log.name)
-            if copy is not None and log.flushed_end > copy.flushed:
-                self.feed(events.Flushed(log.name, log.flushed_end))
+    def _retire(self, log: Log, now_ms: int) -> Retirement | None:
+        """A leader's logs lose segments by their policy, a follower's as its leader has said."""
+        copy = self.machine.context.copies.get(log.name)
+        if copy is None:
+            return None
+        if self.machine.leads is None:
+            return log.retire_below(copy.start)
+        limit = self.machine.retirable(log.name)
+        if limit is None:
+            return None
+        job = log.retire(now_ms, limit)
+        if log.start_offset > copy.start:
+            self.feed(events.Retired(log.name, log.start_offset))
+        return job
 
     # --- other replicas ------------------------------------------------------------------------
 
@@ -360,7 +395,18 @@ class RunningReplica:
                 if verdict is Verdict.OK:
                     link.settle(epoch)
             case _:
+                if isinstance(frame, (Data, Mark)):
+                    link.pace = self._pace_of(number)
                 link.send(frame)
+
+    def _pace_of(self, link: int) -> Pace | None:
+        """Members that are in sync are sent what there is; what others have missed must not take
+        the disk and the network from them."""
+        leader = self.machine.leads
+        member = leader.members.get(link) if leader is not None else None
+        if leader is None or member is None or member.directory in leader.known.isr:
+            return None
+        return self._catch_up_pace
 
     def greeted(self, link: int, greeting: Greeting) -> None:
         self.feed(events.Received(link, Hello(greeting.directory, greeting.accepted)))
@@ -370,6 +416,13 @@ class RunningReplica:
 
     def canvassed(self) -> Canvassing | None:
         return self.machine.canvassed()
+
+    def verify(self, link: int) -> None:
+        self._verifying.begin(link)
+
+    def begin_anew(self, directory: str) -> None:
+        if directory == self._identity.directory:
+            self.feed(events.BeginAnew())
 
     def connected(self, link: int) -> None:
         self.feed(events.Connected(link))
@@ -383,7 +436,7 @@ class RunningReplica:
         if isinstance(frame, Chunk):
             self._take_chunk(link, frame)
             return
-        if isinstance(frame, (Canvassing, Greeting)):
+        if isinstance(frame, (Canvassing, Greeting, Sums)):
             raise RemoteProtocolError(f"a {type(frame).__name__} on a link")
         if isinstance(frame, Welcome) and frame.verdict is Verdict.OK:
             found = self.port.get(link)

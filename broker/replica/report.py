@@ -7,7 +7,8 @@ from kafka2011.broker.replica.asking import canvass
 from kafka2011.broker.replica.frames import Greeting, Purpose
 from kafka2011.broker.replica.set_node import Reading
 from kafka2011.broker.replication.machine import Canvassing
-from kafka2011.broker.replication.set_state import Directory, SetState
+from kafka2011.broker.replication.set_state import Directory
+from kafka2011.coordination.replica_sets import role_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,13 @@ def report(broker_id: int, reading: Reading, answers: Mapping[Directory, Canvass
             MemberReport(
                 name,
                 directory,
-                _role(state, directory, live is not None),
+                role_of(
+                    directory,
+                    leader=state.leader,
+                    isr=state.isr,
+                    eligible=state.eligible,
+                    is_live=live is not None,
+                ),
                 f"{live.address.host}:{live.address.port}" if live else "",
                 answer.accepted if answer else None,
                 end,
@@ -74,13 +81,3 @@ def report(broker_id: int, reading: Reading, answers: Mapping[Directory, Canvass
     names = {directory: name for name, directory in state.members}
     leader = names.get(state.leader, state.leader) if state.leader else None
     return SetReport(broker_id, state.epoch, leader, state.min_insync, tuple(members))
-
-
-def _role(state: SetState, directory: Directory, is_live: bool) -> str:
-    if not is_live:
-        return "away, in sync" if directory in state.isr else "away"
-    if directory == state.leader:
-        return "leader"
-    if directory in state.isr:
-        return "in sync"
-    return "eligible" if directory in state.eligible else "behind"

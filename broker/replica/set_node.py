@@ -9,16 +9,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kafka2011.broker.replication.placement import Place
 from kafka2011.broker.replication.set_state import Directory, SetState
 from kafka2011.coordination import paths
 from kafka2011.coordination.errors import BadZnode, CoordinationError
 from kafka2011.coordination.paths import BrokerAddress
 from kafka2011.coordination.registry import ABSENT, Creation, Deletion, Registry
+from kafka2011.coordination.replica_sets import VERSION, json_of
 from kafka2011.runtime.logs import get_logger
 
 _log: Any = get_logger(__name__)
 
-VERSION = 1
 CHANGES_MAX = 500  # in one transaction, which ZooKeeper bounds at 1 MiB
 
 
@@ -70,7 +71,7 @@ def encode_state(state: SetState) -> bytes:
 
 def decode_state(data: bytes | None) -> SetState:
     """Raises BadZnode."""
-    value = _json_of(data)
+    value = json_of(data, paths.VALUE_BYTES_MAX)
     try:
         wanted = _of_type(value["wanted"], dict)
         return SetState(
@@ -103,7 +104,7 @@ def encode_live(replica: LiveReplica) -> bytes:
 
 def decode_live(data: bytes | None) -> LiveReplica:
     """Raises BadZnode."""
-    value = _json_of(data)
+    value = json_of(data, paths.VALUE_BYTES_MAX)
     try:
         host, _, port = _of_type(value["replica"], str).rpartition(":")
         if not host or not port.isdecimal() or int(port) > 65535:
@@ -112,18 +113,6 @@ def decode_live(data: bytes | None) -> LiveReplica:
         return LiveReplica(_of_type(value["name"], str), address, _number(value["pid"], 0))
     except (KeyError, TypeError) as error:
         raise BadZnode(f"not a live replica: {error}: {data!r}") from None
-
-
-def _json_of(data: bytes | None) -> dict[str, Any]:
-    if data is None or len(data) > paths.VALUE_BYTES_MAX:
-        raise BadZnode("not JSON of a replica set")
-    try:
-        value = json.loads(data)
-    except (ValueError, RecursionError):
-        raise BadZnode(f"not JSON: {data[:64]!r}") from None
-    if not isinstance(value, dict) or value.get("version") != VERSION:
-        raise BadZnode(f"not JSON of version {VERSION}: {data[:64]!r}")
-    return value
 
 
 def _of_type(value: Any, kind: type) -> Any:
@@ -209,6 +198,32 @@ class SetNode:
         stored = self._registry.get(path)
         if stored is not None and stored.value == found:
             self._registry.delete(path, stored.version)
+
+    # --- where members are ---------------------------------------------------------------------
+
+    def note_place(self, name: str, place: Place) -> None:
+        """Keep it, also for while the member is away. Raises CoordinationError."""
+        value = {"version": VERSION, "machine": place.machine, "rack": place.rack}
+        self._registry.put(
+            paths.replica_place_path(self.broker_id, name), json.dumps(value).encode()
+        )
+
+    def place_of(self, name: str) -> Place | None:
+        """None of a member that was never started. Raises CoordinationError."""
+        path = paths.replica_place_path(self.broker_id, name)
+        stored = self._registry.get(path)
+        if stored is None:
+            return None
+        try:
+            value = json_of(stored.value, paths.VALUE_BYTES_MAX)
+            return Place(_of_type(value["machine"], str), _of_type(value["rack"], str))
+        except (BadZnode, KeyError, TypeError) as error:
+            _log.warning("znode_ignored", path=path, reason=str(error))
+            return None
+
+    def forget_place(self, name: str) -> None:
+        """Of a member that was removed. Raises CoordinationError."""
+        self._registry.delete(paths.replica_place_path(self.broker_id, name))
 
     # --- the address ---------------------------------------------------------------------------
 

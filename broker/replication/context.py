@@ -39,6 +39,9 @@ class Timing:
     gap_ms: int = 2_000
     handover_ms: int = 5_000
     rest_ms: int = 10_000  # after a leader has stepped back by itself, before it leads again
+    # A follower whose disk is full tries again after the first, and twice as long each time.
+    room_ms: int = 1_000
+    room_max_ms: int = 30_000
 
 
 class Turn(Enum):
@@ -74,6 +77,9 @@ class Context:
         self.turn: Turn | None = None
         self.failed = False  # a log of this run
         self.rests_until_ms = 0
+        self.no_room_until_ms = 0  # by when to try again whether there is some
+        self._room_wait_ms = 0
+        self.stepped_back_in: int | None = None  # the epoch; until another has taken over
         self.unflushed_since_ms: dict[str, int] = {}
 
         # The newest reading of the state.
@@ -122,6 +128,17 @@ class Context:
         return self.links
 
     # --- disk ----------------------------------------------------------------------------------
+
+    def wait_for_room(self) -> None:
+        """Ask for nothing more to be written for a while, for longer each time in a row."""
+        timing = self.timing
+        if self.now_ms >= self.no_room_until_ms + timing.room_max_ms:
+            self._room_wait_ms = 0
+        if self.now_ms >= self.no_room_until_ms:
+            self._room_wait_ms = min(
+                max(timing.room_ms, 2 * self._room_wait_ms), timing.room_max_ms
+            )
+            self.no_room_until_ms = self.now_ms + self._room_wait_ms
 
     def journal(self) -> int:
         """Have what must survive a restart written; the number of the Journalled to wait for."""
@@ -190,6 +207,10 @@ class Role:
 
     def log_failed(self) -> None: ...
 
+    def no_room(self) -> None: ...
+
+    def retired(self, partition: str) -> None: ...
+
     def journalled(self, number: int) -> None: ...
 
     def logs_cut(self) -> None: ...
@@ -199,3 +220,6 @@ class Role:
     def session_renewed(self) -> None: ...
 
     def hand_over(self) -> None: ...
+
+    def begin_anew(self) -> None:
+        """Only a follower does: what a leader has, no other may have."""

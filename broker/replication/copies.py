@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from kafka2011.broker.replication.lineage import Lineage
+from kafka2011.protocol.lineage import Lineage
 
 
 @dataclass(frozen=True, slots=True)

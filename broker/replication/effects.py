@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kafka2011.broker.replication.frames import Frame
-from kafka2011.broker.replication.lineage import Lineage
 from kafka2011.broker.replication.plan import Step
 from kafka2011.broker.replication.set_state import Directory, SetState
+from kafka2011.protocol.lineage import Lineage
 
 # --- the registry: one request at a time; answered by StateRead, Written, Refused or Unanswered ---
 
@@ -111,6 +111,14 @@ class CutLogs:
 
 
 @dataclass(frozen=True, slots=True)
+class Retire:
+    """Remove the whole segments below `start`, as the leader has. All below is confirmed."""
+
+    partition: str
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
 class OpenLog:
     """A new partition may be written to: its lineage is durable."""
 
@@ -171,6 +179,7 @@ Effect = (
     | Write
     | Journal
     | CutLogs
+    | Retire
     | OpenLog
     | OpenClients
     | CloseClients

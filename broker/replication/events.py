@@ -129,6 +129,23 @@ class LogFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class NoRoom:
+    """The disk had no room: of what was to be written nothing is there from `end` on."""
+
+    partition: str
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Retired:
+    """A leader's log begins at `start` now, at most where `Replica.retirable` says. The files below
+    may not be removed yet, and are there again after a crash."""
+
+    partition: str
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
 class Journalled:
     number: int
 
@@ -151,6 +168,11 @@ class HandOver:
     """The process shall stop leading without loss: it is to be stopped, or another is wanted."""
 
 
+@dataclass(frozen=True, slots=True)
+class BeginAnew:
+    """An operator says that this copy is damaged: it is to be copied again from the leader."""
+
+
 Event = (
     Tick
     | LookAgain
@@ -167,8 +189,11 @@ Event = (
     | Flushed
     | LogMade
     | LogFailed
+    | NoRoom
+    | Retired
     | Journalled
     | LogsCut
     | BarrierAsked
     | HandOver
+    | BeginAnew
 )

@@ -14,8 +14,16 @@ from enum import Enum, auto
 
 from kafka2011.broker.replication import set_state
 from kafka2011.broker.replication.context import Context, Role, Turn
-from kafka2011.broker.replication.copies import Copy
-from kafka2011.broker.replication.effects import Close, Connect, CutLogs, Send, Write
+from kafka2011.broker.replication.copies import Copy, Row
+from kafka2011.broker.replication.effects import (
+    Close,
+    Connect,
+    CutLogs,
+    Damaged,
+    Retire,
+    Send,
+    Write,
+)
 from kafka2011.broker.replication.events import Refused, Unanswered, Written
 from kafka2011.broker.replication.frames import (
     Ack,
@@ -23,14 +31,19 @@ from kafka2011.broker.replication.frames import (
     Frame,
     Hello,
     Mark,
+    Offsets,
     Plan,
     Ready,
+    Start,
     Table,
     Verdict,
     Welcome,
 )
 from kafka2011.broker.replication.plan import Action, Step
 from kafka2011.broker.replication.set_state import Directory
+
+# A log that ends before any other begins: the plan for it is to begin anew.
+NOTHING_HERE = Row(0, -1, ())
 
 
 class Stage(Enum):
@@ -61,6 +74,8 @@ class Follower(Role):
         self._leader_flush_age_ms = 0
         self._refused_since_ms: int | None = None
         self._no_session_since_ms: int | None = None
+        self._damage_journal = 0  # the journal write that must be durable before it copies anew
+        self._leaves_until_ms = 0  # the leader is given time to go on without this copy
 
     def begin(self) -> None:
         self.context.look_first()
@@ -79,6 +94,9 @@ class Follower(Role):
             self._heard_ms = context.now_ms
             self._leader_flush_age_ms = 0
             self._refused_since_ms = self._no_session_since_ms = None
+        if context.stepped_back_in is not None and state.epoch > context.stepped_back_in:
+            context.rests_until_ms = 0  # another has led since: it may be handed back
+            context.stepped_back_in = None
         if self.leader is None or self.leader in context.live:
             self._no_session_since_ms = None
         elif self._no_session_since_ms is None:
@@ -163,6 +181,8 @@ class Follower(Role):
 
     def tick(self) -> None:
         context = self.context
+        if context.now_ms < context.no_room_until_ms:
+            self._heard_ms = context.now_ms  # that it has no link says nothing of the leader
         is_quiet = context.now_ms - self._stirred_ms >= context.timing.reconnect_ms
         if is_quiet and self.stage is not Stage.FLUSHING:
             self._drop_link()
@@ -172,7 +192,11 @@ class Follower(Role):
         context = self.context
         if self.link is not None or self.stage is not Stage.APART or self._is_extending:
             return
+        if context.now_ms < context.no_room_until_ms:
+            return
         if context.failed or self.leader is None or self.leader == context.directory:
+            return
+        if self._damage_journal or (self._is_in_sync and context.now_ms < self._leaves_until_ms):
             return
         self.link = context.new_link()
         self._stirred_ms = context.now_ms
@@ -208,6 +232,10 @@ class Follower(Role):
     def log_failed(self) -> None:
         self._drop_link()
 
+    def no_room(self) -> None:
+        """Without a link it soon leaves the in-sync set: no confirmation waits for its disk."""
+        self._drop_link()
+
     def received(self, link: int, frame: Frame) -> None:
         if link != self.link:
             if isinstance(frame, Hello):  # the caller takes this replica for the leader
@@ -221,6 +249,8 @@ class Follower(Role):
                 self._take_data(frame)
             case Mark() if self.stage is Stage.JOINED:
                 self._take_mark(frame)
+            case Start(starts) if self.stage is Stage.JOINED:
+                self._take_starts(starts)
             case Welcome() if self.stage is Stage.GREETING:
                 self._welcomed(frame)
             case Plan(steps) if self.stage is Stage.PLANNING:
@@ -231,6 +261,26 @@ class Follower(Role):
                 self.context.effects.append(CutLogs(self._steps))
             case _:
                 self._drop_link()
+
+    # --- beginning anew ------------------------------------------------------------------------
+
+    def begin_anew(self) -> None:
+        """That this copy must not be counted on is durable before anything of it goes. The link
+        stays closed for a while, so that the leader goes on without it: else what is confirmed
+        would wait until all is copied."""
+        context = self.context
+        if self._is_changing_logs or not context.whole:
+            return
+        context.whole = False
+        context.effects.append(Damaged("an operator has it copied anew"))
+        self._damage_journal = context.journal()
+        self._leaves_until_ms = context.now_ms + context.timing.lag_max_ms
+        self._drop_link()
+
+    @property
+    def _is_in_sync(self) -> bool:
+        state = self.context.state
+        return state is not None and self.context.directory in state.isr
 
     # --- joining -------------------------------------------------------------------------------
 
@@ -250,6 +300,8 @@ class Follower(Role):
         return epoch >= self.context.accepted
 
     def journalled(self, number: int) -> None:
+        if self._damage_journal and number >= self._damage_journal:
+            self._damage_journal = 0
         if number < self._journal:
             return
         if self.stage is Stage.JOURNALLING:
@@ -266,8 +318,11 @@ class Follower(Role):
             assert self.link is not None
             self.stage = Stage.PLANNING
             rows = {name: copy.row(copy.flushed) for name, copy in context.copies.items()}
-            # Of a copy that is not whole nothing is believed: all of it is fetched anew.
-            context.effects.append(Send(self.link, Table(rows if context.whole else {})))
+            # Of a copy that is not whole nothing is believed: all of it is fetched anew, and what
+            # the leader does not have is set aside.
+            if not context.whole:
+                rows = dict.fromkeys(rows, NOTHING_HERE)
+            context.effects.append(Send(self.link, Table(rows)))
 
     def _carry_out(self, steps: dict[str, Step]) -> None:
         self._steps = steps
@@ -326,6 +381,20 @@ class Follower(Role):
             ends = {name: copy.written for name, copy in context.copies.items()}
             self._next_mark = (mark.number, ends)
             self._acknowledge(())
+
+    def _take_starts(self, starts: Offsets) -> None:
+        """Never beyond what is flushed here. What the leader has let go was confirmed, though the
+        mark that says so may be on its way."""
+        for name, start in starts.items():
+            copy = self.context.copies.get(name)
+            if copy is None or start <= copy.start:
+                continue
+            if start > copy.flushed:
+                self._drop_link()
+                return
+            copy.start = start
+            copy.watermark = max(copy.watermark, start)
+            self.context.effects.append(Retire(name, start))
 
     def flushed(self, partition: str) -> None:
         if self.stage is Stage.JOINED:

@@ -1,7 +1,7 @@
 """What leader and follower say to each other, as values; their bytes are not decided here.
 
 A link carries one epoch and one directory, and frames in order. The order of joining is Hello,
-Welcome, Table, Plan, Ready, and from then on Data and Mark one way, Ack the other.
+Welcome, Table, Plan, Ready, and from then on Data, Mark and Start one way, Ack the other.
 """
 
 from collections.abc import Mapping
@@ -86,4 +86,12 @@ class Ack:
     flushed: Offsets
 
 
-Frame = Hello | Welcome | Table | Plan | Ready | Data | Mark | Ack
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where logs of the leader begin now: what is below was confirmed, and is not kept. None of
+    them is beyond what the follower has acknowledged on this link."""
+
+    starts: Offsets
+
+
+Frame = Hello | Welcome | Table | Plan | Ready | Data | Mark | Ack | Start

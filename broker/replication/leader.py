@@ -1,9 +1,4 @@
-"""One leadership: what is confirmed, who is waited for, and how it ends.
-
-A watermark moves to an offset when this replica and every directory of the in-sync set have
-flushed up to it, and the set is large enough. The set that counts is not the one last read, but
-the union of the one that is known and all that were asked for and may stand: what ZooKeeper holds
-is one of them.
+"""One leadership: who is waited for, how it begins and ends. What is confirmed is in `confirming`.
 
 The beginning, each part done before the next:
 
@@ -11,17 +6,16 @@ The beginning, each part done before the next:
     -> the old address is gone -> the gap -> open to clients -> show the address
 """
 
-from collections.abc import Mapping
-from enum import Enum, IntEnum, auto
+from collections.abc import Iterable, Mapping
+from enum import Enum, auto
 
 from kafka2011.broker.replication import set_state
-from kafka2011.broker.replication.context import Context, Role, Turn
+from kafka2011.broker.replication.confirming import Confirming, Phase
+from kafka2011.broker.replication.context import Context, Turn
 from kafka2011.broker.replication.copies import Copy, Row
 from kafka2011.broker.replication.effects import (
-    AnswerBarrier,
     Close,
     CloseClients,
-    Confirm,
     OpenClients,
     OpenLog,
     PauseProducers,
@@ -30,7 +24,6 @@ from kafka2011.broker.replication.effects import (
     Tell,
 )
 from kafka2011.broker.replication.events import (
-    BarrierAsked,
     Refused,
     Unanswered,
     Written,
@@ -43,14 +36,15 @@ from kafka2011.broker.replication.frames import (
     Mark,
     Plan,
     Ready,
+    Start,
     Table,
     Verdict,
     Welcome,
 )
-from kafka2011.broker.replication.lineage import begun
 from kafka2011.broker.replication.member import Member
 from kafka2011.broker.replication.plan import Action, Step, plan
 from kafka2011.broker.replication.set_state import Directory, SetState
+from kafka2011.protocol.lineage import begun
 
 
 class Answer(Enum):
@@ -62,25 +56,10 @@ class Answer(Enum):
     CLOSED = auto()  # this replica serves no client
 
 
-class Phase(IntEnum):
-    FLUSHING = 0
-    JOURNALLING = 1
-    CLEARING = 2  # the old address
-    GAP = 3
-    SERVING = 4
-
-
-class Leader(Role):
+class Leader(Confirming):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        assert context.state is not None
-        self.epoch = context.state.epoch
-        self.phase = Phase.FLUSHING
         self.floors: dict[str, int] = {}
-        self.members: dict[int, Member] = {}  # by link
-        # What ZooKeeper holds is `known` or, where a write was not answered, one of `asked`.
-        self.known: SetState = context.state
-        self.asked: list[SetState] = []
         self._is_unsettled = False
         self._writes_address = False  # the request under way is a Register
         self._is_shown = False  # in this session
@@ -94,8 +73,6 @@ class Leader(Role):
         self._gap_ends_ms = 0
         self._marked_ms = context.now_ms
         self._mark = 0
-        self._has_moved = False  # a watermark, since the last mark
-        self._barriers: list[BarrierAsked] = []
         self._opening: dict[str, int] = {}  # new partitions, by the journal write that each awaits
         self._hands_over_until_ms: int | None = None
         self._gave_up_on: Directory | None = None  # a handover that took too long
@@ -137,6 +114,7 @@ class Leader(Role):
     def _step_back(self) -> None:
         """Lead no more, and let another: the follower that this becomes writes it to the state."""
         self.context.rests_until_ms = self.context.now_ms + self.context.timing.rest_ms
+        self.context.stepped_back_in = self.epoch
         self.context.turn = Turn.FOLLOW
 
     def log_failed(self) -> None:
@@ -191,7 +169,9 @@ class Leader(Role):
         if not self._is_unsettled:
             # Others only take members out: waiting for more than is needed did no harm.
             self._adopt(state)
-        if state.wanted_leader not in (None, context.directory, self._gave_up_on):
+        if state.wanted_leader is None:
+            self._gave_up_on = None
+        elif state.wanted_leader not in (context.directory, self._gave_up_on):
             self.hand_over()
 
     def _adopt(self, state: SetState) -> None:
@@ -296,60 +276,6 @@ class Leader(Role):
         lost_ms = self._lost_ms.get(directory)
         return lost_ms is not None and now_ms - lost_ms > timing.gone_ms
 
-    # --- confirming ----------------------------------------------------------------------------
-
-    def _advance_all(self) -> None:
-        for name in self.context.copies:
-            self._advance(name)
-
-    def _advance(self, partition: str) -> None:
-        """Move a partition's watermark as far as is confirmed."""
-        copy = self.context.copies[partition]
-        end = self._confirmed_end(partition, copy)
-        if end <= copy.watermark:
-            return
-        copy.watermark = end
-        self._has_moved = True
-        self.context.effects.append(Confirm(self.epoch, partition, end))
-        self._answer_barriers()
-
-    def _confirmed_end(self, partition: str, copy: Copy) -> int:
-        if self.phase < Phase.CLEARING or not self._can_confirm():
-            return copy.watermark
-        end = self._own_end(copy)
-        for directory in self._needed() - {self.context.directory}:
-            end = min(end, self._flushed_at(directory, partition))
-        return end
-
-    def _can_confirm(self) -> bool:
-        return self.known.can_confirm
-
-    def _own_end(self, copy: Copy) -> int:
-        return copy.flushed
-
-    def _needed(self) -> frozenset[Directory]:
-        return self.known.isr.union(*(state.isr for state in self.asked))
-
-    def _flushed_at(self, directory: Directory, partition: str) -> int:
-        for member in self.members.values():
-            if member.directory == directory and member.is_ready:
-                return member.flushed_at(partition)
-        return -1
-
-    def _answer_barriers(self) -> None:
-        copies = self.context.copies
-        waiting = []
-        for asked in self._barriers:
-            if all(copies[name].watermark >= end for name, end in asked.ends.items()):
-                self.context.effects.append(AnswerBarrier(asked.barrier))
-            else:
-                waiting.append(asked)
-        self._barriers = waiting
-
-    def barrier_asked(self, asked: BarrierAsked) -> None:
-        self._barriers.append(asked)
-        self._answer_barriers()
-
     # --- readers and producers -----------------------------------------------------------------
 
     @property
@@ -374,6 +300,36 @@ class Leader(Role):
         if self.phase is not Phase.SERVING or watermark < self.floors[partition]:
             return None
         return watermark
+
+    # --- retention -----------------------------------------------------------------------------
+
+    def retirable(self, partition: str) -> int | None:
+        """Nothing above the watermark goes, nor what a follower may still be sent: one that copies
+        would else begin anew each time, for ever. It holds as long as its link."""
+        if self.phase is not Phase.SERVING or partition not in self.context.copies:
+            return None
+        ends = [self.context.copies[partition].watermark]
+        for member in self.members.values():
+            needed = member.needs_from(partition)
+            if needed is not None:
+                ends.append(needed)
+        return min(ends)
+
+    def retired(self, partition: str) -> None:
+        for link, member in self.members.items():
+            self._tell_starts(link, member, (partition,))
+
+    def _tell_starts(self, link: int, member: Member, partitions: Iterable[str]) -> None:
+        starts = {
+            name: self.context.copies[name].start
+            for name in partitions
+            if name in member.flushed and self.context.copies[name].start
+        }
+        if member.is_ready and starts:
+            self.context.effects.append(Send(link, Start(starts)))
+
+    def no_room(self) -> None:
+        self.begin()
 
     # --- followers -----------------------------------------------------------------------------
 
@@ -484,6 +440,7 @@ class Leader(Role):
             if name in member.sent:
                 self._send_data(link, member, name)
         self._plan_new(link, member)
+        self._tell_starts(link, member, self.context.copies)
         self._advance_all()
         self._send_marks()
         self._after_progress()

@@ -21,6 +21,7 @@ from kafka2011.broker.replication.effects import Damaged, Effect
 from kafka2011.broker.replication.events import (
     Appended,
     BarrierAsked,
+    BeginAnew,
     Canvassed,
     Closed,
     Connected,
@@ -32,8 +33,10 @@ from kafka2011.broker.replication.events import (
     LogMade,
     LogsCut,
     LookAgain,
+    NoRoom,
     Received,
     Refused,
+    Retired,
     SessionRenewed,
     StateRead,
     Tick,
@@ -156,8 +159,15 @@ class Replica:
                 role.session_renewed()
             case HandOver():
                 role.hand_over()
+            case BeginAnew():
+                role.begin_anew()
             case LogMade(partition):
                 role.log_made(partition)
+            case NoRoom(partition, end):
+                self._no_room(partition, end)
+            case Retired(partition, start):
+                self.context.copies[partition].start = start
+                role.retired(partition)
             case LogFailed(partition):
                 self.context.failed = True
                 self.context.effects.append(Damaged(f"a write or flush of {partition} failed"))
@@ -202,12 +212,23 @@ class Replica:
             self.context.unflushed_since_ms[partition] = self.context.now_ms
         self.role.flushed(partition)
 
+    def _no_room(self, partition: str, end: int) -> None:
+        """What was to be written was counted as written."""
+        copy = self.context.copies.get(partition)
+        if copy is not None:
+            copy.written = max(copy.flushed, min(copy.written, end))
+            if copy.written == copy.flushed:
+                self.context.unflushed_since_ms.pop(partition, None)
+        self.context.wait_for_room()
+        self.role.no_room()
+
     # --- questions: they change nothing --------------------------------------------------------
 
     def canvassed(self) -> Canvassing | None:
-        """The answer to a candidate; None when this copy must not be counted on."""
+        """The answer to a candidate, by which it waits for this replica from then on; None when
+        this copy must not be counted on, or its disk hangs."""
         context = self.context
-        if not context.whole or context.failed:
+        if not context.whole or context.failed or context.flush_age_ms > context.timing.lag_max_ms:
             return None
         copies = context.copies.items()
         return Canvassing(
@@ -225,6 +246,19 @@ class Replica:
         """The end that readers are shown; None while it is not known or not this replica's."""
         leader = self.leads
         return leader.latest(partition) if leader else None
+
+    def retirable(self, partition: str) -> int | None:
+        """Up to where the log of a leader may lose its oldest messages; None: none now."""
+        leader = self.leads
+        return leader.retirable(partition) if leader else None
+
+    @property
+    def unconfirmed_bytes(self) -> int:
+        """What a leader has that cannot be confirmed, for its set is too small; 0 while it can."""
+        leader = self.leads
+        if leader is None or leader.known.can_confirm:
+            return 0
+        return sum(copy.written - copy.watermark for copy in self.context.copies.values())
 
     @property
     def takes_produces(self) -> bool:

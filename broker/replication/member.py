@@ -38,6 +38,13 @@ class Member:
         """Whether all of it is flushed."""
         return self.is_ready and all(self.flushed_at(name) >= end for name, end in ends.items())
 
+    def needs_from(self, partition: str) -> int | None:
+        """From where on it may still be sent the leader's bytes; None while it is to be told."""
+        step = (self.planned or {}).get(partition)
+        if step is not None and step.action is not Action.ASIDE:
+            return step.offset
+        return self.flushed.get(partition)
+
     def lacks(self, partitions: Iterable[str]) -> list[str]:
         """Those that it has joined without."""
         return [name for name in partitions if name not in self.flushed]

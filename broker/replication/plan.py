@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from kafka2011.broker.replication.copies import Row
-from kafka2011.broker.replication.lineage import Lineage, divergence
+from kafka2011.protocol.lineage import Lineage, divergence
 
 
 class Action(Enum):
@@ -39,7 +39,10 @@ def plan(ours: Mapping[str, Row], theirs: Mapping[str, Row]) -> dict[str, Step]:
 def _step(leader: Row, follower: Row | None) -> Step:
     if follower is None or follower.end < leader.start or leader.end < follower.start:
         return Step(Action.ANEW, leader.start, leader.lineage)
-    start = max(leader.start, follower.start)
-    same = divergence(leader.lineage, leader.end, follower.lineage, follower.end, start)
+    # From where the follower's log begins, even if the leader's begins later: what stays must be
+    # right, and a lineage speaks of what retention has removed as well.
+    same = divergence(leader.lineage, leader.end, follower.lineage, follower.end, follower.start)
+    if same < leader.start:
+        return Step(Action.ANEW, leader.start, leader.lineage)
     action = Action.KEEP if same == follower.end else Action.CUT
     return Step(action, same, leader.lineage)

@@ -10,4 +10,5 @@ made of values, so that any order of events and any fault can be had, and had ag
     walk.py        random walks, replaying a schedule, making it shorter
     play.py        schedules told in a few words
     mutants.py     machines with one rule broken each; every one must be found
+    planted.py     faults in the executor, the link and the outbox; so must these
 """

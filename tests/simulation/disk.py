@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 
 from kafka2011.broker.replication.effects import Journal
-from kafka2011.broker.replication.lineage import Lineage, cut
 from kafka2011.broker.replication.plan import Action, Step
+from kafka2011.protocol.lineage import Lineage, cut
 
 
 class Entry:
@@ -22,12 +22,17 @@ class Entry:
         return f"{self.number}@{self.epoch}"
 
 
+GONE = Entry(0, 0, None)  # what retention has removed, or a log that began anew has never had
+
+
 @dataclass(slots=True)
 class LogFile:
-    """`entries` as the process sees them; the first `durable` survive a power loss."""
+    """`entries` as the process sees them, those below `start` GONE; the first `durable` survive a
+    power loss."""
 
     entries: list[Entry] = field(default_factory=list)
     durable: int = 0
+    start: int = 0
     exists: bool = True
     quarantine: list[list[Entry]] = field(default_factory=list)
 
@@ -37,6 +42,12 @@ class LogFile:
         while end < len(self.entries) and kept & 1:
             end, kept = end + 1, kept >> 1
         del self.entries[end:]
+
+    def begin_at(self, start: int) -> None:
+        """What is below is gone."""
+        self.entries[:start] = [GONE] * start
+        self.start = start
+        self.durable = max(self.durable, start)
 
 
 @dataclass(slots=True)
@@ -51,6 +62,7 @@ class Disk:
     watermarks: dict[str, int] = field(default_factory=dict)  # the checkpoint: any earlier ones
     journal: list[Journal] = field(default_factory=list)  # under way
     cuts: list[dict[str, Step]] = field(default_factory=list)  # under way
+    removals: list[tuple[str, int]] = field(default_factory=list)  # under way: up to where
     is_suspect: bool = False  # a flush failed: the cache does not show what the disk has
 
     def write_journal(self) -> int:
@@ -65,15 +77,27 @@ class Disk:
         for name, step in self.cuts.pop(0).items():
             log = self.logs[name]
             log.exists = step.action is not Action.ASIDE
-            if step.action is not Action.KEEP:
+            if step.action is Action.KEEP:
+                continue
+            if step.action is Action.CUT:
                 log.quarantine.append(log.entries[step.offset :])
                 del log.entries[step.offset :]
-                log.durable = len(log.entries)
+            else:
+                log.quarantine.append(log.entries[log.start :])
+                log.entries.clear()
+                log.begin_at(step.offset)
+            log.durable = len(log.entries)
+
+    def remove(self) -> None:
+        """Carry out the oldest removal."""
+        name, start = self.removals.pop(0)
+        self.logs[name].begin_at(max(start, self.logs[name].start))
 
     def stop(self) -> None:
         """The process is gone, and what it had asked for with it."""
         self.journal.clear()
         self.cuts.clear()
+        self.removals.clear()
 
     def recover(self) -> None:
         """What recovery leaves: what is there is flushed, the lineage fits."""
@@ -83,13 +107,16 @@ class Disk:
                 continue
             log.durable = len(log.entries)
             self.lineages[name] = cut(self.lineages.get(name, ()), log.durable)
-            self.watermarks[name] = min(self.watermarks.get(name, 0), log.durable)
+            known = min(self.watermarks.get(name, 0), log.durable)
+            self.watermarks[name] = max(known, log.start)
         self.is_suspect = False
 
     def copied(self) -> "Disk":
         """A backup of a directory whose process is stopped."""
         logs = {
-            name: LogFile(list(log.entries), log.durable, log.exists, list(log.quarantine))
+            name: LogFile(
+                list(log.entries), log.durable, log.start, log.exists, list(log.quarantine)
+            )
             for name, log in self.logs.items()
         }
         return Disk(

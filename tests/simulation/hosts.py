@@ -37,6 +37,10 @@ class Host:
     is_paused: bool = False
     is_slow: bool = False  # to ZooKeeper; used by random walks
     is_open: bool = False  # to clients
+    is_full: bool = False  # its disk
+    refused: list[str] = field(
+        default_factory=list
+    )  # logs whose writes found no room, not told yet
     must_watch: bool = False
     opening: set[str] = field(default_factory=set)  # logs that may not be written to yet
     request: Request | None = None

@@ -6,8 +6,8 @@ The judge sees what the machines cannot: all disks at once, and what was ever co
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from kafka2011.broker.replication.lineage import epoch_at
-from tests.simulation.disk import Entry
+from kafka2011.protocol.lineage import epoch_at
+from tests.simulation.disk import GONE, Entry
 
 if TYPE_CHECKING:
     from tests.simulation.hosts import Host
@@ -25,6 +25,7 @@ class Violation(Exception):
 class Judge:
     def __init__(self, partitions: tuple[str, ...]) -> None:
         self.confirmed: dict[str, list[Entry]] = {name: [] for name in partitions}
+        self.start = dict.fromkeys(partitions, 0)  # the highest that a leader has let its log have
         self._led: dict[int, tuple[str, int, str]] = {}  # epoch -> host, run, directory
         self._watermarks: dict[tuple[int, str], int] = {}  # epoch, partition
 
@@ -42,7 +43,7 @@ class Judge:
         self._watermarks[epoch, partition] = watermark
         confirmed = self.confirmed[partition]
         known = min(len(confirmed), watermark)
-        if known and log.entries[known - 1] is not confirmed[known - 1]:
+        if known > log.start and log.entries[known - 1] is not confirmed[known - 1]:
             raise Violation("I2", f"{host.name} {partition}: {log.entries}, not {confirmed}")
         confirmed += log.entries[len(confirmed) : watermark]
 
@@ -50,7 +51,7 @@ class Judge:
         """I7: what a barrier has answered is confirmed, at the offsets that the client has."""
         for name, entry in ends.items():
             end, confirmed = asked[name], self.confirmed[name]
-            if end and (len(confirmed) < end or confirmed[end - 1] is not entry):
+            if end and (len(confirmed) < end or entry not in (confirmed[end - 1], GONE)):
                 raise Violation("I7", f"a barrier over {name} up to {end}, confirmed {confirmed}")
 
     def appended(
@@ -67,12 +68,25 @@ class Judge:
                     if same is not entry and same.epoch == entry.epoch:
                         raise Violation("I4", f"{host.name} {entries}, {other.name} {theirs}")
 
+    def retired(self, host: "Host", partition: str, start: int) -> None:
+        """I11: what is removed was confirmed."""
+        if start > len(self.confirmed[partition]):
+            raise Violation("I11", f"{host.name} {partition} begins at {start}: {self.confirmed}")
+        self.start[partition] = max(self.start[partition], start)
+
+    def sent(self, sender: "Host", partition: str, offset: int) -> None:
+        """I11: what is still to be sent is not removed."""
+        machine = sender.machine
+        copy = machine.context.copies.get(partition) if machine is not None else None
+        if copy is not None and copy.start > offset:
+            raise Violation("I11", f"{sender.name} {partition}: what is sent from {offset} is gone")
+
     def written_down(self, host: "Host") -> None:
         """I8: the lineage on the disk never speaks of bytes that another epoch wrote."""
         disk = host.disk
         for name, log in disk.logs.items():
             lineage = disk.lineages.get(name, ())
-            for offset in range(log.durable):
+            for offset in range(log.start, log.durable):
                 if epoch_at(lineage, offset) != log.entries[offset].epoch:
                     raise Violation("I8", f"{host.name} {name}: {lineage} of {log.entries}")
 
@@ -88,13 +102,19 @@ class Judge:
                 intact += 1
                 for name, confirmed in self.confirmed.items():
                     end, log = len(confirmed), disk.logs[name]
-                    if end and (log.durable < end or log.entries[end - 1] is not confirmed[-1]):
+                    if log.start > self.start[name]:
+                        raise Violation("I1", f"{host.name} {name} begins at {log.start}")
+                    if end and (
+                        log.durable < end
+                        or (end > log.start and log.entries[end - 1] is not confirmed[-1])
+                    ):
                         raise Violation("I1", f"{host.name} {name}: {log}, confirmed {confirmed}")
             if machine is not None:
                 for name, copy in machine.context.copies.items():
                     end, log = copy.watermark, disk.logs[name]
                     if end > log.durable or (
-                        end and log.entries[end - 1] is not self.confirmed[name][end - 1]
+                        end > log.start
+                        and log.entries[end - 1] is not self.confirmed[name][end - 1]
                     ):
                         raise Violation("I9", f"{host.name} {name} to {end}: {log}")
         if not intact:

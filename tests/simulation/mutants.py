@@ -10,13 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from kafka2011.broker.replication.candidate import Candidate
+from kafka2011.broker.replication.confirming import Phase
 from kafka2011.broker.replication.context import Context, Turn
 from kafka2011.broker.replication.copies import Copy, Row
 from kafka2011.broker.replication.effects import AnswerBarrier, CutLogs, OpenLog, Send
 from kafka2011.broker.replication.events import BarrierAsked, StateRead
 from kafka2011.broker.replication.follower import Follower, Stage
 from kafka2011.broker.replication.frames import Ack, Table
-from kafka2011.broker.replication.leader import Answer, Leader, Phase
+from kafka2011.broker.replication.leader import Answer, Leader
 from kafka2011.broker.replication.machine import Replica
 from kafka2011.broker.replication.member import Member
 from kafka2011.broker.replication.plan import Action, Step
@@ -73,7 +74,9 @@ class CutsToItsWatermark(Follower):
             self.context.effects[-1] = Send(sent[0].link, Table(rows))
 
     def _carry_out(self, steps: dict[str, Step]) -> None:
-        super()._carry_out({name: replace(s, action=Action.CUT) for name, s in steps.items()})
+        keep = {name for name, step in steps.items() if step.action is Action.KEEP}
+        cut = {name: replace(steps[name], action=Action.CUT) for name in keep}
+        super()._carry_out(steps | cut)
 
 
 @leader("I1", "I4", "I8", "I9")
@@ -81,8 +84,10 @@ class ComparesLengthsOnly(Leader):
     def _plan_for(self, rows: Mapping[str, Row]) -> dict[str, Step]:
         steps = super()._plan_for(rows)
         for name, row in rows.items():
-            end = min(row.end, self.context.copies[name].written)
-            steps[name] = Step(Action.CUT, end, steps[name].lineage)
+            copy = self.context.copies.get(name)
+            end = min(row.end, copy.written) if copy else -1
+            if copy and end >= copy.start:
+                steps[name] = Step(Action.CUT, end, steps[name].lineage)
         return steps
 
 
@@ -112,8 +117,8 @@ class JournalsTheLineageBeforeTheCut(Follower):
     def _carry_out(self, steps: dict[str, Step]) -> None:
         self._steps = steps
         self.stage = Stage.CUTTING
-        for name, step in steps.items():
-            self.context.copies[name].lineage = step.lineage
+        for name in steps.keys() & self.context.copies.keys():
+            self.context.copies[name].lineage = steps[name].lineage
         self.context.journal()
         self.context.effects.append(CutLogs(steps))
 
@@ -219,6 +224,47 @@ class KeepsTheEligibleWhenFewerAreNeeded(Leader):
         if changed is None or self.known.wanted_min_insync is None:
             return changed
         return replace(changed, eligible=self.known.eligible)
+
+
+# --- retention and full disks ---------------------------------------------------------------------
+
+
+@leader("I11")
+class RetiresWhatIsNotConfirmed(Leader):
+    def retirable(self, partition: str) -> int | None:
+        end = super().retirable(partition)
+        return None if end is None else self.context.copies[partition].flushed
+
+
+@leader("I11")
+class RetiresWhatIsBeingCopied(Leader):
+    def retirable(self, partition: str) -> int | None:
+        end = super().retirable(partition)
+        return None if end is None else self.context.copies[partition].watermark
+
+
+@leader("I1", "I4", "I8", "I9")
+class ComparesFromItsOwnStart(Leader):
+    """What a follower has below, another epoch may have written."""
+
+    def _plan_for(self, rows: Mapping[str, Row]) -> dict[str, Step]:
+        copies = self.context.copies
+        cut = {
+            name: replace(row, start=max(row.start, copies[name].start))
+            for name, row in rows.items()
+            if name in copies
+        }
+        return super()._plan_for(
+            dict(rows) | {name: row for name, row in cut.items() if row.start <= row.end}
+        )
+
+
+class TakesForWrittenWhatFoundNoRoom(Replica):
+    def _no_room(self, partition: str, end: int) -> None:
+        super()._no_room(partition, self.context.copies[partition].written)
+
+
+MUTANTS.append(Mutant("TakesForWrittenWhatFoundNoRoom", TakesForWrittenWhatFoundNoRoom, ("I10",)))
 
 
 # --- taking over ---------------------------------------------------------------------------------

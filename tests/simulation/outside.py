@@ -81,7 +81,7 @@ class Outside:
         host = self.hosts[name]
         if not host.runs or host.machine is None or not host.machine.takes_produces:
             return False
-        if partition in host.machine.context.copies:
+        if partition in host.machine.context.copies or host.is_full:
             return False
         host.disk.logs[partition].exists = True
         host.opening.add(partition)
@@ -92,6 +92,8 @@ class Outside:
         if not host.runs or host.machine is None or not host.machine.takes_produces:
             return False
         if partition not in host.machine.context.copies or partition in host.opening:
+            return False
+        if host.is_full:
             return False
         leader = host.machine.leads
         assert leader is not None
@@ -137,6 +139,9 @@ class Outside:
                 raise Violation("I6", f"{host.name} has no {partition}, {index} has seen {shown}")
             return False
         answer = host.machine.fetch(partition, shown)
+        if answer is Answer.OUT_OF_RANGE and shown < self.judge.start[partition]:
+            reader.shown[partition] = max(shown, host.machine.context.copies[partition].start)
+            return True
         if answer is Answer.OUT_OF_RANGE:
             raise Violation("I6", f"reader {index} gets error 1 from {host.name} at {shown}")
         latest = host.machine.latest(partition)

@@ -119,6 +119,20 @@ def _late(world: World, rng: random.Random) -> Arguments | None:
     return (rng.randrange(len(world.late)),) if world.late else None
 
 
+def _retire(world: World, rng: random.Random) -> Arguments | None:
+    logs = [
+        (host.name, partition, copy)
+        for host in world.hosts.values()
+        if host.runs and host.machine and host.machine.leads
+        for partition, copy in host.machine.context.copies.items()
+        if copy.start < copy.written
+    ]
+    if not logs:
+        return None
+    name, partition, copy = rng.choice(logs)
+    return name, partition, rng.randint(copy.start + 1, copy.written)
+
+
 TICKS_MS = (60, 60, 260, 260, 1_100, 1_100, 2_100, 3_000, 16_000)
 
 # action -> how often it is tried, and its arguments
@@ -141,6 +155,10 @@ ALPHABET: dict[str, tuple[float, Callable[[World, random.Random], Arguments | No
     "barrier": (2, _any),
     "look_up": (2, lambda w, r: (r.randrange(2),)),
     "read": (3, lambda w, r: (r.randrange(2), r.choice(PARTITIONS))),
+    "retire": (2, _retire),
+    "remove_segments": (4, _with(lambda host: host.disk.removals)),
+    "no_room": (10, _with(lambda host: host.refused)),
+    "free": (0.5, _with(lambda host: host.is_full)),
     "start": (3, _with(lambda host: host.machine is None)),
     "go_on": (1.5, _with(lambda host: host.is_paused)),
     # faults
@@ -148,6 +166,7 @@ ALPHABET: dict[str, tuple[float, Callable[[World, random.Random], Arguments | No
     "power": (0.3, lambda w, r: (_host(w, r), r.randrange(16))),
     "pause": (0.4, _any),
     "fail_flush": (0.05, lambda w, r: (_host(w, r), r.choice(PARTITIONS))),
+    "fill": (0.3, _any),
     "wipe": (0.4, _with(lambda host: host.machine is None)),
     "back_up": (0.3, _with(lambda host: host.machine is None)),
     "restore": (0.3, _with(lambda host: host.machine is None)),
@@ -162,6 +181,7 @@ ALPHABET: dict[str, tuple[float, Callable[[World, random.Random], Arguments | No
     "remove": (0.1, _any),
     "add": (0.5, _any),
     "want": (0.1, _any),
+    "begin_anew": (0.1, _any),
 }
 _NAMES = list(ALPHABET)
 _FAULTS = _NAMES[_NAMES.index("crash") :]
@@ -225,6 +245,7 @@ def mend(world: World) -> None:
     world.late.clear()
     for name, host in world.hosts.items():
         world.do(("go_on", name))
+        world.do(("free", name))
         if host.disk.is_suspect:
             world.do(("crash", name))
         world.do(("start", name))
@@ -238,7 +259,10 @@ def mend(world: World) -> None:
 
 
 def turn(world: World, name: str) -> None:
-    for action in ("renew", "watch", "answer", "ask", "dial", "canvass", "cut", "journal"):
+    for action in (
+        *("renew", "watch", "answer", "ask", "dial", "canvass"),
+        *("no_room", "remove_segments", "cut", "journal"),
+    ):
         while world.do((action, name)):
             if action in ("answer", "ask"):
                 break
@@ -266,7 +290,12 @@ def unrest(world: World) -> str | None:
         return f"in sync are {sorted(state.isr)} of {state.members}"
     for name, confirmed in world.judge.confirmed.items():
         for host in world.hosts.values():
-            if host.disk.logs[name].entries != confirmed:
+            log = host.disk.logs[name]
+            if (
+                leaders[0].disk.logs[name].start > log.start
+                or log.entries[log.start :] != confirmed[log.start :]
+                or len(log.entries) != len(confirmed)
+            ):
                 return f"{host.name} {name}: {host.disk.logs[name]}, confirmed {confirmed}"
     return None
 

@@ -80,7 +80,7 @@ class World(Outside):
         host.is_paused = host.is_open = False
         copies = {
             partition: Copy(
-                0,
+                log.start,
                 disk.watermarks[partition],
                 log.durable,
                 log.durable,
@@ -134,6 +134,7 @@ class World(Outside):
         host.must_watch = False
         host.dials.clear()
         host.canvasses.clear()
+        host.refused.clear()
 
     def do_pause(self, name: str) -> bool:
         host = self.hosts[name]
@@ -156,6 +157,13 @@ class World(Outside):
         if host.runs:
             self.feed(host, happened.Tick())
         return True
+
+    def do_begin_anew(self, name: str) -> bool:
+        """An operator says that a copy is damaged, while another whole one is a candidate."""
+        host = self.hosts[name]
+        if not self._can_spare(host.disk):
+            return False
+        return self.feed(host, happened.BeginAnew())
 
     def do_hand_over(self, name: str) -> bool:
         return self.feed(self.hosts[name], happened.HandOver())
@@ -181,7 +189,7 @@ class World(Outside):
 
     def do_journal(self, name: str) -> bool:
         host = self.hosts[name]
-        if not host.runs or not host.disk.journal or host.machine is None:
+        if not host.runs or not host.disk.journal or host.machine is None or host.is_full:
             return False
         number = host.disk.write_journal()
         copies = host.machine.context.copies
@@ -191,11 +199,51 @@ class World(Outside):
 
     def do_cut(self, name: str) -> bool:
         host = self.hosts[name]
-        if not host.runs or not host.disk.cuts:
+        if not host.runs or not host.disk.cuts or host.disk.removals or host.is_full:
             return False
         host.disk.cut_logs()
         self.judge.written_down(host)
         return self.feed(host, happened.LogsCut())
+
+    def do_retire(self, name: str, partition: str, start: int) -> bool:
+        """By its policy a log of the leader may begin at `start`."""
+        host = self.hosts[name]
+        if not host.runs or host.machine is None or partition not in host.machine.context.copies:
+            return False
+        end = host.machine.retirable(partition)
+        if end is None or not host.machine.context.copies[partition].start < start <= end:
+            return False
+        self.judge.retired(host, partition, start)
+        host.disk.removals.append((partition, start))
+        return self.feed(host, happened.Retired(partition, start))
+
+    def do_remove_segments(self, name: str) -> bool:
+        host = self.hosts[name]
+        if not host.runs or not host.disk.removals:
+            return False
+        host.disk.remove()
+        return True
+
+    def do_fill(self, name: str) -> bool:
+        """The disk has no room from here on."""
+        if self.hosts[name].is_full:
+            return False
+        self.hosts[name].is_full = True
+        return True
+
+    def do_free(self, name: str) -> bool:
+        if not self.hosts[name].is_full:
+            return False
+        self.hosts[name].is_full = False
+        return True
+
+    def do_no_room(self, name: str) -> bool:
+        """The process hears that a write found no room."""
+        host = self.hosts[name]
+        if not host.runs or not host.refused:
+            return False
+        partition = host.refused.pop(0)
+        return self.feed(host, happened.NoRoom(partition, len(host.disk.logs[partition].entries)))
 
     def do_wipe(self, name: str) -> bool:
         """An empty disk in place of the old one, while a copy is left, whatever write stands."""
@@ -236,7 +284,10 @@ class World(Outside):
         others = {
             host.disk.directory
             for host in self.hosts.values()
-            if host.disk is not disk and host.disk.whole and not host.disk.is_suspect
+            if host.disk is not disk
+            and host.disk.whole
+            and all(entry.whole for entry in host.disk.journal)
+            and not host.disk.is_suspect
         }
         return all(state.candidates & others for state in states)
 
@@ -281,6 +332,13 @@ class World(Outside):
             return self.feed(host, happened.Closed(end.number))
         frame, entries = item
         if isinstance(frame, Data):
+            sender_end = end.other
+            assert sender_end is not None
+            if sender_end.is_open:
+                self.judge.sent(self.hosts[sender_end.host], frame.partition, frame.offset)
+            if frame.offset != len(host.disk.logs[frame.partition].entries) and host.refused:
+                self._close(host, end.number)  # what was before it found no room
+                return self.feed(host, happened.Closed(end.number))
             self._bringing = entries
         return self.feed(host, happened.Received(end.number, frame))
 
@@ -432,6 +490,9 @@ class World(Outside):
                 log = host.disk.logs[partition]
                 assert len(log.entries) == offset
                 assert len(self._bringing) == end - offset
+                if host.is_full:
+                    host.refused.append(partition)
+                    return
                 log.entries += self._bringing
                 self.judge.appended(self.hosts, host, partition, offset)
             case wanted.ReadState() | wanted.WriteState() | wanted.Register():
@@ -454,6 +515,8 @@ class World(Outside):
                 for other in self.hosts.values():
                     if other.disk.directory in directories:
                         other.must_watch = other.machine is not None
+            case wanted.Retire(partition, start):
+                host.disk.removals.append((partition, start))
             case wanted.OpenLog(partition):
                 host.opening.discard(partition)
             case wanted.OpenClients():

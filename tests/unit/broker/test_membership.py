@@ -2,119 +2,20 @@
 and hand over. What kills do is in tests/integration/test_replication.py."""
 
 import shutil
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import uvloop
 
-from kafka2011.broker.log.file_layer import FileLayer
-from kafka2011.broker.process import Broker, CannotStart
-from kafka2011.broker.replica.set_node import SetNode
-from kafka2011.broker.replication.set_state import SetState
-from kafka2011.coordination import cluster
+from kafka2011.broker.process import CannotStart
+from kafka2011.protocol.requests import CopiesRequest, LineageRequest, encode_request
+from kafka2011.protocol.responses import decode_lineage_response
 from tests.faults import checker
 from tests.support.brokers import RawClient
-from tests.support.commands import held_port
 from tests.support.in_process_broker import in_process_broker
-from tests.support.logs import broker_config
-from tests.support.memory_zookeeper import InMemoryRegistry, InMemoryZooKeeper
-from tests.support.raw_requests import entry, fetch, produce
+from tests.support.in_process_replicas import NAMES, STATE, Members
+from tests.support.raw_requests import entry, fetch, offsets, produce
 from tests.support.replica_sets import Load, read_all
-from tests.support.waiting import DEADLINE_S, wait_until
-
-BROKER_ID = 1
-NAMES = ("a", "b", "c")
-STATE = SetState(
-    0, None, frozenset(), frozenset(), 2, tuple((name, "") for name in NAMES), first="a"
-)
-
-
-class Member:
-    """A broker on a thread."""
-
-    def __init__(self, path: Path, name: str, registry: InMemoryRegistry) -> None:
-        self.log_dir = path / name
-        self.stop_asked = threading.Event()
-        config = broker_config(
-            self.log_dir,
-            brokerid=BROKER_ID,
-            port=held_port(),
-            enable_zookeeper="true",
-            zk_connect="memory:1",
-            replica_name=name,
-            replica_registration_gap_ms=50,
-            log_file_size=2000,
-        )
-        self.broker = Broker(config, uvloop.new_event_loop(), FileLayer(), self.stop_asked)
-        self.broker.start()
-        self._registry = registry
-        self._thread = threading.Thread(target=self.broker.serve, daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        self.stop_asked.set()
-        self._thread.join(DEADLINE_S)
-        assert not self._thread.is_alive()
-        self.broker.close()
-
-    @property
-    def segments(self) -> dict[str, bytes]:
-        found = self.log_dir.rglob("*.kafka")
-        return {str(path.relative_to(self.log_dir)): path.read_bytes() for path in found}
-
-
-class Members:
-    def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.zookeeper = InMemoryZooKeeper()
-        self.registry = self.zookeeper.client()
-        self.registry.start()
-        self.node = SetNode(self.registry, BROKER_ID)
-        self.running: dict[str, Member] = {}
-        self._path = path
-        self._made: list[InMemoryRegistry] = []
-
-        def registry(*_: object, **__: object) -> InMemoryRegistry:
-            self._made.append(self.zookeeper.client())
-            return self._made[-1]
-
-        monkeypatch.setattr("kafka2011.broker.process.ZooKeeperRegistry", registry)
-
-    def start(self, name: str) -> None:
-        self.running[name] = Member(self._path, name, self.registry)
-
-    def stop(self, name: str) -> None:
-        self.running.pop(name).stop()
-
-    @property
-    def in_sync(self) -> list[str]:
-        state = self.node.read().state
-        return sorted(name for name, directory in state.members if directory in state.isr)
-
-    def wait_in_sync(self) -> None:
-        wait_until(
-            lambda: self.in_sync == sorted(self.running) and self.address,
-            lambda: str(self.node.read()),
-        )
-
-    @property
-    def address(self) -> tuple[str, int] | None:
-        return cluster.live_brokers(self.registry).get(BROKER_ID)
-
-    def connect(self) -> RawClient:
-        address = self.address
-        if address is None:
-            raise ConnectionRefusedError("no address is shown")
-        return RawClient(*address)
-
-    def describe(self) -> str:
-        return str(self.node.read())
-
-    @property
-    def leader(self) -> str:
-        state = self.node.read().state
-        return next(name for name, directory in state.members if directory == state.leader)
 
 
 @pytest.fixture
@@ -204,3 +105,43 @@ def test_a_name_that_is_no_member(members: Members) -> None:
     members.node.create(STATE)
     with pytest.raises(CannotStart, match=r"replica\.name=d is no member of the set: a, b, c"):
         members.start("d")
+
+
+def test_copies_are_counted_whatever_is_confirmed(members: Members) -> None:
+    members.node.create(STATE)
+    for name in NAMES:
+        members.start(name)
+    members.wait_in_sync()
+
+    def ask(client: RawClient, count: int) -> bytes:
+        return client.ask(encode_request(CopiesRequest(count)))
+
+    with members.connect() as client:
+        client.send(produce(b"t", entry(b"one")))
+        for topic, found in (("t", ((1, 0),)), ("none", ())):
+            lineage = client.ask(encode_request(LineageRequest(topic, 0)))
+            assert decode_lineage_response(lineage[4:]) == found
+        answers = [ask(client, count) for count in (1, 2, 3, 4)]
+        assert [answer[4:6] for answer in answers] == [b"\0\0"] * 3 + [b"\xff\xff"]
+        for name in set(NAMES) - {members.leader}:
+            members.stop(name)
+        client.send(produce(b"t", entry(b"two")))
+        assert ask(client, 1)[4:6] == b"\0\0"
+        # With min_insync 2 nothing is confirmed, and one disk is not two.
+        with members.connect() as other:
+            end = int.from_bytes(other.ask(offsets(b"t"))[10:18], "big")
+            assert end == len(entry(b"one"))
+        client.socket.settimeout(0.3)
+        with pytest.raises(TimeoutError):
+            ask(client, 2)
+
+
+def test_a_broker_that_is_no_replica_has_one_copy(tmp_path: Path) -> None:
+    with in_process_broker(tmp_path) as alone, alone.connect() as client:
+        client.send(produce(b"t", entry(b"one")))
+        answers = [client.ask(encode_request(CopiesRequest(count))) for count in (1, 2)]
+        assert [answer[4:6] for answer in answers] == [b"\0\0", b"\xff\xff"]
+        lineage = client.ask(encode_request(LineageRequest("t", 0)))
+        assert decode_lineage_response(lineage[4:]) == ()
+        client.send(encode_request(CopiesRequest(0)))
+        assert client.is_closed_by_broker()

@@ -8,6 +8,7 @@ import pytest
 from kafka2011.broker.registration import BrokerRegistration, DuplicateBrokerId
 from kafka2011.coordination.cluster import BrokerAddress, live_brokers
 from kafka2011.coordination.errors import CoordinationError
+from kafka2011.coordination.registry import SessionEvent
 from tests.support.clock import ManualClock
 from tests.support.memory_zookeeper import InMemoryRegistry, InMemoryZooKeeper
 from tests.support.waiting import wait_until
@@ -48,13 +49,10 @@ def registration(
     registry: InMemoryRegistry, address: BrokerAddress = HERE, **options: Any
 ) -> BrokerRegistration:
     """Of broker 7, to which no other broker answers, without a pause."""
+    usual = {"stale_wait_s": 0.2, "answers": lambda _: False, "pause": lambda _: None}
+    usual["clock"] = ManualClock(1315436360737)
     return BrokerRegistration(
-        registry,
-        7,
-        address,
-        lambda topic: 5 if topic == "wide" else 2,
-        clock=ManualClock(1315436360737),
-        **{"stale_wait_s": 0.2, "answers": lambda _: False, "pause": lambda _: None, **options},
+        registry, 7, address, lambda topic: 5 if topic == "wide" else 2, **{**usual, **options}
     )
 
 
@@ -147,6 +145,38 @@ def test_new_session_registers_everything_again(registry: InMemoryRegistry) -> N
     wait_until(lambda: made.is_registered, "registered again")
     assert live_brokers(registry) == {7: HERE}
     assert text(registry, "/brokers/topics/clicks/7") == b"2"
+    made.close()
+
+
+def test_a_notice_of_a_session_that_is_registered_in_already_changes_nothing(
+    registry: InMemoryRegistry,
+) -> None:
+    """It can come late: the thread was in the middle of a topic, and has registered everything."""
+    clock = ManualClock(1315436360737)
+    made = registration(registry, clock=clock)
+    made.register(["clicks"])
+    clock.advance(1000)  # so the id's node would have another value now
+    made._on_session(SessionEvent.RECREATED)
+    made.topic_seen("later")
+    wait_for_topic(registry, "later", b"2")
+    assert text(registry, ID_NODE) == b"192.0.2.10-1315436360737:192.0.2.10:9092"
+    wait_until(lambda: made.is_registered, "registered")
+    made.close()
+
+
+def test_a_session_that_ends_while_the_broker_registers_first_is_seen(
+    registry: InMemoryRegistry,
+) -> None:
+    made = registration(registry)
+
+    def partition_count(_topic: str) -> int:
+        made._partition_count = lambda _: 2
+        registry.expire()
+        return 2
+
+    made._partition_count = partition_count
+    made.register(["clicks"])
+    wait_until(lambda: live_brokers(registry) == {7: HERE}, "registered again")
     made.close()
 
 

@@ -58,6 +58,16 @@ def test_what_no_partition_can_be_is_refused(
     assert bench.partitions.topics == []
 
 
+def test_appends_are_refused_as_long_as_a_replica_says_so(bench: Bench) -> None:
+    log = bench.partitions.find_or_create("t", 0)
+    bench.partitions.refuse("no replica is in sync")
+    with pytest.raises(errors.TooMuchUnconfirmed, match="t-0: no replica is in sync"):
+        bench.append(log)
+    assert (log.log_end, bench.appends.was_refused) == (0, True)
+    bench.partitions.refuse("")
+    assert bench.append(log) == len(E)
+
+
 def test_a_partition_is_made_by_an_append_to_it_alone(bench: Bench) -> None:
     assert bench.partitions.partition_count("t") == 2
     assert bench.partitions.find("t", 1) is None

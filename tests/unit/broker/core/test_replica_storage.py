@@ -10,7 +10,8 @@ import pytest
 from kafka2011.broker.core.replica_storage import CutResult, ReplicaStorage
 from kafka2011.broker.log.barrier import Barrier
 from kafka2011.broker.log.copied import Checked, check_copied
-from kafka2011.broker.log.errors import CopyDamaged, CopyMisplaced, StorageFailed
+from kafka2011.broker.log.disk_jobs import Retirement
+from kafka2011.broker.log.errors import CopyDamaged, CopyMisplaced, StorageFailed, StorageFull
 from kafka2011.broker.log.log import Log, LogState
 from kafka2011.broker.log.replica_journal import ReplicaIdentity
 from kafka2011.broker.log.tail import CopiedFrom
@@ -39,6 +40,10 @@ class Disk:
     def watermark_moved(self) -> None:
         self.marks += 1
 
+    def remove(self, log: Log, job: Retirement) -> None:
+        job.run()
+        log.complete_retirement(job)
+
     def run(self) -> None:
         dirty, self.dirty = self.dirty, []
         for log in dirty:
@@ -50,6 +55,7 @@ class Loop:
 
     def __init__(self) -> None:
         self.calls: Queue[tuple[Callable[..., object], tuple[object, ...]]] = Queue()
+        self.later: list[Callable[..., object]] = []
 
     def call_soon_threadsafe(
         self, call: Callable[..., object], *what: object, context: Any
@@ -59,6 +65,10 @@ class Loop:
 
     def call_soon(self, call: Callable[..., object], *what: object) -> None:
         self.calls.put((call, what))
+
+    def call_later(self, delay_s: float, call: Callable[..., object]) -> None:
+        assert delay_s > 0
+        self.later.append(call)
 
     def run_one(self) -> None:
         call, what = self.calls.get(timeout=60)
@@ -89,6 +99,7 @@ class Bench:
         self.files = disk.files
         self.logs = disk.open(replica=A)
         self.loop, self.disk, self.watched = Loop(), Disk(), Watched()
+        self.refusals: list[Exception] = []
         self.storage = ReplicaStorage(self.logs, self.disk, self.loop, disk.files)  # type: ignore[arg-type]
         self.storage.watch(self.watched)
 
@@ -100,7 +111,8 @@ class Bench:
 
     def copy(self, log: Log, offset: int, data: bytes, start: int = 0) -> None:
         checked = check_copied(data, 1000)
-        self.storage.append_copied(log, offset, data, checked, CopiedFrom(start, 77_000))
+        copied = CopiedFrom(start, 77_000)
+        self.storage.append_copied(log, offset, data, checked, copied, refused=self.refusals.append)
 
 
 @pytest.fixture
@@ -137,6 +149,70 @@ def test_journals_are_durable_one_after_the_other(disk: DataDirectory, bench: Be
     bench.loop.run_one()
     assert some(answers[2]).errno == errno.EIO
     assert bench.storage.journal.accepted == 2
+
+
+def test_a_journal_waits_for_room_and_the_newest_is_written(
+    disk: DataDirectory, bench: Bench
+) -> None:
+    answers: list[tuple[int, OSError | None]] = []
+
+    def write(accepted: int) -> None:
+        bench.storage.write_journal(
+            accepted, True, {}, lambda error: answers.append((accepted, error))
+        )
+
+    disk.fail(errno.ENOSPC, "write_at", within="replica")
+    write(1)
+    bench.loop.run_one()
+    write(2)
+    assert (answers, bench.storage.journal.accepted) == ([], 0)
+    disk.files.fault = None
+    bench.loop.later.pop()()
+    bench.loop.run_one()
+    assert answers == [(1, None), (2, None)]
+    assert bench.storage.journal.accepted == 2
+    assert (bench.loop.later, bench.loop.calls.empty()) == ([], True)
+
+
+def test_copies_that_find_no_room_are_told_and_come_again(
+    disk: DataDirectory, bench: Bench
+) -> None:
+    log = bench.log()
+    bench.copy(log, 0, E)
+    bench.disk.run()
+    disk.fail(errno.ENOSPC, "write_at", within="t-0")
+    bench.copy(log, len(E), E)
+    bench.disk.run()
+    assert [type(error) for error in bench.refusals] == [StorageFull]
+    assert (log.state, log.log_end) == (LogState.ONLINE, len(E))
+    disk.files.fault = None
+    bench.copy(log, len(E), E)
+    bench.disk.run()
+    assert log.flushed_end == 2 * len(E)
+    assert len(bench.refusals) == 1
+
+
+def test_a_new_segment_that_finds_no_room_is_told(disk: DataDirectory, bench: Bench) -> None:
+    log = bench.log()
+    bench.copy(log, 0, E)
+    bench.copy(log, len(E), E, start=len(E))  # held until the first is flushed
+    disk.fail(errno.ENOSPC, "open", within="t-0")
+    bench.disk.run()
+    assert [type(error) for error in bench.refusals] == [StorageFull]
+    assert (log.state, log.log_end, log.is_held) == (LogState.ONLINE, len(E), False)
+
+
+def test_a_follower_keeps_no_more_than_its_leader(disk: DataDirectory, bench: Bench) -> None:
+    log = bench.log()
+    for number in range(3):
+        bench.copy(log, number * len(E), E, start=number * len(E))
+        bench.disk.run()
+        bench.disk.run()
+    assert bench.logs.retire() == [], "a replica's own policy removes nothing"
+    bench.storage.retire_below(log, 2 * len(E))
+    assert (log.start_offset, log.high_watermark) == (2 * len(E), 2 * len(E))
+    assert disk.names() == [f"{2 * len(E):020d}.kafka"]
+    assert bench.storage.copies()["t-0"].start == 2 * len(E)
 
 
 def test_a_new_log_takes_nothing_before_it_is_opened(bench: Bench) -> None:

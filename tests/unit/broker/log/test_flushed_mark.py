@@ -175,7 +175,7 @@ def test_a_topic_s_name_that_is_no_text_stops_cleanly(disk: DataDirectory) -> No
     disk.put(E, partition=name)
     assert disk.open().logs
     assert disk.close()
-    assert disk.open().recovered_bytes == 15
+    assert disk.open().loaded.recovered_bytes == 15
     assert (disk.root / name / FIRST).read_bytes() == E
 
 

@@ -545,3 +545,42 @@ def test_retention_counts_what_is_confirmed_and_keeps_what_is_not(disk: DataDire
     log.ends.move_watermark(72)
     assert log.retire(disk.clock()) is not None
     assert log.start_offset == 72
+
+
+def replicated(disk: DataDirectory) -> Log:
+    """Three segments of two messages each, all confirmed, and due by their age."""
+    log = disk.log(segment_bytes_max=20, retention=by_age(1000), replica=ReplicaIdentity(1, "a"))
+    log.open_for_appends()
+    append_and_flush(log, *[E] * 6)
+    log.ends.move_watermark(72)
+    disk.clock.advance(2000)
+    return log
+
+
+@pytest.mark.parametrize(
+    ("limit", "start"), [(0, 0), (23, 0), (24, 24), (47, 24), (48, 48), (72, 48)]
+)
+def test_a_leader_keeps_what_followers_need_and_the_last_that_is_confirmed(
+    disk: DataDirectory, limit: int, start: int
+) -> None:
+    """The segment that is left begins in every copy: none of them has other bytes there."""
+    log = replicated(disk)
+    log.retire(disk.clock(), limit)
+    assert log.start_offset == start
+
+
+@pytest.mark.parametrize(
+    ("offset", "watermark", "start"), [(24, 72, 24), (47, 72, 24), (72, 72, 48), (48, 30, 24)]
+)
+def test_a_follower_removes_what_its_leader_has_let_go(
+    disk: DataDirectory, offset: int, watermark: int, start: int
+) -> None:
+    replicated(disk).close()
+    log = disk.log(retention=by_size(10**9), replica=ReplicaIdentity(1, "a"))
+    log.ends.watermark = watermark
+    job = some(log.retire_below(offset))
+    assert log.retire_below(offset) is None, "one at a time"
+    job.run()
+    log.complete_retirement(job)
+    assert log.start_offset == start
+    assert disk.names()[0] == f"{start:020d}.kafka"

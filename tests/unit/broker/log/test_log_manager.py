@@ -119,7 +119,7 @@ def test_an_unfinished_list_of_ends_is_written_anew(disk: DataDirectory) -> None
     append_and_flush(log, E)
     (disk.root / ENDS).write_bytes(b"cut")
     assert disk.close()
-    assert disk.open().recovered_bytes == len(E)
+    assert disk.open().loaded.recovered_bytes == len(E)
     assert contents(disk.log()) == E
 
 
@@ -257,10 +257,10 @@ def test_clean_stop_leaves_the_original_s_marker_empty_and_durable_until_the_nex
 def test_after_a_clean_stop_only_the_last_set_is_examined(disk: DataDirectory) -> None:
     append_and_flush(disk.log(), *[E] * 100)
     logs = disk.open()
-    assert logs.recovered_bytes == len(E)
+    assert logs.loaded.recovered_bytes == len(E)
     assert contents(logs.logs["t", 0]) == E * 100
     disk.crash()
-    assert disk.open().recovered_bytes == 100 * len(E)
+    assert disk.open().loaded.recovered_bytes == 100 * len(E)
 
 
 def test_a_partition_that_lies_idle_is_examined_from_its_end_at_each_later_start(
@@ -268,12 +268,12 @@ def test_a_partition_that_lies_idle_is_examined_from_its_end_at_each_later_start
 ) -> None:
     monkeypatch.setattr(recovery, "READ_BYTES", 4 * len(E))
     disk.put(E * 101)  # as an unclean stop leaves it
-    assert disk.open().recovered_bytes == 101 * len(E)
+    assert disk.open().loaded.recovered_bytes == 101 * len(E)
     for _ in range(3):
-        assert 0 < disk.open().recovered_bytes <= 4 * len(E)
+        assert 0 < disk.open().loaded.recovered_bytes <= 4 * len(E)
     append_and_flush(disk.log(), E)
     for _ in range(3):
-        assert disk.open().recovered_bytes == len(E)
+        assert disk.open().loaded.recovered_bytes == len(E)
     assert contents(disk.log()) == E * 102
 
 

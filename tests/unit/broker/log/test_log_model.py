@@ -427,6 +427,20 @@ class ReplicaLogModel(LogModel):
             assert segment_start in [one.start for one in self.log.segments]
             assert self.log.segments[-1].start == segment_start
 
+    @rule(where=st.floats(0, 1), leads=st.booleans())
+    def retire_up_to(self, where: float, leads: bool) -> None:
+        """By the policy, what no follower needs; or what the leader has let go."""
+        limit = self.start + int(where * (self.log.written_end - self.start))
+        now_ms = self.disk.clock()
+        job = self.log.retire(now_ms, limit) if leads else self.log.retire_below(limit)
+        if job is None:
+            return
+        job.run()
+        self.log.complete_retirement(job)
+        if self.log.start_offset != self.start:
+            assert self.log.start_offset <= min(limit, self.visible - leads)
+        self.start = self.log.start_offset
+
     @rule(payload=st.binary(max_size=100))
     def copy_from_a_leader_that_did_not_roll(self, payload: bytes) -> None:
         self.log.flush()

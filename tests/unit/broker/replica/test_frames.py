@@ -4,10 +4,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafka2011.broker.log.segment_sums import SegmentSums
 from kafka2011.broker.replica import frames
-from kafka2011.broker.replica.frames import Chunk, FrameReader, Greeting, Kind, Purpose, Wire
+from kafka2011.broker.replica.frames import (
+    Chunk,
+    FrameReader,
+    Greeting,
+    Kind,
+    Purpose,
+    Sums,
+    Wire,
+)
 from kafka2011.broker.replication.copies import Row
-from kafka2011.broker.replication.frames import Ack, Mark, Plan, Ready, Table, Verdict, Welcome
+from kafka2011.broker.replication.frames import (
+    Ack,
+    Mark,
+    Plan,
+    Ready,
+    Start,
+    Table,
+    Verdict,
+    Welcome,
+)
 from kafka2011.broker.replication.machine import Canvassing
 from kafka2011.broker.replication.plan import Action, Step
 from kafka2011.protocol.errors import FrameTooLarge, LocalProtocolError, RemoteProtocolError
@@ -22,6 +40,10 @@ texts = st.text(max_size=10)
 offsets = st.dictionaries(texts, i64, max_size=5)
 lineages = st.lists(st.tuples(i32, i64), max_size=4).map(tuple)
 
+segment_sums = st.builds(
+    SegmentSums, i64, i64, i64, st.lists(st.integers(0, 2**32 - 1), max_size=3).map(tuple)
+)
+
 wire: st.SearchStrategy[Wire] = st.one_of(
     st.builds(Greeting, st.sampled_from(Purpose), texts, i32, texts, texts, i32),
     st.builds(Welcome, st.sampled_from(Verdict), i32),
@@ -34,7 +56,9 @@ wire: st.SearchStrategy[Wire] = st.one_of(
     st.builds(Chunk, texts, i64, i64, i64, st.binary(max_size=60)),
     st.builds(Mark, i64, offsets, st.integers(0, 2**31 - 1)),
     st.builds(Ack, i64, offsets),
+    st.builds(Start, offsets),
     st.builds(Canvassing, i32, offsets, offsets),
+    st.builds(Sums, st.dictionaries(texts, st.lists(segment_sums, max_size=3).map(tuple))),
 )
 
 
@@ -139,7 +163,7 @@ def test_a_stranger_is_told_from_another_format() -> None:
     data[15] = 9
     reader = FrameReader(ANY)
     reader.feed(bytes(data))
-    with pytest.raises(RemoteProtocolError, match="a replica of format 9, this one has 1"):
+    with pytest.raises(RemoteProtocolError, match="a replica of format 9, this one has 2"):
         reader.next()
 
 

@@ -1,6 +1,7 @@
 """A link over a pair of sockets: frames both ways, chunks from a file, flow control, its end."""
 
 import asyncio
+import random
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,11 +18,11 @@ from kafka2011.broker.network.poller import Poller
 from kafka2011.broker.network.sender import Sender
 from kafka2011.broker.replica import frames
 from kafka2011.broker.replica.frames import Chunk, Kind, Wire
-from kafka2011.broker.replica.link import STUCK_S, Link
+from kafka2011.broker.replica.link import PIECE_BYTES_MIN, STUCK_S, Link, Pace
 from kafka2011.broker.replication.frames import Ack, Data, Mark, Ready, Verdict, Welcome
 
 EPOCH = 7
-BYTES = bytes(range(256)) * 12_000  # nearly three chunks
+BYTES = random.Random(1).randbytes(3_000_000)  # nearly three chunks, none like another
 
 
 class Host:
@@ -55,7 +56,8 @@ class Host:
 
 
 class Pair:
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, patience_s: float = 60) -> None:
+        self._patience_s = patience_s
         self.loop = asyncio.new_event_loop()
         self.poller = Poller(self.loop, lambda: None)
         self.hosts = [Host(self.loop, self.poller, path), Host(self.loop, self.poller, path)]
@@ -78,7 +80,7 @@ class Pair:
             while not condition():
                 await asyncio.sleep(0.001)
 
-        self.loop.run_until_complete(asyncio.wait_for(wait(), 60))
+        self.loop.run_until_complete(asyncio.wait_for(wait(), self._patience_s))
 
     def close(self) -> None:
         for link in self.links:
@@ -118,6 +120,36 @@ def test_what_is_not_to_be_read_yet_stays_with_the_sender(pair: Pair) -> None:
     pair.run_until(lambda: Ack(49, {}) in pair.hosts[1].frames)
 
 
+def test_a_pace_is_kept_over_time_and_in_small_pieces() -> None:
+    pace = Pace(1_000_000)
+    assert pace.piece_bytes_max == 250_000
+    sent, now_s = 0, 100.0
+    while now_s < 110.0:
+        wait_s = pace.wait_s(now_s)
+        assert wait_s <= 0.25
+        if not wait_s:
+            pace.sent(pace.piece_bytes_max, now_s)
+            sent += pace.piece_bytes_max
+        now_s += wait_s or 0.001
+    assert 9_500_000 < sent < 10_500_000
+    assert Pace(1).piece_bytes_max == PIECE_BYTES_MIN
+
+
+def test_a_link_with_a_pace_sends_all_in_order_and_its_marks_with_it(pair: Pair) -> None:
+    sender, receiver = pair.links[0], pair.hosts[1]
+    sender.pace = Pace(20_000_000)
+    sender.send(Data("t-0", 0, len(BYTES)))
+    sender.send(Mark(1, {"t-0": 1}, 0))
+    pair.run_until(lambda: receiver.frames and isinstance(receiver.frames[-1], Mark))
+    *chunks, _ = receiver.frames
+    assert b"".join(chunk.data for chunk in chunks if isinstance(chunk, Chunk)) == BYTES
+    sender.pace = Pace(PIECE_BYTES_MIN)
+    sender.send(Data("t-0", 0, 2 * PIECE_BYTES_MIN))
+    sender.pace = None  # it is in sync now
+    sender.send(Mark(2, {"t-0": 2}, 0))
+    pair.run_until(lambda: receiver.frames[-1] == Mark(2, {"t-0": 2}, 0))
+
+
 def test_a_link_whose_other_side_takes_nothing_ends(pair: Pair) -> None:
     sender, receiver = pair.links
     receiver.hold_reading()
@@ -134,13 +166,20 @@ def test_a_link_whose_other_side_takes_nothing_ends(pair: Pair) -> None:
     assert pair.hosts[0].is_over
 
 
-def test_a_link_that_is_finished_sends_what_waits_and_receives_no_more(pair: Pair) -> None:
+def test_a_link_that_is_finished_sends_what_waits_and_receives_no_more(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kafka2011.broker.replica.link.FINISH_S", 600.0)
     one, other = pair.links
+    one.send(Data("t-0", 0, len(BYTES)))
+    one.send(Data("t-1", 0, len(BYTES)))
     one.send(Welcome(Verdict.NOT_LEADER, 3))
     other.send(Ready())
     one.finish()
     pair.run_until(lambda: pair.hosts[1].is_over)
-    assert pair.hosts[1].frames == [Welcome(Verdict.NOT_LEADER, 3)]
+    came = pair.hosts[1].frames
+    assert came[-1:] == [Welcome(Verdict.NOT_LEADER, 3)]
+    assert sum(len(frame.data) for frame in came if isinstance(frame, Chunk)) == 2 * len(BYTES)
     assert pair.hosts[0].frames == []
     assert one.is_closed
     assert not pair.hosts[0].is_over  # it was this side's wish

@@ -67,6 +67,10 @@ class Sent:
 
 @given(acts)
 def test_nothing_is_left_out_and_no_mark_overtakes(todo: list[object]) -> None:
+    check(todo)
+
+
+def check(todo: list[object]) -> None:
     sent = Sent()
     for act in todo:
         sent.do(act)
@@ -88,6 +92,17 @@ def test_two_marks_wait_at_most_and_the_first_of_them_stays() -> None:
     while sent.send():
         pass
     assert sent.marks == [0, 49]
+
+
+def test_marks_wait_behind_a_frame_as_well() -> None:
+    """An acknowledgement of a new plan, or where logs begin, between marks that a slow link has."""
+    sent = Sent()
+    for act in ("mark", "mark", "frame", "mark", "mark", "send", "mark", ("t-0", 5), "mark"):
+        sent.do(act)
+    while sent.send():
+        pass
+    assert sent.marks == [0, 1, 6]
+    assert sent.last == 6
 
 
 def test_logs_take_turns() -> None:

@@ -3,8 +3,8 @@
 import pytest
 
 from kafka2011.broker.replication.copies import Row
-from kafka2011.broker.replication.lineage import Lineage, begun, cut, epoch_at
 from kafka2011.broker.replication.plan import Action, Step, plan
+from kafka2011.protocol.lineage import Lineage, begun, cut, epoch_at
 
 LEADER: Lineage = ((1, 0), (2, 10), (4, 20))
 
@@ -26,6 +26,10 @@ LEADER: Lineage = ((1, 0), (2, 10), (4, 20))
         (Row(0, 4, ((1, 0),)), Action.ANEW, 5),
         (Row(31, 40, ((7, 31),)), Action.ANEW, 5),
         (None, Action.ANEW, 5),
+        # What the leader keeps is the same, or could be; below it another epoch has written.
+        (Row(0, 30, ((3, 0), (2, 10), (4, 20))), Action.ANEW, 5),
+        (Row(3, 4, LEADER), Action.ANEW, 5),
+        (Row(3, 30, LEADER), Action.KEEP, 30),
     ],
 )
 def test_a_plan_for_one_log(follower: Row | None, action: Action, offset: int) -> None:

@@ -7,7 +7,7 @@ fails in the middle.
 
 import pytest
 
-from kafka2011.broker.replication.leader import Answer
+from kafka2011.broker.replication.leader import Answer, Leader
 from kafka2011.broker.replication.machine import Replica
 from tests.simulation.invariants import Violation
 from tests.simulation.mutants import (
@@ -334,14 +334,16 @@ def test_a_disk_that_hangs_under_a_living_session() -> None:
     play.must("barrier", "a")
     play.ship("a", "b")
     play.sync("b")
-    play.until(
-        lambda: play.leaders == "b",
+    goes_on = [
         *[(verb, name) for name in "ab" for verb in ("ask", "dial", "canvass", "journal", "watch")],
         *play.talk,
         ("tick", "a", 260),
         ("tick", "b", 260),
         ("flush", "b", LOG),
-    )
+    ]
+    play.until(lambda: play.world.registry.state.epoch == 2, *goes_on)
+    assert play.isr == "b", "it would wait for the same disk"
+    play.until(lambda: play.leaders == "b", *goes_on)
     assert play.world.answered == set()
     assert play.log("b") == [1, 2]
 
@@ -393,6 +395,102 @@ def test_a_reader_at_the_end_during_two_takeovers() -> None:
         if leader == "b":
             play.kill("b")
     assert play.machine("c").latest(LOG) == 5
+
+
+def copying_member() -> Play:
+    """c has told a that it has one of three messages, which a and b have; its plan is on the way"""
+    play = begin("abc", replicas=3)
+    play.full("a")
+    play.kill("c")
+    play.until(lambda: play.isr == "ab", ("tick", "a", 1_000), *play.talk, ("ask", "a"))
+    play.full("a")
+    play.full("a")
+    play.must("start", "c")
+    play.until(
+        lambda: any(member.planned for member in leader_of(play).members.values()),
+        *[(verb, "c") for verb in ("watch", "ask", "dial")],
+        ("tick", "c", 260),
+        ("frame", "c", "a"),
+        ("frame", "a", "c"),
+    )
+    return play
+
+
+def leader_of(play: Play) -> Leader:
+    leader = play.machine("a").leads
+    assert leader is not None
+    return leader
+
+
+def test_what_a_joining_member_still_copies_is_not_removed() -> None:
+    play = copying_member()
+    assert play.machine("a").retirable(LOG) == 1
+    assert not play.do("retire", "a", LOG, 2)
+    play.must("retire", "a", LOG, 1)
+    play.rest()
+    play.must("retire", "a", LOG, 3)
+    play.rounds(2)
+    assert play.confirmed == [1, 2, 3]
+    assert [play.host(name).disk.logs[LOG].start for name in "abc"] == [3, 3, 3]
+
+
+def test_an_empty_directory_begins_where_the_leader_does() -> None:
+    play = begin("abc")
+    for _ in range(3):
+        play.full("a")
+    play.kill("c")
+    play.must("wipe", "c")
+    play.must("retire", "a", LOG, 2)
+    play.must("start", "c")
+    play.rest()
+    log = play.host("c").disk.logs[LOG]
+    assert (log.start, [entry.number for entry in log.entries[2:]]) == (2, [3])
+
+
+def test_a_follower_whose_disk_is_full_leaves_and_comes_back_by_itself() -> None:
+    play = begin("abc")
+    play.full("a")
+    play.must("fill", "c")
+    play.put("a")
+    play.must("barrier", "a")
+    for name in "bc":
+        play.ship("a", name)
+    play.sync("a", "b")
+    play.read("a", "b")
+    assert play.world.answered == set(), "c is waited for"
+    play.until(
+        lambda: play.isr == "ab",
+        ("no_room", "c"),
+        ("frame", "c", "a"),
+        ("tick", "a", 500),
+        ("ask", "a"),
+    )
+    assert play.world.answered == {1}
+    play.rounds(100)  # half a minute: it tries again and again, and takes over from no leader
+    assert (play.isr, play.leaders) == ("ab", "a")
+    play.must("free", "c")
+    play.rest()
+    assert play.log("c") == [1, 2]
+
+
+def test_what_cannot_be_confirmed_is_counted_while_the_set_is_too_small() -> None:
+    play = Play(3, 2)
+    play.full("a")
+    play.kill("b", "c")
+    play.put("a", 2)
+    assert play.machine("a").unconfirmed_bytes == 0, "they may come back before they leave"
+    play.until(
+        lambda: play.known("a") == {play.host("a").disk.directory},
+        ("tick", "a", 1_000),
+        ("ask", "a"),
+        *play.talk,
+    )
+    play.put("a")
+    assert play.machine("a").unconfirmed_bytes == 3
+    play.must("start", "b")
+    play.must("start", "c")
+    play.rest()
+    assert play.machine("a").unconfirmed_bytes == 0
 
 
 def follow_an_older_leader(machine: type[Replica]) -> Play:

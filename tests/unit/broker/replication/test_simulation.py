@@ -61,7 +61,7 @@ def test_a_failed_walk_prints_a_schedule_that_fails_again(name: str) -> None:
     )
     assert outcome.broken is not None
     short = shortened(lambda: world_of(mutant, number), outcome.schedule, outcome.broken)
-    assert len(short.schedule) < 60
+    assert len(short.schedule) < 100
     again = replay(world_of(mutant, number), parsed(text_of(short.schedule)))
     assert (again.broken, again.text) == (short.broken, short.text)
 

@@ -1,0 +1,82 @@
+"""Checksums of a replica's segments as they are on its disk, to be compared with other replicas'.
+
+Only what is confirmed is read: up to there replicas are equal byte for byte. A checksum stands for
+a mebibyte of a segment, so that copies with different watermarks can be compared as well.
+"""
+
+import errno
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kafka2011.broker.log import recovery
+from kafka2011.broker.log.file_layer import FileLayer
+
+BLOCK_BYTES = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmed:
+    """The first `size_bytes` of a segment that begins at offset `start`."""
+
+    path: Path
+    start: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentSums:
+    """`blocks` are CRC-32s of its mebibytes, the last maybe of less. `damaged_at` is the position
+    of the first entry that is not whole or whose own checksum is wrong; -1: there is none."""
+
+    start: int
+    size_bytes: int
+    damaged_at: int
+    blocks: tuple[int, ...]
+
+
+class SumsJob:
+    """A job for a thread, on segments by partition. `cancel` ends it early, with an error."""
+
+    def __init__(self, files: FileLayer, segments: Mapping[str, Sequence[Confirmed]]) -> None:
+        self._files = files
+        self._segments = segments
+        self._is_cancelled = False
+        self.sums: dict[str, tuple[SegmentSums, ...]] = {}
+        self.error: OSError | None = None
+
+    def cancel(self) -> None:
+        self._is_cancelled = True
+
+    def run(self) -> None:
+        try:
+            for partition, segments in self._segments.items():
+                found = [self._sums(segment) for segment in segments]
+                self.sums[partition] = tuple(one for one in found if one is not None)
+        except OSError as error:
+            self.error = error
+
+    def _sums(self, segment: Confirmed) -> SegmentSums | None:
+        """None for a segment that was removed meanwhile."""
+        try:
+            fd = self._files.open_for_reading(segment.path)
+        except FileNotFoundError:
+            return None
+        try:
+            self._files.drop_cached(fd)  # what is on the disk is asked for
+            size = segment.size_bytes
+            blocks = tuple(
+                zlib.crc32(self._read(fd, min(BLOCK_BYTES, size - at), at))
+                for at in range(0, size, BLOCK_BYTES)
+            )
+            found = recovery.examine(lambda count, at: self._read(fd, count, at), size)
+        finally:
+            self._files.close(fd)
+        damaged_at = found.valid_bytes if found.valid_bytes < size else -1
+        return SegmentSums(segment.start, size, damaged_at, blocks)
+
+    def _read(self, fd: int, count: int, position: int) -> bytes:
+        if self._is_cancelled:
+            raise OSError(errno.ECANCELED, "the replica stops")
+        return self._files.read_at(fd, count, position)

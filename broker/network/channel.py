@@ -1,0 +1,71 @@
+"""The seam between a connection and the protocol on it: what each has of the other."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from kafka2011.broker.core.worker_threads import Job
+from kafka2011.broker.network.sender import Reply
+
+
+class Wait(Protocol):
+    """Something that calls back once it is over."""
+
+    def cancel(self) -> None: ...
+
+
+class CheckJob(Job, Protocol):
+    """A job that reads a connection's buffer."""
+
+    def cancel(self) -> None:
+        """Its result is not needed any more; it may end early."""
+
+
+# Starts a wait; what it is given is called with whether the connection may go on.
+BeginWait = Callable[[Callable[[bool], None]], Wait]
+
+
+class Channel(Protocol):
+    """What a session has of its connection."""
+
+    @property
+    def is_closed(self) -> bool: ...
+
+    def send(self, reply: Reply, kind: str, began_s: float) -> bool:
+        """Send a response to a request of the metric's `kind`; whether the session may go on."""
+
+    def hold(
+        self,
+        begin: BeginWait,
+        then: Callable[[], bool] | None = None,
+        *,
+        until_client_sends: bool = False,
+    ) -> None:
+        """Handle nothing more until the wait is over, then `then`, which returns whether to go on.
+        A wait that fails closes the connection; a connection that is closed cancels its wait.
+
+        `until_client_sends`: whatever the client sends, or its end, ends the wait as well. Of what
+        it sent before nothing may be left. Such a wait does not end inside `begin`.
+        """
+
+    def check(self, job: CheckJob) -> None:
+        """Handle nothing more until the job has run beside the loop."""
+
+    def give_way(self) -> None:
+        """Handle nothing more before the other connections had the loop."""
+
+    def close(self, reason: str, detail: str = "") -> None:
+        """Hang up. `reason` is a metric's label. Idempotent."""
+
+
+class Session(Protocol):
+    """A protocol's side of one connection."""
+
+    produced_count: int  # produce requests handled; the connection sets it back to 0
+
+    @property
+    def keeps_buffer(self) -> bool:
+        """Whether more of the buffer is referred to than was handled, so that it must stay."""
+
+    def take(self, buffer: memoryview, start: int, end: int) -> int:
+        """Handle the whole requests from `start` on, and stop where the channel was held, a `send`
+        returned False or it was closed. Returns where the first request begins that is left."""

@@ -1,0 +1,66 @@
+"""The steps in which one member of a set is replaced by another, without loss.
+
+The new one joins and copies everything beside the old one; then it leads, if the old one did; then
+the old one leaves. What is next follows from the set's state alone, so that a move that was
+interrupted goes on where it was, in any process.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from kafka2011.broker.replication import wishes
+from kafka2011.broker.replication.set_state import Directory, SetState
+from kafka2011.broker.replication.wishes import Refusal
+
+
+class Phase(Enum):
+    ADD = "is added"
+    START = "waits for its broker: start it, with an empty directory"
+    COPY = "copies what the set has"
+    HAND_OVER = "takes over"
+    REMOVE = "has everything; the old one leaves as soon as enough are in sync without it"
+    DONE = "is in its place"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """`state` is to be written; None: wait until the set has changed."""
+
+    phase: Phase
+    state: SetState | None = None
+
+
+def step(state: SetState, live: Collection[Directory], old: str, new: str) -> Step:
+    """What comes next. Raises Refusal."""
+    if old == new:
+        raise Refusal(f"{old} cannot be replaced by itself: another name, then")
+    goes, comes = state.entered_for(old), state.entered_for(new)
+    if comes is None:
+        if goes is None:
+            raise Refusal(f"neither {old} nor {new} is a member")
+        if not state.candidates:
+            raise Refusal(f"the set is new: start {state.first}")
+        return Step(Phase.ADD, _beside(wishes.with_member(state, new), old, new))
+    if comes not in state.isr or comes not in live:
+        return Step(Phase.COPY if comes in live else Phase.START)
+    if goes is None:
+        return Step(Phase.DONE)
+    if state.leader is None:
+        return Step(Phase.HAND_OVER)
+    if goes == state.leader:
+        if state.wanted_leader == comes:
+            return Step(Phase.HAND_OVER)
+        return Step(Phase.HAND_OVER, wishes.with_leader(state, live, new)[0])
+    least = max(state.min_insync, state.wanted_min_insync or 0)
+    if len(state.isr - {goes}) < least < len(state.members):
+        return Step(Phase.REMOVE)
+    return Step(Phase.REMOVE, wishes.without_member(state, old))
+
+
+def _beside(state: SetState, old: str, new: str) -> SetState:
+    """The new one next to the old in preference: it has its place when that is gone."""
+    members = [member for member in state.members if member[0] != new]
+    index = next(i for i, member in enumerate(members) if member[0] == old)
+    members.insert(index + 1, (new, ""))
+    return replace(state, members=tuple(members))

@@ -1,0 +1,177 @@
+"""Where the members of all replica sets should be: which to move, and who should lead first.
+
+A pure function of where they are. No two members of a set on one machine; no two in one rack while
+there is another rack; then machines with equal numbers of members, and of first leaders. What need
+not move does not.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from string import ascii_lowercase
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """`rack`: what fails together, and may be any text."""
+
+    machine: str
+    rack: str
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A member; `place` None: it was never started."""
+
+    name: str
+    place: Place | None
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """`new` is a name that no member of the set has."""
+
+    broker_id: int
+    old: str
+    new: str
+    to: Place
+
+
+@dataclass(slots=True)
+class Plan:
+    """`preferred`: of sets whose first in preference should be another, after the moves. `notes`:
+    what cannot be had, in words."""
+
+    moves: list[Move] = field(default_factory=list)
+    preferred: dict[int, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+def plan(
+    sets: Mapping[int, Sequence[Placed]], machines: Mapping[str, str], leaving: Collection[str] = ()
+) -> Plan:
+    """`sets` by broker id, their members in order of preference. `machines`: those that can take
+    members, with their racks. `leaving`: those that every member shall leave."""
+    return _Planning(sets, machines, leaving).made
+
+
+class _Planning:
+    def __init__(
+        self,
+        sets: Mapping[int, Sequence[Placed]],
+        machines: Mapping[str, str],
+        leaving: Collection[str],
+    ) -> None:
+        self.made = Plan()
+        self._sets = {broker_id: list(members) for broker_id, members in sorted(sets.items())}
+        self._targets = {
+            name: Place(name, rack)
+            for name, rack in sorted(machines.items())
+            if name not in leaving
+        }
+        self._leaving = frozenset(leaving)
+        self._used = {id_: {one.name for one in members} for id_, members in sets.items()}
+        for broker_id in self._sets:
+            self._set_right(broker_id)
+        while self._evened_out():
+            pass
+        firsts = {broker_id: members[:1] for broker_id, members in self._sets.items()}
+        while self._led_evenly():
+            pass
+        for broker_id, members in self._sets.items():
+            if members[:1] != firsts[broker_id]:
+                self.made.preferred[broker_id] = members[0].name
+
+    # --- members -------------------------------------------------------------------------------
+
+    def _set_right(self, broker_id: int) -> None:
+        members = self._sets[broker_id]
+        for index, member in enumerate(members):
+            place = member.place
+            if place is None:
+                self.made.notes.append(
+                    f"broker {broker_id}: {member.name} was never started: its machine is not known"
+                )
+                continue
+            others = self._others(broker_id, index)
+            before = [one.place for one in members[:index] if one.place is not None]
+            must = place.machine in self._leaving or place.machine in {p.machine for p in before}
+            if not must and place.rack not in {p.rack for p in before}:
+                continue
+            target = self._target(others)
+            is_apart = target is not None and target.rack not in {p.rack for p in others}
+            if target is not None and (must or is_apart):
+                self._move(broker_id, index, target)
+            if target is None and must:
+                self.made.notes.append(f"broker {broker_id}: no machine can take {member.name}")
+            elif not is_apart:
+                self.made.notes.append(
+                    f"broker {broker_id}: {member.name} shares a rack with another member; there "
+                    "is no machine in another"
+                )
+
+    def _others(self, broker_id: int, index: int) -> list[Place]:
+        members = self._sets[broker_id]
+        return [one.place for i, one in enumerate(members) if i != index and one.place is not None]
+
+    def _target(self, others: Collection[Place]) -> Place | None:
+        """The best place beside `others`: in another rack, with the fewest members."""
+        taken, racks = {place.machine for place in others}, {place.rack for place in others}
+        able = [place for name, place in self._targets.items() if name not in taken]
+        load = self._load()
+        return min(able, key=lambda p: (p.rack in racks, load[p.machine], p.machine), default=None)
+
+    def _load(self) -> Counter[str]:
+        places = [one.place for members in self._sets.values() for one in members]
+        return Counter(place.machine for place in places if place is not None)
+
+    def _move(self, broker_id: int, index: int, to: Place) -> None:
+        old = self._sets[broker_id][index].name
+        used = self._used[broker_id]
+        new = next((name for name in ascii_lowercase if name not in used), to.machine)
+        while new in used:
+            new += "-2"
+        used.add(new)
+        self._sets[broker_id][index] = Placed(new, to)
+        self.made.moves.append(Move(broker_id, old, new, to))
+
+    def _evened_out(self) -> bool:
+        """Move one member from a machine with many to one with two fewer; whether one could be."""
+        load = self._load()
+        moved = {(move.broker_id, move.new) for move in self.made.moves}
+        for low in sorted(self._targets.values(), key=lambda p: (load[p.machine], p.machine)):
+            for broker_id, members in self._sets.items():
+                for index, member in reversed(list(enumerate(members))):  # leaders last
+                    place = member.place
+                    if place is None or place.machine not in self._targets:
+                        continue  # it is away for a while, maybe
+                    if (broker_id, member.name) in moved:
+                        continue
+                    others = self._others(broker_id, index)
+                    is_apart = low.machine not in {p.machine for p in others} and (
+                        low.rack not in {p.rack for p in others}
+                    )
+                    if is_apart and load[place.machine] - load[low.machine] > 1:
+                        self._move(broker_id, index, low)
+                        return True
+        return False
+
+    # --- leaders -------------------------------------------------------------------------------
+
+    def _led_evenly(self) -> bool:
+        """Prefer another member of one set whose first is on a machine with many."""
+        firsts = Counter(
+            members[0].place.machine
+            for members in self._sets.values()
+            if members and members[0].place is not None
+        )
+        for members in self._sets.values():
+            first = members[0].place if members else None
+            if first is None:
+                continue
+            for index, member in enumerate(members):
+                place = member.place
+                if place is not None and firsts[first.machine] - firsts[place.machine] > 1:
+                    members.insert(0, members.pop(index))
+                    return True
+        return False

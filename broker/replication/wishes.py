@@ -1,0 +1,146 @@
+"""What operators' commands write to a set's state, and why they refuse to.
+
+All but one are wishes, which the leader carries out: it alone knows what it has confirmed
+meanwhile. The exception is the unclean election. It names a directory that may miss what was
+confirmed as the set's only copy, so it is refused while any directory that misses nothing lives.
+
+Each function returns the state to write on the version that was read, or raises Refusal.
+"""
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from kafka2011.broker.replication.set_state import Directory, SetState
+
+
+class Refusal(ValueError):
+    """The text is one line for the operator: what stands against it, and what to do."""
+
+
+def with_member(state: SetState, name: str) -> SetState:
+    """Another replica, last in the order of preference; its process starts with an empty
+    directory."""
+    if not name:
+        raise Refusal("a member's name must not be empty")
+    if state.entered_for(name) is not None:
+        raise Refusal(f"{name} is a member already")
+    return replace(state, members=(*state.members, (name, "")))
+
+
+def without_member(state: SetState, name: str) -> SetState:
+    """One replica less. The leader takes its directory out of the in-sync set."""
+    directory = _entered(state, name)
+    others = [member for member in state.members if member[0] != name]
+    least = max(state.min_insync, state.wanted_min_insync or 0)
+    if state.first == name:
+        raise Refusal(f"the set begins with the directory of {name}, which was never started")
+    if directory and directory == state.leader:
+        raise Refusal(f"{name} is the leader: hand over first")
+    if directory in state.candidates and state.leader is None:
+        raise Refusal(f"no replica leads, and {name} may: it has everything that is confirmed")
+    if len(others) < least:
+        raise Refusal(f"{len(others)} members could not confirm: min.insync is {least}")
+    if directory in state.isr and len(state.isr) - 1 < least:
+        raise Refusal(
+            f"{len(state.isr)} members are in sync and min.insync is {least}: without {name} "
+            "nothing could be confirmed"
+        )
+    return replace(state, members=tuple(others))
+
+
+def with_preferred(state: SetState, name: str) -> SetState:
+    """That member first in the order of preference."""
+    directory = _entered(state, name)
+    others = tuple(member for member in state.members if member[0] != name)
+    return replace(state, members=((name, directory), *others))
+
+
+def with_min_insync(state: SetState, count: int) -> SetState:
+    """That many must have a message before it is confirmed."""
+    if not 1 <= count <= len(state.members):
+        raise Refusal(f"min.insync is 1 to {len(state.members)}, the number of members")
+    if len(state.isr) < count:
+        raise Refusal(
+            f"{len(state.isr)} members are in sync: nothing could be confirmed with less "
+            f"than {count}"
+        )
+    return replace(state, wanted_min_insync=count)
+
+
+def with_leader(
+    state: SetState, live: Collection[Directory], name: str | None
+) -> tuple[SetState, Directory]:
+    """A planned handover to `name`, or to the first in the order of preference that can, and that
+    one's directory."""
+    if state.leader is None:
+        raise Refusal("no replica leads: there is nothing to hand over")
+    ready = [one for one in state.members if one[1] in state.isr and one[1] in live]
+    if name is None:
+        others = [directory for _, directory in ready if directory != state.leader]
+        if not others:
+            raise Refusal("no other member is in sync and alive")
+        return replace(state, wanted_leader=others[0]), others[0]
+    directory = _entered(state, name)
+    if directory == state.leader:
+        raise Refusal(f"{name} leads already")
+    if (name, directory) not in ready:
+        raise Refusal(f"{name} is not in sync and alive")
+    return replace(state, wanted_leader=directory), directory
+
+
+def without_wanted_leader(state: SetState, directory: Directory) -> SetState | None:
+    """The wish for that leader is withdrawn; None when it does not stand any more."""
+    return replace(state, wanted_leader=None) if state.wanted_leader == directory else None
+
+
+def elected_unclean(state: SetState, live: Collection[Directory], name: str) -> SetState:
+    """`name`, whose directory may miss what is confirmed, is the only candidate. The epoch stays:
+    the member takes the next one by itself, and what the gone directories have beyond it is cut
+    when they return."""
+    directory = _entered(state, name)
+    living = [
+        member for member, entered in state.members if entered in state.candidates & set(live)
+    ]
+    unnamed = state.candidates & set(live) - {entered for _, entered in state.members}
+    if living or unnamed:
+        raise Refusal(
+            f"{', '.join(living or sorted(unnamed))} has everything that is confirmed, and lives: "
+            "it takes over by itself, or stop it if its disk is lost"
+        )
+    if not state.candidates:
+        raise Refusal(f"the set is new: start {state.first}")
+    if directory not in live:
+        raise Refusal(f"{name} does not run: start it first")
+    return replace(
+        state,
+        leader=None,
+        isr=frozenset({directory}),
+        eligible=frozenset(),
+        wanted_leader=None,
+    )
+
+
+def check_can_begin_anew(state: SetState, live: Collection[Directory], name: str) -> Directory:
+    """The directory of a follower that may be copied anew: while it is, it does not count."""
+    directory = _entered(state, name)
+    if state.leader is None or state.leader not in live:
+        raise Refusal("no replica leads: there is nothing to copy from")
+    if directory == state.leader:
+        raise Refusal(f"{name} is the leader: hand over first")
+    if directory not in live:
+        raise Refusal(f"{name} does not run")
+    others = len(state.isr - {directory})
+    if others < state.min_insync:
+        raise Refusal(
+            f"without {name} {others} members are in sync and min.insync is {state.min_insync}: "
+            "nothing could be confirmed meanwhile"
+        )
+    return directory
+
+
+def _entered(state: SetState, name: str) -> Directory:
+    directory = state.entered_for(name)
+    if directory is None:
+        known = ", ".join(member for member, _ in state.members)
+        raise Refusal(f"{name} is no member of the set: {known}")
+    return directory
