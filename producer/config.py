@@ -234,6 +234,13 @@ class ProducerConfig(
         "queue full: 0: drop at once; negative: wait; else wait this long, ms, then drop (async)",
     )
     batch_size: int = setting("batch.size", 200, whole(1, INT_MAX), "messages of one batch (async)")
+    required_acks: int = setting(
+        "request.required.acks",
+        -1,
+        whole(-1, 100),
+        "what flush waits for: -1: all replicas in sync; 0: nothing; 1: the broker's own disk; "
+        "more: so many replicas' disks",
+    )
     num_retries: int = setting(
         "num.retries", 0, whole(0, 1000), "retries of a failed batch (async)"
     )
@@ -272,6 +279,13 @@ class ProducerConfig(
         ):
             if 0 < value < REQUEST_BYTES_MIN:
                 raise ValueError(f"{name} must be 0 or at least {REQUEST_BYTES_MIN}")
+        if self.required_acks != -1:
+            for name, is_set in (
+                ("audit.enable, which counts what cannot be lost", self.audit_enable),
+                ("flush.method=offsets", self.flush_method == "offsets"),
+            ):
+                if is_set:
+                    raise ValueError(f"{name}, needs request.required.acks=-1")
         if self.zk_connect and self.broker_list:
             raise ValueError("set zk.connect or broker.list, not both")
         if self.host and not self.port:

@@ -20,7 +20,13 @@ from typing import NoReturn, Protocol
 
 from kafka2011.producer.errors import BrokerUnavailable, BrokerUnreachable, Unconfirmed
 from kafka2011.protocol.errors import RemoteProtocolError
-from kafka2011.protocol.requests import LATEST, OffsetsRequest, encode_request
+from kafka2011.protocol.requests import (
+    LATEST,
+    CopiesRequest,
+    OffsetsRequest,
+    Request,
+    encode_request,
+)
 from kafka2011.protocol.responses import decode_offsets_response
 
 # After this long without a send the next one first checks whether the peer has closed: the kernel
@@ -40,6 +46,8 @@ CONNECT_RETRY_MAX_MS = 60_000
 # together do not reconnect together.
 RECONNECT_JITTER_MAX_MS = 30_000
 ANSWER_BYTES_MAX = 1024
+ALL = -1  # of request.required.acks: all that are in sync
+NONE = 0
 _NEVER = 2**63 - 1
 
 Sleep = Callable[[float], object]
@@ -72,9 +80,11 @@ class BrokerConnection:
         send_buffer_bytes: int = 102400,
         reconnect_sends: int = 30000,
         reconnect_ms: int | None = None,
+        required_acks: int = ALL,
         sleep: Sleep = time.sleep,
         rng: random.Random | None = None,
     ) -> None:
+        """`required_acks` is what a barrier waits for: ALL, NONE, or so many replicas."""
         self.address = address
         self.name = f"{address[0]}:{address[1]}"
         self._connect_timeout_ms = connect_timeout_ms
@@ -82,6 +92,8 @@ class BrokerConnection:
         self._send_buffer_bytes = send_buffer_bytes
         self._reconnect_sends = reconnect_sends
         self._reconnect_ms = reconnect_ms
+        self._acks = required_acks
+        self._knows_copies = True
         self._sleep = sleep
         self._rng = rng or random.Random()
         self._socket: socket.socket | None = None
@@ -144,8 +156,9 @@ class BrokerConnection:
             self._send_failed(error)
 
     def _send_failed(self, error: OSError) -> NoReturn:
-        self._break(f"send failed: {error}", error)
-        raise BrokerUnavailable(f"{self.name}: send failed: {error}") from error
+        reason = error.strerror or error
+        self._break(f"send failed: {reason}", error)
+        raise BrokerUnavailable(f"{self.name}: send failed: {reason}") from error
 
     def _note(self, topic: str, sends: int, set_bytes: int) -> None:
         pending = self._pending.setdefault(topic, [0, 0])
@@ -202,7 +215,36 @@ class BrokerConnection:
     # --- connecting --------------------------------------------------------------------------
 
     def connect(self) -> socket.socket:
-        """Connect now, trying for `connect_timeout_ms`. Raises BrokerUnreachable."""
+        """Connect now, trying for `connect_timeout_ms`. Raises BrokerUnreachable, also where the
+        broker cannot give the acknowledgements that are asked for."""
+        sock = self._connect()
+        if self._acks > 0 and self._knows_copies and not self._asks_for_copies(sock):
+            sock = self._connect()
+        return sock
+
+    def _asks_for_copies(self, sock: socket.socket) -> bool:
+        """Whether the broker knows the request, asked with nothing to wait for. One of the original
+        hangs up: then `-1` is asked for instead of 1, which waits for as much and more."""
+        try:
+            sock.sendall(encode_request(CopiesRequest(self._acks)))
+            read_answer(sock, time.monotonic_ns() + self._socket_timeout_ms * 1_000_000)
+        except RemoteProtocolError as error:
+            self._break("asked for more replicas than there are")
+            raise BrokerUnreachable(
+                f"{self.name}: request.required.acks={self._acks} is more than it has replicas"
+            ) from error
+        except OSError as error:
+            self._break(str(error))
+            if self._acks > 1 or not isinstance(error, ConnectionError):
+                raise BrokerUnreachable(
+                    f"{self.name}: request.required.acks={self._acks} was not answered: {error}; "
+                    "a broker of 0.7 does not know it: use -1"
+                ) from error
+            self._knows_copies = False
+            return False
+        return True
+
+    def _connect(self) -> socket.socket:
         assert self._socket is None
         deadline_ns = time.monotonic_ns() + self._connect_timeout_ms * 1_000_000
         wait_ms = CONNECT_RETRY_FIRST_MS
@@ -216,7 +258,9 @@ class BrokerConnection:
             except OSError as error:
                 left_ms = (deadline_ns - time.monotonic_ns()) / 1e6
                 if wait_ms > left_ms:
-                    raise BrokerUnreachable(f"{self.name}: cannot connect: {error}") from error
+                    raise BrokerUnreachable(
+                        f"{self.name}: cannot connect: {error.strerror or error}"
+                    ) from error
             self._sleep(wait_ms / 1000)
             wait_ms = min(wait_ms * 10, CONNECT_RETRY_MAX_MS)
         try:
@@ -225,7 +269,9 @@ class BrokerConnection:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except OSError as error:  # the peer is gone already
             sock.close()
-            raise BrokerUnreachable(f"{self.name}: cannot connect: {error}") from error
+            raise BrokerUnreachable(
+                f"{self.name}: cannot connect: {error.strerror or error}"
+            ) from error
         # A blocking socket with kernel timeouts: Python's own timeout would poll before each send.
         sock.settimeout(None)
         seconds, ms = divmod(self._socket_timeout_ms, 1000)
@@ -277,9 +323,16 @@ class BrokerConnection:
         sock = self._socket
         if sock is None or not self._pending or self._barrier_requested:
             return
-        topic = next(reversed(self._pending))
+        request: Request
+        if self._acks == NONE:
+            self._pending.clear()
+            return
+        if self._acks == ALL or not self._knows_copies:
+            request = OffsetsRequest(next(reversed(self._pending)), 0, LATEST, 1)
+        else:
+            request = CopiesRequest(self._acks)
         try:
-            sock.sendall(encode_request(OffsetsRequest(topic, 0, LATEST, 1)))
+            sock.sendall(encode_request(request))
             if self._is_stream:
                 self._gather(sock, False)
             self._barrier_requested = True

@@ -14,10 +14,11 @@ from kafka2011.coordination import cluster, paths
 from kafka2011.coordination.errors import CoordinationError
 from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.coordination.registry import Handle, Registry, SessionEvent
-from kafka2011.producer.config import BrokerList
+from kafka2011.producer.config import BrokerList, ProducerConfig
 from kafka2011.producer.errors import BrokerUnavailable, InvalidPartition
 from kafka2011.producer.partitioner import default_partitioner
 from kafka2011.protocol.requests import ANY_PARTITION
+from kafka2011.runtime.config import ConfigError
 from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.shared_settings import Address
 
@@ -242,3 +243,32 @@ class ZooKeeperBrokers:
                 self._stale_topics.add(topic)
             self._assumed = {}
             self._targets = {}
+
+
+def new_discovery(
+    config: ProducerConfig, registry: Registry | None, rng: random.Random
+) -> tuple[Discovery, Registry | None]:
+    """The discovery that the settings ask for, and the registry that was made for it, if one was:
+    the caller closes that too.
+
+    Raises ConfigError unless exactly one of broker.list, zk.connect and `registry` is given, and
+    CoordinationError when ZooKeeper cannot be reached.
+    """
+    if bool(config.broker_list) + bool(config.zk_connect) + (registry is not None) != 1:
+        raise ConfigError(
+            "a producer needs exactly one of broker_list=, zk_connect= and registry= (a connection "
+            "to ZooKeeper of your own)"
+        )
+    if config.broker_list:
+        return StaticBrokers(config.broker_list, rng), None
+    if registry is not None:
+        return ZooKeeperBrokers(registry, config.partitioner, rng), None
+    from kafka2011.coordination.zookeeper import ZooKeeperRegistry
+
+    own = ZooKeeperRegistry(config.zk_connect, config.zk_session_timeout_ms)
+    try:
+        own.start(config.zk_connection_timeout_ms or config.zk_session_timeout_ms)
+    except BaseException:
+        own.close()
+        raise
+    return ZooKeeperBrokers(own, config.partitioner, rng), own

@@ -59,7 +59,8 @@ class NotDurable(KafkaError):
         self.unconfirmed = tuple(unconfirmed)
         self.reason = reason
         parts = "; ".join(
-            f"{u.sends} sends of {u.set_bytes} bytes to {u.topic} on {u.broker}"
+            f"{u.sends} send{'s' if u.sends != 1 else ''} of {u.set_bytes} bytes to {u.topic} "
+            f"on {u.broker}"
             for u in self.unconfirmed[:5]
         )
         more = f" and {len(self.unconfirmed) - 5} more" if len(self.unconfirmed) > 5 else ""

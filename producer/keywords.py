@@ -45,6 +45,8 @@ class ProducerSettings(TypedDict, total=False):
     window_ms: int | str
     heartbeat_interval_ms: int | str
     event_forms: Forms | str
+    event_time_field: dict[str, str] | str
+    event_server_field: dict[str, str] | str
     schema_registry_url: str
     schema_registry_timeout_ms: int | str
     schema_cache_file: Path | str | None
@@ -76,6 +78,7 @@ class ProducerSettings(TypedDict, total=False):
     queue_size: int | str
     enqueue_timeout_ms: int | str
     batch_size: int | str
+    required_acks: int | str
     num_retries: int | str
     zk_read_num_retries: int | str
     callback_handler: Callable[..., Any] | str | None

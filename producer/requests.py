@@ -7,12 +7,13 @@ in order.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from kafka2011.protocol import message_set
 from kafka2011.protocol.compression import Codec
 from kafka2011.protocol.errors import LocalProtocolError, MessageSizeTooLarge
 from kafka2011.protocol.message import LENGTH_BYTES, MAGIC1_OVERHEAD_BYTES
+from kafka2011.protocol.names import check_topic
 from kafka2011.protocol.requests import (
     PRODUCE_OVERHEAD_BYTES,
     Buffer,
@@ -52,15 +53,12 @@ class RequestLimits:
 EncodedSet = tuple[bytes, int]  # a message set, and what it unpacks to: 0 for plain messages
 
 
-def payload_bytes(payload: Any) -> bytes:
-    """A copy of something like bytes. Raises TypeError for anything else, a text or a number."""
-    try:
-        return bytes(memoryview(payload))
-    except TypeError:
-        raise TypeError(
-            f"a payload must be bytes, not {type(payload).__name__}: encode it, or say how with "
-            "serializer.class"
-        ) from None
+class TopicNames(dict[str, bytes]):
+    """Topics in UTF-8; the first look-up of a topic raises IllegalTopicName if it is not legal."""
+
+    def __missing__(self, topic: str) -> bytes:
+        name = self[topic] = check_topic(topic, "0.7").encode()
+        return name
 
 
 def encode_set(payloads: Sequence[bytes], codec: Codec, message_bytes_max: int) -> bytes:

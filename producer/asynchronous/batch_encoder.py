@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from kafka2011.producer.asynchronous.callbacks import Event, EventHandler
 from kafka2011.producer.asynchronous.intake import QueuedEvent, group
 from kafka2011.producer.config import ProducerConfig
-from kafka2011.producer.requests import SetPart, cut_set, encode_sets, pack_requests, payload_bytes
+from kafka2011.producer.requests import SetPart, cut_set, encode_sets, pack_requests
 from kafka2011.protocol.compression import Codec
 from kafka2011.protocol.errors import MessageSizeTooLarge
+from kafka2011.protocol.message_set import payload_bytes
 
 
 class BatchEncoder:

@@ -34,7 +34,8 @@ from kafka2011.producer.errors import (
     SenderFailed,
     Unconfirmed,
 )
-from kafka2011.producer.requests import SetPart, frame_pieces, payload_bytes
+from kafka2011.producer.requests import SetPart, frame_pieces
+from kafka2011.protocol.message_set import payload_bytes
 from kafka2011.protocol.requests import Buffer
 from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.workers import Worker

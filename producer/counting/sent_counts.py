@@ -6,7 +6,7 @@ application makes none. So what is counted is stored. What a failed flush names 
 though it may be stored; after that, and after a death, the next reports are of another instance, so
 that the audit takes the surplus for messages that were sent again.
 
-Only events whose header names this producer's server are counted: others are another's.
+Only events that name this producer's server (events.origin) are counted: others are another's.
 """
 
 import threading
@@ -19,9 +19,10 @@ from kafka2011.coordination.errors import CoordinationError
 from kafka2011.events.errors import HeaderUnreadable
 from kafka2011.events.forms import Forms
 from kafka2011.events.header import UNREADABLE
-from kafka2011.events.peek import count_by_window, peek
+from kafka2011.events.origin import origin_of
 from kafka2011.events.topics import AUDIT
 from kafka2011.events.windows import WindowCounts
+from kafka2011.producer.asynchronous.intake import QueuedEvent
 from kafka2011.producer.config import ProducerConfig
 from kafka2011.producer.counting.journal import Journal
 from kafka2011.producer.counting.reports import heartbeat_payload, monitoring_payload
@@ -66,7 +67,7 @@ class SentCounts:
         clock: Clock = now_ms,
     ) -> None:
         assert config.audit_dir is not None
-        self._forms: Forms = config.event_forms
+        self._forms: Forms = config.forms
         self._server = config.counted_server
         self._service = config.audit_service
         self._heartbeat_ms = config.heartbeat_interval_ms
@@ -95,9 +96,9 @@ class SentCounts:
         """Messages were written to a connection."""
         if topic == AUDIT or not payloads:
             return
-        prefix_bytes = self._forms.prefix_bytes(topic)
+        origin = origin_of(self._forms, topic)
         found: dict[tuple[int, str], int] = {}
-        count_by_window(payloads, self._window_ms, found, prefix_bytes=prefix_bytes)
+        origin.count(payloads, self._window_ms, found)
         with self._lock:
             if len(found) == 1:  # mostly: one server, one window
                 ((start_ms, server), count) = next(iter(found.items()))
@@ -105,11 +106,19 @@ class SentCounts:
                 return
             for payload in payloads:
                 try:
-                    header = peek(payload, prefix_bytes)
+                    header = origin.header(payload)
                 except HeaderUnreadable:
                     continue
                 start_ms = header.time_ms - header.time_ms % self._window_ms
                 self._add(topic, start_ms, header.server, 1, len(payload))
+
+    def add_events(self, events: Sequence[QueuedEvent]) -> None:
+        """A batch of a queue was written to a connection."""
+        by_topic: dict[str, list[bytes]] = {}
+        for topic, _, payload, _ in events:
+            by_topic.setdefault(topic, []).append(payload)
+        for topic, payloads in by_topic.items():
+            self.add(topic, payloads)
 
     def _add(self, topic: str, start_ms: int, server: str, count: int, size: int) -> None:
         if server == self._server:

@@ -7,20 +7,14 @@ from pathlib import Path
 from kafka2011.events.forms import Form
 from kafka2011.events.header import NAME_BYTES_MAX
 from kafka2011.events.settings import SchemaSettings
-from kafka2011.runtime.config import boolean, path, setting, text
-from kafka2011.runtime.shared_settings import AuditWindow, Heartbeats
+from kafka2011.runtime.config import path, setting, text
+from kafka2011.runtime.shared_settings import AuditSwitch, AuditWindow, Heartbeats
 
 
 @dataclass(frozen=True, kw_only=True)
-class CountingSettings(SchemaSettings, Heartbeats, AuditWindow):
+class CountingSettings(SchemaSettings, Heartbeats, AuditWindow, AuditSwitch):
     """For a process that may count what it sends. Names in headers have 255 bytes at most."""
 
-    audit_enable: bool = setting(
-        "audit.enable",
-        False,
-        boolean,
-        "true: count the events that are durable, and report the counts to topic audit",
-    )
     audit_dir: Path | None = setting(
         "audit.dir",
         None,

@@ -1,5 +1,6 @@
 """Barriers, broken connections and planned reconnects of synchronous producers."""
 
+import contextlib
 import itertools
 import random
 import socket
@@ -14,9 +15,16 @@ from kafka2011.producer import (
 )
 from kafka2011.producer.connection import STREAM_GAP_NS, STREAM_SENDS, BrokerConnection
 from kafka2011.protocol.message_set import encode
-from kafka2011.protocol.requests import LATEST, OffsetsRequest, ProduceRequest, encode_request
+from kafka2011.protocol.requests import (
+    LATEST,
+    CopiesRequest,
+    MultiProduceRequest,
+    OffsetsRequest,
+    ProduceRequest,
+    encode_request,
+)
 from tests.support.waiting import wait_until
-from tests.unit.producer.support import numbered, sent, sync_producer
+from tests.unit.producer.support import async_producer, numbered, sent, sync_producer
 
 CONNECTION = "kafka2011.producer.connection"
 
@@ -28,6 +36,65 @@ def test_flush_asks_for_the_latest_offset_behind_the_sends(server) -> None:
         produce, barrier = server.requests()
     assert isinstance(produce, ProduceRequest)
     assert barrier == OffsetsRequest("test", 0, LATEST, 1)
+
+
+@pytest.mark.parametrize(("acks", "replicas"), [(1, 1), (2, 3)])
+def test_so_many_replicas_are_asked_for_behind_the_sends_and_once_before(
+    server, acks: int, replicas: int
+) -> None:
+    server.replicas = replicas
+    with sync_producer(server, required_acks=acks) as producer:
+        producer.send("test", b"one")
+        producer.flush()
+        asked, produce, barrier = server.requests()
+    assert asked == barrier == CopiesRequest(acks)
+    assert isinstance(produce, ProduceRequest)
+
+
+def test_without_acks_nothing_is_asked_and_a_failure_that_is_known_is_named(server) -> None:
+    with sync_producer(server, required_acks=0) as producer:
+        producer.send("test", b"one")
+        producer.flush()
+        assert len(server.produce_frames(1)) == len(server.requests()) == 1
+        producer.send("test", b"two")
+        server.hang_up()
+        with pytest.raises(NotDurable):
+            for _ in range(1000):
+                with contextlib.suppress(BrokerUnavailable):
+                    producer.send("test", b"x" * 100_000)
+                producer.flush()
+
+
+def test_a_broker_of_0_7_is_asked_for_the_barrier_instead_of_one_and_refused_for_more(
+    server,
+) -> None:
+    server.replicas = 0
+    with sync_producer(server, required_acks=1) as producer:
+        producer.send("test", b"one")
+        producer.flush()
+        assert server.barrier_count() == 1
+        assert server.connection_count == 2
+    with (
+        sync_producer(server, required_acks=2) as producer,
+        pytest.raises(BrokerUnreachable, match="does not know it: use -1"),
+    ):
+        producer.send("test", b"two")
+    server.replicas = 1
+    with (
+        sync_producer(server, required_acks=2) as producer,
+        pytest.raises(BrokerUnreachable, match="=2 is more than it has replicas"),
+    ):
+        producer.send("test", b"three")
+    assert sent(server) == [b"one"]
+
+
+def test_an_async_producer_waits_for_as_many(server) -> None:
+    with async_producer(server, required_acks=1) as producer:
+        producer.send("test", b"one")
+        producer.flush()
+        assert [type(request) for request in server.requests()] == [
+            *(CopiesRequest, MultiProduceRequest, CopiesRequest)
+        ]
 
 
 def test_flush_is_a_barrier_on_every_connection(server, other) -> None:
@@ -73,7 +140,7 @@ def test_a_connection_that_ends_between_send_and_flush_is_named(server) -> None:
         producer.send("a", b"x")
         server.produce_frames(1)
         server.hang_up()
-        with pytest.raises(NotDurable, match="1 sends of 11 bytes to a"):
+        with pytest.raises(NotDurable, match="1 send of 11 bytes to a"):
             producer.flush()
 
 

@@ -114,7 +114,7 @@ def test_a_reset_is_named(twin: Any, listener: socket.socket) -> None:
     peer, _ = listener.accept()
     peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     peer.close()
-    with pytest.raises(BrokerUnavailable, match=r"send failed: \[Errno 104\] Connection reset"):
+    with pytest.raises(BrokerUnavailable, match=r"send failed: Connection reset"):
         while True:
             lane.put_one("a", ANY_PARTITION, b"x", None)
     assert [part.sends for part in connection.take_lost()] == [lane.sends + 1]

@@ -2,6 +2,7 @@
 the last report was."""
 
 import contextlib
+import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -107,6 +108,21 @@ def test_everything_that_is_sent_is_reported_by_window_with_a_goodbye(
     assert reported(broker) == expected
     last = max(one.sequence for one in reports(broker) if isinstance(one, MonitoringEvent))
     assert [one.last_sequence for one in goodbyes(broker)] == [last]
+
+
+def test_json_is_counted_by_the_fields_that_are_named(broker: ScriptedBroker, make: Make) -> None:
+    def sale(number: int, server: str = SERVER) -> bytes:
+        return json.dumps({"at": T0 + number * WINDOW_MS, "host": server}).encode()
+
+    with make(
+        event_forms="*:2011,sales:json,notes:json",
+        event_time_field="sales:at",
+        event_server_field="sales:host",
+    ) as producer:
+        producer.send("sales", [sale(0), sale(0), sale(1), sale(1, "another"), b"poison"])
+        producer.send("notes", sale(0))
+        producer.flush()
+    assert reported(broker) == {("sales", T0): 2, ("sales", T0 + WINDOW_MS): 1}
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])

@@ -1,0 +1,119 @@
+"""The queues of an asynchronous producer: one for each broker that messages were placed on."""
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kafka2011.producer.asynchronous.batch_encoder import BatchEncoder
+from kafka2011.producer.asynchronous.broker_queue import BrokerQueue
+from kafka2011.producer.asynchronous.callbacks import EventHandler, ProducerCallbacks
+from kafka2011.producer.asynchronous.intake import QueuedEvent
+from kafka2011.producer.asynchronous.rerouting import Rerouter
+from kafka2011.producer.config import ProducerConfig
+from kafka2011.producer.connection import BrokerConnection
+from kafka2011.producer.discovery import Discovery
+from kafka2011.producer.errors import ProducerClosed, Unconfirmed
+from kafka2011.producer.requests import TopicNames
+from kafka2011.producer.stats import ProducerStats
+from kafka2011.protocol.errors import MessageSizeTooLarge
+from kafka2011.protocol.message_set import payload_bytes
+from kafka2011.runtime.shared_settings import Address
+
+
+class Queues:
+    """Places messages by `discovery`, each in the queue of its broker.
+
+    `connect` makes a connection to a published address; `lock` is the producer's, and guards the
+    making of queues and their end.
+    """
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        discovery: Discovery,
+        connect: Callable[[Address], BrokerConnection],
+        lock: "threading.RLock",
+        *,
+        topic_names: TopicNames,
+        stats: ProducerStats,
+        handler: EventHandler | None,
+        callbacks: ProducerCallbacks | None,
+        on_sent: Callable[[Sequence[QueuedEvent]], None] | None,
+    ) -> None:
+        self._config = config
+        self._discovery = discovery
+        self._connect = connect
+        self._lock = lock
+        self._topic_names = topic_names
+        self._stats = stats
+        self._encoder = BatchEncoder(config, handler)
+        self._callbacks = callbacks
+        self._on_sent = on_sent
+        self._message_bytes_max = config.payload_bytes_max
+        self._is_closed = False
+        self.by_address: dict[Address, BrokerQueue] = {}
+
+    def put(self, topic: str, payloads: Sequence[Any], key: Any) -> None:
+        """Queue the payloads in order, all for the target of `key`. Raises as `Producer.send`."""
+        self._check_open()
+        self._topic_names[topic]  # checked
+        # Copied now: the caller may change a bytearray after `send` has returned.
+        payloads = [one if type(one) is bytes else payload_bytes(one) for one in payloads]
+        for payload in payloads:
+            if len(payload) > self._message_bytes_max:
+                self._stats.refused_too_large += 1
+                raise MessageSizeTooLarge(
+                    f"a payload of {len(payload)} bytes is above the largest, "
+                    f"{self._message_bytes_max} (max.message.size, request.bytes.max)"
+                )
+        _, address, partition = self._discovery.choose(topic, key)
+        queue = self.by_address.get(address) or self._queue(address)
+        queue.put(topic, partition, payloads, key)
+
+    def _queue(self, address: Address) -> BrokerQueue:
+        with self._lock:
+            self._check_open()
+            if address not in self.by_address:
+                self.by_address[address] = BrokerQueue(
+                    self._connect(address),
+                    self._config,
+                    encoder=self._encoder,
+                    rerouter=Rerouter(
+                        address, self._discovery, self._connect, self._config.socket_timeout_ms
+                    ),
+                    callbacks=self._callbacks,
+                    on_sent=self._on_sent,
+                )
+            return self.by_address[address]
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ProducerClosed("the producer was closed")
+
+    def refuse(self) -> None:
+        """Take nothing more; what is queued can still be flushed."""
+        self._is_closed = True
+
+    def flush(self, deadline_ns: int) -> tuple[list[Unconfirmed], str]:
+        """Send everything, with a barrier; sends not known to be durable, and the reason."""
+        tickets = [(queue, queue.request_flush(deadline_ns)) for queue in self.by_address.values()]
+        lost: list[Unconfirmed] = []
+        reasons = []
+        for queue, ticket in tickets:
+            unknown, reason = queue.await_flush(ticket, deadline_ns)
+            if unknown:
+                lost += unknown
+                reasons.append(reason)
+        return lost, ", ".join(reasons)
+
+    def close(self, deadline_ns: int) -> tuple[list[Unconfirmed], str]:
+        """End the threads; what is not known to be durable since `flush`, and the first reason."""
+        for queue in self.by_address.values():
+            queue.request_close()
+        lost: list[Unconfirmed] = []
+        reason = ""
+        for queue in self.by_address.values():
+            late, late_reason = queue.join(deadline_ns)
+            lost += late
+            reason = reason or late_reason
+        return lost, reason
