@@ -16,7 +16,7 @@ from collections import deque
 from typing import Any, NamedTuple, Self
 
 from kafka2011.consumer.chunk import ConsumedMessage
-from kafka2011.consumer.groups.chunk_queues import Grant
+from kafka2011.consumer.groups.delivery import Grant
 from kafka2011.consumer.stream import MessageStream
 
 

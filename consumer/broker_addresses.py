@@ -35,6 +35,11 @@ class BrokerAddresses:
             pass
         return self._known.get(broker_id)
 
+    def dialled(self, broker_id: int) -> Address | None:
+        """Where to connect to: the published address, mapped by `address.map`."""
+        published = self.find(broker_id)
+        return None if published is None else self._config.dialled(published)
+
     def client(self, broker_id: int, timeout_ms: int | None = None) -> SimpleConsumer:
         """A connection of one's own to the broker, with `socket.timeout.ms`, or `timeout_ms` if
         that is less. Raises BrokerUnavailable: not registered."""

@@ -8,8 +8,10 @@ larger fetch for a large entry, and the end. What is fetched next and what becom
 
 One round: `plan` says what is due, `locate` finds the offset of each partition that has none, and
 the reads go out in as few multifetches as `request_bytes_max` allows. Where one is enough it waits
-at the broker for data, if that broker can; else the loop pauses after a round that moved nothing,
-longer each time. Each answer is one call of `take`, `enlarge`, `out_of_range` or `refused`. A
+at the broker for data, if that broker can. Where it is not, but the answers of the last round were
+not full, the round is one request all the same, which asks for less of each partition. A round that
+cannot wait and moved nothing is followed by a pause, longer each time. Each answer is one call of
+`take`, `enlarge`, `out_of_range` or `refused`. A
 partition that cannot be read never stops the others, and a broker that is away never ends the
 thread.
 """
@@ -18,7 +20,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from kafka2011.consumer.errors import ConsumerClosed
@@ -152,6 +154,13 @@ class ReadingPolicy(ABC, Generic[Read]):
         return has_moved
 
 
+def _smaller(read: Read, share_bytes: int) -> Read:
+    """The read, of at most `share_bytes`; 0: as it is."""
+    if not share_bytes or read.size_max <= share_bytes:
+        return read
+    return replace(read, size_max=share_bytes)
+
+
 def is_bug(error: Exception) -> bool:
     """Neither the broker's, ZooKeeper's nor the network's doing."""
     return not isinstance(error, KafkaError | CoordinationError | OSError)
@@ -191,6 +200,7 @@ class BrokerLoop(Generic[Read]):
         self._client: BrokerClient | None = None
         self._idle_rounds = 0
         self._waited_s = 0.0  # at the broker, in this round
+        self._is_behind = True  # an answer of the last round was full: there is more
         self._has_polled = False
         self._failures = 0
         self._worker = Worker(self.run, name, restarts=True)
@@ -273,12 +283,19 @@ class BrokerLoop(Generic[Read]):
         located = [read for read in map(self._located, reads) if read is not None]
         batches = list(self._batches(located))
         if len(batches) > 1:
-            wait_s = 0.0  # while one waits, the others' data do not come
+            if self._is_behind or wait_s == 0.0 or len(located) > PARTS_MAX:
+                wait_s = 0.0  # while one waits, the others' data do not come
+            else:
+                batches = [located]
+        self._is_behind = False
         has_moved = False
         for batch in batches:
-            answers = self._ask(batch, wait_s)
-            for read, answer in zip(batch, answers, strict=True):
-                has_moved |= self._sort(read, answer)
+            share = self._request_bytes_max // len(batch) if batch is located else 0
+            asked = [_smaller(read, share) for read in batch]
+            answers = self._ask(asked, wait_s)
+            for read, part, answer in zip(batch, asked, answers, strict=True):
+                self._is_behind |= len(answer.data) >= part.size_max
+                has_moved |= self._sort(part, answer, planned_bytes=read.size_max)
             if self._failures:
                 log.info("broker_reached", reader=self._name)
             self._failures = 0
@@ -328,8 +345,9 @@ class BrokerLoop(Generic[Read]):
             self._offsets_failed(read, error)
             return None
 
-    def _sort(self, read: Read, answer: FetchedSet) -> bool:
-        """Call the policy for one answer; whether it moved something on."""
+    def _sort(self, read: Read, answer: FetchedSet, planned_bytes: int) -> bool:
+        """Call the policy for one answer; whether it moved something on. `planned_bytes`: what the
+        policy wanted of the partition, where the request asked for less."""
         try:
             valid_bytes = answer.valid_bytes()
         except OffsetOutOfRange as error:
@@ -344,7 +362,8 @@ class BrokerLoop(Generic[Read]):
             if read.size_max >= largest or error.size_needed > largest:
                 return self._policy.refused(read, error)
             # `Unlike 0.7:` there such a message stops its partition for good.
-            self._policy.enlarge(read, min(largest, max(2 * read.size_max, error.size_needed)))
+            grown = planned_bytes if read.size_max < planned_bytes else 2 * planned_bytes
+            self._policy.enlarge(read, min(largest, max(grown, error.size_needed)))
             return True
         except KafkaError as error:
             return self._policy.refused(read, error)

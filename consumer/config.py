@@ -5,12 +5,15 @@ A default that differs from 0.7's is marked; a value that is set always wins ove
 
 from dataclasses import dataclass
 
+from kafka2011.events.settings import FormSettings
 from kafka2011.protocol.errors import KafkaError
 from kafka2011.protocol.names import check_group
 from kafka2011.runtime.config import REQUIRED, boolean, setting, text, whole
 from kafka2011.runtime.process_config import ProcessConfig
 from kafka2011.runtime.shared_settings import (
     INT_MAX,
+    AuditSwitch,
+    AuditWindow,
     DialSettings,
     FetchSettings,
     TopicNameRule,
@@ -43,7 +46,9 @@ class GroupMember(ProcessConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConsumerConfig(GroupMember, FetchSettings, DialSettings, ZooKeeperSettings):
+class ConsumerConfig(
+    GroupMember, FetchSettings, DialSettings, ZooKeeperSettings, FormSettings, AuditWindow
+):
     """One member of a consumer group. Usable without any file: `ConsumerConfig(group_id="g")`."""
 
     zk_connect: str = shared(ZooKeeperSettings, "zk.connect", default="127.0.0.1:2181")
@@ -109,6 +114,11 @@ class ConsumerConfig(GroupMember, FetchSettings, DialSettings, ZooKeeperSettings
         "backoff.increment.ms", 1000, whole(), "0.7.0's fetcher.backoff.ms", has_effect=False
     )
     rule: str = shared(TopicNameRule, "topic.name.rule")
+    audit_enable: bool = shared(
+        AuditSwitch,
+        "audit.enable",
+        doc="true: count what the group has read, beside its offsets in ZooKeeper",
+    )
 
     @property
     def rebalance_backoff_ms(self) -> int:

@@ -3,6 +3,7 @@ its type or a text as in a properties file. A test keeps both equal."""
 
 from typing import Required, TypedDict
 
+from kafka2011.events.forms import Forms
 from kafka2011.runtime.shared_settings import Address
 
 
@@ -42,3 +43,8 @@ class ConsumerSettings(TypedDict, total=False):
     mirror_consumer_numthreads: int | str
     backoff_increment_ms: int | str
     rule: str
+    audit_enable: bool | str
+    window_ms: int | str
+    event_forms: Forms | str
+    event_time_field: dict[str, str] | str
+    event_server_field: dict[str, str] | str

@@ -21,11 +21,13 @@ from kafka2011.consumer.errors import BrokerUnavailable, ConsumerClosed
 from kafka2011.protocol import message_set
 from kafka2011.protocol.errors import KafkaError, RemoteProtocolError, error_for_code
 from kafka2011.protocol.framing import FRAME_SIZE, FRAME_SIZE_BYTES, check_frame_size
+from kafka2011.protocol.lineage import Lineage
 from kafka2011.protocol.requests import (
     EARLIEST,
     LATEST,
     WAIT_MS_MAX,
     FetchRequest,
+    LineageRequest,
     MultiFetchRequest,
     OffsetsRequest,
     WaitingFetchRequest,
@@ -34,6 +36,7 @@ from kafka2011.protocol.requests import (
 from kafka2011.protocol.responses import (
     FETCH_HEADER_BYTES,
     decode_fetch_response,
+    decode_lineage_response,
     decode_multifetch_response,
     decode_offsets_response,
 )
@@ -44,6 +47,7 @@ __all__ = ["EARLIEST", "LATEST", "FetchedSet", "SimpleConsumer"]
 ERROR_BYTES = 2
 OFFSETS_HEADER_BYTES = 6
 OFFSET_BYTES = 8
+LINEAGE_BYTES_MAX = 1 << 24  # 12 an epoch
 # Ends a wait at the broker, as anything sent would; it is answered at once, with nothing.
 _END_OF_WAIT = encode_request(WaitingFetchRequest((), 0))
 # Between two fetches of a broker that cannot wait.
@@ -125,6 +129,8 @@ class SimpleConsumer:
         self._buffer_bytes = buffer_bytes
         self._socket: socket.socket | None = None
         self._closed = False
+        # How many were made: what came while this is the same came on one connection.
+        self.connections = 0
         # Whether the broker of this connection knows WaitingFetch; None: it was not asked yet.
         self._can_wait: bool | None = None
         # A wait is under way, or has been ended by a request whose answer is still to be read.
@@ -274,6 +280,15 @@ class SimpleConsumer:
         """The high watermark: where the next message that becomes visible will start."""
         return self._one_offset(topic, partition, LATEST)
 
+    def lineage(self, topic: str, partition: int) -> Lineage:
+        """Which epochs of a replica set wrote which bytes: (epoch, start offset), ascending; none
+        of a broker that is no replica set. An original broker hangs up: BrokerUnavailable.
+
+        It holds for what comes on the same connection, see `connections`.
+        """
+        frame = encode_request(LineageRequest(topic, partition))
+        return decode_lineage_response(self._exchange(frame, LINEAGE_BYTES_MAX))
+
     def _one_offset(self, topic: str, partition: int, time_ms: int) -> int:
         offsets = self.get_offsets_before(topic, partition, time_ms, 1)
         if not offsets:
@@ -338,7 +353,7 @@ class SimpleConsumer:
 
     def _unavailable(self, error: OSError) -> BrokerUnavailable:
         return BrokerUnavailable(
-            f"broker at {self.host}:{self.port}: {error or type(error).__name__}"
+            f"broker at {self.host}:{self.port}: {error.strerror or error or type(error).__name__}"
         )
 
     def _receive_frame(self, connection: socket.socket, body_bytes_max: int) -> memoryview:
@@ -374,6 +389,7 @@ class SimpleConsumer:
         if self._socket is None:
             deadline = time.monotonic() + self._timeout_ms / 1000
             self._socket = self._connect(deadline)
+            self.connections += 1
             if self._closed:  # meanwhile, on another thread
                 raise ConnectionAbortedError("closed")
         return self._socket

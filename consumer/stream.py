@@ -21,27 +21,23 @@ One stream is for one thread. After ConsumerTimeout or PartitionStuck it is iter
 `for` or `next`; nothing is lost.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from kafka2011.consumer.batch import Batch
 from kafka2011.consumer.chunk import Chunk, ConsumedMessage
 from kafka2011.consumer.errors import ConsumerStateError, PartitionStuck
-from kafka2011.consumer.groups.chunk_queues import (
-    DAMAGE_ATTEMPTS,
-    ChunkQueue,
-    Grant,
-    GrantState,
-    OwnedPartition,
-)
+from kafka2011.consumer.groups.chunk_queues import DAMAGE_ATTEMPTS, ChunkQueue, OwnedPartition
+from kafka2011.consumer.groups.delivery import Grant, GrantState, deliver
 from kafka2011.consumer.stats import ConsumerStats
 from kafka2011.protocol.errors import InvalidMessage
 
 _Batch = tuple[Iterator[ConsumedMessage], Grant]
 _Rest = tuple[OwnedPartition, Grant, Chunk]
 _Item = TypeVar("_Item")
+_Unit = TypeVar("_Unit", Batch, Chunk)
 # The first items of a chunk, as many as may be in memory at once, and the rest of it.
-_Decode = Callable[[Chunk], tuple[Sequence[_Item], Chunk]]
+_Decode = Callable[[Chunk], tuple[Iterable[_Item], Chunk]]
 
 
 class MessageStream:
@@ -60,27 +56,21 @@ class MessageStream:
         self._single: Iterator[ConsumedMessage] | None = None
 
     def __iter__(self) -> Iterator[ConsumedMessage]:
-        """A generator: several times as fast per message as a `__next__` in Python.
+        """Each message once, in the order of its partition.
 
         Raises:
           ConsumerTimeout: nothing came within `consumer.timeout.ms`.
           ConsumerFailed: a thread of the connector ended by a bug; nothing more comes.
           PartitionStuck: one partition cannot be read on; iterate again for the others.
         """
-        while True:
-            batch = self._batch
-            if batch is None:
-                batch = self._batch = self._next_batch(self._decode)
-                if batch is None:
-                    return
-            messages, grant = batch
-            for message in messages:
-                if not grant.open and not self._queue.await_grant(grant):
-                    break
-                grant.last = message
-                yield message
-                grant.done = message
-            self._batch = None
+        return deliver(self._batch_behind, self._queue.await_grant)
+
+    def _batch_behind(self, previous: _Batch | None) -> _Batch | None:
+        """The batch that an earlier iteration has left, or the next one."""
+        if self._batch is None or self._batch is previous:
+            self._batch = None  # also where the next one raises
+            self._batch = self._next_batch(self._decode)
+        return self._batch
 
     def __next__(self) -> ConsumedMessage:
         if self._single is None:
@@ -112,19 +102,7 @@ class MessageStream:
         self._check_between_chunks()
         if self._rest is not None:
             raise ConsumerStateError("a chunk of this stream is being iterated by batches")
-        while True:
-            found = self._queue.take(self._timeout_ms)
-            if found is None:
-                return
-            owned, grant, item = found
-            if isinstance(item, PartitionStuck):
-                raise item
-            if not grant.open and not self._queue.await_grant(grant):
-                continue
-            owned.went_well()
-            grant.last = item
-            yield item
-            grant.done = item
+        yield from self._granted(_whole_chunk)
 
     def batches(self) -> Iterator[Batch]:
         """The stream by batches: all messages of a chunk, or of a part of it where that unpacks to
@@ -133,17 +111,18 @@ class MessageStream:
         self._check_between_chunks()
         if self._shallow:
             raise ConsumerStateError("batches have no unopened entries: shallowiterator.enable")
-        while True:
-            found = self._next_batch(_decode_batch)
-            if found is None:
-                return
-            batches, grant = found
-            for batch in batches:
+        yield from self._granted(_decode_batch)
+
+    def _granted(self, decode: _Decode[_Unit]) -> Iterator[_Unit]:
+        """What `decode` makes of each chunk, as long as its grant holds."""
+        while (found := self._next_batch(decode)) is not None:
+            items, grant = found
+            for item in items:
                 if not grant.open and not self._queue.await_grant(grant):
                     break
-                grant.last = batch
-                yield batch
-                grant.done = batch
+                grant.last = item
+                yield item
+                grant.done = item
 
     def _check_between_chunks(self) -> None:
         if self._batch is not None and self._batch[1].state is not GrantState.REVOKED:
@@ -169,8 +148,8 @@ class MessageStream:
             if rest.data:
                 self._rest = owned, grant, rest
             owned.went_well()
-            if messages:
-                return iter(messages), grant
+            owned.count(grant, item, rest.offset)
+            return iter(messages), grant
 
     def _next_rest(self) -> _Rest | None:
         """What is left of the chunk that was decoded last; None when nothing of it may come."""
@@ -179,10 +158,10 @@ class MessageStream:
             return None
         return found
 
-    def _decode(self, chunk: Chunk) -> tuple[Sequence[ConsumedMessage], Chunk]:
+    def _decode(self, chunk: Chunk) -> tuple[Iterable[ConsumedMessage], Chunk]:
         if self._shallow:
             return chunk.entries(), chunk.behind(len(chunk.data))
-        return chunk.take_messages()
+        return chunk.take_iterator()
 
     def _good_part(
         self,
@@ -205,6 +184,7 @@ class MessageStream:
             return None
         if good_bytes:
             good = chunk._replace(data=chunk.data[:good_bytes], next_offset=bad_offset)
+            owned.count(fresh, good, bad_offset)
             return iter(decode(good)[0]), fresh
         owned.damage_count += 1
         if owned.damage_count < DAMAGE_ATTEMPTS:
@@ -213,6 +193,10 @@ class MessageStream:
             self._stats.stuck_partitions += 1
             raise owned.stuck(bad_offset, error)
         return None
+
+
+def _whole_chunk(chunk: Chunk) -> tuple[Sequence[Chunk], Chunk]:
+    return (chunk,), chunk.behind(len(chunk.data))
 
 
 def _decode_batch(chunk: Chunk) -> tuple[Sequence[Batch], Chunk]:

@@ -1,20 +1,18 @@
 """From fetchers to streams: a bounded queue per stream, and the state of each owned partition.
 
-A `Grant` is the permission to deliver what was fetched of a partition under it. It is revoked on
-release, on a lost session and on seek; whatever was fetched under a revoked grant is dropped,
-wherever it is by then: on its way, in the queue, or half iterated. A grant is suspended while
-it is not known whether the session lives; then everything stays where it is.
+Every piece in a queue was fetched under a grant; see `delivery`.
 """
 
 import threading
 import time
 from collections import deque
-from enum import Enum, auto
 from typing import NamedTuple, Protocol
 
 from kafka2011.consumer.broker_loop import Backoff
 from kafka2011.consumer.chunk import Chunk, TopicPartition
+from kafka2011.consumer.counting.group_counts import GroupCounts
 from kafka2011.consumer.errors import ConsumerFailed, ConsumerTimeout, PartitionStuck
+from kafka2011.consumer.groups.delivery import Grant, GrantState
 
 STUCK_BACKOFF = Backoff(1.0, 60.0)  # of a partition that cannot be read
 DAMAGE_ATTEMPTS = 3  # fetches of a damaged entry before it is taken to be damaged on disk
@@ -26,51 +24,6 @@ class Waker(Protocol):
     def wake(self) -> None: ...
 
 
-class _Delivered(Protocol):
-    """A message or a chunk."""
-
-    @property
-    def next_offset(self) -> int: ...
-
-
-class GrantState(Enum):
-    OPEN = auto()
-    SUSPENDED = auto()
-    REVOKED = auto()
-
-
-class Grant:
-    """`open` is read for each message, so it is a plain attribute beside the state.
-
-    `last` is what was delivered last under it, `done` what the application has finished with: it
-    asked for the next one. They stand here and not with the partition, so that a stream that comes
-    back after a seek writes into the revoked grant, which no position is read from. Both are kept
-    as objects, so that a position costs nothing per message.
-    """
-
-    __slots__ = ("done", "last", "open", "state")
-
-    def __init__(self, before: "Grant | None" = None) -> None:
-        self.open = True
-        self.state = GrantState.OPEN
-        self.last: _Delivered | None = before.last if before else None
-        self.done: _Delivered | None = before.done if before else None
-
-    def suspend(self) -> None:
-        if self.state is GrantState.OPEN:
-            self.open = False
-            self.state = GrantState.SUSPENDED
-
-    def resume(self) -> None:
-        if self.state is GrantState.SUSPENDED:
-            self.state = GrantState.OPEN
-            self.open = True
-
-    def revoke(self) -> None:
-        self.open = False
-        self.state = GrantState.REVOKED
-
-
 class OwnedPartition:
     """One owned partition. Its fetcher owns the fetch fields, its stream what stands in the grant;
     the grant and `fetch_offset` change under the queue's lock.
@@ -79,6 +32,7 @@ class OwnedPartition:
     __slots__ = (
         "base",
         "committed",
+        "counts",
         "damage_count",
         "failure_count",
         "fetch_offset",
@@ -91,9 +45,16 @@ class OwnedPartition:
         "thread",
     )
 
-    def __init__(
-        self, name: TopicPartition, thread: str, queue: "ChunkQueue", stored: int | None, size: int
+    def __init__(  # noqa: PLR0917
+        self,
+        name: TopicPartition,
+        thread: str,
+        queue: "ChunkQueue",
+        stored: int | None,
+        size: int,
+        counts: GroupCounts | None = None,
     ) -> None:
+        self.counts = counts
         self.name = name
         self.thread = thread
         self.queue = queue
@@ -145,6 +106,14 @@ class OwnedPartition:
             self.fetch_offset = offset
             return self.grant
 
+    def count(self, grant: Grant, chunk: Chunk, end: int) -> None:
+        """The stream delivers the entries of `chunk` up to `end`, if the grant still holds."""
+        if self.counts is None:
+            return
+        with self.queue.lock:  # a release comes before or after, not in between
+            if grant.state is not GrantState.REVOKED:
+                self.counts.took(chunk, end)
+
     def went_well(self) -> None:
         """Something of it could be read: earlier failures do not count any more."""
         self.damage_count = self.failure_count = 0
@@ -194,6 +163,21 @@ class ChunkQueue:
                 return False
             self._reserved += 1
             return True
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing waits to be taken."""
+        return not self._items
+
+    def put_if_room(
+        self, owned: OwnedPartition, grant: Grant, item: Chunk | PartitionStuck
+    ) -> bool:
+        """As `put` without reserved room; False also when there is none, and the chunk dropped."""
+        with self.lock:
+            if isinstance(item, Chunk) and not self.has_room():
+                return False
+            self._reserved += 1
+            return self.put(owned, grant, item)
 
     def wake_when_room(self, waker: Waker) -> None:
         """`waker` is woken as soon as there may be room: at once if there is."""

@@ -12,6 +12,7 @@ from collections.abc import Generator
 from typing import TypeVar
 
 from kafka2011.consumer.chunk import TopicPartition
+from kafka2011.consumer.counting.group_counts import GroupCounts
 from kafka2011.coordination import paths
 from kafka2011.coordination.errors import BadZnode, VersionConflict
 from kafka2011.coordination.paths import BrokerPartition
@@ -45,17 +46,27 @@ class CommittedOffsets:
     """The offset registry of one group, as one member uses it. One thread at a time.
 
     `by_hand`: the partitions were chosen by hand and have no owner; a commit is made while they
-    have none.
+    have none. `counts`: of what the offsets say was read; stored before each.
     """
 
-    def __init__(self, registry: Registry, group: str, *, by_hand: bool = False) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        group: str,
+        *,
+        by_hand: bool = False,
+        counts: GroupCounts | None = None,
+    ) -> None:
         self._registry = registry
         self._group = group
         self._by_hand = by_hand
+        self._counts = counts
         self._versions: dict[TopicPartition, int] = {}
 
     def read(self, name: TopicPartition) -> int | None:
         """The committed offset, or None where there is none or it is garbage."""
+        if self._counts is not None:
+            self._counts.read(name)
         stored = self._registry.get(self._path(name))
         if stored is None:
             self._versions[name] = ABSENT
@@ -77,6 +88,8 @@ class CommittedOffsets:
             if not self._is_owner(name, thread):
                 break
             yield
+            if self._counts is not None:
+                yield from self._counts.store(name, offset)
             try:
                 version = self._versions.get(name, ABSENT)
                 self._versions[name] = self._registry.put(path, value, version)
@@ -91,6 +104,12 @@ class CommittedOffsets:
             yield
         log.warning("commit_refused", partition=str(name), offset=offset, thread=thread)
         return False
+
+    def begin_counts(self, name: TopicPartition, offset: int) -> Steps[None]:
+        """Store that counting begins at `offset`, the group's present one, where it has not begun:
+        a partition without new messages has no commit. The caller owns the partition."""
+        if self._counts is not None:
+            yield from self._counts.store(name, offset)
 
     def _is_owner(self, name: TopicPartition, thread: str) -> bool:
         owner = self._registry.get(

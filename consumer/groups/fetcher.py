@@ -1,7 +1,9 @@
 """Fetches all the partitions that a group member owns on one broker, for their streams.
 
 The policy of a `BrokerLoop`: each round reads the partitions whose stream has room, and the next
-begins with those that had none. A partition that cannot be read is put aside and retried.
+begins with those that had none. Where nothing came and nothing waits to be taken, one fetch waits
+for all of them without reserving room; in the rare answer that has more than there is room for, the
+rest is dropped and fetched again. A partition that cannot be read is put aside and retried.
 """
 
 import threading
@@ -24,9 +26,9 @@ from kafka2011.consumer.errors import BrokerUnavailable, PartitionStuck
 from kafka2011.consumer.groups.chunk_queues import (
     DAMAGE_ATTEMPTS,
     ChunkQueue,
-    Grant,
     OwnedPartition,
 )
+from kafka2011.consumer.groups.delivery import Grant
 from kafka2011.consumer.simple import SimpleConsumer
 from kafka2011.consumer.stats import ConsumerStats
 from kafka2011.protocol.errors import InvalidMessage, KafkaError, OffsetOutOfRange
@@ -43,6 +45,7 @@ FAILURE_BACKOFF = Backoff(0.1, 2.0)
 class _OwnedRead(PartitionRead):
     owned: OwnedPartition
     grant: Grant  # that of the moment in which the read was planned
+    is_reserved: bool = True  # there is room for what comes
 
 
 class BrokerFetcher(ReadingPolicy[_OwnedRead]):
@@ -67,6 +70,7 @@ class BrokerFetcher(ReadingPolicy[_OwnedRead]):
         self._left_out: list[OwnedPartition] = []  # of this round: there was no room for them
         self._held: list[ChunkQueue] = []  # rooms reserved in this round and not used yet
         self._quiet_count = 0  # partitions read, one after another, of which nothing came
+        self._was_quiet = False  # nothing came of any partition in the last rounds
         first_s = config.fetcher_backoff_ms / 1000
         self.loop = BrokerLoop(
             f"fetch-{broker_id}",
@@ -103,13 +107,14 @@ class BrokerFetcher(ReadingPolicy[_OwnedRead]):
         with self._lock:
             turn = self._turn % max(1, len(self._owned))
             in_turn = self._owned[turn:] + self._owned[:turn]
+        is_quiet = self._was_quiet and all(owned.queue.is_empty for owned in in_turn)
         for owned in in_turn:
             if owned.retry_at_s > now_s:
                 retry_at_s = min(retry_at_s or owned.retry_at_s, owned.retry_at_s)
                 continue
             size = owned.fetch_size
             is_full = len(reads) == PARTS_MAX or (reads and planned_bytes + size > ROUND_BYTES_MAX)
-            if is_full or not self._reserve(owned):
+            if is_full or not (is_quiet or self._reserve(owned)):
                 self._left_out.append(owned)
                 if not is_full:
                     crowded.add(owned.queue)
@@ -119,7 +124,9 @@ class BrokerFetcher(ReadingPolicy[_OwnedRead]):
             offset = owned.fetch_offset
             if offset is None:
                 offset = UNKNOWN_OFFSET
-            reads.append(_OwnedRead(topic, partition, offset, size, owned, grant))
+            reads.append(
+                _OwnedRead(topic, partition, offset, size, owned, grant, is_reserved=not is_quiet)
+            )
             planned_bytes += size
         self._planned_count = len(reads)
         # Those left out begin the next round; when none was, another one is the first.
@@ -131,12 +138,15 @@ class BrokerFetcher(ReadingPolicy[_OwnedRead]):
             queue.wake_when_room(self.loop)
         if reads and any(owned.queue not in crowded for owned in self._left_out):
             wait_s = 0.0  # nothing wakes the loop for these
+        if not is_quiet and any(not read.owned.queue.has_room() for read in reads):
+            wait_s = 0.0  # it would keep the last room while it waits, and other brokers none
         return Plan(reads, wait_s)
 
     def goes_on(self, has_moved: bool) -> bool:
         """Also while partitions that were left out have room now: their turn is before a pause."""
         if has_moved:
             self._quiet_count = 0
+            self._was_quiet = False
             return True
         self._quiet_count += self._planned_count
         if self._quiet_count < self._planned_count + len(self._left_out) and any(
@@ -144,6 +154,7 @@ class BrokerFetcher(ReadingPolicy[_OwnedRead]):
         ):
             return True
         self._quiet_count = 0
+        self._was_quiet = self._config.fetch_wait_ms > 0
         return False
 
     def _reserve(self, owned: OwnedPartition) -> bool:
@@ -153,12 +164,16 @@ class BrokerFetcher(ReadingPolicy[_OwnedRead]):
         return True
 
     def _give_back(self, read: _OwnedRead) -> None:
-        self._held.remove(read.owned.queue)
-        read.owned.queue.give_back()
+        if read.is_reserved:
+            self._held.remove(read.owned.queue)
+            read.owned.queue.give_back()
 
     def _put(self, read: _OwnedRead, item: Chunk | PartitionStuck) -> bool:
-        self._held.remove(read.owned.queue)
-        return read.owned.queue.put(read.owned, read.grant, item)
+        queue = read.owned.queue
+        if read.is_reserved:
+            self._held.remove(queue)
+            return queue.put(read.owned, read.grant, item)
+        return queue.put_if_room(read.owned, read.grant, item)
 
     # --- the broker ------------------------------------------------------------------------------
 
@@ -269,6 +284,8 @@ class BrokerFetcher(ReadingPolicy[_OwnedRead]):
             if read.owned.grant is read.grant:
                 read.owned.fetch_offset = read.owned.base = target
                 read.grant.last = read.grant.done = None
+                if read.owned.counts is not None:
+                    read.owned.counts.reset(read.owned.name, target)
         return False
 
     def offsets_failed(self, read: _OwnedRead, error: KafkaError) -> None:

@@ -211,6 +211,8 @@ class Membership:
                         silent.add(name.broker_id)
                     else:
                         yield from self._offsets.commit(name, thread, stored)
+                elif stored is not None:
+                    yield from self._offsets.begin_counts(name, stored)
             except CoordinationError as error:
                 return ClaimResult(frozenset(granted), error)
             self._delivery.start(name, thread, stored)

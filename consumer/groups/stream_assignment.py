@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 
 from kafka2011.consumer.chunk import TopicPartition
 from kafka2011.consumer.config import ConsumerConfig
+from kafka2011.consumer.counting.group_counts import GroupCounts
 from kafka2011.consumer.groups.chunk_queues import ChunkQueue, OwnedPartition
 from kafka2011.consumer.groups.fetcher import BrokerFetcher
 from kafka2011.consumer.stats import ConsumerStats
@@ -27,11 +28,13 @@ class StreamAssignment:
         stats: ConsumerStats,
         find_address: Callable[[int], Address | None],
         queue_of: Callable[[str, str], ChunkQueue],
+        counts: GroupCounts | None = None,
     ) -> None:
         self._config = config
         self._stats = stats
         self._find_address = find_address
         self._queue_of = queue_of
+        self._counts = counts
         self._lock = threading.RLock()
         self._owned: dict[TopicPartition, OwnedPartition] = {}
         self._fetchers: dict[int, BrokerFetcher] = {}
@@ -46,7 +49,8 @@ class StreamAssignment:
         with self._lock:
             self._drop([name])
             queue = self._queue_of(name.topic, thread)
-            owned = OwnedPartition(name, thread, queue, stored, self._config.fetch_size)
+            size = self._config.fetch_size
+            owned = OwnedPartition(name, thread, queue, stored, size, self._counts)
             if self._suspended:
                 owned.grant.suspend()
             self._owned[name] = owned

@@ -3,7 +3,7 @@
 No group, no ZooKeeper, no threads. What is yielded is exactly [start, end) in order, or an error.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from kafka2011.consumer.chunk import Chunk
 from kafka2011.consumer.errors import BrokerUnavailable
@@ -15,6 +15,8 @@ from kafka2011.protocol.message import LENGTH, LENGTH_BYTES
 FETCH_SIZE = 1_048_576
 FETCH_SIZE_MAX = 67_108_864
 ATTEMPTS = 3  # per fetch; each of them connects anew once by itself
+
+Check = Callable[[SimpleConsumer], None]
 
 
 class RangeUnreadable(KafkaError):
@@ -36,12 +38,15 @@ def read_range(  # noqa: PLR0917 (a range is six words)
     *,
     fetch_size_max: int = FETCH_SIZE_MAX,
     socket_timeout_ms: int = 30_000,
+    check: Check | None = None,
 ) -> Iterator[Chunk]:
     """Yield the entries from `start` on that end at or before `end`, in chunks.
 
     When `end` is not an entry boundary the last chunk ends at the last boundary before it, except
     that the first entry is always read, so that every call makes progress; `chunk.next_offset`
     says where to go on. `fetch_size` grows up to `fetch_size_max` for an entry that needs it.
+    `check(client)` is called on each connection before anything that came on it is yielded; what it
+    raises ends the range.
 
     Raises:
       OffsetOutOfRange: the range (or its start) is not in the log any more.
@@ -52,9 +57,10 @@ def read_range(  # noqa: PLR0917 (a range is six words)
     offset = start
     size = fetch_size
     with SimpleConsumer(*address, socket_timeout_ms=socket_timeout_ms) as client:
+        fetch = _Fetch(client, topic, partition, check)
         while offset < end:
             left = end - offset
-            data = _fetch(client, topic, partition, offset, min(size, left))
+            data = fetch(offset, min(size, left))
             if not data:
                 raise RangeUnreadable(
                     f"{topic} {broker_id}-{partition} has nothing at {offset}, planned up to {end}"
@@ -67,25 +73,41 @@ def read_range(  # noqa: PLR0917 (a range is six words)
                     continue
                 if offset > start:
                     return  # this entry starts inside the range and ends behind it
-                data = _first_entry(
-                    client, topic, partition, offset, error=error, size_max=fetch_size_max
-                )
+                data = _first_entry(fetch, offset, error=error, size_max=fetch_size_max)
                 valid = len(data)
             yield Chunk(topic, broker_id, partition, offset, data[:valid], offset + valid)
             offset += valid
             size = fetch_size
 
 
-def _fetch(
-    client: SimpleConsumer, topic: str, partition: int, offset: int, size: int
-) -> memoryview:
-    for attempt in range(1, ATTEMPTS + 1):
-        try:
-            return client.fetch(topic, partition, offset, size).data
-        except BrokerUnavailable:
-            if attempt == ATTEMPTS:
-                raise
-    raise AssertionError("unreachable")
+class _Fetch:
+    def __init__(
+        self, client: SimpleConsumer, topic: str, partition: int, check: Check | None
+    ) -> None:
+        self._client = client
+        self._place = topic, partition
+        self._check = check
+        self._checked = 0  # the connection
+
+    def __call__(self, offset: int, size: int) -> memoryview:
+        attempt = 1
+        while True:
+            try:
+                data = self._client.fetch(*self._place, offset, size).data
+                if self._is_checked():
+                    return data
+            except BrokerUnavailable:
+                if attempt == ATTEMPTS:
+                    raise
+                attempt += 1
+
+    def _is_checked(self) -> bool:
+        connection = self._client.connections
+        if self._check is None or self._checked == connection:
+            return True
+        self._check(self._client)
+        self._checked = connection
+        return self._client.connections == connection  # else the data came on another
 
 
 def _grown(size: int, error: MessageLargerThanFetchSize, size_max: int) -> int:
@@ -96,20 +118,14 @@ def _grown(size: int, error: MessageLargerThanFetchSize, size_max: int) -> int:
 
 
 def _first_entry(
-    client: SimpleConsumer,
-    topic: str,
-    partition: int,
-    offset: int,
-    *,
-    error: MessageLargerThanFetchSize,
-    size_max: int,
+    fetch: _Fetch, offset: int, *, error: MessageLargerThanFetchSize, size_max: int
 ) -> memoryview:
     """The one entry at `offset`, however far past the range it reaches."""
     size = max(FETCH_SIZE, error.size_needed)
     while True:
         if size > size_max:
             raise error
-        data = _fetch(client, topic, partition, offset, size)
+        data = fetch(offset, size)
         try:
             message_set.split(data)
         except MessageLargerThanFetchSize as larger:

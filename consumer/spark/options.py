@@ -14,7 +14,7 @@ fetch.size, socket.timeout.ms, address.map                  as in consumer setti
 failOnDataLoss      true (default): requested offsets that were retired are an error
 columns             only these of the columns; `offset` alone counts fastest
 decode              true, or the topic whose schema it is: the event's own fields as columns
-event.forms, schema.registry.url        as in all settings: the bytes in front of an event
+event.forms, event.time.field, event.server.field, schema.registry.url      as in all settings
 quarantine.dir      unreadable messages go to Parquet files there and are not rows
 maxBytesPerTrigger, maxRowsPerTrigger                       streams: at most this much a batch
 """
@@ -29,7 +29,7 @@ from typing import Any
 from kafka2011.consumer.ranges.planning import OffsetRange
 from kafka2011.consumer.ranges.reading import FETCH_SIZE
 from kafka2011.events.codec_source import CodecSource
-from kafka2011.events.forms import FORMS_DEFAULT, parse_forms
+from kafka2011.events.forms import FORMS_DEFAULT, parse_fields, parse_forms
 from kafka2011.runtime.config import address, address_map, boolean, comma_list, path, whole
 
 Address = tuple[str, int]
@@ -96,6 +96,11 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
     if "topic" in options:
         values["topics"] = (*values.get("topics", ()), options["topic"])
     forms, url = values.pop("forms", FORMS_DEFAULT), values.pop("registry_url", "")
+    times, servers = values.pop("times", {}), values.pop("servers", {})
+    try:
+        forms = forms.with_fields(times, servers)
+    except ValueError as error:
+        raise OptionError(str(error)) from None
     found = SourceOptions(**values, codec=CodecSource(forms, url))
     if bool(found.topics) + bool(found.pattern) + bool(found.ranges) != 1:
         raise OptionError("give exactly one of topic (or topics), topicsPattern and ranges")
@@ -191,5 +196,7 @@ _PARSERS: dict[str, tuple[str, Any]] = {
     "decode": ("decode", str),
     "quarantine.dir": ("quarantine_dir", path),
     "event.forms": ("forms", parse_forms),
+    "event.time.field": ("times", parse_fields),
+    "event.server.field": ("servers", parse_fields),
     "schema.registry.url": ("registry_url", str),
 }

@@ -15,13 +15,15 @@ from kafka2011.consumer.spark.rows import entry_next_offsets
 from kafka2011.coordination import cluster
 from kafka2011.coordination.zookeeper import ZooKeeperRegistry
 from kafka2011.protocol import message_set
-from kafka2011.protocol.errors import KafkaError
+from kafka2011.protocol.errors import InvalidMessage, KafkaError
 from kafka2011.protocol.requests import LATEST as LATEST_TIME
 from kafka2011.runtime.logs import get_logger
 
 log = get_logger(__name__)
 
 SEGMENTS_MAX = 100_000
+SAMPLE_BYTES = 1 << 18
+SAMPLE_MESSAGES = 10_000
 
 # (address, partition, start, end, budget) -> (used, boundary)
 Boundary = Callable[[Address, TopicPartition, int, int, int], tuple[int, int]]
@@ -116,6 +118,22 @@ class SourcePlanner:
             timeout_ms = self._options.socket_timeout_ms
             client = self._clients[address] = SimpleConsumer(*address, socket_timeout_ms=timeout_ms)
         return client
+
+    def sample(self) -> list[bytes]:
+        """Some payloads from the beginning of each partition that the options select, at most
+        SAMPLE_BYTES of each and SAMPLE_MESSAGES in all; of the same log the same ones."""
+        found: list[bytes] = []
+        for name, address in sorted(self.partitions().items()):
+            start, end = self._earliest(name, address), self._latest(name, address)
+            for chunk in self._chunks(address, name, start, min(end, start + SAMPLE_BYTES)):
+                rest = chunk
+                while rest.data and len(found) < SAMPLE_MESSAGES:
+                    try:
+                        payloads, rest = rest.take_payloads()
+                    except InvalidMessage:
+                        break  # named by the query that reads it
+                    found += payloads[: SAMPLE_MESSAGES - len(found)]
+        return found
 
     # --- a batch ----------------------------------------------------------------------------------
 

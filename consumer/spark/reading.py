@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from kafka2011.consumer.chunk import Chunk
 from kafka2011.consumer.errors import BrokerUnavailable
 from kafka2011.consumer.ranges.planning import OffsetRange
-from kafka2011.consumer.ranges.reading import FETCH_SIZE, read_range
+from kafka2011.consumer.ranges.reading import FETCH_SIZE, Check, read_range
 
 PATIENCE_S = 15.0  # a restarted broker serves well within this time
 PAUSE_S = 0.25
@@ -21,6 +21,7 @@ def read_patiently(
     *,
     fetch_size: int = FETCH_SIZE,
     socket_timeout_ms: int = 30_000,
+    check: Check | None = None,
     patience_s: float = PATIENCE_S,
     pause: Callable[[float], None] = time.sleep,
     monotonic: Callable[[], float] = time.monotonic,
@@ -42,6 +43,7 @@ def read_patiently(
                 planned.end,
                 fetch_size,
                 socket_timeout_ms=socket_timeout_ms,
+                check=check,
             ):
                 yield chunk
                 offset = chunk.next_offset

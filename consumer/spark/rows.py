@@ -14,10 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from kafka2011.consumer.chunk import Chunk
-from kafka2011.events.errors import HeaderUnreadable
 from kafka2011.events.forms import FORMS_2011, Forms
 from kafka2011.events.header import FORM_BYTE, PREFIX_BYTES_ID
-from kafka2011.events.peek import peek
+from kafka2011.events.origin import TIME_MS_MAX, Origin, origin_of
 from kafka2011.protocol import hot, message_set
 from kafka2011.protocol.errors import InvalidMessage
 
@@ -47,8 +46,6 @@ MESSAGE_SCHEMA = pa.schema(
         pa.field("error", pa.string()),
     ]
 )
-# Spark and Python have the years up to 9999.
-_TIME_MS_MAX = 253_402_300_799_999
 
 
 class Unreadable(NamedTuple):
@@ -89,7 +86,8 @@ class MessageRows:
     def batches(self, chunk: Chunk) -> Iterator[pa.RecordBatch]:
         """The chunk's messages. Raises InvalidMessage when an entry's length is damaged: no entry
         behind it can be found."""
-        found = self._compiled(chunk) if COMPILED else None
+        is_plain = self._with_headers and not self._forms.of(chunk.topic).is_avro
+        found = self._compiled(chunk) if COMPILED and not is_plain else None
         if found is None:
             yield from self._in_python(chunk)
         elif found.rows:
@@ -168,7 +166,8 @@ class MessageRows:
         if self._with_headers:
             none = [None] * len(payloads)
             size = self._forms.prefix_bytes(chunk.topic)
-            times = none if error else [_time_ms(payload, size) for payload in payloads]
+            origin = origin_of(self._forms, chunk.topic)
+            times = none if error else [_time_ms(payload, origin) for payload in payloads]
             found.times = pa.array(times, pa.timestamp("ms", tz="UTC")).cast(TIMESTAMP)
             ids = none if error else [_schema_id(_prefix(payload, size)) for payload in payloads]
             found.schema_ids = pa.array(ids, pa.string())
@@ -261,18 +260,15 @@ def entry_offsets(ends: Sequence[int], offset: int) -> list[int]:
     return found
 
 
-def _time_ms(payload: bytes, prefix_bytes: int) -> int | None:
-    """header.time of an event; None for anything else."""
-    try:
-        time_ms = peek(payload, prefix_bytes).time_ms
-    except HeaderUnreadable:
-        return None
-    return time_ms if time_ms <= _TIME_MS_MAX else None
+def _time_ms(payload: bytes, origin: Origin) -> int | None:
+    """The time of an event; None for anything else."""
+    time_ms = origin.time_ms(payload)
+    return time_ms if time_ms is not None and time_ms <= TIME_MS_MAX else None
 
 
 def _prefix(payload: bytes, prefix_bytes: int) -> bytes | None:
-    """The bytes in front of an event's header; None for a message that is no event."""
-    if len(payload) < prefix_bytes or payload[0] != FORM_BYTE:
+    """The bytes in front of an event's header; None for a message that is no event of Avro."""
+    if not prefix_bytes or len(payload) < prefix_bytes or payload[0] != FORM_BYTE:
         return None
     return payload[:prefix_bytes]
 

@@ -22,6 +22,7 @@ from kafka2011.consumer.tools.lag_time import LagTime, lag_time
 from kafka2011.coordination import cluster, paths
 from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.coordination.registry import Registry
+from kafka2011.events.origin import Origin
 from kafka2011.runtime.clock import Clock, now_ms
 
 COMMITS_MIN = 2
@@ -45,7 +46,7 @@ class GroupReport:
 
 
 class GroupWatch:
-    """`prefix_bytes(topic)`: bytes before the header of the topic's events; None: no events."""
+    """`origin(topic)`: what reads the time of the topic's events; None: no events."""
 
     def __init__(
         self,
@@ -53,13 +54,13 @@ class GroupWatch:
         group: str,
         dialled: Dialled = lambda address: address,
         *,
-        prefix_bytes: Callable[[str], int | None] = lambda _topic: None,
+        origin: Callable[[str], Origin | None] = lambda _topic: None,
         clock: Clock = now_ms,
     ) -> None:
         self._registry = registry
         self._group = group
         self._dialled = dialled
-        self._prefix_bytes = prefix_bytes
+        self._origin = origin
         self._clock = clock
         self._histories: dict[TopicPartition, PartitionHistory] = {}
         self._committed_ms: dict[TopicPartition, int | None] = {}
@@ -124,7 +125,7 @@ class GroupWatch:
                     found.offset,
                     found.end,
                     now,
-                    prefix_bytes=self._prefix_bytes(name.topic),
+                    origin=self._origin(name.topic),
                 )
                 if times[name].source == "segment":
                     times[name] = self._watched(found, now) or times[name]

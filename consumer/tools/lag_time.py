@@ -2,7 +2,7 @@
 
 0.7 stores neither the time of a message nor an index by time. The sources, in this order:
 
-    header    the message at the committed offset is an event: its header's time, exactly
+    header    the message at the committed offset says its time, as events do: exactly
     segment   brokers have the last write of each segment (the Offsets request): the message is
               at least as old as its own segment's last write, at most as old as the segment's
               before it; with one segment there is no upper bound
@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 from kafka2011.consumer.chunk import TopicPartition
 from kafka2011.consumer.simple import LATEST, SimpleConsumer
-from kafka2011.events.errors import HeaderUnreadable
-from kafka2011.events.peek import peek
+from kafka2011.events.origin import Origin
 from kafka2011.protocol import message_set
 from kafka2011.protocol.errors import KafkaError, MessageLargerThanFetchSize, OffsetOutOfRange
 
@@ -47,20 +46,20 @@ def lag_time(
     end: int | None,
     now_ms: int,
     *,
-    prefix_bytes: int | None = None,
+    origin: Origin | None = None,
 ) -> LagTime:
     """The age of the message at `offset`.
 
-    `prefix_bytes`: bytes before the header of the topic's events; None: no events. An error of the
-    broker is a reason in the result, never an exception.
+    `origin`: what reads the time of the topic's events; None: no events. An error of the broker is
+    a reason in the result, never an exception.
     """
     if offset is None or end is None:
         return LagTime(None, None, "", "no offset or no log end is known")
     if offset >= end:
         return NOTHING_LEFT
     try:
-        if prefix_bytes is not None:
-            time_ms = _header_time(client, name, offset, prefix_bytes)
+        if origin is not None:
+            time_ms = _header_time(client, name, offset, origin)
             if time_ms is not None and TIME_MIN_MS <= time_ms <= now_ms + FUTURE_MS_MAX:
                 age_ms = max(0, now_ms - time_ms)
                 return LagTime(age_ms, age_ms, "header")
@@ -72,7 +71,7 @@ def lag_time(
 
 
 def _header_time(
-    client: SimpleConsumer, name: TopicPartition, offset: int, prefix_bytes: int
+    client: SimpleConsumer, name: TopicPartition, offset: int, origin: Origin
 ) -> int | None:
     size = FETCH_BYTES
     while True:
@@ -82,13 +81,11 @@ def _header_time(
             first = next(message_set.entries(data), None)
             valid = message_set.split(data) if first is None else first.next_offset
             messages = message_set.messages(data[:valid], 0)
-            return peek(messages[0][0], prefix_bytes).time_ms if messages else None
+            return origin.time_ms(messages[0][0]) if messages else None
         except MessageLargerThanFetchSize as error:
             if size >= FETCH_BYTES_MAX or error.size_needed > FETCH_BYTES_MAX:
                 return None
             size = min(FETCH_BYTES_MAX, max(2 * size, error.size_needed))
-        except HeaderUnreadable:
-            return None
 
 
 def _by_segments(client: SimpleConsumer, name: TopicPartition, offset: int, now_ms: int) -> LagTime:

@@ -27,7 +27,10 @@ from kafka2011.runtime.workers import Worker
 from kafka2011.services.online_consumer.config import NEVER_READ, OnlineConsumerConfig
 from kafka2011.services.online_consumer.core import EventCounter
 from kafka2011.services.online_consumer.reader import StreamReader
+from kafka2011.services.online_consumer.validating import Validating
 from kafka2011.services.registration import ServiceRegistration
+
+STILL_SAMPLES = 5
 
 log = get_logger(__name__)
 
@@ -89,13 +92,17 @@ class OnlineMember:
         self._config = config
         self._connector = connector
         self._wanted = wanted
-        self.counter = EventCounter(config.event_forms)
+        self.counter = EventCounter(config.forms)
         self._lag: dict[TopicPartition, int | None] = {}
         self._owned: list[TopicPartition] = []
+        self._positions: dict[TopicPartition, int | None] = {}
+        self._still_samples = 0
         self._reading = Worker(self._read, "read", restarts=False)
+        self.validating = Validating(connector)
 
     def start(self) -> None:
         self._reading.start()
+        self.validating.start()
 
     def _read(self) -> None:
         [stream] = self._connector.create_message_streams_by_filter(self._wanted)
@@ -110,11 +117,20 @@ class OnlineMember:
         return self._connector.is_settled
 
     def sample(self) -> None:
-        """Fetch the lag, and log the owned partitions when they changed."""
+        """Fetch the lag, which is a request for each partition, and log the owned partitions when
+        they changed. A lag of 0 that nothing was read at is fetched in one of STILL_SAMPLES."""
         owned = self._connector.owned()
         if owned != self._owned:
             self._owned = owned
             log.info("owned", partitions=[str(name) for name in owned])
+        positions = self._connector.positions()
+        is_still = positions == self._positions and not any(
+            lag is None or lag for lag in self._lag.values()
+        )
+        self._still_samples = self._still_samples + 1 if is_still else 0
+        if self._still_samples % STILL_SAMPLES:
+            return
+        self._positions = positions
         try:
             self._lag = self._connector.lag()
         except (KafkaError, CoordinationError) as error:
@@ -129,6 +145,7 @@ class OnlineMember:
             "lag_bytes": {str(name): lag for name, lag in self._lag.items()},
             "topics": self.counter.snapshot(now_ms()),
             "damaged_chunks": self.counter.damaged_chunks,
+            "validated": self.validating.status(),
             "consumer_stats": self._connector.stats.as_dict(),
         }
 
@@ -137,6 +154,7 @@ class OnlineMember:
 
     def close(self) -> None:
         """Commit what was read, leave the group, end the reading."""
+        self.validating.close()
         self._connector.shutdown()
         self._reading.join(10)
 
@@ -170,7 +188,8 @@ class MemberCollector(Collector):
         for name, lag_bytes in self._member.lag().items():
             if lag_bytes is not None:
                 lag.add_metric((name.topic, f"{name.broker_id}-{name.partition}"), lag_bytes)
-        return iter((messages, size, unreadable, latency, lag))
+        yield from (messages, size, unreadable, latency, lag)
+        yield from self._member.validating.metrics()
 
 
 def _metrics(config: OnlineConsumerConfig, member: OnlineMember) -> MetricsServer | None:

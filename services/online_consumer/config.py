@@ -16,6 +16,8 @@ class OnlineConsumerConfig(ConsumerConfig, TopicFilterSettings, FormSettings):
     """One member of the group."""
 
     group_id: str = shared(GroupMember, "groupid", default="online")
+    # A tier of its own: what the group has read is validated against what was produced.
+    audit_enable: bool = shared(ConsumerConfig, "audit.enable", default=True)
     status_interval_ms: int = setting(
         "online.status.interval.ms",
         1000,

@@ -12,7 +12,7 @@ from hdrh.histogram import HdrHistogram
 
 from kafka2011.events.forms import FORMS_2011, Forms
 from kafka2011.events.header import UNREADABLE
-from kafka2011.events.peek import count_by_window
+from kafka2011.events.origin import origin_of
 
 QUANTILES = (0.5, 0.9, 0.99, 0.999)
 LATENCY_MAX_MS = 7 * 86_400_000  # older events count as this old
@@ -67,10 +67,8 @@ class EventCounter:
         """Add messages that were read at `now_ms` (ms since the epoch)."""
         counts: dict[tuple[int, str], int] = {}
         delays: dict[int, int] = {}
-        prefix_bytes = self._forms.prefix_bytes(topic)
-        count_by_window(
-            payloads, COUNT_WINDOW_MS, counts, delays, now_ms, prefix_bytes=prefix_bytes
-        )
+        origin = origin_of(self._forms, topic)
+        origin.count(payloads, COUNT_WINDOW_MS, counts, delays, now_ms)
         size = sum(map(len, payloads))
         with self._lock:
             found = self._topics.setdefault(topic, TopicCounts())

@@ -279,6 +279,41 @@ def test_one_fetch_waits_at_the_broker_until_something_else_may_be_due() -> None
         assert policy.waits_ms == waits_ms
 
 
+def test_where_little_comes_one_request_for_less_of_each_partition_waits_as_well() -> None:
+    policy = Policy(*(read_of(number) for number in range(5)), wait_max_s=1.0)
+    policy.loop.round()
+    policy.answers[3] = ENTRY  # short: all of it came
+    for _ in range(2):
+        policy.loop._round(policy.plan().reads, None)
+    [client] = policy.clients
+    assert [[part.size_max for part in parts] for parts in client.requests] == [
+        *([100, 100], [100, 100], [100]),
+        *([50] * 5, [50] * 5),
+    ]
+    assert policy.waits_ms == [1000, 1000]
+    assert ("take", 3, 0, WHOLE, WHOLE) in policy.calls
+
+
+@pytest.mark.parametrize(
+    ("answer", "call"),
+    [
+        (ENTRY * 2, ("take", 1, 0, 50, WHOLE)),  # full
+        (encode([b"x" * 60]), ("enlarge", 1, 100)),  # it fits what the policy wanted
+        (encode([b"x" * 150]), ("enlarge", 1, 160)),
+    ],
+)
+def test_where_more_is_left_whole_requests_follow(answer: bytes, call: tuple[Any, ...]) -> None:
+    policy = Policy(*(read_of(number) for number in range(5)), wait_max_s=1.0)
+    policy.loop.round()
+    policy.answers[1] = answer
+    assert policy.loop._round(policy.plan().reads, None)
+    assert call in policy.calls
+    policy.loop._round(policy.plan().reads, None)
+    [client] = policy.clients
+    assert [len(parts) for parts in client.requests] == [2, 2, 1, 5, 2, 2, 1]
+    assert policy.waits_ms == [1000]
+
+
 def test_a_broker_that_cannot_wait_is_polled_and_named_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

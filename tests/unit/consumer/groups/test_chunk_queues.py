@@ -6,7 +6,8 @@ import pytest
 
 from kafka2011.consumer.chunk import Chunk, TopicPartition
 from kafka2011.consumer.errors import ConsumerTimeout
-from kafka2011.consumer.groups.chunk_queues import ChunkQueue, Grant, OwnedPartition
+from kafka2011.consumer.groups.chunk_queues import ChunkQueue, OwnedPartition
+from kafka2011.consumer.groups.delivery import Grant
 from tests.support.waiting import wait_until
 
 NAME = TopicPartition("t", 1, 0)

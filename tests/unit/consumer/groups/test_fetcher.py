@@ -12,6 +12,7 @@ from kafka2011.consumer.groups.fetcher import BrokerFetcher
 from kafka2011.consumer.simple import FetchedSet
 from kafka2011.consumer.stats import ConsumerStats
 from kafka2011.protocol.errors import OffsetOutOfRange, WrongPartition
+from kafka2011.protocol.message_set import encode
 from kafka2011.protocol.requests import FetchRequest, MultiFetchRequest
 from tests.support.scripted_server import ScriptedBroker
 from tests.unit.consumer.conftest import Pauses
@@ -90,6 +91,48 @@ def test_a_stream_without_room_does_not_keep_an_idle_fetcher_busy(
     assert not pauses.is_set()
     full.give_back()
     assert pauses.is_set(), "room ends the pause"
+
+
+@pytest.mark.parametrize(("partitions", "waits"), [(CHUNKS_MAX - 1, True), (CHUNKS_MAX, False)])
+def test_a_fetch_that_keeps_the_last_room_does_not_wait_at_the_broker(
+    broker: ScriptedBroker, partitions: int, waits: bool
+) -> None:
+    """The other brokers of the stream would have no room for as long as this one has no data."""
+    fetcher = BrokerFetcher(
+        1, lambda: broker.address, ConsumerConfig(group_id="g"), ConsumerStats(), Pauses(1)
+    )
+    for owned in partitions_of(ChunkQueue(CHUNKS_MAX), partitions):
+        fetcher.add(owned)
+    plan = fetcher.plan()
+    assert len(plan.reads) == partitions
+    assert (plan.wait_s is None) is waits
+    fetcher.abandoned()
+
+
+def test_a_quiet_fetcher_waits_for_more_partitions_than_there_is_room_for_and_loses_nothing(
+    broker: ScriptedBroker,
+) -> None:
+    queue = ChunkQueue(CHUNKS_MAX)
+    config = ConsumerConfig(group_id="g")
+    fetcher = BrokerFetcher(1, lambda: broker.address, config, ConsumerStats(), Pauses(99))
+    for owned in partitions_of(queue, 25):
+        fetcher.add(owned)
+    for _ in range(4):  # all are asked, and none has anything
+        fetcher.loop.round()
+    plan = fetcher.plan()
+    assert (len(plan.reads), plan.wait_s) == (25, None), "it does not wait for all of them"
+    assert queue.has_room()
+    sets = {number: encode([b"%d" % number]) for number in range(25)}
+    for number in sets:
+        broker.append("t", number, [b"%d" % number])
+    found: dict[int, list[bytes]] = {}
+    for _ in range(20):
+        fetcher.loop.round()
+        while not queue.is_empty:
+            item = queue.take(0).item
+            found.setdefault(item.partition, []).append(bytes(item.data))
+    assert found == {number: [data] for number, data in sets.items()}
+    fetcher.loop.client().close()
 
 
 @pytest.mark.parametrize("stored", [None, 700])

@@ -1,7 +1,6 @@
-"""Thousands of seeded interleavings of a group: one owner, no gap, and always settled afterwards.
+"""Seeded interleavings of a group: one owner, no gap, and always settled afterwards.
 
-The rest of the thousands are in tests/integration/test_consumer_simulation.py. A longer search:
-`python -m tests.unit.consumer.groups.test_simulation FIRST_SEED COUNT`.
+A longer search: `python -m tests.unit.consumer.groups.test_simulation FIRST_SEED COUNT`.
 """
 
 import random
@@ -36,6 +35,11 @@ def test_a_group_without_faults_settles(first: int) -> None:
 def test_a_group_with_faults_settles_and_skips_nothing(first: int) -> None:
     for seed in range(first, first + 50):
         run_simulation(seed, subscription_of=mixed if seed % 2 else static)
+
+
+def test_a_group_settles_after_many_faults() -> None:
+    for seed in range(100_000, 100_400):
+        run_simulation(seed, subscription_of=mixed if seed % 2 else static, moves=400)
 
 
 def test_our_members_and_the_originals_share_one_group() -> None:

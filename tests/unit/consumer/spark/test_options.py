@@ -18,7 +18,7 @@ BASE = {"brokers": "11:127.0.0.1:9092", "topic": "t"}
         ({**BASE, "startingOffsets": '{"t": {"11-0": -5}}'}, "must be an offset"),
         ({**BASE, "startingOffsets": "latest", "startingTimestamp": "5"}, "not both"),
         ({**BASE, "endingOffsets": "latest", "endingTimestamp": "5"}, "not both"),
-        ({**BASE, "event.forms": "t:3"}, "must be topic:id or topic:2011"),
+        ({**BASE, "event.forms": "t:3"}, "must be topic:form, the form one of id, 2011"),
         ({"brokers": "11:h:1", "ranges": '[["t", 11, 0, 5]]'}, "each must be"),
         ({"brokers": "11:h:1", "ranges": '[["t", 11, 0, 5, 4]]'}, "runs backwards"),
         ({**BASE, "fetch.size": "0"}, "at least 1"),

@@ -7,12 +7,15 @@ from hypothesis import strategies as st
 from kafka2011.consumer.chunk import TopicPartition
 from kafka2011.consumer.simple import SimpleConsumer
 from kafka2011.consumer.tools.lag_time import NOTHING_LEFT, LagTime, lag_time, last_write
+from kafka2011.events.forms import FORMS_2011
+from kafka2011.events.origin import origin_of
 from kafka2011.events.primitives import long
 from tests.support.scripted_server import ScriptedBroker
 
 NOW = 1_800_000_000_000
 NAME = TopicPartition("login", 0, 0)
 PREFIX_2011 = 17
+ORIGIN = origin_of(FORMS_2011, "login")
 
 
 def event(time_ms: int) -> bytes:
@@ -29,7 +32,7 @@ def test_the_header_of_the_first_unread_message_decides(
     payloads = [event(NOW - 5000) + bytes(padding), event(NOW - 100)]
     end = broker.append("login", 0, payloads, codec)
     for offset, age_ms in ((middle, 5000), (0, 90_000)):
-        found = lag_time(client, NAME, offset, end, NOW, prefix_bytes=PREFIX_2011)
+        found = lag_time(client, NAME, offset, end, NOW, origin=ORIGIN)
         assert found == LagTime(age_ms, age_ms, "header")
 
 
@@ -45,7 +48,7 @@ def test_what_is_no_event_falls_back_to_the_segments(
     broker: ScriptedBroker, client: SimpleConsumer, payload: bytes
 ) -> None:
     end = broker.append("login", 0, [payload])
-    found = lag_time(client, NAME, 0, end, NOW, prefix_bytes=PREFIX_2011)
+    found = lag_time(client, NAME, 0, end, NOW, origin=ORIGIN)
     assert found.source == "segment"
 
 

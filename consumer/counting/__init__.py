@@ -1,0 +1,1 @@
+"""Counting what a group has read, and validating it against the producers' monitoring events."""

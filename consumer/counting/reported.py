@@ -1,0 +1,123 @@
+"""What producers reported on topic `audit`: how many messages of each topic, window and server.
+
+Pure. Each monitoring event counts once, known by (server, instance, sequence); sequences have no
+gaps, so that one which stays shows that a monitoring event is lost and `expected` too small.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from kafka2011.events.errors import EventError
+from kafka2011.events.monitoring import Heartbeat, MonitoringEvent, decode_report
+from kafka2011.events.sequences import Gap, SequenceRanges
+
+WINDOWS_MAX = 5_000  # (topic, window) pairs kept; beyond, the oldest windows go
+RANGES_MAX = 100  # of one instance
+INSTANCES_MAX = 2_000  # beyond, those seen first go
+
+Window = tuple[str, int]  # topic, start in ms
+Instance = tuple[str, str]  # server, instance
+
+
+@dataclass
+class Reported:
+    """Reports in windows of `window_ms`, a multiple of the producers'.
+
+    `kept_from_ms`: windows before that were dropped. `touched`: those with a report since
+    `end_look`.
+    """
+
+    window_ms: int
+    expected: dict[Window, dict[str, int]] = field(default_factory=dict)
+    touched: set[Window] = field(default_factory=set)
+    topics: set[str] = field(default_factory=set)
+    kept_from_ms: int = 0
+    rejected: int = 0  # messages that were no report, or of windows that do not fit
+    _sequences: dict[Instance, SequenceRanges] = field(default_factory=dict)
+    _first_ms: dict[Instance, int] = field(default_factory=dict)
+    _gaps_before: set[tuple[Instance, int]] = field(default_factory=set)
+    _lost: list[Gap] = field(default_factory=list)
+    _awaited: list[Gap] = field(default_factory=list)
+
+    def add(self, payloads: Iterable[bytes]) -> None:
+        """Messages of topic `audit`."""
+        for payload in payloads:
+            try:
+                report = decode_report(payload)
+            except EventError:
+                self.rejected += 1
+                continue
+            if isinstance(report, Heartbeat):
+                self._beat(report)
+            elif self.window_ms % report.window_ms:
+                self.rejected += 1
+            else:
+                self._count(report)
+
+    def _seen(self, instance: Instance, time_ms: int) -> SequenceRanges:
+        found = self._sequences.get(instance)
+        if found is None:
+            found = self._sequences[instance] = SequenceRanges()
+            while len(self._sequences) > INSTANCES_MAX:
+                oldest = next(iter(self._sequences))
+                del self._sequences[oldest], self._first_ms[oldest]
+        self._first_ms[instance] = min(time_ms, self._first_ms.get(instance, time_ms))
+        return found
+
+    def _beat(self, heartbeat: Heartbeat) -> None:
+        header = heartbeat.header
+        seen = self._seen((header.server, heartbeat.instance), header.time_ms)
+        if heartbeat.is_last and heartbeat.last_sequence > seen.final:
+            seen.final, seen.final_ms = heartbeat.last_sequence, header.time_ms
+
+    def _count(self, event: MonitoringEvent) -> None:
+        header = event.header
+        seen = self._seen((header.server, event.instance), header.time_ms)
+        if not seen.add(event.sequence, header.time_ms):
+            return
+        seen.keep_at_most(RANGES_MAX)
+        for count in event.counts:
+            start = count.window_start - count.window_start % self.window_ms
+            window = count.topic, start
+            servers = self.expected.setdefault(window, {})
+            servers[header.server] = servers.get(header.server, 0) + count.count
+            self.touched.add(window)
+            self.topics.add(count.topic)
+        if len(self.expected) > WINDOWS_MAX:
+            self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        starts = sorted({start for _, start in self.expected})
+        self.kept_from_ms = starts[len(starts) // 4] + 1
+        kept = {window for window in self.expected if window[1] >= self.kept_from_ms}
+        self.expected = {window: self.expected[window] for window in kept}
+        self.touched &= kept
+
+    def end_look(self) -> None:
+        """Everything that was visible is added. A gap that was there at the look before as well is
+        a loss: reports of one producer become visible in their order."""
+        gaps = {
+            (instance, gap.first): gap
+            for instance, seen in self._sequences.items()
+            for gap in seen.gaps()
+        }
+        self._lost = [gap for key, gap in gaps.items() if key in self._gaps_before]
+        self._awaited = [gap for key, gap in gaps.items() if key not in self._gaps_before]
+        self._gaps_before = set(gaps)
+        self.touched = set()
+
+    def is_lost(self, start_ms: int, lateness_ms: int) -> bool:
+        """Whether a lost report may have counted messages of this window."""
+        return any(self._holds(gap, start_ms, lateness_ms) for gap in self._lost)
+
+    def is_awaited(self, start_ms: int, lateness_ms: int) -> bool:
+        """Whether a report on its way may count messages of this window."""
+        return any(self._holds(gap, start_ms, lateness_ms) for gap in self._awaited)
+
+    def _holds(self, gap: Gap, start_ms: int, lateness_ms: int) -> bool:
+        end_ms = start_ms + self.window_ms
+        return start_ms <= gap.before_ms and end_ms + lateness_ms > gap.after_ms
+
+    def restarted_ms(self, server: str) -> list[int]:
+        """When the server's later instances were first seen: each may send messages again."""
+        return sorted(at for (name, _), at in self._first_ms.items() if name == server)[1:]

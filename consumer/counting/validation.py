@@ -1,0 +1,154 @@
+"""Validates a group's counts against the monitoring events, as the paper's consumers do.
+
+Each look reads topic `audit` to its end, then the ends of the group's topics, then the group's
+counts, in this order: every message of a report that was read lies below those ends. Works beside
+the group or instead of it: the counts are in the registry, whether its members run or not.
+"""
+
+import contextlib
+from collections.abc import Mapping
+
+from kafka2011.consumer.broker_addresses import BrokerAddresses
+from kafka2011.consumer.chunk import TopicPartition
+from kafka2011.consumer.counting.partition_counts import PartitionCounts
+from kafka2011.consumer.counting.reported import Reported, Window
+from kafka2011.consumer.counting.verdicts import Look, Validated, judge
+from kafka2011.consumer.ranges.reading import read_range
+from kafka2011.consumer.simple import SimpleConsumer
+from kafka2011.coordination import cluster, paths
+from kafka2011.coordination.errors import BadZnode
+from kafka2011.coordination.paths import BrokerPartition
+from kafka2011.coordination.registry import Registry
+from kafka2011.events.topics import AUDIT
+from kafka2011.protocol.errors import InvalidMessage, KafkaError, OffsetOutOfRange
+from kafka2011.runtime.clock import Clock, now_ms
+from kafka2011.runtime.logs import get_logger
+
+log = get_logger(__name__)
+
+
+class Validation:
+    """Looks at one group. One thread at a time."""
+
+    def __init__(
+        self, registry: Registry, group: str, brokers: BrokerAddresses, clock: Clock = now_ms
+    ) -> None:
+        self._registry = registry
+        self._group = group
+        self._brokers = brokers
+        self._clock = clock
+        self._reported: Reported | None = None
+        self._positions: dict[TopicPartition, int] = {}  # in topic audit
+        self._unsized: set[Window] = set()  # reported, and the ends not asked for yet
+        self._ends: dict[Window, Mapping[TopicPartition, int]] = {}
+        self._read_to_ms = 0
+
+    def look(self, *, is_final: bool = False) -> Validated:
+        """The verdicts now. `is_final`: the producers have stopped, so that open windows are
+        judged too. Raises CoordinationError."""
+        started_ms = self._clock()
+        names = self._names()
+        if self._reported is None:
+            widths = [counts.window_ms for counts in self._counts(names).values() if counts]
+            if not widths:
+                return Validated({}, 0, "the group has not counted anything yet")
+            self._reported = Reported(widths[0])
+        reported = self._reported
+        unread = self._read_reports(reported, {name.broker_id for name in names})
+        if not unread:
+            self._read_to_ms = started_ms
+        self._unsized |= reported.touched
+        reported.end_look()
+        self._ask_ends(reported, names)
+        counts = self._counts(names)
+        if any(found and found.window_ms != reported.window_ms for found in counts.values()):
+            self._reported, self._read_to_ms = None, 0
+            self._positions, self._unsized, self._ends = {}, set(), {}
+            return Validated({}, 0, "the group counts in other windows now")
+        look = Look(reported, counts, self._ends, self._read_to_ms, is_final and not unread)
+        return Validated(judge(look), self._read_to_ms, unread)
+
+    def _names(self) -> set[TopicPartition]:
+        """The partitions that the group has counted."""
+        found = set()
+        root = paths.counts_root(self._group)
+        for topic in self._registry.children(root):
+            for text in self._registry.children(f"{root}/{topic}"):
+                with contextlib.suppress(BadZnode):
+                    found.add(TopicPartition(topic, *paths.decode_broker_partition(text)))
+        return found
+
+    def _counts(self, names: set[TopicPartition]) -> dict[TopicPartition, PartitionCounts | None]:
+        found: dict[TopicPartition, PartitionCounts | None] = {}
+        for name in sorted(names):
+            path = paths.counts_path(self._group, name.topic, BrokerPartition(*name[1:]))
+            stored = self._registry.get(path)
+            if stored is not None:
+                found[name] = PartitionCounts.decode(stored.value)
+        return found
+
+    def _read_reports(self, reported: Reported, brokers: set[int]) -> str:
+        """Read topic `audit` to its end; why not all of it could be, or the empty text."""
+        partitions = {
+            TopicPartition(AUDIT, *at) for at in cluster.partitions_of(self._registry, AUDIT)
+        }
+        live = set(cluster.live_brokers(self._registry))
+        unread = [f"broker {broker_id} is away" for broker_id in sorted(brokers - live)]
+        for name in sorted(partitions | self._positions.keys()):
+            if name.broker_id not in live:
+                unread.append(f"broker {name.broker_id} is away")
+                continue
+            try:
+                self._read_partition(reported, name)
+            except (KafkaError, OSError) as error:
+                unread.append(f"broker {name.broker_id}: {error}")
+        return "; ".join(dict.fromkeys(unread))
+
+    def _read_partition(self, reported: Reported, name: TopicPartition) -> None:
+        with self._brokers.client(name.broker_id) as client:
+            first = client.earliest(name.topic, name.partition)
+            end = client.latest(name.topic, name.partition)
+        at = self._positions.get(name, first)
+        if not first <= at <= end:  # what was read already is known by its sequence
+            log.warning("reports_moved", partition=str(name), from_offset=at, to_offset=first)
+            at = first
+        self._positions[name] = at
+        address = self._brokers.dialled(name.broker_id)
+        if at == end or address is None:
+            return
+        try:
+            for chunk in read_range(address, *name, at, end):
+                for piece in chunk.pieces():
+                    reported.add(message.payload for message in piece)
+                self._positions[name] = chunk.next_offset
+        except InvalidMessage as error:
+            log.error("reports_damaged", partition=str(name), detail=str(error))
+            self._positions[name] = end  # the sequences show what was lost
+        except OffsetOutOfRange:
+            self._positions.pop(name)  # deleted meanwhile
+            raise
+
+    def _ask_ends(self, reported: Reported, counted: set[TopicPartition]) -> None:
+        """The ends of the topics with new reports; of a topic whose brokers do not all answer, at
+        the next look."""
+        self._unsized &= reported.expected.keys()
+        with contextlib.ExitStack() as opened:
+            clients: dict[int, SimpleConsumer] = {}
+            for topic in {topic for topic, _ in self._unsized} & {name.topic for name in counted}:
+                there = cluster.partitions_of(self._registry, topic)
+                names = {TopicPartition(topic, *at) for at in there}
+                if {name for name in counted if name.topic == topic} - names:
+                    continue  # its broker is away
+                ends = {}
+                try:
+                    for name in names:
+                        if name.broker_id not in clients:
+                            client = self._brokers.client(name.broker_id)
+                            clients[name.broker_id] = opened.enter_context(client)
+                        ends[name] = clients[name.broker_id].latest(topic, name.partition)
+                except (KafkaError, OSError):
+                    continue
+                found = {window for window in self._unsized if window[0] == topic}
+                self._ends.update(dict.fromkeys(found, ends))
+                self._unsized -= found
+        self._ends = {at: ends for at, ends in self._ends.items() if at in reported.expected}

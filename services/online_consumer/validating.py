@@ -1,0 +1,99 @@
+"""Validates what the group has read against the monitoring events, every few seconds.
+
+Each member does it for the whole group, from the counts in ZooKeeper, so that the verdict is there
+as long as one member is.
+"""
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from kafka2011.consumer.counting.verdicts import NUMBERED, Validated
+from kafka2011.consumer.groups.connector import ConsumerConnector
+from kafka2011.coordination.errors import CoordinationError
+from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.workers import Worker
+
+INTERVAL_S = 3.0
+WINDOWS_SHOWN = 20  # of a topic, those that are not complete
+
+log = get_logger(__name__)
+
+
+class Validating:
+    """The newest verdicts, from a thread of its own. Without `audit.enable` there are none."""
+
+    def __init__(self, connector: ConsumerConnector) -> None:
+        self._connector = connector
+        self._group = connector.config.group_id
+        self.newest = Validated({}, 0, "not looked yet")
+        self._stop = threading.Event()
+        self._worker: Worker | None = None
+        if connector.config.audit_enable:
+            self._worker = Worker(self._run, "validate", restarts=True)
+
+    def start(self) -> None:
+        if self._worker is not None:
+            self._worker.start()
+
+    def close(self) -> None:
+        self._stop.set()
+        if self._worker is not None:
+            self._worker.join(10)
+
+    def _run(self) -> None:
+        while not self._stop.wait(INTERVAL_S):
+            try:
+                self.newest = self._connector.validate()
+            except CoordinationError as error:
+                log.warning("not_validated", reason=str(error))
+
+    def status(self) -> dict[str, Any] | None:
+        """For /status; None where nothing is counted."""
+        if self._worker is None:
+            return None
+        found = self.newest
+        return {
+            "state": found.state,
+            "complete_to_ms": found.complete_to_ms,
+            "read_to_ms": found.read_to_ms,
+            "unread": found.unread,
+            "topics": {
+                topic: {
+                    "state": each.state,
+                    "counted": each.counted,
+                    "expected": each.expected,
+                    "counted_from_ms": each.counted_from_ms,
+                    "complete_to_ms": each.complete_to_ms,
+                    "again": each.again,
+                    **each.numbers,
+                    "windows": [
+                        {"start_ms": one.start_ms, "state": one.state, "number": one.number}
+                        | ({"reason": one.reason} if one.reason else {})
+                        for one in each.open_windows[-WINDOWS_SHOWN:]
+                    ],
+                }
+                for topic, each in found.topics.items()
+            },
+        }
+
+    def metrics(self) -> Iterator[Metric]:
+        numbers = GaugeMetricFamily(
+            "kafka2011_consumed_messages",
+            "messages of the group by verdict, of windows since counting began",
+            labels=("group", "verdict"),
+        )
+        complete = GaugeMetricFamily(
+            "kafka2011_consumed_complete_to_seconds",
+            "up to when all that was produced was read; since the epoch",
+            labels=("group",),
+        )
+        found = self.newest
+        if found.topics:
+            for verdict in NUMBERED:
+                numbers.add_metric((self._group, verdict), found.number(verdict))
+        if found.complete_to_ms is not None:
+            complete.add_metric((self._group,), found.complete_to_ms / 1000)
+        return iter((numbers, complete))

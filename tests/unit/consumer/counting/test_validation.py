@@ -1,0 +1,212 @@
+"""A group's counts against the monitoring events: the words, and when each may be said."""
+
+from collections.abc import Iterable
+
+import pytest
+
+from kafka2011.consumer.chunk import TopicPartition
+from kafka2011.consumer.counting.partition_counts import PartitionCounts
+from kafka2011.consumer.counting.reported import WINDOWS_MAX, Reported
+from kafka2011.consumer.counting.verdicts import Look, TopicVerdict, judge
+from kafka2011.consumer.errors import ConsumerStateError
+from kafka2011.events.forms import FORMS_2011
+from kafka2011.events.header import UNREADABLE
+from kafka2011.events.monitoring import encode_heartbeat, encode_monitoring
+from kafka2011.events.windows import WindowCount
+from tests.support.memory_deployment import Deployment, one_stream
+from tests.unit.events.samples import page_view
+
+WINDOW_MS = 1_000
+NAME = TopicPartition("t", 0, 0)
+LATER_MS = 100_000
+
+
+def report(
+    sequence: int,
+    counts: Iterable[tuple[int, int]],
+    *,
+    server: str = "s",
+    instance: str = "i",
+    time_ms: int = 3_000,
+    window_ms: int = WINDOW_MS,
+) -> bytes:
+    """A monitoring event of (window, count) of topic t."""
+    return encode_monitoring(
+        server=server,
+        service="site",
+        instance=instance,
+        sequence=sequence,
+        time_ms=time_ms,
+        window_ms=window_ms,
+        counts=[WindowCount("t", start, count, 10 * count) for start, count in counts],
+    )
+
+
+def goodbye(last_sequence: int, time_ms: int) -> bytes:
+    return encode_heartbeat(
+        server="s",
+        service="site",
+        instance="i",
+        time_ms=time_ms,
+        interval_ms=5_000,
+        is_last=True,
+        last_sequence=last_sequence,
+    )
+
+
+def reported(*payloads: bytes, looks: int = 2) -> Reported:
+    made = Reported(WINDOW_MS)
+    made.add(payloads)
+    for _ in range(looks):
+        made.end_look()
+    return made
+
+
+def verdict(
+    found: Reported,
+    cells: dict[tuple[int, str], int],
+    *,
+    to: int = 50,
+    ends: int | None = 50,
+    since_ms: int = 0,
+    read_to_ms: int = LATER_MS,
+    is_final: bool = False,
+) -> TopicVerdict:
+    """Of topic t with one partition, counted up to `to`; its end is `ends` behind the reports."""
+    counts = PartitionCounts(0, to, since_ms, WINDOW_MS, 0, cells)
+    asked = {} if ends is None else {at: {NAME: ends} for at in found.expected}
+    return judge(Look(found, {NAME: counts}, asked, read_to_ms, is_final))["t"]
+
+
+TWO = (report(0, [(0, 3)]), report(1, [(0, 1), (1_000, 2)]))
+
+
+def test_what_was_reported_and_counted_is_complete_up_to_the_last_window_that_is_over() -> None:
+    found = verdict(reported(*TWO), {(0, "s"): 4, (1_000, "s"): 2}, read_to_ms=4_500)
+    assert (found.state, found.counted, found.expected) == ("complete", 6, 6)
+    assert found.complete_to_ms == 3_000, "quiet windows are complete too"
+    found = verdict(reported(*TWO), {(0, "s"): 4, (1_000, "s"): 2}, read_to_ms=2_999)
+    assert (found.state, found.complete_to_ms) == ("complete", 1_000)
+    assert [(one.start_ms, one.state) for one in found.open_windows] == [(1_000, "pending")]
+    found = verdict(reported(*TWO), {(0, "s"): 4, (1_000, "s"): 2}, read_to_ms=0, is_final=True)
+    assert (found.state, found.complete_to_ms) == ("complete", 2_000)
+
+
+def test_a_report_that_is_read_twice_counts_once() -> None:
+    assert verdict(reported(*TWO, *TWO), {(0, "s"): 4, (1_000, "s"): 2}).state == "complete"
+
+
+def test_what_the_group_has_not_come_to_is_behind_and_only_then_missing() -> None:
+    cells = {(0, "s"): 4, (1_000, "s"): 1}
+    for to, ends, state in ((49, 50, "behind"), (50, None, "behind"), (50, 50, "missing")):
+        found = verdict(reported(*TWO), cells, to=to, ends=ends)
+        assert (found.state, found.numbers) == (state, {state: 1})
+        assert found.complete_to_ms == 1_000
+
+
+def test_a_lost_report_makes_its_windows_unknown_and_one_on_its_way_pending() -> None:
+    late = (report(0, [(0, 1)], time_ms=900), report(2, [(1_000, 1)], time_ms=1_900))
+    cells = {(0, "s"): 2, (1_000, "s"): 1, (9_000, "s"): 1}
+    for looks, states in (
+        (1, ["pending", "pending", "extra"]),
+        (2, ["unknown", "unknown", "extra"]),
+    ):
+        found = verdict(reported(*late, looks=looks), cells)
+        assert [one.state for one in found.open_windows] == states
+    filled = reported(*late, report(1, [(0, 1)], time_ms=1_000))
+    assert verdict(filled, cells).numbers == {"extra": 1}
+    last = reported(report(0, [(0, 1)], time_ms=900), goodbye(1, 1_900))
+    assert verdict(last, {(0, "s"): 1}).state == "unknown"
+
+
+def test_windows_from_before_counting_began_are_not_spoken_of() -> None:
+    found = verdict(reported(*TWO), {(1_000, "s"): 2}, since_ms=500)
+    assert (found.state, found.expected, found.counted_from_ms) == ("complete", 2, 500)
+    found = verdict(reported(*TWO), {}, since_ms=LATER_MS)
+    assert (found.state, found.complete_to_ms) == ("pending", None)
+
+
+def test_more_than_was_reported_is_extra_and_redelivered_where_the_producer_came_back() -> None:
+    cells = {(0, "s"): 6, (1_000, "s"): 2}
+    assert verdict(reported(*TWO), cells).numbers == {"extra": 2}
+    again = report(0, [(1_000, 0)], instance="second", time_ms=1_500)
+    assert verdict(reported(*TWO, again), cells).numbers == {"redelivered": 2}
+    found = verdict(reported(*TWO, again), cells | {(0, "other"): 1, UNREADABLE: 3})
+    assert found.numbers == {"extra": 6}, "of another server, and without a header"
+    assert "other" in found.open_windows[1].reason
+
+
+def test_a_loss_and_a_copy_of_two_servers_do_not_cancel_out() -> None:
+    both = reported(report(0, [(0, 3)]), report(0, [(0, 3)], server="b"))
+    assert verdict(both, {(0, "s"): 2, (0, "b"): 4}).numbers == {"missing": 1}
+
+
+def test_a_topic_that_nothing_was_reported_of_is_not_audited() -> None:
+    counts = {NAME: PartitionCounts(0, 9, 0, WINDOW_MS, 0, {(0, "s"): 1})}
+    found = judge(Look(Reported(WINDOW_MS), counts, {}, LATER_MS))
+    assert found["t"].state == "not audited"
+
+
+def test_counts_that_cannot_be_read_make_no_word() -> None:
+    found = judge(Look(reported(*TWO), {NAME: None}, {}, LATER_MS))["t"]
+    assert (found.state, found.complete_to_ms) == ("pending", None)
+
+
+def test_reports_are_bounded_and_those_that_do_not_fit_are_rejected() -> None:
+    made = reported(*(report(n, [(n * 1_000, 1)]) for n in range(WINDOWS_MAX + 1)))
+    assert len(made.expected) <= WINDOWS_MAX
+    assert min(start for _, start in made.expected) >= made.kept_from_ms > 0
+    made.add([b"junk", report(0, [(0, 1)], instance="wide", window_ms=3_000)])
+    assert made.rejected == 2
+    made.add([report(0, [(500, 1)], instance="narrow", window_ms=500)])
+    assert made.expected.get(("t", 0)) is None or made.rejected == 2
+
+
+# --- through a connector --------------------------------------------------------------------------
+
+
+def test_a_consumer_validates_what_it_has_read(deployment: Deployment) -> None:
+    broker = deployment.broker_of_t([page_view(100, "s"), page_view(200, "s")])
+    deployment.topic("audit", {0: 1})
+    broker.append("audit", 0, [report(0, [(0, 3)])])
+    settings = {"audit_enable": True, "event_forms": FORMS_2011, "window_ms": WINDOW_MS}
+    with deployment.connector(**settings) as consumer:
+        stream = one_stream(consumer)
+        for _ in range(2):
+            next(stream)
+        assert consumer.validate().topics["t"].counted == 0, "nothing is confirmed"
+        consumer.commit_offsets()
+        found = consumer.validate().topics["t"]
+        assert (found.state, found.numbers) == ("missing", {"missing": 1})
+        broker.append("t", 0, [page_view(300, "s")])
+        broker.append("audit", 0, [report(1, [(1_000, 1)])])
+        next(stream)
+        consumer.commit_offsets()
+        found = consumer.validate().topics["t"]
+        assert (found.complete_to_ms, found.numbers) == (1_000, {"missing": 1})
+        broker.append("t", 0, [page_view(1_300, "s")])
+        next(stream)
+        consumer.commit_offsets()
+        assert consumer.validate().state == "complete"
+    with deployment.connector() as plain, pytest.raises(ConsumerStateError, match=r"audit\.enable"):
+        plain.validate()
+
+
+def test_a_broker_that_is_away_makes_no_word_of_what_it_may_have(deployment: Deployment) -> None:
+    first, second = deployment.broker(0), deployment.broker(1)
+    deployment.topic("t", {0: 1, 1: 1})
+    deployment.topic("audit", {0: 1, 1: 1})
+    first.append("t", 0, [page_view(100, "s")])
+    second.append("t", 0, [page_view(200, "s")])
+    settings = {"audit_enable": True, "event_forms": FORMS_2011, "window_ms": WINDOW_MS}
+    with deployment.connector(**settings) as consumer:
+        stream = one_stream(consumer)
+        for _ in range(2):
+            next(stream)
+        consumer.commit_offsets()
+        for path in ("/brokers/ids/1", "/brokers/topics/t/1", "/brokers/topics/audit/1"):
+            deployment.admin.delete(path)
+        first.append("audit", 0, [report(0, [(0, 3)])])
+        found = consumer.validate()
+        assert found.topics["t"].state == "pending"
+        assert "broker 1 is away" in found.unread
