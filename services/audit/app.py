@@ -125,7 +125,7 @@ def _readers(config: AuditConfig, state: AuditState, clock: Clock) -> "list[_Rea
             clock=clock,
             fetch_bytes=config.fetch_bytes,
             poll_interval_ms=config.poll_interval_ms,
-            forms=config.event_forms,
+            forms=config.forms,
         )
 
     readers: list[_Reader] = []
@@ -153,6 +153,7 @@ def _readers(config: AuditConfig, state: AuditState, clock: Clock) -> "list[_Rea
                 config.warehouse_dir,
                 clock=clock,
                 poll_interval_ms=config.warehouse_poll_interval_ms,
+                forms=config.forms,
             )
         )
     return readers

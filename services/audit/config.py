@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kafka2011.events.settings import FormSettings
+from kafka2011.events.topics import RESULT_TOPICS
 from kafka2011.runtime.config import boolean, comma_list, path, setting, text, whole
 from kafka2011.runtime.shared_settings import (
     AuditWindow,
@@ -82,7 +83,10 @@ class AuditConfig(
         "audit.exempt", frozenset(), _exempt, "topics that need not reach a tier, tier:topic,..."
     )
     topics_ignored: tuple[str, ...] = setting(
-        "audit.topics.ignored", (), comma_list, "topics that are not audited, comma-separated"
+        "audit.topics.ignored",
+        RESULT_TOPICS,
+        comma_list,
+        "topics that are not audited, comma-separated; unset: those that process site writes",
     )
     servers_whitelist: str = setting(
         "audit.servers.whitelist",
@@ -145,7 +149,7 @@ class AuditConfig(
         "time between two reads of the topics from ZooKeeper, ms",
     )
     poll_interval_ms: int = setting(
-        "audit.poll.ms", 50, whole(1), "longest pause after empty fetches, ms"
+        "audit.poll.ms", 50, whole(1), "longest pause after empty fetches that could not wait, ms"
     )
     warehouse_poll_interval_ms: int = setting(
         "audit.warehouse.poll.ms",

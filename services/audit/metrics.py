@@ -31,6 +31,13 @@ class AuditCollector(Collector):
         unknown = GaugeMetricFamily(PREFIX + "gaps", "of monitoring events and logs, not filled")
         unknown.add_metric((), len(summary["unknown"]))
         yield unknown
+        elected = GaugeMetricFamily(
+            PREFIX + "unclean_election_timestamp_seconds",
+            "when a replica set last went on with a copy that may miss messages; 0: never",
+        )
+        times = [each["time_ms"] / 1000 for each in summary["unclean_elections"]]
+        elected.add_metric((), max(times, default=0))
+        yield elected
         balances = GaugeMetricFamily(PREFIX + "balances", "1: nothing is missing, extra or unknown")
         balances.add_metric((), 1.0 - summary["exit_status"])
         yield balances

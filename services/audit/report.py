@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from kafka2011.events.sequences import Gap
 from kafka2011.services.audit.books.ledger import Cell, CellKey, FoldedTotals, Instance
 from kafka2011.services.audit.books.passage import Backlog
 from kafka2011.services.audit.books.progress import UnreadRange
-from kafka2011.services.audit.books.sequences import Gap
 from kafka2011.services.audit.verdicts import NUMBERS, STATES, GuidCounts, Verdict
 
 Json = dict[str, Any]

@@ -220,6 +220,10 @@ class AuditSummary:
                 {"tier": sender.tier, "server": sender.server, "since_ms": since_ms}
                 for sender, since_ms in state.silent()[:SILENT_SHOWN]
             ],
+            "unclean_elections": [
+                {"tier": tier, "time_ms": election.at_ms, "reason": election.reason}
+                for tier, election in state.elections().items()
+            ],
             "restarts": [{"name": r.name, "time_ms": r.time_ms} for r in judged.restarts],
             "places": self._places(),
         }
@@ -251,7 +255,7 @@ class AuditSummary:
         return {
             "live.zk.connect": config.live_zk_connect,
             "offline.zk.connect": config.offline_zk_connect,
-            "event.forms": str(config.event_forms),
+            **config.forms.settings(),
             "warehouse.dir": str(config.warehouse_dir.resolve()) if config.warehouse_dir else "",
             "address.map": ",".join(
                 f"{a[0]}:{a[1]}={b[0]}:{b[1]}" for a, b in config.address_map.items()

@@ -107,7 +107,9 @@ def judge(
     verdicts = []
     # Of the tier before: expected there, counted there, and what may still come to it.
     expected_before = counted_before = on_the_way = 0
+    loss = ""  # at this tier or one before
     for tier in tiers:
+        loss = tier.progress.loss or loss
         shortage = max(0, tier.expected - tier.counted)
         is_read = tier.progress.read_to_ms >= reported_ms and not tier.progress.unreachable
         if not is_read:
@@ -121,7 +123,9 @@ def judge(
         expected_before, counted_before, on_the_way = tier.expected, tier.counted, behind
         verdicts.append(
             _pending(tier, now_ms, reports)
-            or _settled(tier, shortage, behind, reports, has_gap=has_gap, is_excused=is_excused)
+            or _settled(
+                tier, shortage, behind, reports, loss, has_gap=has_gap, is_excused=is_excused
+            )
         )
     return verdicts
 
@@ -141,6 +145,7 @@ def _settled(
     shortage: int,
     behind: int,
     reports: TierProgress,
+    loss: str,
     *,
     has_gap: bool,
     is_excused: bool,
@@ -152,7 +157,7 @@ def _settled(
         reason = "deleted in part by the tier before, ahead of this one"
     surplus = max(0, tier.counted - tier.expected)
     if missing:
-        return Verdict("missing", missing, unknown, behind, reason=reason)
+        return Verdict("missing", missing, unknown, behind, reason=loss or reason)
     if unknown:
         return Verdict("unknown", unknown=unknown, reason=reason)
     if has_gap:
@@ -198,13 +203,15 @@ def judge_guids(
     is_excused: bool = False,
     has_gap: bool = False,
     unread: str = "",
+    loss: str = "",
 ) -> Verdict:
     """The verdict of a recount on one cell at one tier.
 
     Missing are the guids that stood earlier and do not stand here, and those that were reported
     and stand nowhere. Copies and unreported messages are extra, or redelivered where excused, and
     never make up for a missing one. `has_gap` as for `judge`; `unread`: why messages may be at the
-    tier that were not read, so that what is not found is unknown.
+    tier that were not read, so that what is not found is unknown. `loss`: the unclean election by
+    which messages may be missing.
     """
     missing = found.lost + max(0, expected - found.seen)
     # Unreported messages that entered here are here. Of unreported ones from earlier tiers, lost
@@ -214,6 +221,7 @@ def judge_guids(
     copies = found.counted - found.distinct
     surplus = copies + new + max(0, earlier - found.lost - found.behind - found.unsure)
     unknown, reason = found.unsure, HOW_FAR_UNKNOWN if found.unsure else ""
+    reason = loss if missing and loss else reason
     if unread:
         missing, unknown, reason = 0, unknown + missing, unread
     if has_gap:  # unreported messages may be those that were counted there

@@ -10,7 +10,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Se
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from kafka2011.services.audit.books.sequences import Gap, SequenceRanges
+from kafka2011.events.sequences import Gap, SequenceRanges
 from kafka2011.services.audit.server_filter import OWN_TIER, IsOurs
 from kafka2011.services.audit.verdicts import UNREADABLE_WINDOW, expected_of
 

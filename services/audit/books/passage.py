@@ -149,6 +149,20 @@ class Passages:
         """The source's log of the partition begins at `offset`; the rest was deleted."""
         self._source(key).earliest = offset
 
+    def cut(self, key: PartitionKey, end: int) -> None:
+        """What stood in the partition beyond `end` is lost: nothing more comes of it."""
+        source = self._source(key)
+        if source.confirmed is not None:
+            source.confirmed = min(source.confirmed, end)
+        source.waiting = deque((at, min(offset, end)) for at, offset in source.waiting)
+        source.read = deque((at, offset) for at, offset in source.read if offset <= end)
+        for spans in self._spans.get(key.tier, {}).values():
+            span = spans.get(key)
+            if span is not None and span.first >= end:
+                del spans[key]
+            elif span is not None:
+                span.end = min(span.end, end)
+
     def replace(self, key: PartitionKey) -> None:
         """The partition's log was lost and began anew: nothing more comes of what stood there."""
         self._sources.pop(key, None)

@@ -1,5 +1,6 @@
 """Carries the books between memory and the store: changes into rows, rows into books."""
 
+from kafka2011.events.sequences import SequenceRange, SequenceRanges
 from kafka2011.services.audit.books.delays import DelayMeter
 from kafka2011.services.audit.books.heartbeats import Beat, Sender
 from kafka2011.services.audit.books.ledger import Cell, CellKey, FoldedTotals, Instance, ReportsSeen
@@ -10,7 +11,6 @@ from kafka2011.services.audit.books.progress import (
     ReadPosition,
     UnreadRange,
 )
-from kafka2011.services.audit.books.sequences import SequenceRange, SequenceRanges
 from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.audit.books.store import AuditStore, Changes
 

@@ -6,7 +6,7 @@ unreachable at present, and the ranges that could not be read. Pure and not thre
 """
 
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -53,11 +53,23 @@ class UnreadRange(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Election:
+    """An unclean election of a replica set, at `at_ms` (ms since the epoch): whatever stood in its
+    partitions beyond `ends` before is lost there."""
+
+    epoch: int
+    at_ms: int
+    ends: Mapping[PartitionKey, int]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class TierProgress:
     """How far one tier has been read.
 
     `read_to_ms`: every message visible at that time (ms since the epoch) on the brokers that
     answer has been counted. `unreachable`: what does not answer, in words; empty when all do.
+    `loss`: the unclean election of a replica set by which messages of the tier were lost.
     """
 
     read_to_ms: int
@@ -65,6 +77,7 @@ class TierProgress:
     lag_bytes: int = 0
     partitions: int = 0
     is_caught_up: bool = False
+    loss: str = ""
 
 
 class ReadProgress:
@@ -82,6 +95,7 @@ class ReadProgress:
         self.dirty_positions: set[PartitionKey] = set()
         self.dirty_versions: set[str] = set()
         self.new_unread: list[tuple[int, UnreadRange]] = []
+        self.elections: dict[str, Election] = {}  # tier -> the newest unclean one there
 
     def begin(self, key: PartitionKey, offset: int) -> None:
         """Start a partition that was never read at `offset`."""
@@ -103,6 +117,18 @@ class ReadProgress:
     def advance_table(self, table: str, version: int) -> None:
         self.table_versions[table] = version
         self.dirty_versions.add(table)
+
+    def is_new_election(self, tier: str, broker_id: int, election: Election) -> bool:
+        """Whether this election is not in the books; now it is."""
+        newest = self.elections.get(tier)
+        if newest is None or newest.at_ms <= election.at_ms:
+            self.elections[tier] = election
+        epoch = election.epoch
+        name = f"unclean elections of {tier} broker {broker_id}"
+        if self.table_versions.get(name, 0) >= epoch:
+            return False
+        self.advance_table(name, epoch)
+        return True
 
     def add_unread(self, unread: UnreadRange) -> None:
         self.unread_count += 1
@@ -180,4 +206,5 @@ class ReadProgress:
             lag_bytes=sum(position.lag_bytes for position in reading),
             partitions=len(keys),
             is_caught_up=read_to_ms > 0 and not any(position.lag_bytes for position in reading),
+            loss=self.elections[tier].reason if tier in self.elections else "",
         )

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.events.errors import EventError
 from kafka2011.events.monitoring import Heartbeat, MonitoringEvent, decode_report
+from kafka2011.events.sequences import Gap
 from kafka2011.events.topics import AUDIT
 from kafka2011.runtime.clock import Clock
 from kafka2011.services.audit.books.delays import DelayMeter
@@ -27,12 +28,12 @@ from kafka2011.services.audit.books.ledger import (
 )
 from kafka2011.services.audit.books.passage import Backlog, Passage, Passages, TopicWindow
 from kafka2011.services.audit.books.progress import (
+    Election,
     PartitionKey,
     ReadProgress,
     TierProgress,
     UnreadRange,
 )
-from kafka2011.services.audit.books.sequences import Gap
 from kafka2011.services.audit.restarts import Restart
 from kafka2011.services.audit.server_filter import IsOurs
 
@@ -237,6 +238,26 @@ class AuditState:
         """Partitions of a tier of which the next tier has not confirmed all that is read."""
         with self.lock:
             return self.passages.unconfirmed(source_tier, self.progress.ends())
+
+    def add_election(self, tier: str, broker_id: int, election: Election) -> bool:
+        """What was read beyond the ends of an unclean election is lost there, and reading goes on
+        at the ends. Once for each epoch; whether it was the first time."""
+        with self.lock:
+            self.note(f"{tier} broker {broker_id}: {election.reason}")
+            if not self.progress.is_new_election(tier, broker_id, election):
+                return False
+            for key, end in election.ends.items():
+                position = self.progress.positions.get(key)
+                if position is not None and position.next_offset > end:
+                    self.note_unread(key, end, position.next_offset, f"lost: {election.reason}")
+                    self.progress.advance(key, end)
+                    self.passages.cut(key, end)
+            return True
+
+    def elections(self) -> dict[str, Election]:
+        """The newest unclean election at each tier that had one."""
+        with self.lock:
+            return dict(self.progress.elections)
 
     # --- progress of the readers -------------------------------------------------------------
 

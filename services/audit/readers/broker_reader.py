@@ -23,7 +23,7 @@ from kafka2011.consumer.broker_loop import (
 from kafka2011.consumer.simple import SimpleConsumer
 from kafka2011.coordination.cluster import BrokerAddress
 from kafka2011.events.forms import FORMS_2011, Forms
-from kafka2011.events.peek import count_by_window
+from kafka2011.events.origin import origin_of
 from kafka2011.events.topics import AUDIT
 from kafka2011.protocol.errors import (
     InvalidMessage,
@@ -33,18 +33,21 @@ from kafka2011.protocol.errors import (
 )
 from kafka2011.runtime.clock import Clock
 from kafka2011.runtime.logs import get_logger
-from kafka2011.services.audit.books.progress import PartitionKey
+from kafka2011.services.audit.books.progress import Election, PartitionKey
 from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.audit.payloads import Piece, pieces_of
 
 REQUEST_BYTES_MAX = 8 * 1024 * 1024  # of one multifetch; memory is bounded by it
 ENTRY_BYTES_MAX = 64 * 1024 * 1024
 IDLE_S_MIN = 0.004
+# At the broker, for data. An empty answer is what says that all was counted which was visible.
+WAIT_S_MAX = 0.5
 FAILURE_BACKOFF = Backoff(0.1, 2.0)
 TROUBLE_PAUSE_MS = 1000
 PIECES_MAX = 16  # of one answer, in a round: the other partitions come to their turn
 WATERMARK_AGE_MS = 500
 EARLIEST_INTERVAL_MS = 10_000
+BEYOND_MS = 5_000  # a set's log that ends too early: an election may explain it
 
 log = get_logger(__name__)
 
@@ -97,6 +100,9 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
         self._measure_from: dict[PartitionKey, int] = {}
         self._paused_until_ms: dict[PartitionKey, int] = {}
         self._watermarks: dict[PartitionKey, Watermark] = {}
+        self._elections: list[Election] = []
+        self._is_set = False
+        self._beyond_since_ms: dict[PartitionKey, int] = {}
         self._requested_ms = 0
         self._earliest_asked_ms = clock()
         self._poll_interval_s = poll_interval_ms / 1000
@@ -107,7 +113,7 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
             failure=FAILURE_BACKOFF,
             fetch_size_max=ENTRY_BYTES_MAX,
             request_bytes_max=REQUEST_BYTES_MAX,
-            wait_max_s=self._poll_interval_s,
+            wait_max_s=WAIT_S_MAX,
         )
 
     def start(self) -> None:
@@ -129,16 +135,33 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
         with self._lock:
             has_moved = address is not None and address != self._address
             self._address = address or self._address
+            known = len(self._partitions)
             for key in partitions:
                 self._partitions.setdefault(key, not first)
+            is_more = len(self._partitions) > known
         if has_moved:
             self.loop.reconnect()
+        elif is_more:
+            self.loop.wake()
+
+    def elected(self, elections: list[Election]) -> None:
+        """The broker is a replica set, with these unclean elections so far. Those that are not in
+        the books yet are entered before anything more is read."""
+        with self._lock:
+            self._is_set = True
+            self._elections = elections
 
     # --- what is fetched next ----------------------------------------------------------------
 
     def plan(self) -> Plan[_KeyRead]:
         with self._lock:
             address, partitions = self._address, dict(self._partitions)
+            elections, self._elections = self._elections, []
+        for election in elections:
+            if self._state.add_election(self._tier, self._broker_id, election):
+                self._watermarks.clear()
+                self._beyond_since_ms.clear()
+                self._paused_until_ms.clear()
         if address is None:
             self._away("has not registered since the audit started")
             return Plan([], FAILURE_BACKOFF.longest_s)
@@ -157,7 +180,7 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
             reads.append(_KeyRead(key.topic, key.partition, offset, size, key))
         if not reads:
             self._back()
-        return Plan(reads, self._poll_interval_s)
+        return Plan(reads, WAIT_S_MAX)
 
     def locate(self, read: _KeyRead) -> _KeyRead:
         return read
@@ -232,6 +255,8 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
         if offset < earliest:
             reason = "deleted by the broker before the audit read it"
         elif offset > latest:
+            if self._waits_for_election(key):
+                return False
             reason = f"the log ends at {latest}: it was lost or replaced, and is read anew"
         else:
             return False  # the log moved on meanwhile; the next fetch will show it
@@ -239,6 +264,16 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
         log.warning("unread", place=str(key), first=offset, goes_on_at=earliest, reason=reason)
         self._state.skip(key, offset, earliest, reason)
         return False
+
+    def _waits_for_election(self, key: PartitionKey) -> bool:
+        if not self._is_set:
+            return False
+        since_ms = self._beyond_since_ms.setdefault(key, self._clock())
+        if self._clock() - since_ms >= BEYOND_MS:
+            del self._beyond_since_ms[key]
+            return False
+        self._stuck(key, "the log ends before what was read of it")
+        return True
 
     def offsets_failed(self, _read: _KeyRead, error: KafkaError) -> None:
         raise error  # the broker is away
@@ -312,13 +347,8 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
         if key.topic != AUDIT:
             window_ms = self._state.ledger.window_ms
             now_ms = self._clock()
-            count_by_window(
-                piece.payloads,
-                window_ms,
-                counts,
-                delays if measured else None,
-                now_ms,
-                prefix_bytes=self._forms.prefix_bytes(key.topic),
+            origin_of(self._forms, key.topic).count(
+                piece.payloads, window_ms, counts, delays if measured else None, now_ms
             )
         with self._state.lock:  # counts, offset and what was passed over, or none of them
             if key.topic == AUDIT:

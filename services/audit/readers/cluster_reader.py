@@ -6,16 +6,17 @@ that a mirror copies from it also reads how far the mirror has come: the offsets
 """
 
 import threading
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 
 from kafka2011.coordination import paths
-from kafka2011.coordination.cluster import live_brokers, partitions_of, topics
+from kafka2011.coordination.cluster_view import ClusterView
 from kafka2011.coordination.errors import CoordinationError
 from kafka2011.coordination.registry import Registry
+from kafka2011.coordination.replica_sets import set_views, unclean_records
 from kafka2011.runtime.clock import Clock
 from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.workers import Worker
-from kafka2011.services.audit.books.progress import ZOOKEEPER, PartitionKey
+from kafka2011.services.audit.books.progress import ZOOKEEPER, Election, PartitionKey
 from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.audit.readers.broker_reader import BrokerReader
 
@@ -53,6 +54,7 @@ class ClusterReader:
         self._ignored = ignored
         self._mirror_group = mirror_group if state.ledger.tier_behind(tier) == "offline" else ""
         self._registry: Registry | None = None
+        self._view: ClusterView | None = None
         self._readers: dict[int, BrokerReader] = {}
         self._is_first = True
         self._watched: set[str] = set()
@@ -83,7 +85,11 @@ class ClusterReader:
             try:
                 if self._registry is None:
                     self._registry = self._connect_registry()
-                self.discover(self._registry)
+                    self._view = ClusterView(
+                        self._registry, ignored=self._ignored, on_change=self._wake.set
+                    )
+                assert self._view is not None
+                self.discover(self._registry, self._view)
                 self.read_mirror_offsets(self._registry)
             except CoordinationError as error:
                 text = f"{self._tier} ZooKeeper does not answer: {error}"
@@ -99,24 +105,58 @@ class ClusterReader:
         text = f"{self._tier} is not looked at: an internal error, {error!r}"
         self._state.set_unreachable(self._tier, ZOOKEEPER, text)
 
-    def discover(self, registry: Registry) -> None:
+    def discover(self, registry: Registry, view: ClusterView) -> None:
         """Assign what is registered to the readers. Raises CoordinationError."""
         asked_ms = self._clock()
-        self._watch(registry, paths.BROKER_IDS, paths.BROKER_TOPICS)
-        brokers = live_brokers(registry)
+        cluster = view.look()
+        brokers = cluster.brokers
         found: dict[int, list[PartitionKey]] = {broker_id: [] for broker_id in brokers}
-        for topic in topics(registry):
-            if topic not in self._ignored:
-                self._watch(registry, paths.topic_path(topic))
-                for broker_id, partition in partitions_of(registry, topic):
-                    key = PartitionKey(self._tier, topic, broker_id, partition)
-                    found.setdefault(broker_id, []).append(key)
+        for topic, registered in cluster.partitions.items():
+            for broker_id, partition in registered:
+                key = PartitionKey(self._tier, topic, broker_id, partition)
+                found.setdefault(broker_id, []).append(key)
+        self._look_at_sets(registry)
         for broker_id, partitions in found.items():
             for key in partitions:
                 self._state.expect(*key)
             self._reader(broker_id).assign(brokers.get(broker_id), partitions, first=self._is_first)
         self._is_first = False
         self._state.set_discovered(self._tier, asked_ms)
+
+    def _look_at_sets(self, registry: Registry) -> None:
+        """A set without leader is a broker that cannot be read, whatever its last address answers;
+        and what unclean elections lost. Raises CoordinationError."""
+        self._watch(registry, paths.REPLICAS)
+        for broker_id, view in set_views(registry).items():
+            self._watch(
+                registry, paths.replica_live_root(broker_id), paths.replica_unclean_root(broker_id)
+            )
+            source = f"set {broker_id}"
+            if view.leader is None:
+                self._state.set_unreachable(self._tier, source, f"{self._tier} {view.trouble}")
+            else:
+                self._state.set_reachable(self._tier, source)
+            self._reader(broker_id).elected(
+                [
+                    Election(
+                        record.epoch,
+                        record.at_ms,
+                        self._keys(broker_id, record.ends),
+                        record.reason,
+                    )
+                    for record in unclean_records(registry, broker_id)
+                    if record.epoch <= view.epoch
+                ]
+            )
+
+    def _keys(self, broker_id: int, ends: Mapping[str, int]) -> dict[PartitionKey, int]:
+        """By key, from the names of the partitions' directories."""
+        named = {name.rpartition("-")[::2]: end for name, end in ends.items()}
+        return {
+            PartitionKey(self._tier, topic, broker_id, int(number)): end
+            for (topic, number), end in named.items()
+            if number.isdecimal()
+        }
 
     def read_mirror_offsets(self, registry: Registry) -> None:
         """How far the mirror has copied, where it is not at the end. Raises CoordinationError."""

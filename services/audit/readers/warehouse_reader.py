@@ -9,21 +9,24 @@ delta-rs.
 """
 
 import threading
-from pathlib import Path
 from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from kafka2011.coordination.paths import BrokerPartition, decode_broker_partition
+from kafka2011.events.forms import FORMS_DEFAULT, Form, Forms
+from kafka2011.events.header import UNREADABLE
 from kafka2011.runtime.clock import Clock
 from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.places import Place
 from kafka2011.runtime.workers import Worker
 from kafka2011.services.audit.books.progress import WAREHOUSE
 from kafka2011.services.audit.books.state import AuditState
-from kafka2011.services.warehouse import delta_log
-from kafka2011.services.warehouse.delta_table import APP_PREFIX, CommitInfo, read_commits
+from kafka2011.services.warehouse import delta_log, storage
+from kafka2011.services.warehouse.delta_table import WarehouseTable
+from kafka2011.services.warehouse.load.schema_columns import RESERVED
+from kafka2011.services.warehouse.load_commits import APP_PREFIX, CommitInfo, read_commits
 
 GAP_CHECK_MS = 10_000  # listing a log directory is slow when it holds a month of loads
 
@@ -34,11 +37,18 @@ class WarehouseReader:
     """Polls every table below `directory` for commits until closed."""
 
     def __init__(
-        self, state: AuditState, directory: Path, *, clock: Clock, poll_interval_ms: int
+        self,
+        state: AuditState,
+        directory: Place,
+        *,
+        clock: Clock,
+        poll_interval_ms: int,
+        forms: Forms = FORMS_DEFAULT,
     ) -> None:
         self._state = state
         self._directory = directory
         self._clock = clock
+        self._forms = forms
         self._poll_interval_s = poll_interval_ms / 1000
         self._gaps_checked_ms: dict[str, int] = {}
         self._located: set[str] = set()
@@ -84,7 +94,7 @@ class WarehouseReader:
                 loads += self._poll_table(path)
         return loads
 
-    def _poll_table(self, path: Path) -> int:
+    def _poll_table(self, path: Place) -> int:
         seen = self._state.progress.table_versions.get(path.name, -1)
         if path.name not in self._located:  # what earlier runs of the service read
             self._confirm_known(path)
@@ -102,7 +112,7 @@ class WarehouseReader:
         self._state.advance_table(path.name, newest)
         return len(loads)
 
-    def _confirm_known(self, path: Path) -> None:
+    def _confirm_known(self, path: Place) -> None:
         """Take the loaded offsets of commits that are not read again from the table's state.
 
         They count from the poll on that has read every commit up to now.
@@ -117,7 +127,7 @@ class WarehouseReader:
             self._state.confirm(WAREHOUSE, topic, offsets, asked_ms)
         self._located.add(path.name)
 
-    def _skip_gap(self, path: Path, seen: int) -> int:
+    def _skip_gap(self, path: Place, seen: int) -> int:
         now_ms = self._clock()
         if now_ms - self._gaps_checked_ms.get(path.name, 0) < GAP_CHECK_MS:
             return seen
@@ -148,7 +158,7 @@ class WarehouseReader:
             aside = sum(info.quarantined.values())
             self._state.note(
                 f"{WAREHOUSE} {info.topic}: version {info.version} put {aside} messages "
-                "in quarantine that could not become rows"
+                f"in quarantine that could not become rows{self._cure(table, info)}"
             )
         self._state.add_load(
             table,
@@ -160,8 +170,18 @@ class WarehouseReader:
             offsets=info.offsets,
         )
 
+    def _cure(self, table: str, info: CommitInfo) -> str:
+        """What to set for a topic whose messages are no events and that has no schema: a version in
+        the registry would have given the table columns before its first row."""
+        if self._forms.of(info.topic) is not Form.ID or set(info.quarantined) != {UNREADABLE}:
+            return ""
+        found = WarehouseTable.open(self._directory / table)
+        if found is None or set(found.schema().names) - set(RESERVED):
+            return ""
+        return f" (a topic without Avro: event.forms={info.topic}:text)"
 
-def row_delays(path: Path, info: CommitInfo) -> dict[int, int]:
+
+def row_delays(path: Place, info: CommitInfo) -> dict[int, int]:
     """The rows that the commit added, by ms from header.time to the commit.
 
     Files that compaction and vacuum have removed since are left out.
@@ -172,7 +192,7 @@ def row_delays(path: Path, info: CommitInfo) -> dict[int, int]:
             continue
         file_path = path / unquote(action["add"]["path"])
         try:
-            column = pq.read_table(file_path, columns=["header_time"]).column(0)
+            column = storage.read_columns(file_path, ["header_time"]).column(0)
         except (OSError, pa.ArrowInvalid, KeyError) as error:
             log.info("delays_not_read", file=str(file_path), reason=str(error))
             continue
@@ -183,5 +203,5 @@ def row_delays(path: Path, info: CommitInfo) -> dict[int, int]:
     return found
 
 
-def _exists(path: Path, version: int) -> bool:
+def _exists(path: Place, version: int) -> bool:
     return (path / "_delta_log" / f"{version:020d}.json").exists()

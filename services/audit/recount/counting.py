@@ -8,13 +8,14 @@ the topic `audit`, as in the running service.
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from kafka2011.events.errors import EventError
 from kafka2011.events.forms import FORMS_2011, Forms
 from kafka2011.events.monitoring import Heartbeat, MonitoringEvent, decode_report
-from kafka2011.events.topics import AUDIT
+from kafka2011.events.topics import AUDIT, RESULT_TOPICS
+from kafka2011.runtime.places import Place
 from kafka2011.services.audit.books.ledger import Cell, CellKey, Instance, Ledger
+from kafka2011.services.audit.recount.elections import Loss, loss_of
 from kafka2011.services.audit.recount.guid_comparison import GuidTally
 from kafka2011.services.audit.recount.sources import Source
 from kafka2011.services.audit.report import (
@@ -46,11 +47,12 @@ class RecountPlan:
     `window_ms` None: as the monitoring events say. Windows that are not over, with `lateness_ms`,
     at `judged_at_ms` are pending; None judges all. `topics` None: all but `audit`. `is_ours` None:
     the messages of every server (see server_filter.py). `forms` are those of the topics' events.
+    `losses` are the unclean elections of the tiers' replica sets.
     """
 
     tiers: Sequence[str]
     sources: Sequence[Source]
-    warehouse_dir: Path | None = None
+    warehouse_dir: Place | None = None
     window_ms: int | None = None
     lateness_ms: int = 0
     judged_at_ms: int | None = None
@@ -59,6 +61,7 @@ class RecountPlan:
     source_name: str = "disk"
     is_ours: IsOurs | None = None
     forms: Forms = FORMS_2011
+    losses: Sequence[Loss] = ()
 
 
 @dataclass
@@ -78,7 +81,9 @@ class _Recount:
 
     def wants(self, topic: str) -> bool:
         wanted = self.plan.topics
-        return topic != AUDIT and (wanted is None or topic in wanted)
+        if wanted is None:
+            return topic != AUDIT and topic not in RESULT_TOPICS
+        return topic != AUDIT and topic in wanted
 
     def counted(self, what: str, count: int) -> None:
         self.message_count += count
@@ -86,6 +91,9 @@ class _Recount:
 
     def run(self) -> Json:
         plan = self.plan
+        for loss in plan.losses:
+            for line in loss.notes:
+                self.note(line)
         reports = list(self._reports())
         window_ms = plan.window_ms or self._window_of(reports)
         ledger = Ledger(plan.tiers, window_ms, cells_max=2**62, is_ours=plan.is_ours)
@@ -158,7 +166,7 @@ class _Recount:
                 if reason := source.unread(topic):
                     self.unread[tier, topic] = reason
 
-    def _read_tables(self, tally: GuidTally, warehouse_dir: Path) -> None:
+    def _read_tables(self, tally: GuidTally, warehouse_dir: Place) -> None:
         from kafka2011.services.audit.recount import warehouse_rows
 
         tier = list(self.plan.tiers).index(WAREHOUSE)
@@ -183,7 +191,7 @@ class _Recount:
             self.note(f"{WAREHOUSE} {topic}: {count:,} of its messages in quarantine, not rows")
 
     def _files_of(
-        self, tier: int, topic: str, path: Path, shared: Mapping[Path, Mapping[str, str]]
+        self, tier: int, topic: str, path: Place, shared: Mapping[Place, Mapping[str, str]]
     ) -> set[str] | None:
         """The topic's files of a table of several topics; None: all files are the topic's."""
         from kafka2011.services.audit.recount import warehouse_rows
@@ -217,8 +225,14 @@ class _Recount:
                 verdict = Verdict("pending", reason="window open")
                 if not is_open:
                     unread = self.unread.get((index, key.topic), "")
+                    loss = loss_of(plan.losses, plan.tiers, index, key.window_start_ms)
                     verdict = judge_guids(
-                        expected, guids, is_excused=excused, has_gap=has_gap, unread=unread
+                        expected,
+                        guids,
+                        is_excused=excused,
+                        has_gap=has_gap,
+                        unread=unread,
+                        loss=loss,
                     )
                 verdicts.append((verdict, guids))
             return verdicts

@@ -3,6 +3,9 @@
 Each message becomes twenty bytes: the number of its cell and its guid. They are spread over buckets
 by their hash, spilled to one temporary file above a limit, and compared bucket by bucket, so that
 memory is bounded however many messages there are. Used by one thread.
+
+Messages of a topic without guids (events.origin) are known by their payload. Equal ones may be
+several messages: the first of a tier is the same as the first of another, the second as the second.
 """
 
 import hashlib
@@ -15,7 +18,7 @@ from types import TracebackType
 from kafka2011.events.errors import HeaderUnreadable
 from kafka2011.events.forms import FORMS_2011, Forms
 from kafka2011.events.header import UNREADABLE
-from kafka2011.events.peek import peek
+from kafka2011.events.origin import origin_of
 from kafka2011.services.audit.books.ledger import CellKey
 from kafka2011.services.audit.server_filter import IsOurs
 from kafka2011.services.audit.verdicts import GuidCounts
@@ -58,6 +61,7 @@ class GuidTally:
         self._memory_bytes_max = memory_bytes_max
         self._cells: dict[tuple[str, int, str], int] = {}  # -> number of the cell
         self._keys: list[CellKey] = []
+        self._without_guids: set[bytes] = set()  # cells, as in the keys
         self._counted = [Counter[int]() for _ in range(tier_count)]
         # By tier; behind them what the next tier has not passed: BEHIND and UNKNOWN, by tier.
         self._buffers = [[bytearray() for _ in range(BUCKETS)] for _ in range(3 * tier_count)]
@@ -93,7 +97,7 @@ class GuidTally:
         Those that the next tier has not certainly passed are not missing there.
         """
         window_ms = self._window_ms
-        prefix_bytes = self._forms.prefix_bytes(topic)
+        origin = origin_of(self._forms, topic)
         buffers = self._buffers[tier]
         is_last = tier == self._tier_count - 1
         kept_again = next_tier is not NextTier.PASSED and not is_last
@@ -103,7 +107,7 @@ class GuidTally:
         count = 0
         for payload in payloads:
             try:
-                guid, time_ms, server, _ = peek(payload, prefix_bytes)
+                guid, time_ms, server, _ = origin.header(payload)
                 if is_ours is not None and not is_ours(server):
                     continue
                 number = self._cell(topic, time_ms - time_ms % window_ms, server)
@@ -111,7 +115,10 @@ class GuidTally:
                 if is_ours is not None and not is_ours(UNREADABLE[1]):
                     continue
                 number = self._cell(topic, *UNREADABLE)
-                guid = hashlib.blake2b(payload, digest_size=GUID_BYTES).digest()
+                if origin.has_guids:  # what stands there instead is anything
+                    guid = hashlib.blake2b(payload, digest_size=GUID_BYTES).digest()
+                else:
+                    guid = origin.guid(payload)
             key = number.to_bytes(CELL_BYTES, "big") + guid
             buffers[hash(key) % BUCKETS] += key
             if kept_again:
@@ -130,16 +137,21 @@ class GuidTally:
         times_ms: Sequence[int],
         servers: Sequence[str],
     ) -> int:
-        """Count the rows of a table; returns their number."""
+        """Count the rows of a table; returns their number. One without a time (-1) or a server ("")
+        is as a message whose header cannot be read."""
         window_ms = self._window_ms
         buffers = self._buffers[tier]
         is_ours = self._is_ours[tier]
         counted: Counter[int] = Counter()
         count = 0
         for guid, time_ms, server in zip(guids, times_ms, servers, strict=True):
-            if is_ours is not None and not is_ours(server):
+            is_said = time_ms >= 0 and bool(server)
+            if is_ours is not None and not is_ours(server if is_said else UNREADABLE[1]):
                 continue
-            number = self._cell(topic, time_ms - time_ms % window_ms, server)
+            if is_said:
+                number = self._cell(topic, time_ms - time_ms % window_ms, server)
+            else:
+                number = self._cell(topic, *UNREADABLE)
             key = number.to_bytes(CELL_BYTES, "big") + guid
             buffers[hash(key) % BUCKETS] += key
             counted[number] += 1
@@ -154,6 +166,8 @@ class GuidTally:
         if number is None:
             number = self._cells[key] = len(self._keys)
             self._keys.append(CellKey(*key))
+            if not origin_of(self._forms, topic).has_guids:
+                self._without_guids.add(number.to_bytes(CELL_BYTES, "big"))
         return number
 
     def _buffered(self, count: int) -> None:
@@ -187,15 +201,19 @@ class GuidTally:
             late: set[bytes] = set()  # at the tiers up to the one before
             unknown: set[bytes] = set()
             for tier in range(self._tier_count):
-                here = self._bucket(tier, bucket)
+                raw = self._bucket(tier, bucket)
+                here = self._known(raw)
                 missing = so_far - here
                 so_far |= here
                 distinct[tier].update(key[:CELL_BYTES] for key in here)
                 lost[tier].update(key[:CELL_BYTES] for key in missing - late - unknown)
                 behind[tier].update(key[:CELL_BYTES] for key in missing & late)
                 unsure[tier].update(key[:CELL_BYTES] for key in missing & unknown - late)
-                late |= self._bucket(NextTier.BEHIND.value * self._tier_count + tier, bucket)
-                unknown |= self._bucket(NextTier.UNKNOWN.value * self._tier_count + tier, bucket)
+                of = Counter(raw) if self._without_guids else None
+                behind_here = NextTier.BEHIND.value * self._tier_count + tier
+                late |= self._known(self._bucket(behind_here, bucket), of)
+                unknown_here = NextTier.UNKNOWN.value * self._tier_count + tier
+                unknown |= self._known(self._bucket(unknown_here, bucket), of)
                 seen[tier].update(key[:CELL_BYTES] for key in so_far)
         found = {}
         for number in cells:
@@ -212,12 +230,29 @@ class GuidTally:
                 )
         return found
 
-    def _bucket(self, tier: int, bucket: int) -> set[bytes]:
-        keys: set[bytes] = set()
+    def _known(self, keys: list[bytes], of: Counter[bytes] | None = None) -> set[bytes]:
+        """The messages that the keys stand for: those without guids numbered among their equals,
+        from 1 on; where the keys are some of those in `of`, the last numbers there are theirs."""
+        if not self._without_guids:
+            return set(keys)
+        times: Counter[bytes] = Counter()
+        for key, count in Counter(keys).items():
+            times[key] = of[key] - count if of is not None else 0
+        found: set[bytes] = set()
+        for key in keys:
+            if key[:CELL_BYTES] in self._without_guids:
+                times[key] += 1
+                found.add(key + times[key].to_bytes(CELL_BYTES, "big"))
+            else:
+                found.add(key)
+        return found
+
+    def _bucket(self, tier: int, bucket: int) -> list[bytes]:
+        keys: list[bytes] = []
         buffer = self._buffers[tier][bucket]
-        keys.update(bytes(buffer[at : at + KEY_BYTES]) for at in range(0, len(buffer), KEY_BYTES))
+        keys += (bytes(buffer[at : at + KEY_BYTES]) for at in range(0, len(buffer), KEY_BYTES))
         for position, length in self._extents[tier][bucket]:
             self._spill.seek(position)
             stored = self._spill.read(length)
-            keys.update(stored[at : at + KEY_BYTES] for at in range(0, length, KEY_BYTES))
+            keys += (stored[at : at + KEY_BYTES] for at in range(0, length, KEY_BYTES))
         return keys

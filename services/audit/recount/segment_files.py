@@ -21,20 +21,24 @@ _PARTITION = re.compile(r"(?P<topic>.+)-(?P<partition>[0-9]+)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class LogDirectory:
-    """The `log.dir` of one broker. `name` begins its notes."""
+    """The `log.dir` of one broker. `name` begins its notes. `copies`: of a replica set, all of its
+    directories that there are, `path` among them."""
 
     tier: str
     name: str
     path: Path
+    copies: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionFiles:
-    """One partition's segments, oldest first: (start offset, path)."""
+    """One partition's segments, oldest first: (start offset, path). `end`: what is read of them;
+    None: all."""
 
     topic: str
     partition: int
     segments: tuple[tuple[int, Path], ...]
+    end: int | None = None
 
 
 def partition_directories(root: Path) -> list[PartitionFiles]:
@@ -82,25 +86,36 @@ def read_partition(
     for number, (start, path) in enumerate(files.segments):
         is_last = number == len(files.segments) - 1
         size = path.stat().st_size
+        if files.end is not None and start >= files.end:
+            return
         if not is_last and start + size != files.segments[number + 1][0]:
             note(
                 f"{where}: {path.name} ends at {start + size}, "
                 f"the next segment starts at {files.segments[number + 1][0]}"
             )
-        yield from _read_segment(path, start, is_last, where, note, cut_at=cut_at)
+        yield from _read_segment(path, start, is_last, where, note, cut_at=cut_at, end=files.end)
 
 
 def _read_segment(
-    path: Path, start: int, is_last: bool, where: str, note: Note, *, cut_at: int
+    path: Path,
+    start: int,
+    is_last: bool,
+    where: str,
+    note: Note,
+    *,
+    cut_at: int,
+    end: int | None,
 ) -> Iterator[tuple[int, list[bytes]]]:
     with path.open("rb", buffering=0) as file:
         size = os.fstat(file.fileno()).st_size
+        if end is not None:
+            size = min(size, end - start)
         position = 0
         chunk_bytes = CHUNK_BYTES
         while position < size:
             if 0 < cut_at - start - position < chunk_bytes:
                 chunk_bytes = cut_at - start - position
-            buffer = os.pread(file.fileno(), chunk_bytes, position)
+            buffer = os.pread(file.fileno(), min(chunk_bytes, size - position), position)
             try:
                 valid_bytes = message_set.split(buffer)
             except MessageLargerThanFetchSize as error:

@@ -13,6 +13,7 @@ from kafka2011.coordination.registry import Registry
 from kafka2011.protocol.errors import KafkaError
 from kafka2011.services.audit.payloads import Note, damage_notes, pieces_of
 from kafka2011.services.audit.recount.guid_comparison import NextTier
+from kafka2011.services.audit.recount.replica_copies import confirmed_partitions
 from kafka2011.services.audit.recount.segment_files import (
     LogDirectory,
     PartitionFiles,
@@ -48,7 +49,7 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class DiskSource:
-    """One broker's log directory.
+    """One broker's log directory, or a replica set's.
 
     `confirmed` as for a ClusterSource, None: not known; the broker's id is the number at the end of
     the directory's name.
@@ -62,6 +63,8 @@ class DiskSource:
         return self.directory.tier
 
     def _partitions(self) -> list[PartitionFiles]:
+        if self.directory.copies:
+            return confirmed_partitions(self.directory.copies)
         return partition_directories(self.directory.path)
 
     def topics(self) -> list[str]:

@@ -7,23 +7,16 @@ delta-rs; the running service does not.
 import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from kafka2011.coordination.paths import BrokerPartition
-from kafka2011.services.warehouse import delta_log
-from kafka2011.services.warehouse.delta_table import (
-    APP_PREFIX,
-    METADATA_KEY,
-    WarehouseTable,
-    app_id,
-    loaded_topics,
-    owner_of,
-)
+from kafka2011.runtime.places import Place
+from kafka2011.services.warehouse import delta_log, storage
+from kafka2011.services.warehouse.delta_table import WarehouseTable, loaded_topics, owner_of
+from kafka2011.services.warehouse.load_commits import APP_PREFIX, METADATA_KEY, app_id
 from kafka2011.services.warehouse.table_paths import (
     quarantine_directories,
     rows_directories,
@@ -46,10 +39,10 @@ class TopicTable(NamedTuple):
     """A table and the topic that is loaded into it."""
 
     topic: str
-    path: Path
+    path: Place
 
 
-def topic_tables(warehouse_dir: Path) -> list[TopicTable]:
+def topic_tables(warehouse_dir: Place) -> list[TopicTable]:
     """The tables of rows and the topics that were loaded into them, by topic.
 
     Versions before loaded `a-b` and `a_b` into one table: it is there for each of them.
@@ -57,12 +50,12 @@ def topic_tables(warehouse_dir: Path) -> list[TopicTable]:
     return _loaded_below(rows_directories(warehouse_dir))
 
 
-def quarantine_tables(warehouse_dir: Path) -> list[TopicTable]:
+def quarantine_tables(warehouse_dir: Place) -> list[TopicTable]:
     """The same of the quarantine's tables."""
     return _loaded_below(quarantine_directories(warehouse_dir))
 
 
-def _loaded_below(parents: Sequence[Path]) -> list[TopicTable]:
+def _loaded_below(parents: Sequence[Place]) -> list[TopicTable]:
     return sorted(
         TopicTable(topic, path)
         for path in table_directories(parents)
@@ -70,7 +63,7 @@ def _loaded_below(parents: Sequence[Path]) -> list[TopicTable]:
     )
 
 
-def loaded_offsets(warehouse_dir: Path) -> Callable[[str, BrokerPartition], int | None]:
+def loaded_offsets(warehouse_dir: Place) -> Callable[[str, BrokerPartition], int | None]:
     """Up to which offset the loads have taken a topic's partition."""
     loaded: dict[str, int] = {}
     # A topic that has left a shared table goes on in its own, which therefore comes last.
@@ -83,14 +76,14 @@ def loaded_offsets(warehouse_dir: Path) -> Callable[[str, BrokerPartition], int 
     return lambda topic, partition: loaded.get(app_id(topic, partition))
 
 
-def shared_files(tables: Sequence[TopicTable]) -> dict[Path, dict[str, str]]:
+def shared_files(tables: Sequence[TopicTable]) -> dict[Place, dict[str, str]]:
     """For each table of several topics: its files by their paths, and the topic of each.
 
     The topic is in the commit of the load that added the file; a file that compaction wrote, or
     whose commit was cleaned up, is left out.
     """
     counts = Counter(table.path for table in tables)
-    found: dict[Path, dict[str, str]] = {}
+    found: dict[Place, dict[str, str]] = {}
     for path in (path for path, count in counts.items() if count > 1):
         files = found[path] = {}
         for _, actions in delta_log.commits_after(path, -1):
@@ -106,7 +99,7 @@ def _is_load(action: delta_log.Action) -> bool:
     return METADATA_KEY in action.get("commitInfo", {})
 
 
-def rows_of(path: Path, files: Collection[str] | None = None) -> Iterator[Rows]:
+def rows_of(path: Place, files: Collection[str] | None = None) -> Iterator[Rows]:
     """Every row of the table's newest version, or of those of its files that are in `files`."""
     for batch in _batches(path, ["guid", "header_time", "server"], files):
         times_us = batch.column("header_time").cast(pa.int64()).to_pylist()
@@ -117,23 +110,23 @@ def rows_of(path: Path, files: Collection[str] | None = None) -> Iterator[Rows]:
         )
 
 
-def quarantined_of(path: Path, files: Collection[str] | None = None) -> Iterator[list[bytes]]:
+def quarantined_of(path: Place, files: Collection[str] | None = None) -> Iterator[list[bytes]]:
     """The payloads in a quarantine table: messages that were read but could not become rows."""
     for batch in _batches(path, ["payload"], files):
         yield [payload or b"" for payload in batch.column("payload").to_pylist()]
 
 
-def present_files(path: Path) -> list[str]:
+def present_files(path: Place) -> list[str]:
     """The files of the table's newest version."""
     table = WarehouseTable.open(path)
     return table.file_paths() if table is not None else []
 
 
-def _batches(path: Path, columns: list[str], files: Collection[str] | None) -> Iterator[Any]:
+def _batches(path: Place, columns: list[str], files: Collection[str] | None) -> Iterator[Any]:
     for file_path in present_files(path):
         if files is not None and file_path not in files:
             continue
-        with pq.ParquetFile(file_path) as file:
+        with storage.parquet_file(file_path) as file:
             yield from file.iter_batches(batch_size=ROWS_MAX, columns=columns)
 
 

@@ -50,6 +50,18 @@ def test_a_settled_cell_whose_readers_are_up_to_date(
     assert verdict(expected, counted, is_excused=excused).text == text
 
 
+def test_what_an_unclean_election_lost_is_missing_with_the_reason_there_and_behind_it() -> None:
+    lost = replace(READ, loss="unclean election")
+    assert verdict(5, 3, tier=lost) == Verdict("missing", 2, reason="unclean election")
+    assert verdict(5, 5, tier=lost) == Verdict("complete")
+    views = [TierView(5, 3, SETTLES, lost), TierView(5, 3, SETTLES, READ)]
+    found = judge(views, now_ms=SETTLES, reports=READ)
+    assert [(one.missing, one.reason) for one in found] == [(2, "unclean election")] * 2
+    # A set without leader may have them all.
+    away = replace(READ, unreachable="live broker 1 has no leader")
+    assert verdict(5, 3, tier=away).text == "behind 2"
+
+
 @pytest.mark.parametrize(
     ("less", "reason"),
     [

@@ -1,5 +1,6 @@
 """Discovering brokers, topics and partitions in ZooKeeper, and noticing when it does not answer."""
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -8,6 +9,7 @@ import pytest
 from kafka2011.coordination import paths
 from kafka2011.coordination.errors import CoordinationUnavailable
 from kafka2011.coordination.registry import Registry
+from kafka2011.coordination.replica_sets import UncleanRecord, note_unclean
 from kafka2011.events.topics import AUDIT, PAGE_VIEW
 from kafka2011.services.audit.books.progress import PartitionKey
 from kafka2011.services.audit.readers.cluster_reader import ClusterReader
@@ -97,9 +99,8 @@ def test_a_new_topic_is_discovered_before_the_next_refresh(cluster: Cluster) -> 
 def test_a_registered_partition_that_is_not_read_holds_the_tier_back(cluster: Cluster) -> None:
     cluster.failure = ConnectionRefusedError()
     cluster.register(PAGE_VIEW)
-    with cluster.reading() as reader:
-        reader.discover(cluster.registry)
-        assert KEY in cluster.state.progress.positions
+    with cluster.reading():
+        wait_until(lambda: KEY in cluster.state.progress.positions, "discovered")
         assert not cluster.progress.read_to_ms or cluster.progress.unreachable
         wait_until(lambda: "broker 1 does not answer" in cluster.progress.unreachable, "noted")
 
@@ -153,3 +154,66 @@ def test_a_broker_that_leaves_zookeeper_is_still_read_while_it_answers(cluster: 
         cluster.append(event(1))
         cluster.wait_for(1)
         assert not cluster.progress.unreachable
+
+
+def set_state(leader: str | None, epoch: int = 7) -> bytes:
+    members = [{"name": name, "directory": name.upper()} for name in "ab"]
+    state = {
+        "version": 1,
+        "epoch": epoch,
+        "leader": leader,
+        "isr": ["A", "B"],
+        "eligible": [],
+        "min_insync": 1,
+        "members": members,
+    }
+    return json.dumps(state).encode()
+
+
+def test_a_set_without_leader_is_told_while_its_last_address_answers(cluster: Cluster) -> None:
+    cluster.registry.put(paths.replica_state_path(1), set_state("A"))
+    cluster.registry.create(paths.replica_live_path(1, "A"), b"{}")
+    cluster.register(PAGE_VIEW)
+    with cluster.reading(refresh_interval_ms=3_600_000):
+        cluster.append(event(1))
+        cluster.wait_for(1)
+        assert not cluster.progress.unreachable
+        cluster.registry.delete(paths.replica_live_path(1, "A"))
+        wait_until(
+            lambda: cluster.progress.unreachable == "live broker 1 has no leader: a, b down",
+            lambda: cluster.progress.unreachable,
+        )
+        cluster.registry.create(paths.replica_live_path(1, "A"), b"{}")
+        wait_until(lambda: not cluster.progress.unreachable, lambda: cluster.progress.unreachable)
+
+
+def test_what_an_unclean_election_lost_is_entered_once_and_reading_goes_on(
+    cluster: Cluster,
+) -> None:
+    cluster.register(PAGE_VIEW)
+    cluster.registry.put(paths.replica_state_path(1), set_state("A"))
+    cluster.registry.create(paths.replica_live_path(1, "A"), b"{}")
+    kept = cluster.append(event(1))
+    lost = cluster.append(event(2), event(3))
+    ends = [lost]
+    for _ in range(2):  # the service starts again, with the same books
+        with cluster.reading():
+            wait_until(lambda: cluster.counted() >= 3, lambda: str(cluster.counts()))
+            if not cluster.state.progress.unread:
+                del cluster.broker.logs[PAGE_VIEW, 0][kept:]
+                record = UncleanRecord(
+                    8, T0, "me@here", "b", "B", {"A": "a"}, {"page-view-0": kept}
+                )
+                note_unclean(cluster.registry, 1, record)
+                cluster.registry.put(paths.replica_state_path(1), set_state("B", 8))
+                wait_until(lambda: cluster.state.position(KEY) == kept, "the end of the election")
+                ends.append(cluster.append(event(4), event(5), event(6)))
+                assert ends[-1] > lost
+            wait_until(lambda: cluster.state.position(KEY) == ends[-1], "what came since")
+            # Two that were counted are lost, three came.
+            assert cluster.counted() == 6
+    unread = cluster.unread()
+    assert (unread.first, unread.last) == (kept, lost)
+    assert unread.reason == "lost: unclean election of b in epoch 8, by me@here"
+    assert cluster.progress.loss == "unclean election of b in epoch 8, by me@here"
+    assert cluster.state.elections()["live"].at_ms == T0

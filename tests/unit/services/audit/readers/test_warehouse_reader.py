@@ -7,6 +7,8 @@ import pytest
 from deltalake import DeltaTable
 
 from kafka2011.coordination.cluster import BrokerPartition
+from kafka2011.events.forms import parse_forms
+from kafka2011.events.header import UNREADABLE
 from kafka2011.events.topics import PAGE_VIEW
 from kafka2011.services.audit.books.delays import DELAY_MS_MAX
 from kafka2011.services.audit.books.state import AuditState
@@ -14,9 +16,10 @@ from kafka2011.services.audit.readers.warehouse_reader import WarehouseReader
 from kafka2011.services.audit.recount import warehouse_rows as tables
 from kafka2011.services.audit.recount.counting import RecountPlan, recount
 from kafka2011.services.audit.report import Json
-from kafka2011.services.warehouse.delta_table import Load, LoadedRange, WarehouseTable
+from kafka2011.services.warehouse.delta_table import WarehouseTable
 from kafka2011.services.warehouse.load.columns import EventColumns, with_source
 from kafka2011.services.warehouse.load.parquet_files import HourFiles
+from kafka2011.services.warehouse.load_commits import Counts, Load, LoadedRange
 from tests.support.clock import ManualClock
 from tests.unit.services.audit.samples import SERVER, T0, WINDOW_MS, event
 
@@ -82,6 +85,32 @@ def test_messages_in_quarantine_have_arrived_and_are_noted(warehouse: Warehouse)
     warehouse.reader.poll()
     assert warehouse.counted() == 3
     assert any("2 messages in quarantine" in note for note in warehouse.state.notes())
+
+
+@pytest.mark.parametrize(
+    ("topic", "forms", "counts", "cure"),
+    [
+        ("greet", "*:id", {UNREADABLE: 4}, " (a topic without Avro: event.forms=greet:text)"),
+        ("greet", "greet:text", {UNREADABLE: 4}, ""),
+        ("greet", "*:id", {UNREADABLE: 3, (T0, SERVER): 1}, ""),  # one is an event
+        (PAGE_VIEW, "*:id", {UNREADABLE: 4}, ""),  # its schema gave the table columns
+    ],
+)
+def test_a_topic_without_a_schema_in_quarantine_is_noted_with_the_setting_for_it(
+    tmp_path: Path, topic: str, forms: str, counts: Counts, cure: str
+) -> None:
+    path = tmp_path / "topic_s"
+    table = WarehouseTable.open_or_create(path, EventColumns(topic).table_schema, "")
+    table.commit(Load(topic, [LoadedRange(SOURCE, None, 0, 40)], [], {}, WINDOW_MS, counts))
+    state = AuditState(("warehouse",), WINDOW_MS, ManualClock(T0))
+    reader = WarehouseReader(
+        state, tmp_path, clock=ManualClock(T0), poll_interval_ms=10, forms=parse_forms(forms)
+    )
+    assert reader.poll() == 1
+    [note] = [note for note in state.notes() if "quarantine" in note]
+    assert note.endswith(
+        f"{topic}: version 1 put 4 messages in quarantine that could not become rows{cure}"
+    )
 
 
 def test_delays_are_from_the_header_time_to_the_commit(warehouse: Warehouse) -> None:

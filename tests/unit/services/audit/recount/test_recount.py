@@ -1,26 +1,33 @@
 """The recount from segment files names exactly what was taken away or added, nothing else."""
 
+import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kafka2011.coordination import paths
 from kafka2011.coordination.paths import BrokerPartition
+from kafka2011.coordination.replica_sets import UncleanRecord, note_unclean
+from kafka2011.events.forms import forms_of
+from kafka2011.events.origin import origin_of
 from kafka2011.events.topics import AUDIT, PAGE_VIEW
 from kafka2011.protocol import message_set
 from kafka2011.protocol.message_set import Codec
 from kafka2011.services.audit.books.ledger import CellKey
 from kafka2011.services.audit.recount import segment_files
 from kafka2011.services.audit.recount.counting import RecountPlan, recount
-from kafka2011.services.audit.recount.guid_comparison import GuidTally
+from kafka2011.services.audit.recount.elections import Loss, losses
+from kafka2011.services.audit.recount.guid_comparison import GuidTally, NextTier
 from kafka2011.services.audit.recount.segment_files import LogDirectory
 from kafka2011.services.audit.recount.sources import Confirmed, DiskSource
 from kafka2011.services.audit.report import Json
 from kafka2011.services.audit.restarts import Restart
 from kafka2011.services.audit.verdicts import GuidCounts
+from tests.support.memory_zookeeper import InMemoryZooKeeper
 from tests.unit.services.audit.samples import (
     SERVER,
     T0,
@@ -60,9 +67,16 @@ class Deployment:
         path = min((self.live.path.parent / log).iterdir())
         path.write_bytes(b"".join(change(entries_of(path.read_bytes()))))
 
-    def recount(self, *restarts: Restart, mirrored: Confirmed | None = everything) -> Json:
+    def recount(
+        self,
+        *restarts: Restart,
+        mirrored: Confirmed | None = everything,
+        losses: Sequence[Loss] = (),
+    ) -> Json:
         sources = [DiskSource(self.live, mirrored), DiskSource(self.offline)]
-        plan = RecountPlan(tiers=("live", "offline"), sources=sources, restarts=restarts)
+        plan = RecountPlan(
+            tiers=("live", "offline"), sources=sources, restarts=restarts, losses=losses
+        )
         return recount(plan, now_ms=T0)
 
 
@@ -156,6 +170,32 @@ def test_a_recount_names_exactly_what_was_changed(
     assert verdicts(found) == expected
     texts = found["notes"] + [each["what"] for each in found["unknown"]]
     assert [note in text for text in texts] == ([True] if note else [])
+
+
+def test_what_an_unclean_election_lost_is_missing_with_set_range_and_time(
+    deployment: Deployment,
+) -> None:
+    registry = InMemoryZooKeeper().client()
+    registry.start()
+    value = {"version": 1, "epoch": 8, "leader": "B", "isr": ["B"], "eligible": []}
+    value |= {"min_insync": 1, "members": [{"name": "b", "directory": "B"}]}
+    registry.create(paths.replica_state_path(1), json.dumps(value).encode())
+    # The one of epoch 9 was noted and did not take place; the first was before these windows.
+    for epoch, at_ms in ((7, T0 - 1), (8, T0 + WINDOW_MS), (9, T0 + 9 * WINDOW_MS)):
+        ends = {"page-view-0": 100 * epoch}
+        record = UncleanRecord(epoch, at_ms, "me@here", "b", "B", {"A": "a"}, ends)
+        note_unclean(registry, 1, record)
+    deployment.change(LIVE, lambda views: views[3:])
+    found = deployment.recount(losses=losses(registry, "live"))
+    reasons = {
+        (cell["window_start_ms"] - T0) // WINDOW_MS: cell["tiers"]["live"]["reason"]
+        for cell in found["cells"]
+    }
+    reason = "unclean election of b in epoch 8, by me@here"
+    assert reasons == {0: reason, 1: reason, 2: ""}
+    assert f"live broker 1: {reason}, at " in found["notes"][1]
+    assert "of page-view-0 from offset 800 on until then is lost" in found["notes"][1]
+    assert len(found["notes"]) == 2
 
 
 def test_copies_after_a_restart_are_redelivered_and_balance(deployment: Deployment) -> None:
@@ -256,3 +296,31 @@ def test_the_tally_is_the_same_in_memory_and_on_disk(memory_bytes_max: int) -> N
     assert found[key, 0] == GuidCounts(1000, 1000, lost=0, seen=1000, seen_before=0)
     assert found[key, 1] == GuidCounts(992, 990, lost=10, seen=1000, seen_before=1000)
     assert found[CellKey("t", -1, "unreadable-header"), 1].counted == 1
+
+
+JSON = forms_of(
+    {
+        "event.forms": "orders:json",
+        "event.time.field": "orders:at",
+        "event.server.field": "orders:host",
+    }
+)
+
+
+def test_equal_messages_without_guids_are_several_messages() -> None:
+    """Two equal ones of which one is late are not one that is there and a copy that is not."""
+    same = b'{"at":%d,"host":"shop"}' % T0
+    odd = b'{"at":"never","host":"shop"}'
+    guid_of = origin_of(JSON, "orders").guid
+    with GuidTally(3, WINDOW_MS, forms=JSON) as tally:
+        tally.add_payloads(0, "orders", [same, same, odd])
+        tally.add_payloads(0, "orders", [same], next_tier=NextTier.BEHIND)
+        tally.add_payloads(1, "orders", [same, same, odd])
+        tally.add_rows(2, "orders", [guid_of(same), guid_of(odd)], [T0, -1], ["shop", ""])
+        found = tally.compare()
+    key = CellKey("orders", T0, "shop")
+    assert found[key, 0] == GuidCounts(3, 3, seen=3)
+    assert found[key, 1] == GuidCounts(2, 2, behind=1, seen=3, seen_before=3)
+    assert found[key, 2] == GuidCounts(1, 1, lost=1, behind=1, seen=3, seen_before=3)
+    unreadable = CellKey("orders", -1, "unreadable-header")
+    assert found[unreadable, 2] == GuidCounts(1, 1, seen=1, seen_before=1)

@@ -1,0 +1,78 @@
+"""The copies that a replica set has of a broker's partitions: which is read, and up to where.
+
+What is above a copy's watermark may never have been confirmed, and another copy may have other
+bytes there. So of each partition the copy with the highest watermark is read, and no further. As
+`segment_files` does, this reads the files by their form and uses none of the broker's code.
+"""
+
+import json
+import zlib
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from kafka2011.services.audit.recount.segment_files import (
+    LogDirectory,
+    PartitionFiles,
+    partition_directories,
+)
+
+IDENTITY = ".kafka2011_replica"
+MARKS = ".kafka2011_flushed"
+
+
+def broker_of(root: Path) -> int | None:
+    """The broker id of the set whose copy the directory is; None of a broker that is no replica."""
+    try:
+        first_line = (root / IDENTITY).read_bytes().partition(b"\n")[0]
+        return int(json.loads(first_line)["broker_id"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def watermarks_in(root: Path) -> dict[str, int]:
+    """By the names of the partitions' directories, up to where the copy knows them as confirmed;
+    what is not there, or cannot be read, is not known."""
+    try:
+        data = (root / MARKS).read_bytes()
+        body, _, checksum = data.rpartition(b"crc ")
+        if int(checksum, 16) != zlib.crc32(body):
+            return {}
+        clock, *lines = body.decode("utf-8", "surrogateescape").split("\n")[:-1]
+        if not clock.endswith(" watermarks"):
+            return {}
+        found = {}
+        for line in lines:
+            name, _end, _time, watermark = line.rsplit(" ", 3)
+            found[name] = int(watermark)
+    except (OSError, ValueError):
+        return {}
+    return found
+
+
+def confirmed_partitions(roots: Sequence[Path]) -> list[PartitionFiles]:
+    """Of each partition the copy that knows most of it as confirmed, with its end."""
+    best: dict[tuple[str, int], PartitionFiles] = {}
+    for root in roots:
+        known = watermarks_in(root)
+        for files in partition_directories(root):
+            key = files.topic, files.partition
+            end = known.get(f"{files.topic}-{files.partition}", 0)
+            if key not in best or end > (best[key].end or 0):
+                best[key] = replace(files, end=end)
+    return [best[key] for key in sorted(best)]
+
+
+def in_sets(directories: Sequence[LogDirectory]) -> list[LogDirectory]:
+    """The directories, those of one replica set as one, in the place of the first."""
+    found: dict[object, LogDirectory] = {}
+    for directory in directories:
+        broker_id = broker_of(directory.path)
+        if broker_id is None:
+            found[directory.path] = directory
+            continue
+        key = directory.tier, broker_id
+        name = f"broker-{broker_id}"
+        before = found.get(key, LogDirectory(directory.tier, name, directory.path))
+        found[key] = replace(before, copies=(*before.copies, directory.path))
+    return list(found.values())
