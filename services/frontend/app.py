@@ -9,8 +9,9 @@ start has nothing left to send, and ends with 0); 2 when the input cannot be rea
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 from prometheus_client import CollectorRegistry
 
@@ -38,18 +39,23 @@ from kafka2011.services.frontend.input_file import (
     kind_of,
     mostly_unreadable,
 )
+from kafka2011.services.frontend.keyed import KeyedProducer, announce
 from kafka2011.services.frontend.progress import DeliveryCollector, Progress
 from kafka2011.services.frontend.schemas import prefixes, topics_of
 from kafka2011.services.frontend.sources import (
     BATCH_EVENTS_MAX,
     AccessLogSource,
+    NoEvents,
     Source,
     SyntheticSource,
 )
+from kafka2011.services.frontend.synthetic import ITEM_TOPICS, KEYED_TOPICS
 from kafka2011.services.registration import ServiceRegistration
 
 CONNECT_RETRY_S = 1.0
 SCHEMAS_FILE = "schemas.json"  # in data.dir
+
+_Made = TypeVar("_Made")
 
 log = get_logger(__name__)
 
@@ -76,10 +82,18 @@ def run(config: FrontendConfig, stop: threading.Event, clock: Clock = now_ms) ->
         except RegistryRefused as error:
             log.error("schema_refused", detail=str(error))
             return 1
-        producer = _connected(config, stop) if starts is not None else None
+        producer = _connected(lambda: Producer(config), stop) if starts is not None else None
         if starts is None or producer is None:
             return 0  # stopped before there was anything to send to
-        frontend = _Frontend(config, stop, clock, journal, producer, starts=starts)
+        keyed = None
+        if config.places_by_key:
+            keyed = _connected(lambda: KeyedProducer(config), stop)
+            if keyed is None:
+                producer.close(timeout_ms=0)
+                return 0
+            wanted = [*KEYED_TOPICS, *(ITEM_TOPICS if config.keys_items else ())]
+            announce(keyed.producer, keyed.registry, wanted, stop)
+        frontend = _Frontend(config, stop, clock, journal, producer, starts=starts, keyed=keyed)
         try:
             return frontend.run(descriptor)
         finally:
@@ -88,6 +102,8 @@ def run(config: FrontendConfig, stop: threading.Event, clock: Clock = now_ms) ->
 
 def _descriptor(config: FrontendConfig) -> object:
     """What identifies the source. Raises OSError when the input cannot be read."""
+    if config.source == "none":
+        return NoEvents.descriptor()
     if config.source == "synthetic":
         return SyntheticSource.descriptor(
             config.seed, config.synthetic_rate, config.event_count_max
@@ -103,12 +119,12 @@ def _descriptor(config: FrontendConfig) -> object:
         return AccessLogSource.descriptor_of_missing(path)
 
 
-def _connected(config: FrontendConfig, stop: threading.Event) -> Producer | None:
+def _connected(connect: Callable[[], _Made], stop: threading.Event) -> _Made | None:
     """A producer, once ZooKeeper answers (at once for a broker list); None when stopped before."""
     is_reported = False
     while not stop.is_set():
         try:
-            return Producer(config)
+            return connect()
         except CoordinationError as error:
             if not is_reported:
                 log.warning("waiting_for_zookeeper", detail=str(error))
@@ -127,6 +143,7 @@ class _Frontend:
         producer: Producer,
         *,
         starts: Mapping[str, bytes],
+        keyed: KeyedProducer | None,
     ) -> None:
         self._config = config
         self._starts = starts
@@ -134,6 +151,7 @@ class _Frontend:
         self._clock = clock
         self._journal = journal
         self._producer = producer
+        self._keyed = keyed
         self._delivery = self._new_delivery()
         self._is_serving = False
         self._metrics: MetricsServer | None = None
@@ -189,6 +207,8 @@ class _Frontend:
             self._producer.close(timeout_ms=0)
         except NotDurable as error:  # after a failed delivery; the journal stands before it
             log.warning("closed", detail=str(error))
+        if self._keyed is not None:
+            self._keyed.close()
         if self._registration is not None:
             self._registration.close()
         if self._metrics is not None:
@@ -199,6 +219,7 @@ class _Frontend:
         return Delivery(
             self._producer,
             self._journal,
+            keyed=self._keyed.producer if self._keyed is not None else None,
             service=config.service,
             clock=self._clock,
             stopping=self._stop,
@@ -264,6 +285,9 @@ class _Frontend:
         state = self._journal.state
         run_id = bytes.fromhex(state.run)
         log.info("run", run=state.run, continues=start.name, position=state.position)
+        if config.source == "none":
+            self._source = NoEvents()
+            return
         if config.source == "synthetic":
             self._source = SyntheticSource(
                 seed=config.seed,
@@ -278,6 +302,7 @@ class _Frontend:
                 prefix=self._starts.__getitem__,
                 catch_up_ms=config.catch_up_ms,
                 sent_max=self._sent_max(start),
+                keys_items=config.keys_items,
             )
             return
         of_a_log = FollowedLogSource if follows else AccessLogSource
@@ -321,7 +346,7 @@ class _Frontend:
             if batch is None:
                 return True
             if batch.events:
-                delivery.send(batch.events, batch.position)
+                delivery.send(batch.events, batch.position, batch.keys)
             elif batch.is_to_be_stored:
                 delivery.send([], batch.position)
                 delivery.flush()

@@ -23,7 +23,10 @@ class FrontendConfig(ProducerConfig, DataDir):
     """One load generator. `broker.list` is a balancer's address, or use `zk.connect`."""
 
     source: str = setting(
-        "source", "synthetic", one_of("synthetic", "access-log"), "source of the events"
+        "source",
+        "synthetic",
+        one_of("synthetic", "access-log", "none"),
+        "source of the events; none: heartbeats alone",
     )
     input_path: str = setting(
         "input.path",
@@ -57,6 +60,19 @@ class FrontendConfig(ProducerConfig, DataDir):
         whole(-1),
         "longest delay of synthetic activity that is made up for, ms: after a longer pause it goes "
         "on from now; -1: no limit",
+    )
+    is_keyed: bool = setting(
+        "frontend.keyed",
+        False,
+        boolean,
+        "true: synthetic events that have a key go to its partition, at the brokers that "
+        "live.zk.connect (or zk.connect) names; all others go to broker.list",
+    )
+    keys_items: bool = setting(
+        "frontend.keyed.items",
+        False,
+        boolean,
+        "true: with frontend.keyed, impressions go to the partition of the item shown",
     )
     server: str = setting(
         "frontend.server",
@@ -104,12 +120,21 @@ class FrontendConfig(ProducerConfig, DataDir):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.required_acks != -1:
+            raise ValueError("a frontend counts what cannot be lost: request.required.acks is -1")
         if self.audit_enable:
             raise ValueError("a frontend counts what it sends by itself: unset audit.enable")
         if not self.zk_connect and not self.broker_list:
             raise ValueError("set broker.list (a load balancer or brokers) or zk.connect")
+        if self.places_by_key and not (self.live_zk_connect or self.zk_connect):
+            raise ValueError("frontend.keyed=true needs live.zk.connect, to know the brokers")
         if self.source == "access-log" and not self.input_path:
             raise ValueError("source=access-log needs input.path, the log to send")
+        plain = [t for t in topics_of(self.source) if not self.event_forms.of(t).is_avro]
+        if plain:
+            raise ValueError(
+                f"a frontend sends Avro: {plain[0]} must be in the form id or 2011 (event.forms)"
+            )
         in_ids = [t for t in topics_of(self.source) if self.event_forms.of(t) is Form.ID]
         if in_ids and not self.schema_registry_url:
             raise ValueError(
@@ -124,6 +149,11 @@ class FrontendConfig(ProducerConfig, DataDir):
     def server_name(self) -> str:
         """The server name in the headers of events."""
         return self.server or self.process_name or socket.gethostname()
+
+    @property
+    def places_by_key(self) -> bool:
+        """Whether events go to the partition of their key; lines of a log have none."""
+        return self.is_keyed and self.source == "synthetic"
 
     @property
     def synthetic_rate(self) -> int:

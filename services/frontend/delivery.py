@@ -5,6 +5,9 @@ bytes are sent again when the barrier fails. After a success the batch is counte
 window and journalled with the source's position. About once a second the counts are sent as a
 monitoring event on the same connections, and at intervals a heartbeat. The buffer is bounded:
 `send` blocks while it is full, so the source waits for the brokers.
+
+Events with a key go to the key's partition. Where a broker has failed, they are placed anew, by the
+partitions that there are then, before they are sent again.
 """
 
 import threading
@@ -17,12 +20,14 @@ from kafka2011.events.windows import WindowCounts
 from kafka2011.producer import BrokerUnavailable, NotDurable, Producer
 from kafka2011.producer.counting.journal import Journal, JournalledEvent, Position
 from kafka2011.producer.counting.reports import heartbeat_payload, monitoring_payload
+from kafka2011.producer.discovery import Target
 from kafka2011.producer.requests import encode_set
 from kafka2011.protocol.errors import KafkaError, MessageSizeTooLarge
 from kafka2011.runtime.clock import Clock
 from kafka2011.runtime.logs import get_logger
 
 Event = tuple[str, int, bytes]  # topic, header.time, payload
+Keyed = tuple[str, int | str, bytes]  # topic, key, payload
 
 # The payloads of one message set; well below what brokers and consumers take by default (1 MB).
 SET_BYTES_MAX = 256 * 1024
@@ -71,15 +76,19 @@ class DeliveryStats:
 class _Set:
     topic: str
     encoded: bytes
+    message_count: int
     sequence: int = -1  # of the last monitoring event in it
     was_sent: bool = False
+    target: Target | None = None  # of events with keys
+    keyed: Sequence[Keyed] = ()
 
 
 class Delivery:
     """Sends one frontend's events to its brokers; for one thread.
 
     `stopping` is set when the process is to stop: waits end early then, and NotDelivered is raised
-    after `stop_timeout_ms`.
+    after `stop_timeout_ms`. `keyed`: the producer for events with a key, which knows the brokers by
+    ZooKeeper; it may be `producer`. Without it keys have no effect.
     """
 
     def __init__(
@@ -87,6 +96,7 @@ class Delivery:
         producer: Producer,
         journal: Journal,
         *,
+        keyed: Producer | None = None,
         service: str,
         clock: Clock,
         policy: DeliveryPolicy | None = None,
@@ -95,6 +105,7 @@ class Delivery:
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         self._producer = producer
+        self._keyed = keyed
         self._journal = journal
         self._service = service
         self._clock = clock
@@ -105,6 +116,7 @@ class Delivery:
         self.stats = DeliveryStats()
         self._sets: list[_Set] = []  # since the last barrier
         self._sent_count = 0  # how many of them were sent on the current connections
+        self._unplaced: list[Keyed] = []  # in no set, because no broker was there for them
         self._message_count = 0
         self._byte_count = 0
         self._counts = WindowCounts(journal.state.window_ms)
@@ -121,25 +133,34 @@ class Delivery:
     def unconfirmed_messages(self) -> int:
         return self._message_count
 
-    def send(self, events: Sequence[Event], position: Position) -> None:
-        """Send events; `position` is where the source resumes after the last of them.
+    def send(
+        self, events: Sequence[Event], position: Position, keys: Sequence[int | str | None] = ()
+    ) -> None:
+        """Send events; `position` is where the source resumes after the last of them. `keys` has
+        the key of each, or is empty.
 
         Does not wait for the brokers unless the buffer is full. Raises NotDelivered, OSError (the
         journal could not be written: stop).
         """
         by_topic: dict[str, list[bytes]] = {}
         add = self._counts.add
+        key_of = iter(keys) if self._keyed is not None else iter(())
         for topic, time_ms, payload in events:
+            key = next(key_of, None)
             if len(payload) > self._producer.config.max_message_bytes:
                 self._refuse(topic, len(payload))
                 continue
             add(topic, time_ms, 1, len(payload))
+            self._message_count += 1
+            if key is not None:
+                self._unplaced.append((topic, key, payload))
+                self._byte_count += len(payload)
+                continue
             payloads = by_topic.get(topic)
             if payloads is None:
                 by_topic[topic] = [payload]
             else:
                 payloads.append(payload)
-            self._message_count += 1
         for topic, payloads in by_topic.items():
             self._add_sets(topic, payloads)
         self._position = position
@@ -177,7 +198,7 @@ class Delivery:
     def flush(self) -> None:
         """Return when everything is durable, counted and journalled. Raises as `send` does."""
         backoff_s = BACKOFF_FIRST_S
-        while self._sets and not self._deliver_once():
+        while (self._sets or self._unplaced) and not self._deliver_once():
             self._pause(backoff_s)
             backoff_s = min(backoff_s * 2, BACKOFF_MAX_S)
         self._confirmed()
@@ -212,8 +233,41 @@ class Delivery:
                 self._add_set(topic, payloads[:half])
                 self._add_set(topic, payloads[half:], sequence)
                 return
-        self._sets.append(_Set(topic, encoded, sequence))
+        self._sets.append(_Set(topic, encoded, len(payloads), sequence))
         self._byte_count += len(encoded)
+
+    def _place(self) -> None:
+        """Make sets of the events with keys, one a partition. Raises BrokerUnavailable when no
+        broker is known."""
+        if not self._unplaced:
+            return
+        assert self._keyed is not None
+        found: dict[tuple[str, Target], list[Keyed]] = {}
+        for event in self._unplaced:
+            target = self._keyed.target_of(event[0], event[1])
+            found.setdefault((event[0], target), []).append(event)
+        self._unplaced = []
+        for (topic, target), events in found.items():
+            first = len(self._sets)
+            bytes_before = self._byte_count
+            self._add_sets(topic, [payload for _, _, payload in events])
+            self._byte_count = bytes_before  # counted when they came
+            behind = 0
+            for each in self._sets[first:]:
+                each.target = target
+                each.keyed = events[behind : behind + each.message_count]
+                behind += each.message_count
+
+    def _unplace(self, first: int) -> None:
+        """Take the events with keys out of the sets from `first` on, to be placed anew."""
+        kept = self._sets[:first]
+        for each in self._sets[first:]:
+            if each.target is None:
+                kept.append(each)
+            else:
+                self._unplaced += each.keyed
+                self.stats.resent_sets += each.was_sent
+        self._sets = kept
 
     def _refuse(self, topic: str, size: int) -> None:
         self.stats.refused_too_large += 1
@@ -229,16 +283,32 @@ class Delivery:
     def _send_unsent(self) -> bool:
         """Send what is unsent; False when a broker is unavailable (the next flush retries)."""
         try:
+            self._place()
             while self._sent_count < len(self._sets):
                 each = self._sets[self._sent_count]
                 self.stats.resent_sets += each.was_sent
                 each.was_sent = True
-                self._producer.send_set(each.topic, each.encoded)
+                self._send_set(each)
                 self._sent_count += 1
         except BrokerUnavailable as error:
+            self._unplace(self._sent_count)
             log.warning("send_failed", reason=str(error))
             return False
         return True
+
+    def _send_set(self, each: _Set) -> None:
+        if each.target is None:
+            self._producer.send_set(each.topic, each.encoded)
+            return
+        assert self._keyed is not None
+        broker_id, _, partition = each.target
+        self._keyed.send_set(each.topic, each.encoded, broker_id=broker_id, partition=partition)
+
+    def _flush_producers(self) -> None:
+        """The barrier on all connections. Raises NotDurable."""
+        if self._keyed is not None and self._keyed is not self._producer:
+            self._keyed.flush(self._barrier_timeout_ms())
+        self._producer.flush(self._barrier_timeout_ms())
 
     def _deliver_once(self) -> bool:
         """Send everything and make a barrier, once; True when all is durable."""
@@ -246,11 +316,12 @@ class Delivery:
         is_sent = self._send_unsent()
         self.stats.barriers += 1
         try:
-            self._producer.flush(self._barrier_timeout_ms())
+            self._flush_producers()
         except NotDurable as error:
             self._note_stop(began_s)
             self.stats.failed_barriers += 1
             self._sent_count = 0
+            self._unplace(0)
             log.warning("not_durable", reason=error.reason, sets=len(self._sets))
             return False
         return is_sent

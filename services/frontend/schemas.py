@@ -19,8 +19,13 @@ log = get_logger(__name__)
 
 
 def topics_of(source: str) -> tuple[str, ...]:
-    """The topics that a source (`synthetic`, `access-log`) writes."""
-    return ACTIVITY_TOPICS if source == "synthetic" else (ACCESS_LOG, unreadable_topic(ACCESS_LOG))
+    """The topics that a source (`synthetic`, `access-log`, `none`) writes."""
+    match source:
+        case "synthetic":
+            return ACTIVITY_TOPICS
+        case "none":
+            return ()
+    return (ACCESS_LOG, unreadable_topic(ACCESS_LOG))
 
 
 def prefixes(

@@ -5,7 +5,7 @@ equal one. `next_batch` never blocks: a batch without events has the time to wai
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -22,19 +22,22 @@ from kafka2011.services.frontend.synthetic import ActivityEncoder, due_count, sc
 
 BATCH_EVENTS_MAX = 500
 CHUNKS_MAX = 16
+NO_EVENTS_WAIT_MS = 60_000
 
 
 @dataclass(slots=True)
 class Batch:
     """Events and the position after them; without events, `wait_ms` until there may be some.
 
-    `is_to_be_stored`: the position is to be in the journal before the next batch is sent.
+    `is_to_be_stored`: the position is to be in the journal before the next batch is sent. `keys`:
+    of each event, None for one without a key; empty when none has one.
     """
 
     events: list[Event]
     position: Position
     wait_ms: int = 0
     is_to_be_stored: bool = False
+    keys: Sequence[int | str | None] = ()
 
 
 class Source(Protocol):
@@ -42,6 +45,20 @@ class Source(Protocol):
         """The next batch; None at the end of the source."""
 
     def close(self) -> None: ...
+
+
+class NoEvents:
+    """A server that nothing happens on; it has no end."""
+
+    @staticmethod
+    def descriptor() -> Any:
+        return {"kind": "none"}
+
+    def next_batch(self) -> Batch:
+        return Batch([], None, NO_EVENTS_WAIT_MS)
+
+    def close(self) -> None:
+        """Nothing to close."""
 
 
 class SyntheticSource:
@@ -69,6 +86,7 @@ class SyntheticSource:
         prefix: Callable[[str], bytes] = prefix_of,
         catch_up_ms: int = -1,
         sent_max: int = 0,
+        keys_items: bool = False,
     ) -> None:
         # Of journals before there were pauses it is the number alone.
         at = position if isinstance(position, list) else [position or 0, start_ms]
@@ -82,6 +100,7 @@ class SyntheticSource:
             rate=rate,
             start_ms=self._start_ms,
             prefix=prefix,
+            keys_items=keys_items,
         )
         self._rate = rate
         self._count_max = count_max
@@ -110,10 +129,11 @@ class SyntheticSource:
             end = min(end, self._unsent)
         if end <= self._next:
             return Batch([], self._position(), max(1, due_ms - now_ms))
-        encode = self._encoder.encode
-        events = [encode(number) for number in range(self._next, end)]
+        encode, key = self._encoder.encode, self._encoder.key
+        numbers = range(self._next, end)
+        made = [(encode(number), key(number)) for number in numbers]  # a block is drawn once
         self._next = end
-        return Batch(events, self._position())
+        return Batch([one for one, _ in made], self._position(), keys=[key for _, key in made])
 
     def _position(self) -> Position:
         return [self._next, self._start_ms]

@@ -1,16 +1,20 @@
 """Synthetic member activity: a pure function of (seed, rate, start), so that totals are known.
 
-Members browse: they view pages, are shown items on them (impressions), click on some of these, and
-search, log in, share and change their profiles; servers report metrics of themselves; a few
-scrapers read profile after profile. Event number i (from 0) is scheduled at start + i / rate; that
-is its header.time. Events are generated in blocks, each from a generator seeded with (seed, block),
-so any part can be made without the parts before it, and a restarted frontend resumes anywhere.
+Members browse: they view pages, are shown items on them (impressions), some of them advertisements,
+click on some of these, and search, log in, share and change their profiles. They connect, write
+status updates, and like and comment on what those write with whom they are connected. A few
+scrapers read profile after profile, and a few spammers comment on everything. Event number i (from
+0) is scheduled at start + i / rate; that is its header.time. Events are generated in blocks, each
+from a generator seeded with (seed, block), so any part can be made without the parts before it, and
+a restarted frontend resumes anywhere.
 
-A click always follows, in the same block, the impression that it names.
+A block begins with new connections, then posts (status updates and shares to the network). A click
+follows, in the same block, the impression that it names, and that the search that it is a result
+of. A like or comment names a post of the last POST_BLOCKS blocks, this one among them; but for spam
+it is of a member whom an earlier connection event connected with the post's author.
 """
 
 import random
-import struct
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -18,13 +22,30 @@ from kafka2011.events import topics
 from kafka2011.events.codec import prefix_of
 from kafka2011.events.primitives import NULL, PRESENT, long, optional_text, text
 from kafka2011.events.windows import WindowCounts
+from kafka2011.services.frontend.campaigns import CAMPAIGNS
+from kafka2011.services.frontend.members import (
+    MEMBERS,
+    Connections,
+    host_of,
+    name_of,
+    scrapers,
+    spammers,
+)
 
 BLOCK_EVENTS: Final = 500
-MEMBERS: Final = 50_000
+CONNECTIONS: Final = 12  # new ones at the beginning of a block
+POSTS: Final = 6  # behind them
+POST_BLOCKS: Final = 20  # for so many blocks, its own and those after it, a post gets likes
 PAGES: Final = 2_000
-SCRAPERS: Final = 3
-SCRAPER_MEMBER_FIRST: Final = 9_000_001
 SCRAPER_AGENT: Final = b"python-urllib/2.7"
+
+# The topics whose events have keys: a member each.
+Key = int | str
+ITEM_TOPICS: Final = (topics.IMPRESSION,)  # keyed by item, where that is asked for
+KEYED_TOPICS: Final = (
+    *(topics.PAGE_VIEW, topics.SEARCH, topics.CLICK),  # sessions, and who views what together
+    *(topics.STATUS_UPDATE, topics.SHARE, topics.LIKE, topics.COMMENT),  # the feed
+)
 
 _AGENTS: Final = (
     b"Mozilla/5.0 (Windows NT 6.1; WOW64; rv:5.0) Gecko/20100101 Firefox/5.0",
@@ -39,22 +60,61 @@ _QUERIES: Final = (
     b"recruiter berlin",
     b"hadoop",
     b"product manager",
+    b"machine learning",
+    b"sales manager",
+    b"stream processing",
+    b"nurse",
 )
 _SECTIONS: Final = (b"headline", b"position", b"skills", b"photo")
 _CHANNELS: Final = (b"network", b"group", b"mail")
-_METRICS: Final = ((b"requests.per.second", b"1/s"), (b"heap.used", b"bytes"), (b"gc.pause", b"ms"))
+_UPDATES: Final = (
+    b"Reading a paper about %s",
+    b"We are hiring: %s",
+    b"Who can recommend a course on %s?",
+    b"Just gave my first talk about %s",
+    b"Ten years of %s, and still learning",
+)
+_COMMENTS: Final = (b"Congratulations!", b"Well said.", b"Thanks for this.", b"I would like that.")
+_SPAM: Final = b"Earn $5000 a week from home, see www.example.net/easy"
 _STATUSES: Final = (200,) * 94 + (304, 304, 404, 404, 403, 500)
+
+
+_SCRAPERS: Final = scrapers()
+_SPAMMERS: Final = spammers()
+# The fields of an impression or click behind the item's position: neither of a search nor an ad's.
+_NO_AD: Final = NULL + NULL + NULL + long(0)
+# Of each campaign: the item, and these fields of an impression of it and of a click on it.
+_ADS: Final = tuple(
+    (
+        b"ad-" + campaign.name.encode(),
+        NULL + NULL + optional_text(campaign.name.encode()) + long(campaign.impression_micros),
+        NULL + NULL + optional_text(campaign.name.encode()) + long(campaign.click_micros),
+    )
+    for campaign in CAMPAIGNS
+)
 
 
 class Planned(NamedTuple):
     """One event without its time and guid: `body` is Avro from behind event_time.
 
-    `refers_to` is the number of the impression that a click is for, else -1.
+    `references` follow it: the guid of the event of that number, and the Avro behind that. `key` is
+    a member: of what sessions are made of, the one who did it; of what a feed is made of, the one
+    who wrote the post. Of an impression it is the item shown. None where no use needs an order or a
+    place.
     """
 
     topic: str
     body: bytes
-    refers_to: int
+    references: tuple[tuple[int, bytes], ...] = ()
+    key: Key | None = None
+
+
+class Post(NamedTuple):
+    """A status update or share: the number of its event, and the connection whose popular end wrote
+    it."""
+
+    number: int
+    connection: int
 
 
 def schedule_ms(number: int, rate: int, start_ms: int) -> int:
@@ -70,15 +130,6 @@ def due_count(now_ms: int, rate: int, start_ms: int) -> int:
     return ((now_ms - start_ms + 1) * rate - 1) // 1000 + 1
 
 
-def scrapers() -> list[tuple[int, str]]:
-    """Member id and host of the planted scrapers."""
-    return [(SCRAPER_MEMBER_FIRST + n, _scraper_host(n).decode()) for n in range(SCRAPERS)]
-
-
-def _scraper_host(n: int) -> bytes:
-    return b"198.51.100.%d" % (n + 1)
-
-
 class Activity:
     """The members' activity for one seed; keeps the last block generated."""
 
@@ -87,6 +138,8 @@ class Activity:
         self._pages = [_page(n) for n in range(PAGES)]
         self._pages_text = [text(page) for page in self._pages]
         self._agents = [PRESENT + text(agent) for agent in _AGENTS]
+        self._connections = Connections(seed)
+        self._posts: dict[int, list[Post]] = {}  # of the last blocks
         self._block = -1
         self._planned: list[Planned] = []
 
@@ -101,30 +154,113 @@ class Activity:
     def _draw(self, block: int) -> list[Planned]:
         rng = random.Random((self._seed << 40) ^ block)
         first = block * BLOCK_EVENTS
-        events: list[Planned] = []
+        events = self._new_connections(block)
+        events += self._post(rng, block)
+        reactions: set[tuple[int, int]] = set()
         while len(events) < BLOCK_EVENTS:
             drawn = rng.random()
             member = int(MEMBERS * rng.random() ** 3) + 1  # a few members are very active
-            if drawn < 0.80:
+            if drawn < 0.685:
                 self._browse(rng, member, first, events)
-            elif drawn < 0.88:
+            elif drawn < 0.765:
                 self._search(rng, member, first, events)
-            elif drawn < 0.93:
+            elif drawn < 0.905:
+                self._react(rng, block, reactions, events)
+            elif drawn < 0.965:
                 self._login(rng, member, events)
-            elif drawn < 0.97:
-                events.append(_metric(rng))
-            else:
+            elif drawn < 0.99:
                 self._scrape(rng, events)
+            else:
+                self._spam(rng, block, events)
         del events[BLOCK_EVENTS:]
         return events
+
+    # --- connections, posts and what is said about them --------------------------------------
+
+    def _new_connections(self, block: int) -> list[Planned]:
+        events = []
+        for number in range(block * CONNECTIONS, (block + 1) * CONNECTIONS):
+            other, member = self._connections.ends(number)
+            body = _member(member) + _member(other)
+            events.append(Planned(topics.CONNECTION, body))
+        return events
+
+    def _posts_of(self, block: int) -> list[Post]:
+        """The block's posts, from a generator of their own: a later block refers to them."""
+        found = self._posts.get(block)
+        if found is None:
+            rng = random.Random((self._seed << 40) ^ (1 << 39) ^ block)
+            first = block * BLOCK_EVENTS + CONNECTIONS
+            formed = (block + 1) * CONNECTIONS
+            found = [Post(first + n, rng.randrange(formed)) for n in range(POSTS)]
+            while len(self._posts) > POST_BLOCKS:
+                del self._posts[next(iter(self._posts))]
+            self._posts[block] = found
+        return found
+
+    def _post(self, rng: random.Random, block: int) -> list[Planned]:
+        events = []
+        for post in self._posts_of(block):
+            author = self._author_of(post)
+            if rng.random() < 0.3:
+                page = self._pages_text[int(PAGES * rng.random() ** 2)]
+                body = long(author) + page + text(b"network")
+                events.append(Planned(topics.SHARE, body, key=author))
+                continue
+            words = rng.choice(_UPDATES) % rng.choice(_QUERIES)
+            body = _member(author) + text(words)
+            events.append(Planned(topics.STATUS_UPDATE, body, key=author))
+        return events
+
+    def _react(
+        self,
+        rng: random.Random,
+        block: int,
+        made: set[tuple[int, int]],
+        events: list[Planned],
+    ) -> None:
+        """A like or a comment of a member whom the post's author knew when writing it.
+
+        Likes of a post that is `age` blocks old come from every POST_BLOCKSth of the author's
+        connections, beginning with that number, so that none gives two likes.
+        """
+        age = min(int(POST_BLOCKS * rng.random() ** 2), block)
+        post = rng.choice(self._posts_of(block - age))
+        formed = (block - age + 1) * CONNECTIONS
+        known = self._connections.same_popular(post.connection, formed)
+        if known <= age:
+            return
+        index = age + POST_BLOCKS * rng.randrange((known - age - 1) // POST_BLOCKS + 1)
+        chosen = self._connections.of_same_popular(post.connection, index)
+        author, member = self._connections.ends(chosen)
+        if rng.random() < 0.2:
+            events.append(_comment(member, post, author, rng.choice(_COMMENTS)))
+        elif (post.number, index) not in made:
+            made.add((post.number, index))
+            references = ((post.number, long(author)),)
+            events.append(Planned(topics.LIKE, _member(member), references, author))
+
+    def _spam(self, rng: random.Random, block: int, events: list[Planned]) -> None:
+        member, _ = rng.choice(_SPAMMERS)
+        for _ in range(rng.randrange(5, 15)):
+            age = min(rng.randrange(POST_BLOCKS), block)
+            post = rng.choice(self._posts_of(block - age))
+            events.append(_comment(member, post, self._author_of(post), _SPAM))
+
+    def _author_of(self, post: Post) -> int:
+        return self._connections.ends(post.connection)[0]
+
+    # --- the site's pages ---------------------------------------------------------------------
 
     def _browse(self, rng: random.Random, member: int, first: int, events: list[Planned]) -> None:
         page = int(PAGES * rng.random() ** 2)
         self._view(rng, member, page, events)
-        self._impressions(rng, member, page, first, events)
+        if rng.random() < 0.3:  # who views one page views the one that is related to it
+            self._view(rng, member, page ^ 4, events)
+        self._impressions(rng, member, self._pages_text[page], first, events)
         if rng.random() < 0.03:
             body = long(member) + self._pages_text[page] + text(rng.choice(_CHANNELS))
-            events.append(Planned(topics.SHARE, body, -1))
+            events.append(Planned(topics.SHARE, body, key=member))
 
     def _view(self, rng: random.Random, member: int, page: int, events: list[Planned]) -> None:
         referer = NULL if rng.random() < 0.4 else PRESENT + self._pages_text[rng.randrange(PAGES)]
@@ -136,42 +272,55 @@ class Activity:
                 long(_STATUSES[rng.randrange(100)]),
                 PRESENT,
                 long(2_000 + rng.randrange(60_000)),
-                text(_host(member)),
+                text(host_of(member).encode()),
                 self._agents[member & 3],
             )
         )
-        events.append(Planned(topics.PAGE_VIEW, body, -1))
+        events.append(Planned(topics.PAGE_VIEW, body, key=member))
 
+    @staticmethod
     def _impressions(
-        self, rng: random.Random, member: int, page: int, first: int, events: list[Planned]
+        rng: random.Random, member: int, page: bytes, first: int, events: list[Planned]
     ) -> None:
+        """Up to four items beside a page's own content, a quarter of them advertisements."""
         shown = []
         for position in range(rng.randrange(5)):
-            item = b"job-%d" % rng.randrange(5_000)
-            body = long(member) + self._pages_text[page] + text(item) + long(position)
-            shown.append((first + len(events), body))
-            events.append(Planned(topics.IMPRESSION, body, -1))
-        for number, body in shown:
+            item, impression, click = b"job-%d" % rng.randrange(5_000), _NO_AD, _NO_AD
+            if rng.random() < 0.25:
+                item, impression, click = rng.choice(_ADS)
+            body = long(member) + page + text(item) + long(position)
+            shown.append((first + len(events), body, click))
+            events.append(Planned(topics.IMPRESSION, body + impression, key=item.decode()))
+        for number, body, click in shown:
             if rng.random() < 0.1:  # a click says the same, and which impression it is for
-                events.append(Planned(topics.CLICK, body, number))
+                events.append(Planned(topics.CLICK, body, ((number, click),), member))
 
-    def _search(self, rng: random.Random, member: int, first: int, events: list[Planned]) -> None:
-        body = b"".join(
-            (
-                long(member),
-                text(rng.choice(_QUERIES)),
-                long(rng.randrange(1_000)),
-                long(3 + int(rng.expovariate(0.05))),
-            )
-        )
-        events.append(Planned(topics.SEARCH, body, -1))
-        self._impressions(rng, member, 0, first, events)
+    @staticmethod
+    def _search(rng: random.Random, member: int, first: int, events: list[Planned]) -> None:
+        """A search and what it shows: results, of which the upper ones are clicked more."""
+        query = int(len(_QUERIES) * rng.random() ** 2)
+        found = 0 if rng.random() < 0.08 else 1 + rng.randrange(1_000)
+        searched = text(_QUERIES[query])
+        of_search = ((first + len(events), PRESENT + searched + NULL + long(0)),)
+        took = long(3 + int(rng.expovariate(0.05)))
+        body = long(member) + searched + long(found) + took
+        events.append(Planned(topics.SEARCH, body, key=member))
+        shown = []
+        for position in range(min(found, rng.randrange(3, 9))):
+            item = b"job-%d" % (500 * query + int(500 * rng.random() ** 3))
+            body = long(member) + text(b"/search") + text(item) + long(position)
+            shown.append((first + len(events), body))
+            events.append(Planned(topics.IMPRESSION, body + PRESENT, of_search, item.decode()))
+        for position, (number, body) in enumerate(shown):
+            if rng.random() < 0.3 / (position + 1):
+                references = ((number, PRESENT), *of_search)
+                events.append(Planned(topics.CLICK, body, references, member))
 
     def _login(self, rng: random.Random, member: int, events: list[Planned]) -> None:
         succeeded = b"\x01" if rng.random() < 0.95 else b"\x00"
-        body = long(member) + text(_host(member)) + self._agents[member & 3] + succeeded
-        events.append(Planned(topics.LOGIN, body, -1))
-        if succeeded == b"\x01" and member % 4 == 0:
+        body = long(member) + text(host_of(member).encode()) + self._agents[member & 3] + succeeded
+        events.append(Planned(topics.LOGIN, body))
+        if succeeded == b"\x01" and member % 2 == 0:
             self._update_profile(member, events)
 
     @staticmethod
@@ -179,25 +328,25 @@ class Activity:
         section = _SECTIONS[member // 4 & 3]
         value = NULL if section == b"photo" else PRESENT + text(b"%s of %d" % (section, member))
         body = long(member) + text(section) + value
-        events.append(Planned(topics.PROFILE_UPDATE, body, -1))
+        events.append(Planned(topics.PROFILE_UPDATE, body))
 
     def _scrape(self, rng: random.Random, events: list[Planned]) -> None:
-        scraper = rng.randrange(SCRAPERS)
+        member, host = rng.choice(_SCRAPERS)
         profile = rng.randrange(MEMBERS)
         for n in range(rng.randrange(5, 15)):
             body = b"".join(
                 (
-                    long(SCRAPER_MEMBER_FIRST + scraper),
+                    long(member),
                     text(b"/in/%d" % (profile + n)),
                     NULL,
                     long(200),
                     PRESENT,
                     long(9_000),
-                    text(_scraper_host(scraper)),
+                    text(host.encode()),
                     optional_text(SCRAPER_AGENT),
                 )
             )
-            events.append(Planned(topics.PAGE_VIEW, body, -1))
+            events.append(Planned(topics.PAGE_VIEW, body, key=member))
 
 
 def _page(n: int) -> bytes:
@@ -207,14 +356,14 @@ def _page(n: int) -> bytes:
     return kind % n
 
 
-def _host(member: int) -> bytes:
-    return b"10.%d.%d.%d" % (member >> 16 & 255, member >> 8 & 255, member & 255)
+def _member(member: int) -> bytes:
+    """The fields that say who did it."""
+    return long(member) + text(name_of(member).encode())
 
 
-def _metric(rng: random.Random) -> Planned:
-    name, unit = rng.choice(_METRICS)
-    value = struct.pack("<d", round(rng.expovariate(0.01), 3))
-    return Planned(topics.SERVICE_METRIC, text(name) + value + text(unit), -1)
+def _comment(member: int, post: Post, author: int, words: bytes) -> Planned:
+    behind = long(author) + text(words) + text(host_of(member).encode())
+    return Planned(topics.COMMENT, _member(member), ((post.number, behind),), author)
 
 
 class ActivityEncoder:
@@ -234,8 +383,10 @@ class ActivityEncoder:
         rate: int,
         start_ms: int,
         prefix: Callable[[str], bytes] = prefix_of,
+        keys_items: bool = False,
     ) -> None:
         assert len(run_id) == 8
+        self._keys_items = keys_items
         self._activity = Activity(seed)
         self._run_id = run_id
         self._names = text(server.encode()) + text(service.encode())
@@ -246,15 +397,20 @@ class ActivityEncoder:
 
     def encode(self, number: int) -> tuple[str, int, bytes]:
         """Topic, header.time and payload of event `number`."""
-        topic, body, refers_to = self._activity.planned(number)
+        topic, body, references, _ = self._activity.planned(number)
         time_ms = self.start_ms + number * 1000 // self._rate
         if time_ms != self._time[0]:
             encoded = long(time_ms)
             self._time = (time_ms, encoded + self._names + encoded)  # event_time is the same
         payload = b"".join((self._starts[topic], number.to_bytes(8, "big"), self._time[1], body))
-        if refers_to >= 0:
-            payload += self._run_id + refers_to.to_bytes(8, "big")
+        for refers_to, behind in references:
+            payload += self._run_id + refers_to.to_bytes(8, "big") + behind
         return topic, time_ms, payload
+
+    def key(self, number: int) -> Key | None:
+        """The key of event `number`."""
+        planned = self._activity.planned(number)
+        return planned.key if self._keys_items or planned.topic not in ITEM_TOPICS else None
 
 
 def expected_counts(

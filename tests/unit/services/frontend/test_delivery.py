@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kafka2011.coordination import paths
 from kafka2011.events.monitoring import Heartbeat, decode_monitoring, decode_report
 from kafka2011.events.topics import AUDIT
 from kafka2011.producer import NotDurable, Producer
@@ -13,6 +14,7 @@ from kafka2011.producer.counting.journal import Journal
 from kafka2011.protocol.message_set import payloads
 from kafka2011.services.frontend.delivery import Delivery, DeliveryPolicy, NotDelivered
 from tests.support.clock import ManualClock
+from tests.support.memory_zookeeper import InMemoryZooKeeper
 from tests.support.scripted_server import ScriptedBroker
 
 WINDOW_MS = 1000
@@ -262,3 +264,50 @@ def test_heartbeats_go_out_with_nothing_to_send_and_the_last_says_so(frontend: F
     ]
     assert frontend.journal.state.events == []
     assert delivery.unconfirmed_messages == 0
+
+
+def test_events_with_keys_go_to_their_partition_and_after_a_failure_to_the_one_of_then(
+    frontend: Frontend,
+) -> None:
+    """A barrier fails while the topic gets a third partition. What has no key goes its own way."""
+    registry = InMemoryZooKeeper().client()
+    registry.start()
+    address = f"x-1-1:{frontend.server.host}:{frontend.server.port}"
+    registry.create(f"{paths.BROKER_IDS}/0", address.encode())
+    topic = f"{paths.topic_path('k')}/0"
+    registry.create(topic, b"2")
+    keyed = Producer(registry=registry, connect_timeout_ms=50)
+    delivery = Delivery(
+        frontend.producer,
+        frontend.journal,
+        keyed=keyed,
+        service="site",
+        clock=ManualClock(5000),
+        sleep=lambda _seconds: None,
+    )
+    events = [("k", 1000, b"k%d" % key) for key in range(4)] + [("u", 1000, b"u")]
+
+    def grow() -> None:
+        if registry.get(topic).value == b"2":
+            registry.put(topic, b"3")
+            registry.create(f"{paths.topic_path('k')}/9", b"0")  # the watch is on the children
+
+    frontend.server.close_at_barrier = 1
+    frontend.server.on_offsets = grow
+    delivery.send(events, 5, [*range(4), None])
+    assert delivery.unconfirmed_messages == 5
+    delivery.flush()
+    found: dict[tuple[str, int], list[bytes]] = {}
+    for part in frontend.server.parts():
+        name = (part.topic, part.partition)
+        found.setdefault(name, []).extend(payloads(bytes(part.message_set)))
+    assert found == {
+        ("k", 0): [b"k0", b"k2", b"k0", b"k3"],
+        ("k", 1): [b"k1", b"k3", b"k1"],
+        ("k", 2): [b"k2"],
+        ("u", -1): [b"u", b"u"],
+    }
+    assert delivery.stats.messages == {"k": 4, "u": 1}
+    assert (delivery.unconfirmed_messages, delivery.stats.failed_barriers) == (0, 1)
+    keyed.close()
+    registry.close()

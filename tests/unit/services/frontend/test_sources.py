@@ -7,7 +7,7 @@ import pytest
 from kafka2011.events.codec import decode
 from kafka2011.producer.counting.journal import Journal
 from kafka2011.services.frontend.core import Start, must_adopt, start_of
-from kafka2011.services.frontend.sources import AccessLogSource, Batch, SyntheticSource
+from kafka2011.services.frontend.sources import AccessLogSource, Batch, NoEvents, SyntheticSource
 from tests.support.clock import ManualClock
 
 OF_A_RUN = {"run_id": bytes(8), "server": "s", "service": "v"}
@@ -155,3 +155,11 @@ def test_what_a_start_goes_on_with(tmp_path: Path) -> None:
         assert not must_adopt(state, "s", 1000)
         assert must_adopt(state, "t", 1000)
         assert must_adopt(state, "s", 2000)
+
+
+def test_a_source_without_events_waits_and_has_no_end() -> None:
+    source = NoEvents()
+    for _ in range(3):
+        batch = source.next_batch()
+        assert not batch.events
+        assert batch.wait_ms > 0

@@ -7,15 +7,24 @@ from hypothesis import strategies as st
 
 from kafka2011.events import topics
 from kafka2011.events.codec import decode, encode
-from kafka2011.services.frontend import synthetic
+from kafka2011.services.frontend import members, synthetic
+from kafka2011.services.frontend.campaigns import CAMPAIGNS
 
 RUN = bytes(range(8))
 START = 1_700_000_000_000
 
 
-def new_encoder(seed: int = 7, rate: int = 1000) -> synthetic.ActivityEncoder:
+def new_encoder(
+    seed: int = 7, rate: int = 1000, *, keys_items: bool = False
+) -> synthetic.ActivityEncoder:
     return synthetic.ActivityEncoder(
-        seed, run_id=RUN, server="frontend-1", service="site", rate=rate, start_ms=START
+        seed,
+        run_id=RUN,
+        server="frontend-1",
+        service="site",
+        rate=rate,
+        start_ms=START,
+        keys_items=keys_items,
     )
 
 
@@ -59,18 +68,100 @@ def test_a_click_is_of_an_impression_that_was_shown_before() -> None:
         elif topic == topics.CLICK:
             clicks += 1
             impression = shown[record["impression"]]
-            for field in ("member_id", "path", "item", "position"):
+            for field in ("member_id", "path", "item", "position", "search", "query", "campaign"):
                 assert impression[field] == record[field]
     assert clicks > 50
     assert clicks < len(shown) / 4  # what was shown and not clicked is there too
 
 
-def test_the_planted_scrapers_read_more_than_any_member() -> None:
-    views = [record for topic, record in decoded(blocks=20) if topic == topics.PAGE_VIEW]
-    busiest = Counter(view["member_id"] for view in views).most_common(len(synthetic.scrapers()))
-    members = {member for member, _ in busiest}
-    found = {(view["member_id"], view["host"]) for view in views if view["member_id"] in members}
-    assert found == set(synthetic.scrapers())
+def test_results_name_their_search_and_the_upper_ones_are_clicked_more() -> None:
+    searches: dict[bytes, dict[str, Any]] = {}
+    shown, clicked = Counter[int](), Counter[int]()
+    for topic, record in decoded(blocks=40):
+        if topic == topics.SEARCH:
+            searches[record["header"]["guid"]] = record
+        elif topic in (topics.IMPRESSION, topics.CLICK) and record["search"] is not None:
+            search = searches[record["search"]]
+            assert (search["member_id"], search["query"]) == (record["member_id"], record["query"])
+            assert record["position"] < search["result_count"]
+            (shown if topic == topics.IMPRESSION else clicked)[record["position"]] += 1
+        elif topic in (topics.IMPRESSION, topics.CLICK):
+            assert record["query"] is None
+    assert {0} < {search["result_count"] for search in searches.values()}
+    assert clicked[0] / shown[0] > 2 * clicked[2] / shown[2]
+
+
+def test_advertisements_cost_what_their_campaign_pays() -> None:
+    prices = {
+        (topic, campaign.name): price
+        for campaign in CAMPAIGNS
+        for topic, price in (
+            (topics.IMPRESSION, campaign.impression_micros),
+            (topics.CLICK, campaign.click_micros),
+        )
+    }
+    seen = set()
+    for topic, record in decoded(blocks=20):
+        if topic in (topics.IMPRESSION, topics.CLICK):
+            found = prices[topic, record["campaign"]] if record["campaign"] else 0
+            assert record["price_micros"] == found
+            seen.add((topic, record["campaign"]))
+    assert seen >= prices.keys()
+
+
+def test_posts_are_liked_and_commented_on_by_those_who_know_the_author() -> None:
+    known: set[tuple[int, int]] = set()
+    posts: dict[bytes, int] = {}
+    likes: Counter[tuple[int, bytes]] = Counter()
+    comments = 0
+    spammers = {member for member, _ in members.spammers()}
+    for topic, record in decoded(blocks=60):
+        member = record.get("member_id", 0)
+        if topic == topics.CONNECTION:
+            known |= {(member, record["other_id"]), (record["other_id"], member)}
+            assert record["other_name"] == members.name_of(record["other_id"])
+        elif topic in (topics.STATUS_UPDATE, topics.SHARE):
+            posts[record["header"]["guid"]] = member
+        elif topic in (topics.LIKE, topics.COMMENT):
+            assert posts[record["post"]] == record["author_id"]
+            if member in spammers:
+                continue
+            assert record["name"] == members.name_of(member)
+            assert (member, record["author_id"]) in known
+            likes[member, record["post"]] += topic == topics.LIKE
+            comments += topic == topics.COMMENT
+    assert sum(likes.values()) > 500
+    assert comments > 100
+    assert max(Counter(post for _, post in likes).values()) > 4  # "Ann and 4 others like ..."
+    assert max(likes.values()) == 1
+    # A newsfeed has something to show: of the posts, a member with connections sees a good many.
+    reader, _ = Counter(one for one, _ in known).most_common(100)[-1]
+    assert sum((reader, author) in known for author in posts.values()) > 10
+
+
+@pytest.mark.parametrize(
+    ("topic", "planted"),
+    [(topics.PAGE_VIEW, members.scrapers()), (topics.COMMENT, members.spammers())],
+)
+def test_who_was_planted_does_more_of_it_than_any_member(
+    topic: str, planted: list[tuple[int, str]]
+) -> None:
+    found = [record for of, record in decoded(blocks=20) if of == topic]
+    busiest = Counter(record["member_id"] for record in found).most_common(len(planted))
+    most = {member for member, _ in busiest}
+    assert {(r["member_id"], r["host"]) for r in found if r["member_id"] in most} == set(planted)
+
+
+def test_keys_are_those_by_which_sessions_and_the_feed_are_made() -> None:
+    encoder = new_encoder()
+    keyed = Counter[str]()
+    for number, (topic, record) in enumerate(decoded(blocks=10)):
+        of_a_post = topic in (topics.LIKE, topics.COMMENT)
+        member = record["author_id"] if of_a_post else record.get("member_id")
+        expected = member if topic in synthetic.KEYED_TOPICS else None
+        assert encoder.key(number) == expected
+        keyed[topic] += expected is not None
+    assert {topic for topic, count in keyed.items() if count} == set(synthetic.KEYED_TOPICS)
 
 
 @given(rate=st.integers(1, 200_000), elapsed=st.integers(0, 10**8), start=st.integers(0, 2**41))
@@ -96,12 +187,27 @@ def test_seed_2011_stays_what_it_is() -> None:
     activity = synthetic.Activity(2011)
     counts = Counter(activity.planned(number).topic for number in range(5000))
     assert counts == {
-        "click": 248,
-        "impression": 2681,
-        "login": 82,
-        "page-view": 1734,
-        "profile-update": 16,
-        "search": 136,
-        "service-metric": 66,
-        "share": 37,
+        "click": 251,
+        "comment": 166,
+        "connection": 120,
+        "impression": 2493,
+        "like": 99,
+        "login": 75,
+        "page-view": 1576,
+        "profile-update": 28,
+        "search": 106,
+        "share": 46,
+        "status-update": 40,
     }
+
+
+def test_an_impression_has_its_item_for_a_key_where_that_is_asked_for() -> None:
+    plain, by_item = new_encoder(), new_encoder(keys_items=True)
+    shown = 0
+    for number, (topic, record) in enumerate(decoded(blocks=2)):
+        if topic == topics.IMPRESSION:
+            shown += 1
+            assert (plain.key(number), by_item.key(number)) == (None, record["item"])
+        else:
+            assert plain.key(number) == by_item.key(number)
+    assert shown > 50

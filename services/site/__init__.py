@@ -1,0 +1,1 @@
+"""What the site does with its events: trending, search, ads, abuse, newsfeed, operations."""

@@ -1,0 +1,326 @@
+"""One use as a member of its group: reads events into the state, saves it with the offsets.
+
+One thread takes a batch, the checkpoint and the results in turn, so the state never contains half a
+batch and the offsets saved are exactly those of the state. ZooKeeper gets the offsets after the
+checkpoint is on the disk: they show the group's lag, and are never ahead of it.
+"""
+
+import dataclasses
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from kafka2011.consumer.batch import Batch
+from kafka2011.consumer.chunk import Chunk, TopicPartition
+from kafka2011.consumer.errors import ConsumerStateError, ConsumerTimeout, PartitionStuck
+from kafka2011.consumer.groups.connector import ConsumerConnector
+from kafka2011.consumer.groups.topic_filters import whitelist
+from kafka2011.coordination.errors import CoordinationError
+from kafka2011.coordination.registry import Registry
+from kafka2011.events.errors import EventError
+from kafka2011.events.registry_client import RegistryError
+from kafka2011.events.topic_codec import TopicCodec
+from kafka2011.protocol.errors import BrokerUnavailable, KafkaError
+from kafka2011.runtime.clock import Clock, now_ms
+from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.workers import Worker
+from kafka2011.services.site import checkpoint
+from kafka2011.services.site.ages import EventAges
+from kafka2011.services.site.config import SiteConfig
+from kafka2011.services.site.positions import Place, Positions
+from kafka2011.services.site.results import ResultWriter
+from kafka2011.services.site.use import Use, time_of
+
+TICK_MS = 250  # longest pause between two looks at the clock
+# A fetch is answered as soon as there is one message. A pause after so many small batches lets more
+# come, so that the groups do not ask the brokers hundreds of times a second.
+ROUND_BATCHES = 16
+ROUND_EVENTS = 4_000
+ROUND_PAUSE_S = 0.1
+REGISTRY_PAUSE_S = 0.5
+CHECKPOINT = "checkpoint.json"
+STOP_S = 15.0
+
+log = get_logger(__name__)
+
+
+class UseMember:
+    """Runs `use` from `start` until `close`. `shown` and `status` may be called by any thread.
+
+    Raises CheckpointDamaged, OSError (the directory).
+    """
+
+    def __init__(
+        self,
+        config: SiteConfig,
+        use: Use,
+        codec: TopicCodec,
+        *,
+        registry: Registry,
+        writer: ResultWriter,
+        clock: Clock = now_ms,
+    ) -> None:
+        self.use = use
+        self._config = config
+        self._codec = codec
+        self._registry = registry
+        self._writer = writer
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._positions = Positions()
+        self._met: set[TopicPartition] = set()  # a batch came of these
+        self._saved: Mapping[TopicPartition, int] = {}  # offsets of the last checkpoint
+        self._stored: dict[TopicPartition, int] = {}  # offsets that the group has
+        self._ages = EventAges()
+        self._events = self._unreadable = self._left_out = 0
+        self._checkpoints = self._checkpoint_bytes = 0
+        self._file: Path = config.data_dir / use.name / CHECKPOINT
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        self._restore()
+        self._saved_ms = self._written_ms = clock()
+        self._events_written = self._events
+        self._has_changed = False
+        self._stopping = threading.Event()
+        self._connector: ConsumerConnector | None = None
+        self._worker = Worker(self._run, f"use-{use.name}", restarts=False)
+
+    def _restore(self) -> None:
+        found = checkpoint.load(self._file)
+        if found is None:
+            return
+        positions, state = found
+        try:
+            self._positions.restore(positions)
+            self._saved = self._positions.all()
+            self._events, self._unreadable = state["events"], state["unreadable"]
+            self.use.restore(state["use"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise checkpoint.CheckpointDamaged(
+                f"{self._file} is of another version ({error!r}); to count anew from the start of "
+                f"the logs, delete the directory {self._file.parent}"
+            ) from None
+        log.info("restored", use=self.use.name, events=self._events)
+
+    # --- from any thread ------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self._worker.start()
+
+    @property
+    def is_running(self) -> bool:
+        return self._worker.is_alive()
+
+    @property
+    def is_settled(self) -> bool:
+        connector = self._connector
+        return connector is not None and connector.is_settled
+
+    def shown(self) -> dict[str, Any]:
+        """What the page shows, with how much was read for it and when."""
+        with self._lock:
+            at_ms = self._clock()
+            return {
+                "at_ms": at_ms,
+                "events": self._events,
+                "ages": self._ages.shown(at_ms),
+                "missed_bytes": self._positions.missed_bytes,
+                "shown": self.use.shown(at_ms),
+            }
+
+    def asked(self, question: Callable[[Use], Mapping[str, Any]]) -> Mapping[str, Any]:
+        """The answer of the use to a question of a visitor."""
+        with self._lock:
+            return question(self.use)
+
+    def status(self) -> dict[str, Any]:
+        connector = self._connector
+        with self._lock:
+            return {
+                "group": self._config.group_of(self.use.name),
+                "settled": self.is_settled,
+                "owned": [str(name) for name in connector.owned()] if connector else [],
+                "events": self._events,
+                "unreadable": self._unreadable,
+                "events_left_out": self._left_out,
+                "missed_bytes": self._positions.missed_bytes,
+                "checkpoints": self._checkpoints,
+                "checkpoint_bytes": self._checkpoint_bytes,
+            }
+
+    def lag(self) -> dict[TopicPartition, int | None]:
+        """Bytes that are not read yet, by partition. Raises KafkaError, CoordinationError."""
+        connector = self._connector
+        return dict(connector.lag()) if connector is not None else {}
+
+    def close(self) -> None:
+        """Read no more, save, leave the group."""
+        self._stopping.set()
+        self._worker.join(STOP_S)
+        connector, self._connector = self._connector, None
+        if connector is not None:
+            connector.shutdown()
+
+    # --- the thread -------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        config = dataclasses.replace(
+            self._config,
+            group_id=self._config.group_of(self.use.name),
+            consumer_timeout_ms=TICK_MS,
+        )
+        connector = self._connector = ConsumerConnector(config, self._registry)
+        [stream] = connector.create_message_streams_by_filter(whitelist("|".join(self.use.topics)))
+        batches = events = 0
+        while not self._stopping.is_set():
+            try:
+                for batch in stream.batches():
+                    self.take(batch, connector)
+                    self._tick(connector)
+                    batches, events = batches + 1, events + len(batch)
+                    if batches >= ROUND_BATCHES:
+                        if events < ROUND_EVENTS:
+                            self._stopping.wait(ROUND_PAUSE_S)
+                        batches = events = 0
+                    if self._stopping.is_set():
+                        break
+                else:
+                    break  # shut down
+            except ConsumerTimeout:
+                self._tick(connector)
+            except PartitionStuck as stuck:
+                self._skip(stuck, connector)
+        self._save(connector)
+
+    def _tick(self, connector: ConsumerConnector) -> None:
+        """What is due by the clock."""
+        at_ms = self._clock()
+        every_ms = self._config.result_interval_ms
+        has_news = self._events != self._events_written
+        if every_ms and has_news and at_ms >= self._written_ms + every_ms:
+            self._written_ms, self._events_written = at_ms, self._events
+            with self._lock:
+                results = self.use.results(at_ms)
+            self._writer.write(results)
+            self._has_changed = self._has_changed or bool(results)
+        if at_ms >= self._saved_ms + self._config.checkpoint_interval_ms:
+            self._save(connector)
+
+    def take(self, batch: Batch, connector: ConsumerConnector) -> None:
+        """Add what is new of the batch to the state."""
+        name = batch.topic_partition
+        self._met.add(name)
+        place = self._positions.place(name, batch.offset, batch.next_offset)
+        offset, payloads = batch.offset, batch.payloads
+        if place is Place.KNOWN:
+            return
+        known = self._positions.of(name)
+        if place is Place.GAP and known is not None:
+            log.warning("gap", partition=str(name), position=known, offset=offset)
+            self._positions.sought(name)
+            connector.seek(name, known)
+            return
+        if place is Place.OVERLAPS and known is not None:
+            payloads = _payloads_from(batch, known)
+            offset = known
+        events = self._decoded(batch.topic, payloads)
+        if events is None:
+            return
+        with self._lock:
+            at_ms = self._clock()
+            for event in events:
+                self.use.take(batch.topic, event, at_ms)
+                self._ages.add(time_of(event), at_ms)
+            self._events += len(events)
+            self._unreadable += len(payloads) - len(events)
+            self._positions.advance(name, offset, batch.next_offset)
+        self._has_changed = True
+
+    def _decoded(self, topic: str, payloads: list[bytes]) -> list[dict[str, Any]] | None:
+        """The events that can be decoded; waits for the schema registry. None: stopping."""
+        found: list[dict[str, Any]] = []
+        done = 0
+        is_reported = False
+        while True:
+            try:
+                for payload in payloads[done:]:
+                    try:
+                        found.append(self._codec.decode(topic, payload)[1])
+                    except EventError as error:
+                        log.debug("unreadable", topic=topic, reason=str(error))
+                    done += 1
+                return found
+            except RegistryError as error:
+                if not is_reported:
+                    log.warning("waiting_for_schema_registry", detail=str(error))
+                    is_reported = True
+                if self._stopping.wait(REGISTRY_PAUSE_S):
+                    return None
+
+    def _skip(self, stuck: PartitionStuck, connector: ConsumerConnector) -> None:
+        """Leave out an entry that cannot be read: the page goes on without it, and says so."""
+        name = TopicPartition(stuck.topic, stuck.broker_id, stuck.partition)
+        try:
+            behind = connector.skip_entry(name, stuck.offset)
+        except (BrokerUnavailable, ConsumerStateError) as error:
+            log.error("partition_stuck", detail=str(stuck), why=str(error))
+            return
+        log.error("entry_left_out", detail=str(stuck), to=behind)
+        with self._lock:
+            self._left_out += 1
+            self._positions.advance(name, stuck.offset, behind)
+
+    def _save(self, connector: ConsumerConnector) -> None:
+        """Save the state with its offsets; then say the offsets to the group."""
+        self._saved_ms = self._clock()
+        if not self._has_changed:
+            self._commit(connector)
+            return
+        with self._lock:
+            positions, offsets = self._positions.state(), self._positions.all()
+            state = {
+                "events": self._events,
+                "unreadable": self._unreadable,
+                "use": self.use.state(),
+            }
+            try:
+                self._checkpoint_bytes = checkpoint.save(self._file, positions, state)
+            except OSError as error:
+                log.error("checkpoint_failed", file=str(self._file), reason=str(error))
+                return
+        self._has_changed = False
+        self._checkpoints += 1
+        self._saved = offsets
+        self._commit(connector)
+
+    def _commit(self, connector: ConsumerConnector) -> None:
+        """Store what the group does not have yet: the offsets of the checkpoint, and of a partition
+        of which nothing ever came the start, so that its lag is known. What a rebalance is in the
+        way of is stored by the next call."""
+        wanted = {}
+        for name, start in connector.positions().items():
+            at = self._saved.get(name)
+            if at is None and name not in self._met:
+                at = start
+            if at is not None and at != self._stored.get(name):
+                wanted[name] = at
+        if not wanted:
+            return
+        try:
+            refused = connector.commit_offsets(wanted)
+        except (CoordinationError, KafkaError) as error:
+            log.warning("commit_failed", group=self.use.name, reason=str(error))
+            return
+        self._stored |= {name: at for name, at in wanted.items() if name not in refused}
+
+
+def _payloads_from(batch: Batch, offset: int) -> list[bytes]:
+    """The payloads of the batch's entries from `offset` on, which is the start of one."""
+    rest = Chunk(
+        batch.topic, batch.broker_id, batch.partition, batch.offset, batch.data, batch.next_offset
+    ).behind(offset - batch.offset)
+    found: list[bytes] = []
+    while rest.data:
+        payloads, rest = rest.take_payloads()
+        found += payloads
+    return found

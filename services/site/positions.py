@@ -1,0 +1,68 @@
+"""How far each partition's events are in the state, and which part of a batch is new to it. Pure.
+
+The state and these offsets are saved together, and the group's offsets in ZooKeeper only after
+that. So what comes after a restart begins at or before what the state has, and the part that it has
+is left out: each event counts once.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+
+from kafka2011.consumer.chunk import TopicPartition
+
+
+class Place(Enum):
+    """Where a batch begins, seen from what the state has."""
+
+    NEXT = "next"
+    KNOWN = "known"  # wholly before
+    OVERLAPS = "overlaps"
+    GAP = "gap"  # behind: something between is not in the state
+
+
+class Positions:
+    """The next offset of each partition."""
+
+    def __init__(self) -> None:
+        self._next: dict[TopicPartition, int] = {}
+        self.missed_bytes = 0  # that the log no longer had
+        self._accepts_gap: set[TopicPartition] = set()
+
+    def of(self, name: TopicPartition) -> int | None:
+        return self._next.get(name)
+
+    def place(self, name: TopicPartition, offset: int, next_offset: int) -> Place:
+        """Of a batch from `offset` up to `next_offset`."""
+        known = self._next.get(name)
+        if known is None or offset == known:
+            return Place.NEXT
+        if next_offset <= known:
+            return Place.KNOWN
+        if offset < known:
+            return Place.OVERLAPS
+        return Place.NEXT if name in self._accepts_gap else Place.GAP
+
+    def sought(self, name: TopicPartition) -> None:
+        """The consumer went back to the position: if a batch is behind it even so, the log does not
+        have what is between."""
+        self._accepts_gap.add(name)
+
+    def advance(self, name: TopicPartition, offset: int, next_offset: int) -> None:
+        """A batch is in the state."""
+        known = self._next.get(name, offset)
+        self.missed_bytes += max(0, offset - known)
+        self._accepts_gap.discard(name)
+        self._next[name] = next_offset
+
+    def all(self) -> Mapping[TopicPartition, int]:
+        return dict(self._next)
+
+    def state(self) -> list[list[str | int]]:
+        """For `restore`, as JSON."""
+        return [[*name, offset] for name, offset in self._next.items()]
+
+    def restore(self, state: list[list[str | int]]) -> None:
+        """Take over what `state` returned. Raises TypeError and ValueError for anything else."""
+        for topic, broker_id, partition, offset in state:
+            name = TopicPartition(str(topic), int(broker_id), int(partition))
+            self._next[name] = int(offset)

@@ -1,0 +1,109 @@
+"""Writes results to their topics, as events with the header and the form of all others.
+
+A result names what it is of, and its guid follows from that: one that is written again after a
+restart has the same guid. Writing is for others; a cluster or a registry that is away costs these
+results, one log line, and nothing of the state.
+"""
+
+import hashlib
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from kafka2011.coordination.errors import CoordinationError
+from kafka2011.events.codec import Record
+from kafka2011.events.errors import EventError
+from kafka2011.events.registry_client import RegistryError
+from kafka2011.events.topic_codec import TopicCodec
+from kafka2011.producer import NotDurable
+from kafka2011.protocol.errors import KafkaError
+from kafka2011.runtime.logs import get_logger
+from kafka2011.services.site.use import Result
+
+SERVICE = "site"
+FLUSH_TIMEOUT_MS = 2_000
+
+log = get_logger(__name__)
+
+
+class Sender(Protocol):
+    """The part of Producer that is used."""
+
+    def send(self, topic: str, payload: list[bytes], /) -> object: ...
+    def flush(self, timeout_ms: int, /) -> object: ...
+    def close(self, timeout_ms: int, /) -> object: ...
+
+
+def event_of(result: Result, server: str) -> Record:
+    """The event that says `result`."""
+    name = f"{server}|{result.topic}|{result.time_ms}|{result.key}"
+    return {
+        "header": {
+            "guid": hashlib.md5(name.encode(), usedforsecurity=False).digest(),
+            "time": result.time_ms,
+            "server": server,
+            "service": SERVICE,
+        },
+        "event_time": result.time_ms,
+        **result.fields,
+    }
+
+
+class ResultWriter:
+    """`connect` makes a producer when the first result is written. Any thread."""
+
+    def __init__(self, connect: Callable[[], Sender], codec: TopicCodec, server: str) -> None:
+        self._connect = connect
+        self._codec = codec
+        self._server = server
+        self._lock = threading.Lock()
+        self._sender: Sender | None = None
+        self._is_failing = False
+        self._written: Counter[str] = Counter()
+        self.failed = 0
+
+    def write(self, results: Sequence[Result]) -> None:
+        """Write `results`, and wait until they are durable."""
+        if not results:
+            return
+        with self._lock:
+            try:
+                self._write(results)
+            except (KafkaError, CoordinationError, RegistryError, EventError, OSError) as error:
+                self.failed += len(results)
+                if not self._is_failing:
+                    log.warning("results_not_written", detail=str(error))
+                self._is_failing = True
+                self._disconnect()
+            else:
+                self._is_failing = False
+
+    def _write(self, results: Sequence[Result]) -> None:
+        if self._sender is None:
+            self._sender = self._connect()
+        by_topic: dict[str, list[bytes]] = {}
+        for result in results:
+            encode = self._codec.encoder(result.topic)
+            by_topic.setdefault(result.topic, []).append(encode(event_of(result, self._server)))
+        for topic, payloads in by_topic.items():
+            self._sender.send(topic, payloads)
+        self._sender.flush(FLUSH_TIMEOUT_MS)
+        self._written.update({topic: len(payloads) for topic, payloads in by_topic.items()})
+
+    def written(self) -> Mapping[str, int]:
+        """Durable results by topic."""
+        with self._lock:
+            return dict(self._written)
+
+    def close(self) -> None:
+        with self._lock:
+            self._disconnect()
+
+    def _disconnect(self) -> None:
+        sender, self._sender = self._sender, None
+        if sender is not None:
+            try:
+                sender.close(0)
+            except NotDurable as error:  # the results that have just failed
+                log.debug("closed", detail=str(error))

@@ -1,0 +1,16 @@
+import pytest
+
+from kafka2011.events.forms import FORMS_2011
+from kafka2011.services.frontend.config import FrontendConfig
+
+BALANCER = ((0, ("balancer", 9092)),)
+
+
+def test_keys_need_to_know_the_brokers_and_lines_of_a_log_have_none() -> None:
+    plain = {"broker_list": BALANCER, "event_forms": FORMS_2011}
+    with pytest.raises(ValueError, match=r"frontend\.keyed=true needs live\.zk\.connect"):
+        FrontendConfig(**plain, is_keyed=True)
+    assert FrontendConfig(**plain, is_keyed=True, live_zk_connect="zk:2181").places_by_key
+    log = {"source": "access-log", "input_path": "access.log"}
+    assert not FrontendConfig(**plain, is_keyed=True, **log).places_by_key
+    assert not FrontendConfig(**plain, live_zk_connect="zk:2181").places_by_key

@@ -1,0 +1,200 @@
+"""A member takes each event once, and what it saves contains exactly its offsets."""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka2011.consumer.batch import Batch
+from kafka2011.consumer.chunk import Chunk, TopicPartition
+from kafka2011.events import codec
+from kafka2011.events.forms import FORMS_2011
+from kafka2011.events.topic_codec import TopicCodec
+from kafka2011.events.topics import PAGE_VIEW
+from kafka2011.protocol import message_set
+from kafka2011.services.site.app import DirectoryInUse, lock_directory, uses_of
+from kafka2011.services.site.checkpoint import CheckpointDamaged
+from kafka2011.services.site.config import USES, SiteConfig
+from kafka2011.services.site.member import CHECKPOINT, UseMember
+from kafka2011.services.site.results import ResultWriter
+from kafka2011.services.site.trending import Trending
+from tests.unit.services.site.events import NOW_MS, view
+
+NAME = TopicPartition(PAGE_VIEW, 1, 0)
+VIEWS = 300
+PAYLOADS = [
+    codec.encode(
+        PAGE_VIEW, view(f"/in/{number % 7}") | {"referer": None, "status": 200, "bytes": 1}
+    )
+    for number in range(VIEWS)
+]
+LOG = message_set.encode(PAYLOADS)
+ENDS = [0, *(end for _, end in message_set.messages(LOG, 0))]
+
+
+class Connector:
+    """What a member asks of its connector."""
+
+    def __init__(self) -> None:
+        self.committed: dict[TopicPartition, int] = {}
+        self.commits = 0
+        self.refused: list[TopicPartition] = []
+        self.sought: list[int] = []
+        self.starts: dict[TopicPartition, int | None] = {NAME: 0}
+
+    def positions(self) -> dict[TopicPartition, int | None]:
+        return self.starts
+
+    def commit_offsets(self, offsets: dict[TopicPartition, int]) -> list[TopicPartition]:
+        self.commits += 1
+        self.committed |= {name: at for name, at in offsets.items() if name not in self.refused}
+        return self.refused
+
+    def seek(self, name: TopicPartition, offset: int) -> bool:
+        self.sought.append(offset)
+        return True
+
+
+def batch(first: int, last: int) -> Batch:
+    """The messages from number `first` up to `last`."""
+    data = LOG[ENDS[first] : ENDS[last]]
+    payloads, _ = Chunk(*NAME, ENDS[first], data, ENDS[last]).take_payloads()
+    return Batch(*NAME, ENDS[first], ENDS[last], payloads, memoryview(data))
+
+
+def no_sender() -> Any:
+    raise AssertionError("nothing is written here")
+
+
+@pytest.fixture
+def member(tmp_path: Path) -> Callable[[], UseMember]:
+    config = SiteConfig(data_dir=tmp_path, result_interval_ms=0)
+    codec_2011 = TopicCodec(FORMS_2011)
+
+    def made() -> UseMember:
+        writer = ResultWriter(no_sender, codec_2011, "site")
+        return UseMember(
+            config,
+            Trending(),
+            codec_2011,
+            registry=object(),  # type: ignore[arg-type]
+            writer=writer,
+            clock=lambda: NOW_MS,
+        )
+
+    return made
+
+
+def total(found: UseMember) -> int:
+    return int(found.shown()["shown"]["views"])
+
+
+def test_kills_between_any_two_steps_leave_each_event_counted_once(member) -> None:
+    rng = random.Random(4)
+    connector: Any = Connector()
+    running, at, saves = member(), 0, 0
+    while at < VIEWS:
+        last = min(VIEWS, at + rng.randrange(1, 20))
+        running.take(batch(at, last), connector)
+        at = last
+        if rng.random() < 0.5:
+            running._save(connector)
+            saves += 1
+            assert connector.committed == {NAME: ENDS[at]}
+        if rng.random() < 0.4:  # killed: it begins where the group's offset is, or before
+            running = member()
+            committed = ENDS.index(connector.committed.get(NAME, 0))
+            at = max(0, committed - rng.randrange(3))
+    assert saves > 5
+    assert total(running) == running.shown()["events"] == VIEWS
+    assert running.shown()["missed_bytes"] == 0
+
+
+def test_where_a_partition_begins_is_said_although_nothing_comes_of_it(member) -> None:
+    connector: Any = Connector()
+    quiet, unknown = TopicPartition(PAGE_VIEW, 1, 1), TopicPartition(PAGE_VIEW, 1, 2)
+    connector.starts |= {quiet: 70, unknown: None}
+    running = member()
+    running.take(batch(0, 10), connector)
+    connector.starts[NAME] = ENDS[10]
+    running._save(connector)
+    assert connector.committed == {NAME: ENDS[10], quiet: 70}
+    running._save(connector)
+    assert connector.commits == 1
+
+
+def test_what_a_rebalance_was_in_the_way_of_is_stored_by_the_next_save(member) -> None:
+    connector: Any = Connector()
+    running = member()
+    running.take(batch(0, 10), connector)
+    connector.refused = [NAME]
+    running._save(connector)
+    assert connector.committed == {}
+    connector.refused, connector.starts = [], {}
+    running._save(connector)
+    assert connector.committed == {}, "not owned just now"
+    connector.starts = {NAME: ENDS[10]}
+    running._save(connector)
+    assert connector.committed == {NAME: ENDS[10]}
+
+
+def test_a_batch_that_begins_in_the_middle_of_what_is_known_counts_from_there(member) -> None:
+    connector: Any = Connector()
+    running = member()
+    running.take(batch(0, 10), connector)
+    running.take(batch(5, 15), connector)
+    running.take(batch(2, 9), connector)
+    assert total(running) == 15
+
+
+def test_behind_a_gap_it_goes_back_and_then_says_what_it_missed(member) -> None:
+    connector: Any = Connector()
+    running = member()
+    running.take(batch(0, 10), connector)
+    running.take(batch(20, 30), connector)
+    assert (connector.sought, total(running)) == ([ENDS[10]], 10)
+    running.take(batch(20, 30), connector)
+    assert total(running) == 20
+    assert running.shown()["missed_bytes"] == ENDS[20] - ENDS[10]
+
+
+def test_what_is_no_event_is_counted_apart(member) -> None:
+    connector: Any = Connector()
+    running = member()
+    data = message_set.encode([PAYLOADS[0], b"\0no event", b""])
+    payloads, _ = Chunk(*NAME, 0, data, len(data)).take_payloads()
+    running.take(Batch(*NAME, 0, len(data), payloads, memoryview(data)), connector)
+    assert (running.status()["events"], running.status()["unreadable"]) == (1, 2)
+
+
+def test_a_state_of_another_version_is_refused_with_what_to_do(member, tmp_path: Path) -> None:
+    connector: Any = Connector()
+    running = member()
+    running.take(batch(0, 10), connector)
+    running.use.state = lambda: {"other": 1}
+    running._save(connector)
+    assert (tmp_path / "trending" / CHECKPOINT).exists()
+    with pytest.raises(CheckpointDamaged, match="of another version"):
+        member()
+
+
+def test_a_directory_belongs_to_one_process(tmp_path: Path) -> None:
+    with lock_directory(tmp_path), pytest.raises(DirectoryInUse, match=str(tmp_path)):
+        lock_directory(tmp_path)
+    lock_directory(tmp_path).close()
+
+
+def test_the_settings_choose_the_uses() -> None:
+    assert [use.name for use in uses_of(SiteConfig())] == list(USES)
+    assert [use.name for use in uses_of(SiteConfig(uses=("ads", "abuse")))] == ["ads", "abuse"]
+    assert SiteConfig().group_of("ads") == "site-ads"
+
+
+@pytest.mark.parametrize("words", ["", "ads,ads", "weather"])
+def test_other_uses_are_refused(words: str) -> None:
+    from kafka2011.services.site.config import uses
+
+    with pytest.raises(ValueError, match="must be some of trending, search"):
+        uses(words)
