@@ -5,7 +5,8 @@ from pathlib import Path
 
 from kafka2011.events.settings import SchemaSettings
 from kafka2011.events.topics import AUDIT
-from kafka2011.runtime.config import comma_list, setting, text, whole
+from kafka2011.runtime.config import comma_list, path, setting, text, whole
+from kafka2011.runtime.places import Place
 from kafka2011.runtime.shared_settings import (
     AuditWindow,
     DialSettings,
@@ -38,11 +39,11 @@ class WarehouseConfig(
         default="127.0.0.1:2181",
         doc="ZooKeeper of the offline datacenter, host:port,host:port/chroot",
     )
-    warehouse_dir: Path = shared(
+    warehouse_dir: Place = shared(
         WarehousePlace,
         "warehouse.dir",
         default=Path("var/warehouse"),
-        doc="directory of the Delta tables, one for each topic",
+        doc="directory of the Delta tables, one for each topic; or s3://bucket/prefix",
     )
     topics: tuple[str, ...] = setting(
         "load.topics",
@@ -82,6 +83,16 @@ class WarehouseConfig(
         168,
         whole(1),
         "age at which a file that no table refers to is deleted, hours",
+    )
+    stream_zk_connect: str = setting(
+        "load.stream.zk.connect",
+        "",
+        text,
+        "with load.interval.ms: ZooKeeper of the live datacenter, over whose brokers the stream "
+        "job related-items runs in the same Spark session; empty: it does not run",
+    )
+    stream_dir: Path = setting(
+        "load.stream.dir", Path("var/streams"), path, "directory of that job's checkpoint"
     )
     report_dir: Path = shared(
         ReportPlace,

@@ -1,4 +1,4 @@
-"""Reads the Delta log of a table in a local or mounted directory: commits and app transactions.
+"""Reads the Delta log of a table: commits and app transactions.
 
 delta-rs finds one app transaction by name but cannot list them, and its `history()` reads the whole
 log each time. The log's layout is a published protocol, so this module reads the files:
@@ -11,13 +11,12 @@ Never writes.
 """
 
 import json
-import os
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
+from kafka2011.runtime.places import Place
+from kafka2011.services.warehouse import storage
 
 Action = dict[str, Any]
 
@@ -25,35 +24,35 @@ _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(\..*)?\.parquet")
 
 
-def _log_directory(table_path: Path) -> Path:
-    return table_path / "_delta_log"
+def _log_directory(table_path: Place) -> Place:
+    return table_path / storage.LOG_DIRECTORY
 
 
-def is_table(table_path: Path) -> bool:
+def is_table(table_path: Place) -> bool:
     """Whether a commit was ever made there; a directory `_delta_log` alone is no table."""
     try:
-        with os.scandir(_log_directory(table_path)) as entries:
-            return any(_COMMIT.fullmatch(e.name) or _CHECKPOINT.fullmatch(e.name) for e in entries)
+        names = storage.names(_log_directory(table_path))
+        return any(_COMMIT.fullmatch(name) or _CHECKPOINT.fullmatch(name) for name in names)
     except (FileNotFoundError, NotADirectoryError):
         return False
 
 
-def versions(table_path: Path) -> list[int]:
+def versions(table_path: Place) -> list[int]:
     """The versions that still have a commit file, ascending; empty when there is no table."""
     try:
-        names = [entry.name for entry in _log_directory(table_path).iterdir()]
+        names = [*storage.names(_log_directory(table_path))]
     except FileNotFoundError:
         return []
     return sorted(int(found[1]) for name in names if (found := _COMMIT.fullmatch(name)))
 
 
-def actions(table_path: Path, version: int) -> list[Action]:
+def actions(table_path: Place, version: int) -> list[Action]:
     """The actions of one commit. Raises FileNotFoundError when it has no file, or no longer."""
     text = (_log_directory(table_path) / f"{version:020d}.json").read_text(encoding="utf-8")
     return [json.loads(line) for line in text.splitlines() if line.strip()]
 
 
-def commits_after(table_path: Path, since_version: int) -> Iterator[tuple[int, list[Action]]]:
+def commits_after(table_path: Place, since_version: int) -> Iterator[tuple[int, list[Action]]]:
     """Each commit above `since_version` (-1: all), in order.
 
     Log clean-up removes old commits (30 days by default): a first version above
@@ -74,13 +73,13 @@ def commits_after(table_path: Path, since_version: int) -> Iterator[tuple[int, l
         version += 1
 
 
-def app_transactions(table_path: Path) -> dict[str, int]:
+def app_transactions(table_path: Place) -> dict[str, int]:
     """Every app transaction of the newest version: app id -> its version."""
     found: dict[str, int] = {}
     checkpoint = _last_checkpoint_version(table_path)
     if checkpoint is not None:
         for file in _checkpoint_files(table_path, checkpoint):
-            for row in pq.read_table(file, columns=["txn"]).column("txn").to_pylist():
+            for row in storage.read_columns(file, ["txn"]).column("txn").to_pylist():
                 if row and row["appId"] is not None:
                     found[row["appId"]] = row["version"]
     for _, commit in commits_after(table_path, -1 if checkpoint is None else checkpoint):
@@ -90,7 +89,7 @@ def app_transactions(table_path: Path) -> dict[str, int]:
     return found
 
 
-def _last_checkpoint_version(table_path: Path) -> int | None:
+def _last_checkpoint_version(table_path: Place) -> int | None:
     try:
         pointer = json.loads((_log_directory(table_path) / "_last_checkpoint").read_text())
     except FileNotFoundError:
@@ -98,7 +97,7 @@ def _last_checkpoint_version(table_path: Path) -> int | None:
     return int(pointer["version"])
 
 
-def _checkpoint_files(table_path: Path, version: int) -> list[Path]:
+def _checkpoint_files(table_path: Place, version: int) -> list[Place]:
     return sorted(
         entry
         for entry in _log_directory(table_path).iterdir()

@@ -2,21 +2,19 @@
 
 A load is published whole or not at all. Its offsets are one app transaction per partition,
 `load/<topic>/<broker>-<partition>` with version = next offset, which survives compaction,
-checkpoints and log clean-up. The counts are in the commit's custom metadata under the key
-`kafka2011`, where the audit reads them with `read_commits`. Files are invisible until the commit
-names them. docs/warehouse.md says what follows when a load dies on the way.
+checkpoints and log clean-up. So are the newest epochs of a replica set that was read from, which
+stand beside the offset (`lineage_transactions`). The counts are in the commit's custom metadata
+(`load_commits`). Files are invisible until the commit names them. docs/warehouse.md says what
+follows when a load dies on the way.
 
 delta-rs accepts the same app transaction twice, so a commit checks and then commits on the same
 DeltaTable object: of two commits from one snapshot that name the same app transaction, the second
 fails with AnotherLoadWon. Its files are left to `vacuum`, and the load is planned again.
 """
 
-import json
 import re
+import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -25,18 +23,29 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction
 
 from kafka2011.coordination.cluster import BrokerPartition
+from kafka2011.protocol.lineage import Lineage
 from kafka2011.runtime.failpoints import failpoint
-from kafka2011.services.warehouse import delta_log
+from kafka2011.runtime.places import Place
+from kafka2011.services.warehouse import delta_log, storage
 from kafka2011.services.warehouse.load.column_types import TypesDiffer, merged
+from kafka2011.services.warehouse.load_commits import (
+    APP_PREFIX,
+    EPOCH_PREFIX,
+    EPOCH_START_PREFIX,
+    METADATA_KEY,
+    Load,
+    NewFile,
+    app_id,
+    broker_partition_of,
+    lineage_transactions,
+    metadata_of,
+)
 
-METADATA_KEY = "kafka2011"
-APP_PREFIX = "load/"
+COMMIT_KEY = "kafka2011.commit"  # a name of each commit's own: see `publish`
 _DESCRIPTION = re.compile(
     r"events of topic (.*)|messages of topic (.*) that could not become rows", re.DOTALL
 )
 HOUR_COLUMN = "hour"
-
-Counts = dict[tuple[int, str], int]  # (window start in ms, server) -> messages
 
 
 class WarehouseError(Exception):
@@ -55,71 +64,6 @@ class SchemaConflict(WarehouseError):
     """A column of the events has another type than the table's. The topic cannot be loaded."""
 
 
-@dataclass(frozen=True, slots=True)
-class NewFile:
-    """A Parquet file in the table's directory that no commit names yet.
-
-    `path` is relative to the table; `stats` is Delta's JSON (numRecords and so on).
-    """
-
-    path: str
-    hour: str
-    size_bytes: int
-    rows: int
-    stats: str
-
-
-@dataclass(frozen=True, slots=True)
-class LoadedRange:
-    """What was read of one partition: from `start` up to `end`, both offsets of entries.
-
-    `committed` is the app transaction at the time of planning (None: never loaded); it differs
-    from `start` where the broker had retired the bytes in between, which are then a gap.
-    """
-
-    source: BrokerPartition
-    committed: int | None
-    start: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """The contents of one commit. `counts` are of the decoded messages."""
-
-    topic: str
-    ranges: Sequence[LoadedRange]
-    files: Sequence[NewFile]
-    counts: Mapping[tuple[int, str], int]
-    window_ms: int
-    quarantined: Mapping[tuple[int, str], int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class CommitInfo:
-    """One load as recorded in the table's log, for the audit.
-
-    `counts` are the rows added, by (window start in ms, server). `quarantined` are messages that
-    were read and could not become rows: they are in the quarantine table and not in `counts`, and
-    have the key (-1, "unreadable-header") where not even the header was readable. `offsets` are
-    next offsets.
-    """
-
-    version: int
-    timestamp_ms: int
-    topic: str
-    window_ms: int
-    counts: Counts
-    quarantined: Counts
-    offsets: dict[BrokerPartition, int]
-    gaps: dict[BrokerPartition, tuple[int, int]]
-    rows: int
-
-
-def app_id(topic: str, source: BrokerPartition) -> str:
-    return f"{APP_PREFIX}{topic}/{source.text}"
-
-
 def rows_description(topic: str) -> str:
     """The description of a topic's table, by which it is known before anything is loaded."""
     return f"events of topic {topic}"
@@ -129,7 +73,7 @@ def quarantine_description(topic: str) -> str:
     return f"messages of topic {topic} that could not become rows"
 
 
-def loaded_topics(table_path: Path) -> set[str]:
+def loaded_topics(table_path: Place) -> set[str]:
     """The topics that were loaded into the table: one, or several by versions before."""
     return {
         name.removeprefix(APP_PREFIX).rpartition("/")[0]
@@ -138,7 +82,7 @@ def loaded_topics(table_path: Path) -> set[str]:
     }
 
 
-def owner_of(table_path: Path) -> str | None:
+def owner_of(table_path: Place) -> str | None:
     """The topic whose table this is; None where there is no table, or it names no topic.
 
     Several topics may have been loaded into one by versions before: it is the one's then for which
@@ -148,7 +92,7 @@ def owner_of(table_path: Path) -> str | None:
     if len(loaded) == 1:
         return loaded.pop()
     try:
-        text = DeltaTable(str(table_path)).metadata().description or ""
+        text = storage.open_table(table_path).metadata().description or ""
     except TableNotFoundError:
         return None
     found = _DESCRIPTION.fullmatch(text)
@@ -158,31 +102,26 @@ def owner_of(table_path: Path) -> str | None:
     return min(loaded)
 
 
-def _broker_partition(text: str) -> BrokerPartition:
-    broker_id, _, partition = text.partition("-")
-    return BrokerPartition(int(broker_id), int(partition))
-
-
 class WarehouseTable:
-    """One Delta table in a local or mounted directory. Not thread-safe.
+    """One Delta table in a directory or an object store. Not thread-safe.
 
     Another process may commit at any time; `refresh` reads its commits.
     """
 
-    def __init__(self, path: Path, table: DeltaTable) -> None:
+    def __init__(self, path: Place, table: DeltaTable) -> None:
         self.path = path
         self._table = table
 
     @classmethod
-    def open(cls, path: Path) -> "WarehouseTable | None":
+    def open(cls, path: Place) -> "WarehouseTable | None":
         """The table at its newest version; None when there is none yet."""
         try:
-            return cls(path, DeltaTable(str(path)))
+            return cls(path, storage.open_table(path))
         except TableNotFoundError:
             return None
 
     @classmethod
-    def open_or_create(cls, path: Path, schema: pa.Schema, description: str) -> "WarehouseTable":
+    def open_or_create(cls, path: Place, schema: pa.Schema, description: str) -> "WarehouseTable":
         """The table, created empty with `schema` (which has the column `hour`) if it was not there.
 
         An existing table keeps its columns; see `add_columns`.
@@ -198,6 +137,7 @@ class WarehouseTable:
                 partition_by=[HOUR_COLUMN],
                 name=path.name,
                 description=description,
+                storage_options=storage.options(path),
             )
         except DeltaError:
             found = cls.open(path)  # another instance created it at the same moment
@@ -225,8 +165,8 @@ class WarehouseTable:
         return str(self._table.schema().to_json())
 
     def file_paths(self) -> list[str]:
-        """Absolute paths of the files of this version."""
-        return [unquote(str(uri).removeprefix("file://")) for uri in self._table.file_uris()]
+        """The files of this version: absolute paths, or URLs of a store."""
+        return storage.files_of(self._table)
 
     def files_with_offset(self, next_offset: int) -> list[str]:
         """Paths, relative to the table, of the files that may have a row with this
@@ -257,10 +197,24 @@ class WarehouseTable:
         """
         prefix = f"{APP_PREFIX}{topic}/"
         return {
-            _broker_partition(name.removeprefix(prefix)): version
+            broker_partition_of(name.removeprefix(prefix)): version
             for name, version in delta_log.app_transactions(self.path).items()
             if name.startswith(prefix)
         }
+
+    def known_lineages(self, topic: str) -> dict[BrokerPartition, Lineage]:
+        """The newest epochs of every partition that was loaded from a replica set. Reads the whole
+        log, too."""
+        prefix = f"{EPOCH_PREFIX}{topic}/"
+        found = delta_log.app_transactions(self.path)
+        entries: dict[BrokerPartition, list[tuple[int, int]]] = {}
+        for name, epoch in found.items():
+            if epoch and name.startswith(prefix):
+                place = name.removeprefix(EPOCH_PREFIX)
+                source = broker_partition_of(place.removeprefix(f"{topic}/").partition("/")[0])
+                start = found.get(f"{EPOCH_START_PREFIX}{place}", 0)
+                entries.setdefault(source, []).append((epoch, start))
+        return {source: tuple(sorted(lineage)) for source, lineage in entries.items()}
 
     def lacking_columns(self, schema: pa.Schema) -> list[pa.Field]:
         """The columns of `schema` that the table does not have, or not with all their fields.
@@ -306,6 +260,7 @@ class WarehouseTable:
         Raises AnotherLoadWon when another instance has loaded a partition since the plan; nothing
         of this load is visible then, now or later. The same holds after any other error, except
         CommitUncertain.
+
         """
         self.refresh()
         for loaded in load.ranges:
@@ -316,32 +271,29 @@ class WarehouseTable:
                     f"the table is at {found}"
                 )
         failpoint("before_commit")
-        try:
-            self._table.create_write_transaction(
-                [_add_action(file, self.path) for file in load.files],
-                "append",
-                self._table.schema(),
-                [HOUR_COLUMN],
-                commit_properties=CommitProperties(
-                    custom_metadata={METADATA_KEY: _metadata(load)},
-                    app_transactions=[
-                        Transaction(app_id(load.topic, loaded.source), loaded.end)
-                        for loaded in load.ranges
-                    ],
-                ),
-            )
-            failpoint("after_commit")
-            self.refresh()
-        except CommitFailedError as error:
-            raise AnotherLoadWon(f"{load.topic}: {error}") from error
-        except (DeltaError, OSError) as error:
-            raise CommitUncertain(str(error)) from error
+        reason = publish(
+            self.path,
+            self._table,
+            [_add_action(file) for file in load.files],
+            partition_by=[HOUR_COLUMN],
+            metadata={METADATA_KEY: metadata_of(load)},
+            transactions=[
+                Transaction(*one)
+                for loaded in load.ranges
+                for one in (
+                    (app_id(load.topic, loaded.source), loaded.end),
+                    *lineage_transactions(load.topic, loaded).items(),
+                )
+            ],
+        )
+        if reason:
+            raise AnotherLoadWon(f"{load.topic}: {reason}")
         return self.version
 
     def append(self, files: Sequence[NewFile]) -> None:
         """Publish files that are no load: neither offsets nor counts. Raises DeltaError."""
         self._table.create_write_transaction(
-            [_add_action(file, self.path) for file in files],
+            [_add_action(file) for file in files],
             "append",
             self._table.schema(),
             [HOUR_COLUMN],
@@ -361,6 +313,59 @@ class WarehouseTable:
         self.refresh()
 
 
+def publish(
+    path: Place,
+    table: DeltaTable,
+    adds: list[AddAction],
+    *,
+    partition_by: list[str],
+    metadata: Mapping[str, str],
+    transactions: list[Transaction],
+) -> str:
+    """Make one commit on the table as it was read last; empty when it stands, else why another's
+    with one of these app transactions is in its place.
+
+    Where the answer of a store is lost, delta-rs sends the commit again, meets its own and takes it
+    for another's. So each has a name, by which the log tells whose it is. Raises CommitUncertain
+    when that cannot be known.
+    """
+    planned_at, name = int(table.version()), uuid.uuid4().hex
+    try:
+        table.create_write_transaction(
+            adds,
+            "append",
+            table.schema(),
+            partition_by,
+            commit_properties=CommitProperties(
+                custom_metadata={**metadata, COMMIT_KEY: name}, app_transactions=transactions
+            ),
+        )
+        failpoint("after_commit")
+        table.update_incremental()
+    except CommitFailedError as error:
+        return "" if _has_commit(path, table, name, planned_at) else str(error)
+    except (DeltaError, OSError) as error:
+        if not _has_commit(path, table, name, planned_at):
+            raise CommitUncertain(str(error)) from error
+    return ""
+
+
+def _has_commit(path: Place, table: DeltaTable, name: str, since_version: int) -> bool:
+    """Whether the log has the commit of this name, although its writer was told otherwise.
+
+    Raises CommitUncertain when the log cannot be read.
+    """
+    try:
+        table.update_incremental()
+        return any(
+            action.get("commitInfo", {}).get(COMMIT_KEY) == name
+            for _, actions in delta_log.commits_after(path, since_version)
+            for action in actions
+        )
+    except (DeltaError, OSError) as error:
+        raise CommitUncertain(str(error)) from error
+
+
 def _range_of(source: BrokerPartition, start: int, end: int) -> str:
     """The condition for messages of the partition whose entries end in (`start`, `end`]."""
     broker_id, partition = source
@@ -370,70 +375,12 @@ def _range_of(source: BrokerPartition, start: int, end: int) -> str:
     )
 
 
-def _add_action(file: NewFile, table_path: Path) -> AddAction:
-    modified_ms = (table_path / file.path).stat().st_mtime_ns // 1_000_000
+def _add_action(file: NewFile) -> AddAction:
     return AddAction(
         path=file.path,
         size=file.size_bytes,
         partition_values={HOUR_COLUMN: file.hour},
-        modification_time=modified_ms,
+        modification_time=file.modified_ms,
         data_change=True,
         stats=file.stats,
-    )
-
-
-def _metadata(load: Load) -> str:
-    return json.dumps(
-        {
-            "topic": load.topic,
-            "window_ms": load.window_ms,
-            "rows": sum(file.rows for file in load.files),
-            "counts": _cells(load.counts),
-            "quarantined": _cells(load.quarantined),
-            "offsets": {part.source.text: [part.start, part.end] for part in load.ranges},
-            "gaps": {
-                part.source.text: [part.committed, part.start]
-                for part in load.ranges
-                if part.committed is not None and part.committed != part.start
-            },
-        },
-        separators=(",", ":"),
-    )
-
-
-def _cells(counts: Mapping[tuple[int, str], int]) -> list[list[Any]]:
-    return [[window, server, count] for (window, server), count in sorted(counts.items())]
-
-
-def _counts(cells: Sequence[Sequence[Any]]) -> Counts:
-    return {(window, server): count for window, server, count in cells}
-
-
-def read_commits(table_path: Path, since_version: int = -1) -> list[CommitInfo]:
-    """The loads committed above `since_version`, in order; [] while there is no table.
-
-    Pass the newest version read so far, and each load is returned exactly once, across restarts.
-    Commits that are not loads (creation, compaction) are skipped. Reads only the new commit files.
-    """
-    found = []
-    for version, actions in delta_log.commits_after(table_path, since_version):
-        for action in actions:
-            info = action.get("commitInfo")
-            if info and METADATA_KEY in info:
-                found.append(_commit_info(version, info))
-    return found
-
-
-def _commit_info(version: int, info: dict[str, Any]) -> CommitInfo:
-    load = json.loads(info[METADATA_KEY])
-    return CommitInfo(
-        version=version,
-        timestamp_ms=int(info["timestamp"]),
-        topic=load["topic"],
-        window_ms=load["window_ms"],
-        counts=_counts(load["counts"]),
-        quarantined=_counts(load["quarantined"]),
-        offsets={_broker_partition(k): end for k, (_, end) in load["offsets"].items()},
-        gaps={_broker_partition(k): (a, b) for k, (a, b) in load["gaps"].items()},
-        rows=load["rows"],
     )

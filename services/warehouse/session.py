@@ -59,6 +59,12 @@ def prepare_environment() -> None:
     os.environ.setdefault("SPARK_CONF_DIR", str(CONF_DIR))
 
 
+def spark_tables_dir() -> Path:
+    """Where Spark keeps tables that a statement creates, one directory a user: its own choice
+    would be `spark-warehouse` in the current directory, made even when there is no such table."""
+    return Path(tempfile.gettempdir()).resolve() / f"kafka2011-spark-tables-{os.getuid()}"
+
+
 def start_session(
     app_name: str,
     master: str,
@@ -82,7 +88,7 @@ def start_session(
     conf = SparkConf()
     conf.setIfMissing("spark.master", master)
     conf.setIfMissing("spark.app.name", app_name)
-    defaults = dict(DEFAULTS)
+    defaults = {**DEFAULTS, "spark.sql.warehouse.dir": spark_tables_dir().as_uri()}
     if conf.get("spark.master", "").startswith("local"):
         defaults.update(LOCAL_DEFAULTS)
     if event_log_dir is not None:

@@ -14,9 +14,9 @@ view's name cannot have, count as one. No table's name has a `-`, so `quarantine
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from kafka2011.events.topics import TOPICS, table_name
+from kafka2011.runtime.places import Place
 from kafka2011.services.warehouse import delta_log
 from kafka2011.services.warehouse.delta_table import HOUR_COLUMN, loaded_topics, owner_of
 
@@ -70,7 +70,7 @@ def may_have_plain_name(topic: str) -> bool:
     )
 
 
-def plain_path(parent: Path, topic: str) -> Path | None:
+def plain_path(parent: Place, topic: str) -> Place | None:
     """Where older warehouses have the topic's table; None where that is no directory's name."""
     name = table_name(topic)
     is_name = name not in ("", ".", "..") and "/" not in name and "\0" not in name
@@ -79,17 +79,17 @@ def plain_path(parent: Path, topic: str) -> Path | None:
     return parent / name
 
 
-def rows_directories(warehouse_dir: Path) -> list[Path]:
+def rows_directories(warehouse_dir: Place) -> list[Place]:
     """The directories that may hold tables of rows; new ones are made in the first."""
     return [warehouse_dir]
 
 
-def quarantine_directories(warehouse_dir: Path) -> list[Path]:
+def quarantine_directories(warehouse_dir: Place) -> list[Place]:
     """The directories that may hold quarantine tables; new ones are made in the first."""
     return [warehouse_dir / QUARANTINE, warehouse_dir / QUARANTINE_BEFORE]
 
 
-def find_table(parents: Sequence[Path], topic: str) -> Path | None:
+def find_table(parents: Sequence[Place], topic: str) -> Place | None:
     """The topic's own table below one of `parents`; None where there is none yet.
 
     A table that names no topic is the one of its plain name.
@@ -106,7 +106,7 @@ def find_table(parents: Sequence[Path], topic: str) -> Path | None:
     return None
 
 
-def find_shared_table(parents: Sequence[Path], topic: str) -> Path | None:
+def find_shared_table(parents: Sequence[Place], topic: str) -> Place | None:
     """Another topic's table into which this one was loaded as well, by versions before."""
     for parent in parents:
         plain = plain_path(parent, topic)
@@ -127,29 +127,29 @@ class TablePlaces:
     Two processes may choose the same one; the first to create the table has it. Not thread-safe.
     """
 
-    def __init__(self, warehouse_dir: Path) -> None:
+    def __init__(self, warehouse_dir: Place) -> None:
         self._rows = rows_directories(warehouse_dir)
         self._quarantine = quarantine_directories(warehouse_dir)
-        self._chosen: dict[tuple[Path, str], str] = {}
-        self._taken: dict[Path, set[str]] = {}
+        self._chosen: dict[tuple[Place, str], str] = {}
+        self._taken: dict[Place, set[str]] = {}
 
     def look_again(self) -> None:
         """Have the next choice read the directories anew."""
         self._taken.clear()
 
-    def rows(self, topic: str) -> Path:
+    def rows(self, topic: str) -> Place:
         return self._place(self._rows, topic)
 
-    def quarantine(self, topic: str) -> Path:
+    def quarantine(self, topic: str) -> Place:
         return self._place(self._quarantine, topic)
 
-    def shared_rows(self, topic: str) -> Path | None:
+    def shared_rows(self, topic: str) -> Place | None:
         return find_shared_table(self._rows, topic)
 
-    def shared_quarantine(self, topic: str) -> Path | None:
+    def shared_quarantine(self, topic: str) -> Place | None:
         return find_shared_table(self._quarantine, topic)
 
-    def _place(self, parents: Sequence[Path], topic: str) -> Path:
+    def _place(self, parents: Sequence[Place], topic: str) -> Place:
         found = find_table(parents, topic)
         if found is not None:
             return found
@@ -159,7 +159,7 @@ class TablePlaces:
         self._chosen[parent, _key(name)] = topic
         return parent / name
 
-    def _is_taken(self, parent: Path, name: str, topic: str) -> bool:
+    def _is_taken(self, parent: Place, name: str, topic: str) -> bool:
         if parent not in self._taken:
             self._taken[parent] = {
                 _key(entry.name) for entry in _entries(parent) if _is_used(entry)
@@ -168,11 +168,11 @@ class TablePlaces:
         return key in self._taken[parent] or self._chosen.get((parent, key), topic) != topic
 
 
-def _entries(directory: Path) -> list[Path]:
+def _entries(directory: Place) -> list[Place]:
     return sorted(directory.iterdir()) if directory.is_dir() else []
 
 
-def _is_used(entry: Path) -> bool:
+def _is_used(entry: Place) -> bool:
     """Whether it is a table, or holds anything but files of loads that were never committed."""
     if not entry.is_dir() or delta_log.is_table(entry):
         return True
@@ -180,19 +180,19 @@ def _is_used(entry: Path) -> bool:
     return any(not inside.name.startswith(known) for inside in entry.iterdir())
 
 
-def table_directories(parents: Sequence[Path]) -> Iterator[Path]:
+def table_directories(parents: Sequence[Place]) -> Iterator[Place]:
     """Every table directly below one of `parents`."""
     for parent in parents:
         yield from (entry for entry in _entries(parent) if delta_log.is_table(entry))
 
 
-def all_tables(warehouse_dir: Path) -> list[Path]:
+def all_tables(warehouse_dir: Place) -> list[Place]:
     """Every table of the warehouse, those of the quarantine included."""
     parents = [*rows_directories(warehouse_dir), *quarantine_directories(warehouse_dir)]
     return [*table_directories(parents)]
 
 
-def tables_in(warehouse_dir: Path) -> dict[str, Path]:
+def tables_in(warehouse_dir: Place) -> dict[str, Place]:
     """View name -> table directory, for every table of the warehouse.
 
     Where two tables would have one view, it is the one's that has exactly this name, and the
@@ -204,12 +204,12 @@ def tables_in(warehouse_dir: Path) -> dict[str, Path]:
         (QUARANTINED, quarantine_directories(warehouse_dir)),
     ):
         wanted += [(prefix + path.name, path) for path in table_directories(parents)]
-    found: dict[str, Path] = {}
+    found: dict[str, Place] = {}
     keys: set[str] = set()
     for name, path in sorted(wanted, key=lambda one: view_name(one[0]) != one[0]):
         view = view_name(name)
         if view.casefold() in keys:
-            view = unique_name(str(path.relative_to(warehouse_dir)))
+            view = unique_name(str(path).removeprefix(f"{warehouse_dir}/"))
         keys.add(view.casefold())
         found[view] = path
     return dict(sorted(found.items()))

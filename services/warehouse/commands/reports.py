@@ -23,12 +23,13 @@ def run(
     file: Annotated[Path | None, typer.Option("--config", help=FILE_HELP)] = None,
     set_: Settings = None,
     warehouse: Annotated[
-        Path | None, typer.Option("--warehouse", help="the warehouse's directory")
+        str | None,
+        typer.Option("--warehouse", help="the warehouse's directory, or s3://bucket/prefix"),
     ] = None,
 ) -> None:
     """Click-through per item and position, top searches, co-viewed pages, sessions, and candidates
     for abuse: a table and a picture of each, from the tables of the warehouse."""
-    forced: dict[str, Any] = {} if warehouse is None else {"warehouse_dir": str(warehouse)}
+    forced: dict[str, Any] = {} if warehouse is None else {"warehouse_dir": warehouse}
     config = load_or_exit(WarehouseConfig, file, set_ or [], log_level="WARNING", **forced)
     from kafka2011.services.warehouse.reports.activity_job import run_reports
 

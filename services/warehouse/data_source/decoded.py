@@ -4,7 +4,7 @@
 topic's events, those of the warehouse's tables. `writing` writes rows to topics.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +13,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from kafka2011.consumer.chunk import Chunk
 from kafka2011.consumer.spark.options import OptionError, SourceOptions
+from kafka2011.consumer.spark.planning import SourcePlanner
 from kafka2011.consumer.spark.rows import (
     MESSAGE_SCHEMA,
     MessageRows,
@@ -21,6 +22,7 @@ from kafka2011.consumer.spark.rows import (
 )
 from kafka2011.consumer.spark.source import Kafka2011DataSource, MessagesFactory, Rows
 from kafka2011.events.codec_source import CodecSource
+from kafka2011.events.forms import Form
 from kafka2011.events.registry_client import RegistryError
 from kafka2011.events.topic_codec import TopicCodec
 from kafka2011.services.warehouse.data_source.writing import (
@@ -29,7 +31,7 @@ from kafka2011.services.warehouse.data_source.writing import (
     parse_write_options,
 )
 from kafka2011.services.warehouse.load.columns import (
-    EventColumns,
+    columns_of_topic,
     event_columns,
     shipped_columns,
 )
@@ -45,16 +47,21 @@ class DecodedFactory(MessagesFactory):
     `error` with the raw `payload` of a message that is no such event (null in all other rows).
 
     The columns are those of the versions that the registry has when the query is planned: what
-    later versions add is left out. A field whose name is taken gets the prefix `event_`. Raises
-    OptionError when the topic has no schema, or for an unknown column. While the registry is away
-    the task fails without judging a message, and Spark runs it again.
+    later versions add is left out. Of JSON they are `known` (`json_columns`), without it none but
+    `rest`, which has all that has no column or does not fit it. A field whose name is taken gets
+    the prefix `event_`. Raises OptionError when the topic has no schema, or for an unknown column.
+    While the registry is away the task fails without judging a message, and Spark runs it again.
     """
 
     def __init__(
-        self, topic: str, columns: tuple[str, ...] = (), codec: CodecSource | None = None
+        self,
+        topic: str,
+        columns: tuple[str, ...] = (),
+        codec: CodecSource | None = None,
+        known: pa.Schema | None = None,
     ) -> None:
         self.codec = codec or CodecSource()
-        self.event_schema = _columns_when_planned(topic, self.codec.codec())
+        self.event_schema = known or _columns_when_planned(topic, self.codec.codec())
         taken = {*_PLACE, *_REST}
         names = [f"event_{n}" if n.casefold() in taken else n for n in self.event_schema.names]
         fields = [MESSAGE_SCHEMA.field(name) for name in _PLACE]
@@ -78,9 +85,16 @@ class DecodedFactory(MessagesFactory):
         return _DecodedRows(self, quarantine)
 
 
+def json_columns(topic: str, codec: TopicCodec, sample: Sequence[bytes]) -> pa.Schema:
+    """The columns that a load makes of these messages, were they the topic's first."""
+    columns = columns_of_topic(topic, codec)
+    columns.decode(sample)
+    return columns.event_schema
+
+
 def _columns_when_planned(topic: str, codec: TopicCodec) -> pa.Schema:
     """Raises OptionError when the topic has no schema, or only the registry could name it."""
-    columns = EventColumns(topic, codec)
+    columns = columns_of_topic(topic, codec, grows=codec.forms.of(topic).is_avro)
     try:
         columns.add_registered()
     except RegistryError as error:
@@ -153,8 +167,24 @@ class Kafka2011Format(Kafka2011DataSource):
 
     def factory(self, options: SourceOptions) -> MessagesFactory:
         if options.decode:
-            return DecodedFactory(options.decode, options.columns, options.codec)
+            known = self._known(options)
+            return DecodedFactory(options.decode, options.columns, options.codec, known)
         return super().factory(options)
+
+    def _known(self, options: SourceOptions) -> pa.Schema | None:
+        """The columns of JSON, made of the topic's beginning. Kept with the source, which Spark
+        sends on after it has asked for the columns, so that all of a query has the same ones."""
+        if options.codec.forms.of(options.decode) is not Form.JSON:
+            return None
+        found: pa.Schema | None = getattr(self, "_columns", None)
+        if found is None:
+            planner = SourcePlanner(options)
+            try:
+                sample = planner.sample()
+            finally:
+                planner.close()
+            found = self._columns = json_columns(options.decode, options.codec.codec(), sample)
+        return found
 
     def writer(self, schema: Any, overwrite: bool) -> DataSourceWriter:
         if overwrite:

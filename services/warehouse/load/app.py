@@ -9,14 +9,18 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
 
 from deltalake.exceptions import DeltaError
 
 from kafka2011.coordination.errors import CoordinationError, CoordinationUnavailable
 from kafka2011.coordination.zookeeper import ZooKeeperRegistry
+from kafka2011.events.settings import SchemaSettings
 from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.metrics import Answer, MetricsServer
+from kafka2011.runtime.object_store import reason_to_retry
+from kafka2011.runtime.places import Place, StorePath
 from kafka2011.runtime.signals import stop_event
 from kafka2011.services.registration import ServiceRegistration
 from kafka2011.services.warehouse.config import WarehouseConfig
@@ -25,10 +29,20 @@ from kafka2011.services.warehouse.load.progress import Progress, problems_of
 from kafka2011.services.warehouse.session import parallelism, start_session
 from kafka2011.services.warehouse.upkeep.maintenance import UpkeepPolicy, maintain_warehouse
 
+if TYPE_CHECKING:  # loaded where it runs
+    from kafka2011.services.warehouse.streams.runner import StreamBeside
+
 log = get_logger(__name__)
 
 KIND = "loader"
 CONNECT_ATTEMPT_MS = 5_000
+STREAM_JOB = "related-items"
+# Its results are a window and a watermark old, and up to an interval more.
+STREAM_INTERVAL_MS = 10_000
+STREAM_WATERMARK_MS = 5_000
+STREAM_WINDOW_MS = 60_000
+STREAM_BYTES_MAX = 16 * 1024 * 1024
+CHECK_ROUNDS = 20  # of writers, before the first load into an object store
 
 
 class _ProblemLog:
@@ -167,8 +181,11 @@ def run_loads(config: WarehouseConfig) -> int:
     registration = None
     registry = None
     session: Any = None
+    stream: StreamBeside | None = None
     on_interrupt = signal.getsignal(signal.SIGINT)
     try:
+        if not _wait_for_store(config, stop):
+            return 0 if stop.is_set() else 1
         if config.interval_ms == 0:  # one that cannot load ends before the seconds of a JVM's start
             registry = _connect(config, stop)
         session = start_session(
@@ -192,9 +209,14 @@ def run_loads(config: WarehouseConfig) -> int:
             registration = ServiceRegistration(
                 config, kind=KIND, zk_connect=config.zk_connect, metrics=metrics
             )
+            if config.stream_zk_connect:
+                stream = stream_beside(config, session)
+                stream.start()
             log.info("loading", warehouse=str(config.warehouse_dir), metrics=_address(metrics))
             return process.run_until_stopped(lambda: _is_alive(session))
         finally:
+            if stream is not None:
+                stream.close()
             loader.close()
     except CoordinationError as error:
         log.error("zookeeper_failed", reason=str(error))
@@ -208,6 +230,62 @@ def run_loads(config: WarehouseConfig) -> int:
             metrics.close()
         if session is not None:
             session.stop()
+
+
+def stream_beside(config: WarehouseConfig, session: Any) -> "StreamBeside":
+    """The stream job whose results the site shows, over the live brokers: a driver of its own would
+    be another JVM."""
+    from kafka2011.services.warehouse.streams.config import StreamConfig
+    from kafka2011.services.warehouse.streams.jobs import BY_NAME
+    from kafka2011.services.warehouse.streams.runner import StreamBeside, start_stream
+
+    kept = {each.name: getattr(config, each.name) for each in fields(SchemaSettings)}
+    job = BY_NAME[STREAM_JOB]
+    settings = StreamConfig(
+        **kept,
+        zk_connect=config.stream_zk_connect,
+        stream_dir=config.stream_dir,
+        bytes_max=STREAM_BYTES_MAX,
+        interval_ms=STREAM_INTERVAL_MS,
+        watermark_ms=STREAM_WATERMARK_MS,
+        window_ms=STREAM_WINDOW_MS,
+    )
+    return StreamBeside(job.name, lambda: start_stream(session, settings, job, once=False))
+
+
+def _wait_for_store(config: WarehouseConfig, stop: threading.Event) -> bool:
+    """Whether loads may begin; a loop waits for a store that does not answer, a single load ends.
+
+    False also when `stop` was set meanwhile.
+    """
+    place = config.warehouse_dir
+    reported = False
+    while config.interval_ms and isinstance(place, StorePath) and not stop.is_set():
+        try:
+            place.is_dir()
+            break
+        except OSError as error:
+            if reason_to_retry(error) is None:
+                break  # it answers, and `holds_warehouse` says what is wrong
+            if not reported:
+                log.warning("store_not_answering", reason=_one_line(error))
+                reported = True
+    return not stop.is_set() and holds_warehouse(place)
+
+
+def holds_warehouse(place: Place) -> bool:
+    """Whether loads may begin there: before the first one, writers race on a store."""
+    if not isinstance(place, StorePath):
+        return True
+    from kafka2011.services.warehouse.store_check import Unfit, check_store
+
+    try:
+        if not place.is_dir():
+            log.info("store_checked", result=check_store(place, rounds=CHECK_ROUNDS))
+    except (Unfit, OSError) as error:
+        log.error("store_refused", warehouse=str(place), reason=_one_line(error))
+        return False
+    return True
 
 
 def _serve_metrics(

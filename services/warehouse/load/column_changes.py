@@ -45,6 +45,16 @@ def column_changes(table: pa.Schema, new: WriterSchema) -> list[str]:
     return lines + _elsewhere(columns, names)
 
 
+def renamed(writer: WriterSchema) -> list[str]:
+    """One line for each field whose column cannot have its name: the table uses that itself, or
+    another field's differs only by case."""
+    return [
+        f"field {column.source} becomes column {column.name}"
+        for column in columns_of(writer, TypeResolver(writer.schema, writer.named))
+        if column.name != column.source
+    ]
+
+
 def _named(writer: WriterSchema) -> list[Named]:
     own: list[Column] = columns_of(writer, TypeResolver(writer.schema, writer.named))
     return [Named(column.name, column.resolved.type, column.aliases) for column in own]

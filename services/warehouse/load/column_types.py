@@ -78,13 +78,15 @@ def placed(columns: Sequence[ColumnLike], present: pa.Schema, *, grows: bool = T
 
 def joined(known: pa.Schema, new: pa.Schema) -> pa.Schema:
     """The columns of both, by name. Raises TypesDiffer where their types are not the same but for
-    fields of records."""
+    fields of records, or their names but for case: a file's column has the table's very name."""
     found = {field.name.casefold(): field for field in known}
     for field in new:
         key = field.name.casefold()
         if key not in found:
             found[key] = field
             continue
+        if field.name != found[key].name:
+            raise TypesDiffer(f"column {field.name} is {found[key].name} in the table")
         try:
             kind = merged(found[key].type, field.type, widens=False)
         except TypesDiffer:

@@ -10,6 +10,8 @@ A payload is decoded by the schema that it names. A schema that is new adds its 
 which a column does not fit those that are there (`column_types`) has its events rejected with that
 reason, as has one that is not registered for the topic. Where the topic's events carry ids, a new
 id is looked up in the registry; while that is away, decoding fails and no message is judged.
+
+`plain_columns` has the columns of topics without Avro.
 """
 
 import contextlib
@@ -25,6 +27,7 @@ from kafka2011.events.forms import FORMS_2011
 from kafka2011.events.topic_codec import TopicCodec, shipped_writer
 from kafka2011.events.topics import schema_name
 from kafka2011.services.warehouse.load.column_types import TypesDiffer, arranged, placed
+from kafka2011.services.warehouse.load.plain_columns import PlainColumns
 from kafka2011.services.warehouse.load.schema_columns import (
     HEADER_FIELDS,
     HOUR_FIELD,
@@ -200,16 +203,21 @@ def shipped_columns(topic: str) -> SchemaColumns | None:
         return None
 
 
-@functools.lru_cache(1024)
-def event_columns(
+def columns_of_topic(
     topic: str,
     codec: TopicCodec = CODEC_2011,
     present: pa.Schema | None = None,
     *,
     grows: bool = True,
-) -> EventColumns:
-    """The columns of a topic, which are kept with their decoders."""
-    return EventColumns(topic, codec, present, grows=grows)
+) -> EventColumns | PlainColumns:
+    """The columns of a topic by its form; see EventColumns."""
+    if codec.forms.of(topic).is_avro:
+        return EventColumns(topic, codec, present, grows=grows)
+    return PlainColumns(topic, codec.forms, present, grows=grows)
+
+
+# The same, kept with their decoders.
+event_columns = functools.lru_cache(1024)(columns_of_topic)
 
 
 def with_source(

@@ -6,8 +6,8 @@ tasks return file names, counts and end offsets.
 """
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import pyarrow as pa
@@ -17,19 +17,20 @@ from kafka2011.consumer.chunk import Chunk
 from kafka2011.consumer.ranges.planning import OffsetRange
 from kafka2011.consumer.simple import SimpleConsumer
 from kafka2011.consumer.spark.reading import read_patiently
-from kafka2011.coordination import cluster
 from kafka2011.coordination.cluster import BrokerAddress, BrokerPartition
+from kafka2011.coordination.cluster_view import ClusterView
 from kafka2011.coordination.registry import Registry
+from kafka2011.coordination.replica_sets import set_ids
 from kafka2011.events.codec_source import CodecSource
 from kafka2011.protocol.errors import KafkaError
+from kafka2011.protocol.lineage import Lineage
+from kafka2011.runtime import object_store
 from kafka2011.runtime.clock import Clock, now_ms
 from kafka2011.runtime.failpoints import failpoint
 from kafka2011.runtime.logs import get_logger
 from kafka2011.services.warehouse.config import WarehouseConfig
 from kafka2011.services.warehouse.delta_table import (
     AnotherLoadWon,
-    Load,
-    LoadedRange,
     SchemaConflict,
     WarehouseError,
     WarehouseTable,
@@ -37,6 +38,7 @@ from kafka2011.services.warehouse.delta_table import (
     rows_description,
 )
 from kafka2011.services.warehouse.load.column_types import TypesDiffer, joined
+from kafka2011.services.warehouse.load.lineages import check_log, compared, go_back
 from kafka2011.services.warehouse.load.parquet_files import remove_files
 from kafka2011.services.warehouse.load.plan import (
     BEYOND_END,
@@ -59,10 +61,12 @@ from kafka2011.services.warehouse.load.tasks import (
 from kafka2011.services.warehouse.load.topic_tables import (
     Topic,
     created,
+    leave_shared_tables,
     merged_load,
     removed_on_failure,
     table_schema,
 )
+from kafka2011.services.warehouse.load_commits import Load, LoadedRange
 from kafka2011.services.warehouse.table_paths import TablePlaces
 
 log = get_logger(__name__)
@@ -114,7 +118,11 @@ def read_planned(
         planned.end,
     )
     return read_patiently(
-        planned.address, offsets, fetch_size=fetch_size, socket_timeout_ms=socket_timeout_ms
+        planned.address,
+        offsets,
+        fetch_size=fetch_size,
+        socket_timeout_ms=socket_timeout_ms,
+        check=functools.partial(check_log, planned) if planned.lineage else None,
     )
 
 
@@ -132,6 +140,8 @@ class LoadOutcome:
     problems: list[Problem] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     lost_to_another: list[str] = field(default_factory=list)
+    # Requests to an object store that executors and driver have sent again, by reason.
+    store_retries: dict[str, int] = field(default_factory=dict)
     # Age in ms at the commit -> rows; from the frontend's header.time.
     ages: dict[int, int] = field(default_factory=dict)
 
@@ -140,6 +150,10 @@ class LoadOutcome:
         """True when the load left no bytes unread that it had seen and could read."""
         return not any(self.lag_bytes.values())
 
+    def add_retries(self, counts: Mapping[str, int]) -> None:
+        for reason, count in counts.items():
+            self.store_retries[reason] = self.store_retries.get(reason, 0) + count
+
 
 class Offsets(Protocol):
     """The requests of a loader to one broker; SimpleConsumer answers them."""
@@ -147,6 +161,8 @@ class Offsets(Protocol):
     def earliest(self, topic: str, partition: int) -> int: ...
 
     def latest(self, topic: str, partition: int) -> int: ...
+
+    def lineage(self, topic: str, partition: int) -> Lineage: ...
 
     def close(self) -> None: ...
 
@@ -172,6 +188,7 @@ class Loader:
         self._config = config
         self._warehouse_dir = config.warehouse_dir.resolve()
         self._registry = registry
+        self._cluster = ClusterView(registry)
         self._run_tasks = run_tasks
         self._task_count = task_count
         self._clock = clock
@@ -187,8 +204,10 @@ class Loader:
         self._beyond_end: dict[tuple[str, BrokerPartition], tuple[int | None, Problem]] = {}
         self._connect = connect or self._simple_consumer
         self._clients: dict[BrokerAddress, Offsets] = {}
+        self._sets: frozenset[int] = frozenset()  # brokers that are replica sets
 
     def close(self) -> None:
+        self._cluster.close()
         for client in self._clients.values():
             client.close()
 
@@ -197,16 +216,21 @@ class Loader:
     def load(self) -> LoadOutcome:
         """Load new messages up to the present ends of the logs; cheap when there are none."""
         outcome = LoadOutcome()
+        self._load(outcome)
+        outcome.add_retries(object_store.RETRIES.take())
+        return outcome
+
+    def _load(self, outcome: LoadOutcome) -> None:
         ranges = self._plan(outcome)
         if not ranges:
-            return outcome
+            return
         failpoint("after_plan")
         settings = TaskSettings(
             paths={part.topic: self._topics[part.topic].paths for part in ranges},
             window_ms=self._config.window_ms,
             quarantined=self._left_in_quarantine(ranges),
             codec=CodecSource(
-                self._config.event_forms,
+                self._config.forms,
                 self._config.schema_registry_url,
                 self._config.schema_registry_timeout_ms / 1000,
                 self._codec.known(),
@@ -219,20 +243,22 @@ class Loader:
         by_topic: dict[str, list[TopicResult]] = {}
         for result in (result for results in found for result in results):
             by_topic.setdefault(result.topic, []).append(result)
+            outcome.add_retries(result.store_retries)
             self._codec.learn(result.schemas)
         for topic, results in sorted(by_topic.items()):
             planned = [part for part in ranges if part.topic == topic]
             self._commit_topic(topic, planned, results, outcome)
-        return outcome
 
     def _plan(self, outcome: LoadOutcome) -> list[PlannedRange]:
+        cluster = self._cluster.look()
         brokers = {
             broker_id: BrokerAddress(*self._config.address_map.get(address, address))
-            for broker_id, address in cluster.live_brokers(self._registry).items()
+            for broker_id, address in cluster.brokers.items()
         }
         ranges: list[PlannedRange] = []
+        self._sets = frozenset(set_ids(self._registry))
         self._places.look_again()
-        for name in cluster.topics(self._registry):
+        for name, registered in cluster.partitions.items():
             if not self._is_wanted(name):
                 continue
             try:
@@ -241,10 +267,12 @@ class Loader:
                 outcome.failures.append(f"{name}: {error}")
                 continue
             outcome.lag_bytes[name] = 0
-            registered = cluster.partitions_of(self._registry, name)
             new: list[PlannedRange] = []
             for source in sorted({*registered, *topic.known}):
-                state = self._state(topic, source, brokers.get(source.broker_id))
+                found = self._state(topic, source, brokers.get(source.broker_id))
+                state = self._after_elections(topic, found, outcome)
+                if state is None:
+                    continue
                 planned, problem = plan_partition(state, self._config.partition_bytes_max)
                 if problem is not None:
                     outcome.problems.append(problem)
@@ -257,11 +285,32 @@ class Loader:
                 ranges += new
         return ranges
 
+    def _after_elections(
+        self, topic: Topic, state: PartitionState, outcome: LoadOutcome
+    ) -> PartitionState | None:
+        """The state, set back to where the log and what was loaded of it part; None while it cannot
+        be loaded."""
+        found, problem = compared(topic, state.source, state.lineage)
+        if problem is not None:
+            outcome.problems.append(problem)
+        if found is None:
+            return state if problem is None else None
+        place = f"{topic.name}/{state.source.text}"
+        try:
+            go_back(topic, state.source, found.first, state.lineage, self._config.window_ms)
+        except (WarehouseError, DeltaError, OSError) as error:
+            outcome.failures.append(f"{place}: {error}")
+            return None
+        log.error(
+            "source_cut", partition=place, first=found.first, last=found.last, epoch=found.epoch
+        )
+        return replace(state, committed=found.first, beyond_end=None)
+
     def _takes_types(self, topic: Topic, outcome: LoadOutcome) -> bool:
         """Whether the topic's events fit the types of its table; if not, the topic is not read."""
         try:
             if topic.table is not None:
-                topic.table.lacking_columns(table_schema(topic.name))
+                topic.table.lacking_columns(table_schema(topic.name, self._codec.forms))
         except SchemaConflict as conflict:
             outcome.failures.append(f"{topic.name}: {conflict}")
             return False
@@ -277,19 +326,24 @@ class Loader:
     ) -> PartitionState:
         committed = topic.known.get(source)
         earliest = latest = None
+        lineage: Lineage = ()
         if address is not None:
             client = self._client(address)
             try:
                 latest = client.latest(topic.name, source.partition)
                 if latest != (committed or 0):
                     earliest = client.earliest(topic.name, source.partition)
+                    if source.broker_id in self._sets:
+                        lineage = client.lineage(topic.name, source.partition)
             except (KafkaError, OSError) as error:
                 log.debug("offsets_unknown", topic=topic.name, source=source.text, error=str(error))
                 latest = None
         found_at, beyond_end = self._beyond_end.get((topic.name, source), (None, None))
         if found_at != committed:
             beyond_end = None  # the partition was reset in the meantime
-        return PartitionState(topic.name, source, committed, address, earliest, latest, beyond_end)
+        return PartitionState(
+            topic.name, source, committed, address, earliest, latest, beyond_end, lineage
+        )
 
     def _client(self, address: BrokerAddress) -> Offsets:
         client = self._clients.get(address)
@@ -308,49 +362,16 @@ class Loader:
         topic = self._topics.pop(name, None)  # if refreshing fails, it is opened again next time
         if topic is None:
             paths = TopicPaths(self._places.rows(name), self._places.quarantine(name))
-            self._leave_shared_tables(name, paths)
+            shared = self._places.shared_quarantine(name), self._places.shared_rows(name)
+            leave_shared_tables(name, paths, shared, self._codec.forms, self._config.window_ms)
             table = WarehouseTable.open(paths.rows)
-            known = table.known_partitions(name) if table is not None else {}
             quarantine = WarehouseTable.open(paths.quarantine)
-            topic = Topic(name, paths, table, quarantine, known)
+            topic = Topic(name, paths, table, quarantine)
+            topic.look()
         elif topic.table is not None and topic.table.refresh():
-            topic.known.update(topic.table.known_partitions(name))
+            topic.look()
         self._topics[name] = topic
         return topic
-
-    def _leave_shared_tables(self, name: str, paths: TopicPaths) -> None:
-        """Have a topic that earlier versions loaded into another's table go on in its own.
-
-        Only its offsets move. Its rows stay where they are: nothing in them names the topic.
-        """
-        # The quarantine first: it takes no messages below its own offset.
-        for shared, path, schema, description in (
-            (
-                self._places.shared_quarantine(name),
-                paths.quarantine,
-                QUARANTINE_SCHEMA,
-                quarantine_description(name),
-            ),
-            (
-                self._places.shared_rows(name),
-                paths.rows,
-                table_schema(name),
-                rows_description(name),
-            ),
-        ):
-            before = WarehouseTable.open(shared) if shared is not None else None
-            if before is None:
-                continue
-            own = created(name, path, schema, description)
-            known = own.known_partitions(name)
-            moved = [
-                LoadedRange(source, None, offset, offset)
-                for source, offset in before.known_partitions(name).items()
-                if source not in known
-            ]
-            if moved:
-                own.commit(Load(name, moved, [], {}, self._config.window_ms))
-                log.warning("shared_table_left", topic=name, shared=str(shared), table=str(path))
 
     def _columns(self, ranges: Sequence[PlannedRange]) -> dict[str, pa.Schema]:
         tables = {part.topic: self._topics[part.topic].table for part in ranges}
@@ -401,6 +422,7 @@ class Loader:
         latest = {part.source: part.latest for part in planned}
         for loaded in load.ranges:
             topic.known[loaded.source] = loaded.end
+            topic.lineages[loaded.source] = loaded.lineage
             outcome.lag_bytes[name] -= loaded.end - loaded.start
             outcome.left_bytes += latest[loaded.source] - loaded.end
         outcome.versions[name] = version
@@ -450,7 +472,7 @@ class Loader:
         next load decodes its ranges with the other's columns there.
         """
         table = self._topics[name].table
-        columns = table.schema() if table is not None else table_schema(name)
+        columns = table.schema() if table is not None else table_schema(name, self._codec.forms)
         fitting = []
         for result in results:
             if not result.is_usable:
@@ -467,7 +489,7 @@ class Loader:
         return columns, fitting
 
     def _commit_rows(self, topic: Topic, load: Load, columns: pa.Schema) -> int:
-        schema = table_schema(topic.name)
+        schema = table_schema(topic.name, self._codec.forms)
         if topic.table is None:
             topic.table = created(
                 topic.name, topic.paths.rows, schema, rows_description(topic.name)

@@ -1,25 +1,27 @@
 """Rows to Parquet files in a table's directory, one file per event hour and write.
 
-A file is written under a temporary name, flushed to the disk and renamed to a unique one; no reader
-sees it until a commit names it. A load that fails removes its files; those of one that dies are
+A file appears whole under a unique name (`places.write_whole`); no reader sees it until a commit
+names it. A load that fails removes its files; those of one that dies are
 left to `vacuum`. Rows are buffered up to a limit over all hours, so that an old log with thousands
 of hours costs files, not memory.
 """
 
 import contextlib
+import functools
 import json
-import os
 import time
 import uuid
 from collections.abc import Callable, Iterable
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from kafka2011.services.warehouse.delta_table import HOUR_COLUMN, NewFile
+from kafka2011.runtime.places import Place, write_whole
+from kafka2011.services.warehouse import storage
+from kafka2011.services.warehouse.delta_table import HOUR_COLUMN
+from kafka2011.services.warehouse.load_commits import NewFile
 
 BUFFER_BYTES_MAX = 64 * 1024 * 1024
 US_PER_HOUR = 3_600_000_000
@@ -42,7 +44,7 @@ class HourFiles:
 
     def __init__(
         self,
-        table_path: Path,
+        table_path: Place,
         hour_of: tuple[str, ...],
         *,
         buffer_bytes_max: int = BUFFER_BYTES_MAX,
@@ -82,8 +84,11 @@ class HourFiles:
             return
         table = pa.Table.from_batches(self._batches).combine_chunks()
         self._batches, self._buffered_bytes = [], 0
-        for hour, rows in split_by_hour(table, self._hour_of):
-            self._files.append(write_file(self._table_path, hour, rows, self._name()))
+        jobs = [
+            functools.partial(write_file, self._table_path, hour, rows, self._name())
+            for hour, rows in split_by_hour(table, self._hour_of)
+        ]
+        storage.all_done(self._table_path, jobs, self._files.append)
 
 
 def split_by_hour(table: pa.Table, hour_of: tuple[str, ...]) -> list[tuple[str, pa.Table]]:
@@ -110,39 +115,32 @@ def hour_name(hours_since_epoch: int) -> str:
     return str(moment).replace("T", "-")
 
 
-def write_file(table_path: Path, hour: str, rows: pa.Table, name: str) -> NewFile:
+def write_file(table_path: Place, hour: str, rows: pa.Table, name: str) -> NewFile:
     """Write one Parquet file durably under its final, unique name.
 
     Raises OSError when it cannot be written; the unfinished file is removed then.
     """
     path = f"{HOUR_COLUMN}={hour}/{name}.parquet"
-    final = table_path / path
-    final.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = final.with_name(f".{final.name}.unfinished")
-    try:
-        with unfinished.open("wb") as file:
-            pq.write_table(
-                rows,
-                file,
-                compression=COMPRESSION,
-                compression_level=COMPRESSION_LEVEL,
-                use_dictionary=_dictionary_columns(rows.schema),
-            )
-            file.flush()
-            os.fsync(file.fileno())
-            size_bytes = file.tell()
-        unfinished.rename(final)
-    except BaseException:
-        unfinished.unlink(missing_ok=True)
-        raise
-    return NewFile(path, hour, size_bytes, rows.num_rows, _stats(rows))
+    size_bytes = write_whole(
+        table_path / path,
+        lambda file: pq.write_table(
+            rows,
+            file,
+            compression=COMPRESSION,
+            compression_level=COMPRESSION_LEVEL,
+            use_dictionary=_dictionary_columns(rows.schema),
+        ),
+    )
+    modified_ms = time.time_ns() // 1_000_000
+    return NewFile(path, hour, size_bytes, rows.num_rows, _stats(rows), modified_ms)
 
 
-def remove_files(table_path: Path, files: Iterable[NewFile]) -> None:
-    """Remove files that no commit will name. Files that cannot be removed are left to `vacuum`."""
-    for file in files:
-        with contextlib.suppress(OSError):
-            (table_path / file.path).unlink()
+def remove_files(table_path: Place, files: Iterable[NewFile]) -> None:
+    """Remove files that no commit will name. Where one cannot be removed, it and the rest are left
+    to `vacuum`: a store that is away takes half a minute for each."""
+    with contextlib.suppress(OSError):
+        for file in files:
+            (table_path / file.path).unlink(missing_ok=True)
 
 
 def _dictionary_columns(schema: pa.Schema) -> list[str]:

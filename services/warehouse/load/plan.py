@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from kafka2011.coordination.cluster import BrokerAddress, BrokerPartition
+from kafka2011.protocol.lineage import Lineage
 
 # Below this size a further task costs more time than the second core saves.
 TASK_BYTES_MIN = 4 * 1024 * 1024
@@ -20,6 +21,7 @@ class PartitionState:
     is away; `earliest` and `latest` are the log's ends, None when the broker gave none.
     `beyond_end` is the problem of that kind that an earlier plan found with the same `committed`:
     a replaced log stays a different one when it has grown beyond the end of the old one.
+    `lineage` is the log's, where it is a replica set's.
     """
 
     topic: str
@@ -29,6 +31,7 @@ class PartitionState:
     earliest: int | None = None
     latest: int | None = None
     beyond_end: "Problem | None" = None
+    lineage: Lineage = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,7 @@ class PlannedRange:
     start: int
     end: int
     latest: int
+    lineage: Lineage = ()
 
     @property
     def size_bytes(self) -> int:
@@ -69,6 +73,8 @@ class Problem:
 BROKER_AWAY = "broker_away"
 GAP = "gap"
 BEYOND_END = "beyond_end"
+CUT = "cut"
+OLDER_LEADER = "older_leader"
 
 
 def plan_partition(
@@ -103,6 +109,7 @@ def plan_partition(
         start=start,
         end=min(state.latest, start + bytes_max),
         latest=state.latest,
+        lineage=state.lineage,
     )
     return planned, problem
 

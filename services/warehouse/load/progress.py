@@ -51,6 +51,12 @@ class Progress:
             "Partitions and topics that cannot be loaded at present.",
             registry=self.registry,
         )
+        self._store_retries = Counter(
+            "kafka2011_warehouse_store_retries_total",
+            "Requests to the object store that were sent again: throttled, timeout, unavailable.",
+            ["reason"],
+            registry=self.registry,
+        )
         self._seconds = Histogram(
             "kafka2011_warehouse_load_seconds",
             "Duration of loads that had something to load.",
@@ -73,6 +79,8 @@ class Progress:
                 table["version"] = outcome.versions[topic]
             for age_ms, count in outcome.ages.items():
                 self._latency.record_value(min(age_ms, LATENCY_MS_MAX), count)
+            for reason, count in outcome.store_retries.items():
+                self._store_retries.labels(reason).inc(count)
             self._problems = problems_of(outcome)
             self._problem_count.set(len(self._problems))
             if outcome.versions:

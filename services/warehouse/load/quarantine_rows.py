@@ -5,9 +5,10 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
+from pyarrow.parquet import ParquetFile
 
 from kafka2011.coordination.cluster import BrokerPartition
+from kafka2011.services.warehouse import storage
 from kafka2011.services.warehouse.load.schema_columns import HEADER_FIELDS, SOURCE_FIELDS
 from kafka2011.services.warehouse.load.tasks import QUARANTINE_FIELDS, Aside, aside_of
 
@@ -49,7 +50,7 @@ def rows_between(
     wanted = chosen & (offset > start) & (offset <= end)
     names = list(dict.fromkeys([*columns, *SOURCE_NAMES]))
     for file in files:
-        parquet = pq.ParquetFile(file)
+        parquet = storage.parquet_file(file)
         for batch in _batches(parquet, _groups(parquet, start, end), names):
             found = batch.filter(wanted)
             if found.num_rows:
@@ -60,7 +61,7 @@ def places_by_partition(files: Sequence[str]) -> dict[BrokerPartition, list[Plac
     """The places of all quarantined messages, in order."""
     found: dict[BrokerPartition, list[Place]] = {}
     for file in files:
-        parquet = pq.ParquetFile(file)
+        parquet = storage.parquet_file(file)
         groups = range(parquet.num_row_groups)
         for batch in _batches(parquet, groups, [*SOURCE_NAMES, "payload"]):
             sizes = pc.binary_length(batch.column("payload")).to_pylist()
@@ -71,7 +72,7 @@ def places_by_partition(files: Sequence[str]) -> dict[BrokerPartition, list[Plac
     return {source: sorted(places) for source, places in sorted(found.items())}
 
 
-def _groups(parquet: pq.ParquetFile, start: int, end: int) -> list[int]:
+def _groups(parquet: ParquetFile, start: int, end: int) -> list[int]:
     """The row groups that may have offsets in (`start`, `end`]."""
     index = parquet.schema_arrow.names.index("source_offset")
     found = []
@@ -82,7 +83,7 @@ def _groups(parquet: pq.ParquetFile, start: int, end: int) -> list[int]:
     return found
 
 
-def _statistics(parquet: pq.ParquetFile, group: int, index: int) -> Any:
+def _statistics(parquet: ParquetFile, group: int, index: int) -> Any:
     """Those of a plain column; None where there are none, or nested columns shift the numbers."""
     column = parquet.metadata.row_group(group).column(index)
     if column.path_in_schema != "source_offset" or not column.is_stats_set:
@@ -91,7 +92,7 @@ def _statistics(parquet: pq.ParquetFile, group: int, index: int) -> Any:
 
 
 def _batches(
-    parquet: pq.ParquetFile, groups: Sequence[int], columns: list[str]
+    parquet: ParquetFile, groups: Sequence[int], columns: list[str]
 ) -> Iterator[pa.RecordBatch]:
     # Files that delta-rs has written say that bytes and text are views, which have few functions.
     schema = pa.schema([_FIELDS.field(name) for name in columns])

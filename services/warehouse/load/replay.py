@@ -24,8 +24,9 @@ from kafka2011.runtime.failpoints import failpoint
 from kafka2011.runtime.logs import get_logger
 from kafka2011.services.warehouse.config import WarehouseConfig
 from kafka2011.services.warehouse.delta_table import WarehouseError, WarehouseTable
-from kafka2011.services.warehouse.load.columns import EventColumns
+from kafka2011.services.warehouse.load.columns import EventColumns, columns_of_topic
 from kafka2011.services.warehouse.load.parquet_files import HourFiles
+from kafka2011.services.warehouse.load.plain_columns import PlainColumns
 from kafka2011.services.warehouse.load.quarantine_rows import (
     Place,
     places_by_partition,
@@ -85,7 +86,7 @@ def replay(config: WarehouseConfig, topic: str) -> Replayed:
     found = Replayed()
     if quarantine is None:
         return found
-    columns = EventColumns(topic, config.topic_codec(), table.schema())
+    columns = columns_of_topic(topic, config.topic_codec(), table.schema())
     loaded = table.known_partitions(topic)
     for piece in _pieces(quarantine, loaded):
         one = _replay_piece(piece, columns, table, quarantine)
@@ -118,7 +119,10 @@ def _ends(places: list[Place]) -> Iterator[int]:
 
 
 def _replay_piece(
-    piece: _Piece, columns: EventColumns, table: WarehouseTable, quarantine: WarehouseTable
+    piece: _Piece,
+    columns: EventColumns | PlainColumns,
+    table: WarehouseTable,
+    quarantine: WarehouseTable,
 ) -> Replayed:
     payloads = piece.messages.column("payload").to_pylist()
     decoded = columns.decode(payloads)

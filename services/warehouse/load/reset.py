@@ -4,8 +4,6 @@ Only offsets are committed: the partition's next offset becomes the earliest of 
 commit records a gap that goes backwards, from the end of what was loaded of the old log.
 """
 
-from pathlib import Path
-
 from deltalake.exceptions import DeltaError
 
 from kafka2011.consumer.simple import SimpleConsumer
@@ -15,20 +13,17 @@ from kafka2011.coordination.errors import CoordinationError
 from kafka2011.coordination.zookeeper import ZooKeeperRegistry
 from kafka2011.protocol.errors import KafkaError
 from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.places import Place
 from kafka2011.services.warehouse.config import WarehouseConfig
-from kafka2011.services.warehouse.delta_table import (
-    Load,
-    LoadedRange,
-    WarehouseError,
-    WarehouseTable,
-)
+from kafka2011.services.warehouse.delta_table import WarehouseError, WarehouseTable
+from kafka2011.services.warehouse.load_commits import Load, LoadedRange
 from kafka2011.services.warehouse.table_paths import TablePlaces
 
 log = get_logger(__name__)
 
 
 def reset_partition(
-    warehouse_dir: Path, topic: str, source: BrokerPartition, earliest: int, window_ms: int
+    warehouse_dir: Place, topic: str, source: BrokerPartition, earliest: int, window_ms: int
 ) -> int:
     """Have the next load of the partition read from `earliest`; returns the offset it replaces.
 

@@ -9,11 +9,11 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kafka2011.consumer.chunk import Chunk
 from kafka2011.consumer.spark.rows import entry_next_offsets
@@ -21,18 +21,20 @@ from kafka2011.coordination.cluster import BrokerPartition
 from kafka2011.events.codec_source import CodecSource
 from kafka2011.events.errors import HeaderUnreadable
 from kafka2011.events.header import UNREADABLE
-from kafka2011.events.peek import peek
+from kafka2011.events.origin import Origin, origin_of
 from kafka2011.events.schema_cache import RegisteredSchema
 from kafka2011.protocol import message_set
 from kafka2011.protocol.errors import InvalidMessage, KafkaError
+from kafka2011.runtime import object_store
 from kafka2011.runtime.clock import now_ms
 from kafka2011.runtime.failpoints import failpoint
-from kafka2011.services.warehouse.delta_table import Counts, NewFile
+from kafka2011.runtime.places import Place
 from kafka2011.services.warehouse.load.arrow_types import TIMESTAMP
 from kafka2011.services.warehouse.load.columns import event_columns, with_source
 from kafka2011.services.warehouse.load.parquet_files import HourFiles
 from kafka2011.services.warehouse.load.plan import PlannedRange
 from kafka2011.services.warehouse.load.schema_columns import HOUR_FIELD
+from kafka2011.services.warehouse.load_commits import Counts, NewFile
 
 # The hour of a row is that of the event's own time where it has one, else of its header's time,
 # else of the load.
@@ -62,8 +64,8 @@ Read = Callable[[PlannedRange], Iterator[Chunk]]
 class TopicPaths(NamedTuple):
     """Where a topic's tables are."""
 
-    rows: Path
-    quarantine: Path
+    rows: Place
+    quarantine: Place
 
 
 class Aside(NamedTuple):
@@ -109,6 +111,8 @@ class TopicResult:
     read_bytes: int = 0
     errors: list[str] = field(default_factory=list)
     is_usable: bool = True
+    # Requests to an object store that were sent again, by reason (runtime/object_store).
+    store_retries: dict[str, int] = field(default_factory=dict)
     # Fetched from the registry by this task, by id.
     schemas: dict[int, RegisteredSchema] = field(default_factory=dict)
 
@@ -121,6 +125,8 @@ def run_task(
     for planned in ranges:
         by_topic.setdefault(planned.topic, []).append(planned)
     results = [_TopicTask(topic, settings).run(part, read) for topic, part in by_topic.items()]
+    if results:
+        results[0].store_retries = object_store.RETRIES.take()
     failpoint("in_task_after_files_written")
     return results
 
@@ -132,7 +138,7 @@ class _TopicTask:
         self._settings = settings
         self._result = TopicResult(topic, ages_at_ms=now_ms())
         self._codec = settings.codec.codec()
-        self._prefix_bytes = settings.codec.forms.prefix_bytes(topic)
+        self._origin = origin_of(settings.codec.forms, topic)
         self._columns = event_columns(topic, self._codec, settings.columns.get(topic))
         self._files = HourFiles(settings.paths[topic].rows, (EVENT_TIME, HEADER_TIME))
         quarantine = settings.paths[topic].quarantine
@@ -229,11 +235,11 @@ class _TopicTask:
     def _count(self, batch: pa.RecordBatch) -> None:
         result = self._result
         result.rows += batch.num_rows
-        times = batch.column(HEADER_TIME)
-        if times.null_count:
-            untimed = result.counts.get(UNREADABLE, 0) + times.null_count
-            result.counts[UNREADABLE] = untimed
-            batch = batch.filter(times.is_valid())
+        said = pc.and_(batch.column(HEADER_TIME).is_valid(), batch.column("server").is_valid())
+        if said.false_count:
+            unsaid = result.counts.get(UNREADABLE, 0) + said.false_count
+            result.counts[UNREADABLE] = unsaid
+            batch = batch.filter(said)
         times_ms = batch.column(HEADER_TIME).cast(pa.int64()).to_numpy() // 1000
         for key, count in count_windows(
             times_ms, batch.column("server"), self._settings.window_ms
@@ -253,7 +259,7 @@ class _TopicTask:
 
     def _count_aside(self, payloads: Sequence[bytes]) -> None:
         for payload in payloads:
-            key = _window_key(payload, self._settings.window_ms, self._prefix_bytes)
+            key = _window_key(payload, self._settings.window_ms, self._origin)
             self._result.quarantined[key] = self._result.quarantined.get(key, 0) + 1
 
     def _set_aside(
@@ -291,9 +297,9 @@ def aside_of(next_offset: int, payload: bytes) -> Aside:
     return Aside(next_offset, hashlib.md5(payload, usedforsecurity=False).digest())
 
 
-def _window_key(payload: bytes, window_ms: int, prefix_bytes: int) -> tuple[int, str]:
+def _window_key(payload: bytes, window_ms: int, origin: Origin) -> tuple[int, str]:
     try:
-        header = peek(payload, prefix_bytes)
+        header = origin.header(payload)
     except HeaderUnreadable:
         return UNREADABLE
     return header.time_ms - header.time_ms % window_ms, header.server

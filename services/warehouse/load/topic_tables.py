@@ -2,41 +2,55 @@
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from kafka2011.coordination.cluster import BrokerPartition
+from kafka2011.events.forms import FORMS_2011, Forms
+from kafka2011.protocol.lineage import Lineage
+from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.places import Place
 from kafka2011.services.warehouse.delta_table import (
     AnotherLoadWon,
     CommitUncertain,
-    Load,
-    LoadedRange,
-    NewFile,
     WarehouseError,
     WarehouseTable,
     owner_of,
+    quarantine_description,
+    rows_description,
 )
 from kafka2011.services.warehouse.load.columns import event_columns
 from kafka2011.services.warehouse.load.parquet_files import remove_files
+from kafka2011.services.warehouse.load.plain_columns import PlainColumns
 from kafka2011.services.warehouse.load.plan import PlannedRange
-from kafka2011.services.warehouse.load.tasks import TopicPaths, TopicResult
+from kafka2011.services.warehouse.load.tasks import QUARANTINE_SCHEMA, TopicPaths, TopicResult
+from kafka2011.services.warehouse.load_commits import Load, LoadedRange, NewFile
+
+log = get_logger(__name__)
 
 
 @dataclass(slots=True)
 class Topic:
-    """One topic's tables, and the next offset of each partition."""
+    """One topic's tables, the next offset of each partition, and the epochs that it was read from
+    where it is a replica set's."""
 
     name: str
     paths: TopicPaths
     table: WarehouseTable | None
     quarantine: WarehouseTable | None
-    known: dict[BrokerPartition, int]
+    known: dict[BrokerPartition, int] = field(default_factory=dict)
+    lineages: dict[BrokerPartition, Lineage] = field(default_factory=dict)
+
+    def look(self) -> None:
+        """Read both from the table."""
+        if self.table is not None:
+            self.known.update(self.table.known_partitions(self.name))
+            self.lineages.update(self.table.known_lineages(self.name))
 
 
-def created(topic: str, path: Path, schema: pa.Schema, description: str) -> WarehouseTable:
+def created(topic: str, path: Place, schema: pa.Schema, description: str) -> WarehouseTable:
     """The topic's table, created where it was not there.
 
     Raises WarehouseError when another loader has given the name to another topic: the next load
@@ -50,7 +64,7 @@ def created(topic: str, path: Path, schema: pa.Schema, description: str) -> Ware
 
 
 @contextlib.contextmanager
-def removed_on_failure(path: Path, files: Sequence[NewFile]) -> Iterator[None]:
+def removed_on_failure(path: Place, files: Sequence[NewFile]) -> Iterator[None]:
     """Remove files that the next load writes again, unless a commit may name them."""
     try:
         yield
@@ -61,9 +75,44 @@ def removed_on_failure(path: Path, files: Sequence[NewFile]) -> Iterator[None]:
         raise
 
 
-def table_schema(topic: str) -> pa.Schema:
-    """The columns of a new topic's table: those of its shipped schema; else of the header only."""
-    return event_columns(topic).table_schema
+def table_schema(topic: str, forms: Forms = FORMS_2011) -> pa.Schema:
+    """The columns of a new topic's table: those of its shipped schema; else those that every table
+    of the topic's form has."""
+    if forms.of(topic).is_avro:
+        return event_columns(topic).table_schema
+    return PlainColumns(topic, forms).table_schema
+
+
+def leave_shared_tables(
+    name: str,
+    paths: TopicPaths,
+    shared: tuple[Place | None, Place | None],
+    forms: Forms,
+    window_ms: int,
+) -> None:
+    """Have a topic that earlier versions loaded into another's tables go on in its own: `shared`
+    are that quarantine and that table.
+
+    Only its offsets move. Its rows stay where they are: nothing in them names the topic.
+    """
+    # The quarantine first: it takes no messages below its own offset.
+    for place, path, schema, description in (
+        (shared[0], paths.quarantine, QUARANTINE_SCHEMA, quarantine_description(name)),
+        (shared[1], paths.rows, table_schema(name, forms), rows_description(name)),
+    ):
+        before = WarehouseTable.open(place) if place is not None else None
+        if before is None:
+            continue
+        own = created(name, path, schema, description)
+        known = own.known_partitions(name)
+        moved = [
+            LoadedRange(source, None, offset, offset)
+            for source, offset in before.known_partitions(name).items()
+            if source not in known
+        ]
+        if moved:
+            own.commit(Load(name, moved, [], {}, window_ms))
+            log.warning("shared_table_left", topic=name, shared=str(place), table=str(path))
 
 
 def merged_load(
@@ -81,7 +130,7 @@ def merged_load(
     return Load(
         topic=topic,
         ranges=[
-            LoadedRange(part.source, part.committed, part.start, ends[part.source])
+            LoadedRange(part.source, part.committed, part.start, ends[part.source], part.lineage)
             for part in planned
             if part.source in ends
         ],

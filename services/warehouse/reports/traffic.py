@@ -9,9 +9,10 @@ UTC; paths with equally many views are ordered by their UTF-8 bytes.
 import json
 import time
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
+from kafka2011.runtime.places import Place
+from kafka2011.services.warehouse import storage
 from kafka2011.services.warehouse.delta_table import WarehouseError, WarehouseTable
 from kafka2011.services.warehouse.table_views import has_repeats, read_table
 
@@ -71,16 +72,16 @@ class Report:
         return json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n"
 
 
-def choose_table(warehouse_dir: Path, name: str) -> str:
+def choose_table(warehouse_dir: Place, name: str) -> str:
     """`name`, or the first of TABLES that exists. Raises WarehouseError when there is none."""
     candidates = (name,) if name else TABLES
     for candidate in candidates:
-        if (warehouse_dir / candidate / "_delta_log").is_dir():
+        if (warehouse_dir / candidate / storage.LOG_DIRECTORY).is_dir():
             return candidate
     raise WarehouseError(f"no table {' or '.join(candidates)} in {warehouse_dir}")
 
 
-def make_report(session: Any, warehouse_dir: Path, table_name: str) -> Report:
+def make_report(session: Any, warehouse_dir: Place, table_name: str) -> Report:
     """Compute the report. Raises WarehouseError when the table or a column of it is missing."""
     began = time.monotonic()
     opened = WarehouseTable.open(warehouse_dir.resolve() / table_name)
@@ -89,7 +90,7 @@ def make_report(session: Any, warehouse_dir: Path, table_name: str) -> Report:
     lacking = set(COLUMNS) - set(opened.schema().names)
     if lacking:
         raise WarehouseError(f"table {table_name} has no column {', '.join(sorted(lacking))}")
-    page_views = _page_views(read_table(session, opened))
+    page_views = _page_views(read_table(session, opened, COLUMNS))
     page_views.createOrReplaceTempView("page_views")
     try:
         traffic = session.sql(_TRAFFIC).collect()

@@ -13,6 +13,8 @@ from typing import Any
 
 import duckdb
 
+from kafka2011.runtime.places import StorePath
+from kafka2011.services.warehouse import storage
 from kafka2011.services.warehouse.delta_table import WarehouseTable
 from kafka2011.services.warehouse.shell import same_answer
 from kafka2011.services.warehouse.shell.results import Answer
@@ -82,12 +84,22 @@ class DuckDb:
         (text,) = self._rows("select json_serialize_sql(?)", [statement])[0]
         kinds = {
             name.lower(): {
-                column: same_answer.KIND_OF_DELTA.get(str(kind), same_answer.OTHER)
-                for column, kind in fields_of(table)
+                column: same_answer.kind_of_delta(kind) for column, kind in fields_of(table)
             }
             for name, table in self._tables.items()
         }
         return same_answer.column_names(json.loads(text), kinds)
+
+    def can_answer(self, statement: str) -> bool:
+        """Whether the statement is a query that DuckDB understands, in whatever meaning."""
+        try:
+            statements = self._connection.extract_statements(statement)
+            if [found.type for found in statements] != [duckdb.StatementType.SELECT]:
+                return False
+            self._connection.execute(f"EXPLAIN {statement}")
+        except duckdb.Error:
+            return False
+        return True
 
     def answer(self, statement: str, names: list[str] | None = None) -> Answer:
         """The rows, with DuckDB's names of the columns unless others are given.
@@ -121,7 +133,11 @@ class DuckDb:
         # Files from before a column was added lack it: a table without rows has all of them.
         none = _quoted(f"{name} none")
         rows = f"FROM {none}"
-        if files := table.file_paths():
+        if (files := table.file_paths()) and isinstance(table.path, StorePath):
+            # DuckDB's own client of a store is an extension that its wheel does not bring.
+            self._connection.register(f"{name} rows", storage.dataset(files, table.schema()))
+            rows += f" UNION ALL BY NAME FROM {_quoted(f'{name} rows')}"
+        elif files:
             listed = ", ".join(_text(_literal_path(path)) for path in files)
             rows += (
                 f" UNION ALL BY NAME FROM read_parquet([{listed}], union_by_name=true, "

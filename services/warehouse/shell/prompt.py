@@ -6,9 +6,9 @@ topic("page-view", decode="true").groupBy("path").count().show()
 
 import code
 import sys
-from pathlib import Path
 from typing import Any
 
+from kafka2011.runtime.places import Place
 from kafka2011.services.warehouse.table_paths import tables_in
 from kafka2011.services.warehouse.table_views import create_view
 
@@ -16,7 +16,7 @@ BANNER = """Spark {version}: `spark`, and `topic(NAME, ...)` for a topic's messa
 Views of {warehouse}: {views}"""
 
 
-def register_tables(session: Any, warehouse_dir: Path) -> list[str]:
+def register_tables(session: Any, warehouse_dir: Place) -> list[str]:
     """Make a view of the newest version of each table; returns the views' names."""
     tables = tables_in(warehouse_dir.resolve())
     return [name for name, path in tables.items() if create_view(session, name, path)]
@@ -36,7 +36,7 @@ def names_for(session: Any, source: dict[str, str]) -> dict[str, Any]:
     return {"spark": session, "sc": session.sparkContext, "F": functions, "topic": topic}
 
 
-def run_shell(session: Any, warehouse_dir: Path, source: dict[str, str]) -> None:
+def run_shell(session: Any, warehouse_dir: Place, source: dict[str, str]) -> None:
     """Read statements from standard input until it ends, or `exit()`. `source` are options of the
     data source, `zk.connect` among them."""
     views = register_tables(session, warehouse_dir)

@@ -30,17 +30,21 @@ def first_line(error: Exception) -> str:
 
 @dataclass(frozen=True)
 class Answer:
-    """The rows of a result, read once, and the engine that found them."""
+    """The rows of a result, read once, and the engine that found them. A table of them
+    shows `cell_shown_max` characters of each value."""
 
     columns: Sequence[str]
     rows: Iterator[Any]
     engine: str
+    cell_shown_max: int = CELL_SHOWN_MAX
 
 
 def write_answer(answer: Answer, form: str, out: TextIO) -> int:
     """Write the rows as `table`, `csv` or `json`; returns their number. Raises what reading the
     rows raises."""
-    write = {"csv": _write_csv, "json": _write_json, "table": _write_table}[form]
+    if form == "table":
+        return _write_table(answer, out)
+    write = {"csv": _write_csv, "json": _write_json}[form]
     return write(answer.columns, answer.rows, out)
 
 
@@ -67,14 +71,14 @@ def _write_json(columns: Sequence[str], rows: Iterable[Any], out: TextIO) -> int
     return count
 
 
-def _write_table(columns: Sequence[str], rows: Iterable[Any], out: TextIO) -> int:
+def _write_table(answer: Answer, out: TextIO) -> int:
     table = new_table()
-    for column in columns:
+    for column in answer.columns:
         table.add_column(Text(visible(column, CELL_SHOWN_MAX)))
     count = 0
-    for row in rows:
+    for row in answer.rows:
         cells = ["" if value is None else _text(value) for value in row]
-        table.add_row(*(Text(visible(cell, CELL_SHOWN_MAX)) for cell in cells))
+        table.add_row(*(Text(visible(cell, answer.cell_shown_max)) for cell in cells))
         count += 1
     console = Console(file=out, highlight=False)
     if not console.is_terminal:

@@ -10,7 +10,8 @@ names in both. All else raises Unsure, and Spark answers. What is left out diffe
     text = 5                which side is converted
     count(*) + 1            the column's name, where none is given
 
-Kinds of values stand for types: only what compares alike is compared.
+Kinds of values stand for types: only what compares alike is compared. A decimal's kind is its own
+type, `decimal(12,2)`.
 """
 
 import re
@@ -18,6 +19,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kafka2011.runtime.config import suggestion
+from kafka2011.services.warehouse.shell import decimals
 
 Node = dict[str, Any]
 Kinds = dict[str, str]  # a relation's columns, in order, in the case of their declaration
@@ -76,6 +78,17 @@ class Unknown(Exception):
     def __init__(self, message: str, table: str = "") -> None:
         super().__init__(message)
         self.table = table
+
+
+def kind_of_delta(declared: Any) -> str:
+    """The kind of a column, by its type in Delta's schema; a nested type is an object."""
+    if not isinstance(declared, str):
+        return OTHER
+    return declared if decimals.shape(declared) else KIND_OF_DELTA.get(declared, OTHER)
+
+
+def _has_order(kind: str) -> bool:
+    return kind in ORDERED or decimals.shape(kind) is not None
 
 
 def check_text(statement: str) -> None:
@@ -169,6 +182,8 @@ def _check_modifier(node: Node, scope: "_Scope") -> None:
 def _relations(node: Node, tables: Mapping[str, Kinds]) -> list[tuple[str, Kinds]]:
     """The relations of a FROM, in order: the name by which columns are qualified, and columns."""
     kind = node["type"]
+    if kind == "EMPTY":
+        return []
     if kind == "BASE_TABLE":
         name = _only(node, "table_name")["table_name"]
         if name.lower() not in tables:
@@ -265,7 +280,7 @@ class _Scope:
             raise Unsure("an order by a constant")
         else:
             kind = self.kind(node)
-        if kind not in ORDERED:
+        if not _has_order(kind):
             raise Unsure(f"an order of {kind} values")
         return kind
 
@@ -318,10 +333,12 @@ class _Scope:
 
     def _compared(self, nodes: Iterable[Node]) -> str:
         """Check that these values compare alike in both engines."""
-        found = set()
         nodes = list(nodes)
-        for node in nodes:
-            kind = self.kind(node)
+        kinds = [self.kind(node) for node in nodes]
+        if any(map(decimals.shape, kinds)):
+            return _compared_decimals(nodes, kinds)
+        found = set()
+        for kind in kinds:
             found.add(REAL if kind in NUMBERS or kind == DECIMAL else kind)
         texts = [text for node in nodes if (text := _text(node)) is not None]
         for kind, form in ((TIME, _TIME), (DATE, _DATE)):
@@ -403,8 +420,25 @@ class _Scope:
         if found is None and not node.get("distinct") and not node.get("filter"):
             found = _scalar(name, arguments, kinds)
         if found is None:
-            raise Unsure(name)
+            is_of_decimals = len(kinds) == 1 and decimals.shape(kinds[0])
+            raise Unsure(f"{name} of {kinds[0]}" if is_of_decimals else name)
         return found
+
+
+def _compared_decimals(nodes: list[Node], kinds: list[str]) -> str:
+    """Check that decimals are compared exactly: with each other, with whole numbers and with
+    constants that have a point and no exponent."""
+    shapes = []
+    for node, kind in zip(nodes, kinds, strict=True):
+        found = (decimals.LONG_DIGITS, 0) if kind == WHOLE else decimals.shape(kind)
+        if kind == DECIMAL:
+            found = decimals.shape_of_constant(node["literal"]["text"])
+        if found is None:
+            raise Unsure(f"a comparison of decimals with {kind}")
+        shapes.append(found)
+    if (digits := decimals.digits_compared(shapes)) > decimals.DIGITS_MAX:
+        raise Unsure(f"a comparison of decimals of {digits} digits")
+    return BOOLEAN
 
 
 def _aggregate(name: str, kinds: list[str]) -> str | None:
@@ -413,10 +447,12 @@ def _aggregate(name: str, kinds: list[str]) -> str | None:
     (kind,) = kinds
     if name == "count":
         return WHOLE
-    if name in ("min", "max") and kind in ORDERED:
+    if name in ("min", "max") and _has_order(kind):
         return kind
     if name == "sum" and kind in NUMBERS:
         return kind
+    if name == "sum" and (exact := decimals.sum_kind(kind)):
+        return exact
     return REAL if name in ("avg", "mean") and kind in NUMBERS else None
 
 

@@ -4,12 +4,13 @@ Only tables that the statement names become views: each needs its files listed.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kafka2011.consumer.spark.rows import MESSAGE_SCHEMA
+from kafka2011.runtime.places import StorePath
 from kafka2011.services.warehouse.config import WarehouseConfig
-from kafka2011.services.warehouse.delta_table import WarehouseTable
+from kafka2011.services.warehouse.delta_table import HOUR_COLUMN, WarehouseTable
 from kafka2011.services.warehouse.shell.results import Answer, SqlError, first_line
 from kafka2011.services.warehouse.table_paths import RAW
 from kafka2011.services.warehouse.table_views import read_table
@@ -31,7 +32,7 @@ _WHOLE_ROWS = {
 
 def source_options(config: WarehouseConfig, zk_connect: str) -> dict[str, str]:
     """The data source's options for the brokers of `zk_connect`, from the settings."""
-    options = {"zk.connect": zk_connect, "event.forms": str(config.event_forms)}
+    options = {"zk.connect": zk_connect, **config.forms.settings()}
     if config.schema_registry_url:
         options["schema.registry.url"] = config.schema_registry_url
     return options
@@ -51,7 +52,10 @@ def answer(
     from pyspark.errors import PySparkException
 
     for name, table in tables.items():
-        read_table(session, table).createOrReplaceTempView(name)
+        wanted = None
+        if isinstance(table.path, StorePath):  # each column costs requests
+            wanted = columns_named(statement, table.schema().names, least=HOUR_COLUMN)
+        read_table(session, table, wanted).createOrReplaceTempView(name)
     if raw_options:
         columns = ",".join(columns_named(statement))
         for word in sorted(set(_WORD.findall(statement.lower()))):
@@ -76,17 +80,19 @@ def _rows(frame: Any) -> Iterator[Any]:
         raise SqlError(f"Spark's JVM ended: {first_line(error)}") from error
 
 
-def columns_named(statement: str) -> list[str]:
-    """The columns of a raw topic that a statement may read: a source in Python does not get them.
+def columns_named(
+    statement: str, columns: Sequence[str] = MESSAGE_SCHEMA.names, least: str = "broker"
+) -> list[str]:
+    """Those of the columns that a statement may read: a source in Python is not told them.
 
     A column is read by its name, by a `*` (except count(*)), or by a word for whole rows. Without
-    any, a statement needs only the number of rows: the narrowest column is enough.
+    any, a statement needs only the number of rows: the column `least` is enough.
     """
     text = _COUNT_ALL.sub("", statement.lower())
     words = set(_WORD.findall(text))
     if "*" in text or words & _WHOLE_ROWS:
-        return list(MESSAGE_SCHEMA.names)
-    return [name for name in MESSAGE_SCHEMA.names if name in words] or ["broker"]
+        return list(columns)
+    return [name for name in columns if name.lower() in words] or [least]
 
 
 def _raw_view(session: Any, name: str, options: dict[str, str]) -> None:

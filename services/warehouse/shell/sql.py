@@ -12,12 +12,12 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import duckdb
 
 from kafka2011.runtime.config import suggestion
+from kafka2011.runtime.places import Place
 from kafka2011.services.warehouse.config import WarehouseConfig
 from kafka2011.services.warehouse.delta_table import WarehouseTable
 from kafka2011.services.warehouse.shell import same_answer
@@ -26,6 +26,7 @@ from kafka2011.services.warehouse.shell.results import Answer, SqlError, first_l
 from kafka2011.services.warehouse.table_paths import QUARANTINED, RAW, tables_in
 
 AUTO, DUCKDB, SPARK = "auto", "duckdb", "spark"
+TYPE_SHOWN_MAX = 10_000  # characters: a record in a record has a long one
 _WORD = re.compile(r"\w+")
 _SHOW = re.compile(r"\s*show\s+tables\s*;?\s*", re.IGNORECASE)
 _DESCRIBE = re.compile(r"\s*desc(?:ribe)?\s+(?:table\s+)?(\w+)\s*;?\s*", re.IGNORECASE)
@@ -43,7 +44,7 @@ _SPARK_TYPES = {"byte": "tinyint", "short": "smallint", "integer": "int", "long"
 class Warehouse:
     """The tables of a warehouse as one statement sees them; opened when they are named."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Place) -> None:
         self._directory = directory
         self.paths = tables_in(directory.resolve())
 
@@ -87,31 +88,43 @@ def ask(
     *,
     engine: str,
     start_spark: Callable[[], Any],
+    notice: Callable[[str], object] = lambda _: None,
     raw: tuple[WarehouseConfig, str] | None = None,
 ) -> Answer:
     """The answer, whose rows can be read until `stack` is closed.
 
-    `engine` is AUTO, or the one that must answer; `start_spark` returns a session; `raw` has the
-    settings and the ZooKeeper for topics. Raises SqlError, and duckdb.Error while rows are read.
+    `engine` is AUTO, or the one that must answer; `start_spark` returns a session, and `notice`
+    takes a line before that, which says why; `raw` has the settings and the ZooKeeper for topics.
+    Raises SqlError, and duckdb.Error while rows are read.
     """
-    reason = ""
+    reason, hint = "--engine spark", ""
+    connection: DuckDb | None = None
     beginning = _WORD.match(statement.strip().lower())
     if engine == AUTO and beginning and not _BEGINNINGS.fullmatch(beginning[0]):
-        hint = suggestion(beginning[0], _BEGINNINGS.pattern.split("|"))
-        raise SqlError(f"no statement begins with {beginning[0]!r}{hint}")
+        meant = suggestion(beginning[0], _BEGINNINGS.pattern.split("|"))
+        raise SqlError(f"no statement begins with {beginning[0]!r}{meant}")
     if engine != SPARK:
         try:
-            return _without_spark(stack, warehouse, tables, statement, engine)
+            if listing := _from_logs(statement, warehouse, tables):
+                return listing
+            if engine == AUTO and _names_topic(statement, tables):
+                raise same_answer.Unsure("a topic")
+            connection = stack.enter_context(DuckDb(tables))
+            names = connection.columns_as_spark(statement) if engine == AUTO else None
+            return connection.answer(statement, names)
         except same_answer.Unknown as error:
             raise SqlError(_unknown(error, warehouse)) from error
         except same_answer.Unsure as unsure:
             reason = str(unsure)
+            if connection and connection.can_answer(statement):
+                hint = "; --engine duckdb answers without, by DuckDB's own rules"
         except duckdb.Error as error:
             if engine == DUCKDB:
                 raise SqlError(f"{first_line(error)} (there are: {warehouse.contents})") from error
             reason = f"DuckDB: {first_line(error)}"
     from kafka2011.services.warehouse.shell import spark_engine
 
+    notice(f"Spark is starting ({reason}){hint}")
     session = start_spark()
     stack.callback(session.stop)
     try:
@@ -119,41 +132,44 @@ def ask(
         found = spark_engine.answer(session, statement, tables, options)
     except SqlError as error:
         raise SqlError(f"{error} (there are: {warehouse.contents})") from error
-    return replace(found, engine=f"Spark ({reason})") if reason else found
+    return found if engine == SPARK else replace(found, engine=f"Spark ({reason})")
 
 
-def _without_spark(
-    stack: ExitStack,
-    warehouse: Warehouse,
-    tables: Mapping[str, WarehouseTable],
-    statement: str,
-    engine: str,
-) -> Answer:
-    if listing := _from_logs(statement, warehouse, tables):
-        return listing
-    if engine == AUTO and any(
-        word.startswith(RAW) and word not in tables for word in _WORD.findall(statement.lower())
-    ):
-        raise same_answer.Unsure("a topic")
-    connection = stack.enter_context(DuckDb(tables))
-    names = connection.columns_as_spark(statement) if engine == AUTO else None
-    return connection.answer(statement, names)
+def _names_topic(statement: str, tables: Mapping[str, WarehouseTable]) -> bool:
+    words = _WORD.findall(statement.lower())
+    return any(word.startswith(RAW) and word not in tables for word in words)
 
 
 def _from_logs(
     statement: str, warehouse: Warehouse, tables: Mapping[str, WarehouseTable]
 ) -> Answer | None:
-    """The answer to `show tables` and `describe TABLE`, as Spark gives it."""
+    """The answer to `show tables` and `describe TABLE`, as Spark gives it. Raises Unknown."""
     if _SHOW.fullmatch(statement):
         rows = [("", name.lower(), True) for name in warehouse.paths]
         return Answer(("namespace", "tableName", "isTemporary"), iter(rows), "the tables' logs")
-    if not _DESCRIBE.fullmatch(statement) or len(tables) != 1:
+    described = _DESCRIBE.fullmatch(statement)
+    if described is None or _names_topic(described[1], tables):
         return None
-    (table,) = tables.values()
-    if any(kind == same_answer.OTHER for _, kind in fields_of(table)):
-        return None
-    fields = [(name, _SPARK_TYPES.get(kind, kind), None) for name, kind in fields_of(table)]
-    return Answer(("col_name", "data_type", "comment"), iter(fields), "the table's log")
+    known = {name.lower(): table for name, table in tables.items()}
+    table = known.get(described[1].lower())
+    if table is None:
+        raise same_answer.Unknown(f"no table {described[1]}", described[1])
+    fields = [(name, _spark_type(kind), None) for name, kind in fields_of(table)]
+    return Answer(
+        ("col_name", "data_type", "comment"), iter(fields), "the table's log", TYPE_SHOWN_MAX
+    )
+
+
+def _spark_type(kind: Any) -> str:
+    """Spark's name of a type of Delta: `array<struct<item:string,count:int>>`."""
+    if isinstance(kind, str):
+        return _SPARK_TYPES.get(kind, kind)
+    if kind["type"] == "array":
+        return f"array<{_spark_type(kind['elementType'])}>"
+    if kind["type"] == "map":
+        return f"map<{_spark_type(kind['keyType'])},{_spark_type(kind['valueType'])}>"
+    parts = (f"{part['name']}:{_spark_type(part['type'])}" for part in kind["fields"])
+    return f"struct<{','.join(parts)}>"
 
 
 def _unknown(error: same_answer.Unknown, warehouse: Warehouse) -> str:

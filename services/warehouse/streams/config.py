@@ -5,6 +5,7 @@ from pathlib import Path
 
 from kafka2011.events.settings import SchemaSettings
 from kafka2011.runtime.config import one_of, path, setting, text, whole
+from kafka2011.runtime.places import Place, place
 from kafka2011.runtime.shared_settings import SparkSettings, ZooKeeperConnect, shared
 
 
@@ -18,8 +19,11 @@ class StreamConfig(SchemaSettings, ZooKeeperConnect, SparkSettings):
         default="127.0.0.1:2181",
         doc="ZooKeeper of the brokers to read and write, host:port,host:port/chroot",
     )
-    stream_dir: Path = setting(
-        "stream.dir", Path("var/streams"), path, "directory of results and checkpoints"
+    stream_dir: Place = setting(
+        "stream.dir",
+        Path("var/streams"),
+        place,
+        "directory of results and checkpoints, or s3://bucket/prefix",
     )
     interval_ms: int = setting(
         "stream.interval.ms", 2_000, whole(0), "time between two micro-batches, ms"

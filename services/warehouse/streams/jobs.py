@@ -6,29 +6,36 @@
     search-to-click      clicks within half an hour of a search by the same member
     clicks-by-category   clicks per window, by the item's category in a table of another store
     views-per-member     page views per member of a keyed topic, without a shuffle
+    impressions-per-item impressions per item of a topic keyed by item, without a shuffle
     top-items            the items clicked most in each window, written back to a topic
+    related-items        pairs of items that the same members view, to the topic site-related
 
 Events are decoded, and counted once by their guid if redelivered within the watermark. Times are
 event_time. Nothing runs here: `runner` starts the queries.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
-
-from kafka2011.events.topics import CLICK, PAGE_VIEW, SEARCH
+from kafka2011 import streams as lib
+from kafka2011.events.topics import CLICK, IMPRESSION, PAGE_VIEW, SEARCH, SITE_RELATED
+from kafka2011.streams.times import interval
 
 # topic -> its decoded events, as a stream
 Streams = Mapping[str, Any]
 
 CLICK_WITHIN_MINUTES = 30
+# Of one member in one window: who views more makes pairs of everything.
+ITEMS_OF_A_MEMBER_MAX = 20
+# Ways to items, not items; as in services/site/trending.py.
+NOT_ITEMS = ("/", "/home", "/search")
 
 
 @dataclass(frozen=True, slots=True)
 class StreamSettings:
-    """Durations in ms. `items` is the DataFrame of the other store, for the job that joins it."""
+    """Durations in ms. `items` is the DataFrame of the other store, for the job that joins it;
+    `placement` the partitions of the topic, for the job that relies on its keys."""
 
     watermark_ms: int = 60_000
     window_ms: int = 60_000
@@ -36,11 +43,13 @@ class StreamSettings:
     session_gap_ms: int = 1_800_000
     top: int = 10
     items: Any = None
+    placement: lib.Placement | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class StreamJob:
-    """`build` makes the stream to write: to a topic if `is_ranked`, else to files."""
+    """`build` makes the stream to write: to a topic if `is_ranked`, as events of `result_topic` if
+    there is one, else to files."""
 
     name: str
     about: str
@@ -48,138 +57,121 @@ class StreamJob:
     build: Callable[[Streams, StreamSettings], Any]
     is_ranked: bool = False
     needs_items: bool = False
-
-
-def _ms(duration_ms: int) -> str:
-    return f"{duration_ms} milliseconds"
+    result_topic: str = ""
+    is_placed_by: str = ""  # the column by which the topic is keyed
+    counts: str = "views"  # of such a job, the column of the result
 
 
 def _once(events: Any, settings: StreamSettings) -> Any:
-    """Decodable events, de-duplicated within the watermark."""
-    return (
-        events.where("error IS NULL")
-        .withWatermark("event_time", _ms(settings.watermark_ms))
-        .dropDuplicatesWithinWatermark(["guid"])
-    )
-
-
-def _windows(events: Any, settings: StreamSettings, key: str, count: str, slide_ms: int) -> Any:
-    from pyspark.sql import functions as f
-
-    window = f.window("event_time", _ms(settings.window_ms), _ms(slide_ms))
-    return (
-        events.groupBy(window.alias("window"), key)
-        .agg(f.count("*").alias(count))
-        .select(
-            f.col("window.start").alias("window_start"),
-            f.col("window.end").alias("window_end"),
-            key,
-            count,
-        )
-    )
+    return lib.deduplicated(events, watermark_ms=settings.watermark_ms)
 
 
 def views_tumbling(streams: Streams, settings: StreamSettings) -> Any:
     views = _once(streams[PAGE_VIEW], settings)
-    return _windows(views, settings, "path", "views", settings.window_ms)
+    return lib.windowed_counts(views, "path", window_ms=settings.window_ms, count="views")
 
 
 def views_sliding(streams: Streams, settings: StreamSettings) -> Any:
-    views = _once(streams[PAGE_VIEW], settings)
-    return _windows(views, settings, "path", "views", settings.slide_ms)
+    return lib.windowed_counts(
+        _once(streams[PAGE_VIEW], settings),
+        "path",
+        window_ms=settings.window_ms,
+        slide_ms=settings.slide_ms,
+        count="views",
+    )
 
 
 def member_sessions(streams: Streams, settings: StreamSettings) -> Any:
-    from pyspark.sql import functions as f
-
-    session = f.session_window("event_time", _ms(settings.session_gap_ms))
-    return (
-        _once(streams[PAGE_VIEW], settings)
-        .groupBy(session.alias("session"), "member_id")
-        .agg(f.count("*").alias("views"))
-        .select(
-            "member_id",
-            f.col("session.start").alias("session_start"),
-            f.col("session.end").alias("session_end"),
-            "views",
-        )
-    )
+    views = _once(streams[PAGE_VIEW], settings)
+    return lib.sessions(views, "member_id", gap_ms=settings.session_gap_ms, count="views")
 
 
 def search_to_click(streams: Streams, settings: StreamSettings) -> Any:
-    """A row for each search and later click of a member; the watermark bounds both sides' state."""
-    from pyspark.sql import functions as f
-
-    searches = _once(streams[SEARCH], settings).select(
-        f.col("member_id"), f.col("event_time").alias("searched_at"), f.col("query")
+    """A row for each search and later click of a member."""
+    searches = _once(streams[SEARCH], settings).selectExpr(
+        "member_id", "event_time AS searched_at", "query"
     )
-    clicks = _once(streams[CLICK], settings).select(
-        f.col("member_id").alias("clicker"), f.col("event_time").alias("clicked_at"), f.col("item")
+    clicks = _once(streams[CLICK], settings).selectExpr(
+        "member_id", "event_time AS clicked_at", "item"
     )
-    latest = f.col("searched_at") + f.expr(f"INTERVAL {CLICK_WITHIN_MINUTES} MINUTES")
-    is_pair = (
-        (f.col("member_id") == f.col("clicker"))
-        & (f.col("clicked_at") >= f.col("searched_at"))
-        & (f.col("clicked_at") <= latest)
+    return lib.join_streams(
+        searches,
+        clicks,
+        "member_id",
+        within_ms=CLICK_WITHIN_MINUTES * 60_000,
+        first_time="searched_at",
+        second_time="clicked_at",
     )
-    return searches.join(clicks, is_pair).drop("clicker")
 
 
 def clicks_by_category(streams: Streams, settings: StreamSettings) -> Any:
     """Clicks per category and window; items missing in the other store have category `unknown`."""
-    from pyspark.sql import functions as f
-
-    items = f.broadcast(settings.items.select("item", "category"))
-    clicks = _once(streams[CLICK], settings).join(items, "item", "left")
-    clicks = clicks.withColumn("category", f.coalesce("category", f.lit("unknown")))
-    return _windows(clicks, settings, "category", "clicks", settings.window_ms)
+    items = settings.items.select("item", "category")
+    clicks = _once(streams[CLICK], settings)
+    joined = lib.join_table(clicks, items, "item", missing={"category": "unknown"})
+    return lib.windowed_counts(joined, "category", window_ms=settings.window_ms, count="clicks")
 
 
 def views_per_member(streams: Streams, settings: StreamSettings) -> Any:
-    """Counts of each micro-batch, made in the task that reads the partition.
-
-    A producer's key places all messages of a member in one partition, and a stream reads a
-    partition in one task. So each member's are in one task, and nothing is shuffled. Redelivered
-    events count again: to recognise them needs state, which Spark distributes by a shuffle.
-    """
-    del settings
-    views = streams[PAGE_VIEW].where("error IS NULL").select("partition", "member_id")
-    return views.mapInArrow(_count_members, "member_id long, partition int, views long")
+    """Counts of each micro-batch; a repeated event counts again."""
+    assert settings.placement is not None
+    return lib.counts_in_place(streams[PAGE_VIEW], "member_id", settings.placement, count="views")
 
 
-def _count_members(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """One row a member and partition, over all batches of the task."""
-    counted = None
-    for batch in batches:
-        found = pa.table(batch).group_by(["member_id", "partition"])
-        part = found.aggregate([([], "count_all")]).rename_columns({"count_all": "views"})
-        if counted is not None:
-            together = pa.concat_tables([counted, part]).group_by(["member_id", "partition"])
-            part = together.aggregate([("views", "sum")]).rename_columns({"views_sum": "views"})
-        counted = part
-    if counted is not None:
-        chosen = counted.select(["member_id", "partition", "views"])
-        yield from chosen.combine_chunks().to_batches()
+def impressions_per_item(streams: Streams, settings: StreamSettings) -> Any:
+    """As views_per_member, of the items shown."""
+    assert settings.placement is not None
+    rows = streams[IMPRESSION]
+    return lib.counts_in_place(rows, "item", settings.placement, count="impressions")
 
 
 def top_items(streams: Streams, settings: StreamSettings) -> Any:
     """Clicks per item and window. A window's rows are in one micro-batch, when it is closed."""
     clicks = _once(streams[CLICK], settings)
-    return _windows(clicks, settings, "item", "clicks", settings.window_ms)
+    return lib.windowed_counts(clicks, "item", window_ms=settings.window_ms, count="clicks")
 
 
 def ranked(closed: Any, top: int) -> Any:
     """The first `top` rows of each closed window as messages: key and JSON payload."""
-    from pyspark.sql import Window
     from pyspark.sql import functions as f
 
-    order = Window.partitionBy("window_start").orderBy(f.desc("clicks"), f.asc("item"))
     payload = f.struct("window_start", "window_end", "rank", "item", "clicks")
-    return (
-        closed.withColumn("rank", f.row_number().over(order))
-        .where(f.col("rank") <= top)
-        .select(f.col("item").alias("key"), f.to_json(payload).alias("payload"))
+    rows = lib.top_k(closed, top, "item", count="clicks")
+    return rows.select(f.col("item").alias("key"), f.to_json(payload).alias("payload"))
+
+
+def items_together(streams: Streams, settings: StreamSettings) -> Any:
+    """A row for each member and window, with the items that the member viewed in it."""
+    from pyspark.sql import functions as f
+
+    item = f.regexp_replace("path", r"\?.*", "")
+    views = _once(streams[PAGE_VIEW], settings).withColumn("item", item)
+    viewed = views.where(~f.col("item").isin(*NOT_ITEMS))
+    window = f.window("event_time", interval(settings.window_ms))
+    of_members = viewed.groupBy(window.alias("window"), "member_id").agg(
+        f.collect_set("item").alias("items")
     )
+    return of_members.select(
+        f.col("window.start").alias("window_start"),
+        f.col("window.end").alias("window_end"),
+        "items",
+    )
+
+
+def related_pairs(closed: Any, top: int) -> Any:
+    """Of each closed window the `top` pairs that most members viewed: window_start, window_end (ms
+    since the epoch), rank, item, related, members. A pair of one member says nothing."""
+    from pyspark.sql import functions as f
+
+    known = closed.where(f.size("items").between(2, ITEMS_OF_A_MEMBER_MAX))
+    first = known.withColumn("item", f.explode("items"))
+    pairs = first.withColumn("related", f.explode("items")).where("item < related")
+    by = ("window_start", "window_end", "item", "related")
+    counted = pairs.groupBy(*by).agg(f.count("*").alias("members")).where("members > 1")
+    named = counted.withColumn("pair", f.concat_ws("\n", "item", "related"))
+    found = lib.top_k(named, top, "pair", count="members")
+    times = [f.unix_millis(name).alias(name) for name in ("window_start", "window_end")]
+    return found.select(*times, "rank", "item", "related", "members")
 
 
 JOBS = (
@@ -204,6 +196,15 @@ JOBS = (
         "page views per member of a topic keyed by member, without a shuffle",
         (PAGE_VIEW,),
         views_per_member,
+        is_placed_by="member_id",
+    ),
+    StreamJob(
+        "impressions-per-item",
+        "impressions per item of a topic keyed by item, without a shuffle",
+        (IMPRESSION,),
+        impressions_per_item,
+        is_placed_by="item",
+        counts="impressions",
     ),
     StreamJob(
         "top-items",
@@ -211,6 +212,13 @@ JOBS = (
         (CLICK,),
         top_items,
         is_ranked=True,
+    ),
+    StreamJob(
+        "related-items",
+        f"pairs of items that the same members view, as events of {SITE_RELATED}",
+        (PAGE_VIEW,),
+        items_together,
+        result_topic=SITE_RELATED,
     ),
 )
 BY_NAME = {job.name: job for job in JOBS}

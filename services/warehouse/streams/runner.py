@@ -3,31 +3,56 @@
 <stream.dir>/<job>               Parquet files; read them with Spark, whose log names the valid ones
 <stream.dir>/checkpoints/<job>   offsets and state: a job that is started again continues from there
 
-Files hold each result once. Messages to a topic are durable when a batch is done, and delivered at
-least once; window, rank and item in them let a reader drop a repeat.
+In an object store the results are a Delta table, and the checkpoint a copy of a local directory
+(`store_results`, `store_checkpoint`).
+
+Files hold each result once; of a job that counts in the tasks that read, each batch has a directory
+of its own, which is written again if the batch is. Messages to a topic are durable when a batch is
+done, and delivered at least once; window, rank and item in them let a reader drop a repeat.
 """
 
+import hashlib
 import signal
 import sqlite3
+import tempfile
 import threading
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from kafka2011 import streams as lib
+from kafka2011.coordination.errors import CoordinationError
+from kafka2011.producer import Producer
+from kafka2011.runtime.clock import now_ms
 from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.places import Place, StorePath
 from kafka2011.runtime.signals import stop_event
+from kafka2011.runtime.workers import Worker
 from kafka2011.services.warehouse.session import start_session
 from kafka2011.services.warehouse.streams.config import StreamConfig
-from kafka2011.services.warehouse.streams.jobs import StreamJob, StreamSettings, ranked
+from kafka2011.services.warehouse.streams.jobs import (
+    StreamJob,
+    StreamSettings,
+    ranked,
+    related_pairs,
+)
+from kafka2011.services.warehouse.streams.store_checkpoint import CheckpointLost, StoreCheckpoint
+from kafka2011.services.warehouse.streams.store_results import append_batch
 
 log = get_logger(__name__)
 
 FORMAT = "kafka2011"
 ITEM_COLUMNS = ("item", "category")
-STARTS_MAX = 5
+STARTS_MAX = 20  # of a query, 10 s each: a machine may be busy for minutes
 SLOW_START = "Python worker failed to connect back"
+RETRY_S = 10.0
+STOP_S = 10.0
 _POLL_INTERVAL_S = 1
+STORED_BATCHES = 10  # kept of a checkpoint in an object store; Spark's default is 100
+
+BatchWriter = Callable[[Any, int], None]
 
 
 class StreamError(Exception):
@@ -59,12 +84,29 @@ def check(config: StreamConfig, job: StreamJob) -> None:
     """Raises StreamError for settings that do not fit the job; needs no Spark session."""
     if job.needs_items and config.items is None:
         raise StreamError(f"{job.name} needs stream.items: a Parquet or SQLite table of items")
+    is_stored = isinstance(config.stream_dir, StorePath)
+    if is_stored and not config.spark_master.startswith("local"):
+        raise StreamError(
+            "stream.dir in an object store needs spark.master=local[...]: on a cluster each "
+            "executor writes state, for which Spark needs a file system that all of them share"
+        )
+    if job.is_placed_by and (config.stream_dir / job.name / "_spark_metadata").exists():
+        raise StreamError(
+            f"{config.stream_dir / job.name} holds results of an earlier version, in another form: "
+            f"move it and {config.stream_dir / 'checkpoints' / job.name} away"
+        )
 
 
 def settings_of(session: Any, config: StreamConfig, job: StreamJob) -> StreamSettings:
     """The job's settings, with its table of items. Raises StreamError."""
     check(config, job)
     items = read_items(session, config.items) if job.needs_items and config.items else None
+    placement = None
+    if job.is_placed_by:
+        try:
+            placement = lib.placement_of(job.topics[0], zk_connect=config.zk_connect)
+        except (lib.Misplaced, CoordinationError) as error:
+            raise StreamError(str(error)) from None
     return StreamSettings(
         watermark_ms=config.watermark_ms,
         window_ms=config.window_ms,
@@ -72,50 +114,140 @@ def settings_of(session: Any, config: StreamConfig, job: StreamJob) -> StreamSet
         session_gap_ms=config.session_gap_ms,
         top=config.top,
         items=items,
+        placement=placement,
     )
 
 
-def start_stream(session: Any, config: StreamConfig, job: StreamJob, *, once: bool) -> Any:
+@contextmanager
+def stored_checkpoint(config: StreamConfig, job: StreamJob) -> Iterator[StoreCheckpoint | None]:
+    """The job's checkpoint in the object store, restored into a directory that ends with it; None
+    where stream.dir is a directory. Raises CheckpointLost."""
+    directory = config.stream_dir
+    if not isinstance(directory, StorePath):
+        yield None
+        return
+    with tempfile.TemporaryDirectory(
+        prefix=f"kafka2011-{job.name}-", ignore_cleanup_errors=True
+    ) as local:
+        checkpoint = StoreCheckpoint(directory / "checkpoints" / job.name, Path(local))
+        checkpoint.restore()
+        yield checkpoint
+
+
+def start_stream(
+    session: Any,
+    config: StreamConfig,
+    job: StreamJob,
+    *,
+    once: bool,
+    checkpoint: StoreCheckpoint | None = None,
+) -> Any:
     """Start the query and return it. `once`: it processes what is there now, then ends.
 
-    Raises StreamError for settings; a later failure is the query's `exception()`.
+    `checkpoint` is that of `stored_checkpoint`. Raises StreamError for settings; a later failure is
+    the query's `exception()`.
     """
     settings = settings_of(session, config, job)
     streams = {topic: _events(session, config, topic) for topic in job.topics}
-    checkpoint = config.stream_dir / "checkpoints" / job.name
+    location: Place = config.stream_dir / "checkpoints" / job.name
+    if checkpoint is not None:
+        location = checkpoint.local
+        session.conf.set("spark.sql.streaming.minBatchesToRetain", STORED_BATCHES)
     writer = (
         job.build(streams, settings)
         .writeStream.queryName(job.name)
         .outputMode("append")
-        .option("checkpointLocation", str(checkpoint.resolve()))
+        .option("checkpointLocation", str(location.resolve()))
     )
     if once:
         writer = writer.trigger(availableNow=True)
     else:
         writer = writer.trigger(processingTime=f"{config.interval_ms} milliseconds")
+    results = config.stream_dir / job.name
+    write = _to_files_of_batch(results)
+    if isinstance(results, StorePath):
+        write = partial(append_batch, results)
     if job.is_ranked:
-        return writer.foreachBatch(_to_topic(config, settings)).start()
-    return writer.format("parquet").start(str((config.stream_dir / job.name).resolve()))
+        write = _to_topic(config, settings)
+    if job.result_topic:
+        write = _to_events(config, job, settings)
+    if job.is_placed_by:
+        write = lib.merged(job.is_placed_by, write, count=job.counts)
+    if checkpoint is not None:
+        return writer.foreachBatch(after_publishing(checkpoint, write)).start()
+    if job.is_ranked or job.is_placed_by or job.result_topic:
+        return writer.foreachBatch(write).start()
+    return writer.format("parquet").start(str(results.resolve()))
+
+
+def after_publishing(checkpoint: StoreCheckpoint, write: BatchWriter) -> BatchWriter:
+    """The batch's offsets, and the state before it, are in the store before its results are."""
+
+    def publish_and_write(rows: Any, number: int) -> None:
+        checkpoint.publish()
+        write(rows, number)
+
+    return publish_and_write
 
 
 def _events(session: Any, config: StreamConfig, topic: str) -> Any:
-    options = {"zk.connect": config.zk_connect, "topic": topic, "decode": "true"}
-    options["startingOffsets"] = config.starting
-    options["event.forms"] = str(config.event_forms)
-    if config.schema_registry_url:
-        options["schema.registry.url"] = config.schema_registry_url
-    if config.bytes_max:
-        options["maxBytesPerTrigger"] = str(config.bytes_max)
-    return session.readStream.format(FORMAT).options(**options).load()
+    return lib.events(
+        session,
+        topic,
+        zk_connect=config.zk_connect,
+        starting=config.starting,
+        registry_url=config.schema_registry_url,
+        bytes_max=config.bytes_max,
+        **config.forms.settings(),
+    )
 
 
-def _to_topic(config: StreamConfig, settings: StreamSettings) -> Callable[[Any, int], None]:
+def _to_files_of_batch(directory: Place) -> BatchWriter:
+    def write(rows: Any, number: int) -> None:
+        target = (directory / f"batch={number}").resolve()
+        rows.write.mode("overwrite").parquet(str(target))
+
+    return write
+
+
+def _to_topic(config: StreamConfig, settings: StreamSettings) -> BatchWriter:
     def write(closed: Any, _batch_id: int) -> None:
         options = {"zk.connect": config.zk_connect, "topic": config.topic}
         messages = ranked(closed, settings.top)
         messages.write.format(FORMAT).options(**options).mode("append").save()
 
     return write
+
+
+def _to_events(
+    config: StreamConfig, job: StreamJob, settings: StreamSettings
+) -> Callable[[Any, int], None]:
+    """Writes the few rows of a batch from the driver. The guid is that of window and pair: a batch
+    that is run again writes the same events."""
+    encode: Callable[[dict[str, Any]], bytes] | None = None
+
+    def write(closed: Any, _batch_id: int) -> None:
+        nonlocal encode
+        rows = [row.asDict() for row in related_pairs(closed, settings.top).collect()]
+        if not rows:
+            return
+        if encode is None:
+            encode = config.topic_codec().encoder(job.result_topic)
+        server = config.process_name or job.name
+        payloads = [encode(_related_event(row, server, now_ms())) for row in rows]
+        with Producer(zk_connect=config.zk_connect) as producer:
+            producer.send(job.result_topic, payloads)
+            producer.flush()
+        log.info("results_written", job=job.name, topic=job.result_topic, events=len(rows))
+
+    return write
+
+
+def _related_event(row: dict[str, Any], server: str, at_ms: int) -> dict[str, Any]:
+    name = f"{row['window_end']}|{row['item']}|{row['related']}"
+    guid = hashlib.md5(name.encode(), usedforsecurity=False).digest()
+    header = {"guid": guid, "time": at_ms, "server": server, "service": "site"}
+    return {"header": header, "event_time": row["window_end"], **row}
 
 
 def run_stream(start: Callable[[], Any], stop: threading.Event) -> tuple[int, Any]:
@@ -145,6 +277,45 @@ def run_stream(start: Callable[[], Any], stop: threading.Event) -> tuple[int, An
             return 1, query
 
 
+class StreamBeside:
+    """Runs a stream job in the session of a process that does something else, until `close`.
+
+    A job that fails, or cannot start since its topic is not there yet, is started again after
+    RETRY_S, and continues from its checkpoint.
+    """
+
+    def __init__(self, name: str, start: Callable[[], Any]) -> None:
+        self._name = name
+        self._start = start
+        self._stop = threading.Event()
+        self._reason = ""
+        self._worker = Worker(self._run, f"stream-{name}", restarts=True)
+
+    def start(self) -> None:
+        self._worker.start()
+
+    def close(self) -> None:
+        """End the query; the batch that runs is run again by the next start."""
+        self._stop.set()
+        self._worker.join(STOP_S)
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                run_stream(self._started, self._stop)
+            except Exception as error:  # Spark's and ZooKeeper's: the loads go on without it
+                reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
+                if reason != self._reason:
+                    log.warning("stream_waits", job=self._name, reason=reason)
+                self._reason = reason
+            self._stop.wait(RETRY_S)
+
+    def _started(self) -> Any:
+        query = self._start()
+        log.info("streaming", job=self._name)
+        return query
+
+
 def run_job(config: StreamConfig, job: StreamJob, *, once: bool) -> int:
     """Run one job until a signal, or until it has processed what is there (`once`).
 
@@ -164,16 +335,22 @@ def run_job(config: StreamConfig, job: StreamJob, *, once: bool) -> int:
     )
     signal.signal(signal.SIGINT, on_interrupt)  # PySpark's own would cancel the running batch
     try:
+        with stored_checkpoint(config, job) as checkpoint:
 
-        def start() -> Any:
-            query = start_stream(session, config, job, once=once)
-            log.info("streaming", job=job.name, topics=",".join(job.topics), once=once)
-            return query
+            def start() -> Any:
+                query = start_stream(session, config, job, once=once, checkpoint=checkpoint)
+                log.info("streaming", job=job.name, topics=",".join(job.topics), once=once)
+                return query
 
-        status, query = run_stream(start, stop)
-        rows = sum(progress.numInputRows for progress in query.recentProgress)
+            status, query = run_stream(start, stop)
+            rows = sum(progress.numInputRows for progress in query.recentProgress)
+            if checkpoint is not None and status == 0:
+                checkpoint.publish()  # that the last batch is done, too
         log.info("stream_ended", job=job.name, rows_of_last_batches=rows)
         return status
+    except CheckpointLost as error:
+        log.error("stream_failed", reason=str(error))
+        return 1
     except StreamError as error:
         log.error("stream_start_failed", job=job.name, reason=str(error))
         return 2

@@ -7,16 +7,16 @@ a reader's files stay on disk for the retention of `vacuum`.
 """
 
 import datetime
-import os
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
 
 from deltalake import DeltaTable, WriterProperties
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from kafka2011.runtime.clock import Clock, now_ms
 from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.places import Place
+from kafka2011.services.warehouse import storage
 from kafka2011.services.warehouse.delta_table import HOUR_COLUMN
 from kafka2011.services.warehouse.load.parquet_files import COMPRESSION_LEVEL
 from kafka2011.services.warehouse.table_paths import all_tables
@@ -55,13 +55,13 @@ def oldest_hour(policy: UpkeepPolicy, at_ms: int) -> str | None:
     return moment.strftime("%Y-%m-%d-%H")
 
 
-def maintain_table(path: Path, policy: UpkeepPolicy, clock: Clock = now_ms) -> UpkeepOutcome:
+def maintain_table(path: Place, policy: UpkeepPolicy, clock: Clock = now_ms) -> UpkeepOutcome:
     """Drop old hours of one table, compact it and vacuum it. Does nothing where there is none.
 
     A conflicting commit of another process ends this round early; the next one continues.
     """
     try:
-        table = DeltaTable(str(path))
+        table = storage.open_table(path)
     except TableNotFoundError:
         return UpkeepOutcome()
     joined = written = dropped = 0
@@ -82,7 +82,7 @@ def maintain_table(path: Path, policy: UpkeepPolicy, clock: Clock = now_ms) -> U
         log.info("upkeep_postponed", table=path.name, reason=str(error))
     table.update_incremental()
     removed: list[str] = []
-    inside = table_inside(path)
+    inside = storage.inner_table(path)
     if inside is None:
         removed = table.vacuum(
             retention_hours=policy.vacuum_hours,
@@ -105,7 +105,7 @@ def maintain_table(path: Path, policy: UpkeepPolicy, clock: Clock = now_ms) -> U
     return outcome
 
 
-def maintain_warehouse(warehouse_dir: Path, policy: UpkeepPolicy, clock: Clock = now_ms) -> None:
+def maintain_warehouse(warehouse_dir: Place, policy: UpkeepPolicy, clock: Clock = now_ms) -> None:
     """Maintain every table, including those of the quarantine.
 
     A table that cannot be maintained is logged and does not keep the others from it.
@@ -116,16 +116,6 @@ def maintain_warehouse(warehouse_dir: Path, policy: UpkeepPolicy, clock: Clock =
         except (DeltaError, OSError) as error:
             reason = str(error).partition("\n")[0]
             log.warning("upkeep_failed", table=path.name, error=reason)
-
-
-def table_inside(path: Path) -> Path | None:
-    """A table in a directory below the table at `path`; None where there is none."""
-    for directory, names, _ in os.walk(path):
-        if Path(directory) == path:
-            names[:] = [name for name in names if name != "_delta_log"]
-        elif "_delta_log" in names:
-            return Path(directory)
-    return None
 
 
 def _hours(table: DeltaTable) -> Counter[str]:

@@ -7,9 +7,10 @@ import pyarrow as pa
 import pytest
 
 from kafka2011.coordination.cluster import BrokerPartition
-from kafka2011.services.warehouse import delta_table
-from kafka2011.services.warehouse.delta_table import WarehouseTable, read_commits
+from kafka2011.services.warehouse import delta_table, load_commits
+from kafka2011.services.warehouse.delta_table import WarehouseTable
 from kafka2011.services.warehouse.load.parquet_files import write_file
+from kafka2011.services.warehouse.load_commits import read_commits
 
 TOPIC = "page-view"
 ONE = BrokerPartition(11, 0)
@@ -34,12 +35,14 @@ def load(
     source: BrokerPartition = ONE,
     rows: int = 3,
     topic: str = TOPIC,
-) -> delta_table.Load:
+) -> load_commits.Load:
     """A load from the offset committed before to `end`; its one file is written."""
     data = pa.table({"n": list(range(rows)), "server": ["a"] * rows})
     file = write_file(table.path, "2015-05-17-10", data, f"{source.text}-{end}")
-    loaded = delta_table.LoadedRange(source, committed, committed or 0, end)
-    return delta_table.Load(topic, [loaded], [file], counts={(10_000, "a"): rows}, window_ms=10_000)
+    loaded = load_commits.LoadedRange(source, committed, committed or 0, end)
+    return load_commits.Load(
+        topic, [loaded], [file], counts={(10_000, "a"): rows}, window_ms=10_000
+    )
 
 
 def row_count(table: WarehouseTable) -> int:

@@ -1,12 +1,14 @@
 """A session for a person at a terminal: what the JVM says is shown only when it does not start."""
 
 import subprocess
-from typing import Never
+import tempfile
+from pathlib import Path
+from typing import Any, Never
 
 import pytest
 
 from kafka2011.services.warehouse import session
-from kafka2011.services.warehouse.session import SparkNotStarted, start_quietly
+from kafka2011.services.warehouse.session import SparkNotStarted, start_quietly, start_session
 
 
 def say(text: str) -> None:
@@ -44,3 +46,22 @@ def test_a_start_that_fails_is_one_line(
         start_quietly("test", "local")
     assert str(raised.value).endswith(said)
     assert capfd.readouterr().err == ""
+
+
+def test_a_session_makes_no_directory_where_it_is_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from pyspark.sql import SparkSession
+
+    class Builder:
+        def config(self, conf: Any) -> "Builder":
+            self.conf = conf
+            return self
+
+        def getOrCreate(self) -> Any:
+            return self.conf
+
+    monkeypatch.setattr(SparkSession, "builder", Builder())
+    conf = start_session("test", "local")
+    kept = Path(conf.get("spark.sql.warehouse.dir").removeprefix("file://"))
+    assert kept.parent == Path(tempfile.gettempdir()).resolve()

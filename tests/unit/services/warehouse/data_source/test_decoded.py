@@ -1,6 +1,7 @@
 """The Spark format without Spark's JVM: decoded rows, quarantine, and partitions that change."""
 
 import itertools
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -215,3 +216,23 @@ def test_a_segment_that_is_retired_is_an_error_or_passed_over(broker: ScriptedBr
     _, lenient = started(broker, failOnDataLoss="false")
     broker.retire("t", 0, 14 * 300)  # all of it is gone before the rest was read
     assert list(lenient) == []
+
+
+def test_json_has_the_columns_of_its_beginning_and_the_reader_has_those_of_the_plan(
+    broker: ScriptedBroker,
+) -> None:
+    broker.append("sales", 0, [b'{"n":1,"at":5}', b"poison"])
+    options = {"topic": "sales", "decode": "true", "event.forms": "*:id,sales:json"}
+    source = source_of(broker, **options)
+    planned = source.schema()
+    kinds = {field.name: field.dataType.simpleString() for field in planned}
+    assert (kinds["n"], kinds["at"], kinds["rest"]) == ("bigint", "bigint", "string")
+    broker.retire("sales", 0, broker.append("sales", 0, [b'{"n":"two","later":true}']))
+    sent_on = pickle.loads(pickle.dumps(source))  # as Spark does between schema and reader
+    assert sent_on.schema() == planned
+    assert "n" not in source_of(broker, **options).schema().names, "of an empty topic, none"
+    broker.append("sales", 0, [b'{"n":"two","later":true}', b'{"n":3}'])
+    reader = sent_on.reader(planned)
+    batches = [batch for part in reader.partitions() for batch in reader.read(part)]
+    found = [(row["n"], row["rest"]) for batch in batches for row in batch.to_pylist()]
+    assert found == [(None, '{"n":"two","later":true}'), (3, None)]

@@ -1,5 +1,6 @@
 """A deployment for whole loads: ZooKeeper and brokers in memory, and a warehouse directory."""
 
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,11 @@ from kafka2011.coordination.cluster import BrokerPartition
 from kafka2011.events.forms import FORMS_2011
 from kafka2011.events.topics import ACCESS_LOG
 from kafka2011.services.warehouse.config import WarehouseConfig
-from kafka2011.services.warehouse.delta_table import CommitInfo, WarehouseTable, read_commits
+from kafka2011.services.warehouse.delta_table import WarehouseTable
 from kafka2011.services.warehouse.load.job import Loader, LoadOutcome, RunTasks
+from kafka2011.services.warehouse.load.lineages import check_log
 from kafka2011.services.warehouse.load.plan import PlannedRange
+from kafka2011.services.warehouse.load_commits import CommitInfo, read_commits
 from tests.support.memory_zookeeper import InMemoryRegistry, InMemoryZooKeeper
 from tests.support.scripted_server import ScriptedBroker
 from tests.unit.services.warehouse.samples import HEADER_TIME_MS, WINDOW_MS, access_log_payload
@@ -33,7 +36,8 @@ def run_here(function: Any, tasks: Any) -> Any:
 def read_planned(planned: PlannedRange) -> Iterator[Chunk]:
     """The chunks of the range, without patience for a broker that is away."""
     place = planned.topic, *planned.source
-    return read_range(planned.address, *place, planned.start, planned.end, FETCH_BYTES)
+    check = functools.partial(check_log, planned) if planned.lineage else None
+    return read_range(planned.address, *place, planned.start, planned.end, FETCH_BYTES, check=check)
 
 
 class Deployment:

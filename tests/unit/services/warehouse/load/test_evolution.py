@@ -1,5 +1,6 @@
 """Whole loads of a topic whose schema only the registry has, and changes while it is loaded."""
 
+import contextlib
 import io
 import json
 from collections.abc import Iterator
@@ -20,7 +21,9 @@ from kafka2011.services.warehouse.load import job, replay
 from kafka2011.services.warehouse.load.job import LoadOutcome
 from kafka2011.services.warehouse.load.replay import Replayed
 from kafka2011.services.warehouse.shell.duckdb_engine import DuckDb
+from tests.support import shop_orders
 from tests.support.registries import URL, DirectRegistry
+from tests.support.shop_orders import ShopOrders
 from tests.unit.services.warehouse.load.deployment import SECOND, Deployment
 
 TOPIC = "order"
@@ -192,3 +195,31 @@ def test_what_can_be_read_now_is_replayed_from_the_quarantine_once(
     assert orders.load().rows == {TOPIC: 1}
     assert len(orders.rows()) == 7
     assert len(orders.deployment.quarantined(TOPIC)) == 2
+
+
+def test_orders_of_three_versions_with_poison_are_all_there_whatever_dies(
+    registry: DirectRegistry, deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The small form of tests/large/test_large_orders.py: a load dies at each of its steps."""
+    registry.ask("PUT", f"/config/{shop_orders.SUBJECT}", b'{"compatibility":"NONE"}')
+    orders = ShopOrders(registry.client().id_of, 1000)
+    messages = [orders.message(number) for number in range(orders.count)]
+    steps = ["after_files_written", "after_quarantine", "after_commit", ""]
+    for part, step in enumerate(steps):
+
+        def failpoint(reached: str, step: str = step) -> None:
+            if reached == step:
+                raise FailpointError(step)
+
+        sent = messages[len(messages) * part // 4 : len(messages) * (part + 1) // 4]
+        deployment.add_partition(shop_orders.TOPIC, *sent[::2])
+        deployment.add_partition(shop_orders.TOPIC, *sent[1::2], source=SECOND)
+        with monkeypatch.context() as patched, contextlib.suppress(FailpointError):
+            for module in (delta_table, job):
+                patched.setattr(module, "failpoint", failpoint)
+            assert (
+                deployment.load(event_forms=FORMS_DEFAULT, schema_registry_url=URL).failures == []
+            )
+    table = shop_orders.TOPIC.replace("-", "_")
+    places = deployment.warehouse / table, deployment.warehouse / "quarantine-tables" / table
+    assert shop_orders.differences(orders, *places) == []

@@ -15,9 +15,10 @@ from kafka2011.events.topics import ACCESS_LOG, AUDIT
 from kafka2011.protocol.compression import Codec
 from kafka2011.runtime.failpoints import FailpointError
 from kafka2011.services.warehouse import delta_table
-from kafka2011.services.warehouse.delta_table import CommitInfo, SchemaConflict, WarehouseTable
+from kafka2011.services.warehouse.delta_table import SchemaConflict, WarehouseTable
 from kafka2011.services.warehouse.load import job
 from kafka2011.services.warehouse.load.plan import BROKER_AWAY, GAP
+from kafka2011.services.warehouse.load_commits import CommitInfo
 from tests.unit.services.warehouse.load.deployment import FIRST, SECOND, Deployment, run_here
 from tests.unit.services.warehouse.samples import HEADER_TIME_MS, WINDOW_MS, access_log_payload
 
@@ -283,7 +284,7 @@ def test_a_load_that_fails_leaves_no_files(
 
 
 @pytest.mark.parametrize("is_there", [False, True])
-def test_a_commit_without_an_answer_keeps_its_files(
+def test_a_commit_without_an_answer_keeps_its_files_and_is_looked_up(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch, is_there: bool
 ) -> None:
     deployment.append(range(5))
@@ -298,7 +299,10 @@ def test_a_commit_without_an_answer_keeps_its_files(
         raise OSError("no answer")
 
     monkeypatch.setattr(DeltaTable, "create_write_transaction", lose_the_answer)
-    assert loader.load().failures == ["access-log: no answer"]
+    outcome = loader.load()
+    # The log tells whether it is in.
+    assert outcome.failures == ([] if is_there else ["access-log: no answer"])
+    assert outcome.rows == ({ACCESS_LOG: 3} if is_there else {})
     monkeypatch.undo()
     assert len(set(deployment.warehouse.rglob("*.parquet"))) == 2
     loader.load()

@@ -10,10 +10,10 @@ from kafka2011.events.header import UNREADABLE
 from kafka2011.events.topics import ACCESS_LOG
 from kafka2011.protocol import message_set
 from kafka2011.protocol.message_set import Codec
-from kafka2011.services.warehouse.delta_table import NewFile
 from kafka2011.services.warehouse.load import parquet_files, tasks
 from kafka2011.services.warehouse.load.parquet_files import write_file
 from kafka2011.services.warehouse.load.tasks import rounded_ages
+from kafka2011.services.warehouse.load_commits import NewFile
 from tests.support.bombs import BOMB_BYTES, BOMBS_COUNT, bombs, bounded_memory
 from tests.unit.services.warehouse.load import deployment as deployments
 from tests.unit.services.warehouse.load.deployment import Deployment

@@ -8,10 +8,11 @@ import pytest
 
 from kafka2011.coordination.cluster import BrokerPartition
 from kafka2011.services.audit.recount import warehouse_rows
-from kafka2011.services.warehouse.delta_table import Load, LoadedRange, WarehouseTable, owner_of
+from kafka2011.services.warehouse.delta_table import WarehouseTable, owner_of
 from kafka2011.services.warehouse.load.parquet_files import HourFiles
 from kafka2011.services.warehouse.load.tasks import QUARANTINE_SCHEMA
 from kafka2011.services.warehouse.load.topic_tables import table_schema
+from kafka2011.services.warehouse.load_commits import Load, LoadedRange
 from kafka2011.services.warehouse.table_paths import (
     QUARANTINE,
     QUARANTINE_BEFORE,

@@ -24,6 +24,7 @@ from kafka2011.services.warehouse.shell.same_answer import (
 TABLES = {
     "t": {"guid": BINARY, "event_time": TIME, "path": TEXT, "n": WHOLE, "x": REAL, "tags": OTHER},
     "u": {"path": TEXT, "count": WHOLE},
+    "p": {"amount": "decimal(12,2)", "most": "decimal(38,6)", "method": TEXT, "n": WHOLE},
 }
 
 
@@ -44,6 +45,12 @@ def names(statement: str) -> list[str]:
         ("select substr(path, 1, 2) from t", ["substr(path, 1, 2)"]),
         ("select n / 2 as half from t order by half", ["half"]),
         ("with w as (select path as p from t) select p from w", ["p"]),
+        ("select 1 as one", ["one"]),
+        ("select 1, 'x'", ["1", "x"]),
+        ("select amount, most, method from p limit 2", ["amount", "most", "method"]),
+        ("select * from p where amount > 1.50 order by most", [*TABLES["p"]]),
+        ("select sum(amount), max(most) from p where amount < n", ["sum(amount)", "max(most)"]),
+        ("select sum(s) z from (select sum(amount) as s from p)", ["z"]),
     ],
 )  # fmt: skip
 def test_columns_have_the_names_that_spark_gives(statement: str, columns: list[str]) -> None:
@@ -99,6 +106,15 @@ def test_columns_have_the_names_that_spark_gives(statement: str, columns: list[s
         ("select path from t union select path from u", "SET_OPERATION_NODE"),
         ("select s from range(3) r(s)", "FROM TABLE_FUNCTION"),
         ("select current_date from t", "current_date"),
+        ("select one", "the column one"),
+        ("select *", "*"),
+        ("select sum(most) from p", "sum of decimal(38,6)"),
+        ("select avg(amount) from p", "avg of decimal(12,2)"),
+        ("select amount + 1 as a from p", "+"),
+        ("select n from p where amount > 1e3", "a comparison of decimals with decimal constant"),
+        ("select n from p where most > 0.1234567", "a comparison of decimals of 39 digits"),
+        ("select n from p where amount = '1'", "a comparison of decimals with text"),
+        ("select coalesce(amount, 0) as a from p", "kinds of values mixed: decimal(12,2), whole"),
         ("select distinct on (path) path from t", "DISTINCT_MODIFIER"),
         ("select a.b.path from t a", "the column a.b.path"),
     ],

@@ -87,12 +87,23 @@ def no_spark() -> object:
     raise SparkAsked
 
 
-def answered(directory: Path, statement: str, engine: str = "auto") -> tuple[str, list[Any]]:
+def answered(
+    directory: Path, statement: str, engine: str = "auto", notices: list[str] | None = None
+) -> tuple[str, list[Any]]:
     """The engine, the rows."""
+    said = [] if notices is None else notices
     warehouse = Warehouse(directory)
     tables = warehouse.named_in(statement)
     with ExitStack() as stack:
-        found = ask(stack, warehouse, tables, statement, engine=engine, start_spark=no_spark)
+        found = ask(
+            stack,
+            warehouse,
+            tables,
+            statement,
+            engine=engine,
+            start_spark=no_spark,
+            notice=said.append,
+        )
         return found.engine, list(found.rows)
 
 
@@ -149,25 +160,62 @@ def test_tables_and_columns_are_listed_without_any_engine(warehouse: Path) -> No
     )
 
 
+def test_nested_columns_are_described_in_full(tmp_path: Path) -> None:
+    payer = pa.struct([("name", pa.string()), ("since", pa.date32()), ("rank", pa.int16())])
+    kinds = {
+        "amount": pa.decimal128(12, 2),
+        "payer": payer,
+        "lines": pa.list_(pa.struct([(f"field_{n:02}", pa.int64()) for n in range(30)])),
+        "tags": pa.map_(pa.string(), pa.int32()),
+    }
+    rows = pa.schema(list(kinds.items())).empty_table()
+    write_deltalake(str(tmp_path / "payments"), rows)
+    inner = ",".join(f"field_{n:02}:bigint" for n in range(30))
+    done = commands.run("sql", "describe payments", "--warehouse", tmp_path, status=0)
+    shown = [line.split() for line in done.stdout.splitlines()]
+    assert [cells for cells in shown if cells and cells[0] in kinds] == [
+        ["amount", "decimal(12,2)"],
+        ["payer", "struct<name:string,since:date,rank:smallint>"],
+        ["lines", f"array<struct<{inner}>>"],
+        ["tags", "map<string,int>"],
+    ]
+
+
+OTHERWISE = "; --engine duckdb answers without, by DuckDB's own rules"
+
+
 @pytest.mark.parametrize(
-    ("statement", "engine"),
+    ("statement", "engine", "said"),
     [
-        ("select upper(path) from visit", "auto"),
-        ("select n / 0 as r from visit", "auto"),
-        ("select count(*) from raw_visit", "auto"),
-        ("select sum(n) * 9223372036854775807 as n from visit", "auto"),
-        ("select count(*) from visit", "spark"),
+        ("select upper(path) from visit", "auto", f"upper){OTHERWISE}"),
+        ("select n / 0 as r from visit", "auto", f"/){OTHERWISE}"),
+        ("select translate_it(path) as r from visit", "auto", "translate_it)"),
+        ("select 1; select 2", "auto", "more than one statement)"),
+        ("describe extended visit", "auto", "no SELECT)"),
+        ("select count(*) from raw_visit", "auto", "a topic)"),
+        ("describe raw_visit", "auto", "a topic)"),
+        ("select n * 9223372036854775807 as m from visit", "auto", "DuckDB: Out of Range"),
+        ("select count(*) from visit", "spark", "--engine spark)"),
     ],
 )
-def test_all_else_is_sparks(warehouse: Path, statement: str, engine: str) -> None:
+def test_all_else_is_sparks_and_that_is_said_before_it_starts(
+    warehouse: Path, statement: str, engine: str, said: str
+) -> None:
+    notices: list[str] = []
     with pytest.raises(SparkAsked):
-        answered(warehouse, statement, engine)
+        answered(warehouse, statement, engine, notices)
+    (notice,) = notices
+    assert notice.startswith(f"Spark is starting ({said}")
+    assert notice.endswith(said) or "DuckDB: " in said
 
 
 @pytest.mark.parametrize(
     ("statement", "said"),
     [
         ("select * from visits", "no table visits; did you mean visit? (there are: clicks, "),
+        ("describe nosuch", "no table nosuch (there are: clicks, "),
+        ("desc table visits;", "no table visits; did you mean visit? (there are: clicks, "),
+        ("describe views", "no table views; 2 of its topic's messages could not become rows: "),
         ("Selec 1", "no statement begins with 'selec'; did you mean select?"),
         ("select pat from visit", "no column pat in visit; did you mean path? (there are: "),
         (

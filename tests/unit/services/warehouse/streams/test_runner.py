@@ -21,6 +21,16 @@ def test_a_job_that_joins_items_needs_them() -> None:
     assert runner.run_job(StreamConfig(), BY_NAME["clicks-by-category"], once=True) == 2
 
 
+def test_results_in_the_form_of_an_earlier_version_are_not_mixed_with_others(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "views-per-member" / "_spark_metadata").mkdir(parents=True)
+    config = StreamConfig(stream_dir=tmp_path)
+    with pytest.raises(runner.StreamError, match="of an earlier version"):
+        runner.check(config, BY_NAME["views-per-member"])
+    runner.check(config, BY_NAME["top-items"])
+
+
 def test_a_store_without_the_table_is_named(tmp_path: Path) -> None:
     with pytest.raises(runner.StreamError, match="there is no"):
         runner.read_items(None, tmp_path / "nowhere.db")
@@ -59,7 +69,7 @@ SLOW = "[STREAM_FAILED] Query terminated with exception: Python worker failed to
     [
         ([""], 0, 1),
         ([SLOW, SLOW, ""], 0, 3),
-        ([SLOW] * 9, 1, runner.STARTS_MAX),
+        ([SLOW] * (runner.STARTS_MAX + 1), 1, runner.STARTS_MAX),
         (["[STREAM_FAILED] the disk is full", ""], 1, 1),
     ],
 )

@@ -1,0 +1,71 @@
+"""What a load asks a replica set: is what was loaded still in the log?
+
+After an unclean election it may not be. An offset beyond the new log's end is seen by itself; but
+that log grows, and then stands somewhere in a message, or behind one that was never loaded. So the
+newest epochs that were read from stand beside each offset, and are compared with the log's.
+"""
+
+from kafka2011.consumer.ranges.reading import RangeUnreadable
+from kafka2011.consumer.simple import SimpleConsumer
+from kafka2011.coordination.cluster import BrokerPartition
+from kafka2011.protocol.lineage import Lineage, OlderLeader, Parted, PartedTooEarly, parted
+from kafka2011.services.warehouse.load.plan import (
+    BEYOND_END,
+    CUT,
+    OLDER_LEADER,
+    PlannedRange,
+    Problem,
+)
+from kafka2011.services.warehouse.load.topic_tables import Topic
+from kafka2011.services.warehouse.load_commits import Load, LoadedRange
+
+
+def compared(
+    topic: Topic, source: BrokerPartition, lineage: Lineage
+) -> tuple[Parted | None, Problem | None]:
+    """Where the log and what was loaded of it part, and the problem that this is."""
+    committed = topic.known.get(source)
+    if committed is None:
+        return None, None
+    try:
+        found = parted(topic.lineages.get(source, ()), committed, lineage)
+    except OlderLeader as older:
+        return None, Problem(topic.name, source, OLDER_LEADER, f"not loaded: {older}")
+    except PartedTooEarly as error:
+        detail = (
+            f"loaded up to {committed}, but {error}; not loaded until it is reset "
+            f"(kafka2011 load --reset {topic.name}/{source.text})"
+        )
+        return None, Problem(topic.name, source, BEYOND_END, detail)
+    if found is None:
+        return None, None
+    return found, Problem(topic.name, source, CUT, f"{found.text}; its rows stay")
+
+
+def go_back(
+    topic: Topic, source: BrokerPartition, offset: int, lineage: Lineage, window_ms: int
+) -> None:
+    """Have the partition loaded from `offset` on, in front of what was loaded. Its rows stay; the
+    commit records the range.
+
+    Raises WarehouseError, DeltaError, OSError.
+    """
+    # The quarantine first: it takes no messages below its own offset.
+    for table in (topic.quarantine, topic.table):
+        known = None if table is None else table.next_offset(topic.name, source)
+        if table is not None and known is not None and known > offset:
+            part = LoadedRange(source, known, offset, offset, lineage)
+            table.commit(Load(topic.name, [part], files=[], counts={}, window_ms=window_ms))
+    topic.known[source] = offset
+    topic.lineages[source] = lineage
+
+
+def check_log(planned: PlannedRange, client: SimpleConsumer) -> None:
+    """Raises RangeUnreadable when this is another log than the one that was planned on."""
+    lineage = client.lineage(planned.topic, planned.source.partition)
+    try:
+        found = parted(planned.lineage, planned.end, lineage)
+    except (OlderLeader, PartedTooEarly) as error:
+        raise RangeUnreadable(str(error)) from None
+    if found is not None:
+        raise RangeUnreadable(found.text)

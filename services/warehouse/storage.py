@@ -1,0 +1,117 @@
+"""What the warehouse does in one way in a directory and in another in an object store.
+
+Everything else is the same code over `kafka2011.runtime.places.Place`. Importing this module loads
+Arrow and delta-rs.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+
+from kafka2011.runtime import object_store
+from kafka2011.runtime.places import Place, StorePath
+
+LOG_DIRECTORY = "_delta_log"
+REQUESTS_AT_ONCE = 8
+_STORE = "s3://"
+
+Done = TypeVar("Done")
+
+
+def options(place: Place) -> dict[str, str] | None:
+    """The options with which delta-rs opens a table there."""
+    return object_store.delta_options() if isinstance(place, StorePath) else None
+
+
+def open_table(place: Place) -> DeltaTable:
+    """The Delta table at its newest version. Raises TableNotFoundError, DeltaError, OSError."""
+    return DeltaTable(str(place), storage_options=options(place))
+
+
+def files_of(table: DeltaTable) -> list[str]:
+    """The files of the table's version: absolute paths, or URLs of a store."""
+    return [unquote(str(uri).removeprefix("file://")) for uri in table.file_uris()]
+
+
+def names(directory: Place) -> Iterator[str]:
+    """The names in a directory, read as they are asked for. Raises FileNotFoundError, OSError."""
+    if isinstance(directory, Path):
+        with os.scandir(directory) as entries:
+            yield from (entry.name for entry in entries)
+    else:
+        yield from (entry.name for entry in directory.iterdir())
+
+
+def inner_table(path: Place) -> Place | None:
+    """A table in a directory below the table at `path`; None where there is none."""
+    if isinstance(path, StorePath):
+        for name in object_store.names_below(path.address):
+            above, found, _ = f"{name}/".partition(f"/{LOG_DIRECTORY}/")
+            if found:
+                return path / above
+        return None
+    for directory, inside, _ in os.walk(str(path)):
+        if directory == str(path):
+            inside[:] = [name for name in inside if name != LOG_DIRECTORY]
+        elif LOG_DIRECTORY in inside:
+            return Path(directory)
+    return None
+
+
+def _source(file: Place | str) -> dict[str, Any]:
+    text = str(file)
+    if text.startswith(_STORE):
+        return {"source": text.removeprefix(_STORE), "filesystem": object_store.files()}
+    return {"source": text}
+
+
+def parquet_file(file: Place | str) -> pq.ParquetFile:
+    """An open Parquet file. Raises FileNotFoundError, OSError, ArrowInvalid."""
+    return pq.ParquetFile(**_source(file))
+
+
+def read_columns(file: Place | str, columns: list[str]) -> pa.Table:
+    """Some columns of a Parquet file, from the file alone."""
+    return pq.read_table(**_source(file), columns=columns, partitioning=None)
+
+
+def dataset(files: Sequence[str], schema: pa.Schema) -> ds.Dataset:
+    """Files of a table in a store, with the table's columns: null where a file lacks one."""
+    return ds.dataset(
+        [file.removeprefix(_STORE) for file in files],
+        schema=schema,
+        filesystem=object_store.files(),
+        format="parquet",
+        partitioning=ds.partitioning(pa.schema([schema.field("hour")]), flavor="hive"),
+    )
+
+
+def all_done(
+    place: Place, jobs: Sequence[Callable[[], Done]], on_done: Callable[[Done], None]
+) -> None:
+    """Run jobs that write there: in their order, in a store several at once.
+
+    `on_done` gets the result of each that is done, in order, before the first error is raised.
+    """
+    if not isinstance(place, StorePath) or len(jobs) == 1:
+        for job in jobs:
+            on_done(job())
+        return
+    failed: BaseException | None = None
+    with ThreadPoolExecutor(REQUESTS_AT_ONCE, "store") as pool:
+        for future in [pool.submit(job) for job in jobs]:
+            error = future.exception()
+            if error is None:
+                on_done(future.result())
+            else:
+                failed = failed or error
+    if failed is not None:
+        raise failed

@@ -1,0 +1,140 @@
+"""Whether an object store can hold the warehouse: above all, whether it keeps two writers apart.
+
+A load is published by a PUT that must fail where the object is there already. There are stores that
+answer so when they are asked by one writer after another, and let both win that come at the same
+instant: one load is lost then, and both believe in theirs. Only a race shows it. So WRITERS commit
+to a scratch table from one version, all at once, ROUNDS times, and the table's log is compared with
+what they were told.
+"""
+
+import contextlib
+import threading
+import uuid
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError
+
+from kafka2011.runtime import object_store
+from kafka2011.runtime.places import StorePath
+from kafka2011.services.warehouse import delta_log, storage
+from kafka2011.services.warehouse.delta_table import COMMIT_KEY
+
+ROUNDS = 50
+WRITERS = 8
+ROUND_TIMEOUT_S = 60
+SCRATCH = ".kafka2011-check-"
+_SCHEMA = pa.schema([("n", pa.int64())])
+_DATA = bytes(range(256)) * 16
+
+
+class Round(NamedTuple):
+    """Who was told that its commit is in, and whose commits the log has."""
+
+    told: Sequence[str]
+    logged: Sequence[str]
+
+
+class Unfit(Exception):
+    """The store cannot hold the warehouse; the text is one line that says why."""
+
+
+def judge(rounds: Sequence[Round]) -> str:
+    """What was wrong in the race, in one line; empty when nothing was.
+
+    A writer that is told that it lost, and has won, has only lost the store's answer.
+    """
+    lost = [one for one in rounds if set(one.told) - set(one.logged)]
+    if lost:
+        return (
+            f"the store is not atomic: in {len(lost)} of {len(rounds)} rounds of a race a writer "
+            "was told that its commit is in, and another's is in its place. A load would be lost"
+        )
+    twice = [one for one in rounds if len(one.logged) != 1]
+    if twice:
+        return f"in {len(twice)} of {len(rounds)} rounds of a race not one commit but others stood"
+    return ""
+
+
+def check_store(place: StorePath, *, rounds: int = ROUNDS, writers: int = WRITERS) -> str:
+    """Write, read, list, delete and race below `place`; returns what was done, in one line.
+
+    Raises Unfit when the store cannot hold the warehouse, or does not answer.
+    """
+    scratch = place / f"{SCRATCH}{uuid.uuid4().hex}"
+    try:
+        _one_after_another(scratch)
+        problem = judge(_race(scratch / "race", rounds, writers))
+    except (DeltaError, OSError) as error:
+        raise Unfit(f"the store does not do what is needed: {_first_line(error)}") from error
+    finally:
+        with contextlib.suppress(OSError):
+            object_store.remove_below(scratch.address)
+    if problem:
+        raise Unfit(problem)
+    return (
+        f"{place} can hold the warehouse: {writers} writers raced {rounds} times, and one won each"
+    )
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0][:300]
+
+
+def _one_after_another(scratch: StorePath) -> None:
+    """Raises OSError, Unfit."""
+    file = scratch / "directory" / "a file=1"
+    object_store.write(file.address, _DATA)
+    if file.read_bytes() != _DATA:
+        raise Unfit("the store returns other bytes than were written")
+    with object_store.files().open_input_file(file.address) as opened:
+        opened.seek(1000)
+        if opened.read(7) != _DATA[1000:1007]:
+            raise Unfit("the store returns another range of bytes than it was asked for")
+    if [*storage.names(scratch)] != ["directory"]:
+        raise Unfit("the store does not list what was written")
+    file.unlink()
+    if file.exists():
+        raise Unfit("the store still lists what was deleted")
+
+
+def _race(path: StorePath, rounds: int, writers: int) -> list[Round]:
+    DeltaTable.create(str(path), _SCHEMA, storage_options=storage.options(path))
+    tables = [storage.open_table(path) for _ in range(writers)]
+    start = threading.Barrier(writers)
+    found = []
+    with ThreadPoolExecutor(writers, "race") as pool:
+        for number in range(rounds):
+            version = tables[0].version()
+
+            def commit(table: DeltaTable, writer: int, number: int = number) -> str:
+                name = f"{number}-{writer}"
+                start.wait(ROUND_TIMEOUT_S)
+                try:
+                    table.create_write_transaction(
+                        [],
+                        "append",
+                        table.schema(),
+                        commit_properties=CommitProperties(
+                            custom_metadata={COMMIT_KEY: name},
+                            app_transactions=[Transaction("race", number)],
+                        ),
+                    )
+                except CommitFailedError:
+                    return ""
+                return name
+
+            told = [*pool.map(commit, tables, range(writers))]
+            logged = [
+                action["commitInfo"][COMMIT_KEY]
+                for _, actions in delta_log.commits_after(path, version)
+                for action in actions
+                if COMMIT_KEY in action.get("commitInfo", {})
+            ]
+            found.append(Round([name for name in told if name], logged))
+            for table in tables:
+                table.update_incremental()
+    return found
