@@ -7,9 +7,8 @@ wrapper, or no event of ours, gives no sample.
 import time
 
 from kafka2011.consumer.chunk import Chunk
-from kafka2011.events.errors import EventError
 from kafka2011.events.forms import FORMS_2011, Forms
-from kafka2011.events.peek import peek
+from kafka2011.events.origin import origin_of
 from kafka2011.protocol.compression import Codec
 from kafka2011.protocol.errors import KafkaError
 from kafka2011.protocol.message_set import entries
@@ -35,11 +34,11 @@ class AgeSampler:
         try:
             first = next(entries(chunk.data), None)
             if first is not None and first.codec == Codec.NONE:
-                self._event_ms[key] = peek(
-                    first.payload, self._forms.prefix_bytes(copy.name.topic)
-                ).time_ms
-        except (KafkaError, EventError):
-            pass  # not one of our events: nothing to measure
+                time_ms = origin_of(self._forms, copy.name.topic).time_ms(first.payload)
+                if time_ms is not None:  # else not one of our events: nothing to measure
+                    self._event_ms[key] = time_ms
+        except KafkaError:
+            pass
 
     def confirmed(self, copy: PartitionCopy) -> None:
         event_ms = self._event_ms.pop(str(copy.name), None)

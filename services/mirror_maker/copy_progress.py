@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from kafka2011.consumer.broker_loop import Backoff
 from kafka2011.consumer.chunk import Chunk, TopicPartition
 from kafka2011.coordination.paths import BrokerPartition
+from kafka2011.protocol.lineage import Lineage, Parted, history
 from kafka2011.services.mirror_maker.offset_map import OffsetMap
 from kafka2011.services.mirror_maker.set_cutting import RefusedEntry, leading_piece
 
@@ -65,6 +66,11 @@ class PartitionCopy:
     copied_messages: int = 0  # durable; a compressed set counts as one
     repeated_bytes: int = 0  # sent again, or maybe so
     skipped_bytes: int = 0  # gone from the source before they were copied
+    lineage: Lineage = ()  # of the source's log, where it is a replica set's; the reader's
+    stored_lineage: Lineage = ()  # what stands beside the committed offset
+    lineage_seen: tuple[int, int] = (0, 0)  # on which of the reader's connections
+    cut_to: int | None = None  # to be committed before the lineage is stored
+    cut_bytes: int = 0  # copied, and not in the source any more
     rewinds: int = 0
     offsets: OffsetMap | None = None  # kept when the target partition is fixed
     mapped_at_s: float = 0.0
@@ -148,6 +154,45 @@ class PartitionCopy:
         """Stand still, with what is confirmed, until the process is started anew."""
         self.refusal = reason
         self._forget()
+
+    # --- the source is a replica set --------------------------------------------------------------
+
+    def reads(self, log: Lineage) -> None:
+        """What is read now, and all that was read, is in a log of that lineage."""
+        self.lineage = history(log)
+
+    def go_back(self, parted: Parted, log: Lineage) -> None:
+        """Go on from where the logs parted. Nothing may be under way."""
+        self.jump(parted.first)
+        self.reads(log)
+        self.cut_bytes += parted.last - parted.first
+        self.cut_to = min(parted.first, self.cut_to if self.cut_to is not None else parted.first)
+        if self.offsets is not None:
+            self.offsets.forget_from(parted.first)
+
+    @property
+    def has_lineage_to_store(self) -> bool:
+        """What is committed is in a log of this lineage, and that is not stored yet."""
+        return self.lineage != self.stored_lineage and self.cut_to is None
+
+    @property
+    def next_commit(self) -> int | None:
+        """The offset to commit, maybe what is committed; None: nothing before the lineage is
+        stored.
+
+        Lineage and offset are two writes. The one that is stored must hold for the offset at any
+        time: so where the logs parted is committed first, then the new lineage, then what follows.
+        """
+        if not self.is_started:
+            return None
+        if self.cut_to is not None:
+            return self.cut_to
+        return self.confirmed_offset if self.lineage == self.stored_lineage else None
+
+    def committed(self, offset: int) -> None:
+        self.committed_offset = offset
+        if offset == self.cut_to:
+            self.cut_to = None
 
     # --- sending ---------------------------------------------------------------------------------
 

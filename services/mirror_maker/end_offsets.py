@@ -1,6 +1,7 @@
 """Where the source partitions end: asked for now and then, on connections of its own.
 
-The fetchers know an end only when they have reached it; lag needs it when they have not.
+The fetchers know an end only when they have reached it; lag needs it when they have not, so only
+ends that no fetch has met of late are asked for.
 """
 
 import threading
@@ -17,6 +18,7 @@ from kafka2011.services.mirror_maker.config import MirrorConfig
 from kafka2011.services.mirror_maker.copy_progress import PartitionCopy
 
 TIMEOUT_MS = 5000
+FRESH_INTERVALS = 2  # for which an end that a fetch met is taken as it is
 
 
 class SourceEndOffsets:
@@ -48,9 +50,12 @@ class SourceEndOffsets:
         interval_s = self._config.status_interval_ms / 1000
         while not self._stopped.wait(interval_s):
             away: set[int] = set()
+            fresh_ms = now_ms() - FRESH_INTERVALS * self._config.status_interval_ms
             for copy in self._copies():
                 if self._stopped.is_set():
                     break
+                if copy.source_end_ms > fresh_ms:
+                    continue
                 if copy.name.broker_id not in away and not self._ask(copy):
                     away.add(copy.name.broker_id)
         for client in self._clients.values():

@@ -25,6 +25,7 @@ class MirrorCollector(Collector):
                 ("copied_sets", "message sets sent to the target"),
                 ("repeated_bytes", "sent again after a failure"),
                 ("skipped_bytes", "retired at the source before they were copied"),
+                ("cut_bytes", "copied, and lost at the source by an unclean election"),
                 ("refused_entries", "entries that the target refuses, met by this process"),
                 ("left_out_entries", "of these: skipped, for mirror.refused.entry=skip"),
                 ("rewinds", "failures after which a copy began again from what is durable"),

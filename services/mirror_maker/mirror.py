@@ -19,6 +19,7 @@ from typing import Any
 
 from kafka2011.consumer.broker_loop import Backoff
 from kafka2011.consumer.chunk import TopicPartition
+from kafka2011.coordination import paths
 from kafka2011.coordination.errors import CoordinationError
 from kafka2011.coordination.registry import Registry
 from kafka2011.producer.discovery import ZooKeeperBrokers
@@ -28,6 +29,7 @@ from kafka2011.runtime.workers import Worker
 from kafka2011.services.mirror_maker.config import NEVER_COPIED, MirrorConfig
 from kafka2011.services.mirror_maker.copy_progress import PartitionCopy
 from kafka2011.services.mirror_maker.end_offsets import SourceEndOffsets
+from kafka2011.services.mirror_maker.lineages import StoredLineages
 from kafka2011.services.mirror_maker.mirror_registry import (
     LeftOutEntries,
     Pauses,
@@ -61,6 +63,7 @@ class Mirror:
         self._copies: dict[TopicPartition, PartitionCopy] = {}
         self._pauses = Pauses(source, config.group_id, self._pauses_changed)
         self._maps = StoredOffsetMaps(source, target, config.group_id)
+        self._lineages = StoredLineages(source, config.group_id, self._may_send)
         self._refusals = Refusals(config, self.wake, LeftOutEntries(source, config.group_id))
         self._readers: dict[int, SourceReader] = {}
         self._writers: dict[int, TargetWriter] = {}
@@ -114,7 +117,9 @@ class Mirror:
                 if left_s <= 0:
                     break
                 self.wake.wait(left_s)
-            offsets = {copy.name: copy.confirmed_offset for copy in going if copy.is_started}
+        self._lineages.store(going, self.wake)
+        with self.wake:
+            offsets = {copy.name: at for copy in going if (at := copy.next_commit) is not None}
             for copy in going:
                 if copy.unconfirmed_bytes:
                     self._repeated_bytes += copy.unconfirmed_bytes
@@ -144,11 +149,12 @@ class Mirror:
         Also where a partition started that the group never copied, so that what comes while no
         member runs is not skipped with `autooffset.reset=largest`.
         """
+        self._lineages.store(self.copies(), self.wake)
         with self.wake:
             return {
-                copy.name: (copy.thread, copy.confirmed_offset)
+                copy.name: (copy.thread, offset)
                 for copy in self._copies.values()
-                if copy.is_started and copy.confirmed_offset != copy.committed_offset
+                if (offset := copy.next_commit) is not None and offset != copy.committed_offset
             }
 
     def committed(self, name: TopicPartition, offset: int) -> None:
@@ -156,7 +162,7 @@ class Mirror:
         with self.wake:
             copy = self._copies.get(name)
             if copy is not None:
-                copy.committed_offset = offset
+                copy.committed(offset)
 
     def close(self) -> None:
         """Stop all threads. The membership has left before, which halted everything."""
@@ -251,6 +257,8 @@ class Mirror:
                 target = self._placement.target_of(copy.name)
                 if copy.offsets is None:
                     copy.offsets = self._maps.open(copy.name, target)
+            if not (copy.lineage or copy.stored_lineage):
+                copy.lineage = copy.stored_lineage = self._lineages.read(copy.name)
         except (NotPlaced, CoordinationError) as error:
             if copy.trouble != str(error):
                 log.info("not_placed_yet", partition=str(copy.name), reason=str(error))
@@ -264,7 +272,7 @@ class Mirror:
             copy.target = target
             copy.trouble = ""
             if copy not in reader.copies:  # scattered, it only has another target
-                reader.copies.append(copy)
+                reader.add(copy)
             writer.copies.append(copy)
             self.wake.notify_all()
 
@@ -275,6 +283,7 @@ class Mirror:
                 self._config,
                 self.wake,
                 address_of=self._source_brokers.address_of,
+                is_set=lambda: self._source.exists(paths.replica_state_path(broker_id)),
                 refusals=self._refusals,
             )
             with self.wake:
@@ -365,6 +374,7 @@ def _described(copy: PartitionCopy) -> dict[str, Any]:
         "rewinds": copy.rewinds,
         "repeated_bytes": copy.repeated_bytes,
         "skipped_bytes": copy.skipped_bytes,
+        "cut_bytes": copy.cut_bytes,
         "refused_entry": _described_entry(copy.refused) if copy.refused else None,
         "refused_entries": copy.refused_entries,
         "left_out_entries": copy.left_out_entries,

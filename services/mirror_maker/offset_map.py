@@ -52,6 +52,16 @@ class OffsetMap:
         """The source goes on elsewhere: what follows is no part of the present segment."""
         self._is_open = False
 
+    def forget_from(self, source_offset: int) -> None:
+        """The source has other messages from here on, or none: what stands at the target is not
+        theirs."""
+        self.is_changed = True
+        self.segments = [
+            one._replace(source_to=min(one.source_to, source_offset))
+            for one in self.segments
+            if one.source_from <= source_offset
+        ]
+
     def begin(self, source_offset: int, target_offset: int) -> None:
         """Everything of the source from here on will stand from there on."""
         last = self.segments[-1] if self.segments else None

@@ -29,6 +29,7 @@ from kafka2011.protocol.errors import (
     OffsetOutOfRange,
     RemoteProtocolError,
 )
+from kafka2011.protocol.lineage import Lineage, OlderLeader, Parted, PartedTooEarly, parted
 from kafka2011.protocol.message import MAGIC1_HEADER
 from kafka2011.protocol.message_set import check_entries, entries
 from kafka2011.runtime.clock import now_ms
@@ -58,7 +59,8 @@ class _CopyRead(PartitionRead):
 
 
 class SourceReader(ReadingPolicy[_CopyRead]):
-    """`copies` is filled and emptied by the mirror, under `wake`'s lock."""
+    """`copies` is filled and emptied by the mirror, under `wake`'s lock. `is_set`: the broker is a
+    replica set; may raise CoordinationError."""
 
     def __init__(
         self,
@@ -67,6 +69,7 @@ class SourceReader(ReadingPolicy[_CopyRead]):
         wake: threading.Condition,
         *,
         address_of: Callable[[int], Address],
+        is_set: Callable[[], bool],
         refusals: Refusals,
     ) -> None:
         self.broker_id = broker_id
@@ -74,6 +77,10 @@ class SourceReader(ReadingPolicy[_CopyRead]):
         self._config = config
         self._wake = wake
         self._address_of = address_of
+        self._is_set_now = is_set
+        self._is_set = False
+        self._client: SimpleConsumer | None = None
+        self._clients = 0
         self._refusals = refusals
         self._turn = 0
         self._requested_ms = 0  # not later than the answers' state of the log
@@ -98,6 +105,11 @@ class SourceReader(ReadingPolicy[_CopyRead]):
         self._loop.stop()
         self._loop.join()
 
+    def add(self, copy: PartitionCopy) -> None:
+        """Read this one, too. `wake`'s lock is held."""
+        self.copies.append(copy)
+        self._loop.wake()
+
     # --- what is fetched next --------------------------------------------------------------------
 
     def plan(self) -> Plan[_CopyRead]:
@@ -110,6 +122,8 @@ class SourceReader(ReadingPolicy[_CopyRead]):
                 return Plan([])
             self._turn = (self._turn + 1) % max(1, len(due))
             reads = [_read_of(copy) for copy in due[self._turn :] + due[: self._turn]]
+            if len(due) == len(self.copies) and all(copy.is_quiet for copy in due):
+                return Plan(reads, None)  # nothing but data, or another copy, can come
             # No longer than the pause between two polls: room and rewinds do not end a wait.
             return Plan(reads, self._config.fetcher_backoff_max_ms / 1000)
 
@@ -121,7 +135,10 @@ class SourceReader(ReadingPolicy[_CopyRead]):
 
     def connect(self) -> SimpleConsumer:
         host, port = self._config.dialled(self._address_of(self.broker_id))
-        return SimpleConsumer(host, port, self._config.socket_timeout_ms)
+        self._is_set = self._is_set_now()
+        self._clients += 1
+        self._client = SimpleConsumer(host, port, self._config.socket_timeout_ms)
+        return self._client
 
     def requesting(self) -> None:
         self._requested_ms = now_ms()
@@ -141,6 +158,8 @@ class SourceReader(ReadingPolicy[_CopyRead]):
 
     def take(self, read: _CopyRead, data: memoryview, valid_bytes: int) -> bool:
         copy = read.copy
+        if data and not self._is_same_log(read):
+            return False
         try:
             ending = check_entries(data[:valid_bytes])
             valid_bytes = ending.valid_bytes
@@ -174,6 +193,52 @@ class SourceReader(ReadingPolicy[_CopyRead]):
                     return False
                 start = end
         return True
+
+    # --- a replica set ---------------------------------------------------------------------------
+
+    def _is_same_log(self, read: _CopyRead) -> bool:
+        """Whether what was read up to here is in the log that answers; else the answer is of no
+        use, and where the logs parted the copy goes on.
+
+        A leader answers on one connection in one epoch, so that it is asked once on each.
+        """
+        copy, client = read.copy, self._client
+        if not self._is_set or client is None:
+            return True
+        connection = self._clients, client.connections
+        if copy.lineage_seen == connection:
+            return True
+        lineage = client.lineage(read.topic, read.partition)
+        if (self._clients, client.connections) != connection:
+            return False  # the answer before may be another leader's
+        try:
+            found = parted(copy.lineage, read.offset, lineage)
+        except (OlderLeader, PartedTooEarly) as error:
+            with self._wake:
+                log.warning("source_refused", partition=str(copy.name), reason=str(error))
+                copy.source_failed(time.monotonic(), str(error))
+            return False
+        if found is not None:
+            return self._go_back(read, found, lineage)
+        with self._wake:
+            if read.epoch != copy.epoch or copy.is_removed:
+                return False
+            copy.lineage_seen = connection
+            copy.reads(lineage)
+        return True
+
+    def _go_back(self, read: _CopyRead, found: Parted, lineage: Lineage) -> bool:
+        if self._stands_at(read, f"waits before it goes back: {found.text}"):
+            with self._wake:
+                read.copy.go_back(found, lineage)
+            log.error(
+                "source_cut",
+                partition=str(read.copy.name),
+                first=found.first,
+                last=found.last,
+                epoch=found.epoch,
+            )
+        return False
 
     def _pieces(self, copy: PartitionCopy, data: memoryview, entry_count: int) -> list[Piece]:
         """What goes to the target in one request each.
@@ -235,6 +300,8 @@ class SourceReader(ReadingPolicy[_CopyRead]):
     def refused(self, read: _CopyRead, error: KafkaError) -> bool:
         """Tried again after a pause; what no later attempt can copy stands still for good."""
         copy = read.copy
+        if not self._is_same_log(read):
+            return False
         reason = str(error)
         if isinstance(error, MessageLargerThanFetchSize):
             reason = (
@@ -271,6 +338,8 @@ class SourceReader(ReadingPolicy[_CopyRead]):
         Only once everything before has arrived at the target, since the jump forgets it.
         """
         copy = read.copy
+        if not self._is_same_log(read):
+            return False
         earliest = self._loop.client().earliest(read.topic, read.partition)
         if not self._stands_at(read, "waits before it jumps"):
             return False

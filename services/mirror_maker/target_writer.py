@@ -63,7 +63,7 @@ class TargetWriter:
         self._retry_at_s = 0.0
         self._after_alone = False
         self._stopped = False
-        self._sampler = AgeSampler(config.event_forms)
+        self._sampler = AgeSampler(config.forms)
         self._connection: BrokerConnection | None = None
         # Not run again: what was sent would not be known any more, and might be confirmed.
         self._worker = Worker(self._run, f"target-{broker_id}", restarts=False)

@@ -60,6 +60,7 @@ class Type:
     size: int = 0
     items: "Type | None" = None  # of an array, of a map's values
     branches: list["Type"] = field(default_factory=list)
+    logical: str = ""  # as it is said: date, timestamp-millis, decimal(12,2)
 
     @property
     def short_name(self) -> str:
@@ -152,6 +153,8 @@ class _Parser:
         if not isinstance(kind, str):
             raise SchemaInvalid(f"{place or 'the schema'} has a type that is no name")
         found, canonical = self._by_name(kind, namespace, place)
+        if not found.name:  # a type of its own, not one that other fields have, too
+            found.logical = _logical(node)
         extra = {key: value for key, value in node.items() if key != "type"}
         return found, {"type": canonical, **extra} if extra else canonical
 
@@ -254,6 +257,7 @@ class _Parser:
         if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= FIXED_BYTES_MAX:
             raise SchemaInvalid(f"the fixed {fixed.name} has no legal size")
         fixed.size = size
+        fixed.logical = _logical(node)
         return fixed, _canonical(node, fixed)
 
     def _container(
@@ -280,6 +284,16 @@ class _Parser:
                     f"the default of {place} ({made.name}) makes more than "
                     f"{DEFAULT_VALUES_MAX} values, or refers to itself"
                 )
+
+
+def _logical(node: dict[str, Any]) -> str:
+    """What a type's logicalType is called; empty without one."""
+    name = node.get("logicalType")
+    if not isinstance(name, str):
+        return ""
+    if name == "decimal":
+        return f"decimal({node.get('precision', '?')},{node.get('scale', 0)})"
+    return name
 
 
 def _canonical(node: dict[str, Any], made: Type, **replaced: Any) -> dict[str, Any]:

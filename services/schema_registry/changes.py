@@ -21,12 +21,33 @@ def changes(old: ParsedSchema, new: ParsedSchema) -> list[str]:
 
 
 def words(of: Type) -> str:
-    """A type in a few words: `array of string`, `null or long`, `record Address`."""
+    """A type in a few words: `array of string`, `null or decimal(12,2)`, `record Address`."""
+    if of.logical:
+        return of.logical
     if of.kind == "union":
         return " or ".join(map(words, of.branches))
     if of.items is not None:
         return f"{of.kind} of {words(of.items)}"
     return f"{of.kind} {of.short_name}" if of.name else of.kind
+
+
+def outline(of: Type) -> list[tuple[str, str, str]]:
+    """Name, type and default of a record's fields, and below a field, indented by two spaces a
+    level, those of the record in it. A record that comes again is only named."""
+    rows: list[tuple[str, str, str]] = []
+    _outline(of, "", rows, set())
+    return rows
+
+
+def _outline(of: Type, indent: str, rows: list[tuple[str, str, str]], shown: set[int]) -> None:
+    for part in (of.items, *of.branches):
+        if part is not None:
+            _outline(part, indent, rows, shown)
+    if of.fields and id(of) not in shown:
+        shown.add(id(of))
+        for field in of.fields:
+            rows.append((indent + field.name, words(field.type), default_of(field)))
+            _outline(field.type, indent + "  ", rows, shown)
 
 
 def default_of(field: Field) -> str:

@@ -9,15 +9,14 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
-import pyarrow.parquet as pq
-
 from kafka2011.coordination.paths import BrokerPartition
+from kafka2011.runtime.places import Place as Directory
 from kafka2011.services.trace.search import Place
-from kafka2011.services.warehouse import delta_log
-from kafka2011.services.warehouse.delta_table import METADATA_KEY, WarehouseTable, owner_of
+from kafka2011.services.warehouse import delta_log, storage
+from kafka2011.services.warehouse.delta_table import WarehouseTable, owner_of
+from kafka2011.services.warehouse.load_commits import METADATA_KEY
 from kafka2011.services.warehouse.table_paths import (
     find_table,
     quarantine_directories,
@@ -60,7 +59,7 @@ class Tables:
     Methods raise OSError, or deltalake's errors, when a table cannot be read.
     """
 
-    def __init__(self, warehouse_dir: Path, topic: str) -> None:
+    def __init__(self, warehouse_dir: Directory, topic: str) -> None:
         self._topic = topic
         self._rows_path = find_table(rows_directories(warehouse_dir), topic)
         self._quarantine_path = find_table(quarantine_directories(warehouse_dir), topic)
@@ -117,7 +116,7 @@ class Tables:
 
 
 def find_guid(
-    warehouse_dir: Path, guid: bytes, topics: Sequence[str], deadline: float
+    warehouse_dir: Directory, guid: bytes, topics: Sequence[str], deadline: float
 ) -> tuple[str, list[Row]]:
     """(topic, rows) of a guid, in the tables of `topics` or of all; ("", []) when it is not there,
     or was not found before `deadline` (monotonic, s)."""
@@ -129,7 +128,7 @@ def find_guid(
         for file in table.file_paths() if table is not None else []:
             if time.monotonic() > deadline:
                 return "", []
-            name = str(Path(file).relative_to(path.resolve()))
+            name = file.removeprefix(f"{path.resolve()}/")
             rows = _rows_where(path, name, "guid", guid)
             if rows:
                 return topic, rows
@@ -149,10 +148,10 @@ def _commit(version: int, actions: list[delta_log.Action], place: Place) -> Comm
     return None
 
 
-def _rows_where(table: Path, file: str, column: str, value: int | bytes) -> list[Row]:
+def _rows_where(table: Directory, file: str, column: str, value: int | bytes) -> list[Row]:
     """The rows of a file that have this value in a column; none of a file without it."""
     found: list[Row] = []
-    with pq.ParquetFile(table / file) as opened:
+    with storage.parquet_file(table / file) as opened:
         names = set(opened.schema_arrow.names)
         if column not in names:
             return []
@@ -173,5 +172,5 @@ def _rows_where(table: Path, file: str, column: str, value: int | bytes) -> list
     return found
 
 
-def _cell(file: Path, row: int, column: str) -> Any:
-    return pq.read_table(file, columns=[column]).column(column)[row].as_py()
+def _cell(file: Directory, row: int, column: str) -> Any:
+    return storage.read_columns(file, [column]).column(column)[row].as_py()

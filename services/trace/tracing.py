@@ -9,7 +9,6 @@ the place of the offline copy. `steps` says what follows.
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kafka2011.consumer.chunk import TopicPartition
@@ -18,10 +17,11 @@ from kafka2011.coordination.errors import BadZnode
 from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.events.errors import EventError
 from kafka2011.events.forms import Forms
-from kafka2011.events.header import GUID_BYTES, Header
-from kafka2011.events.peek import peek
+from kafka2011.events.header import Header
+from kafka2011.events.origin import origin_of
 from kafka2011.events.topics import AUDIT
 from kafka2011.protocol.errors import KafkaError
+from kafka2011.runtime.places import Place as Directory
 from kafka2011.services.mirror_maker.mirror_registry import TracedCopy, read_left_out, traced_copies
 from kafka2011.services.trace.search import Hit, Logs, Place
 from kafka2011.services.trace.steps import (
@@ -78,7 +78,7 @@ class Tracer:
         self,
         live: Logs | None,
         offline: Logs | None,
-        warehouse_dir: Path | None,
+        warehouse_dir: Directory | None,
         forms: Forms,
         *,
         mirror_group: str = MIRROR_GROUP,
@@ -96,6 +96,8 @@ class Tracer:
         topic, payload = located.topic, located.payload
         header = self._header(topic, payload)
         guid = header.guid if header else question.guid
+        if not guid and payload is not None and not self._forms.of(topic).is_avro:
+            guid = origin_of(self._forms, topic).guid(payload)  # that of its row
         answer = Trace(topic, guid.hex(), len(payload) if payload is not None else None)
         answer.others = located.others
         one = _Message(topic, payload, guid, header)
@@ -170,13 +172,12 @@ class Tracer:
         return lambda payload: wanted in payload
 
     def _has_guid(self, topic: str, guid: bytes) -> Callable[[bytes], bool]:
-        start = self._forms.prefix_bytes(topic)
-        end = start + GUID_BYTES
-        return lambda payload: payload[start:end] == guid
+        guid_of = origin_of(self._forms, topic).guid
+        return lambda payload: guid_of(payload) == guid
 
     def _header(self, topic: str, payload: bytes | None) -> Header | None:
         try:
-            return peek(payload or b"", self._forms.prefix_bytes(topic))
+            return origin_of(self._forms, topic).header(payload or b"")
         except EventError:
             return None
 
@@ -192,19 +193,12 @@ class Tracer:
             return found
         for place in known:
             self._look_at(logs, one, place, found)
-        if one.header is None:
+        origin = origin_of(self._forms, one.topic)
+        if one.header is None or not origin.has_guids:
             if not found.places:
-                found.gaps.append("without a header it is only found by its place")
+                found.gaps.append("without a guid of its own it is only found by its place")
             return found
-        prefix_bytes = self._forms.prefix_bytes(one.topic)
-
-        def time_of(payload: bytes) -> int | None:
-            try:
-                return peek(payload, prefix_bytes).time_ms
-            except EventError:
-                return None
-
-        since = max(0, one.header.time_ms - SLACK_MS), time_of
+        since = max(0, one.header.time_ms - SLACK_MS), origin.time_ms
         searched = logs.find(
             one.topic, self._has_guid(one.topic, one.guid), since=since, deadline=self._deadline
         )

@@ -1,8 +1,11 @@
 """What a source broker can answer, seen in the copy: gone, large, damaged, begun anew."""
 
 import pytest
+import structlog
 
+from kafka2011.coordination import paths
 from kafka2011.protocol.message_set import encode
+from tests.support.scripted_server import ScriptedBroker
 from tests.support.waiting import wait_until
 from tests.unit.services.mirror_maker.conftest import Clusters
 
@@ -65,3 +68,56 @@ def test_damage_at_the_source_holds_up_its_partition_only(clusters: Clusters) ->
     clusters.wait_until_copied("good")
     wait_until(lambda: "CRC" in (running.partition("bad")["trouble"] or ""), "it says why")
     assert len(target.log("bad")) == good_bytes
+
+
+def a_set(clusters: Clusters) -> tuple[ScriptedBroker, ScriptedBroker]:
+    """The source is a replica set, whose leader of epoch 1 has written two messages."""
+    source, target = clusters.with_topics("t")
+    clusters.source.admin.put(paths.replica_state_path(1), b"{}")
+    source.lead_anew("t", 1, 0)
+    source.append("t", 0, [b"of all"])
+    source.append("t", 0, [b"of some"])
+    return source, target
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_what_a_source_lost_is_named_and_the_copy_goes_on_where_the_logs_parted(
+    clusters: Clusters, is_restarted: bool
+) -> None:
+    source, target = a_set(clusters)
+    running = clusters.mirror()
+    clusters.wait_until_copied("t")
+    before, kept = source.log("t"), len(encode([b"of all"]))
+    if is_restarted:
+        running.close()
+    # The new log is longer than what was read of the old one, and other messages are in it.
+    source.lead_anew("t", 2, kept)
+    source.append("t", 0, [b"of another leader " * 10])
+    with structlog.testing.capture_logs() as logged:
+        if is_restarted:
+            running = clusters.mirror()
+        clusters.wait_until_committed("t")
+        assert target.log("t") == before + source.log("t")[kept:]
+        assert running.partition("t")["cut_bytes"] == len(before) - kept
+        # A takeover that cuts nothing goes on without a word.
+        source.lead_anew("t", 3, source.end("t", 0))
+        source.append("t", 0, [b"more"])
+        clusters.wait_until_committed("t")
+    assert target.log("t") == before + source.log("t")[kept:]
+    [line] = [one for one in logged if one["event"] == "source_cut"]
+    assert (line["first"], line["last"], line["epoch"]) == (kept, len(before), 2)
+
+
+def test_a_leader_that_is_older_than_what_was_read_is_not_read(clusters: Clusters) -> None:
+    source, target = a_set(clusters)
+    source.lead_anew("t", 3, source.end("t", 0))
+    source.append("t", 0, [b"of epoch 3"])
+    running = clusters.mirror()
+    clusters.wait_until_copied("t")
+    copied = target.log("t")
+    current = source.lineages["t", 0]
+    source.lead_anew("t", 4, source.end("t", 0))
+    source.lineages["t", 0] = current[:1]
+    source.append("t", 0, [b"never confirmed"])
+    wait_until(lambda: "epoch is 1" in (running.partition("t")["trouble"] or ""), "it says why")
+    assert target.log("t") == copied
