@@ -5,7 +5,6 @@ Exit statuses: 0 after SIGTERM; 1 when the port is taken; 2 for a bad setting.
 
 import asyncio
 import contextlib
-import ctypes
 import os
 import socket
 import threading
@@ -14,6 +13,7 @@ from collections.abc import AsyncIterator
 from prometheus_client import CollectorRegistry, Gauge
 
 from kafka2011.runtime.logs import get_logger
+from kafka2011.runtime.memory import one_heap
 from kafka2011.runtime.metrics import MetricsServer
 from kafka2011.services.dashboard.config import PORT_DEFAULT, DashboardConfig
 from kafka2011.services.dashboard.routes import Routes
@@ -22,7 +22,6 @@ from kafka2011.services.registration import ServiceRegistration
 from kafka2011.services.web import serve_until
 
 KIND = "dashboard"
-M_TRIM_THRESHOLD, M_ARENA_MAX = -1, -8  # names of glibc's malloc.h
 
 log = get_logger(__name__)
 
@@ -57,7 +56,7 @@ def run(config: DashboardConfig, stop: threading.Event) -> int:
         log.error("listen_failed", bind=config.bind, port=config.port, reason=error.strerror)
         return 1
     host, port = listener.getsockname()[:2]
-    _one_heap()
+    one_heap()
     sampler = Sampler(config)
     routes = Routes(config, sampler)
     metrics = _metrics(config, sampler, routes)
@@ -79,14 +78,6 @@ def run(config: DashboardConfig, stop: threading.Event) -> int:
         listener.close()
     log.info("stopped")
     return 0
-
-
-def _one_heap() -> None:
-    """Make glibc use one heap for all threads: one per thread would hold a few MB each for good."""
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(M_ARENA_MAX, 1)
-        mallopt(M_TRIM_THRESHOLD, 128 * 1024)
 
 
 async def _serve(

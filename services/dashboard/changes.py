@@ -43,6 +43,10 @@ class ChangeLog:
         """Number of samples added."""
         return self.id - self._first
 
+    def rows(self, name: str) -> Rows:
+        """A section as it is now."""
+        return self._sections.get(name, {})
+
     def snapshot(self, wanted: Collection[str]) -> str:
         """Everything of the wanted sections, as JSON."""
         rows = {name: self._sections.get(name, {}) for name in wanted}

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from kafka2011.consumer.ranges.boundaries import RESYNC_BYTES, Boundaries
 from kafka2011.consumer.simple import SimpleConsumer
 from kafka2011.events.errors import EventError
-from kafka2011.events.peek import peek
+from kafka2011.events.origin import Origin, origin_of
 from kafka2011.events.registry_client import RegistryError
 from kafka2011.events.topic_codec import TopicCodec
 from kafka2011.protocol import message_set
@@ -65,9 +65,9 @@ def browse(address: tuple[str, int], query: MessageQuery, codec: TopicCodec) -> 
         earliest = client.earliest(query.topic, query.partition)
         latest = client.latest(query.topic, query.partition)
         newest = query.offset is None and query.time_ms is None
-        prefix_bytes = codec.forms.prefix_bytes(query.topic)
-        start = _start(client, query, earliest, latest, prefix_bytes=prefix_bytes)
-        scan = _Scan(query, codec, keeps_last=newest)
+        origin = origin_of(codec.forms, query.topic)
+        start = _start(client, query, earliest, latest, origin=origin)
+        scan = _Scan(query, codec, origin, keeps_last=newest)
         ended = scan.run(client, start, latest)
     return {
         "earliest": earliest,
@@ -82,7 +82,7 @@ def browse(address: tuple[str, int], query: MessageQuery, codec: TopicCodec) -> 
 
 
 def _start(
-    client: SimpleConsumer, query: MessageQuery, earliest: int, latest: int, *, prefix_bytes: int
+    client: SimpleConsumer, query: MessageQuery, earliest: int, latest: int, *, origin: Origin
 ) -> int:
     """Where to begin. Raises KafkaError."""
     if query.offset is not None:
@@ -99,20 +99,16 @@ def _start(
         start = boundaries.behind(latest - NEWEST_BYTES)
         # The newest message may be larger than that; none is larger than RESYNC_BYTES.
         return start if start < latest else boundaries.behind(latest - RESYNC_BYTES)
-
-    def time_of(payload: bytes) -> int | None:
-        try:
-            return peek(payload, prefix_bytes).time_ms
-        except EventError:
-            return None
-
-    return boundaries.before(query.time_ms, time_of)
+    return boundaries.before(query.time_ms, origin.time_ms)
 
 
 class _Scan:
-    def __init__(self, query: MessageQuery, codec: TopicCodec, *, keeps_last: bool) -> None:
+    def __init__(
+        self, query: MessageQuery, codec: TopicCodec, origin: Origin, *, keeps_last: bool
+    ) -> None:
         self._query = query
         self._codec = codec
+        self._origin = origin
         self._keeps_last = keeps_last
         self._count = max(1, min(query.count, COUNT_MAX))
         self.found: deque[Found] = deque()
@@ -204,12 +200,9 @@ class _Scan:
             self._found_bytes -= len(self.found.popleft().payload)
 
     def _is_since(self, time_ms: int, payload: bytes) -> bool:
-        """Whether the event is of that time or later; true of messages without a header."""
-        prefix_bytes = self._codec.forms.prefix_bytes(self._query.topic)
-        try:
-            return peek(payload, prefix_bytes).time_ms >= time_ms
-        except EventError:
-            return True
+        """Whether the event is of that time or later; true of messages that do not say theirs."""
+        own_ms = self._origin.time_ms(payload)
+        return own_ms is None or own_ms >= time_ms
 
     def _contains(self, search: str, payload: bytes) -> bool:
         wanted = search.casefold()
@@ -240,11 +233,8 @@ def describe(codec: TopicCodec, topic: str, found: Found) -> dict[str, Any]:
         row["text"] = shown.decode("utf-8", "replace")
         row["hex"] = shown[:256].hex(" ")
         return row
-    header = record.get("header")
-    header = header if isinstance(header, Mapping) else {}
     row["schema"] = str(schema.get("name", ""))
-    row["time_ms"] = header.get("time")
-    row["server"] = header.get("server")
+    row["time_ms"], row["server"] = origin_of(codec.forms, topic).moment(record)
     row["record"] = _plain(record)
     return row
 

@@ -65,7 +65,7 @@ def trace_message(
             opened(live_name),
             opened(OFFLINE),
             config.warehouse_dir,
-            config.event_forms,
+            config.forms,
             time_limit_s=TRACE_S_MAX,
         )
         tier = OFFLINE if place.datacenter == OFFLINE else LIVE

@@ -8,6 +8,7 @@ JSON, which no foreign form can send.
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -26,9 +27,11 @@ from kafka2011.runtime.http_access import HttpAccess
 from kafka2011.runtime.logs import get_logger
 from kafka2011.services.dashboard.config import DashboardConfig
 from kafka2011.services.dashboard.faults.actions import (
+    LOSE_DISK,
     SIGNALS,
     FaultInjector,
     FaultRefused,
+    check_expendable,
     parse_action,
     proxy_faults,
 )
@@ -61,12 +64,13 @@ PICTURE_HEADERS = {
 SECTIONS = (
     "meta", "processes", "edges", "topics", "groups", "audit", "cells", "latency", "flow",
     "loader", "commits", "reports", "events", "partitions", "group_partitions", "lag_series",
-    "rebalances",
+    "rebalances", "site", "site_latency", "sets", "validated",
 )  # fmt: skip
 CLIENTS_MAX = 100
 KEEPALIVE_S = 15.0
 BODY_BYTES_MAX = 4096
 BLOCKING_THREADS = 3
+MEMBER_DIGITS_MAX = 18
 Result = TypeVar("Result")
 
 log = get_logger(__name__)
@@ -104,6 +108,7 @@ class Routes:
             Route("/api/messages", self._guarded(self.messages)),
             Route("/api/trace", self._guarded(self.trace)),
             Route("/api/cells", self._guarded(self.cells)),
+            Route("/api/feed", self._guarded(self.feed)),
             Route("/api/report/{name}", self._guarded(self.report)),
             Route("/api/chaos", self._guarded(self.apply_fault), methods=["POST"]),
             Route("/{path:path}", self._guarded(self.file)),
@@ -114,7 +119,12 @@ class Routes:
 
     def _guarded(self, handler: Handler) -> Handler:
         async def guarded(request: Request) -> Response:
+            began_s = time.perf_counter()
+            self._sampler.seen()
             answer = await handler(request)
+            total = f"total;dur={(time.perf_counter() - began_s) * 1000:.3f}"
+            calls = answer.headers.get("Server-Timing")
+            answer.headers["Server-Timing"] = f"{total}, {calls}" if calls else total
             for name, value in HEADERS.items():
                 answer.headers.setdefault(name, value)
             return answer
@@ -149,6 +159,7 @@ class Routes:
         try:
             yield "retry: 1000\n\n"
             while not self._is_ending:
+                self._sampler.seen()
                 changed = self._sampler.changed
                 found = self._sampler.changes.since(number, wanted)
                 if found is None:
@@ -225,6 +236,25 @@ class Routes:
             return _problem(502, str(error))
         return JSONResponse({"cells": found.get("cell_list", [])})
 
+    async def feed(self, request: Request) -> Response:
+        """The newsfeed of one member."""
+        member = request.query_params.get("member", "")
+        if not member.isascii() or not member.isdecimal() or len(member) > MEMBER_DIGITS_MAX:
+            return _problem(400, "member must be a number")
+        process = self._sampler.first_of("site")
+        client = self._sampler.client_of(process.key) if process else None
+        if client is None:
+            return _problem(503, "no process computes the newsfeed")
+        began_s = time.perf_counter()
+        try:
+            found = await client.get_json(f"/feed?member={member}", SLOW_TIMEOUT_S)
+        except RequestFailed as error:
+            return _problem(502, str(error))
+        took_ms = (time.perf_counter() - began_s) * 1000
+        call = f'call;dur={took_ms:.3f};desc="{process.key} GET /feed"' if process else ""
+        served = client.timing.replace("total", "served")
+        return JSONResponse(found, headers={"Server-Timing": f"{call}, {served}"})
+
     async def report(self, request: Request) -> Response:
         name = request.path_params["name"]
         picture = await self._in_thread(self._sampler.picture, name)
@@ -235,7 +265,8 @@ class Routes:
     # --- faults ------------------------------------------------------------------------------
 
     async def apply_fault(self, request: Request) -> Response:
-        """Kill, pause, continue, start, cut, mend, delay, drop; only where chaos is on."""
+        """Kill, pause, continue, start, lose a disk, cut, mend, delay, drop; only where chaos is
+        on."""
         if self._config.chaos != "on":
             return _problem(403, "this dashboard is read-only (dashboard.chaos is off)")
         if request.headers.get("content-type", "").partition(";")[0] != "application/json":
@@ -260,6 +291,11 @@ class Routes:
             if action == "start":
                 return await self._in_thread(self._injector.start, name)
             return await self._in_thread(self._injector.signal, action, name)
+        if action == LOSE_DISK:
+            if not isinstance(self._injector, EmbeddedFaults):
+                raise FaultRefused("disks are lost in the embedded deployment only")
+            check_expendable(self._sampler.changes.rows("sets").values(), name)
+            return await self._in_thread(self._injector.lose_disk, name)
         faults = proxy_faults(action, details)
         for key, process in self._sampler.processes.items():
             client = self._sampler.client_of(key)

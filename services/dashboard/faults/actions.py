@@ -6,8 +6,10 @@ containers.py for containers. Faults of links go to the proxies' own /faults, wh
 
 import json
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
+
+from kafka2011.services.dashboard.rows.replica_sets import WHOLE
 
 SIGNALS = {
     "kill": signal.SIGKILL,
@@ -15,7 +17,8 @@ SIGNALS = {
     "continue": signal.SIGCONT,
 }
 LINK_ACTIONS = ("cut", "mend", "delay", "narrow", "drop")
-ACTIONS = (*SIGNALS, "start", *LINK_ACTIONS)
+LOSE_DISK = "lose-disk"  # killed, and all that it has stored deleted
+ACTIONS = (*SIGNALS, "start", LOSE_DISK, *LINK_ACTIONS)
 DROP_MAX = 1000
 DELAY_MS = 400
 NARROW_BYTES_S = 20_000
@@ -42,6 +45,22 @@ def parse_action(body: bytes) -> tuple[str, str, dict[str, Any]]:
     if action not in ACTIONS or not isinstance(name, str):
         raise FaultRefused(f"action must be one of {', '.join(ACTIONS)}")
     return action, name, request
+
+
+def check_expendable(sets: Iterable[Mapping[str, Any]], name: str) -> None:
+    """Raises FaultRefused unless the process leads a replica set of which every member is in sync:
+    the disk of another one could be the last with a confirmed message. `sets` are rows of the
+    section `sets`."""
+    led = [row for row in sets if row["leader"] == name]
+    if not led:
+        raise FaultRefused(f"{name} does not lead a replica set")
+    row = led[0]
+    if len(row["members"]) == 1:
+        raise FaultRefused(f"{name} has the only copy")
+    if row["state"] != WHOLE or row["is_old"]:
+        raise FaultRefused(
+            f"not now: {'ZooKeeper does not answer' if row['is_old'] else row['text']}"
+        )
 
 
 def proxy_faults(action: str, details: Mapping[str, Any]) -> dict[str, Any]:

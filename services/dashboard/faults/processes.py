@@ -44,6 +44,13 @@ class EmbeddedFaults:
 
     def start(self, name: str) -> str:
         """Start it again through the supervisor; blocks until it serves."""
+        return self._ask("start", name) or f"{name} started"
+
+    def lose_disk(self, name: str) -> str:
+        """Have the supervisor kill a replica and delete its disk."""
+        return self._ask("lose-disk", name)
+
+    def _ask(self, verb: str, name: str) -> str:
         self._state(name)
         state_file = self._root / "run" / "supervisor.json"
         try:
@@ -51,10 +58,10 @@ class EmbeddedFaults:
             with socket.socket(socket.AF_UNIX) as connection:
                 connection.settimeout(START_TIMEOUT_S)
                 connection.connect(supervisor["socket"])
-                connection.sendall(json.dumps({"verb": "start", "name": name}).encode() + b"\n")
+                connection.sendall(json.dumps({"verb": verb, "name": name}).encode() + b"\n")
                 answer = connection.makefile(encoding="utf-8").readline().rstrip("\n")
         except (OSError, ValueError, KeyError):
             raise FaultRefused("the supervisor does not answer") from None
         if answer.startswith("error"):
             raise FaultRefused(answer)
-        return answer or f"{name} started"
+        return answer

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 from kafka2011.services.dashboard.config import LIVE, OFFLINE
 from kafka2011.services.dashboard.process_states import DOWN, STARTING, STOPPED
 from kafka2011.services.dashboard.rows.rates import Rates, behind_ms, rounded
+from kafka2011.services.dashboard.rows.replica_sets import members_of
+from kafka2011.services.dashboard.rows.validated import validated_groups
 from kafka2011.services.dashboard.sampling.metrics_text import by_label, total
 from kafka2011.services.dashboard.sampling.observations import Observations, ObservedProcess, Rows
 
@@ -25,12 +27,14 @@ class Flow(NamedTuple):
 
 
 class FlowRows:
-    """Rates by process; `broker_ids` maps a broker's process key to its id."""
+    """Rates by process; `broker_ids` maps a broker's process key to its id. Of a replica set only
+    the leader that clients are shown has it: what the others hold and are sent are its copies."""
 
     def __init__(self, rates: Rates, lag_ms_max: int) -> None:
         self._rates = rates
         self._lag_ms_max = lag_ms_max
         self.broker_ids: dict[str, int] = {}
+        self.followers: set[str] = set()  # the other members' process keys
 
     def name_brokers(self, seen: Observations) -> None:
         for process in seen.processes.values():
@@ -43,6 +47,25 @@ class FlowRows:
             suffix = process.name.rpartition("-")[2]
             if process.key not in self.broker_ids and suffix.isdecimal():
                 self.broker_ids[process.key] = int(suffix)
+        self._keep_leaders(seen)
+
+    def _keep_leaders(self, seen: Observations) -> None:
+        """While no leader is registered, the one before it stays."""
+        members: dict[tuple[str, int], set[str]] = {}
+        for datacenter, view, _, process in members_of(seen):
+            if process is not None:
+                members.setdefault((datacenter, view.broker_id), set()).add(process.key)
+        followers: set[str] = set()
+        for (datacenter, broker_id), keys in members.items():
+            shown = seen.clusters[datacenter].brokers.get(broker_id)
+            address = f"{shown.host}:{shown.port}" if shown else ""
+            leaders = {key for key in keys if seen.processes[key].address == address}
+            leaders = leaders or {key for key in keys if key in self.broker_ids}
+            followers |= keys - leaders
+        for key in followers & self.broker_ids.keys():
+            del self.broker_ids[key]
+        self.followers.clear()
+        self.followers.update(followers)
 
     def process_rows(self, seen: Observations) -> Rows:
         rows: Rows = {}
@@ -81,6 +104,7 @@ class FlowRows:
             "proxy": self._proxy_flow,
             "mirror": self._mirror_flow,
             "online-consumer": self._consumer_flow,
+            "site": self._site_flow,
             "loader": self._loader_flow,
         }.get(process.kind)
         return of_kind(process, now_ms) if of_kind else Flow(0.0, 0.0)
@@ -133,9 +157,18 @@ class FlowRows:
         size = self._rate(process, now_ms, "kafka2011_online_bytes_total")
         messages_s = self._rate(process, now_ms, "kafka2011_online_messages_total")
         process.facts = {"messages_s": rounded(messages_s)}
+        for verdict in validated_groups([process]).values():
+            process.facts["validated"] = verdict
         lag = int(total(process.samples, "kafka2011_online_lag_bytes"))
         in_rate = max(size, self._in_rate(process.datacenter) / 2)
         return Flow(size, 0.0, lag, behind_ms(lag, in_rate))
+
+    def _site_flow(self, process: ObservedProcess, now_ms: int) -> "Flow":
+        events_s = self._rate(process, now_ms, "kafka2011_site_events_total")
+        process.facts = {"messages_s": rounded(events_s)}
+        size = events_s * self._message_bytes
+        lag = int(total(process.samples, "kafka2011_site_lag_bytes"))
+        return Flow(size, 0.0, lag, behind_ms(lag, max(size, self._in_rate(process.datacenter))))
 
     def _loader_flow(self, process: ObservedProcess, now_ms: int) -> "Flow":
         rows_s = self._rate(process, now_ms, "kafka2011_warehouse_rows_total")
@@ -180,7 +213,8 @@ class FlowRows:
     def edge_rows(self, seen: Observations, rows: Rows) -> Rows:
         of: dict[tuple[str, str], list[str]] = {}
         for key, row in rows.items():
-            of.setdefault((row["dc"], row["kind"]), []).append(key)
+            if key not in self.followers:  # clients are told of the leader alone
+                of.setdefault((row["dc"], row["kind"]), []).append(key)
         by_id = {
             (seen.processes[key].datacenter, number): key
             for key, number in self.broker_ids.items()
@@ -226,7 +260,7 @@ class FlowRows:
                 for broker in offline_brokers:
                     edge(broker, loader, rows[loader]["in_s"] / max(1, len(offline_brokers)))
                 edge(loader, "warehouse", rows[loader]["out_s"])
-            for consumer in of.get((dc, "online-consumer"), []):
+            for consumer in (*of.get((dc, "online-consumer"), []), *of.get((dc, "site"), [])):
                 for broker in brokers:
                     edge(broker, consumer, rows[consumer]["in_s"] / len(brokers))
             for audit in of.get((dc, "audit"), []):

@@ -12,7 +12,15 @@ from kafka2011.services.dashboard.rows.audit_cells import AuditRows
 from kafka2011.services.dashboard.rows.flows import FlowRows
 from kafka2011.services.dashboard.rows.groups import GroupRows
 from kafka2011.services.dashboard.rows.rates import Rates
+from kafka2011.services.dashboard.rows.replica_sets import (
+    NOTHING_CONFIRMED,
+    UNDER_REPLICATED,
+    WHOLE,
+    set_rows,
+)
+from kafka2011.services.dashboard.rows.site import SiteRows
 from kafka2011.services.dashboard.rows.topics import TopicRows
+from kafka2011.services.dashboard.rows.validated import validated_groups
 from kafka2011.services.dashboard.sampling.observations import (
     Observations,
     ObservedProcess,
@@ -29,13 +37,15 @@ class SectionRows:
     def __init__(self, history_ms: int, lag_ms_max: int) -> None:
         self._rates = Rates()
         self._flows = FlowRows(self._rates, lag_ms_max)
-        self._storage = TopicRows(self._rates, self._flows.broker_ids)
+        self._storage = TopicRows(self._rates, self._flows.broker_ids, self._flows.followers)
         self._groups = GroupRows(history_ms, self.add_event)
         self._audit = AuditRows(self._rates, history_ms, self.add_event)
+        self._site = SiteRows()
         self._events: deque[tuple[str, Row]] = deque(maxlen=EVENTS_KEPT)
         self._event_count = 0
         self._states: dict[str, str] = {}
         self._faults: dict[str, list[str]] = {}
+        self._set_states: dict[str, str] = {}
         self._had_processes = False
 
     def sections(self, seen: Observations) -> dict[str, Rows]:
@@ -47,10 +57,17 @@ class SectionRows:
             self._note_state(process, processes[process.key]["state"], now)
             if process.kind == "proxy":
                 self._note_faults(process, processes[process.key]["faults"], now)
+        sets = set_rows(seen)
+        for key, row in sets.items():
+            self._note_set(key, row, now)
         groups = self._groups.sections(seen.clusters, partitions, now)
+        validated = validated_groups(seen.processes.values())
         sections = {
             **groups,
+            "validated": validated,
+            **self._site.sections(seen.site, now),
             "processes": processes,
+            "sets": sets,
             "edges": self._flows.edge_rows(seen, processes),
             "partitions": partitions,
             "topics": self._storage.topic_rows(seen, partitions, groups["group_partitions"]),
@@ -90,6 +107,14 @@ class SectionRows:
         if faults != before and not process.health.failures:
             kind, text = ("warn", ", ".join(faults)) if faults else ("good", "no faults")
             self.add_event(now_ms, kind, process.key, f"{process.name}: {text}")
+
+    def _note_set(self, key: str, row: Row, now_ms: int) -> None:
+        before = self._set_states.get(key, WHOLE)
+        self._set_states[key] = row["state"]
+        if row["state"] == before:
+            return
+        kind = {WHOLE: "good", UNDER_REPLICATED: "warn", NOTHING_CONFIRMED: "bad"}
+        self.add_event(now_ms, kind.get(row["state"], "bad"), key, row["text"])
 
     def _meta(self, seen: Observations, processes: Rows) -> Row:
         states = [row["state"] for row in processes.values()]

@@ -1,25 +1,36 @@
 """Partitions and topics as rows: offsets, sizes, segments, retention, rates, readers. Pure."""
 
+from collections.abc import Set
+
 from kafka2011.services.dashboard.process_states import DOWN, STOPPED
 from kafka2011.services.dashboard.rows.rates import Rates, rounded
 from kafka2011.services.dashboard.sampling.metrics_text import by_label
-from kafka2011.services.dashboard.sampling.observations import Observations, Row, Rows
+from kafka2011.services.dashboard.sampling.observations import (
+    Observations,
+    ObservedProcess,
+    Row,
+    Rows,
+)
 
 # Of one topic on one broker; the number is read from ZooKeeper, where any client can write.
 PARTITIONS_MAX = 10_000
 
 
 class TopicRows:
-    """Rows of the brokers' logs; `broker_ids` maps a broker's process key to its id."""
+    """Rows of the brokers' logs; `broker_ids` maps a broker's process key to its id, and
+    `followers` are keys of brokers whose logs are copies of another's: they are counted once."""
 
-    def __init__(self, rates: Rates, broker_ids: dict[str, int]) -> None:
+    def __init__(
+        self, rates: Rates, broker_ids: dict[str, int], followers: Set[str] = frozenset()
+    ) -> None:
         self._rates = rates
         self._broker_ids = broker_ids
+        self._followers = followers
 
     def partition_rows(self, seen: Observations) -> Rows:
         rows: Rows = {}
         for process in seen.processes.values():
-            if process.kind != "broker" or not process.samples:
+            if not self._is_counted(process) or not process.samples:
                 continue
             number = self._broker_ids.get(process.key, -1)
             away = process.health.state in (DOWN, STOPPED)
@@ -51,6 +62,9 @@ class TopicRows:
                 }
         self._add_empty(seen, rows)
         return rows
+
+    def _is_counted(self, process: ObservedProcess) -> bool:
+        return process.kind == "broker" and process.key not in self._followers
 
     def _add_empty(self, seen: Observations, rows: Rows) -> None:
         """Add registered partitions that have no log yet, since no message was sent to them; the
@@ -96,7 +110,7 @@ class TopicRows:
             row["segments"] += partition["segments"]
             row["away"] += partition["state"] != "online"
         for process in seen.processes.values():
-            if process.kind != "broker":
+            if not self._is_counted(process):
                 continue
             for metric, name in (
                 ("kafka2011_broker_retention_seconds", "retention_s"),

@@ -1,7 +1,8 @@
 """Samples the ZooKeepers, one thread a datacenter: processes, brokers, topics, groups and offsets.
 
 While a ZooKeeper does not answer its last state stays, marked as old. The longer it takes to read
-the groups, the less often they are read, so that ten thousand partitions cost no more than ten.
+the groups, the less often they are read, so that ten thousand partitions cost no more than ten; and
+while no page is looked at, everything is read more rarely.
 """
 
 import threading
@@ -14,6 +15,7 @@ from kafka2011.coordination.errors import BadZnode, CoordinationError
 from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.coordination.processes import ProcessRecord
 from kafka2011.coordination.registry import Registry
+from kafka2011.coordination.replica_sets import set_views
 from kafka2011.coordination.zookeeper import ZooKeeperRegistry
 from kafka2011.runtime.clock import now_ms
 from kafka2011.runtime.logs import get_logger
@@ -24,6 +26,7 @@ from kafka2011.services.dashboard.sampling.observations import ObservedCluster, 
 SAMPLE_S = 1.5
 KINDS_SAMPLES = 20  # the kinds of processes rarely change: read again after so many samples
 GROUPS_S = 4.0
+UNSEEN_SAMPLES = 5  # times these, while no page is looked at
 GROUPS_SHARE = 25  # reading groups takes at most one part in so many of the time
 OWNERS_SAMPLES = 3  # unchanged owners are read again after so many samples
 ABSENT_S = 15.0  # between attempts at a datacenter that need not be there
@@ -129,14 +132,18 @@ class ClusterSampler:
         make: Callable[[str], ZooKeeperRegistry] = ZooKeeperRegistry,
         *,
         is_optional: bool = False,
+        is_unseen: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`is_optional`: it need not exist, and is tried less often until it has answered."""
+        """`is_optional`: it need not exist, and is tried less often until it has answered.
+        `is_unseen`: no page is looked at."""
         self.observed = ObservedCluster(datacenter, zk_connect)
         self.registry: ZooKeeperRegistry | None = None
         self._make = make
         self._live = LIVE if datacenter == OFFLINE else datacenter
         self._absent_s = ABSENT_S if is_optional else SAMPLE_S
         self._closed = threading.Event()
+        self._is_unseen = is_unseen
+        self._hurried = threading.Event()
         self._groups_due = 0.0
         self._samples = 0
         self._expected: list[ProcessRecord] = []
@@ -148,8 +155,14 @@ class ClusterSampler:
         )
         self._worker.start()
 
+    def hurry(self) -> None:
+        """A page is looked at again: read now."""
+        self._groups_due = 0.0
+        self._hurried.set()
+
     def close(self) -> None:
         self._closed.set()
+        self._hurried.set()
         self._worker.join(15)
 
     def _run(self) -> None:
@@ -161,6 +174,9 @@ class ClusterSampler:
                 while not self._closed.is_set():
                     self._sample(registry)
                     self._closed.wait(SAMPLE_S)
+                    self._hurried.clear()
+                    if self._is_unseen() and not self._closed.is_set():
+                        self._hurried.wait((UNSEEN_SAMPLES - 1) * SAMPLE_S)
             except CoordinationError as error:
                 self._note_failure(str(error))
                 self._closed.wait(SAMPLE_S if self.observed.at_ms else self._absent_s)
@@ -191,7 +207,8 @@ class ClusterSampler:
             }
             groups_at_ms = now_ms()
             took_s = time.monotonic() - began
-            self._groups_due = time.monotonic() + max(GROUPS_S, GROUPS_SHARE * took_s)
+            groups_s = GROUPS_S * (UNSEEN_SAMPLES if self._is_unseen() else 1)
+            self._groups_due = time.monotonic() + max(groups_s, GROUPS_SHARE * took_s)
         self.observed = ObservedCluster(
             datacenter=old.datacenter,
             address=old.address,
@@ -202,6 +219,7 @@ class ClusterSampler:
             alive=alive,
             goodbyes=goodbyes,
             brokers=cluster.live_brokers(registry) or old.brokers,
+            sets=set_views(registry),
             topics=topics,
             partitions=partitions,
             groups=groups,

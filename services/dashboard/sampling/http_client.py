@@ -24,6 +24,7 @@ class HttpClient:
         self.host, self.port = host, port
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self._lock = asyncio.Lock()
+        self.timing = ""  # the header Server-Timing of the last answer
 
     async def get(self, path: str, timeout_s: float) -> bytes:
         """The body of a 200. Raises RequestFailed."""
@@ -79,6 +80,7 @@ class HttpClient:
             name.lower(): value.strip()
             for name, _, value in (line.partition(":") for line in head[1:])
         }
+        self.timing = headers.get("server-timing", "")
         length = headers.get("content-length", "")
         if not length.isdecimal() or int(length) > BODY_BYTES_MAX:
             self.close()

@@ -1,11 +1,12 @@
 """What one sample observed, and the metrics that it reads. Types only, no decisions."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from kafka2011.coordination.paths import BrokerAddress
 from kafka2011.coordination.processes import ProcessRecord
+from kafka2011.coordination.replica_sets import SetView
 from kafka2011.services.dashboard.process_states import ProcessHealth
 from kafka2011.services.dashboard.sampling.metrics_text import Samples
 
@@ -34,6 +35,10 @@ METRICS = (
     "kafka2011_online_messages_total",
     "kafka2011_online_bytes_total",
     "kafka2011_online_lag_bytes",
+    "kafka2011_consumed_messages",
+    "kafka2011_consumed_complete_to_seconds",
+    "kafka2011_site_events_total",
+    "kafka2011_site_lag_bytes",
     "kafka2011_proxy_bytes_total",
     "kafka2011_proxy_connections_open",
     "kafka2011_proxy_dropped_messages_total",
@@ -68,6 +73,7 @@ class ObservedCluster:
     alive: dict[str, ProcessRecord] = field(default_factory=dict)
     goodbyes: frozenset[str] = frozenset()  # names whose last run ended with a clean stop
     brokers: dict[int, BrokerAddress] = field(default_factory=dict)
+    sets: dict[int, SetView] = field(default_factory=dict)  # the broker ids that are replica sets
     topics: tuple[str, ...] = ()
     # topic -> broker id -> number of its partitions there, of registered brokers
     partitions: dict[str, dict[int, int]] = field(default_factory=dict)
@@ -90,6 +96,7 @@ class ObservedProcess:
     samples: Samples = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)  # of a proxy, in words
+    site: dict[str, Any] | None = None  # what it computes for the page Site
     registered_in: str = ""  # the datacenter whose ZooKeeper has its registration
 
 
@@ -106,3 +113,4 @@ class Observations:
     commits: Rows
     reports: Rows
     audit_unheard_ms: int = 0  # since when the audit has not answered; 0 while it does
+    site: Sequence[Mapping[str, Any]] = ()  # answers of the processes that compute the page Site

@@ -1,10 +1,12 @@
 """Samples everything once a second: scrapes each process, takes the last state of each ZooKeeper.
+While no page has been open for a while, one sample in UNSEEN_SAMPLES is taken.
 
 One asyncio task. Every request has a deadline, so that one process that hangs never delays the
 others. Each sample becomes rows, and what changed is published under one number.
 """
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -17,7 +19,7 @@ from kafka2011.services.dashboard.process_states import FAILURES_DOWN
 from kafka2011.services.dashboard.rows.audit_cells import WINDOWS_SHOWN, cell_rows
 from kafka2011.services.dashboard.rows.flows import faults_in_words
 from kafka2011.services.dashboard.rows.sections import SectionRows
-from kafka2011.services.dashboard.sampling.clusters import ClusterSampler
+from kafka2011.services.dashboard.sampling.clusters import UNSEEN_SAMPLES, ClusterSampler
 from kafka2011.services.dashboard.sampling.http_client import HttpClient, RequestFailed
 from kafka2011.services.dashboard.sampling.metrics_text import parse
 from kafka2011.services.dashboard.sampling.observations import (
@@ -35,6 +37,8 @@ AUDIT_EVERY_S = 2.0
 AUDIT_AGE_MS_MAX = 30_000  # a starved audit answers late; an older answer is no present verdict
 PROXIES_EVERY_S = 2.0
 JOBS_EVERY_S = 3.0
+UNSEEN_S = 20.0  # after the last request; an open page makes one in less
+UNSEEN_PAUSE_S_MAX = 10.0
 SAMPLE_AGE_S_MAX = 30.0  # when all samples fail the state served is old: not healthy
 CELLS_LIMIT = 10_000
 SHARE = 20  # a large request takes at most one part in so many of the time
@@ -52,7 +56,12 @@ class Sampler:
         self._sampled_s: float | None = None
         self.changed = asyncio.Event()
         self.cluster_samplers = {
-            name: ClusterSampler(name, address, is_optional=name in config.more_zk_connect)
+            name: ClusterSampler(
+                name,
+                address,
+                is_optional=name in config.more_zk_connect,
+                is_unseen=lambda: self.is_unseen,
+            )
             for name, address in (
                 (LIVE, config.live_zk_connect),
                 *config.more_zk_connect.items(),
@@ -72,6 +81,21 @@ class Sampler:
         self._reports: Rows = {}
         self._due: dict[str, float] = {}
         self._slow: set[asyncio.Task[None]] = set()
+        self._seen_s = time.monotonic()
+        self._looked_at = asyncio.Event()
+
+    def seen(self) -> None:
+        """A page is open: sample at full speed for UNSEEN_S from now. On the loop's thread."""
+        was_unseen = self.is_unseen
+        self._seen_s = time.monotonic()
+        if was_unseen:
+            self._looked_at.set()
+            for watcher in self.cluster_samplers.values():
+                watcher.hurry()
+
+    @property
+    def is_unseen(self) -> bool:
+        return time.monotonic() > self._seen_s + UNSEEN_S
 
     def close(self) -> None:
         for _, client in self._clients.values():
@@ -124,6 +148,12 @@ class Sampler:
             self.took_s = time.monotonic() - began
             due = max(due + interval_s, loop.time())
             await asyncio.sleep(due - loop.time())
+            if self.is_unseen:
+                pause_s = min((UNSEEN_SAMPLES - 1) * interval_s, UNSEEN_PAUSE_S_MAX)
+                self._looked_at.clear()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(pause_s):
+                        await self._looked_at.wait()
 
     @property
     def is_fresh(self) -> bool:
@@ -151,11 +181,15 @@ class Sampler:
                 loader=self._loader if self._is_current("loader") else None,
                 commits=self._commits,
                 reports=self._reports,
+                site=[each.site for each in self.processes.values() if each.site is not None],
             )
         )
         sections["meta"]["deployment"]["chaos"] = self._config.chaos == "on"
         sections["meta"]["deployment"]["kills"] = bool(
             self._config.chaos_dir or self._config.chaos_engine
+        )
+        sections["meta"]["deployment"]["disks"] = (
+            self._config.chaos == "on" and self._config.chaos_dir is not None
         )
         sections["meta"]["deployment"]["lag_ms"] = self._config.lag_ms
         self.changes.advance(sections)
@@ -223,6 +257,15 @@ class Sampler:
             return
         process.health.note_scrape(True)
         process.samples = parse(body.decode("utf-8", "replace"), WANTED)
+        if process.kind == "site":
+            await self._fetch_site(process, client)
+
+    async def _fetch_site(self, process: ObservedProcess, client: HttpClient) -> None:
+        """With each sample, not beside it: the age of what is shown is measured by it."""
+        try:
+            process.site = await client.get_json("/site", SCRAPE_TIMEOUT_S)
+        except RequestFailed as error:
+            log.debug("source_not_answering", what="site", reason=str(error))
 
     async def _probe(self, process: ObservedProcess) -> None:
         """Probe a ZooKeeper on its client port."""

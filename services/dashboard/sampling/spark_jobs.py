@@ -4,15 +4,23 @@ Commits are read from the tables' own log, as the audit does, and never through 
 cannot be read is skipped: it may be half written.
 """
 
+import contextlib
 import json
+import re
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from kafka2011.runtime.places import Place, StorePath
 
 COMMITS_SHOWN = 40  # of all tables together, newest first
 COMMIT_BYTES_MAX = 4 * 1024 * 1024
 REPORT_BYTES_MAX = 2 * 1024 * 1024
 REPORTS_SHOWN = 40
 METADATA = "kafka2011"
+STORE_INTERVAL_S = 10
+_COMMIT = re.compile(r"\d{20}\.json")
 
 Rows = dict[str, dict[str, Any]]
 
@@ -20,15 +28,25 @@ Rows = dict[str, dict[str, Any]]
 class JobReader:
     """Reads commits and reports; commits are cached, since they never change."""
 
-    def __init__(self, warehouse_dir: Path | None, report_dir: Path | None) -> None:
+    def __init__(
+        self,
+        warehouse_dir: Place | None,
+        report_dir: Path | None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._warehouse_dir = warehouse_dir
         self._report_dir = report_dir
+        self._monotonic = monotonic
+        self._asked_at: float | None = None
         self._read: dict[str, dict[str, Any] | None] = {}
+        self._stored: dict[str, dict[int, dict[str, Any] | None]] = {}
         self._reports: Rows = {}
 
     def commits(self) -> Rows:
         """`<table>/<version>` -> the commit's metadata."""
-        if self._warehouse_dir is None or not self._warehouse_dir.is_dir():
+        if isinstance(self._warehouse_dir, StorePath):
+            return self._commits_in_store(self._warehouse_dir)
+        if not isinstance(self._warehouse_dir, Path) or not self._warehouse_dir.is_dir():
             return {}
         newest: list[tuple[float, Path]] = []
         for log in self._warehouse_dir.glob("*/_delta_log"):
@@ -45,6 +63,44 @@ class JobReader:
             known[key] = self._read[key] if key in self._read else read_commit(file)
         self._read = known
         return {key: row for key, row in known.items() if row is not None}
+
+    def _commits_in_store(self, warehouse: StorePath) -> Rows:
+        """The same of an object store, asked every STORE_INTERVAL_S: each look is a request."""
+        now = self._monotonic()
+        if self._asked_at is None or now - self._asked_at >= STORE_INTERVAL_S:
+            self._asked_at = now
+            with contextlib.suppress(OSError, ImportError):
+                for table in warehouse.iterdir():
+                    self._follow(table)
+        rows = {
+            f"{name}/{version}": row
+            for name, versions in self._stored.items()
+            for version, row in versions.items()
+            if row is not None
+        }
+        newest = sorted(rows, key=lambda key: rows[key]["at_ms"], reverse=True)
+        return {key: rows[key] for key in newest[:COMMITS_SHOWN]}
+
+    def _follow(self, table: StorePath) -> None:
+        """Read the commits that are new. Raises OSError."""
+        log = table / "_delta_log"
+        known = self._stored.get(table.name)
+        if known is None:
+            if not log.is_dir():
+                return
+            names = sorted(path.name for path in log.iterdir())
+            versions = [int(name[:20]) for name in names if _COMMIT.fullmatch(name)]
+            known = self._stored[table.name] = {}
+            for version in versions[-COMMITS_SHOWN:]:
+                known[version] = _commit_in_store(log, version)
+        while known:
+            version = max(known) + 1
+            try:
+                known[version] = _commit_in_store(log, version)
+            except FileNotFoundError:
+                break
+        for version in sorted(known)[:-COMMITS_SHOWN]:
+            del known[version]
 
     def reports(self) -> Rows:
         """File name -> the report's metadata; only reports with a picture."""
@@ -107,14 +163,28 @@ def read_commit(file: Path) -> dict[str, Any] | None:
     try:
         if file.stat().st_size > COMMIT_BYTES_MAX:
             return None
-        lines = file.read_text(encoding="utf-8").splitlines()
+        text = file.read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return None
+    return commit_row(file.parent.parent.name, int(file.stem), text)
+
+
+def _commit_in_store(log: StorePath, version: int) -> dict[str, Any] | None:
+    """The same of a store. Raises FileNotFoundError when there is no such version, OSError."""
+    return commit_row(log.parent.name, version, (log / f"{version:020d}.json").read_text())
+
+
+def commit_row(table: str, version: int, text: str) -> dict[str, Any] | None:
+    """What is shown of a commit; None when it is not one of the loads'."""
+    try:
+        lines = text.splitlines()
         actions = [json.loads(line) for line in lines if line]
         info = next(action["commitInfo"] for action in actions if "commitInfo" in action)
         found = json.loads(info[METADATA])
         added = [action["add"] for action in actions if "add" in action]
         return {
-            "table": file.parent.parent.name,
-            "version": int(file.stem),
+            "table": table,
+            "version": version,
             "at_ms": int(info["timestamp"]),
             "topic": str(found["topic"]),
             "rows": int(found["rows"]),
@@ -126,5 +196,5 @@ def read_commit(file: Path) -> dict[str, Any] | None:
             ),
             "quarantined": sum(int(found[-1]) for found in found.get("quarantined", [])),
         }
-    except (OSError, ValueError, KeyError, TypeError, StopIteration, IndexError):
+    except (ValueError, KeyError, TypeError, StopIteration, IndexError):
         return None

@@ -9,11 +9,12 @@ import { groups } from "./views/groups.js";
 import { jobs } from "./views/jobs.js";
 import { latency } from "./views/latency.js";
 import { messages } from "./views/messages.js";
+import { site } from "./views/site.js";
 import { topics } from "./views/topics.js";
 import { topology } from "./views/topology.js";
 
 const VIEWS = {
-  topology: ["Topology", topology], audit: ["Audit", audit], topics: ["Brokers & topics", topics], groups: ["Groups", groups],
+  topology: ["Topology", topology], site: ["Site", site], audit: ["Audit", audit], topics: ["Brokers & topics", topics], groups: ["Groups", groups],
   latency: ["Latency", latency], messages: ["Messages", messages], jobs: ["Jobs", jobs], break: ["Break it", breakIt],
 };
 const store = new Store();

@@ -35,3 +35,11 @@ export function moment(ms) {
   const date = new Date(Number(ms));
   return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ${clock(ms)}.${String(date.getMilliseconds()).padStart(3, "0")}`;
 }
+// What a group says of the messages that it has read, beside what was produced.
+export function validated(found) {
+  if (!found) return "–";
+  const upTo = found.complete_to_ms ? `complete up to ${clock(found.complete_to_ms)}` : "";
+  if (found.state === "complete") return upTo;
+  if (found.state === "pending") return "no window is over";
+  return [`${found.state} ${whole(found.number)}`, upTo].filter(Boolean).join(", ");
+}

@@ -2,6 +2,7 @@
 // the action, the view to watch, the expected result.
 
 import { h, keepFocus, setText, stateTag, tag } from "../dom.js";
+import { bySet, setSaid, setTag } from "../sets.js";
 import { Table } from "../table.js";
 
 // A proxy before the brokers can drop messages; its name differs by deployment.
@@ -53,6 +54,22 @@ export function breakIt(root, page) {
         make: (row) => h("span", { class: "buttons" }, button("Cut", "cut", row.name, "danger"), button("400 ms late", "delay", row.name), button("20 KB/s at most", "narrow", row.name), button("Mend", "mend", row.name)) },
     ],
   });
+  const sets = new Table({
+    caption: "Replica sets to break", sortBy: "broker", filter: false,
+    columns: [
+      { name: "broker", label: "Broker", text: (row) => `${row.broker_id}`, sort: (row) => `${row.dc} ${row.broker_id}` },
+      { name: "state", label: "State", text: (row) => row.state, make: setTag, key: (row) => row.is_old },
+      { name: "leader", label: "Leader", text: (row) => row.leader || "none" },
+      { name: "do", label: "Action", wide: true, text: (row) => row.leader || "", key: (row) => `${row.state} ${row.is_old} ${row.down}`,
+        make: (row) => h("span", { class: "buttons" },
+          row.leader && button("Kill the leader with its disk", "lose-disk", row.leader, "danger", row.state !== "in sync" || row.is_old),
+          row.down.map((name) => button(`Start ${name} again`, "start", name))) },
+      { name: "text", label: "Now", wide: true, text: setSaid },
+    ],
+  });
+  const setCard = h("section", { class: "card", hidden: true }, h("h2", {}, "Replica sets"),
+    h("p", { class: "lead" }, "Ends the process that leads a broker (SIGKILL) and deletes its disk: everything that it has stored. Only while every member is in sync: another disk could be the last with a confirmed message."),
+    h("p", { class: "lead" }, h("b", {}, "Expected: "), "within 10 s another member leads, in an epoch larger by one, and the set is under-replicated. Started again, the killed one has an empty disk: it is joining, and in sync when it has copied everything. On Audit nothing is missing; some cells may show ↻ redelivered."), sets.element);
   const topic = h("select"), proxy = h("select"), count = h("input", { type: "number", min: 1, max: 1000, value: 7 });
   const noKills = h("p", { class: "lead", hidden: true }, "This dashboard can break links only: neither dashboard.chaos.dir nor dashboard.chaos.engine is set. Kill containers with “docker kill NAME”, pause them with “docker pause NAME”.");
   const exercises = h("ol", { class: "exercises" });
@@ -62,7 +79,7 @@ export function breakIt(root, page) {
   root.append(
     h("section", { class: "card sticky" }, h("h2", {}, "Break it"), said),
     h("section", { class: "card" }, h("h2", {}, "Exercises"), h("p", { class: "lead" }, "Each takes a minute or two: act, watch the view, compare with the expected result."), exercises),
-    noKills, processes, h("section", { class: "card" }, h("h2", {}, "Links"), links.element), drops,
+    setCard, noKills, processes, h("section", { class: "card" }, h("h2", {}, "Links"), links.element), drops,
   );
   const fill = (select, names) => {
     if (select.dataset.names === JSON.stringify(names)) return;
@@ -82,13 +99,17 @@ export function breakIt(root, page) {
       h("p", { class: "lead" }, h("b", {}, "Expected: "), exercise.expect)))));
   }
   return {
-    sections: ["topics"],
+    sections: ["topics", "sets"],
     update() {
       const rows = Object.values(store.rows("processes"));
       const kills = Boolean(store.meta.kills);
       processes.hidden = !kills;
       noKills.hidden = kills || !store.meta.chaos;
       table.set(rows.filter((row) => row.kind !== "dashboard"));
+      const found = store.meta.disks ? Object.values(store.rows("sets")).sort(bySet) : [];
+      setCard.hidden = !found.length;
+      const states = store.rows("processes");
+      sets.set(found.map((set) => ({ ...set, down: set.members.filter((one) => one.key && states[one.key] && !ALIVE.has(states[one.key].state) && states[one.key].state !== "starting").map((one) => one.process) })));
       const proxies = rows.filter((row) => row.kind === "proxy");
       links.set(proxies);
       const balancers = proxies.filter((row) => row.role !== "link").map((row) => row.name);

@@ -1,7 +1,7 @@
 // Consumer groups: verdict with its reason, lag in bytes and seconds, members, history, rebalances.
 
 import { h, setText, tag, VERDICTS } from "../dom.js";
-import { behind, bytes, clock, duration, whole } from "../format.js";
+import { behind, bytes, clock, duration, validated, whole } from "../format.js";
 import { Chart, series } from "../chart.js";
 import { Table } from "../table.js";
 import { memberName, Timeline } from "../timeline.js";
@@ -21,13 +21,14 @@ export function groups(root, page, query) {
       { name: "time", label: "Behind", num: true, text: (row) => behind(row), sort: (row) => row.lag_ms },
       { name: "members", label: "Members", num: true, text: (row) => whole(Object.keys(row.members).length), sort: (row) => Object.keys(row.members).length },
       { name: "partitions", label: "Partitions", num: true, text: (row) => whole(row.partitions) + (row.unowned ? ` (${row.unowned} unowned)` : ""), sort: (row) => row.partitions },
+      { name: "read", label: "Validated", text: (row) => validated(row.validated) },
       { name: "why", label: "Reason", text: (row) => row.reason, wide: true },
     ],
   });
   const lines = new Timeline("Rebalances");
   const rebalances = h("section", { class: "card" }, h("h2", {}, "Rebalances"), h("p", { class: "lead" }, "A lane is a member, the number on it the partitions that it owns, a vertical line a rebalance. When a member stops reading, its lane ends and the others get its partitions."), lines.element);
-  const sections = ["groups", "rebalances"];
-  const about = h("p", { class: "lead" }, "The verdict follows Burrow's rules: from recent commits, never from a threshold. Lag is measured at the present end of the log. Select a group for its partitions and its lag over time.");
+  const sections = ["groups", "rebalances", "validated"];
+  const about = h("p", { class: "lead" }, "The verdict follows Burrow's rules: from recent commits, never from a threshold. Lag is measured at the present end of the log. Validated: the group has counted what it read, and compares it with what the producers reported. Select a group for its partitions and its lag over time.");
   const overview = h("section", { class: "card" }, h("h2", {}, "Consumer groups"), about, table.element);
   const verdict = h("p", { class: "verdict-line", role: "status" });
   const group = selected ? selected.slice(selected.indexOf("/") + 1) : "";
@@ -65,17 +66,17 @@ export function groups(root, page, query) {
   return {
     sections,
     update(changed) {
-      if (changed.has("groups")) table.set(store.list("groups").map(([key, row]) => ({ key, ...row })));
+      if (changed.has("groups") || changed.has("validated")) table.set(store.list("groups").map(([key, row]) => ({ key, ...row, validated: store.rows("validated")[key] })));
       if (changed.has("rebalances") || changed.has("groups")) drawLines();
       if (!selected) return;
-      if (changed.has("group_partitions") || changed.has("groups")) {
+      if (changed.has("group_partitions") || changed.has("groups") || changed.has("validated")) {
         const mine = Object.values(store.rows("group_partitions")).filter((row) => `${row.dc}/${row.group}` === selected);
         parts.set(mine);
         const row = store.rows("groups")[selected];
         // A thread's id is the consumer's id and a number.
         if (row) members.set(Object.entries(row.members).map(([id, subscription]) => ({ id, subscription, owned: mine.filter((found) => found.owner.startsWith(`${id}-`)).length })));
         if (row) {
-          const text = `${row.dc} datacenter · ${bytes(row.lag_bytes)} not read · ${behind(row)} behind · ${row.reason}`;
+          const text = `${row.dc} datacenter · ${bytes(row.lag_bytes)} not read · ${behind(row)} behind · ${row.reason}${store.rows("validated")[selected] ? ` · what it read: ${validated(store.rows("validated")[selected])}` : ""}`;
           if (verdict.dataset.text !== row.state + text) { verdict.dataset.text = row.state + text; verdict.replaceChildren(tag(row.state, VERDICTS[row.state]), ` ${text}`); }
         } else setText(verdict, "This group is not registered.");
       }

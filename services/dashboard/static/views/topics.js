@@ -2,6 +2,7 @@
 
 import { h, stateTag, tag, VERDICTS } from "../dom.js";
 import { behind, bytes, perSecond, rate, whole } from "../format.js";
+import { behindWord, bySet, inSyncWord, roleKind, setFigures, setSaid, setTag } from "../sets.js";
 import { Table } from "../table.js";
 
 const topicLink = (row) => h("a", { href: `#/topics?dc=${encodeURIComponent(row.dc)}&topic=${encodeURIComponent(row.topic)}` }, row.topic);
@@ -91,11 +92,35 @@ export function topics(root, page, query) {
       { name: "groups", label: "Groups (lag)", text: (row) => Object.entries(row.groups).map(([group, lag]) => `${group} (${bytes(lag)})`).join(", ") || "–" },
     ],
   });
-  root.append(...[!broker && h("section", { class: "card" }, h("h2", {}, "Brokers"), brokers.element), !broker && h("section", { class: "card" }, h("h2", {}, "Topics"), all.element), broker && h("p", {}, h("a", { href: "#/topics" }, "← All brokers and topics")), partitionCard].filter(Boolean));
+  const members = new Table({
+    caption: "Members of replica sets", sortBy: "set", filter: false,
+    columns: [
+      { name: "set", label: "Broker", text: (row) => `${row.set.broker_id}`, sort: (row) => `${row.set.dc} ${row.set.broker_id} ${row.name}` },
+      { name: "dc", label: "Datacenter", text: (row) => row.set.dc },
+      { name: "name", label: "Member", text: (row) => row.name },
+      { name: "role", label: "Role", text: (row) => row.role, make: (row) => tag(row.role, roleKind(row)), key: roleKind },
+      { name: "sync", label: "In sync", text: inSyncWord, make: (row) => tag(inSyncWord(row), roleKind(row)), key: roleKind },
+      { name: "behind", label: "Behind the leader", num: true, text: behindWord, sort: (row) => row.behind_bytes },
+      { name: "epoch", label: "Epoch", num: true, text: (row) => whole(row.set.epoch), sort: (row) => row.set.epoch },
+      { name: "min", label: "min_insync", num: true, text: (row) => whole(row.set.min_insync), sort: (row) => row.set.min_insync },
+      { name: "state", label: "Set", text: (row) => row.set.state, make: (row) => setTag(row.set), key: (row) => row.set.is_old },
+      { name: "process", label: "Process", text: (row) => row.process || "not registered" },
+    ],
+  });
+  const setLines = h("ul", { class: "plain-list" });
+  const setCard = h("section", { class: "card", hidden: true }, h("h2", {}, "Replica sets"), h("p", { class: "lead" }, "A broker that is several processes: one leads and is what clients see, the others copy it. A message is confirmed when every member that is in sync has it on disk, and at least min_insync have."), setLines, members.element);
+  function updateSets() {
+    const sets = Object.values(store.rows("sets")).sort(bySet);
+    setCard.hidden = !sets.length;
+    setLines.replaceChildren(...sets.map((set) => h("li", {}, h("strong", {}, `Broker ${set.broker_id} `), setTag(set), ` ${setSaid(set)} · ${setFigures(set)}`)));
+    members.set(sets.flatMap((set) => set.members.map((member) => ({ ...member, set }))));
+  }
+  root.append(...[!broker && h("section", { class: "card" }, h("h2", {}, "Brokers"), brokers.element), !broker && setCard, !broker && h("section", { class: "card" }, h("h2", {}, "Topics"), all.element), broker && h("p", {}, h("a", { href: "#/topics" }, "← All brokers and topics")), partitionCard].filter(Boolean));
   return {
-    sections: ["topics", "partitions"],
+    sections: ["topics", "partitions", "sets"],
     update(changed) {
       if (changed.has("processes")) brokers.set(Object.values(store.rows("processes")).filter((row) => row.kind === "broker"));
+      if (changed.has("sets")) updateSets();
       if (changed.has("topics")) all.set(Object.values(store.rows("topics")));
       if (changed.has("partitions")) updatePartitions();
     },

@@ -2,11 +2,13 @@
 // flows between them. The table below it has the same data as text.
 
 import { h, keepFocus, s, setAttribute, setText, STATES, stateTag } from "../dom.js";
-import { bytes, clock, duration, perSecond, rate, whole } from "../format.js";
+import { bytes, clock, duration, perSecond, rate, validated, whole } from "../format.js";
+import { behindWord, bySet, inSyncWord, memberLine, membersByProcess, setFigures, setKind, setSaid, setTag, setWord } from "../sets.js";
 import { Table } from "../table.js";
 
-const KINDS = { frontend: "Frontends", proxy: "Load balancer", broker: "Brokers", "online-consumer": "Online consumers", mirror: "Mirror", loader: "Load job", audit: "Audit", warehouse: "Warehouse", link: "Link" };
+const KINDS = { frontend: "Frontends", proxy: "Load balancer", broker: "Brokers", "online-consumer": "Online consumers", site: "Site", mirror: "Mirror", loader: "Load job", audit: "Audit", warehouse: "Warehouse", link: "Link" };
 const NODE_H = 50, GAP_Y = 14, CHIP_H = 24;
+const SET_HEAD = 42, SET_FOOT = 10; // above and below the members of a replica set
 // Layouts by width of the window. Columns: senders, balancers, brokers, readers.
 const WIDE = { W: 1180, w: 210, columns: [30, 330, 630, 940], head: 58 };
 const NARROW = { W: 380, w: 108, columns: [8, 8, 136, 264], head: 62 };
@@ -14,26 +16,27 @@ const NARROW = { W: 380, w: 108, columns: [8, 8, 136, 264], head: 62 };
 // The layout: live datacenters above, the offline one below, between them the processes of both. The
 // datacenters are those of the processes. Processes outside the flow (ZooKeeper, registry, dashboard,
 // unknown kinds) are chips in their datacenter's heading.
-// Returns {nodes: {key: {x, y, w, h}}, panels, labels, width, height, isWide}.
-function layoutOf(rows, width) {
+// `members`: what membersByProcess returns; the members of a replica set are in one frame.
+// Returns {nodes: {key: {x, y, w, h}}, frames, panels, labels, width, height, isWide}.
+function layoutOf(rows, width, members) {
   const isWide = width >= 760;
   const size = isWide ? WIDE : NARROW;
   const of = (dc, ...kinds) => Object.keys(rows).filter((key) => kinds.includes(rows[key].role === "link" ? "link" : rows[key].kind) && (!dc || rows[key].dc === dc)).sort(byName);
   const chips = (dc) => Object.keys(rows).filter((key) => rows[key].dc === dc && !KINDS[rows[key].kind]).sort(byName);
   const bands = [
-    ...liveDatacenters(rows).map((dc) => ({ dc, title: titleOf(dc), stacks: [[0, of(dc, "frontend")], [1, of(dc, "proxy")], [2, of(dc, "broker")], [3, of(dc, "online-consumer")]] })),
+    ...liveDatacenters(rows).map((dc) => ({ dc, title: titleOf(dc), stacks: [[0, of(dc, "frontend")], [1, of(dc, "proxy")], [2, of(dc, "broker")], [3, of(dc, "online-consumer", "site")]] })),
     { dc: "", stacks: [[1, of(null, "link")], [2, of(null, "mirror")], [3, of(null, "audit")]] },
     { dc: "offline", title: "Offline datacenter", stacks: [[1, of(null, "loader")], [0, of(null, "warehouse")], [2, of("offline", "broker")], [3, of("offline", "online-consumer")]] },
   ];
-  const nodes = {}, labels = [], panels = [];
+  const nodes = {}, labels = [], panels = [], frames = [];
   let y = 8;
   for (const { dc, title, stacks } of bands) {
     // On a narrow window the first two columns are one.
     const columns = new Map();
     for (const [at, keys] of stacks) if (keys.length) columns.set(size.columns[at], [...(columns.get(size.columns[at]) || []), ...keys]);
     if (isWide && title) for (const [at, keys] of stacks) if (keys.length) labels.push({ x: size.columns[at], y: y + 48, text: KINDS[rows[keys[0]].kind] });
-    const tall = Math.max(1, ...[...columns.values()].map((keys) => keys.length));
-    const inner = tall * (NODE_H + GAP_Y) - GAP_Y;
+    const placed = new Map([...columns].map(([x, keys]) => [x, stackOf(keys, members)]));
+    const inner = Math.max(NODE_H, ...[...placed.values()].map((stack) => stack.height));
     let head = title ? size.head : 0;
     if (title) {
       // Chips: to the right of the title, or below it in lines.
@@ -48,14 +51,34 @@ function layoutOf(rows, width) {
       }
       panels.push({ x: isWide ? 8 : 2, y, w: size.W - (isWide ? 16 : 4), h: head + inner + 14, title });
     }
-    for (const [x, keys] of columns) {
-      const space = (tall - keys.length) * (NODE_H + GAP_Y) / 2;
-      keys.forEach((key, row) => { nodes[key] = { x, y: y + head + space + row * (NODE_H + GAP_Y), w: size.w, h: NODE_H }; });
+    for (const [x, stack] of placed) {
+      const top = y + head + (inner - stack.height) / 2, out = isWide ? 12 : 4;
+      for (const [key, at] of stack.places) nodes[key] = { x, y: top + at, w: size.w, h: NODE_H };
+      for (const frame of stack.frames) frames.push({ set: frame.set, x: x - out, y: top + frame.from, w: size.w + 2 * out, h: frame.to - frame.from });
     }
     y += head + inner + (title ? 14 : 0) + (dc === "offline" ? 8 : 24);
   }
-  return { nodes, labels, panels, width: size.W, height: y, isWide };
+  return { nodes, labels, panels, frames, width: size.W, height: y, isWide };
 }
+// The places of a column's boxes from its top, and the frames of the replica sets among them.
+function stackOf(keys, members) {
+  const setOf = (key) => (members.has(key) ? setKey(members.get(key).set) : "");
+  const places = [], frames = [];
+  let at = 0;
+  for (const key of [...keys].sort((a, b) => byName(setOf(a), setOf(b)))) { // stable: by name within a set
+    const set = setOf(key), last = frames.at(-1);
+    if (set && (!last || last.set !== set)) {
+      if (places.length) at += SET_FOOT;
+      frames.push({ set, from: at, to: 0 });
+      at += SET_HEAD;
+    }
+    places.push([key, at]);
+    if (set) frames.at(-1).to = at + NODE_H + SET_FOOT;
+    at += NODE_H + GAP_Y;
+  }
+  return { places, frames, height: at - GAP_Y + (frames.length ? SET_FOOT : 0) };
+}
+const setKey = (set) => `${set.dc}/${set.broker_id}`;
 // The first live datacenter is called live; others have names.
 function liveDatacenters(rows) {
   const names = new Set(Object.values(rows).map((row) => row.dc).filter((dc) => dc !== "offline"));
@@ -93,7 +116,10 @@ function line(row) {
   switch (row.kind) {
     case "broker": return `${perSecond(facts.messages_s)} in · ${rate(row.in_s)}`;
     case "frontend": return `${perSecond(facts.messages_s)} sent`;
-    case "online-consumer": return `${perSecond(facts.messages_s)} · lag ${bytes(row.lag_bytes)}`;
+    case "online-consumer":
+      if (["missing", "unknown", "extra"].includes(facts.validated?.state)) return validated(facts.validated);
+      return `${perSecond(facts.messages_s)} · lag ${bytes(row.lag_bytes)}`;
+    case "site": return `${perSecond(facts.messages_s)} · lag ${bytes(row.lag_bytes)}`;
     case "mirror": return `${rate(row.in_s)} · lag ${bytes(row.lag_bytes)}`;
     case "loader": return `${perSecond(facts.rows_s)} rows · lag ${bytes(row.lag_bytes)}`;
     case "proxy":
@@ -102,6 +128,12 @@ function line(row) {
     case "audit": return "counts every message";
     default: return STATES[row.state] ? STATES[row.state][2] : row.state;
   }
+}
+
+function lineInSet(row, member) {
+  if (row.state === "down") return member.role === "away" ? `away · ${line(row)}` : line(row);
+  if (row.state !== "up" && row.state !== "slow") return line(row);
+  return member.role === "leader" ? `leader · ${line(row)}` : memberLine(member);
 }
 
 export function topology(root, page) {
@@ -121,15 +153,17 @@ export function topology(root, page) {
       { name: "why", label: "Reason", text: (row) => row.reason, wide: true },
     ],
   });
+  const setLines = h("ul", { class: "legend sets", "aria-label": "Replica sets", hidden: true });
   const events = h("ol", { class: "events", "aria-live": "polite", "aria-label": "Events, newest first" });
   root.append(
     h("div", { class: "stage-and-events" },
       h("section", { class: "card" }, h("h2", {}, "Topology"), h("p", { class: "lead" }, "Frontends send through the balancer to the live brokers; consumers read there, the mirror copies to the offline brokers, and the load job loads everything into the warehouse. The audit counts every message."), svg,
-        h("ul", { class: "legend" }, ["up", "lagging", "down", "stopped"].map((state) => h("li", {}, stateTag(state))), h("li", {}, "Width and speed of a line: bytes a second. Dotted: read by the audit. Select a box for its detail."))),
+        h("ul", { class: "legend" }, ["up", "lagging", "down", "stopped"].map((state) => h("li", {}, stateTag(state))), h("li", {}, "Width and speed of a line: bytes a second. Dotted: read by the audit. Select a box for its detail.")), setLines),
       h("section", { class: "card" }, h("h2", {}, "Events"), events)),
     h("section", { class: "card" }, h("h2", {}, "Processes"), table.element),
   );
-  let shape = "", layout = null, nodes = {}, edges = {}, opened = null;
+  let shape = "", layout = null, nodes = {}, edges = {}, frames = [], opened = null;
+  const members = () => membersByProcess(Object.values(store.rows("sets")));
 
   function allRows() {
     const rows = { ...store.rows("processes") };
@@ -139,10 +173,10 @@ export function topology(root, page) {
   }
 
   function draw(rows) {
-    const wanted = JSON.stringify([Object.entries(rows).map(([key, row]) => [key, row.kind, row.dc, row.role]), Object.keys(store.rows("edges")), svg.clientWidth >= 760]);
+    const wanted = JSON.stringify([Object.entries(rows).map(([key, row]) => [key, row.kind, row.dc, row.role]), Object.keys(store.rows("edges")), [...members()].map(([key, found]) => [key, setKey(found.set)]), svg.clientWidth >= 760]);
     if (wanted === shape) return;
     shape = wanted;
-    layout = layoutOf(rows, svg.clientWidth || 1000);
+    layout = layoutOf(rows, svg.clientWidth || 1000, members());
     setAttribute(svg, "class", `picture ${layout.isWide ? "" : "narrow"}`);
     setAttribute(svg, "viewBox", `0 0 ${layout.width} ${layout.height}`);
     nodes = {};
@@ -167,22 +201,36 @@ export function topology(root, page) {
       nodes[key] = parts;
       upper.append(parts.element);
     }
+    frames = layout.frames.map((at) => {
+      const parts = { set: at.set, title: s("title"), word: s("text", { class: "set-word", x: at.x + (layout.isWide ? 12 : 5), y: at.y + 17 }), figures: s("text", { class: "set-figures", x: at.x + (layout.isWide ? 12 : 5), y: at.y + 33 }) };
+      parts.element = s("g", { class: "set" }, parts.title, s("rect", { class: "frame", x: at.x, y: at.y, width: at.w, height: at.h, rx: 12 }), parts.word, parts.figures);
+      return parts;
+    });
     keepFocus(svg, () => svg.replaceChildren(
       s("defs", {}, s("marker", { id: "arrow", viewBox: "0 0 10 10", refX: 9, refY: 5, markerUnits: "userSpaceOnUse", markerWidth: 11, markerHeight: 11, orient: "auto" }, s("path", { class: "arrow", d: "M0 0L10 5L0 10z" }))),
-      ...layout.panels.map((panel) => s("rect", { class: "panel", x: panel.x, y: panel.y, width: panel.w, height: panel.h, rx: 14 })), lower,
+      ...layout.panels.map((panel) => s("rect", { class: "panel", x: panel.x, y: panel.y, width: panel.w, height: panel.h, rx: 14 })), ...frames.map((frame) => frame.element), lower,
       ...layout.panels.map((panel) => s("text", { class: "panel-name", x: panel.x + 14, y: panel.y + (layout.isWide ? 25 : 19) }, panel.title)),
       ...layout.labels.map((label) => s("text", { class: "stage", x: label.x, y: label.y }, label.text)), upper));
   }
 
   function paint(rows) {
+    const inSets = members();
+    for (const frame of frames) {
+      const set = store.rows("sets")[frame.set];
+      if (!set) continue;
+      setAttribute(frame.element, "class", `set ${setKind(set)}`);
+      setText(frame.word, layout.isWide ? `Broker ${set.broker_id}: ${setWord(set)}` : `Broker ${set.broker_id}`);
+      setText(frame.figures, layout.isWide ? setFigures(set) : setWord(set));
+      setText(frame.title, `${setSaid(set)}. ${setFigures(set)}`);
+    }
     for (const [key, parts] of Object.entries(nodes)) {
-      const row = rows[key];
+      const row = rows[key], inSet = inSets.get(key);
       if (!row) continue;
-      setAttribute(parts.element, "class", `node ${(row.faults || []).length && row.state === "up" ? "lagging" : row.state}`);
+      setAttribute(parts.element, "class", `node ${(row.faults || []).length && row.state === "up" ? "lagging" : row.state}${inSet && !inSet.member.is_in_sync ? " unsynced" : ""}`);
       setText(parts.mark, (STATES[row.state] || ["?"])[0]);
       setText(parts.name, layout.isWide || parts.isChip || row.name.length < 12 ? row.name : `${row.name.slice(0, 10)}…`);
-      const text = row.kind === "warehouse" ? `${whole(row.rows)} rows` : line(row);
-      setText(parts.sub, layout.isWide ? text.slice(0, 32) : text.split(" · ")[0].replace("counts every message", "counts all").slice(0, 17));
+      const text = row.kind === "warehouse" ? `${whole(row.rows)} rows` : inSet ? lineInSet(row, inSet.member) : line(row);
+      setText(parts.sub, layout.isWide ? text.slice(0, inSet ? 38 : 32) : text.split(" · ")[0].replace("counts every message", "counts all").slice(0, 17));
       setText(parts.title, `${row.name} (${row.kind}): ${text}`);
       setAttribute(parts.element, "aria-label", `${row.name}, ${row.kind}, ${STATES[row.state] ? STATES[row.state][2] : row.state}: ${text}`);
     }
@@ -208,20 +256,32 @@ export function topology(root, page) {
     page.onhide = () => { opened = null; };
   }
 
+  function setFacts(key) {
+    const found = members().get(key);
+    if (!found) return [];
+    const { set, member } = found;
+    return [["Replica set", h("span", {}, `broker ${set.broker_id} `, setTag(set))], ["", setSaid(set)], ["Epoch", whole(set.epoch)], ["min_insync", set.min_insync], ["Role", member.role], ["In sync", inSyncWord(member)], ["Behind the leader", behindWord(member)]];
+  }
+
   function show() {
     const row = allRows()[opened];
     if (!row) return;
-    const facts = [["State", stateTag(row.state)], ["Since", row.since_ms ? clock(row.since_ms) : "–"], ["Reason", row.reason || "–"], ["Datacenter", row.dc], ["Kind", row.kind], ["Address", row.address || "–"], ["Metrics", row.metrics || "–"], ["Process id", row.pid || "–"], ["In", rate(row.in_s)], ["Out", rate(row.out_s)], ["Lag", bytes(row.lag_bytes)], ["Behind", duration(row.behind_ms)], ...Object.entries(row.facts || {}).map(([name, value]) => [name.replaceAll("_", " "), whole(value)])];
+    const facts = [["State", stateTag(row.state)], ["Since", row.since_ms ? clock(row.since_ms) : "–"], ["Reason", row.reason || "–"], ["Datacenter", row.dc], ["Kind", row.kind], ["Address", row.address || "–"], ["Metrics", row.metrics || "–"], ["Process id", row.pid || "–"], ["In", rate(row.in_s)], ["Out", rate(row.out_s)], ["Lag", bytes(row.lag_bytes)], ["Behind", duration(row.behind_ms)], ...setFacts(opened), ...Object.entries(row.facts || {}).map(([name, value]) => [name.replaceAll("_", " "), whole(value)])];
     const links = row.kind === "broker" ? h("p", {}, h("a", { href: `#/topics?broker=${encodeURIComponent(row.name)}` }, "Its partitions")) : null;
     page.show(row.name, h("dl", {}, facts.flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])), links);
   }
 
   return {
-    sections: ["edges"],
+    sections: ["edges", "sets"],
     update(changed) {
       const rows = allRows();
       draw(rows);
       paint(rows);
+      if (changed.has("sets")) {
+        const sets = Object.values(store.rows("sets")).sort(bySet);
+        setAttribute(setLines, "hidden", sets.length ? null : "");
+        setLines.replaceChildren(...sets.map((set) => h("li", {}, setTag(set), ` ${setSaid(set)}`)));
+      }
       if (changed.has("processes")) table.set(store.list("processes").map(([key, row]) => ({ key, ...row })));
       if (changed.has("events")) {
         const newest = store.list("events").sort(([a], [b]) => b.localeCompare(a)).slice(0, 60);

@@ -7,7 +7,7 @@ import pytest
 
 from kafka2011.consumer.ranges.boundaries import NoBoundary
 from kafka2011.events import codec
-from kafka2011.events.forms import FORMS_2011
+from kafka2011.events.forms import FORMS_2011, Form, Forms
 from kafka2011.events.topic_codec import TopicCodec
 from kafka2011.protocol import message_set
 from kafka2011.protocol.checksum import crc32
@@ -115,6 +115,20 @@ def test_what_cannot_be_decoded_is_shown_as_it_is() -> None:
     assert row["text"].startswith("<script>")
     assert row["hex"].startswith("3c 73")
     assert row["error"]
+
+
+def test_json_is_shown_with_the_time_and_server_that_it_says() -> None:
+    forms = Forms(Form.JSON, times={"*": "at"}, servers={"*": "host"})
+    payloads = [b'{"at":%d,"host":"shop","n":%d}' % (BEGAN_MS + n, n) for n in range(3)]
+    with ScriptedBroker() as broker:
+        broker.append("sales", 0, [*payloads, b"poison"])
+        query = MessageQuery("sales", 0, time_ms=BEGAN_MS + 1)
+        answer = browse(broker.address, query, TopicCodec(forms))
+    *shown, poison = answer["messages"]
+    assert [(row["time_ms"], row["server"], row["record"]["n"]) for row in shown] == [
+        (BEGAN_MS + n, "shop", n) for n in (1, 2)
+    ]
+    assert (poison["text"], poison["error"][:8]) == ("poison", "not JSON")
 
 
 def test_bad_numbers_are_refused() -> None:

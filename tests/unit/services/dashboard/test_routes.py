@@ -31,6 +31,9 @@ class FakeSampler:
     def first_of(self, kind: str) -> None:
         return None
 
+    def seen(self) -> None:
+        """Sampling at full speed has no part here."""
+
 
 def routes_of(sampler: FakeSampler | None = None, **settings: Any) -> Routes:
     config = DashboardConfig(live_zk_connect="127.0.0.1:1", **settings)
@@ -129,6 +132,8 @@ def test_faults_are_refused_unless_chaos_is_on(tmp_path: Path) -> None:
     assert refused("on", content=json.dumps(body))[0] == 415
     status, error = refused("on", json=body)
     assert (status, "no process" in error) == (409, True)
+    status, error = refused("on", json={"action": "lose-disk", "name": "broker-1"})
+    assert (status, error) == (409, "broker-1 does not lead a replica set")
 
 
 def test_sections_are_known_names_in_a_fixed_order() -> None:

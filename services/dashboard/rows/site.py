@@ -1,0 +1,94 @@
+"""What the page Site shows: the answers of the processes `site`, and how old events are when shown.
+
+An answer says how many events of each moment are in its counts. What is more than in the answer
+before has become visible with this sample; its age is the time of the sample less that moment.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from kafka2011.services.dashboard.sampling.observations import Rows
+
+AGES_MS = 60_000  # the ages of the events shown in the last minute
+HISTORY_MS = 300_000
+HISTORY_EVERY_MS = 2_000
+QUANTILES = {"p50_ms": 0.5, "p99_ms": 0.99}
+
+
+def new_ages(
+    before: Mapping[str, Any] | None, ages: Mapping[str, Any], now_ms: int
+) -> list[tuple[int, int]]:
+    """(age in ms, number of events) of what `ages` has more than `before`; none the first time,
+    since it is not known when those became visible."""
+    if before is None:
+        return []
+    bin_ms = int(ages["bin_ms"])
+    had = before["bins"]
+    found = []
+    for name, number in ages["bins"].items():
+        more = number - had.get(name, 0)
+        if more > 0:
+            # The end of the bin would be too late for half of its events, the start too early.
+            found.append((max(0, now_ms - int(name) * bin_ms - bin_ms // 2), more))
+    older = ages["older"] - before["older"]
+    if older > 0:
+        oldest = min((int(name) for name in ages["bins"]), default=now_ms // bin_ms)
+        found.append((max(0, now_ms - oldest * bin_ms), older))
+    return found
+
+
+def quantile(ages: Iterable[tuple[int, int]], part: float) -> int | None:
+    """The age below or at which that part of the events is; None without any."""
+    ordered = sorted(ages)
+    total = sum(number for _, number in ordered)
+    passed = 0
+    for age, number in ordered:
+        passed += number
+        if passed >= part * total:
+            return age
+    return None
+
+
+class SiteRows:
+    """Keeps the last answer of each use and the ages of the last minute."""
+
+    def __init__(self) -> None:
+        self._before: dict[str, Mapping[str, Any]] = {}
+        self._ages: deque[tuple[int, list[tuple[int, int]]]] = deque()
+        self._history: dict[str, dict[str, Any]] = {}
+
+    def sections(self, answers: Iterable[Mapping[str, Any]], now_ms: int) -> dict[str, Rows]:
+        """The sections `site`, a row for each use and one for the latency, and `site_latency`,
+        the latency over time."""
+        rows: Rows = {}
+        for answer in answers:
+            for use, found in answer.get("uses", {}).items():
+                ages = new_ages(self._before.get(use), found["ages"], now_ms)
+                self._before[use] = found["ages"]
+                if ages:
+                    self._ages.append((now_ms, ages))
+                rows[use] = {
+                    **found["shown"],
+                    "at_ms": found["at_ms"],
+                    "events": found["events"],
+                    "missed_bytes": found["missed_bytes"],
+                }
+        while self._ages and self._ages[0][0] <= now_ms - AGES_MS:
+            self._ages.popleft()
+        if rows:
+            rows["latency"] = self._latency()
+            self._remember(rows["latency"], now_ms)
+        for at in [at for at in self._history if int(at) < now_ms - HISTORY_MS]:
+            del self._history[at]
+        return {"site": rows, "site_latency": dict(self._history)}
+
+    def _latency(self) -> dict[str, Any]:
+        ages = [each for _, found in self._ages for each in found]
+        found: dict[str, Any] = {name: quantile(ages, part) for name, part in QUANTILES.items()}
+        return {**found, "shown": sum(number for _, number in ages)}
+
+    def _remember(self, latency: Mapping[str, Any], now_ms: int) -> None:
+        newest = max(map(int, self._history), default=0)
+        if latency["p50_ms"] is not None and now_ms >= newest + HISTORY_EVERY_MS:
+            self._history[str(now_ms)] = {name: latency[name] for name in QUANTILES}

@@ -1,0 +1,41 @@
+"""What consumer groups say of themselves: whether they have read all that was produced. Pure.
+
+Each member of a group that counts (`audit.enable`) validates the whole group and has the verdict
+among its metrics; the first that answers speaks for the group.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from kafka2011.services.dashboard.sampling.metrics_text import by_label
+from kafka2011.services.dashboard.sampling.observations import ObservedProcess
+
+NUMBERS = "kafka2011_consumed_messages"
+COMPLETE = "kafka2011_consumed_complete_to_seconds"
+WORST_FIRST = ("missing", "unknown", "extra", "behind", "redelivered")
+
+
+def validated_groups(processes: Iterable[ObservedProcess]) -> dict[str, dict[str, Any]]:
+    """`<datacenter>/<group>` -> verdict, its number of messages, and up to when all is complete
+    (ms, None where not known)."""
+    found: dict[str, dict[str, Any]] = {}
+    for process in processes:
+        if process.health.failures:
+            continue
+        complete = by_label(process.samples, COMPLETE, "group")
+        groups = by_label(process.samples, NUMBERS, "group").keys() | complete.keys()
+        for group in sorted(groups):
+            numbers = {
+                labels["verdict"]: int(value)
+                for labels, value in process.samples.get(NUMBERS, ())
+                if labels.get("group") == group
+            }
+            state = next((word for word in WORST_FIRST if numbers.get(word)), "")
+            seconds = complete.get(group)
+            row = {
+                "state": state or ("complete" if seconds else "pending"),
+                "number": numbers.get(state, 0),
+                "complete_to_ms": None if seconds is None else round(seconds * 1000),
+            }
+            found.setdefault(f"{process.datacenter}/{group}", row)
+    return found
