@@ -5,11 +5,24 @@ from pathlib import Path
 
 from kafka2011.events.settings import FormSettings
 from kafka2011.runtime.config import one_of, path, setting, text, whole
+from kafka2011.runtime.places import Place, StorePath, place
 from kafka2011.runtime.shared_settings import AuditWindow, LoadInterval, shared
 from kafka2011.services.frontend.log_format import FORMAT_DEFAULT, FORMAT_DOC, log_format
 
 DASHBOARD_PORT = 8088
 DEFAULT_DIRECTORY = "var"
+
+
+def store_prefix(text: str) -> StorePath | None:
+    """The value of embedded.warehouse; None for an empty one. Raises ValueError."""
+    if not text:
+        return None
+    found = place(text)
+    if not isinstance(found, StorePath) or not found.key:
+        raise ValueError(
+            "must be s3://bucket/prefix; tables in a directory are in embedded.dir (make: DIR=)"
+        )
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,8 +32,23 @@ class EmbeddedConfig(FormSettings):
     root_dir: Path = setting(
         "embedded.dir", Path(DEFAULT_DIRECTORY), path, "directory of data, logs and state"
     )
+    warehouse: StorePath | None = setting(
+        "embedded.warehouse",
+        None,
+        store_prefix,
+        "s3://bucket/prefix of the tables, for this deployment alone; unset: in embedded.dir",
+    )
     live_brokers: int = setting(
-        "embedded.live.brokers", 2, whole(1, 20), "brokers in the live datacenter"
+        "embedded.live.brokers",
+        2,
+        whole(1, 20),
+        "brokers in the live datacenter; with replicas at least one for each machine",
+    )
+    replicas: int = setting(
+        "embedded.replicas",
+        1,
+        whole(1, 3),
+        "replicas of each live broker, on as many machines: directories machine-1, machine-2 ...",
     )
     offline_brokers: int = setting(
         "embedded.offline.brokers", 2, whole(1, 20), "brokers in the offline datacenter"
@@ -33,13 +61,28 @@ class EmbeddedConfig(FormSettings):
     online_consumers: int = setting(
         "embedded.online.consumers", 2, whole(0, 20), "members of the online consumer group"
     )
+    site: str = setting(
+        "embedded.site",
+        "on",
+        one_of("off", "on"),
+        "on: a process computes what the dashboard's page Site shows",
+    )
+    stream: str = setting(
+        "embedded.stream",
+        "off",
+        one_of("off", "on"),
+        "on: Spark counts items viewed together over the live brokers, for the page Site",
+    )
     input_path: str = setting(
         "embedded.input", "", text, "access log to send; empty: synthetic member activity"
     )
     input_format: str = setting("embedded.input.format", FORMAT_DEFAULT, log_format, FORMAT_DOC)
     seed: int = setting("embedded.seed", 2011, whole(0), "seed of the synthetic activity")
     rate: int = setting(
-        "embedded.rate", 2000, whole(1, 1_000_000), "synthetic events a second, over all frontends"
+        "embedded.rate",
+        2000,
+        whole(0, 1_000_000),
+        "synthetic events a second, over all frontends; 0: none, and no end (for `up`)",
     )
     duration_ms: int = setting(
         "embedded.duration.ms", 20_000, whole(1_000), "length of the synthetic activity, ms"
@@ -84,3 +127,12 @@ class EmbeddedConfig(FormSettings):
         whole(1_000),
         "time without progress after which everything is stopped, ms",
     )
+
+    def tables(self, root: Path) -> Place:
+        """Where the tables of the deployment in `root` are."""
+        return self.warehouse or root / "warehouse"
+
+    @property
+    def live_broker_count(self) -> int:
+        """How many broker ids the live datacenter has; each is one process, or a replica set."""
+        return max(self.live_brokers, self.replicas)

@@ -174,7 +174,8 @@ def held(root: Path, command: str) -> Iterator[None]:
             other, pid = last_command(root)
             raise AlreadyRuns(
                 f"a deployment already runs under {root.resolve()} ({other}, pid {pid}); "
-                f"stop it ({to_paste(root, 'stop')}) or choose another --dir"
+                f"stop it ({to_paste(root, 'stop')}) or choose another directory "
+                "(make: DIR=, --dir)"
             )
         mark.truncate(0)
         mark.write(

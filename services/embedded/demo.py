@@ -10,7 +10,9 @@ import signal
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,12 +22,13 @@ from rich.console import Console
 from kafka2011.coordination.errors import CoordinationError
 from kafka2011.coordination.processes import forget_others
 from kafka2011.coordination.zookeeper import ZooKeeperRegistry
-from kafka2011.events.topics import TOPICS
+from kafka2011.events.topics import ACCESS_LOG, TOPICS, unreadable_topic
 from kafka2011.runtime.logs import get_logger
 from kafka2011.services.embedded.config import DASHBOARD_PORT, EmbeddedConfig
 from kafka2011.services.embedded.control import (
     MARK,
     ControlServer,
+    DirectoryRefused,
     addresses,
     held,
     last_command,
@@ -34,6 +37,7 @@ from kafka2011.services.embedded.control import (
 )
 from kafka2011.services.embedded.demo_input import inputs_under
 from kafka2011.services.embedded.display import Display, Sample
+from kafka2011.services.embedded.lost_leader import LostLeader, SupervisedSet
 from kafka2011.services.embedded.processes import (
     ManagedProcess,
     Ports,
@@ -43,6 +47,7 @@ from kafka2011.services.embedded.processes import (
     is_port_free,
     run_to_end,
 )
+from kafka2011.services.embedded.store_tables import check_goes_with, take
 from kafka2011.services.embedded.story import (
     POLL_S,
     STOPPED,
@@ -51,6 +56,7 @@ from kafka2011.services.embedded.story import (
     follow,
     print_summary,
     sample_from,
+    unread_text,
 )
 from kafka2011.services.embedded.supervisor import (
     StartFailed,
@@ -58,13 +64,14 @@ from kafka2011.services.embedded.supervisor import (
     base_environment,
     describe_status,
 )
-from kafka2011.services.embedded.topology import command_of, plan, report_command
+from kafka2011.services.embedded.topology import LOOPBACK, command_of, plan, report_command
 from kafka2011.services.frontend.input_file import mostly_unreadable
 
 REGISTRY_TIMEOUT_MS = 10_000
 # What emptying leaves: results of `make bench`, which no deployment made, and the lock.
 KEPT = frozenset({"benchmarks", MARK})
 TOPICS_NAMED_MAX = 8
+UNREAD = unreadable_topic(ACCESS_LOG)
 FOREVER_MS = 365 * 24 * 3_600_000  # `up`: the activity ends with Ctrl-C, not by itself
 
 log = get_logger(__name__)
@@ -76,13 +83,18 @@ class Demo:
     def __init__(self, config: EmbeddedConfig, console: Console) -> None:
         self.config = config
         self.root = config.root_dir.resolve()
+        self.tables = config.tables(self.root)
         self.console = console
         self.is_stop_asked = False
 
     def run(self) -> int:
         """Run to the end; returns the exit status. Always ends every process. Raises
         DirectoryRefused before anything is changed."""
+        if not self.config.rate and not self.config.input_path:
+            raise DirectoryRefused("a demo sends something: embedded.rate=0 is for `up`")
         with held(self.root, "demo"):
+            if self.config.warehouse is not None:
+                take(self.config.warehouse, self.root, is_emptied=True)
             clean(self.root, self.config.input_path)
             return self._with_everything("demo", self._story)
 
@@ -93,6 +105,9 @@ class Demo:
         screen = Display(self.console)
         before = last_command(self.root)[0] if collected_topics(self.root) else ""
         with held(self.root, "up"):
+            check_goes_with(self.tables, self.root)
+            if self.config.warehouse is not None:
+                take(self.config.warehouse, self.root, is_emptied=False)
             if before:
                 screen.say(goes_on_text(self.config.root_dir, before))
             status = self._with_everything("up", self._stay)
@@ -113,6 +128,12 @@ class Demo:
         with Display(self.console) as display, Ports(self.config.port_base) as ports:
             config = self._settle_port(display, ports)
             specs = plan(config, self.root, ports.at)
+            if ports.taken:
+                wanted = ", ".join(map(str, ports.taken))
+                display.say(
+                    f"taken, so that others are used ({to_paste(self.root, 'status')} shows them): "
+                    f"port {wanted}"
+                )
             supervisor = Supervisor(
                 specs,
                 self.root,
@@ -135,10 +156,11 @@ class Demo:
                     f"{len(supervisor.processes)} processes serve after "
                     f"{time.monotonic() - began:.0f} s; logs in {self.config.root_dir}/logs"
                 )
+                broker = next(spec.name for spec in specs if spec.kind == "broker")
                 display.say(
                     "break something from a second terminal, and heal it:\n"
-                    f"  {to_paste(self.root, 'kill', 'broker-1')}\n"
-                    f"  {to_paste(self.root, 'start', 'broker-1')}"
+                    f"  {to_paste(self.root, 'kill', broker)}\n"
+                    f"  {to_paste(self.root, 'start', broker)}"
                 )
                 return work(supervisor, display, began)
             except StartFailed as error:
@@ -166,7 +188,7 @@ class Demo:
         if port == 0 or (port == DASHBOARD_PORT and not is_port_free(port)):
             port = ports.free()
             if self.config.dashboard_port:
-                display.say(f"port {DASHBOARD_PORT} is taken; --port chooses another")
+                display.say(f"port {DASHBOARD_PORT} is taken; --port (make: PORT=) chooses another")
         display.say(f"watch it live: http://127.0.0.1:{port}")
         return replace(self.config, dashboard_port=port)
 
@@ -176,20 +198,26 @@ class Demo:
     def _story(self, supervisor: Supervisor, display: Display, began: float) -> int:
         audit_url = self._audit_url(supervisor)
         frontends = [p for p in supervisor.processes.values() if p.spec.is_finite]
-
-        def look() -> Moment:
-            supervisor.poll()
-            down = tuple(process.spec.name for process in supervisor.down())
-            return Moment(all(process.has_finished for process in frontends), down)
-
         try:
-            sample = follow(
-                display,
-                look=look,
-                ask_audit=lambda final: http_json(f"{audit_url}/audit/summary?final={final:d}"),
-                stop_asked=lambda: self.is_stop_asked,
-                stall_timeout_s=self.config.stall_timeout_ms / 1000,
-            )
+            with ExitStack() as cleanup:
+                lost_leader = self._lost_leader(supervisor, display, cleanup)
+
+                def look() -> Moment:
+                    supervisor.poll()
+                    if lost_leader is not None:
+                        lost_leader.step()
+                    down = tuple(process.spec.name for process in supervisor.down())
+                    is_sent = all(process.has_finished for process in frontends)
+                    is_sent = is_sent and self._measures_no_more(supervisor)
+                    return Moment(is_sent and (not lost_leader or lost_leader.is_over), down)
+
+                sample = follow(
+                    display,
+                    look=look,
+                    ask_audit=lambda final: http_json(f"{audit_url}/audit/summary?final={final:d}"),
+                    stop_asked=lambda: self.is_stop_asked,
+                    stall_timeout_s=self.config.stall_timeout_ms / 1000,
+                )
         except GaveUp as error:
             display.say(str(error))
             return 1
@@ -209,6 +237,27 @@ class Demo:
         is_readable = self._says_what_was_read(frontends)
         return 1 if report_status or audit_status or not is_readable else 0
 
+    def _lost_leader(
+        self, supervisor: Supervisor, display: Display, cleanup: ExitStack
+    ) -> LostLeader | None:
+        """What a demo with replicas shows in the middle."""
+        if self.config.replicas == 1:
+            return None
+        port = supervisor.processes["zookeeper-live"].spec.ports["client"]
+        registry = ZooKeeperRegistry(f"{LOOPBACK}:{port}")
+        cleanup.callback(registry.close)
+        registry.start(REGISTRY_TIMEOUT_MS)
+        return LostLeader(SupervisedSet(supervisor, registry), display.say)
+
+    @staticmethod
+    def _measures_no_more(supervisor: Supervisor) -> bool:
+        """Have the site pause its measurements, so that an end comes to what is sent."""
+        site = supervisor.processes.get("site")
+        if site is None or not site.is_running:
+            return True
+        url = f"http://{LOOPBACK}:{site.spec.ports['metrics']}/measuring"
+        return (http_json(url, {"on": False}) or {}).get("measuring") is False
+
     @staticmethod
     def _audit_url(supervisor: Supervisor) -> str:
         return f"http://127.0.0.1:{supervisor.processes['audit'].spec.ports['metrics']}"
@@ -217,12 +266,15 @@ class Demo:
         forget_earlier(supervisor)
         audit_url = self._audit_url(supervisor)
         summary: dict[str, Any] | None = None
+        due_s = 0.0
         while not self.is_stop_asked:
             supervisor.poll()
-            down = tuple(process.spec.name for process in supervisor.down())
-            # While the audit is down, its last figures stay; zeros would look like a loss.
-            summary = http_json(f"{audit_url}/audit/summary") or summary
-            display.show(sample_from(summary, down, "running, Ctrl-C stops"))
+            if time.monotonic() >= due_s:
+                due_s = time.monotonic() + display.interval_s
+                down = tuple(process.spec.name for process in supervisor.down())
+                # While the audit is down, its last figures stay; zeros would look like a loss.
+                summary = http_json(f"{audit_url}/audit/summary") or summary
+                display.show(sample_from(summary, down, "running, Ctrl-C stops"))
             time.sleep(POLL_S)
         return 0
 
@@ -235,10 +287,10 @@ class Demo:
             return self.is_stop_asked
 
         table = "access_log" if self.config.input_path else "page_view"
-        if not (self.root / "warehouse" / table).exists():
+        if not (self.tables / table).exists():
             display.say(f"nothing to report on: no event of table {table} was sent (see the audit)")
             return 0
-        command, settings = report_command(self.root, table)
+        command, settings = report_command(self.root, self.tables, table)
         log_path = self.root / "logs" / "report.log"
         with open(log_path, "wb") as log, tempfile.TemporaryFile() as printed:
             width = {"COLUMNS": str(self.console.width)} if self.console.is_terminal else {}
@@ -262,12 +314,15 @@ class Demo:
         return run_to_end(command, environment, lambda: self.is_stop_asked)
 
     def _says_what_was_read(self, frontends: Sequence[ManagedProcess]) -> bool:
-        """Whether most of the input was readable; prints a line when it was not."""
-        complaint = ""
+        """Whether most of the input was readable; prints a line when any of it was not."""
+        sent = Counter[str]()
         for process in frontends if self.config.input_path else ():
-            complaint = mostly_unreadable(process.progress().get("sent", {}))
-            if complaint:
-                self.console.print(f"error: {complaint}", markup=False, soft_wrap=True)
+            sent.update(process.progress().get("sent", {}))
+        complaint = mostly_unreadable(sent)
+        unread = unread_text(sent[UNREAD], self.config.tables(self.root))
+        for line in (unread, complaint and f"error: {complaint}"):
+            if line:
+                self.console.print(line, markup=False, highlight=False, soft_wrap=True)
         return not complaint
 
     def _summary(self, sample: Sample, began: float, supervisor: Supervisor) -> None:
@@ -276,7 +331,8 @@ class Demo:
             sample,
             supervisor.restarted_names,
             f"{time.monotonic() - began:.0f} s in all; delays are from the frontend's event time\n"
-            f"data, logs and reports are in {self.config.root_dir}/",
+            f"data, logs and reports are in {self.config.root_dir}/"
+            + (f", tables in {self.config.warehouse}" if self.config.warehouse else ""),
         )
 
 
@@ -308,7 +364,8 @@ def collected_topics(root: Path) -> set[str]:
     """The topics that the brokers under `root` have."""
     return {
         path.name.rpartition("-")[0]
-        for path in root.glob("broker-*/logs/*-[0-9]*")
+        for logs in ("broker-*/logs", "machine-*/broker-*/logs")
+        for path in root.glob(f"{logs}/*-[0-9]*")
         if path.is_dir()
     }
 

@@ -16,6 +16,7 @@ from kafka2011.runtime.tables import new_table
 
 RATE_WINDOW_S = 3.0
 PLAIN_INTERVAL_S = 5.0
+TABLE_INTERVAL_S = 0.5
 # The first row: what frontends have reported so far, which is later than what they have sent. At
 # the end of a run both are the same, and the summary calls it produced.
 REPORTED = "reported"
@@ -43,13 +44,20 @@ class Display:
 
     console: Console
     _history: deque[tuple[float, Sample]] = field(default_factory=deque)
+    _shown: Sample = NOTHING_YET
     _live: Live | None = None
     _printed_at: float = 0.0
     _started_at: float = field(default_factory=time.monotonic)
 
     def __enter__(self) -> "Display":
         if self.console.is_terminal:
-            self._live = Live(console=self.console, refresh_per_second=8, transient=True)
+            # Called for each refresh: the seconds go on while nothing else changes.
+            self._live = Live(
+                get_renderable=lambda: self._table(self._shown),
+                console=self.console,
+                refresh_per_second=1,
+                transient=True,
+            )
             self._live.start()
         return self
 
@@ -62,6 +70,11 @@ class Display:
             self._live.stop()
             self._live = None
 
+    @property
+    def interval_s(self) -> float:
+        """Time after which another sample is shown."""
+        return PLAIN_INTERVAL_S / 2 if self._live is None else TABLE_INTERVAL_S
+
     def say(self, line: str) -> None:
         """Print one line that stays."""
         self.console.print(line, highlight=False, soft_wrap=True)
@@ -71,8 +84,9 @@ class Display:
         self._history.append((now, sample))
         while self._history[0][0] < now - RATE_WINDOW_S:
             self._history.popleft()
+        self._shown = sample
         if self._live is not None:
-            self._live.update(self._table(sample))
+            self._live.refresh()
         elif now - self._printed_at >= PLAIN_INTERVAL_S:
             self._printed_at = now
             self.say(self._line(sample))
@@ -84,6 +98,8 @@ class Display:
 
     def rate(self, tier: str) -> float:
         """Messages a second over the last few seconds."""
+        if not self._history:
+            return 0.0
         (then, old), (now, new) = self._history[0], self._history[-1]
         if now - then < 0.2:
             return 0.0
@@ -112,7 +128,7 @@ class Display:
                 format_delay(sample.delay_p99_ms.get(tier)),
             )
         cells = ", ".join(
-            f"{count} {verdict}" for verdict, count in sample.verdicts.items() if count
+            f"{count:,} {verdict}" for verdict, count in sample.verdicts.items() if count
         )
         state = Text(f"audit cells: {cells or 'none yet'}", style="dim")
         phase = Text(f"{sample.phase}  ({time.monotonic() - self._started_at:.0f} s)", style="bold")

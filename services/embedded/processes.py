@@ -162,6 +162,15 @@ def is_alive(pid: int | None) -> bool:
     return stat.rpartition(")")[2].split()[0] not in ("Z", "X")
 
 
+def is_paused(pid: int) -> bool:
+    """Whether SIGSTOP holds the process."""
+    try:
+        stat = Path("/proc", str(pid), "stat").read_text(errors="replace")
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] in ("T", "t")
+
+
 def is_ours(pid: int | None, name: str) -> bool:
     """Whether `pid` is the process that was started as `name`. A reused pid belongs to another
     process, which must not be signalled."""
@@ -206,10 +215,13 @@ def http_status(url: str) -> int:
         return 0
 
 
-def http_json(url: str) -> dict[str, Any] | None:
-    """The JSON object of a GET, None when nothing usable answers."""
+def http_json(url: str, body: object = None) -> dict[str, Any] | None:
+    """The JSON object of a GET, or of a POST of `body`; None when nothing usable answers."""
+    data = None if body is None else json.dumps(body).encode()
+    headers = {"Content-Type": "application/json"}
+    request = urllib.request.Request(url, data, headers)  # noqa: S310 - of a process of ours
     try:
-        with _opener.open(url, timeout=PROBE_TIMEOUT_S) as answer:
+        with _opener.open(request, timeout=PROBE_TIMEOUT_S) as answer:
             value = json.loads(answer.read())
     except (OSError, ValueError, http.client.HTTPException):
         return None
@@ -267,6 +279,7 @@ class Ports:
         self.free = free_port_source()
         self._base = base
         self._given: set[int] = set()
+        self.taken: list[int] = []  # wanted, and not free
         self._claim = socket.socket(socket.AF_UNIX)
 
     def __enter__(self) -> Self:
@@ -283,6 +296,8 @@ class Ports:
         """The port at `offset` from the base, or any free one."""
         port = self._base + offset
         if not self._base or port in self._given or not is_port_free(port):
+            if self._base and port not in self._given:
+                self.taken.append(port)
             return self.free()
         self._given.add(port)
         return port

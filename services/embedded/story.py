@@ -5,20 +5,32 @@ that of the audit: 0 only when every message arrived in every tier; 1 also for a
 be finished.
 """
 
+import shlex
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from rich.console import Console
 
+from kafka2011.runtime.places import Place
+from kafka2011.runtime.program import from_here, program
 from kafka2011.runtime.tables import new_table
+from kafka2011.services.embedded.config import DEFAULT_DIRECTORY
 from kafka2011.services.embedded.display import Sample, format_delay
 
 POLL_S = 0.25
 # Once the frontends are done and everything runs, counts that stand still for this long are final.
 SETTLE_S = 30.0
 STOPPED = "stopped by a signal before the end"
+# What shows them as text, escapes for bytes that are none: DuckDB's own SQL.
+UNREAD_SQL = (
+    "--engine",
+    "duckdb",
+    "select line_number, coalesce(try(decode(line)), line::varchar) as line "
+    "from access_log_unreadable order by line_number limit 20",
+)
 TIERS = ("live", "offline", "warehouse")
 
 
@@ -133,3 +145,14 @@ def print_summary(console: Console, sample: Sample, restarted: Sequence[str], la
     if restarted:
         console.print(f"restarted during the run: {', '.join(restarted)}")
     console.print(last)
+
+
+def unread_text(count: int, tables: Place) -> str:
+    """The line that says how many lines of an access log could not be read, and the command that
+    shows them, of the tables there; empty for none."""
+    if not count:
+        return ""
+    where = from_here(tables) if isinstance(tables, Path) else str(tables)
+    place = () if where == f"{DEFAULT_DIRECTORY}/warehouse" else ("--warehouse", where)
+    command = f"{program()} {shlex.join(['sql', *UNREAD_SQL, *place])}"
+    return f"{count:,} line{'s' if count > 1 else ''} could not be read: {command}"

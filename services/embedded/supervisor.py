@@ -10,6 +10,7 @@ import importlib.util
 import json
 import os
 import queue
+import shutil
 import signal
 import sys
 import time
@@ -19,11 +20,14 @@ from typing import Any
 
 import kafka2011
 from kafka2011.runtime.clock import Clock, now_ms
+from kafka2011.runtime.program import from_here
 from kafka2011.services.embedded.control import to_paste
 from kafka2011.services.embedded.processes import (
     ManagedProcess,
+    child_environment,
     end_leftovers,
     read_states,
+    run_to_end,
     wait_for,
     write_json,
 )
@@ -31,11 +35,12 @@ from kafka2011.services.embedded.topology import ProcessSpec
 from kafka2011.services.warehouse.session import CONF_DIR
 
 STOP_GRACE_S = 15.0
+KILL_WAIT_S = 60.0
 # The kinds of processes in the order of a stop; each stage has ended before the next is asked.
 # What is in none of them (audit, loader, dashboard, balancer and link) is the stage OTHERS.
 OTHERS: tuple[str, ...] = ()
 STOP_ORDER = (
-    ("frontend",),
+    ("frontend", "site"),  # the site publishes measurements
     ("mirror", "online-consumer"),
     OTHERS,
     ("registry", "broker"),
@@ -107,9 +112,26 @@ class Supervisor:
             for process in [*stage, *(early if number == 0 else ())]:
                 if not process.start_count:
                     progress(f"starting {process.spec.name}")
+                    self._set_up(process)
                     process.start(self._environment, now_ms=self._clock())
             for process in stage:
-                self._wait_until_serving(process, progress)
+                slow = " (slow to start)" if process.spec.is_slow else ""
+                progress(f"waiting for {process.spec.name}{slow}")
+                self._wait_until_serving(process)
+
+    def _set_up(self, process: ManagedProcess) -> None:
+        if not process.spec.setup:
+            return
+        status = 1
+        with open(process.log_path, "ab") as log:
+            environment = child_environment(self._environment, {})
+            command = process.spec.setup
+            status = run_to_end(command, environment, self._stop_asked, stdout=log, stderr=log)
+        if status:
+            raise StartFailed(
+                f"{process.spec.name} could not be set up (status {status}): "
+                f"see {process.log_path}\n{process.log_tail()}"
+            )
 
     def _stages(self) -> list[list[ManagedProcess]]:
         stages: list[list[ManagedProcess]] = [[], [], [], []]
@@ -124,9 +146,7 @@ class Supervisor:
                 stages[2].append(process)
         return [stage for stage in stages if stage]
 
-    def _wait_until_serving(
-        self, process: ManagedProcess, progress: Callable[[str], None] = lambda _: None
-    ) -> None:
+    def _wait_until_serving(self, process: ManagedProcess) -> None:
         def is_settled() -> bool:
             return process.serves() or not process.is_running or self._stop_asked()
 
@@ -144,7 +164,6 @@ class Supervisor:
                 f"{process.spec.name} did not serve within {timeout_s:.0f} s: "
                 f"see {process.log_path}\n{process.log_tail()}"
             )
-        progress(f"{process.spec.name} serves")
 
     # --- while it runs -----------------------------------------------------------------------
 
@@ -160,7 +179,8 @@ class Supervisor:
             if process.is_stop_asked or process.has_finished:
                 continue
             self._report(
-                f"{process.spec.name} ended: {describe_status(status)}; log {process.log_path}; "
+                f"{process.spec.name} ended: {describe_status(status)}; "
+                f"log {from_here(process.log_path)}; "
                 f"start it again: {to_paste(self._root, 'start', process.spec.name)}"
             )
         while not self._requests.empty():
@@ -168,9 +188,14 @@ class Supervisor:
             answer.put(work())
 
     def request(self, verb: str, name: str, timeout_s: float = 60.0) -> str:
-        """From another thread: have `name` started again ("start") or stopped first ("restart").
-        Returns one line with the outcome."""
-        work = {"start": self._start_again, "restart": self._restart}.get(verb)
+        """From another thread: have `name` started again ("start"), stopped first ("restart"), or
+        killed and its disk deleted ("lose-disk"). Returns one line with the outcome."""
+        verbs = {
+            "start": self.start_again,
+            "restart": self._restart,
+            "lose-disk": self._lose_disk,
+        }
+        work = verbs.get(verb)
         if work is None:
             return f"error: no request {verb!r}"
         answer: queue.SimpleQueue[str] = queue.SimpleQueue()
@@ -184,9 +209,38 @@ class Supervisor:
         process = self.processes.get(name)
         if process is not None and process.is_running:
             self._stop_together([process], STOP_GRACE_S)
-        return self._start_again(name)
+        return self.start_again(name)
 
-    def _start_again(self, name: str) -> str:
+    def _lose_disk(self, name: str) -> str:
+        process = self.processes.get(name)
+        if process is None or "KAFKA2011_REPLICA_NAME" not in process.spec.environment:
+            return f"error: {name!r} is no replica: there is no copy of what is on its disk"
+        if not process.is_running:
+            return f"error: {name} does not run"
+        if not self.kill(name):
+            return f"error: {name} did not end within {KILL_WAIT_S:.0f} s of SIGKILL"
+        try:
+            place = self.wipe(name)
+        except OSError as error:
+            return f"error: {name} is killed, its disk is not deleted: {error}"
+        outcome = f"{name} is killed (SIGKILL) and its disk gone: {place} is deleted"
+        self._report(outcome)
+        return outcome
+
+    def kill(self, name: str) -> bool:
+        """Kill a process, and return whether it has ended."""
+        process = self.processes[name]
+        process.signal(signal.SIGKILL)
+        return wait_for(lambda: not process.is_running, KILL_WAIT_S)
+
+    def wipe(self, name: str) -> str:
+        """Delete the directory of a broker that does not run; returns its place under the root."""
+        log_dir = Path(self.processes[name].spec.environment["KAFKA2011_LOG_DIR"])
+        shutil.rmtree(log_dir.parent)
+        return str(log_dir.parent.relative_to(self._root))
+
+    def start_again(self, name: str) -> str:
+        """Start a process that has ended; returns one line with the outcome."""
         process = self.processes.get(name)
         if process is None:
             return f"error: no process {name!r}; there are: {', '.join(self.processes)}"

@@ -12,16 +12,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kafka2011.runtime.places import Place
 from kafka2011.services.embedded.config import EmbeddedConfig
+from kafka2011.services.frontend.campaigns import CAMPAIGNS
+from kafka2011.services.frontend.members import scrapers, spammers
 
 LOOPBACK = "127.0.0.1"
 LIVE_BROKER_ID_FIRST = 1
 OFFLINE_BROKER_ID_FIRST = 11
+REPLICA_NAMES = "abc"
+# Derived from what is mirrored and audited: they stay where they are made.
+RESULT_TOPICS_PATTERN = "site-.*"
+MEASURE_INTERVAL_MS = 5_000
 
 # Offsets from embedded.port.base. They end as the ports that Kafka's and ZooKeeper's users know.
 PAGE_PORT = 80
 REGISTRY_PORT = 81
 BALANCER_PORT = 90  # broker n: n more
+REPLICA_PORT_FIRST = 121
 ZOOKEEPER_PORTS = {"live": 181, "offline": 182}
 WAN_LINK_PORT_FIRST = 200
 METRICS_PORT_FIRST = 300
@@ -35,6 +43,7 @@ class ProcessSpec:
     `is_finite`: it ends with status 0 when its work is done.
     `is_slow`: it starts and stops slowly, needs nothing to be there when it starts, and nothing
     follows it in the stream; so it is started, and asked to stop, before all others.
+    `setup`: a command that is run to its end before the deployment starts the process.
     """
 
     name: str
@@ -47,6 +56,7 @@ class ProcessSpec:
     is_finite: bool = False
     is_slow: bool = False
     start_timeout_ms: int = 60_000
+    setup: tuple[str, ...] = ()
 
 
 def environment_of(settings: Mapping[str, object]) -> dict[str, str]:
@@ -107,8 +117,8 @@ class _Planner:
         return self.root / name
 
     @property
-    def warehouse_dir(self) -> Path:
-        return self.root / "warehouse"
+    def warehouse_dir(self) -> Place:
+        return self.config.tables(self.root)
 
 
 @dataclass(frozen=True)
@@ -118,7 +128,7 @@ class _Addresses:
     live_zk: str
     offline_zk: str
     registry_port: int
-    live_broker_ports: tuple[int, ...]
+    live_brokers: Mapping[str, int]  # process -> port
     balancer_port: int
 
 
@@ -129,13 +139,15 @@ def plan(config: EmbeddedConfig, root: Path, port_at: Callable[[int], int]) -> l
     """
     planner = _Planner(config, root, port_at)
     addresses = _add_servers(planner)
-    forms: dict[str, object] = {"event.forms": config.event_forms}
+    forms: dict[str, object] = dict(config.forms.settings())
     schemas = {
         **forms,
         "schema.registry.url": f"http://{LOOPBACK}:{addresses.registry_port}",
     }
     _add_mirrors(planner, addresses, forms)
     _add_online_consumers(planner, addresses, forms)
+    if config.site == "on":
+        _add_site(planner, addresses, schemas)
     _add_audit(planner, addresses, forms)
     _add_loader(planner, addresses, schemas)
     if config.dashboard_port >= 0:
@@ -161,10 +173,11 @@ def _add_servers(planner: _Planner) -> _Addresses:
         },
         ports={"registry": registry_port},
     )
-    live_ports = _add_brokers(planner, "live", LIVE_BROKER_ID_FIRST, config.live_brokers, live_zk)
+    live_ports = _add_live_brokers(planner, live_zk)
     _add_brokers(planner, "offline", OFFLINE_BROKER_ID_FIRST, config.offline_brokers, offline_zk)
     balancer_port = planner.port_at(BALANCER_PORT)
-    targets = "|".join(f"{LOOPBACK}:{port}" for port in live_ports)
+    # Of a replica set all: those that do not lead refuse, and are passed over.
+    targets = "|".join(f"{LOOPBACK}:{port}" for port in live_ports.values())
     planner.add(
         "balancer",
         "proxy",
@@ -194,31 +207,79 @@ def _add_zookeeper(planner: _Planner, datacenter: str) -> str:
     return f"{LOOPBACK}:{port}"
 
 
+def _add_live_brokers(planner: _Planner, zk_connect: str) -> dict[str, int]:
+    """Returns the processes' ports."""
+    config = planner.config
+    count = config.live_broker_count
+    if config.replicas == 1:
+        return _add_brokers(planner, "live", LIVE_BROKER_ID_FIRST, count, zk_connect)
+    ports: dict[str, int] = {}
+    for index in range(count):
+        broker_id = LIVE_BROKER_ID_FIRST + index
+        # Each machine is first in the order of its share of the sets, so that leaders are spread.
+        machines = [(index + turn) % config.replicas for turn in range(config.replicas)]
+        members = [REPLICA_NAMES[machine] for machine in machines]
+        for member, machine in zip(members, machines, strict=True):
+            name = f"broker-{broker_id}-{member}"
+            data_dir = planner.root / machine_name(machine) / f"broker-{broker_id}"
+            ports[name] = planner.port_at(REPLICA_PORT_FIRST + len(ports))
+            planner.add(
+                name,
+                "broker",
+                "live",
+                {
+                    **_broker_settings(planner, broker_id, ports[name], data_dir, zk_connect),
+                    "replica.name": member,
+                },
+                ports={"broker": ports[name]},
+                setup=_set_command(broker_id, members, zk_connect) if member == members[0] else (),
+            )
+    return ports
+
+
+def machine_name(number: int) -> str:
+    """The directory that stands for a machine: machine-1 has the replicas named a."""
+    return f"machine-{number + 1}"
+
+
+def _set_command(broker_id: int, members: list[str], zk_connect: str) -> tuple[str, ...]:
+    words = [word for member in members for word in ("--member", member)]
+    return command_of(
+        *("replicas", "create", str(broker_id), *words),
+        *("--zookeeper", zk_connect, "--if-missing"),
+    )
+
+
+def _broker_settings(
+    planner: _Planner, broker_id: int, port: int, data_dir: Path, zk_connect: str
+) -> dict[str, object]:
+    return {
+        "brokerid": broker_id,
+        "port": port,
+        "hostname": LOOPBACK,
+        "log.dir": data_dir / "logs",
+        "quarantine.dir": data_dir / "quarantine",
+        "num.partitions": planner.config.partitions,
+        "zk.connect": zk_connect,
+    }
+
+
 def _add_brokers(
     planner: _Planner, datacenter: str, first_id: int, count: int, zk_connect: str
-) -> tuple[int, ...]:
+) -> dict[str, int]:
     """Returns the brokers' ports."""
-    ports = []
+    ports = {}
     for broker_id in range(first_id, first_id + count):
         name = f"broker-{broker_id}"
-        port = planner.port_at(BALANCER_PORT + broker_id)
-        ports.append(port)
+        port = ports[name] = planner.port_at(BALANCER_PORT + broker_id)
         planner.add(
             name,
             "broker",
             datacenter,
-            {
-                "brokerid": broker_id,
-                "port": port,
-                "hostname": LOOPBACK,
-                "log.dir": planner.data_dir(name) / "logs",
-                "quarantine.dir": planner.data_dir(name) / "quarantine",
-                "num.partitions": planner.config.partitions,
-                "zk.connect": zk_connect,
-            },
+            _broker_settings(planner, broker_id, port, planner.data_dir(name), zk_connect),
             ports={"broker": port},
         )
-    return tuple(ports)
+    return ports
 
 
 def _add_mirrors(planner: _Planner, addresses: _Addresses, forms: Mapping[str, object]) -> None:
@@ -230,20 +291,26 @@ def _add_mirrors(planner: _Planner, addresses: _Addresses, forms: Mapping[str, o
             f"mirror-{number}",
             "mirror",
             "live",
-            {**source, **forms, "target.zk.connect": addresses.offline_zk, "groupid": "mirror"},
+            {
+                **source,
+                **forms,
+                "target.zk.connect": addresses.offline_zk,
+                "groupid": "mirror",
+                "topics.blacklist": RESULT_TOPICS_PATTERN,
+            },
         )
 
 
 def _add_wan_link(planner: _Planner, addresses: _Addresses) -> dict[str, object]:
     """A proxy between the datacenters, to slow and to cut. Returns the mirrors' source settings."""
     zk_port = planner.port_at(WAN_LINK_PORT_FIRST)
+    brokers = addresses.live_brokers
     ports = {
         port: planner.port_at(WAN_LINK_PORT_FIRST + number)
-        for number, port in enumerate(addresses.live_broker_ports, 1)
+        for number, port in enumerate(brokers.values(), 1)
     }
     routes = [f"zookeeper={LOOPBACK}:{zk_port}>{addresses.live_zk}"] + [
-        f"broker-{number}={LOOPBACK}:{link_port}>{LOOPBACK}:{port}"
-        for number, (port, link_port) in enumerate(ports.items(), LIVE_BROKER_ID_FIRST)
+        f"{name}={LOOPBACK}:{ports[port]}>{LOOPBACK}:{port}" for name, port in brokers.items()
     ]
     planner.add(
         "wan-link",
@@ -272,8 +339,36 @@ def _add_online_consumers(
             f"online-{number}",
             "online-consumer",
             "live",
-            {**forms, "zk.connect": addresses.live_zk, "groupid": "online"},
+            {
+                **forms,
+                "zk.connect": addresses.live_zk,
+                "groupid": "online",
+                "audit.window.ms": planner.config.window_ms,
+                "topics.blacklist": RESULT_TOPICS_PATTERN,
+            },
         )
+
+
+def _add_site(planner: _Planner, addresses: _Addresses, schemas: Mapping[str, object]) -> None:
+    is_synthetic = not planner.config.input_path
+    planted = ",".join(str(member) for member, _ in [*scrapers(), *spammers()])
+    budgets = ",".join(f"{campaign.name}:{campaign.budget_micros}" for campaign in CAMPAIGNS)
+    planner.add(
+        "site",
+        "site",
+        "live",
+        {
+            **schemas,
+            "zk.connect": addresses.live_zk,
+            "data.dir": planner.data_dir("site"),
+            "site.abuse.planted": planted if is_synthetic else "",
+            "site.ads.budgets": budgets if is_synthetic else "",
+            "site.measure.zk.connect": addresses.offline_zk,
+            # Of a log that is given, the counts are those of its lines.
+            "site.measure.interval.ms": MEASURE_INTERVAL_MS if is_synthetic else 0,
+            "audit.window.ms": planner.config.window_ms,
+        },
+    )
 
 
 def _add_audit(planner: _Planner, addresses: _Addresses, forms: Mapping[str, object]) -> None:
@@ -305,6 +400,14 @@ def _add_loader(planner: _Planner, addresses: _Addresses, schemas: Mapping[str, 
             "warehouse.dir": planner.warehouse_dir,
             "audit.window.ms": planner.config.window_ms,
             "load.interval.ms": planner.config.load_interval_ms,
+            **(
+                {
+                    "load.stream.zk.connect": addresses.live_zk,
+                    "load.stream.dir": planner.data_dir("streams"),
+                }
+                if planner.config.stream == "on"
+                else {}
+            ),
         },
         command=command_of("load"),
         is_slow=True,
@@ -362,18 +465,21 @@ def source_settings(config: EmbeddedConfig, number: int) -> dict[str, object]:
             "input.path": Path(config.input_path).resolve(),
             "input.format": config.input_format,
         }
+    if not config.rate:
+        return {"source": "none"}
     return {
         "source": "synthetic",
+        "frontend.keyed": "true",
         "seed": config.seed + number - 1,
         "rate": max(1, config.rate // config.frontends),
         "duration.ms": config.duration_ms,
     }
 
 
-def report_command(root: Path, table: str) -> tuple[tuple[str, ...], dict[str, str]]:
+def report_command(root: Path, tables: Place, table: str) -> tuple[tuple[str, ...], dict[str, str]]:
     """The report job: its command, and its variables besides the caller's environment."""
     settings = {
-        "warehouse.dir": root / "warehouse",
+        "warehouse.dir": tables,
         "report.table": table,
         "report.dir": root / "reports",
     }

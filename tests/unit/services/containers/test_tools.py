@@ -167,4 +167,6 @@ def test_the_demos_project_can_be_taken_down_by_its_name(checkout: Checkout) -> 
     ((project, profiles, _, words),) = checkout.calls()
     assert project == "kafka2011-demo"
     assert {"jobs", "ha", "two-live"} <= set(profiles.split(","))
-    assert words == "compose down --remove-orphans --volumes"
+    # With the replicas of REPLICAS=3: their volumes go, too.
+    files = "-f docker-compose.yml -f deploy/docker/replicated.yml"
+    assert words == f"compose {files} down --remove-orphans --volumes"

@@ -16,6 +16,7 @@ def test_ports_are_the_same_unless_taken_or_another_deployment_has_the_base() ->
         other.bind(("127.0.0.1", base + 1))
         other.listen()
         assert again.at(1) != base + 1
+        assert again.taken == [base + 1]
     with Ports(base) as again, Ports(0) as any_ports:
         assert again.at(1) == base + 1
         assert any_ports.at(1) > 1

@@ -1,12 +1,17 @@
 """Following a run to its end: what ends it, and what does not."""
 
+import shlex
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from kafka2011.services.embedded import story
 from kafka2011.services.embedded.display import Sample
 from kafka2011.services.embedded.story import GaveUp, Moment, sample_from
+from tests.support import commands
 
 STALL_S = 120.0
 SENDING = Moment(False, ())
@@ -117,3 +122,29 @@ def test_any_change_counts_as_progress() -> None:
     assert watch.idle_s(first, 5.0) == 0.0
     assert watch.idle_s(sample_from(summary(1, 0, pending=1), (), "b"), 9.0) == 4.0
     assert watch.idle_s(sample_from(summary(1, 1, pending=1), (), "b"), 9.5) == 0.0
+
+
+def test_lines_that_could_not_be_read_come_with_the_command_that_shows_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command is run as a shell would, over a table as the load makes it."""
+    assert story.unread_text(0, tmp_path) == ""
+    with monkeypatch.context() as changed:
+        changed.chdir(tmp_path)
+        assert story.unread_text(1, tmp_path / "var/warehouse").endswith(" limit 20'")
+    lines = [b'1.2.3.4 - "GET /\xc3\xa4"', b"\xff\x00junk", b""]
+    rows = {"line_number": [7, 8, 9], "line": lines, "hour": ["2015-05-17-12"] * 3}
+    tables = tmp_path / "my tables"
+    write_deltalake(str(tables / "access_log_unreadable"), pa.table(rows), partition_by=["hour"])
+    told = story.unread_text(6, tables)
+    said, _, command = told.partition(": ")
+    assert said == "6 lines could not be read"
+    words = shlex.split(command)
+    assert words[-2:] == ["--warehouse", str(tables)]
+    done = commands.run(*words[words.index("sql") :], "--format", "csv", status=0)
+    assert done.stdout.splitlines() == [
+        "line_number,line",
+        '7,"1.2.3.4 - ""GET /ä"""',
+        "8,\\xFF\\x00junk",
+        "9,",
+    ]

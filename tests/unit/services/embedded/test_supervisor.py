@@ -1,6 +1,7 @@
 """The supervisor over small real processes: start, report, restart, stop, leave nothing behind."""
 
 import contextlib
+import dataclasses
 import json
 import os
 import signal
@@ -13,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from kafka2011.services.dashboard.faults.actions import FaultRefused
+from kafka2011.services.dashboard.faults.processes import EmbeddedFaults
 from kafka2011.services.embedded import processes
 from kafka2011.services.embedded.control import (
     AlreadyRuns,
@@ -173,6 +176,39 @@ def test_a_killed_process_is_reported_in_one_line_and_started_again_over_the_soc
     supervisor.stop_all()
     assert deployment.state("two")["running"] is False
     assert not processes.is_alive(pid)
+
+
+def test_a_replica_loses_its_disk_as_the_dashboard_asks_and_no_other_process_does(
+    deploy: Deploy, tmp_path: Path
+) -> None:
+    alone = spec("alone")
+    replica = spec("broker-1-a")
+    disk = tmp_path / "machine-1" / "broker-1"
+    (disk / "logs").mkdir(parents=True)
+    stored = {"KAFKA2011_REPLICA_NAME": "a", "KAFKA2011_LOG_DIR": str(disk / "logs")}
+    replica = dataclasses.replace(replica, environment={**replica.environment, **stored})
+    deployment = deploy(alone, replica)
+    supervisor = deployment.supervisor
+    faults = EmbeddedFaults(tmp_path)
+
+    def asked(name: str) -> str:
+        with ThreadPoolExecutor(1) as pool:
+            answer = pool.submit(faults.lose_disk, name)
+            wait_until(lambda: supervisor.poll() or answer.done(), f"an answer about {name}")
+            return answer.result()
+
+    with contextlib.closing(ControlServer(tmp_path, supervisor.request)):
+        with pytest.raises(FaultRefused, match="'alone' is no replica"):
+            asked("alone")
+        said = "broker-1-a is killed (SIGKILL) and its disk gone: machine-1/broker-1 is deleted"
+        assert asked("broker-1-a") == said
+        assert not disk.exists()
+        with pytest.raises(FaultRefused, match="broker-1-a does not run"):
+            asked("broker-1-a")
+    supervisor.poll()
+    assert deployment.lines[0] == said
+    assert "broker-1-a ended: killed by signal 9" in deployment.lines[1]
+    assert [process.is_running for process in deployment.managed] == [True, False]
 
 
 def test_a_socket_answers_also_below_a_deep_directory_while_a_deployment_runs(

@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from kafka2011.events.forms import parse_forms
-from kafka2011.runtime.config import environment_name
+from kafka2011.runtime.config import environment_name, load
 from kafka2011.runtime.process_settings import known_names
 from kafka2011.services.embedded.config import EmbeddedConfig
 from kafka2011.services.embedded.topology import ProcessSpec, plan
+from kafka2011.services.frontend.config import FrontendConfig
 
 
 def planned(**settings: Any) -> dict[str, ProcessSpec]:
@@ -23,7 +24,7 @@ def test_the_default_is_the_deployment_of_the_paper() -> None:
         *("zookeeper-live", "zookeeper-offline", "registry"),
         *("broker-1", "broker-2", "broker-11", "broker-12"),
         *("balancer", "mirror-1", "online-1", "online-2"),
-        *("audit", "loader", "dashboard", "frontend-1"),
+        *("site", "audit", "loader", "dashboard", "frontend-1"),
     ]
     ports = [port for spec in specs.values() for port in spec.ports.values()]
     assert len(ports) == len(set(ports))
@@ -65,6 +66,7 @@ def test_an_access_log_is_sent_by_one_frontend_only() -> None:
     specs = planned(frontends=3, input_path="access.log")
     assert [name for name in specs if name.startswith("frontend")] == ["frontend-1"]
     assert specs["frontend-1"].environment["KAFKA2011_SOURCE"] == "access-log"
+    assert planned()["frontend-1"].environment["KAFKA2011_FRONTEND_KEYED"] == "true"
 
 
 def test_where_things_may_be_broken_the_mirror_goes_over_a_link() -> None:
@@ -84,9 +86,50 @@ def test_every_process_of_events_knows_the_forms_and_those_that_decode_the_regis
     url = f"http://127.0.0.1:{specs['registry'].ports['registry']}"
     for name, spec in specs.items():
         handles_events = spec.kind not in ("zookeeper", "broker", "proxy", "registry")
-        decodes = spec.kind in ("frontend", "loader", "dashboard")
+        decodes = spec.kind in ("frontend", "loader", "dashboard", "site")
         wanted = ("*:id,login:2011" if handles_events else None, url if decodes else None)
         found = map(
             spec.environment.get, ("KAFKA2011_EVENT_FORMS", "KAFKA2011_SCHEMA_REGISTRY_URL")
         )
         assert tuple(found) == wanted, name
+
+
+def test_with_replicas_each_live_broker_is_a_set_over_all_machines() -> None:
+    specs = planned(replicas=3)
+    brokers = {name: spec for name, spec in specs.items() if name.startswith("broker-")}
+    members = [f"broker-{number}-{name}" for number in (1, 2, 3) for name in "abc"]
+    assert sorted(brokers) == sorted([*members, "broker-11", "broker-12"])
+    directories = {spec.environment["KAFKA2011_LOG_DIR"] for spec in brokers.values()}
+    assert len(directories) == len(brokers)
+    assert {path.split("/")[2] for path in directories} == {
+        *("machine-1", "machine-2", "machine-3", "broker-11", "broker-12")
+    }
+    assert brokers["broker-2-c"].environment["KAFKA2011_LOG_DIR"] == "/data/machine-3/broker-2/logs"
+    # Each machine is the first choice of one set, whose member's start makes the set.
+    first = {name: spec.setup for name, spec in brokers.items() if spec.setup}
+    assert sorted(first) == ["broker-1-a", "broker-2-b", "broker-3-c"]
+    for name, command in first.items():
+        assert command[command.index("--member") + 1] == name[-1]
+        assert command.count("--member") == 3
+    targets = specs["balancer"].environment["KAFKA2011_PROXY_ROUTES"].partition(">")[2].split("|")
+    assert len(targets) == 9
+
+
+def test_every_port_of_replicas_has_an_offset_of_its_own() -> None:
+    offsets: list[int] = []
+
+    def port_at(offset: int) -> int:
+        offsets.append(offset)
+        return 10_000 + offset
+
+    config = EmbeddedConfig(live_brokers=10, offline_brokers=20, replicas=3, chaos="on")
+    plan(config, Path("/data"), port_at)
+    assert len(offsets) == len(set(offsets))
+    assert max(offsets) <= 400
+
+
+def test_without_a_rate_the_frontends_send_heartbeats_alone() -> None:
+    settings = planned(rate=0)["frontend-1"].environment
+    assert settings["KAFKA2011_SOURCE"] == "none"
+    ours, _ = load(FrontendConfig, environment=settings, known_elsewhere=known_names())
+    assert ours.source == "none"

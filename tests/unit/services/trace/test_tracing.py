@@ -2,6 +2,7 @@
 it can be, and what is said when it is in none."""
 
 import contextlib
+import hashlib
 import json
 import uuid
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ import pytest
 from kafka2011.consumer.chunk import TopicPartition
 from kafka2011.coordination import paths
 from kafka2011.coordination.paths import BrokerPartition
-from kafka2011.events.forms import FORMS_2011
+from kafka2011.events.forms import FORMS_2011, Form, Forms
 from kafka2011.events.topics import ACCESS_LOG
 from kafka2011.protocol.compression import Codec
 from kafka2011.services.mirror_maker.mirror_registry import LeftOutEntries
@@ -76,7 +77,8 @@ class Way:
                     ("offline", self.offline.registry),
                 )
             )
-            tracer = Tracer(live, offline, self.offline.warehouse, FORMS_2011, **found)
+            forms = found.pop("forms", FORMS_2011)
+            tracer = Tracer(live, offline, self.offline.warehouse, forms, **found)
             return tracer.trace(question or by_guid(1))
 
     def offset_of(self, number: int) -> int:
@@ -160,6 +162,27 @@ def test_what_could_not_become_a_row_is_in_quarantine_with_its_reason(way: Way) 
     assert states(found) == ["here", "here", "here", "quarantined"]
     assert found.steps[3].places[0]["reason"] == found.steps[3].text
     assert not found.has_arrived
+
+
+def test_json_is_followed_by_its_place_and_its_equal_is_no_copy(way: Way) -> None:
+    fields = {"at": "2015-05-17T10:05:03Z", "host": "shop-1"}
+    payload = json.dumps(fields).encode()
+    at = len(way.broker.log(ACCESS_LOG))
+    way.broker.append(ACCESS_LOG, 0, [payload, payload])
+    way.mirror()
+    json_forms = Forms(Form.ID, {ACCESS_LOG: Form.JSON})
+    way.offline.load(
+        event_forms=json_forms,
+        event_time_field={ACCESS_LOG: "at"},
+        event_server_field={ACCESS_LOG: "host"},
+    )
+    forms = json_forms.with_fields({ACCESS_LOG: "at"}, {ACCESS_LOG: "host"})
+    found = way.trace(Question(ACCESS_LOG, source=LIVE, offset=at), forms=forms)
+    assert states(found) == ["here"] * 4
+    assert [len(step.places) for step in found.steps] == [1, 1, 1, 1]
+    assert found.steps[0].places[0]["server"] == "shop-1"
+    assert found.guid == hashlib.md5(payload, usedforsecurity=False).hexdigest()
+    assert states(way.trace(Question(ACCESS_LOG, text="shop-1"), forms=forms))[3] == "here"
 
 
 def test_an_entry_that_the_mirror_left_out_has_its_reason(way: Way) -> None:
