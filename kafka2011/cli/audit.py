@@ -11,7 +11,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,7 +20,8 @@ import typer
 from kafka2011.cli.audit_recount import Directories, recounted, refuse, state_of
 from kafka2011.cli.commands import AUDIT
 from kafka2011.cli.launcher import launch
-from kafka2011.cli.options import AsJson, PropertiesFile, Settings
+from kafka2011.cli.options import AsJson, PropertiesFile, Settings, warehouse_option
+from kafka2011.runtime.places import Place
 
 app = typer.Typer(add_completion=False, help=(__doc__ or "").partition("\n\n")[0])
 
@@ -80,8 +81,10 @@ def show(
         list[Path] | None, typer.Option("--offline-dir", help="recount: log.dir, offline broker")
     ] = None,
     warehouse_dir: Annotated[
-        Path | None,
-        typer.Option("--warehouse", "--warehouse-dir", help="recount: the warehouse's directory"),
+        Place | None,
+        warehouse_option(
+            "--warehouse", "--warehouse-dir", about="recount: the warehouse's directory"
+        ),
     ] = None,
     live_zookeeper: Annotated[
         str | None,
@@ -122,6 +125,7 @@ def show(
         report = _asked(service, topic or [], all_cells, is_final, wait_s)
     else:
         report = recounted(dirs, summary, topic or [], is_final, show_progress=not as_json)
+        _check_known(topic or [], report["topics"])
     if max_behind_s is not None and furthest_behind_ms(report) > max_behind_s * 1000:
         report["exit_status"] = 1
     if as_json:
@@ -171,10 +175,19 @@ def _asked(
         if not is_open or time.monotonic() >= deadline:
             break
         time.sleep(WAIT_POLL_S)
+    _check_known(topics, summary["topics"])
     cells = _cells(service, {**final, **({} if all_cells else {"verdict": "incomplete"})}, topics)
     if topics:
         summary["topics"] = {n: t for n, t in summary["topics"].items() if n in topics}
     return _as_report(summary, cells)
+
+
+def _check_known(topics: Sequence[str], known: Collection[str]) -> None:
+    """An audit of a topic that is nowhere would be complete."""
+    for topic in topics:
+        if topic not in known:
+            others = f"; there are: {', '.join(sorted(known))}" if known else ""
+            refuse(f"there are no messages of topic {topic!r}{others}")
 
 
 def _cells(service: str, query: dict[str, str], topics: Sequence[str]) -> list[Json]:

@@ -5,6 +5,7 @@ the command with status 2 and one line.
 """
 
 import json
+import os
 import shutil
 import sys
 import tempfile
@@ -14,9 +15,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from kafka2011.runtime.places import Place, place
+
 if TYPE_CHECKING:
+    from kafka2011.coordination.registry import Registry
     from kafka2011.events.forms import Forms
     from kafka2011.services.audit.recount.counting import RecountPlan
+    from kafka2011.services.audit.recount.elections import Loss
     from kafka2011.services.audit.recount.sources import Confirmed, DiskSource, Source
 
 MIRROR_GROUP = "mirror"
@@ -47,7 +52,7 @@ class Directories:
         var: Path,
         live: list[Path],
         offline: list[Path],
-        warehouse: Path | None,
+        warehouse: Place | None,
         live_zookeeper: str | None,
         forms: str | None,
     ) -> None:
@@ -88,34 +93,52 @@ class Directories:
             note(f"how far the mirror had come is not known: {error}")
         return None
 
+    def losses(self, note: Callable[[str], None]) -> "list[Loss]":
+        """The unclean elections of the replica sets whose directories there are, from the same
+        ZooKeepers as `mirrored`."""
+        from kafka2011.services.audit.recount.elections import losses
+
+        found: list[Loss] = []
+        for tier in sorted({one.tier for one in self._directories() if one.directory.copies}):
+            try:
+                if tier == "live" and self._live_zookeeper:
+                    with _registry(self._live_zookeeper) as registry:
+                        found += losses(registry, tier)
+                elif not self.given:
+                    with (
+                        _stopped_zookeeper(self.var / f"zookeeper-{tier}") as zk_connect,
+                        _registry(zk_connect) as registry,
+                    ):
+                        found += losses(registry, tier)
+                else:
+                    note(f"whether {tier} had unclean elections is not known: see --live-zookeeper")
+            except (RuntimeError, OSError) as error:
+                note(f"whether {tier} had unclean elections is not known: {error}")
+        return found
+
     def _directories(self) -> "list[DiskSource]":
+        from kafka2011.services.audit.recount.replica_copies import in_sets
         from kafka2011.services.audit.recount.segment_files import LogDirectory, log_roots
         from kafka2011.services.audit.recount.sources import DiskSource
 
-        found: list[DiskSource] = []
+        found: list[LogDirectory] = []
         if self.given:
             for tier, tops in self._dirs.items():
                 for top in tops:
                     roots = log_roots(top)
                     if not roots:
                         refuse(f"no <topic>-<partition> directories with segments in {top}")
-                    found += [DiskSource(LogDirectory(tier, str(top), root)) for root in roots]
-            return found
-        for top in sorted(self.var.glob("broker-*")):
-            for root in log_roots(top):
-                found.append(DiskSource(LogDirectory(self._tier_of(top), top.name, root)))
-        return found
+                    found += [LogDirectory(tier, str(top), root) for root in roots]
+        else:
+            for top in sorted([*self.var.glob("broker-*"), *self.var.glob("machine-*/broker-*")]):
+                for root in log_roots(top):
+                    found.append(LogDirectory(self._tier_of(top), top.name, root))
+        return [DiskSource(directory) for directory in in_sets(found)]
 
     def forms(self) -> "Forms":
-        """Forms of the topics' events: --event-forms, else those of the deployment under `var`."""
-        from kafka2011.events.forms import parse_forms
-
-        text = self._forms
-        if text is None and not self.given:
-            environment = state_of(self.var / "run" / "audit.json").get("environment", {})
-            text = environment.get("KAFKA2011_EVENT_FORMS")
+        """Forms of the topics' messages: by --event-forms and the deployment under `var`."""
         try:
-            return parse_forms(text or "")
+            return given_forms(self._forms, None if self.given else self.var)
         except ValueError as error:
             refuse(f"--event-forms: {error}")
 
@@ -127,12 +150,32 @@ class Directories:
         is_offline = number.isdecimal() and int(number) >= OFFLINE_BROKER_ID_FIRST
         return "offline" if is_offline else "live"
 
-    def warehouse(self) -> Path | None:
+    def warehouse(self) -> Place | None:
         if self.given:
             return self._warehouse
-        place = self.var / "warehouse"
-        is_expected = place.is_dir() or (self.var / "run" / "loader.json").exists()
-        return place if is_expected else None
+        from kafka2011.services.embedded.store_tables import recorded_tables
+
+        directory = self.var / "warehouse"
+        return recorded_tables(self.var) or (directory if directory.is_dir() else None)
+
+
+def given_forms(text: str | None, deployment: Path | None) -> "Forms":
+    """Forms of the topics' messages: `text` is event.forms; else, and for the fields that hold time
+    and server, the settings of the deployment in that directory, else those of the environment.
+
+    Raises ValueError.
+    """
+    from kafka2011.events.forms import FORMS_SETTING, SERVER_SETTING, TIME_SETTING, forms_of
+    from kafka2011.runtime.config import environment_name
+
+    recorded: Json = {}
+    if deployment is not None:
+        recorded = state_of(deployment / "run" / "audit.json").get("environment", {})
+    found = {} if text is None else {FORMS_SETTING: text}
+    for setting in (FORMS_SETTING, TIME_SETTING, SERVER_SETTING):
+        name = environment_name(setting)
+        found.setdefault(setting, recorded.get(name, os.environ.get(name, "")))
+    return forms_of(found)
 
 
 @contextmanager
@@ -154,6 +197,22 @@ def _stopped_zookeeper(data_dir: Path) -> Iterator[str]:
             yield f"{server.host}:{server.port}"
 
 
+@contextmanager
+def _registry(zk_connect: str) -> "Iterator[Registry]":
+    """Raises RuntimeError, one line."""
+    from kafka2011.coordination.errors import CoordinationError
+    from kafka2011.coordination.zookeeper import ZooKeeperRegistry
+
+    registry = ZooKeeperRegistry(zk_connect)
+    try:
+        registry.start()
+        yield registry
+    except CoordinationError as error:
+        raise RuntimeError(f"ZooKeeper at {zk_connect}: {error}") from error
+    finally:
+        registry.close()
+
+
 def recounted(
     dirs: Directories,
     summary: Json | None,
@@ -163,6 +222,8 @@ def recounted(
     show_progress: bool,
 ) -> Json:
     """Count everything again: through the brokers while they run, else from their files."""
+    from dataclasses import replace
+
     from kafka2011.services.audit.recount.counting import recount
     from kafka2011.services.audit.restarts import read_restarts
 
@@ -189,11 +250,13 @@ def recounted(
         report = _with_progress(
             lambda progress: recount(plan, now_ms=now_ms, progress=progress), show_progress
         )
-        # ZooKeeper takes seconds to start: only where it matters how far the mirror had come.
+        # ZooKeeper takes seconds to start: only where it matters what it knows.
         unknown = sum(tier["unknown"] for tier in report["totals"]["tiers"].values())
+        missing = sum(tier["missing"] for tier in report["totals"]["tiers"].values())
         mirrored = dirs.mirrored(notes.append) if summary is None and unknown else None
-        if mirrored is not None:
-            plan = _disk_plan(dirs, topics, restarts, mirrored)
+        losses = dirs.losses(notes.append) if summary is None and missing else []
+        if mirrored is not None or losses:
+            plan = replace(_disk_plan(dirs, topics, restarts, mirrored), losses=losses)
             report = _with_progress(
                 lambda progress: recount(plan, now_ms=now_ms, progress=progress), show_progress
             )
@@ -242,15 +305,17 @@ def _brokers_plan(
 ) -> "RecountPlan":
     from kafka2011.coordination.errors import CoordinationError
     from kafka2011.coordination.zookeeper import ZooKeeperRegistry
-    from kafka2011.events.forms import parse_forms
+    from kafka2011.events.forms import forms_of
     from kafka2011.runtime.config import address_map
     from kafka2011.services.audit.recount.counting import RecountPlan
+    from kafka2011.services.audit.recount.elections import losses
     from kafka2011.services.audit.recount.sources import ClusterSource, group_offsets
     from kafka2011.services.audit.recount.warehouse_rows import loaded_offsets
     from kafka2011.services.audit.server_filter import server_filter
 
     places = summary["places"]
     sources: list[Source] = []
+    lost: list[Loss] = []
     for tier in summary["tiers"]:
         zk_connect = places.get(f"{tier}.zk.connect")
         if not zk_connect:
@@ -259,11 +324,12 @@ def _brokers_plan(
         try:
             registry.start()
             close.append(registry.close)
+            lost += losses(registry, tier)
             confirmed = None
             if tier == "live" and "offline" in summary["tiers"]:
                 confirmed = group_offsets(registry, places.get("audit.mirror.group", "mirror"))
             elif "warehouse" in summary["tiers"] and tier == list(summary["tiers"])[-2]:
-                confirmed = loaded_offsets(Path(places["warehouse.dir"]))
+                confirmed = loaded_offsets(place(places["warehouse.dir"]))
             sources.append(
                 ClusterSource(
                     tier, registry, notes.append, address_map(places["address.map"]), confirmed
@@ -274,17 +340,18 @@ def _brokers_plan(
     return RecountPlan(
         tiers=list(summary["tiers"]),
         sources=sources,
-        warehouse_dir=Path(places["warehouse.dir"]) if places["warehouse.dir"] else None,
+        warehouse_dir=place(places["warehouse.dir"]) if places["warehouse.dir"] else None,
         window_ms=summary["window_ms"],
         lateness_ms=max(tier["lateness_ms"] for tier in summary["tiers"].values()),
         judged_at_ms=None if is_final else now_ms,
         topics=topics or None,
         restarts=restarts,
         source_name="brokers",
-        forms=parse_forms(places.get("event.forms", "")),
+        forms=forms_of(places),
         is_ours=server_filter(
             places.get("audit.servers.whitelist", ""), places.get("audit.servers.blacklist", "")
         ),
+        losses=lost,
     )
 
 

@@ -45,9 +45,12 @@ def print_report(console: Console, report: Json, *, show_all: bool = False) -> N
     cells = report["cells"]
     open_cells = [cell for cell in cells if not cell["complete"]]
     listed = cells if show_all else worst_of(open_cells)
-    console.print(_topics(report))
+    reasons: dict[str, int] = {}
+    console.print(_topics(report, reasons))
     if listed:
-        console.print(_cells(report, listed))
+        console.print(_cells(report, listed, reasons))
+    for reason, number in reasons.items():
+        console.print(Text(f"({number}) {reason}"))
     if not show_all and len(open_cells) > len(listed):
         console.print(f"... and {len(open_cells) - len(listed):,} more windows (--all lists all)")
     console.print()
@@ -69,27 +72,27 @@ def worst_of(cells: list[Json], count: int = CELLS_LISTED) -> list[Json]:
     return [cells[number] for number in sorted(chosen)]
 
 
-def _topics(report: Json) -> Table:
+def _topics(report: Json, reasons: dict[str, int]) -> Table:
     numbers = ("windows", "produced", *report["tiers"])
     title = f"Audit, {SOURCES.get(report['source'], report['source'])}"
     table = new_table("topic", *numbers, "verdict", numbers=numbers, title=title)
     for name, topic in report["topics"].items():
-        table.add_row(*_row(printable(name), topic, report["tiers"]))
-    table.add_row(*_row("all topics", report["totals"], report["tiers"]))
+        table.add_row(*_row(printable(name), topic, report["tiers"], reasons))
+    table.add_row(*_row("all topics", report["totals"], report["tiers"], reasons))
     return table
 
 
-def _row(name: str, topic: Json, tiers: list[str]) -> list[Text | str]:
+def _row(name: str, topic: Json, tiers: list[str], reasons: dict[str, int]) -> list[Text | str]:
     return [
         name,
         f"{topic['cells']:,}",
         f"{topic['produced']:,}",
         *(_count(topic["tiers"].get(tier)) for tier in tiers),
-        verdicts_text(topic["tiers"], tiers),
+        verdicts_text(topic["tiers"], tiers, reasons),
     ]
 
 
-def _cells(report: Json, cells: list[Json]) -> Table:
+def _cells(report: Json, cells: list[Json], reasons: dict[str, int]) -> Table:
     """The table of cells; what all cells have in common is in its title."""
     servers = {cell["server"] for cell in cells}
     windows = {cell["window_start_ms"]: window_text(cell["window_start_ms"]) for cell in cells}
@@ -112,7 +115,7 @@ def _cells(report: Json, cells: list[Json]) -> Table:
             *([printable(cell["server"])] if len(servers) > 1 else []),
             f"{cell['produced']:,}",
             *(_count(cell["tiers"].get(tier)) for tier in report["tiers"]),
-            verdicts_text(cell["tiers"], report["tiers"]),
+            verdicts_text(cell["tiers"], report["tiers"], reasons),
         )
     return table
 
@@ -124,15 +127,18 @@ def _count(tier_count: Json | None) -> Text:
     return Text(f"{tier_count['counted']:,}", style=_style(tier_count["verdict"]))
 
 
-def verdicts_text(tier_count: Json, tiers: list[str]) -> Text:
-    """`complete`, or what is wrong where: `offline, warehouse: missing 1`."""
+def verdicts_text(tier_count: Json, tiers: list[str], reasons: dict[str, int]) -> Text:
+    """`complete`, or what is wrong where: `offline, warehouse: missing 1`. A reason, which may be
+    that of many rows, is given by its number: `reasons` has those so far, and gets new ones."""
     by_text: dict[str, list[str]] = {}
     for tier in tiers:
         if tier not in tier_count or tier_count[tier]["verdict"] == "complete":
             continue
         reason = tier_count[tier].get("reason", "")
         is_known = not reason or tier_count[tier].get("state") == "pending"
-        text = tier_count[tier]["verdict"] + ("" if is_known else f" ({printable(reason)})")
+        text = tier_count[tier]["verdict"]
+        if not is_known:
+            text += f" ({reasons.setdefault(printable(reason), len(reasons) + 1)})"
         by_text.setdefault(text, []).append(tier)
     if not by_text:
         return Text("complete", style=STYLES["complete"])

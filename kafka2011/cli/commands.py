@@ -33,12 +33,22 @@ class Process:
 
 
 @dataclass(frozen=True)
+class Serves:
+    """The process that a module with other subcommands runs as the subcommand `word`."""
+
+    process: Process
+    word: str
+    is_default: bool = False  # also without the word
+
+
+@dataclass(frozen=True)
 class Command:
     """One row of `kafka2011 --help`."""
 
     about: str
     run: str | Process  # the module with the typer `app`, or the process
     extra: str = ""  # the optional dependencies that it needs
+    serves: Serves | None = None
 
 
 BROKER = Process(
@@ -74,6 +84,12 @@ ONLINE_CONSUMER = Process(
     "Read events as they arrive, as a member of a consumer group. Counts, lag and latency are on "
     "the metrics port.",
 )
+SITE = Process(
+    "kafka2011.services.site.config:SiteConfig",
+    "kafka2011.services.site.app:run",
+    "Compute from the live events what the dashboard's page Site shows: trending, search, ads, "
+    "abuse, newsfeed. Each is a consumer group of its own, and writes a topic, site-...",
+)
 REGISTRY = Process(
     "kafka2011.services.schema_registry.config:SchemaRegistryConfig",
     "kafka2011.services.schema_registry.app:run",
@@ -96,6 +112,11 @@ ZOOKEEPER = Process(
     "kafka2011.cli.launcher:serve_zookeeper",
     "Run one ZooKeeper server. Needs Java 17 or newer; the jars come with PySpark.",
 )
+MIRROR = Process(
+    "kafka2011.services.mirror_maker.config:MirrorConfig",
+    "kafka2011.cli.launcher:serve_mirror",
+    "Run one member of a mirror.",
+)
 AUDIT = Process(
     "kafka2011.services.audit.config:AuditConfig",
     "kafka2011.services.audit.app:run",
@@ -112,18 +133,24 @@ COMMANDS: dict[str, Command] = {
         "List the settings of a process: names, defaults, units.", "kafka2011.cli.settings"
     ),
     "zookeeper": Command(
-        "Run a ZooKeeper server from PySpark's jars; ls, get.", "kafka2011.cli.zookeeper"
+        "Run a ZooKeeper server from PySpark's jars; ls, get.",
+        "kafka2011.cli.zookeeper",
+        serves=Serves(ZOOKEEPER, "serve", is_default=True),
     ),
     "broker": Command("Run one broker (a 0.7 server.properties works as it is).", BROKER),
     "proxy": Command("Run the TCP proxy: balance, delay, cut, drop messages.", PROXY),
     "frontend": Command("Run a load generator: synthetic activity or an access log.", FRONTEND),
     "online-consumer": Command("Run a member of an online consumer group.", ONLINE_CONSUMER),
+    "site": Command("Compute what the site shows of its events, live.", SITE),
     "mirror": Command(
-        "Run a mirror maker from a source to a target cluster.", "kafka2011.cli.mirror"
+        "Run a mirror maker from a source to a target cluster.",
+        "kafka2011.cli.mirror",
+        serves=Serves(MIRROR, "run", is_default=True),
     ),
     "audit": Command(
         "Show whether every message arrived in every tier; or run the service.",
         "kafka2011.cli.audit",
+        serves=Serves(AUDIT, "serve"),
     ),
     "trace": Command(
         "Show where one message is: its way through every tier.", "kafka2011.cli.trace"
@@ -150,6 +177,9 @@ COMMANDS: dict[str, Command] = {
         "kafka2011.cli.pyspark_shell",
         SPARK,
     ),
+    "warehouse": Command(
+        "Check whether an object store can hold the warehouse.", "kafka2011.cli.warehouse", SQL
+    ),
     "history": Command(
         "Serve Spark's pages of jobs that have ended.", "kafka2011.cli.history", SPARK
     ),
@@ -175,7 +205,9 @@ COMMANDS: dict[str, Command] = {
     "topics": Command(
         "List, describe, create topics; forget deleted ones.", "kafka2011.cli.topics"
     ),
-    "replicas": Command("Show and make replica sets of brokers.", "kafka2011.cli.replicas"),
+    "replicas": Command(
+        "Show, make, change and verify replica sets of brokers.", "kafka2011.cli.replicas"
+    ),
     "groups": Command(
         "List consumer groups: members, owners, offsets, lag and state.", "kafka2011.cli.groups"
     ),

@@ -6,6 +6,7 @@ SIGTERM or SIGINT; 1 when a partition cannot be read or a formatter fails (unles
 """
 
 import base64
+import difflib
 import json
 import os
 import random
@@ -86,12 +87,12 @@ def run(  # noqa: PLR0917 (the original's options)
         int | None, typer.Option("--max-messages", min=1, help="stop after this many messages")
     ] = None,
     consumer_timeout_ms: Annotated[
-        int,
+        int | None,
         typer.Option(
             "--consumer-timeout-ms",
-            help="stop when no message arrived for this long, ms; -1: never",
+            help="stop when no message arrived for this long, ms; -1: never (the default)",
         ),
-    ] = -1,
+    ] = None,
     fetch_size: Annotated[
         int | None, typer.Option("--fetch-size", help="bytes of one fetch")
     ] = None,
@@ -118,7 +119,7 @@ def run(  # noqa: PLR0917 (the original's options)
             "--property",
             metavar="NAME=VALUE",
             help="print.topic, print.partition, print.offset (true), line.separator; "
-            "of --formatter event: event.forms, schema.registry.url",
+            "of --formatter event: event.forms, schema.registry.url (as the settings)",
         ),
     ] = None,
     skip_message_on_error: Annotated[
@@ -168,6 +169,7 @@ def run(  # noqa: PLR0917 (the original's options)
             chosen,
             _Output(sys.stdout.buffer, formatted, stop),
             stop,
+            topic=topic,
             forget_first=from_beginning,
             forget_after=group is None,
             count_max=max_messages,
@@ -334,6 +336,7 @@ def _consume(
     output: _Output,
     stop: threading.Event,
     *,
+    topic: str | None,
     forget_first: bool,
     forget_after: bool,
     count_max: int | None,
@@ -348,8 +351,11 @@ def _consume(
             if registry.children(paths.consumer_ids_path(config.group_id)):
                 fail(f"group {config.group_id!r} has members: stop them first", 2)
             registry.delete_recursive(paths.group_path(config.group_id))
-        if not chosen.select(cluster.topics(registry)):
-            complain("the topic does not exist yet: waiting for it")
+        there = cluster.topics(registry)
+        if not chosen.select(there):
+            close = difflib.get_close_matches(topic or "", there, n=1)
+            hint = f" (did you mean {close[0]}?)" if close else ""
+            complain(f"the topic does not exist yet: waiting for it{hint}")
         with ConsumerConnector(config, registry) as connector:
             [stream] = connector.create_message_streams_by_filter(chosen)
             Worker(lambda: end_on(stop, connector), "stop", restarts=False).start()

@@ -33,6 +33,18 @@ Overrides = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="a setting of the deployment; repeatable"),
 ]
+Replicas = Annotated[
+    int | None,
+    typer.Option(
+        "--replicas", min=1, max=3, help="replicas of each live broker; a demo loses one's disk"
+    ),
+]
+TablesPlace = Annotated[
+    str | None,
+    typer.Option(
+        "--warehouse", metavar="URL", help="s3://bucket/prefix of the tables (default: in --dir)"
+    ),
+]
 STOP_TIMEOUT_S = 120.0  # above the supervisor's own limit for all stages together
 RootOption = Annotated[Path, typer.Option("--dir", help="directory of data, logs and state")]
 
@@ -53,6 +65,8 @@ def demo(
         bool, typer.Option("--fresh", help="delete what `up` has collected in the directory")
     ] = False,
     port: PortOption = None,
+    replicas: Replicas = None,
+    warehouse: TablesPlace = None,
     overrides: Overrides = None,
 ) -> None:
     """Run everything once from clean: send, mirror, load, report, and prove that nothing was lost.
@@ -60,7 +74,15 @@ def demo(
     Exits 0 only if the audit balances to the last message.
     """
     _check_installed()
-    deployment = _deployment(root, overrides, port, (input_path, input_format), keeps=not is_fresh)
+    deployment = _deployment(
+        root,
+        overrides,
+        port,
+        (input_path, input_format),
+        replicas=replicas,
+        warehouse=warehouse,
+        keeps=not is_fresh,
+    )
     raise typer.Exit(_run(deployment.run))
 
 
@@ -68,11 +90,14 @@ def demo(
 def up(
     root: NewRootOption = None,
     port: PortOption = None,
+    replicas: Replicas = None,
+    warehouse: TablesPlace = None,
     overrides: Overrides = None,
 ) -> None:
     """Run everything on the existing data (synthetic activity) until Ctrl-C."""
     _check_installed()
-    raise typer.Exit(_run(_deployment(root, overrides, port).run_until_stopped))
+    deployment = _deployment(root, overrides, port, replicas=replicas, warehouse=warehouse)
+    raise typer.Exit(_run(deployment.run_until_stopped))
 
 
 def _check_installed() -> None:
@@ -86,6 +111,9 @@ def _deployment(
     overrides: list[str] | None,
     port: int | None,
     given: tuple[str, str] = ("", ""),
+    *,
+    replicas: int | None,
+    warehouse: str | None,
     keeps: bool = False,
 ) -> "Demo":
     """`given`: an input and its format. `keeps`: refuse a directory in which something was
@@ -111,6 +139,8 @@ def _deployment(
         embedded_input=given[0] or None,
         embedded_input_format=given[1] or None,
         embedded_dashboard_port=port,
+        embedded_replicas=replicas,
+        embedded_warehouse=warehouse,
     )
     try:
         check_root(config.root_dir)
@@ -170,9 +200,9 @@ def _run(run: Callable[[], int]) -> int:
 def status(root: RootOption = Path("var"), as_json: AsJson = False) -> None:
     """Show every process: state, and its address as the option that takes it.
 
-    Exits 1 when one that should run does not, 3 when no deployment runs.
+    Exits 1 when one that should run does not or is paused, 3 when no deployment runs.
     """
-    from kafka2011.services.embedded.control import last_command, runs
+    from kafka2011.services.embedded.control import last_command, runs, to_paste
     from kafka2011.services.embedded.processes import wait_for
 
     is_up = runs(root)
@@ -186,7 +216,7 @@ def status(root: RootOption = Path("var"), as_json: AsJson = False) -> None:
     failed = [
         number
         for number, state in enumerate(states)
-        if not state["running"] and state["status"] != 0
+        if state["paused"] or (not state["running"] and state["status"] != 0)
     ]
     if not as_json:
         print_table(
@@ -194,6 +224,9 @@ def status(root: RootOption = Path("var"), as_json: AsJson = False) -> None:
             [(state["name"], _state_of(state), _address_of(state)) for state in states],
             red_rows=failed,
         )
+        for state in states:
+            if state["paused"]:
+                print(f"resume it: {to_paste(root, 'kill', state['name'], 'CONT')}")
         command, pid = last_command(root)
         print(f"embedded {command}, pid {pid}, in {root}/; logs: {root / 'logs'}/NAME.log")
     if failed:
@@ -202,16 +235,20 @@ def status(root: RootOption = Path("var"), as_json: AsJson = False) -> None:
 
 def _states(root: Path) -> list[dict[str, Any]]:
     """The state files, with what runs at this moment."""
-    from kafka2011.services.embedded.processes import is_ours, read_states
+    from kafka2011.services.embedded.processes import is_ours, is_paused, read_states
 
-    return [
-        {**state, "running": is_ours(state["pid"], state["name"])} for state in read_states(root)
-    ]
+    found = []
+    for state in read_states(root):
+        runs = is_ours(state["pid"], state["name"])
+        found.append({**state, "running": runs, "paused": runs and is_paused(state["pid"])})
+    return found
 
 
 def _state_of(state: dict[str, Any]) -> str:
     from kafka2011.services.embedded.supervisor import describe_status
 
+    if state["paused"]:
+        return f"paused by SIGSTOP, pid {state['pid']}"
     if state["running"]:
         return f"running, pid {state['pid']}"
     if state["status"] is None:

@@ -8,6 +8,7 @@ the commits. 0.7's ConsumerOffsetChecker is `groups describe` here.
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -15,12 +16,17 @@ import typer
 from kafka2011.cli.connections import connected, dialler
 from kafka2011.cli.options import AddressMap, AsJson, ZooKeeper
 from kafka2011.cli.output import duration, fail, print_json, print_lines, print_table, utc
+from kafka2011.consumer.broker_addresses import BrokerAddresses
+from kafka2011.consumer.config import ConsumerConfig
+from kafka2011.consumer.counting.validation import Validation
+from kafka2011.consumer.counting.verdicts import Validated
 from kafka2011.consumer.tools.cluster_state import groups
 from kafka2011.consumer.tools.group_watch import GroupReport, GroupWatch, PartitionReport
 from kafka2011.consumer.tools.lag_rules import OK
 from kafka2011.consumer.tools.lag_time import LagTime
 from kafka2011.events.errors import UnknownSchema
 from kafka2011.events.forms import Forms
+from kafka2011.events.origin import Origin, origin_of
 from kafka2011.events.schemas import schema_text
 from kafka2011.events.settings import FormSettings
 from kafka2011.events.topics import schema_name
@@ -63,8 +69,8 @@ def describe(
         str | None,
         typer.Option(
             "--event-forms",
-            help="topics whose messages are events, topic:id or topic:2011,...: their lag in time "
-            "is that of the message (as the setting event.forms)",
+            help="topics whose messages say their time, topic:form,...: their lag in time is that "
+            "of the message (as the setting event.forms)",
         ),
     ] = None,
     address_map: AddressMap = "",
@@ -85,7 +91,7 @@ def describe(
     with connected(zookeeper) as registry:
         if group not in groups(registry):
             fail(f"no group {group!r}")
-        watching = GroupWatch(registry, group, dialled, prefix_bytes=_prefixes(config.event_forms))
+        watching = GroupWatch(registry, group, dialled, origin=_origins(config.forms))
         deadline_s = time.monotonic() + watch
         watching.sample()
         while (left_s := deadline_s - time.monotonic()) > 0 and not stop.is_set():
@@ -99,19 +105,78 @@ def describe(
     raise SystemExit(1 if check and report.verdict.state != OK else 0)
 
 
-def _prefixes(forms: Forms) -> Callable[[str], int | None]:
-    """Bytes before the header of a topic's events: for topics that are named, or have a schema in
-    this package. Other topics may not carry events."""
+@app.command()
+def validate(
+    group: Annotated[str, typer.Argument(help="consumer group with audit.enable")],
+    *,
+    zookeeper: ZooKeeper = "",
+    final: Annotated[
+        bool, typer.Option("--final", help="the producers have stopped: judge open windows, too")
+    ] = False,
+    address_map: AddressMap = "",
+    as_json: AsJson = False,
+) -> None:
+    """Compare what a group has counted of its topics with what the producers reported.
 
-    def prefix_bytes(topic: str) -> int | None:
+    Status 1: messages are missing or extra, or it is unknown; 2: the group counts nothing.
+    """
+    logs.configure("groups", level="WARNING")
+    config = load_or_exit(
+        ConsumerConfig, log_level="WARNING", groupid=group, address_map=address_map
+    )
+    with connected(zookeeper) as registry:
+        validation = Validation(registry, group, BrokerAddresses(registry, config))
+        validation.look(is_final=final)
+        found = validation.look(is_final=final)  # a gap is a loss when it is there twice
+    if not found.topics:
+        fail(f"group {group!r} counts nothing: audit.enable=true makes its members count", 2)
+    if as_json:
+        print_json(_validated_json(found))
+    else:
+        _print_validated(found)
+    raise SystemExit(1 if {"missing", "unknown", "extra"} & {found.state} else 0)
+
+
+def _print_validated(found: Validated) -> None:
+    rows = []
+    for topic, each in found.topics.items():
+        words = [f"{name} {number:,}" for name, number in each.numbers.items()]
+        complete = "" if each.complete_to_ms is None else utc(each.complete_to_ms)
+        since = utc(each.counted_from_ms) if each.counted_from_ms else "the beginning"
+        verdict = ", ".join(words) or each.state
+        rows.append((topic, each.expected, each.counted, verdict, complete, since))
+    print_table(
+        ("topic", "produced", "counted", "verdict", "complete up to", "counted from"),
+        rows,
+        numbers=("produced", "counted"),
+    )
+    if found.unread:
+        print(f"not read: {found.unread}")
+
+
+def _validated_json(found: Validated) -> dict[str, object]:
+    return {
+        "state": found.state,
+        "complete_to_ms": found.complete_to_ms,
+        "read_to_ms": found.read_to_ms,
+        "unread": found.unread,
+        "topics": {topic: asdict(each) for topic, each in found.topics.items()},
+    }
+
+
+def _origins(forms: Forms) -> Callable[[str], Origin | None]:
+    """What reads the time of a topic's events: for topics that are named, or have a schema in this
+    package. Other topics may not carry events."""
+
+    def origin(topic: str) -> Origin | None:
         if topic not in forms.by_topic:
             try:
                 schema_text(schema_name(topic))
             except UnknownSchema:
                 return None
-        return forms.prefix_bytes(topic)
+        return origin_of(forms, topic)
 
-    return prefix_bytes
+    return origin
 
 
 def _print(report: GroupReport) -> None:

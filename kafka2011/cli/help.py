@@ -23,7 +23,7 @@ VALUES = {"str": "TEXT", "int": "NUMBER", "float": "NUMBER", "Path": "PATH", "bo
 def app_of(command: Command) -> typer.Typer:
     """The typer app of a command; imports its module, or the launcher of processes."""
     if isinstance(command.run, Process):
-        from kafka2011.cli.launcher import process_app
+        from kafka2011.cli.process_app import process_app
 
         return process_app(command.run)
     found: typer.Typer = importlib.import_module(command.run).app

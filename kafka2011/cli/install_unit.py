@@ -22,6 +22,7 @@ from kafka2011.cli.systemd_unit import (
     render,
 )
 from kafka2011.runtime.config import ConfigError, load, settings_of
+from kafka2011.runtime.places import StorePath
 from kafka2011.runtime.process_settings import config_classes
 
 SETTINGS_DIRECTORY = Path("/etc/kafka2011")
@@ -89,7 +90,9 @@ def _unit(name: str, process: str, file: Path, user: str) -> Unit:
         complain(warning)
     fields = settings_of(config_class)
     values: dict[str, Any] = {key: getattr(config, fields[key].name) for key in fields}
-    written = [str(values[key]) for key in KINDS[process].writes if values[key]]
+    # What is in an object store is no directory of this host.
+    places = (values[key] for key in KINDS[process].writes)
+    written = [str(place) for place in places if place and not isinstance(place, StorePath)]
     if process == "broker" and not values["quarantine.dir"]:
         written.append(f"{values['log.dir']}-q")
     return Unit(

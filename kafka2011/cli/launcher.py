@@ -1,45 +1,76 @@
-"""The launcher: makes the typer app of a `Process` of the command table.
+"""The launcher: loads the settings of a `Process` of the command table and runs its entry.
 
-The configuration class and the entry are imported when the command runs, not for its --help.
+A process is mostly started with a file of settings, `--set` and its own options, and nothing else:
+`usual_words` reads these. Help, completion and mistakes are left to typer (`process_app`), whose
+import takes longer, and more memory, than that of most processes.
 """
 
 import importlib
-import inspect
 import os
 import threading
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
 
-import typer
-
-from kafka2011.cli.commands import Process, ShortOption
-from kafka2011.cli.options import PropertiesFile, Settings
+from kafka2011.cli.commands import Command, Process
 
 
-def process_app(process: Process) -> typer.Typer:
-    """The app of `kafka2011 NAME [FILE] [--set NAME=VALUE]...` for one process."""
-    app = typer.Typer(add_completion=False)
-    app.command(help=process.help)(process_command(process))
-    return app
+class Words(NamedTuple):
+    """What the command line of a process says."""
+
+    process: Process
+    file: Path | None
+    settings: list[str]
+    by_setting: dict[str, str]  # of its own options, by the setting's name with _ for .
 
 
-def process_command(process: Process) -> Callable[..., None]:
-    """The function of the command, with one parameter for each option."""
+def usual_words(command: Command, words: Sequence[str]) -> Words | None:
+    """The words of a process; None for all that typer must answer."""
+    process, rest = _process_of(command, words)
+    if process is None:
+        return None
+    flags = {option.flag: option.setting.replace(".", "_") for option in process.options}
+    file: Path | None = None
+    settings: list[str] = []
+    by_setting: dict[str, str] = {}
+    left = iter(rest)
+    for word in left:
+        flag, has_value, value = word.partition("=")
+        if not word.startswith("-"):
+            if not word or file is not None:
+                return None
+            file = Path(word)
+            continue
+        if not has_value:
+            value = next(left, "-")
+        if value.startswith("-"):
+            return None
+        if flag == "--set":
+            settings.append(value)
+        elif flag in flags:
+            by_setting[flags[flag]] = value
+        else:
+            return None
+    return Words(process, file, settings, by_setting)
 
-    def run(**given: Any) -> None:
-        by_setting = {
-            option.setting.replace(".", "_"): given[_parameter(option)]
-            for option in process.options
-        }
-        launch(process, given["file"], given["set_"], **by_setting)
 
-    parameters = list(_parameters(process))
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return run
+def _process_of(command: Command, words: Sequence[str]) -> tuple[Process | None, Sequence[str]]:
+    """The process that the words are for, and its own words."""
+    if isinstance(command.run, Process):
+        return command.run, words
+    serves = command.serves
+    if serves is None:
+        return None, words
+    if words[:1] == [serves.word]:
+        return serves.process, words[1:]
+    # A first word without dashes could name another subcommand.
+    is_meant = serves.is_default and (not words or words[0].startswith("--set"))
+    return (serves.process if is_meant else None), words
 
 
-def launch(process: Process, file: Any, settings: list[str] | None, **by_setting: Any) -> None:
+def launch(
+    process: Process, file: Any, settings: Sequence[str] | None, **by_setting: Any
+) -> NoReturn:
     """Load the settings and run the process. Ends the program with its exit status."""
     from kafka2011.runtime.process_settings import load_or_exit
     from kafka2011.runtime.signals import stop_event
@@ -52,11 +83,12 @@ def launch(process: Process, file: Any, settings: list[str] | None, **by_setting
 def serve_broker(config: Any, stop: threading.Event) -> int:
     """Run a broker. Returns the exit status, 1 with one line when it cannot start."""
     from kafka2011.broker.process import CannotStart, run_broker
-    from kafka2011.cli.output import fail
 
     try:
         return run_broker(config, stop)
     except CannotStart as error:
+        from kafka2011.cli.output import fail
+
         fail(str(error), command="broker")
 
 
@@ -67,26 +99,11 @@ def serve_zookeeper(config: Any, stop: threading.Event) -> int:
     return run(config, stop, java_home=os.environ.get("JAVA_HOME", ""))
 
 
-def _parameters(process: Process) -> Iterator[inspect.Parameter]:
-    def keyword(name: str, annotation: Any) -> inspect.Parameter:
-        return inspect.Parameter(
-            name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
-        )
+def serve_mirror(config: Any, stop: threading.Event) -> int:
+    """Run one member of a mirror with one source."""
+    from kafka2011.services.mirror_maker.app import run
 
-    yield keyword("file", PropertiesFile)
-    for option in process.options:
-        yield keyword(_parameter(option), _annotation(option))
-    yield keyword("set_", Settings)
-
-
-def _annotation(option: ShortOption) -> Any:
-    from typing import Annotated
-
-    return Annotated[option.type | None, typer.Option(option.flag, help=option.help)]
-
-
-def _parameter(option: ShortOption) -> str:
-    return option.flag.removeprefix("--").replace("-", "_")
+    return run([config], stop)
 
 
 def _named(place: str) -> Any:

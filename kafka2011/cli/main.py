@@ -13,6 +13,7 @@ from collections.abc import MutableMapping
 
 from kafka2011.cli.commands import COMMANDS
 from kafka2011.cli.extras import EXTRA_OF
+from kafka2011.cli.launcher import launch, usual_words
 from kafka2011.runtime import lifeline
 from kafka2011.runtime.config import ConfigError
 from kafka2011.runtime.program import program
@@ -61,6 +62,10 @@ def run(arguments: list[str]) -> None:
     import_logging_alone()
     command = COMMANDS[name]
     try:
+        words = usual_words(command, arguments[1:])
+        if words is not None:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            launch(words.process, words.file, words.settings, **words.by_setting)
         from kafka2011.cli.help import click_command
 
         made = click_command(command)

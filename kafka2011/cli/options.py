@@ -1,13 +1,14 @@
 """Options that several commands have: the same flag, form and help for the same thing."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from kafka2011.cli.output import fail
 from kafka2011.coordination import paths
 from kafka2011.coordination.errors import BadZnode
+from kafka2011.runtime.places import Place, place
 
 PropertiesFile = Annotated[
     Path | None, typer.Argument(metavar="FILE", help="properties file with settings")
@@ -51,6 +52,24 @@ InputFormat = Annotated[
         "(default: common, combined or JSON lines)",
     ),
 ]
+
+
+def warehouse_place(text: object) -> Place:
+    """The value of `--warehouse`. Exits with status 2 for what is no path and no s3:// URL."""
+    try:
+        return place(str(text))
+    except ValueError as error:
+        fail(f"--warehouse {error}", 2)
+
+
+def warehouse_option(*names: str, about: str) -> Any:
+    """An option for a warehouse, whose value is a `Place`."""
+    return typer.Option(
+        *names, parser=warehouse_place, metavar="PATH", help=f"{about}, or s3://bucket/prefix"
+    )
+
+
+Warehouse = Annotated[Place, warehouse_option("--warehouse", about="directory of the warehouse")]
 
 
 def broker_partition(text: str) -> paths.BrokerPartition:

@@ -3,12 +3,11 @@
 import os
 import time
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from kafka2011.cli.connections import found_zookeeper, zookeeper_address
-from kafka2011.cli.options import OfflineZooKeeper, OldZooKeeper, Settings
+from kafka2011.cli.options import OfflineZooKeeper, OldZooKeeper, Settings, Warehouse
 from kafka2011.runtime.process_settings import load_or_exit
 from kafka2011.services.warehouse.config import WarehouseConfig
 
@@ -19,9 +18,7 @@ app = typer.Typer(add_completion=False)
 
 @app.command()
 def run(
-    warehouse: Annotated[
-        Path, typer.Option("--warehouse", help="directory of the warehouse")
-    ] = Path("var/warehouse"),
+    warehouse: Warehouse = Path("var/warehouse"),
     zookeeper: OfflineZooKeeper = "",
     zk: OldZooKeeper = "",
     set_: Settings = None,

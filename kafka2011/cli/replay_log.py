@@ -145,6 +145,8 @@ class _Tally:
             self.count += 1
             if self.count % self._interval == 0:
                 complain(f"{self.count} messages")
+            if self.count == self._limit:
+                self.stop.set()  # threads that wait for a message need none
             return True
 
     def fail(self, reason: str) -> None:

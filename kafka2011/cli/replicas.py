@@ -1,4 +1,5 @@
-"""`kafka2011 replicas`: the replica sets, who leads, who is in sync; and making a set.
+"""`kafka2011 replicas`: the replica sets, who leads, who is in sync; and making a set. What changes
+one that exists is in `replica_changes`.
 
 kafka2011 replicas create 1 --member a --member b --member c --zookeeper localhost:2181
 """
@@ -10,23 +11,33 @@ import typer
 from kafka2011.broker.replica.report import SetReport, ask_all, report
 from kafka2011.broker.replica.set_node import SetNode
 from kafka2011.broker.replication.set_state import SetState
+from kafka2011.cli import replica_changes, replica_moves, replica_salvage, replica_verify
 from kafka2011.cli.connections import connected
 from kafka2011.cli.options import AsJson, ZooKeeper
 from kafka2011.cli.output import fail, print_json, print_table
+from kafka2011.cli.replica_changes import BrokerId
 from kafka2011.coordination import paths
 from kafka2011.coordination.cluster import cluster_id
 from kafka2011.coordination.errors import NodeExists
 from kafka2011.coordination.registry import Registry
+from kafka2011.coordination.replica_sets import set_ids
 from kafka2011.runtime import logs
 
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
-    help="Show and make replica sets. For example: "
+    help="Show, make, change and verify replica sets. For example: "
     "kafka2011 replicas show --zookeeper localhost:2181",
 )
 
-BrokerId = Annotated[int, typer.Argument(metavar="ID", min=0, help="broker id of the set")]
+app.command()(replica_changes.members)
+app.command()(replica_changes.handover)
+app.command()(replica_changes.min_insync)
+app.command()(replica_changes.elect)
+app.command("plan")(replica_moves.plan_moves)
+app.command()(replica_moves.move)
+app.command("verify")(replica_verify.verify_set)
+app.command()(replica_salvage.salvage)
 
 
 @app.command()
@@ -57,7 +68,7 @@ def show(
 
 
 def _sets(registry: Registry, broker_id: int | None) -> list[int]:
-    found = sorted(int(name) for name in registry.children(paths.REPLICAS) if name.isdecimal())
+    found = set_ids(registry)
     if broker_id is None:
         return found
     if broker_id not in found:
@@ -71,6 +82,8 @@ def _report(registry: Registry, broker_id: int) -> SetReport:
 
 
 def _print(found: list[SetReport]) -> None:
+    if not found:
+        print("no replica set")
     for one in found:
         leader = one.leader or "none"
         print(
@@ -144,6 +157,9 @@ def create(
             "(default: 1 of two, 2 of three, more than half)",
         ),
     ] = 0,
+    if_missing: Annotated[
+        bool, typer.Option("--if-missing", help="leave a set that is there already as it is")
+    ] = False,
 ) -> None:
     """Make a broker id a replica set. Its members are brokers with that id and replica.name.
 
@@ -168,6 +184,9 @@ def create(
         first=first,
     )
     with connected(zookeeper) as registry:
+        if if_missing and registry.exists(paths.replica_state_path(broker_id)):
+            print(f"broker {broker_id} is a replica set already")
+            return
         if registry.exists(paths.broker_id_path(broker_id)):
             fail(f"broker {broker_id} is running: stop it first")
         cluster_id(registry)

@@ -4,6 +4,7 @@ Statuses: 0 done, or compatible; 1 not compatible, unknown, refused, or the regi
 command or the file was wrong.
 """
 
+import contextlib
 import json
 import re
 from pathlib import Path
@@ -19,10 +20,16 @@ from kafka2011.cli.output import complain, fail, print_json, print_lines, print_
 from kafka2011.events.errors import UnknownSchema
 from kafka2011.events.forms import parse_forms
 from kafka2011.events.registry_client import RegistryClient, RegistryError, RegistryRefused
-from kafka2011.events.topic_codec import TopicCodec, WriterSchema, id_prefix, subject_of
+from kafka2011.events.topic_codec import (
+    TopicCodec,
+    WriterSchema,
+    id_prefix,
+    subject_of,
+    writer_of_text,
+)
 from kafka2011.runtime.program import program
 from kafka2011.services.schema_registry.avro import ParsedSchema, parse
-from kafka2011.services.schema_registry.changes import changes, default_of, words
+from kafka2011.services.schema_registry.changes import changes, outline, words
 from kafka2011.services.schema_registry.errors import SchemaInvalid
 
 app = typer.Typer(
@@ -70,6 +77,7 @@ def register(topic: Topic, file: File, *, registry: Registry = "", as_json: AsJs
         print_json({name: found[name] for name in ("subject", "version", "id")})
     else:
         print_lines([f"{subject} version {found['version']}, id {found['id']}"])
+    _mention_renamed(text)
 
 
 @app.command("list")
@@ -124,8 +132,7 @@ def show(
     listed = ", ".join(map(str, numbers))
     print_lines([f"{subject} version {found['version']} (of {listed}), id {found['id']}"])
     if root.kind == "record":
-        rows = [(field.name, words(field.type), default_of(field)) for field in root.fields]
-        print_table(("field", "type", "default"), rows)
+        print_table(("field", "type", "default"), outline(root))
     else:
         print_lines([f"{words(root)}: no record, so its events become no rows"])
 
@@ -151,7 +158,21 @@ def check(topic: Topic, file: File, *, registry: Registry = "", as_json: AsJson 
         print_lines([f"{file} may follow the versions of {subject}"])
     else:
         complain(_refusal(file, subject, found))
+    if is_compatible:
+        _mention_renamed(text)
     raise SystemExit(0 if is_compatible else 1)
+
+
+def _mention_renamed(text: str) -> None:
+    """A line on standard error for each field whose column gets another name; none without Arrow,
+    or where the schema is no record."""
+    if missing("pyarrow"):
+        return
+    from kafka2011.services.warehouse.load.column_changes import renamed
+
+    with contextlib.suppress(UnknownSchema):
+        for line in renamed(writer_of_text(text)):
+            complain(line)
 
 
 def _refusal(file: Path, subject: str, found: list[str]) -> str:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from kafka2011.cli.connections import zookeeper_address
-from kafka2011.cli.options import OldZooKeeper, Settings, ZooKeeper
+from kafka2011.cli.options import OldZooKeeper, Settings, Warehouse, ZooKeeper
 from kafka2011.cli.output import complain, fail
 from kafka2011.runtime.process_settings import load_or_exit
 from kafka2011.services.warehouse.config import WarehouseConfig
@@ -25,9 +25,7 @@ def run(
         Literal["table", "csv", "json"], typer.Option("--format", help="form of the result")
     ] = "table",
     *,
-    warehouse: Annotated[
-        Path, typer.Option("--warehouse", help="directory of the warehouse")
-    ] = Path("var/warehouse"),
+    warehouse: Warehouse = Path("var/warehouse"),
     engine: Annotated[
         Literal["auto", "duckdb", "spark"],
         typer.Option(
@@ -52,7 +50,8 @@ def run(
 
     from kafka2011.services.warehouse.session import SparkNotStarted, start_quietly
     from kafka2011.services.warehouse.shell.results import SqlError, write_answer
-    from kafka2011.services.warehouse.shell.sql import Warehouse, ask
+    from kafka2011.services.warehouse.shell.sql import Warehouse as Tables
+    from kafka2011.services.warehouse.shell.sql import ask
 
     def start_spark() -> Any:
         return start_quietly("sql", config.spark_master)
@@ -60,7 +59,7 @@ def run(
     zookeeper = zookeeper_address(zookeeper) if zookeeper else zk
     try:
         with ExitStack() as stack:
-            known = Warehouse(warehouse)
+            known = Tables(warehouse)
             tables = known.named_in(statement)
             answer = ask(
                 stack,
@@ -69,6 +68,7 @@ def run(
                 statement,
                 engine=engine,
                 start_spark=start_spark,
+                notice=complain,
                 raw=(config, zookeeper) if zookeeper else None,
             )
             write_answer(answer, form, sys.stdout)

@@ -76,6 +76,7 @@ KINDS = {
     "proxy": Kind(),
     "frontend": Kind(("data.dir",)),
     "online-consumer": Kind(),
+    "site": Kind(("data.dir",)),
 }
 
 

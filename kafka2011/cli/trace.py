@@ -8,18 +8,23 @@ kafka2011 trace --topic page-view --text /in/ada                 the first that 
 import contextlib
 import re
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from kafka2011.cli.connections import connected, dialler, found_directory, found_zookeeper
-from kafka2011.cli.options import ZOOKEEPER_HELP, AddressMap, AsJson, broker_partition
+from kafka2011.cli.options import (
+    ZOOKEEPER_HELP,
+    AddressMap,
+    AsJson,
+    broker_partition,
+    warehouse_option,
+)
 from kafka2011.cli.output import fail, print_json, print_table, utc
 from kafka2011.protocol.errors import KafkaError
+from kafka2011.runtime.places import Place
 
 if TYPE_CHECKING:
-    from kafka2011.events.forms import Forms
     from kafka2011.services.trace.search import Logs
     from kafka2011.services.trace.steps import Step, Trace
     from kafka2011.services.trace.tracing import Question
@@ -55,8 +60,10 @@ def trace(
         str, typer.Option("--offline-zookeeper", help=f"{ZOOKEEPER_HELP} (default: offline)")
     ] = "",
     warehouse: Annotated[
-        Path | None,
-        typer.Option("--warehouse", help="directory (default: of the deployment that runs here)"),
+        Place | None,
+        warehouse_option(
+            "--warehouse", about="directory (default: of the deployment that runs here)"
+        ),
     ] = None,
     mirror_group: Annotated[
         str, typer.Option("--mirror-group", help="group of the mirror")
@@ -82,13 +89,20 @@ def trace(
     answer; 2 when the command is wrong; 3 when no such message is found. For example:
     kafka2011 trace --topic page-view --partition 1-0 --offset 0
     """
+    from kafka2011.cli.audit_recount import given_forms
     from kafka2011.runtime import logs
 
     logs.configure("trace", level="ERROR")
     question = _question(guid, topic, partition, offset, text=text, at=at)
     directory = found_directory()
+    try:
+        topic_forms = given_forms(forms, directory)
+    except ValueError as error:
+        fail(f"--event-forms: {error}", 2)
     if warehouse is None and directory is not None:
-        warehouse = directory / "warehouse"
+        from kafka2011.services.embedded.store_tables import recorded_tables
+
+        warehouse = recorded_tables(directory) or directory / "warehouse"
     from kafka2011.coordination.errors import CoordinationError
     from kafka2011.services.trace.search import Logs
     from kafka2011.services.trace.tracing import NotFound, Tracer
@@ -111,7 +125,7 @@ def trace(
             live,
             offline,
             warehouse,
-            _forms(forms, directory),
+            topic_forms,
             mirror_group=mirror_group,
             time_limit_s=limit_s,
         )
@@ -147,20 +161,6 @@ def _question(
     if not _GUID.fullmatch(digits):
         fail(f"{guid!r} is no guid: 32 hexadecimal digits", 2)
     return Question(topic, guid=bytes.fromhex(digits))
-
-
-def _forms(given: str | None, directory: Path | None) -> "Forms":
-    """--event-forms, else those of the running deployment. Exits with status 2 for bad ones."""
-    from kafka2011.cli.audit_recount import state_of
-    from kafka2011.events.forms import parse_forms
-
-    if given is None and directory is not None:
-        environment = state_of(directory / "run" / "audit.json").get("environment", {})
-        given = environment.get("KAFKA2011_EVENT_FORMS")
-    try:
-        return parse_forms(given or "")
-    except ValueError as error:
-        fail(f"--event-forms: {error}", 2)
 
 
 def _print(found: "Trace") -> None:

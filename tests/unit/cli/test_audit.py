@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka2011.cli.audit_table import printable, window_text, worst_of
+from kafka2011.cli.audit_table import printable, verdicts_text, window_text, worst_of
 from kafka2011.events.topics import AUDIT, PAGE_VIEW
 from kafka2011.protocol import message_set
 from tests.unit.cli.conftest import Run
@@ -63,7 +63,7 @@ def test_a_message_that_is_not_there_is_shown_with_its_window_and_exits_1(
     assert "07:06:40" in out
     assert "offline: unknown 1" in out
     assert "It is not known whether everything arrived; unknown: 1 in offline" in out
-    assert audit(short, "--topic", "click").status == 0
+    assert audit(short, "--topic", "click").status == 2
     assert audit(short, "--topic", PAGE_VIEW).status == 1
 
 
@@ -100,6 +100,7 @@ def test_directories_can_be_named(var: Path, audit: Run) -> None:
     [
         ("nowhere", [], "no broker logs are below"),
         ("", ["--url", "127.0.0.1:1"], "no audit service answers at 127.0.0.1:1"),
+        ("", ["--topic", "nosuch"], "no messages of topic 'nosuch'"),
     ],
 )
 def test_nothing_to_count_is_status_2_with_one_line(
@@ -140,3 +141,12 @@ def test_a_long_list_of_windows_is_cut_to_the_first_that_are_wrong(
         for number, verdict in enumerate(verdicts)
     ]
     assert [cell["number"] for cell in worst_of(cells, limit)] == shown
+
+
+def test_a_reason_that_many_windows_have_is_said_once() -> None:
+    away = {"verdict": "behind 3", "state": "behind", "counted": 1, "reason": "broker 1 is away"}
+    reasons: dict[str, int] = {}
+    tiers = {"live": away, "offline": {**away, "reason": "broker 2 is away"}}
+    texts = [verdicts_text(tiers, ["live", "offline"], reasons).plain for _ in range(2)]
+    assert texts == ["live: behind 3 (1)\noffline: behind 3 (2)"] * 2
+    assert reasons == {"broker 1 is away": 1, "broker 2 is away": 2}

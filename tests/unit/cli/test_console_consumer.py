@@ -27,15 +27,21 @@ def test_an_output_that_cannot_be_written_ends_the_reading_and_is_raised() -> No
 
 
 @pytest.mark.parametrize(
-    ("words", "reset"),
+    ("words", "reset", "timeout_ms"),
     [
-        ((), "largest"),
-        (("--from-beginning",), "smallest"),
-        (("--set", "autooffset.reset=smallest"), "smallest"),
+        ((), "largest", -1),
+        (("--from-beginning",), "smallest", -1),
+        (("--set", "autooffset.reset=smallest"), "smallest", -1),
+        (("--set", "consumer.timeout.ms=3000"), "largest", 3000),
+        (("--consumer-timeout-ms", "5"), "largest", 5),
     ],
 )
-def test_where_a_group_without_offsets_begins(
-    run: Run, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], reset: str
+def test_an_option_that_is_not_given_leaves_the_setting(
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    reset: str,
+    timeout_ms: int,
 ) -> None:
     seen: list[ConsumerConfig] = []
 
@@ -45,4 +51,5 @@ def test_where_a_group_without_offsets_begins(
 
     monkeypatch.setattr(console_consumer, "_consume", consume)
     run("console-consumer", "--zookeeper", "127.0.0.1:1", "--topic", "t", *words)
-    assert [config.autooffset_reset for config in seen] == [reset]
+    found = [(config.autooffset_reset, config.consumer_timeout_ms) for config in seen]
+    assert found == [(reset, timeout_ms)]

@@ -1,6 +1,9 @@
 """`kafka2011 embedded status`: what it prints of the state files, and its exit status."""
 
 import json
+import os
+import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +12,8 @@ from typer.testing import CliRunner
 
 from kafka2011.cli.embedded import app
 from kafka2011.services.embedded.control import held
+from kafka2011.services.embedded.processes import is_ours, is_paused
+from tests.support.waiting import wait_until
 
 PORT = 65_535
 
@@ -46,6 +51,25 @@ def test_the_table_names_addresses_by_their_options_and_fits_80_columns(tmp_path
         assert words in text
     assert "None" not in text
     assert text.count("http://127.0.0.1:65535") == 2
+
+
+def test_a_paused_process_is_not_called_running(tmp_path: Path) -> None:
+    marked = {**os.environ, "KAFKA2011_PROCESS_NAME": "online-2"}
+    with held(tmp_path, "up"), subprocess.Popen(["sleep", "600"], env=marked) as paused:
+        try:
+            (tmp_path / "run").mkdir()
+            one = {**state("online-2", None), "pid": paused.pid}
+            (tmp_path / "run" / "online-2.json").write_text(json.dumps(one))
+            wait_until(lambda: is_ours(paused.pid, "online-2"), "the process to be itself")
+            assert f"running, pid {paused.pid}" in "\n".join(shown(tmp_path)[1])
+            paused.send_signal(signal.SIGSTOP)
+            wait_until(lambda: is_paused(paused.pid), "paused")
+            status, lines = shown(tmp_path)
+        finally:
+            paused.kill()
+    text = "\n".join(lines)
+    assert (status, f"paused by SIGSTOP, pid {paused.pid}" in text) == (1, True), text
+    assert "embedded kill online-2 CONT --dir" in text
 
 
 @pytest.mark.parametrize(

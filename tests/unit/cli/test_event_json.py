@@ -30,6 +30,21 @@ def test_an_event_is_shown_with_its_schema() -> None:
 
 
 @pytest.mark.parametrize(
+    ("form", "payload", "event"),
+    [
+        ("json", b'{"a": [1]}', {"a": [1]}),
+        ("text", b"a line", {"value": "a line"}),
+        ("bytes", b"\xff", {"value": "ff"}),
+    ],
+)
+def test_messages_without_avro_are_shown_by_their_form(
+    form: str, payload: bytes, event: dict[str, Any]
+) -> None:
+    found = shown(payload, {"event.forms": f"page-view:{form}"})
+    assert (found["schema"], found["event"]) == (form, event)
+
+
+@pytest.mark.parametrize(
     ("payload", "properties", "reason"),
     [
         (b"\1no event", {}, ""),
@@ -48,4 +63,4 @@ def test_what_cannot_be_decoded_is_shown_with_the_reason(
 
 def test_a_setting_that_cannot_be_used_is_status_2(refused: Callable[..., str]) -> None:
     line = refused(event_formatter, {"event.forms": "share:2012"}, b"")
-    assert "topic:id or topic:2011" in line
+    assert "topic:form, the form one of id, 2011, json, text, bytes" in line

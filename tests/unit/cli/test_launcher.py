@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from kafka2011.cli.commands import COMMANDS, Command, Process, ShortOption
-from kafka2011.cli.launcher import _named
+from kafka2011.cli.commands import COMMANDS, Command, Process, Serves, ShortOption
+from kafka2011.cli.launcher import _named, usual_words
 from kafka2011.runtime.config import settings_of
 from tests.unit.cli.conftest import Run
 
 PROCESSES = {name: row.run for name, row in COMMANDS.items() if isinstance(row.run, Process)}
+SERVED = {name: row.serves.process for name, row in COMMANDS.items() if row.serves is not None}
 
 SAMPLE = Process(
     "kafka2011.services.proxy.config:ProxyConfig",
@@ -29,9 +30,11 @@ def entry(config: Any, stop: threading.Event) -> int:
     return 7
 
 
+@pytest.mark.parametrize("reads", [usual_words, lambda *_: None], ids=["usual words", "typer"])
 def test_the_entry_gets_the_settings_and_its_status_is_the_commands(
-    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch, reads: Any
 ) -> None:
+    monkeypatch.setattr("kafka2011.cli.main.usual_words", reads)
     file = tmp_path / "proxy.properties"
     file.write_text("proxy.routes=a=h:1>h:2\nproxy.retry.max.ms=9\n")
     monkeypatch.setitem(COMMANDS, "proxy", Command("", SAMPLE))
@@ -43,7 +46,34 @@ def test_the_entry_gets_the_settings_and_its_status_is_the_commands(
     assert not stop.is_set()
 
 
-@pytest.mark.parametrize("process", PROCESSES.values(), ids=PROCESSES)
+SERVING = {"a": Command("", "module", serves=Serves(SAMPLE, "serve")), "p": Command("", SAMPLE)}
+SERVING["z"] = Command("", "module", serves=Serves(SAMPLE, "run", is_default=True))
+ROUTES = {"proxy_routes": "a=1>2"}
+USUAL = {
+    "p": (None, [], {}),
+    "p file --set a=b --set c=d=e": (Path("file"), ["a=b", "c=d=e"], {}),
+    "p --set=a=b file --proxy-routes a=1>2": (Path("file"), ["a=b"], ROUTES),
+    "p --proxy-routes=a=1>2": (None, [], ROUTES),
+    "a serve": (None, [], {}),
+    "a serve file --set a=b": (Path("file"), ["a=b"], {}),
+    "z": (None, [], {}),
+    "z --set a=b file": (Path("file"), ["a=b"], {}),
+    "z run file": (Path("file"), [], {}),
+}
+UNUSUAL = ("p --help", "p -h", "p a b", "p --set", "p --set --help", "p --else 1", "p - x", "p --")
+OTHERS = ("a", "a --set a=b", "a file", "z file", "z ls", "z --help", "z --whitelist t")
+
+
+@pytest.mark.parametrize("line", [*USUAL, *UNUSUAL, *OTHERS])
+def test_the_usual_words_are_read_and_all_others_left_to_typer(line: str) -> None:
+    name, *words = line.split()
+    found = usual_words(SERVING[name], words)
+    assert found == ((SAMPLE, *USUAL[line]) if line in USUAL else None)
+
+
+@pytest.mark.parametrize(
+    "process", [*PROCESSES.values(), *SERVED.values()], ids=[*PROCESSES, *SERVED]
+)
 def test_every_row_names_what_is_there(process: Process) -> None:
     settings = settings_of(_named(process.config_class))
     assert {option.setting for option in process.options} <= set(settings)

@@ -49,10 +49,35 @@ def test_completion_knows_the_commands_and_the_options_of_one(
         assert (status, set(out.split())) == (0, found), line
 
 
-def test_bad_setting_is_one_line_and_status_2() -> None:
-    done = commands.run("broker", "--set", "brokerid=zero", status=2)
+# Runs a command, and then says which of these it has imported.
+HEAVY = ("typer", "pydantic", "rich", "pyspark", "pyarrow")
+WITH_IMPORTS = f"""
+import sys
+from kafka2011.cli.main import main
+try:
+    main()
+finally:
+    print(*(name for name in {HEAVY} if name in sys.modules))
+"""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("broker", "--set", "brokerid=zero"),
+        ("zookeeper", "--set", "zk.client.port=zero"),
+        ("mirror", "--set", "mirror.scatter=maybe"),
+        ("audit", "serve", "--set", "audit.window.ms=zero"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_bad_setting_of_a_process_is_one_line_and_status_2_and_typer_is_not_loaded(
+    words: tuple[str, ...],
+) -> None:
+    done = commands.run_python("-c", WITH_IMPORTS, *words, status=2)
     assert done.stderr.count("\n") == 1
-    assert "brokerid" in done.stderr
+    assert words[-1].partition("=")[0] in done.stderr
+    assert done.stdout == "\n"
 
 
 def test_processes_do_not_load_what_only_developers_look_at() -> None:

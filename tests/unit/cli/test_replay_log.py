@@ -18,3 +18,12 @@ def test_a_thread_that_ends_by_a_bug_is_a_failure_of_the_command() -> None:
     replay.worker.join()
     assert tally.stop.is_set()
     assert tally.failures == ["ZeroDivisionError('a bug')"]
+
+
+def test_the_last_message_that_was_asked_for_ends_the_threads_that_wait() -> None:
+    tally = _Tally(2, 1000, threading.Event())
+    assert tally.take()
+    assert not tally.stop.is_set()
+    assert tally.take()
+    assert tally.stop.is_set()
+    assert not tally.take()

@@ -1,6 +1,7 @@
 """`kafka2011 schema` over the registry's own decisions: output, statuses, one-line errors."""
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,58 @@ def test_versions_are_registered_listed_and_shown(run: Run, avsc: Avsc) -> None:
     ]
     old = json.loads(run("schema", "show", "orders", "--version", 1, "--json").out)
     assert [field["name"] for field in old["schema"]["fields"]] == ["item"]
+
+
+def test_types_are_shown_as_they_are_meant_with_what_is_inside(run: Run, avsc: Avsc) -> None:
+    def logical(kind: Any, logical_type: str, **more: Any) -> dict[str, Any]:
+        return {"type": kind, "logicalType": logical_type, **more}
+
+    price = logical("bytes", "decimal", precision=12, scale=2)
+    payer = {
+        "type": "record",
+        "name": "Payer",
+        "fields": [ITEM, {"name": "above", "type": ["null", "Payer"], "default": None}],
+    }
+    line = {"type": "record", "name": "Line", "fields": [NOTE, {"name": "price", "type": price}]}
+    fields = {
+        "amount": price,
+        "paid_at": logical("long", "timestamp-millis"),
+        "due": ["null", logical("int", "date")],
+        "id": logical("string", "uuid"),
+        "whole": logical("fixed", "decimal", name="F", size=4, precision=6),
+        "payer": payer,
+        "lines": {"type": "array", "items": line},
+    }
+    run("schema", "register", "orders", avsc(*({"name": n, "type": t} for n, t in fields.items())))
+    shown = run("schema", "show", "orders").out.splitlines()
+    cells = [re.split(r" {2,}", line.strip()) for line in shown[-11:]]
+    indents = [len(line) - len(line.lstrip()) for line in shown[-11:]]
+    assert list(zip(indents, cells, strict=True)) == [
+        (0, ["amount", "decimal(12,2)"]),
+        (0, ["paid_at", "timestamp-millis"]),
+        (0, ["due", "null or date"]),
+        (0, ["id", "uuid"]),
+        (0, ["whole", "decimal(6,0)"]),
+        (0, ["payer", "record Payer"]),
+        (2, ["item", "string"]),
+        (2, ["above", "null or record Payer", "null"]),
+        (0, ["lines", "array of record Line"]),
+        (2, ["note", "string", '""']),
+        (2, ["price", "decimal(12,2)"]),
+    ]
+
+
+def test_a_column_of_another_name_is_mentioned(run: Run, avsc: Avsc) -> None:
+    file = avsc(ITEM, {"name": "hour", "type": "int"}, {"name": "Item", "type": "string"})
+    expected = [
+        "kafka2011: field hour becomes column event_hour",
+        "kafka2011: field Item becomes column Item_2",
+    ]
+    assert run("schema", "check", "orders", file).err.splitlines() == expected
+    for _ in range(2):
+        done = run("schema", "register", "orders", file)
+        assert (done.status, done.err.splitlines()) == (0, expected)
+    assert run("schema", "register", "orders", file, "--json").err.splitlines() == expected
 
 
 def test_a_refusal_names_the_field_and_why_and_registers_nothing(run: Run, avsc: Avsc) -> None:

@@ -1,0 +1,157 @@
+"""`kafka2011 replicas` on a set that runs: what each command changes, refuses, and says."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kafka2011.coordination.replica_sets import unclean_records
+from tests.support.in_process_replicas import BROKER_ID, NAMES, STATE, Members
+from tests.support.raw_requests import entry, produce
+from tests.support.waiting import wait_until
+from tests.unit.cli.conftest import Ran, Run
+
+
+@pytest.fixture
+def members(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Members]:
+    made = Members(tmp_path, monkeypatch)
+    yield made
+    for name in list(made.running):
+        made.stop(name)
+
+
+@pytest.fixture
+def replicas(members: Members, run: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ran]:
+    """`kafka2011 replicas WORDS` on three running members of broker 1, all in sync."""
+    monkeypatch.setattr(
+        "kafka2011.cli.connections.ZooKeeperRegistry", lambda *_, **__: members.zookeeper.client()
+    )
+    monkeypatch.setattr("kafka2011.runtime.logs.configure", lambda *_, **__: None)
+    members.node.create(STATE)
+    for name in NAMES:
+        members.start(name)
+    members.wait_in_sync()
+    return lambda *words: run("replicas", *words, "--zookeeper", "memory:1")
+
+
+def test_commands_hand_over_and_change_members(
+    members: Members, replicas: Callable[..., Ran]
+) -> None:
+    assert "lacking" in replicas("handover", 1, "--to", "lacking").err
+    assert replicas("handover", 1, "--to", "b").out == "broker 1: b leads, epoch 2\n"
+    assert "hand over first" in replicas("members", 1, "--remove", "b").err
+    assert json.loads(replicas("handover", 1, "--json").out)["leader"] == "a"
+    members.wait_in_sync()
+    changed = replicas("members", 1, "--add", "d", "--remove", "c", "--prefer", "b", "--json")
+    assert json.loads(changed.out)["members"] == ["b", "a", "d"]
+    members.stop("c")
+    members.start("d")
+    members.wait_in_sync()
+    assert replicas("min-insync", 1, 3).status == 0
+    wait_until(lambda: members.node.read().state.min_insync == 3, members.describe)
+    assert "could not confirm" in replicas("members", 1, "--remove", "d").err
+    assert replicas("show", "--check").status == 0
+    refused = replicas("elect", 1, "d", "--unclean")
+    assert (refused.status, "takes over by itself" in refused.err) == (1, True)
+    planned = json.loads(
+        replicas("plan", "--machine", "m2=r2", "--without", "127.0.0.1", "--json").out
+    )
+    assert [one["machine"] for one in planned["moves"]] == ["m2"]
+    assert len(planned["notes"]) == 2
+    assert "NAME=RACK" in replicas("plan", "--machine", "m2").err
+    assert "no member is there" in replicas("plan", "--without", "m7").err
+    assert replicas("plan").out == "nothing to move\n"
+    # The leader is replaced; interrupted, the same command goes on.
+    old = members.leader
+    moved = ("move", 1, "--from", old, "--to", "e")
+    waiting = replicas(*moved, "--wait-s", 0.1)
+    assert (waiting.status, "e waits for its broker" in waiting.err) == (1, True)
+    members.start("e")
+    assert "e" in json.loads(replicas(*moved, "--json").out)["members"]
+    assert old not in dict(members.node.read().state.members)
+    members.stop(old)
+    members.wait_in_sync()
+    assert replicas(*moved).status == 0
+    assert "neither x nor y is a member" in replicas("move", 1, "--from", "x", "--to", "y").err
+
+
+def test_a_flipped_bit_is_named_and_its_copy_made_anew(
+    members: Members, replicas: Callable[..., Ran], run: Run
+) -> None:
+    with members.connect() as client:
+        for number in range(60):
+            client.send(produce(b"t", entry(b"%d" % number + b"x" * 100)))
+        assert client.latest(b"t")
+    wait_until(lambda: len({str(one.segments) for one in members.running.values()}) == 1, "copies")
+    found = json.loads(replicas("verify", 1, "--json").out)
+    assert (found["members"], found["damages"], found["silent"]) == (["a", "b", "c"], [], [])
+    assert found["compared_bytes"] > 5000
+
+    def flip(name: str) -> Path:
+        first = min(members.running[name].log_dir.rglob("*.kafka"))
+        data = bytearray(first.read_bytes())
+        data[300] ^= 1
+        first.write_bytes(data)
+        return first
+
+    damaged = next(name for name in NAMES if name != members.leader)
+    flip(damaged)
+    looked = replicas("verify", 1)
+    assert (looked.status, damaged in looked.out, "does not check" in looked.out) == (1, True, True)
+    directory = members.node.read().state.entered_for(damaged)
+    assert f"{damaged} copies everything again" in replicas("verify", 1, "--heal").out
+    wait_until(lambda: len({str(one.segments) for one in members.running.values()}) == 1, "a copy")
+    wait_until(lambda: directory in members.node.read().state.isr, members.describe)
+    assert replicas("verify", 1).status == 0
+    quarantine = next(members.running[damaged].broker.logs.quarantine.glob("cut-*"))
+    salvaged = run("replicas", "salvage", quarantine)
+    # All but the damaged one, in order or not.
+    assert (salvaged.status, "59" in salvaged.out) == (1, True)
+    assert "1 entries could not be read" in salvaged.err
+    flip(members.leader)
+    refused = replicas("verify", 1, "--heal")
+    assert "the leader's copy is damaged: kafka2011 replicas handover 1" in refused.err
+
+
+def test_an_unclean_election_says_what_is_lost_and_is_recorded(
+    members: Members, replicas: Callable[..., Ran]
+) -> None:
+    with members.connect() as client:
+        client.send(produce(b"t", entry(b"of all")))
+        end = client.latest(b"t")
+    left = next(name for name in NAMES if name != members.leader)
+    others = [name for name in NAMES if name != left]
+    log_dir = members.running[left].log_dir
+    members.stop(left)
+    members.wait_in_sync()
+    with members.connect() as client:
+        client.send(produce(b"t", entry(b"of two")))
+        assert (client.latest(b"t") or 0) > (end or 0)
+    gone = members.running[others[0]].log_dir
+    leader = members.leader
+    for name in sorted(others, key=lambda name: name == leader):
+        members.stop(name)
+        wait_until(lambda: len(members.node.read().state.isr) == 1, members.describe)
+    members.start(left)
+    wait_until(lambda: members.node.read().live, "its session")
+    asked = replicas("elect", 1, left, "--unclean")
+    assert (asked.status, "of two" in asked.out, "t-0" in asked.out) == (1, False, True)
+    word = asked.err.split()[-1]
+    assert replicas("elect", 1, left, "--unclean", "--confirm", "1-0").status == 2
+    assert replicas("elect", 1, left, "--unclean", "--confirm", word).status == 0
+    wait_until(lambda: members.node.read().state.leader, members.describe)
+    [record] = unclean_records(members.registry, BROKER_ID)
+    state = members.node.read().state
+    assert (record.epoch, record.elected, record.ends) == (state.epoch, left, {"t-0": end})
+    assert set(record.gone.values()) <= set(others)
+    # With min_insync 2 nothing is confirmed alone; another one that returns is cut to this copy.
+    members.start(others[0])
+    wait_until(lambda: len(members.node.read().state.isr) == 2, members.describe)
+    wait_until(lambda: members.address, members.describe)
+    with members.connect() as client:
+        assert client.latest(b"t") == end
+        client.send(produce(b"t", entry(b"of now")))
+        assert client.latest(b"t") == 2 * (end or 0)
+    assert all(b"of two" not in path.read_bytes() for path in gone.rglob("*.kafka"))
+    assert log_dir != gone
