@@ -3,6 +3,8 @@ SHELL := /bin/sh
 VENV := .venv
 PYTHON_IN := $(VENV)/bin/python
 export VENV
+# Where it is set, each of the processes below would compile every module that it loads.
+unexport PYTHONDONTWRITEBYTECODE
 
 # What `make demo` reads: empty for synthetic activity, a web access log, or - for standard input; and the log's format in
 # the server's own notation. Both go through the environment as they stand: they may have dollars, quotes and spaces.
@@ -30,11 +32,15 @@ Run the deployment
   make live [CHAOS=on]          the same until Ctrl-C; the dashboard is at
                                 http://127.0.0.1:8088 (PORT=n)
                                 both: data in var/ (DIR=other); FRESH=1 lets
-                                demo delete what live has collected
+                                demo delete what live has collected; REPLICAS=3
+                                makes each live broker a set, and the demo
+                                deletes the disk of a leader in the middle;
+                                WAREHOUSE=s3://... keeps the tables in a store
   make reports                  reports on the member activity in var/
 
 Run it in containers (docs/containers.md)
-  make up, make down [KEEP=1]   start; stop and remove (KEEP=1 keeps the data)
+  make up, make down [KEEP=1]   start; stop and remove (KEEP=1 keeps the data);
+                                up REPLICAS=3 makes live brokers sets of three
   make status, logs, shell      what runs; follow the logs [SERVICE=name];
                                 a prompt beside it
   make report, make wan         a report job; faults between the datacenters
@@ -49,10 +55,13 @@ Test it (docs/testing.md)
   make test-unit-pure, test-wheel, test-integration, test-browser, test-docker
                                 parts of make test
   make test-chaos               every container times every fault, hours
+  make test-object-store        the same with the tables in an object store
   make test-faults COUNT=100    SIGKILL under load, again and again (SEED=n)
   make test-stops ROUNDS=10     planned stops and starts: nothing is repeated
   make test-audit EVENTS=n      the audit's counts while processes are killed
-  make test-large-load          5 GB through a small Spark driver (SIZE_MB=n)
+  make test-large-load          5 GB through a small Spark driver (SIZE_MB=n;
+                                STORE=1: into an object store that is killed),
+                                and ORDERS=n of a schema that changes
   make test-original            beside Kafka 0.7.2 (ORIGINAL_CLASSPATH=...)
   make fuzz [SECONDS=60]        changed bytes against the codec and a broker
   make simulate [SECONDS=60]    a replica set's decisions through faults of
@@ -100,11 +109,11 @@ format: prepare-test
 	$(VENV)/bin/ruff check --fix .
 
 test-unit: prepare-test
-	$(PYTHON_IN) -m pytest -q -n 2 tests/unit
+	$(PYTHON_IN) -m pytest -q --no-skips -n 2 tests/unit
 
 # The same unit tests once more with the pure twins of the compiled loops.
 test-unit-pure: prepare-test
-	KAFKA2011_PURE=1 $(PYTHON_IN) -m pytest -q -n 2 tests/unit/protocol tests/unit/events tests/unit/broker tests/unit/producer \
+	KAFKA2011_PURE=1 $(PYTHON_IN) -m pytest -q --no-skips -n 2 tests/unit/protocol tests/unit/events tests/unit/broker tests/unit/producer \
 	    --ignore=tests/unit/broker/replication
 
 # The source archive, the wheel built from it and an editable install, each in an environment of its own.
@@ -148,9 +157,12 @@ test-stops: prepare-test
 	STOP_ROUNDS=$(ROUNDS) $(PYTHON_IN) -m pytest -q --timeout 0 tests/integration/test_demo.py -k planned_stops
 
 # A load larger than any process's memory, on two executors of 1 GB and a driver of 512 MB.
+# A million orders of a nested schema that changes, poison among them, while the load is killed. 0: without.
 SIZE_MB ?= 5000
+ORDERS ?= 1000000
 test-large-load: prepare-test
-	LARGE_LOAD_MB=$(SIZE_MB) $(PYTHON_IN) -m pytest -q --timeout 0 tests/large
+	$(if $(STORE),deploy/tools/images.sh object-store)
+	LARGE_LOAD_MB=$(SIZE_MB) LARGE_LOAD_STORE=$(STORE) LARGE_ORDERS=$(ORDERS) $(PYTHON_IN) -m pytest -q -s --timeout 0 tests/large
 
 # A million events while everything is killed; the audit against the segment files. SEED=n to repeat one.
 EVENTS ?= 1000000
@@ -158,26 +170,41 @@ test-audit: prepare-test
 	AUDIT_EVENTS=$(EVENTS) AUDIT_SEED=$(or $(SEED),0) $(PYTHON_IN) -m pytest -q -s --timeout 0 \
 	    tests/integration/test_audit_kills.py
 
+# The images of the container tests are built beside the others: building mostly waits for downloads. What goes wrong
+# there is said by test-docker, which builds what is missing. The wheel's tests, which use one core, run beside the
+# integration tests. A part that fails does not hide the others; the last line names those that failed.
 test: prepare-test
-	$(MAKE) test-unit
-	$(MAKE) test-unit-pure
-	$(MAKE) test-wheel
-	$(MAKE) test-integration
-	$(MAKE) test-browser
-	$(MAKE) test-docker
+	@(deploy/tools/preflight.sh && exec deploy/tools/images.sh) >/dev/null 2>&1 & images=$$!; \
+	trap 'kill "$$images" 2>/dev/null || true' EXIT; trap 'exit 130' INT TERM; \
+	failed=; part() { echo "+ $$*"; "$$@" || failed="$$failed, $$*"; }; \
+	part make test-unit; \
+	part make test-unit-pure; \
+	part $(PYTHON_IN) -m pytest -q --no-skips -n 2 tests/packaging tests/integration tests/faults; \
+	part make test-browser; \
+	wait "$$images"; \
+	part make test-docker; \
+	[ -z "$$failed" ] || { echo "failed: $${failed#, }" >&2; exit 1; }
 
 # DIR is where data, logs and state are. The demo empties it; FRESH=1 also of what `make live` collected.
+# REPLICAS=3 makes each live broker a set of three; the demo then kills a leader and deletes its disk.
 DIR ?= var
 FRESH ?=
+REPLICAS ?=
+REPLICAS_OPTION = $(if $(REPLICAS),--replicas $(REPLICAS))
+# WAREHOUSE=s3://bucket/prefix puts the tables of demo and live there (docs/warehouse.md).
+WAREHOUSE ?=
+WAREHOUSE_OPTION = $(if $(WAREHOUSE),--warehouse "$(WAREHOUSE)")
 demo: prepare
 	$(if $(INPUT),,$(if $(filter command,$(INPUT_GIVEN)),$(error INPUT= is empty: name an access log, or leave INPUT out for synthetic activity)))
-	@$(PYTHON_IN) -m kafka2011 embedded demo --dir "$(DIR)" $(INPUT_OPTIONS) $(if $(FRESH),--fresh)
+	@$(PYTHON_IN) -m kafka2011 embedded demo --dir "$(DIR)" $(REPLICAS_OPTION) $(WAREHOUSE_OPTION) $(INPUT_OPTIONS) $(if $(FRESH),--fresh)
 
 # CHAOS=on lets the dashboard kill, pause and cut; PORT is the dashboard's port.
 PORT ?= 8088
 CHAOS ?= off
+# on: Spark counts items viewed together over the live brokers (docs/site.md).
+STREAM ?= off
 live: prepare
-	@$(PYTHON_IN) -m kafka2011 embedded up --dir "$(DIR)" --port $(PORT) --set embedded.chaos=$(CHAOS)
+	@$(PYTHON_IN) -m kafka2011 embedded up --dir "$(DIR)" --port $(PORT) --set embedded.chaos=$(CHAOS) --set embedded.stream=$(STREAM) $(REPLICAS_OPTION) $(WAREHOUSE_OPTION)
 
 # SECONDS of fuzzing for each target; SEED=n repeats a run.
 SECONDS ?= 60
@@ -207,9 +234,9 @@ FIGURES ?= var/benchmarks/figures
 experiments: prepare-test
 	$(PYTHON_IN) -m benchmarks.peers --figures $(FIGURES)
 
-# Tables and pictures in var/reports, from what the demo left in var/warehouse.
+# Tables and pictures in var/reports, from what the demo left in var/warehouse (WAREHOUSE=s3://...: there).
 reports: prepare
-	$(PYTHON_IN) -m kafka2011 reports
+	$(PYTHON_IN) -m kafka2011 reports $(WAREHOUSE_OPTION)
 
 lock:
 	uv pip compile pyproject.toml --universal --python-version 3.11 --all-extras \

@@ -12,6 +12,7 @@ SOURCES = [
     "kafka2011/protocol/_hot_compiled.pyx",
     "kafka2011/producer/asynchronous/_intake_compiled.pyx",
     "kafka2011/producer/_single_sends_compiled.pyx",
+    "kafka2011/consumer/groups/_delivery_compiled.pyx",
     "kafka2011/consumer/spark/_rows_compiled.pyx",
     "kafka2011/events/_peek_compiled.pyx",
     "kafka2011/services/warehouse/load/_columns_compiled.pyx",

@@ -1,12 +1,20 @@
 # The datacenters in containers (docs/containers.md). Works with Compose v2 and with docker-compose 1.29.
 
-# `make up CHAOS=on` lets the dashboard break links and containers (the risks: deploy/docker/chaos.yml).
-COMPOSE_OPTIONS := $(if $(filter on,$(CHAOS)),-f docker-compose.yml -f deploy/docker/chaos.yml)
+# `make up CHAOS=on` lets the dashboard break links and containers (the risks: deploy/docker/chaos.yml);
+# `make up REPLICAS=3` makes each live broker three replicas (deploy/docker/replicated.yml).
+ifneq (,$(and $(filter up,$(MAKECMDGOALS)),$(filter-out 1 3,$(REPLICAS))))
+$(error REPLICAS=$(REPLICAS): in containers a live broker is one process, or with REPLICAS=3 a set of three)
+endif
+OVERRIDES := $(if $(filter on,$(CHAOS)),-f deploy/docker/chaos.yml) $(if $(filter 3,$(REPLICAS)),-f deploy/docker/replicated.yml)
+COMPOSE_OPTIONS := $(if $(strip $(OVERRIDES)),-f docker-compose.yml $(OVERRIDES))
 # `make up HA=1` starts three ZooKeeper servers in each datacenter. Its settings go into the environment, which both
 # generations of Compose prefer to .env; the other settings of .env stay in force.
 HA ?=
 HA_SETTINGS := $(if $(HA),env $$(sed -n '/^COMPOSE_/d; /^[A-Z]/p' deploy/docker/ha.env))
-COMPOSE := $(HA_SETTINGS) deploy/tools/compose.sh $(COMPOSE_OPTIONS)
+# `make up STORE=1` keeps the tables in an object store (deploy/docker/object-store.env).
+STORE ?=
+STORE_SETTINGS := $(if $(STORE),deploy/tools/with_store.sh)
+COMPOSE := $(HA_SETTINGS) $(STORE_SETTINGS) deploy/tools/compose.sh $(COMPOSE_OPTIONS)
 # The dashboard's process joins the group of the engine's socket, nothing more.
 ifeq ($(CHAOS),on)
 ENGINE_SOCKET ?= /var/run/docker.sock
@@ -14,7 +22,7 @@ export ENGINE_SOCKET
 export ENGINE_SOCKET_GROUP ?= $(shell stat -L -c %g '$(ENGINE_SOCKET)' 2>/dev/null)
 endif
 # docker-compose 1.29 takes down only what belongs to an active profile, so all are named.
-ALL_PROFILES := jobs,tools,observability,ha,load,chaos,two-live,spark
+ALL_PROFILES := jobs,tools,observability,ha,load,chaos,two-live,spark,object-store
 # Exported, so that Make and Compose never mean two projects.
 PROJECT := $(or $(COMPOSE_PROJECT_NAME),$(shell deploy/tools/setting.sh COMPOSE_PROJECT_NAME kafka2011))
 export COMPOSE_PROJECT_NAME := $(PROJECT)
@@ -27,21 +35,21 @@ endif
 # `make down KEEP=1` keeps the volumes: logs, ZooKeeper's data, the warehouse.
 KEEP ?=
 
-.PHONY: preflight images up down status logs shell wan report demo-docker test-docker test-chaos
+.PHONY: preflight images up down status logs shell wan report demo-docker test-docker test-chaos test-object-store
 
 preflight:
 	@deploy/tools/preflight.sh $(if $(filter on,$(CHAOS)),--chaos)
 
 images:
 	@deploy/tools/preflight.sh --engine-only
-	@deploy/tools/images.sh
+	@$(STORE_SETTINGS) deploy/tools/images.sh
 
 up: preflight images
-	@$(HA_SETTINGS) deploy/tools/up.sh $(PROJECT) $(COMPOSE_OPTIONS)
+	@$(HA_SETTINGS) $(STORE_SETTINGS) deploy/tools/up.sh $(PROJECT) $(COMPOSE_OPTIONS)
 	@echo "dashboard: http://127.0.0.1:$$(deploy/tools/setting.sh DASHBOARD_PORT 8088)  (make status, make shell, make down)" >&2
 
 down:
-	@said=$$(COMPOSE_PROFILES=$(ALL_PROFILES) $(COMPOSE) down --remove-orphans $(if $(KEEP),,--volumes) 2>&1) || { printf '%s\n' "$$said" >&2; exit 1; }
+	@said=$$(COMPOSE_PROFILES=$(ALL_PROFILES) deploy/tools/compose.sh -f docker-compose.yml -f deploy/docker/replicated.yml down --remove-orphans $(if $(KEEP),,--volumes) 2>&1) || { printf '%s\n' "$$said" >&2; exit 1; }
 	@echo "removed: containers, networks$(if $(KEEP),; the volumes are kept,$(comma) volumes)" >&2
 
 # Exits with the audit's status. Profile `two-live`: the second datacenter has an audit of its own.
@@ -87,3 +95,7 @@ test-docker: prepare-test
 # Every service of the deployment, times every fault.
 test-chaos: prepare-test
 	@deploy/tools/test-containers.sh $(PYTHON_IN) -q --no-skips --durations 0 --durations-min 5 -m docker tests/docker
+
+# The warehouse in the object store of profile `object-store`, which is killed, beside killed and racing loaders.
+test-object-store: prepare-test
+	@COMPOSE_PROFILES=object-store deploy/tools/test-containers.sh $(PYTHON_IN) -q --no-skips --durations 0 --durations-min 5 -m docker tests/docker/test_object_store.py

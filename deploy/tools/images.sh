@@ -2,7 +2,7 @@
 # Builds the images of docker-compose.yml on any machine: Compose does it, with a base that is made here. Only what
 # changed is built anew, by the builder's cache.
 #
-#   deploy/tools/images.sh [--force]     --force makes the base anew
+#   deploy/tools/images.sh [--force] [SERVICE...]     --force makes the base anew; services: only their images
 #
 # The base is Debian 13: the image BASE_IMAGE if the engine has it or can pull it, and else made
 # from Debian packages (mmdebstrap, docker import). This machine's own apt sources and certificates go into it, so that
@@ -19,7 +19,7 @@ DEBIAN_IMAGE=$(deploy/tools/setting.sh BASE_IMAGE debian:trixie-slim)
 SUITE=trixie
 PULL_TIMEOUT_S="${PULL_TIMEOUT_S:-120}"
 FORCE=
-[ "${1:-}" = --force ] && FORCE=yes
+[ "${1:-}" != --force ] || { FORCE=yes; shift; }
 
 fail() { printf 'kafka2011: %s\n' "$1" >&2; exit 1; }
 step() { printf '==> %s\n' "$1" >&2; }
@@ -145,7 +145,12 @@ run() {
     printf '    %s: %s s\n' "$what" "$(($(date +%s) - started))" >&2
 }
 # Each image is built by the service of docker-compose.yml that has its `build`.
-compose_build() { COMPOSE_PROFILES=observability deploy/tools/compose.sh build "$@"; }
+compose_build() { COMPOSE_PROFILES=observability,object-store deploy/tools/compose.sh build "$@"; }
+# The largest of the others, for those that ask for it.
+case ",$(deploy/tools/setting.sh COMPOSE_PROFILES)," in
+    *,object-store,*) store=object-store ;;
+    *) store= ;;
+esac
 
 make_context
 debian
@@ -153,12 +158,16 @@ pip_settings
 step "building the images on $DEBIAN_IMAGE, where something changed"
 run base docker build --force-rm -f deploy/docker/base.Dockerfile --build-arg DEBIAN_IMAGE="$DEBIAN_IMAGE" --tag "$BASE" "$work/context"
 export BASE_IMAGE="$BASE"
+if [ $# -gt 0 ]; then
+    run "$1" compose_build "$@"
+    exit 0
+fi
 # First what both chains need.
 run tools docker build --force-rm -f deploy/docker/Dockerfile --build-arg BASE_IMAGE="$BASE" --target build --tag "$OURS/build:$VERSION" .
 # The longer chain, and beside it everything that does not need it.
 run spark compose_build zookeeper-live &
 chain=$!
-run others compose_build broker-1 balancer prometheus
+run others compose_build broker-1 balancer prometheus $store
 wait "$chain" || { chain=; exit 1; }
 chain=
 

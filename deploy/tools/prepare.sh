@@ -89,7 +89,7 @@ fi
 if [ "$(cat "$stamp" 2>/dev/null || true)" != "$wanted" ]; then
     "$VENV/bin/python" -c 'import sys; sys.exit(sys.version_info[:2] < (3, 11))' \
         || fail "$VENV has $("$VENV/bin/python" --version), and Python 3.11 or newer is needed: remove $VENV and repeat"
-    step "installing the locked dependencies ($extras)"
+    step "installing the locked dependencies ($extras): up to 600 MB to download, some minutes on a slow line"
     # Beside what it is for: /tmp may be small, and the check of the free space was of this disk.
     mkdir -p "$VENV/tmp"
     TMPDIR=$(cd "$VENV/tmp" && pwd)
