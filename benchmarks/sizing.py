@@ -17,11 +17,11 @@ ENTRY_BYTES = 10  # that a log adds to a message
 COSTS = {
     "producer": 0.7,
     "broker, produce": 26 / 50,
-    "broker, fetch": 390 / (2**20 / (MEASURED_BYTES + ENTRY_BYTES)),
+    "broker, fetch": 330 / (2**20 / (MEASURED_BYTES + ENTRY_BYTES)),
     "mirror": 0.27,
     "audit, one tier": 1 / 4,
     "load": 1 / 0.22,
-    "consumer": 1 / 3.35,
+    "consumer": 1 / 6,
 }
 LIVE_READERS = 3  # mirror, one online group, audit
 OFFLINE_READERS = 2  # load, audit

@@ -30,13 +30,7 @@ def draw(entry: dict[str, Any], directory: Path) -> Iterator[Path]:
     latencies = by_contestant(entry, "latency")
 
     def saved(name: str, axes: Any) -> Iterator[Path]:
-        axes.grid(visible=True, which="both", alpha=0.25)
-        axes.legend(fontsize=7, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.12))
-        for form in FORMATS:
-            path = directory / f"{name}.{form}"
-            plt.savefig(path, bbox_inches="tight", dpi=120, metadata=_undated(form))
-            yield path
-        plt.close()
+        return save(plt, axes, directory, name)
 
     colours = _colours(plt, {**throughputs, **latencies})
     if throughputs:
@@ -59,6 +53,17 @@ def draw(entry: dict[str, Any], directory: Path) -> Iterator[Path]:
             _line(axes, title, (rates, p50), colours)
             axes.plot(rates, p99, ".", color=colours[title])
         yield from saved("latency", axes)
+
+
+def save(plt: Any, axes: Any, directory: Path, name: str) -> Iterator[Path]:
+    """Write the figure with grid and legend, in all forms; yields their paths."""
+    axes.grid(visible=True, which="both", alpha=0.25)
+    axes.legend(fontsize=7, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.12))
+    for form in FORMATS:
+        path = directory / f"{name}.{form}"
+        plt.savefig(path, bbox_inches="tight", dpi=120, metadata=_undated(form))
+        yield path
+    plt.close()
 
 
 def _undated(form: str) -> dict[str, None]:

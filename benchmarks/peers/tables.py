@@ -81,7 +81,8 @@ def _throughput_table(found: dict[str, list[list[dict[str, Any]]]], batch: int) 
             f"{middle('produce_server_us'):.2f} + {middle('consume_server_us'):.2f}",
             f"{middle('produce_client_us'):.2f} + {middle('consume_client_us'):.2f}",
             f"{middle('peak_mib'):,.0f}",
-            f"{middle('disk_bytes_per_message'):.0f}",
+            # A queue may free more of what it had before than these messages take.
+            f"{disk:.0f}" if (disk := middle("disk_bytes_per_message")) > 0 else "-",
         )
     return table
 

@@ -1,0 +1,220 @@
+"""What does a replica set cost, and how long is it away when its leader dies or hands over?
+
+    python -m benchmarks.replication [--rounds 20] [--size-mb 200] [--json]
+
+All on one machine, ZooKeeper too: copies share its cores and its disk, so what counts are ratios
+within one run. The times without a barrier are with the default settings, from the signal to the
+first produce that is confirmed again; the prober knows the address from ZooKeeper, as a 0.7 client.
+"""
+
+import argparse
+import json
+import shutil
+import signal
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from benchmarks.produce import ENTRY_BYTES, PAYLOAD, fill
+from benchmarks.running_broker import TICKS_PER_S, running_broker
+from kafka2011.consumer.simple import SimpleConsumer
+from kafka2011.producer import Producer
+from kafka2011.services.zookeeper.config import ZooKeeperConfig
+from kafka2011.services.zookeeper.server import ZooKeeperServer
+from tests.support.raw_requests import entry, produce
+from tests.support.replica_sets import ReplicaSet, create_set
+
+TOPIC = "bench"
+PROBE = b"probe"
+IDLE_S = 10.0
+SINGLES_S = 3.0
+FETCH_BYTES = 1_000_000
+DEFAULTS = {"replica_registration_gap_ms": 2000, "zk_sessiontimeout_ms": 6000}
+
+
+class Address:
+    """What `fill` needs of a broker."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self.host, self.port = host, port
+        self.broker_list = f"0:{host}:{port}"
+
+
+@contextmanager
+def zookeeper(directory: Path) -> Iterator[str]:
+    config = ZooKeeperConfig(client_port=0, data_dir=directory / "zookeeper", log_level="ERROR")
+    with ZooKeeperServer(config) as server:
+        server.start()
+        yield f"{server.host}:{server.port}"
+
+
+@contextmanager
+def replica_set(directory: Path, connect: str, names: str) -> Iterator[ReplicaSet]:
+    path = Path(tempfile.mkdtemp(prefix=f"set-{names}-", dir=directory))
+    connect = f"{connect}/{path.name}"
+    made = ReplicaSet(path, connect, names, **DEFAULTS, replica_catchup_bytes_per_second=0)
+    try:
+        create_set(connect, names, min_insync=len(names) // 2 + 1 if len(names) > 2 else 1)
+        made.start_all()
+        made.wait_in_sync()
+        made.wait_for_leader()
+        yield made
+    finally:
+        made.close()
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def leader_of(replicas: ReplicaSet) -> Address:
+    with replicas.connect() as client:
+        host, port = client.socket.getpeername()[:2]
+    return Address(host, port)
+
+
+# --- throughput -----------------------------------------------------------------------------------
+
+
+def throughput(broker: Address, size_bytes: int) -> dict[str, float]:
+    """Produce sets of 1,000 messages, single messages, and read all of it."""
+    batches = fill(broker, TOPIC, size_bytes)  # type: ignore[arg-type]
+    with Producer(broker_list=broker.broker_list) as one:
+        began, sent = time.perf_counter(), 0
+        while time.perf_counter() - began < SINGLES_S:
+            for _ in range(200):
+                one.send(TOPIC, PAYLOAD)
+            sent += 200
+        one.flush()
+        singles = sent / (time.perf_counter() - began)
+    offset, began = 0, time.perf_counter()
+    with SimpleConsumer(broker.host, broker.port) as consumer:
+        while offset < size_bytes * 9 // 10:
+            size = len(consumer.fetch(TOPIC, 0, offset=offset, size_max=FETCH_BYTES).data)
+            offset += size // ENTRY_BYTES * ENTRY_BYTES
+    return {
+        "produce_mb_per_s": batches / 1e6,
+        "produce_singles_per_s": singles,
+        "consume_mb_per_s": offset / 1e6 / (time.perf_counter() - began),
+    }
+
+
+# --- being away -----------------------------------------------------------------------------------
+
+
+def until_confirmed(replicas: ReplicaSet, began: float) -> float:
+    """Seconds from `began` to the first produce that is confirmed."""
+    while True:
+        try:
+            with replicas.connect() as client:
+                client.socket.settimeout(30)
+                client.send(produce(TOPIC.encode(), entry(PROBE)))
+                if client.latest(TOPIC.encode()) is not None:
+                    return time.perf_counter() - began
+        except OSError:
+            pass
+        if time.perf_counter() - began > 120:
+            raise RuntimeError(replicas.describe())
+        time.sleep(0.005)
+
+
+def away(replicas: ReplicaSet, number: signal.Signals, rounds: int) -> list[float]:
+    """Seconds without a barrier, each time after this signal to the leader; all are in sync."""
+    found = []
+    for _ in range(rounds):
+        leader = replicas.wait_for_leader()
+        until_confirmed(replicas, time.perf_counter())
+        began = time.perf_counter()
+        replicas.signal(leader, number)
+        time.sleep(0.02)
+        # A leader that hands over answers until it has: the gap begins with its last answer.
+        last = began
+        while True:
+            answered = began + until_confirmed(replicas, began)
+            if not replicas.brokers[leader].is_running or replicas.leader not in (leader, None):
+                found.append(answered - last)
+                break
+            last = answered
+        replicas.brokers[leader].stop()
+        replicas.start(leader)
+        replicas.wait_in_sync()
+    return found
+
+
+# --- catching up, being idle ----------------------------------------------------------------------
+
+
+def catch_up(replicas: ReplicaSet) -> dict[str, float]:
+    """Megabytes a second at which a member with an empty disk comes in sync; not throttled."""
+    leader = replicas.wait_for_leader()
+    name = next(one for one in replicas.names if one != leader)
+    replicas.kill(name)
+    replicas.wait_in_sync(replicas.names.replace(name, ""))
+    size = sum(path.stat().st_size for path in replicas.log_dir(leader).rglob("*.kafka"))
+    replicas.wipe(name)
+    replicas.start(name)
+    began = time.perf_counter()
+    replicas.wait_in_sync()
+    elapsed_s = time.perf_counter() - began
+    return {"mb": size / 1e6, "seconds": elapsed_s, "mb_per_s": size / 1e6 / elapsed_s}
+
+
+def cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
+
+
+def idle(replicas: ReplicaSet) -> dict[str, float]:
+    """Percent of a core that leader and followers use when nothing comes."""
+    leader = replicas.wait_for_leader()
+    before = {name: cpu_s(broker.pid) for name, broker in replicas.brokers.items()}
+    time.sleep(IDLE_S)
+    used = {
+        name: 100 * (cpu_s(broker.pid) - before[name]) / IDLE_S
+        for name, broker in replicas.brokers.items()
+    }
+    followers = [share for name, share in used.items() if name != leader]
+    return {"leader_percent": used[leader], "follower_percent": statistics.mean(followers)}
+
+
+# --- all of it ------------------------------------------------------------------------------------
+
+
+def measure(
+    directory: Path, rounds: int, size_bytes: int
+) -> Iterator[tuple[str, dict[str, float]]]:
+    with running_broker(directory) as broker:
+        yield "1 copy", throughput(Address(broker.host, broker.port), size_bytes)
+    with zookeeper(directory) as connect:
+        with replica_set(directory, connect, "ab") as replicas:
+            yield "2 copies", throughput(leader_of(replicas), size_bytes)
+        with replica_set(directory, connect, "abc") as replicas:
+            yield "3 copies", throughput(leader_of(replicas), size_bytes)
+            yield "catch-up", catch_up(replicas)
+            yield "idle", idle(replicas)
+            for name, number in (("takeover", signal.SIGKILL), ("handover", signal.SIGTERM)):
+                times = away(replicas, number, rounds)
+                worst = max(times)
+                yield name, {"median_s": statistics.median(times), "worst_s": worst, "n": rounds}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.replication")
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--size-mb", type=int, default=200)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--dir", type=Path, default=None, help="where to put the logs")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="bench-", dir=given.dir) as directory:
+        for what, figures in measure(Path(directory), given.rounds, given.size_mb * 1_000_000):
+            if given.json:
+                print(json.dumps({"what": what, **figures}), flush=True)
+            else:
+                text = ", ".join(f"{name} {value:,.1f}" for name, value in figures.items())
+                print(f"{what}: {text}", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
