@@ -11,7 +11,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -77,6 +76,12 @@ class Deployment:
         """To a process and its children."""
         os.killpg(self.state(name)["pid"], number)
 
+    def measure(self, *, is_on: bool) -> None:
+        """Have the site measure the processes, or pause."""
+        url = f"http://127.0.0.1:{self.port('site', 'metrics')}/measuring"
+        wanted = {"measuring": is_on}
+        wait_until(lambda: http_json(url, {"on": is_on}) == wanted, "the site to hear it")
+
     def start(self, name: str) -> None:
         """Start a process that was killed."""
         run("embedded", "start", name, "--dir", self.root, status=None)
@@ -89,10 +94,11 @@ class Deployment:
         with contextlib.closing(found):
             yield found
 
-    def stop(self) -> None:
-        with self.process, contextlib.suppress(subprocess.TimeoutExpired):
+    def stop(self) -> int:
+        """As Ctrl-C; the exit status."""
+        with self.process:
             self.process.signal(signal.SIGINT)
-            self.process.wait()
+            return self.process.wait(600)
 
 
 @pytest.fixture(scope="session")

@@ -70,6 +70,7 @@ def differences(tools: Figures, page: Figures) -> str:
 
 def test_figures_are_those_of_the_tools(deployment: Deployment) -> None:
     deployment.signal("frontend-1", signal.SIGSTOP)  # nothing new, and all that is there arrives
+    deployment.measure(is_on=False)
     last: Figures = {}
     since_s = 0.0
     tools: Figures = {}
@@ -87,9 +88,10 @@ def test_figures_are_those_of_the_tools(deployment: Deployment) -> None:
         return tools == of_the_page(deployment)
 
     try:
-        wait_until(is_still, "nothing moves on the page", timeout_s=150)
-        wait_until(is_the_same, lambda: differences(tools, of_the_page(deployment)))
+        wait_until(is_still, "nothing moves on the page", timeout_s=300)
+        wait_until(is_the_same, lambda: differences(tools, of_the_page(deployment)), timeout_s=300)
     finally:
         deployment.signal("frontend-1", signal.SIGCONT)
+        deployment.measure(is_on=True)
     assert len(tools["topics"]) > 20
     assert len(tools["groups"]) > 20

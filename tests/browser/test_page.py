@@ -9,6 +9,7 @@ from tests.support.waiting import wait_until
 
 VIEWS = {
     "topology": "Topology",
+    "site": "What the site knows right now",
     "audit": "Audit cells",
     "topics": "Brokers",
     "groups": "Consumer groups",
@@ -49,11 +50,16 @@ def test_every_registered_process_is_in_the_picture(
     open_page: Open, deployment: Deployment
 ) -> None:
     page = open_page("topology")
-    names = {row["name"] for row in deployment.rows("processes").values()}
-    assert {"wan-link", "zookeeper-offline", "mirror-1", "loader"} <= names
     page.locator("g.node").first.wait_for()
-    drawn = page.locator("g.node text.name").all_text_contents()
-    assert names | {"warehouse"} == set(drawn)
+
+    def names() -> set[str]:
+        return {row["name"] for row in deployment.rows("processes").values()}
+
+    def drawn() -> set[str]:
+        return set(page.locator("g.node text.name").all_text_contents())
+
+    wait_until(lambda: names() | {"warehouse"} == drawn(), lambda: f"{names()} in {drawn()}")
+    assert {"wan-link", "zookeeper-offline", "mirror-1", "loader"} <= names()
 
 
 def test_a_datacenter_that_registers_is_drawn_and_one_that_is_forgotten_goes(
@@ -68,7 +74,7 @@ def test_a_datacenter_that_registers_is_drawn_and_one_that_is_forgotten_goes(
             expect(panel).to_have_count(0)
             for name, kind in west.items():
                 expect_process(registry, "west", name, kind)
-            expect(panel).to_be_visible(timeout=20_000)
+            expect(panel).to_be_visible()
             expect(page.locator("g.node", has_text="west-broker-1")).to_be_visible()
         finally:
             for name in west:

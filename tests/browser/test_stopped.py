@@ -8,7 +8,7 @@ def test_stopped_deployment_says_so_and_keeps_the_last_picture(
 ) -> None:
     page = open_page("topology", may_fail=True)
     page.locator("g.node", has_text="broker-1").first.wait_for()
-    deployment.stop()
+    assert deployment.stop() == 0, deployment.process.log()
     expect(page.locator("#banner")).to_contain_text("stopped")
     expect(page.locator("g.node", has_text="broker-1").first).to_be_visible()
     show(page, "groups")

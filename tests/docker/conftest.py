@@ -52,6 +52,13 @@ def images(engine: docker.DockerClient) -> None:
     assert run_tool("images.sh", timeout_s=IMAGES_TIMEOUT_S) == ""
 
 
+def settings_of_profile(name: str) -> tuple[dict[str, str], str]:
+    """The variables in a file of deploy/docker, and the profile."""
+    lines = (ROOT / "deploy/docker" / name).read_text(encoding="utf-8").splitlines()
+    settings = dict(line.split("=", 1) for line in lines if not line.startswith("#"))
+    return settings, settings.pop("COMPOSE_PROFILES")
+
+
 @contextmanager
 def brought_up(found: Stack) -> Iterator[Stack]:
     """The deployment, from clean to nothing left."""
@@ -74,19 +81,18 @@ def stack(engine: docker.DockerClient, images: None) -> Iterator[Stack]:
 @pytest.fixture(scope="module")
 def three_zookeepers(engine: docker.DockerClient, images: None) -> Iterator[Stack]:
     """A deployment of its own with deploy/docker/ha.env."""
-    lines = (ROOT / "deploy/docker/ha.env").read_text(encoding="utf-8").splitlines()
-    settings = dict(line.split("=", 1) for line in lines if not line.startswith("#"))
-    profiles = settings.pop("COMPOSE_PROFILES")
+    settings, profiles = settings_of_profile("ha.env")
     with brought_up(Stack(engine, project_name("ha"), {**settings, **SETTINGS}, profiles)) as found:
         yield found
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A deployment of its own goes first: two at once are more than two cores bear. Then what the
+    """Deployments of their own go first: two at once are more than two cores bear. Then what the
     start of the other is to leave, before anything of it is broken."""
+    own = {"three_zookeepers", "replicas", "stored"}
     items.sort(
         key=lambda item: (
-            "three_zookeepers" not in getattr(item, "fixturenames", ()),
+            not own & set(getattr(item, "fixturenames", ())),
             item.path.stem != "test_stack",
         )
     )

@@ -47,6 +47,7 @@ EACH_SENDS = RATE * DURATION_MS // 1000
 SETTINGS = {
     "FRONTEND_RATE": str(RATE),
     "FRONTEND_DURATION_MS": str(DURATION_MS),
+    "MEASURE_INTERVAL_MS": "0",  # the counts are the frontends'
     "DASHBOARD_PORT": "0",  # any free one
     "PROXY_CONTROL": "true",
     "AUDIT_REDELIVERY_EXPECTED": "false",  # each scenario names its own fault

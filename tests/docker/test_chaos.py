@@ -37,13 +37,13 @@ def broken(container: Container, fault: str) -> Iterator[None]:
     match fault:
         case "kill":
             container.kill()
-            container.wait(timeout=30)
+            container.wait(timeout=120)
         case "stop":
-            container.stop(timeout=30)
+            container.stop(timeout=120)
         case "pause":
             container.pause()
         case "restart":
-            container.restart(timeout=30)
+            container.restart(timeout=120)
     container.reload()
     state = container.attrs["State"]
     status, codes = FAULTS[fault]

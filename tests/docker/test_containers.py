@@ -85,7 +85,7 @@ def test_it_has_no_rights_and_its_health_check_is_true_only_while_it_serves(
         inside.reload()
         return str(inside.attrs["State"]["Health"]["Status"])
 
-    wait_until(lambda: health() == "healthy", "healthy", timeout_s=60)
+    wait_until(lambda: health() == "healthy", "healthy")
     probe = " ".join(HEALTH[1:])
     assert inside.exec_run(probe).exit_code == 0
     assert inside.exec_run(probe.replace("8080", "8081")).exit_code == 1
@@ -100,7 +100,7 @@ def test_a_full_disk_refuses_writes_and_goes_on_reading(running: DockerContainer
     with pytest.raises((NotDurable, KafkaError)), producer(running) as sending:
         while acknowledged < 100:
             sending.send(TOPIC, PAYLOAD)
-            sending.flush(5_000)
+            sending.flush(120_000)
             acknowledged += 1
     assert 10 < acknowledged < 100, "the disk really filled"
     inside.reload()
@@ -118,7 +118,7 @@ def test_a_full_disk_refuses_writes_and_goes_on_reading(running: DockerContainer
             return False
         return True
 
-    wait_until(is_written, "writes go on once there is space", timeout_s=30)
+    wait_until(is_written, "writes go on once there is space")
     found = readable(running)
     assert found[:acknowledged] == [PAYLOAD] * acknowledged
     assert found[-1] == b"after"
@@ -128,6 +128,6 @@ def test_sigterm_is_a_clean_stop(running: DockerContainer) -> None:
     with producer(running) as sending:
         sending.send(TOPIC, b"before the stop")
     inside = running.get_wrapped_container()
-    inside.stop(timeout=20)
+    inside.stop(timeout=120)
     inside.reload()
     assert inside.attrs["State"]["ExitCode"] == 0

@@ -35,7 +35,16 @@ def test_every_process_is_registered_and_serves(stack: Stack) -> None:
     found = json.loads(stack.project.execute("audit", *command.split()))["processes"]
     processes = {process["name"]: process for process in found}
     expected = {"broker-1", "broker-2", "broker-3", "broker-11", "broker-12", "wan-link"}
-    expected |= {"mirror-1", "mirror-2", "online-1", "online-2", "audit", "loader", "dashboard"}
+    expected |= {
+        "mirror-1",
+        "mirror-2",
+        "online-1",
+        "online-2",
+        "site",
+        "audit",
+        "loader",
+        "dashboard",
+    }
     for name in expected | {"registry"}:
         assert processes[name]["alive"], name
         assert processes[name]["metrics"] == f"{name}:8080"

@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from tests.support.brokers import RawClient, RunningBroker
 from tests.support.waiting import DEADLINE_S, wait_until
 
-SEED = int(os.environ.get("FAULT_SEED", "0")) or random.SystemRandom().randrange(1, 2**31)
+# 0: any, as in the campaigns.
+SEED = int(os.environ.get("FAULT_SEED", "2011")) or random.SystemRandom().randrange(1, 2**31)
 
 
 def rounds(usual: int) -> int:

@@ -12,26 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.disks import build
 from tests.support.brokers import start_broker
 from tests.support.raw_requests import EMPTY, answer, entry, fetch, offsets, offsets_answer
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.integration
-
-FAILING_FDATASYNC = r"""
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <errno.h>
-#include <stdlib.h>
-#include <unistd.h>
-/* Fails the calls while the file named by FAIL_FILE exists, and removes it: once. */
-int fdatasync(int fd) {
-    const char *file = getenv("FAIL_FILE");
-    if (file && unlink(file) == 0) { errno = EIO; return -1; }
-    int (*real)(int) = dlsym(RTLD_NEXT, "fdatasync");
-    return real(fd);
-}
-"""
 
 
 def can_mount() -> bool:
@@ -111,15 +97,7 @@ def test_file_size_limit_gives_a_short_write_and_then_an_error(tmp_path: Path) -
 
 @pytest.fixture(scope="module")
 def failing_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if shutil.which("gcc") is None:
-        pytest.skip("no C compiler for the library that fails")
-    directory = tmp_path_factory.mktemp("preload")
-    (directory / "fail.c").write_text(FAILING_FDATASYNC)
-    library = directory / "fail.so"
-    subprocess.run(
-        ["gcc", "-shared", "-fPIC", "-o", library, directory / "fail.c", "-ldl"], check=True
-    )
-    return library
+    return build(tmp_path_factory.mktemp("preload"))
 
 
 def test_failed_flush_makes_that_log_read_only_and_no_other(

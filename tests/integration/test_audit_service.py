@@ -17,28 +17,39 @@ import pytest
 
 from kafka2011.broker.log import flushed_mark
 from kafka2011.coordination import paths
-from kafka2011.coordination.zookeeper import ZooKeeperRegistry
-from kafka2011.events.forms import FORMS_2011
+from kafka2011.events.forms import FORMS_2011, forms_of, parse_forms
 from kafka2011.events.peek import peek
 from kafka2011.events.topics import AUDIT, PAGE_VIEW
 from kafka2011.producer import AioProducer, Producer, ShippingHandler
 from kafka2011.protocol import message_set
 from kafka2011.services.warehouse.config import WarehouseConfig
-from kafka2011.services.warehouse.load.job import Loader
 from tests.support.audits import report as audit_report
 from tests.support.audits import start_audit, summary
 from tests.support.brokers import RunningBroker
 from tests.support.clusters import Cluster, datacenters
 from tests.support.commands import RunningProcess
+from tests.support.loader_process import load_here
 from tests.support.stored import entries
 from tests.support.waiting import wait_until
-from tests.support.zookeeper import start_zookeeper
+from tests.support.zookeeper import registry_at, start_zookeeper
 from tests.unit.services.audit.samples import T0, WINDOW_MS, event, report, write_log
 
 pytestmark = pytest.mark.integration
 
 WINDOWS = 3
 SERVERS = ("frontend-1", "frontend-2")
+FORMS = forms_of(
+    {
+        "event.forms": "*:2011,sales:json",
+        "event.time.field": "sales:at",
+        "event.server.field": "sales:host",
+    }
+)
+FORM_SETTINGS: Any = {
+    "event_forms": parse_forms(str(FORMS)),
+    "event_time_field": FORMS.times,
+    "event_server_field": FORMS.servers,
+}
 Lost = Counter[tuple[int, str, str]]  # (window, server, tier)
 
 
@@ -61,6 +72,26 @@ class Deployment:
         self.sequences: Counter[str] = Counter()
         self.produced = 0
 
+    def sell(self, count: int) -> None:
+        """JSON by a producer of a user's own, which counts it; many of them are equal."""
+        texts = [
+            {"at": T0 + number % WINDOWS * WINDOW_MS, "host": "shop", "price": number % 2}
+            for number in range(count)
+        ]
+        payloads = [json.dumps(text).encode() for text in texts]
+        with Producer(
+            zk_connect=self.zk["live"],
+            audit_enable=True,
+            audit_dir=self.root / "sales-audit",
+            audit_server="shop",
+            window_ms=WINDOW_MS,
+            **FORM_SETTINGS,
+        ) as producer:
+            producer.send("sales", payloads)
+        self.send("offline", "sales", payloads)
+        self.confirm("sales")
+        self.produced += count
+
     @property
     def brokers(self) -> dict[str, RunningBroker]:
         return {"live": self.live.brokers[1], "offline": self.offline.brokers[11]}
@@ -78,10 +109,10 @@ class Deployment:
         self.send("offline", PAGE_VIEW, [view(number)[2] for number in numbers])
         self.confirm()
 
-    def confirm(self) -> None:
+    def confirm(self, topic: str = PAGE_VIEW) -> None:
         """The mirror's group has passed everything in the live tier."""
-        for partition, end in self.live.ends(PAGE_VIEW).items():
-            path = paths.offset_path("mirror", PAGE_VIEW, partition)
+        for partition, end in self.live.ends(topic).items():
+            path = paths.offset_path("mirror", topic, partition)
             self.live.registry.put(path, paths.encode_number(end))
 
     def produce(self, numbers: range, *, mirror: bool = True) -> None:
@@ -99,21 +130,14 @@ class Deployment:
             self.send("live", AUDIT, [payload, payload])  # a producer may repeat itself
 
     def load(self) -> None:
-        registry = ZooKeeperRegistry(self.zk["offline"])
-        registry.start()
-        config = WarehouseConfig(
-            zk_connect=self.zk["offline"],
-            warehouse_dir=self.warehouse,
-            window_ms=WINDOW_MS,
-            event_forms=FORMS_2011,
+        load_here(
+            WarehouseConfig(
+                zk_connect=self.zk["offline"],
+                warehouse_dir=self.warehouse,
+                window_ms=WINDOW_MS,
+                **FORM_SETTINGS,
+            )
         )
-        loader = Loader(config, registry, lambda work, tasks: [work(t) for t in tasks], 1)
-        try:
-            outcome = loader.load()
-        finally:
-            loader.close()
-            registry.close()
-        assert not outcome.failures, outcome.failures
 
     def thin_out(self, tier: str, keep: Callable[[int], bool]) -> Lost:
         """Take entries out of the first segment with page views; what is lost."""
@@ -138,6 +162,7 @@ class Deployment:
             "warehouse.dir": self.warehouse,
             "audit.commit.ms": 50,
             "audit.warehouse.poll.ms": 100,
+            **FORMS.settings(),
         }
         return start_audit(self.root, self.zk, name, **more, **settings)
 
@@ -259,19 +284,22 @@ def test_everything_balances_and_survives_sigkill_of_the_audit(deployment: Deplo
     # While it is away, more comes; nothing is counted twice or missed.
     for first in (1000, 2000, 3000):
         deployment.produce(range(first, first + 200))
+        deployment.sell(100)
         deployment.load()
         with deployment.audit() as service:
             settled = deployment.balanced(service)
             service.kill()
-    assert settled["produced"] == 900
+    assert settled["produced"] == 1200
     counts = {tier: told["count"] for tier, told in settled["tiers"].items()}
-    assert counts == {"live": 900, "offline": 900, "warehouse": 900}
+    assert counts == {"live": 1200, "offline": 1200, "warehouse": 1200}
+    assert settled["topics"]["sales"]["is_audited"]
 
 
 def test_the_command_asks_the_service_and_recounts_through_the_brokers(
     deployment: Deployment,
 ) -> None:
     deployment.produce(range(120))
+    deployment.sell(30)
     deployment.load()
     with deployment.audit() as service:
         deployment.balanced(service)
@@ -279,12 +307,12 @@ def test_the_command_asks_the_service_and_recounts_through_the_brokers(
         for words in (("--url", url), ("--url", url, "--all"), ("--url", url, "--recount")):
             status, told = audit_report(*words)
             assert status == 0, told
-            assert told["totals"]["produced"] == 120
-            assert all(t["counted"] == 120 for t in told["totals"]["tiers"].values())
+            assert told["totals"]["produced"] == 150
+            assert all(t["counted"] == 150 for t in told["totals"]["tiers"].values())
         assert told["source"] == "brokers"
-        assert len(told["cells"]) == WINDOWS * len(SERVERS)
+        assert len(told["cells"]) == WINDOWS * (len(SERVERS) + 1)  # and the shop's
         page = service.get("/metrics")
-        assert 'kafka2011_audit_counted_messages_total{tier="warehouse"} 120.0' in page
+        assert 'kafka2011_audit_counted_messages_total{tier="warehouse"} 150.0' in page
         assert service.stop() == 0
 
 
@@ -347,11 +375,11 @@ def test_a_recount_after_a_stop_asks_the_stopped_zookeeper_how_far_the_mirror_ha
     late = 12 - len(list(entries(views[:copied])))
     path = paths.offset_path("mirror", PAGE_VIEW, paths.BrokerPartition(1, 0))
     for confirmed, found, status in ((copied, "behind", 0), (len(views), "missing", 1)):
-        with start_zookeeper(tmp_path / "zookeeper-live") as server:
-            registry = ZooKeeperRegistry(f"{server.host}:{server.port}")
-            registry.start()
+        with (
+            start_zookeeper(tmp_path / "zookeeper-live") as server,
+            registry_at(f"{server.host}:{server.port}") as registry,
+        ):
             registry.put(path, b"%d" % confirmed)
-            registry.close()
         assert late
         ended, told = audit_report("--dir", tmp_path, "--event-forms", "*:2011")
         assert (ended, told["totals"]["tiers"]["offline"][found]) == (status, late)
@@ -417,10 +445,11 @@ def test_a_removed_log_directory_is_never_called_complete(deployment: Deployment
     with deployment.audit() as service:
         url = service.metrics_address
         wait_until(lambda: summary(service)["produced"] == 60, "what is left is reported")
-        wait_until(lambda: summary(service)["unknown"], "the gap is found")
-        status, told = audit_report("--url", url)
-        assert status == 1
-        assert {gap["server"] for gap in told["unknown"]} == set(SERVERS)
+        wait_until(
+            lambda: {gap["server"] for gap in summary(service)["unknown"]} == set(SERVERS),
+            lambda: f"each server's gap is found: {summary(service)['unknown']}",
+        )
+        assert audit_report("--url", url)[0] == 1
         status, told = audit_report("--url", url, "--recount")
         assert (status, len(told["unknown"])) == (1, len(SERVERS))
 

@@ -11,13 +11,12 @@ import pytest
 
 from kafka2011.consumer import Consumer
 from kafka2011.coordination.paths import BrokerPartition, offset_path
-from kafka2011.coordination.zookeeper import ZooKeeperRegistry
 from kafka2011.producer import Producer
 from kafka2011.services.zookeeper.server import ZooKeeperServer
 from tests import ROOT
 from tests.support.brokers import start_broker
 from tests.support.commands import execute
-from tests.support.zookeeper import start_zookeeper
+from tests.support.zookeeper import registry_at, start_zookeeper
 
 pytestmark = pytest.mark.integration
 
@@ -37,7 +36,7 @@ def run_block(number: int, directory: Path, zk_connect: str = "") -> None:
 
 
 def read(connect: str, count: int) -> list[bytes]:
-    with Consumer(group_id="readers", zk_connect=connect, consumer_timeout_ms=20_000) as consumer:
+    with Consumer(group_id="readers", zk_connect=connect, consumer_timeout_ms=120_000) as consumer:
         [stream] = consumer.create_message_streams("orders", 1)
         return [next(stream).payload for _ in range(count)]
 
@@ -94,9 +93,7 @@ def test_a_copy_of_running_processes_brings_back_what_was_there(
         start_broker(tmp_path, 1, address(zookeeper), log_dir=copy / logs),
     ):
         assert read(address(zookeeper), SENT - 1 - CONSUMED) == payloads[CONSUMED:-1]
-    registry = ZooKeeperRegistry(zk_connect)
-    registry.start(timeout_ms=20_000)
-    with closing(registry):  # another cluster, without the group
+    with registry_at(zk_connect) as registry:  # another cluster, without the group
         run_block(2, tmp_path, zk_connect)
         stored = registry.get(OFFSET)
     assert stored is not None

@@ -89,7 +89,7 @@ def test_connections_over_the_limit_are_closed_at_once_and_the_others_served(
                     assert late.is_closed_by_broker()
             assert [client.ask(fetch(b"t")) for client in early] == [EMPTY] * 10
         name = 'kafka2011_broker_connections_refused_total{reason="connections-max"}'
-        assert broker.metrics()[name] == 50
+        assert broker.metrics()[name] == 50  # counted before they are closed
         wait_until_all_are_gone(broker)
         works(broker)
 
@@ -238,7 +238,10 @@ def test_large_requests_in_progress_share_one_budget_and_all_are_completed(
             load.join(0.01)
         assert ends == dict.fromkeys(range(30), len(big))
         assert peak - before < 16 * MIB + 10 * MIB + 64 * MIB, f"{(peak - before) / MIB:.0f} MiB"
-        assert broker.metrics()["kafka2011_broker_buffered_request_bytes"] <= 4 * MIB, "free ones"
+        wait_until(
+            lambda: broker.metrics()["kafka2011_broker_buffered_request_bytes"] <= 4 * MIB,
+            "all given back but the free ones",
+        )
 
 
 def test_buffers_of_requests_that_do_not_come_to_an_end_are_counted_and_small(

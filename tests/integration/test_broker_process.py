@@ -67,6 +67,7 @@ def test_properties_file_environment_and_set_in_that_order(tmp_path: Path) -> No
 def test_port_in_use_is_one_line_and_status_1(tmp_path: Path) -> None:
     with start_broker(tmp_path / "one") as first:
         done = execute(broker_command(tmp_path / "two", port=first.port), status=1)
+        assert "event=stopped status=1" in done.stdout + done.stderr
         last = done.stderr.strip().splitlines()[-1]
         assert last == (
             f"kafka2011 broker: cannot listen on 127.0.0.1:{first.port}: Address already in use"

@@ -11,28 +11,26 @@ from kafka2011.coordination.cluster import BrokerAddress, live_brokers, partitio
 from kafka2011.coordination.processes import ProcessRecord, alive
 from kafka2011.coordination.zookeeper import ZooKeeperRegistry
 from tests.support.brokers import RunningBroker, start_broker
+from tests.support.commands import held_port
 from tests.support.raw_requests import entry, fetch, multi_fetch, offsets, offsets_answer
 from tests.support.waiting import wait_until
-from tests.support.zookeeper import start_zookeeper
+from tests.support.zookeeper import end_session, registry_at, start_zookeeper
 
 pytestmark = pytest.mark.integration
 
 V = entry(b"hello")
-SESSION_MS = 4000
+SESSION_MS = 20_000  # outlives a busy machine; shorter where its end is awaited
 
 
 @pytest.fixture
 def registry(zk_connect: str) -> Iterator[ZooKeeperRegistry]:
-    made = ZooKeeperRegistry(zk_connect)
-    made.start(20_000)
-    yield made
-    made.close()
+    with registry_at(zk_connect) as made:
+        yield made
 
 
 def start(tmp_path: Path, broker_id: int, zk_connect: str, **settings: object) -> RunningBroker:
-    return start_broker(
-        tmp_path, broker_id, zk_connect, zk_sessiontimeout_ms=SESSION_MS, **settings
-    )
+    settings = {"zk_sessiontimeout_ms": SESSION_MS, **settings}
+    return start_broker(tmp_path, broker_id, zk_connect, **settings)
 
 
 def value(registry: ZooKeeperRegistry, path: str) -> str | None:
@@ -87,9 +85,7 @@ def test_duplicate_id_ends_the_second_broker_and_leaves_the_first_alone(
 ) -> None:
     """Z8."""
     with start(tmp_path / "one", 3, zk_connect) as first:
-        with start_broker(
-            tmp_path / "two", 3, zk_connect, wait=False, zk_sessiontimeout_ms=SESSION_MS
-        ) as second:
+        with start(tmp_path / "two", 3, zk_connect, wait=False) as second:
             assert second.wait() == 1
             last = second.log().strip().splitlines()[-1]
             assert last == (
@@ -108,23 +104,23 @@ def test_restart_after_a_kill_waits_for_its_own_stale_node(
         assert broker.store(b"t", V)
         port = broker.port
         broker.kill()
-    assert 4 in live_brokers(registry)
-    with start(tmp_path, 4, zk_connect, port=port) as broker:
-        assert broker.port == port
-        assert broker.store(b"t", V)
-        broker.kill()
-    with start(tmp_path, 4, zk_connect) as broker:
-        assert live_brokers(registry) == {4: BrokerAddress("127.0.0.1", broker.port)}
-        assert value(registry, "/brokers/topics/t/4") == "1"
+    for again in (port, held_port()):
+        with start(tmp_path, 4, zk_connect, port=again, wait=False) as broker:
+            broker.wait_for_event("waiting_for_stale_registration")
+            end_session(registry, paths.broker_id_path(4))
+            broker.wait_serving()
+            assert live_brokers(registry) == {4: BrokerAddress("127.0.0.1", again)}
+            assert value(registry, "/brokers/topics/t/4") == "1"
+            broker.kill()
 
 
 def test_stop_while_it_waits_for_a_stale_node_is_a_clean_stop(
     tmp_path: Path, zk_connect: str, registry: ZooKeeperRegistry
 ) -> None:
-    with start_broker(tmp_path, 8, zk_connect, zk_sessiontimeout_ms=20_000) as broker:
+    with start(tmp_path, 8, zk_connect) as broker:
         assert broker.store(b"t", V)
         broker.kill()
-    with start_broker(tmp_path, 8, zk_connect, wait=False, zk_sessiontimeout_ms=20_000) as broker:
+    with start(tmp_path, 8, zk_connect, wait=False) as broker:
         wait_until(lambda: "waiting_for_stale_registration" in broker.log(), "it waits")
         assert broker.stop() == 0
         assert (broker.log_dir / ".kafka_cleanshutdown").exists()
@@ -134,7 +130,7 @@ def test_expired_session_registers_again_and_serving_goes_on(
     tmp_path: Path, zk_connect: str, registry: ZooKeeperRegistry
 ) -> None:
     """Z1, by a process that is stopped for longer than its session lives."""
-    with start(tmp_path, 5, zk_connect) as broker:
+    with start(tmp_path, 5, zk_connect, zk_sessiontimeout_ms=4000) as broker:
         assert broker.store(b"one", V)
         assert broker.store(b"two", V)
         wait_until(lambda: topics(registry) == ["one", "two"], "topics registered")
@@ -166,9 +162,10 @@ def test_without_zookeeper_the_broker_serves_on_and_comes_back(tmp_path: Path) -
     try:
         for number in range(20):  # each within the client's timeout
             assert broker.store(b"t%d" % (number % 3), V)
-        with start_zookeeper(data, client_port=port):
-            registry = ZooKeeperRegistry(f"127.0.0.1:{port}")
-            registry.start(20_000)
+        with (
+            start_zookeeper(data, client_port=port),
+            registry_at(f"127.0.0.1:{port}") as registry,
+        ):
             wait_until(lambda: 6 in live_brokers(registry), "registered again")
             wait_until(
                 lambda: all(
@@ -178,7 +175,6 @@ def test_without_zookeeper_the_broker_serves_on_and_comes_back(tmp_path: Path) -
             )
             assert broker.stop() == 0
             wait_until(lambda: live_brokers(registry) == {}, "gone with its session")
-            registry.close()
     finally:
         if broker.is_running:
             broker.kill()

@@ -125,7 +125,7 @@ class Group:
                 group_id=self.name,
                 consumer_id=name,
                 zk_connect=self.cluster.zk_connect,
-                zk_session_timeout_ms=6000,
+                zk_session_timeout_ms=20_000,
                 zk_connection_timeout_ms=20_000,
                 consumer_timeout_ms=500,
                 zk_sync_time_ms=500,
@@ -236,6 +236,7 @@ def test_zookeeper_away_for_longer_than_the_session(tmp_path: Path) -> None:
     ):
         group = Group(cluster, session_timeout_ms=2000)
         with group.two_members(tmp_path) as (a, b):
+            group.wait_until_printed(a, b)
             os.kill(server.pid, signal.SIGSTOP)
             try:
                 threading.Event().wait(4)  # the fault's duration: twice the session timeout

@@ -98,16 +98,23 @@ def test_frozen_server_ends_the_lease_and_fails_calls_until_it_is_back(tmp_path:
 def test_restarted_server_keeps_sessions_and_watches(tmp_path: Path) -> None:
     with start_zookeeper(tmp_path) as first:
         connect, port = f"{first.host}:{first.port}", first.port
-        registry = ZooKeeperRegistry(connect, session_timeout_ms=60_000)
+        # ZooKeeper accepts connections before it has loaded its data, and may leave one of then
+        # without an answer. kazoo waits for that for the session's time over the number of
+        # addresses: with one, the session would end meanwhile.
+        registry = ZooKeeperRegistry(f"{connect},{connect}", session_timeout_ms=60_000)
         registry.start(20_000)
         session = registry.session_id()
+        assert session is not None
         registry.create_ephemeral("/mine", b"1")
         seen: list[list[str]] = []
         registry.watch_children("/watched", seen.append)
         wait_until(lambda: seen, "the first call")
         first.kill()
     with start_zookeeper(tmp_path, client_port=port):
-        wait_until(lambda: registry.session_id() == session, "the same session again")
+        wait_until(
+            lambda: registry.session_id() == session,
+            lambda: f"session {session:x} again: {registry.session_id()}",
+        )
         assert registry.get("/mine") == (b"1", 0, True)
         registry.create("/watched/a")
         wait_until(lambda: seen[-1] == ["a"], lambda: str(seen))

@@ -13,10 +13,17 @@ import pytest
 
 from kafka2011.events import topics
 from kafka2011.events.codec import decode
+from kafka2011.services.frontend import synthetic
 from kafka2011.services.frontend.synthetic import expected_counts
 from tests.support.brokers import RunningBroker, start_broker
 from tests.support.commands import RunningProcess, held_port, start_command
-from tests.support.stored import headers, reported_counts, stored_counts, stored_payloads
+from tests.support.stored import (
+    headers,
+    reported_counts,
+    stored_counts,
+    stored_entries,
+    stored_payloads,
+)
 from tests.support.waiting import wait_for_growth, wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
@@ -263,7 +270,7 @@ def test_sigterm_flushes_and_the_next_start_goes_on_without_a_repeat(
 def test_after_a_planned_stop_synthetic_activity_goes_on_from_now_without_a_repeat(
     frontend: Frontend, broker: RunningBroker, tmp_path: Path
 ) -> None:
-    settings = {"rate": 1000, "message_count": 3000, "broker_list": broker.broker_list}
+    settings = {"rate": 1000, "message_count": 5000, "broker_list": broker.broker_list}
     with frontend.start(**settings) as run:
         wait_until((tmp_path / "frontend-1" / "progress.json").exists, "progress.json")
         assert run.stop() == 0, run.log()
@@ -272,7 +279,7 @@ def test_after_a_planned_stop_synthetic_activity_goes_on_from_now_without_a_repe
         began = datetime.datetime.fromisoformat(run.wait_for_event("run")["timestamp"])
         finish(run)
     assert broker.stop() == 0
-    assert repeats(3000, broker) == 0
+    assert repeats(5000, broker) == 0
     found = headers(stored_payloads([broker.log_dir]))
     began_ms = began.timestamp() * 1000
     assert [one.time_ms for one in found if stopped_ms < one.time_ms < began_ms] == []
@@ -313,7 +320,7 @@ def test_synthetic_activity_has_the_totals_that_were_known_before(
     assert {topic for topic in stored if topic != topics.AUDIT} == set(topics.ACTIVITY_TOPICS)
 
 
-def test_through_zookeeper_the_events_go_to_every_partition(
+def test_through_zookeeper_the_events_go_to_every_partition_or_to_that_of_their_key(
     frontend: Frontend, tmp_path: Path, zk_connect: str
 ) -> None:
     frontend.write_log(20_000)
@@ -325,8 +332,26 @@ def test_through_zookeeper_the_events_go_to_every_partition(
             source="access-log", input_path=frontend.log, zk_connect=zk_connect
         ) as run:
             finish(run)
+        with frontend.start(
+            broker_list=one.broker_list,
+            live_zk_connect=zk_connect,
+            frontend_keyed="true",
+            data_dir=tmp_path / "keyed",
+            frontend_server="frontend-2",
+            rate=6000,
+            duration_ms=500,
+        ) as run:
+            finish(run)
+            assert not run.events("keys_may_move"), run.log()
         assert one.stop() == two.stop() == 0
-    assert repeats(20_000, one, two) == 0
+    assert repeats(23_000, one, two) == 0
+    places = [(1, 0), (1, 1), (2, 0), (2, 1)]
+    for topic in synthetic.KEYED_TOPICS:  # the first event of all is in its place already
+        key = "author_id" if topic in (topics.LIKE, topics.COMMENT) else "member_id"
+        for broker_id, broker in enumerate((one, two), 1):
+            for entry in stored_entries(broker.log_dir, topic):
+                member = decode(entry.payload)[1][key]
+                assert places[member % 4] == (broker_id, entry.partition), (topic, member)
     sizes = [
         sum(file.stat().st_size for file in directory.glob("*.kafka"))
         for broker in (one, two)

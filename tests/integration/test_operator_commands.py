@@ -20,7 +20,8 @@ from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.events.primitives import long
 from kafka2011.producer import Producer
 from kafka2011.runtime.clock import now_ms
-from kafka2011.services.warehouse.delta_table import Load, LoadedRange, WarehouseTable, read_commits
+from kafka2011.services.warehouse.delta_table import WarehouseTable
+from kafka2011.services.warehouse.load_commits import Load, LoadedRange, read_commits
 from kafka2011.services.zookeeper.server import ZooKeeperServer
 from tests import ROOT
 from tests.integration.conftest import Run
@@ -279,7 +280,8 @@ def test_a_group_with_members_is_refused_unless_forced(cluster: Cluster, run: Ru
 
 def test_verify_rebalance(cluster: Cluster, run: Run) -> None:
     words = ("verify-rebalance", *zk(cluster), "--group", "verified")
-    with member(cluster, "verified") as made:
+    # Without a timer, at which it would see that a node is gone, and claim it again.
+    with member(cluster, "verified", autocommit_enable=False) as made:
         made.create_message_streams({"clicks": 2})
         assert "success, 4 partitions" in run(*words).out
         cluster.registry.delete(paths.owner_path("verified", "clicks", PARTITIONS[0]))
@@ -433,8 +435,9 @@ def test_a_reader_that_leaves_is_no_traceback(cluster: Cluster, command: str) ->
 
 def test_replay_log_produces_everything_again(cluster: Cluster, run: Run) -> None:
     words = ("replay-log", *zk(cluster), "--brokerinfo", f"zk.connect={cluster.zk_connect}")
-    topics = ("--inputtopic", "clicks", "--outputtopic", "again", "--consumer-timeout-ms", "5000")
-    done = run(*words, *topics, "--threads", "2", "--batch-size", "3", "--compression-codec", "1")
+    topics = ("--inputtopic", "clicks", "--outputtopic", "again", "--consumer-timeout-ms", "120000")
+    packed = ("--threads", "2", "--batch-size", "3", "--compression-codec", "1")
+    done = run(*words, *topics, "--messages", "20", *packed)
     assert done.out == "20 messages replayed from clicks to again\n"
     copies = [one for found in cluster.read("again").values() for one in found]
     assert sorted(copies) == sorted(
@@ -477,7 +480,7 @@ def test_perf_tools_print_the_originals_columns(cluster: Cluster, run: Run) -> N
         re.fullmatch(f"{DATE}, 0, 1048576, {FOUR}, {FOUR}, \\d+, {FOUR}", row) for row in rows
     )
     assert len(rows) >= 8
-    record = run(*consume, "700", *server(cluster), "--json").json
+    record = run(*consume, "700", *server(cluster), "--json").json  # of one partition, to its end
     assert 0 < record["data.consumed.in.nMsg"] < 2000
     assert "no message arrived" in run(*consume, "700", *zk(cluster), "--from-latest", status=1).err
     assert not [name for name in cluster.registry.children(paths.CONSUMERS) if "perf" in name]

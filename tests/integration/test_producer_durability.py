@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from kafka2011.coordination.zookeeper import ZooKeeperRegistry
 from kafka2011.producer import BrokerUnavailable, NotDurable, Part, Producer
 from kafka2011.producer.requests import SetPart
 from kafka2011.protocol.message_set import encode
 from tests.support.brokers import RunningBroker, start_broker
 from tests.support.stored import stored_payloads
 from tests.support.waiting import wait_until
+from tests.support.zookeeper import registry_at
 
 pytestmark = pytest.mark.integration
 
@@ -168,12 +168,10 @@ def test_discovery_follows_brokers_that_come_and_go(tmp_path: Path, zk_connect: 
         with start_broker(tmp_path, 2, zk_connect, num_partitions=2) as two:
             producer.send_sets([SetPart("t", 0, encode([b"to two"]))], broker_id=2)
             producer.flush()
-            registry = ZooKeeperRegistry(zk_connect)
-            registry.start()
-            wait_until(
-                lambda: registry.children("/brokers/topics/t") == ["1", "2"], "both to announce t"
-            )
-            registry.close()
+            with registry_at(zk_connect) as registry:
+                wait_until(
+                    lambda: registry.children("/brokers/topics/t") == ["1", "2"], "both announce t"
+                )
 
             def reached_both() -> bool:
                 send_to_all_keys(b"second")

@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.commands import start_command
 from tests.support.scripted_server import TcpTarget, receive_exactly
+from tests.support.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.integration
 
@@ -21,8 +22,8 @@ def test_relays_takes_faults_and_stops_clean(tmp_path: Path) -> None:
         with start_command("proxy", settings, tmp_path / "log") as proxy:
             serving = proxy.wait_for_event("serving")
             host, _, port = str(serving["address"]).partition(":")
-            metrics = http.client.HTTPConnection(*serving["metrics"].split(":"), timeout=10)
-            with socket.create_connection((host, int(port)), timeout=20) as client:
+            metrics = http.client.HTTPConnection(*serving["metrics"].split(":"), timeout=DEADLINE_S)
+            with socket.create_connection((host, int(port)), timeout=DEADLINE_S) as client:
                 client.sendall(b"through")
                 assert receive_exactly(client, 7) == b"through"
                 metrics.request(

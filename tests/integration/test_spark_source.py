@@ -1,5 +1,6 @@
 """The data source and SQL inside one Spark session, over a real broker."""
 
+import contextlib
 import io
 import json
 import sys
@@ -10,15 +11,15 @@ from typing import Any
 import pytest
 
 from kafka2011.coordination import cluster
-from kafka2011.coordination.zookeeper import ZooKeeperRegistry
 from kafka2011.events.forms import FORMS_2011
 from kafka2011.events.topics import ACCESS_LOG
 from kafka2011.producer import Producer
 from kafka2011.protocol import message_set
 from kafka2011.services.warehouse.config import WarehouseConfig
-from kafka2011.services.warehouse.delta_table import WarehouseTable, read_commits
+from kafka2011.services.warehouse.delta_table import WarehouseTable
 from kafka2011.services.warehouse.load.job import Loader, spark_runner
 from kafka2011.services.warehouse.load.topic_tables import table_schema
+from kafka2011.services.warehouse.load_commits import read_commits
 from kafka2011.services.warehouse.reports.traffic import make_report
 from kafka2011.services.warehouse.shell.prompt import run_shell
 from kafka2011.services.warehouse.shell.results import SqlError, write_answer
@@ -27,7 +28,8 @@ from kafka2011.services.warehouse.shell.sql import Warehouse
 from kafka2011.services.warehouse.table_paths import tables_in
 from kafka2011.services.zookeeper.server import ZooKeeperServer
 from tests.support.brokers import RunningBroker, start_broker
-from tests.support.waiting import run_query, wait_until
+from tests.support.waiting import despite_slow_starts, run_query, wait_until
+from tests.support.zookeeper import registry_at
 from tests.unit.services.warehouse.samples import access_log_payload
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
@@ -57,25 +59,29 @@ def send(zk_connect: str, numbers: range, topic: str) -> None:
             entries = message_set.encode(payloads)
             producer.send_set(topic, entries, broker_id=11, partition=start // 50 % 2)
         producer.flush()
-    registry = ZooKeeperRegistry(zk_connect)
-    registry.start()
-    try:
-        # The broker registers a new topic beside answering for it.
+    await_topic(zk_connect, topic)
+
+
+def await_topic(zk_connect: str, topic: str) -> None:
+    """The broker registers a new topic beside answering for it."""
+    with registry_at(zk_connect) as registry:
         wait_until(lambda: cluster.partitions_of(registry, topic), "the topic in ZooKeeper")
-    finally:
-        registry.close()
 
 
 def source(reader: Any, zk_connect: str, topic: str, **options: str) -> Any:
     """The data frame of `spark.read` or `spark.readStream`."""
     options = {"zk.connect": zk_connect, "topic": topic, **options}
-    return reader.format("kafka2011").options(**options).load()
+    return despite_slow_starts(reader.format("kafka2011").options(**options).load)
 
 
 def test_a_topic_is_a_data_frame(spark: Any, connect: str) -> None:
-    assert source(spark.read, connect, "rows").count() == 0
+
+    def read(**options: str) -> list[Any]:
+        return despite_slow_starts(source(spark.read, connect, "rows", **options).collect)
+
+    assert read() == []
     send(connect, range(1000), "rows")
-    rows = source(spark.read, connect, "rows").collect()
+    rows = read()
     assert len(rows) == 1000
     assert {bytes(row.payload) for row in rows} == {
         access_log_payload(n, path=f"/{n}") for n in range(1000)
@@ -90,8 +96,19 @@ def test_a_topic_is_a_data_frame(spark: Any, connect: str) -> None:
     # Reading on from where those ended finds only what is new.
     ends = {f"11-{number}": part[-1].next_offset for number, part in by_partition.items()}
     send(connect, range(1000, 1010), "rows")
-    later = source(spark.read, connect, "rows", startingOffsets=json.dumps({"rows": ends}))
-    assert later.count() == 10
+    assert len(read(startingOffsets=json.dumps({"rows": ends}))) == 10
+
+
+def test_json_comes_as_columns(spark: Any, connect: str) -> None:
+    with Producer(zk_connect=connect) as producer:
+        producer.send("sales", [b'{"n":%d,"shop":"a"}' % number for number in range(10)])
+        producer.send("sales", [b'{"n":"many"}'])
+    await_topic(connect, "sales")
+    decoded = {"decode": "true", "event.forms": "*:2011,sales:json"}
+    columns = source(spark.read, connect, "sales", **decoded).select("n", "shop", "rest")
+    rows = despite_slow_starts(columns.collect)
+    assert sum(row.n or 0 for row in rows if row.shop == "a") == 45
+    assert [row.rest for row in rows if row.rest] == ['{"n":"many"}']
 
 
 def test_a_stream_takes_what_was_there_in_limited_batches_and_goes_on_later(
@@ -126,15 +143,21 @@ def test_a_stream_waits_for_a_broker_that_is_started_again(
 ) -> None:
     send(zk_connect, range(10), "waited")
     stream = source(spark.readStream, zk_connect, "waited")
-    query = stream.writeStream.format("memory").queryName("seen").start()
-    try:
+    query: Any = None
 
-        def seen() -> int:
-            assert query.exception() is None
-            count: int = spark.sql("select payload from seen").count()
-            return count
+    def seen() -> int:
+        if query.exception() is not None:
+            raise query.exception()
+        count: int = spark.sql("select payload from seen").count()
+        return count
 
+    def start() -> None:
+        nonlocal query
+        query = stream.writeStream.format("memory").queryName("seen").start()
         wait_until(lambda: seen() == 10, "the first ten")
+
+    try:
+        despite_slow_starts(start)
         port = broker.port
         assert broker.stop() == 0
         with start_broker(tmp_path, 11, zk_connect, port=port, num_partitions=2):
@@ -164,17 +187,12 @@ def test_sql_over_the_warehouse_and_over_raw_topics(
         producer.send(ACCESS_LOG, b"junk")
         producer.flush()
     warehouse = tmp_path / "warehouse"
-    registry = ZooKeeperRegistry(zk_connect)
-    registry.start()
-    try:
-        config = WarehouseConfig(
-            zk_connect=zk_connect, warehouse_dir=warehouse, event_forms=FORMS_2011
-        )
-        loader = Loader(config, registry, spark_runner(spark), 2)
+    config = WarehouseConfig(zk_connect=zk_connect, warehouse_dir=warehouse, event_forms=FORMS_2011)
+    with (
+        registry_at(zk_connect) as registry,
+        contextlib.closing(Loader(config, registry, spark_runner(spark), 2)) as loader,
+    ):
         outcome = loader.load()
-        loader.close()
-    finally:
-        registry.close()
     assert (outcome.rows, outcome.quarantined) == ({ACCESS_LOG: 100}, {ACCESS_LOG: 1})
     assert read_commits(warehouse / "access_log")[0].rows == 100
     assert set(tables_in(warehouse)) == {"access_log", "quarantine_access_log"}
@@ -182,7 +200,9 @@ def test_sql_over_the_warehouse_and_over_raw_topics(
     def answer(statement: str, form: str) -> str:
         out = io.StringIO()
         tables = Warehouse(warehouse).named_in(statement)
-        write_answer(run_sql(spark, statement, tables, {"zk.connect": zk_connect}), form, out)
+        source = {"zk.connect": zk_connect}
+        found = despite_slow_starts(lambda: run_sql(spark, statement, tables, source))
+        write_answer(found, form, out)
         return out.getvalue()
 
     assert answer("select count(*) from access_log", "csv") == "count(1)\n100\n"

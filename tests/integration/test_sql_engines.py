@@ -3,6 +3,7 @@
 import datetime
 import math
 from contextlib import ExitStack
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ COLUMNS = {
     "bytes": pa.int64(),
     "seconds": pa.float64(),
     "is_robot": pa.bool_(),
+    "price": pa.decimal128(12, 2),
+    "exact": pa.decimal128(28, 9),
     "hour": pa.string(),
 }
 TIMES = [
@@ -53,6 +56,8 @@ def events(count: int, first: int) -> pa.Table:
         "bytes": of([0, 1, -7, 2**40, None, 2**53 + 1]),
         "seconds": of(REALS),
         "is_robot": of([True, False, None]),
+        "price": of([Decimal("0.00"), Decimal("-1.50"), Decimal("9999999999.99"), None]),
+        "exact": of([Decimal("0E-9"), Decimal("9999999999999999999.123456789"), None]),
         "hour": of(["2015-05-17-12", "2015-05-17-13"]),
     }
     return pa.table({name: pa.array(rows[name], kind) for name, kind in COLUMNS.items()})
@@ -71,6 +76,9 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
             partition_by=["hour"],
             schema_mode="merge",
         )
+    line = pa.struct([("item", pa.string()), ("count", pa.int16()), ("price", pa.decimal128(9, 2))])
+    kinds = {"lines": pa.list_(line), "tags": pa.map_(pa.string(), pa.date32()), "one": line}
+    write_deltalake(str(directory / "nested"), pa.schema(list(kinds.items())).empty_table())
     return directory
 
 
@@ -132,6 +140,14 @@ with big as (select path, bytes from visit where bytes > 0) select path, sum(byt
 select max(n) most from (select path, count(*) as n from visit group by path) counted;
 select 7 as seven, 'it''s' as text, event_time from visit where event_time is not null order by
     guid limit 1;
+select 1 as one;
+select 1, 'x';
+select guid, price, exact from visit order by price desc, exact, guid;
+select sum(price), min(price), max(exact), sum(exact), count(distinct price) as n from visit;
+select price, sum(exact) as e from visit group by price having sum(price) > -40.5 order by price;
+select sum(s) as z from (select path, sum(price) as s from visit group by path) parts;
+select guid from visit where price > -1.49 and price < bytes or price in (0, -1.5, exact)
+    order by guid;
 """
 
 
@@ -161,6 +177,9 @@ def test_duckdb_answers_as_spark_does(spark: Any, warehouse: Path) -> None:
     assert not wrong, "\n".join(map(str, wrong))
     # DuckDB's own SQL, where that is asked for.
     assert answered("from visit select count(*) as n", DUCKDB) == ("DuckDB", ["n"], ["[100]"])
+    # Nested types are described without an engine as Spark describes them.
+    described = answered("describe nested", "auto")
+    assert described[1:] == answered("describe nested", SPARK)[1:]
 
 
 def _plain(value: Any) -> Any:

@@ -20,7 +20,8 @@ from kafka2011.events import codec
 from kafka2011.events.topics import CLICK
 from kafka2011.producer import Producer
 from kafka2011.protocol import message_set
-from kafka2011.services.warehouse.delta_table import WarehouseTable, read_commits
+from kafka2011.services.warehouse.delta_table import WarehouseTable
+from kafka2011.services.warehouse.load_commits import read_commits
 from tests.support.brokers import RunningBroker
 from tests.support.clusters import Cluster
 from tests.support.commands import RunningProcess, start_command
@@ -183,7 +184,8 @@ def test_a_schedule_loads_again_and_again_and_outlives_a_job_that_fails(
     clicks: Clicks, tmp_path: Path, zk_connect: str
 ) -> None:
     file = tmp_path / "schedule"
-    file.write_text("every 1s load\nevery 8s report --table nowhere\ndaily 02:30 reports\n")
+    never = f"{datetime.now(UTC) + timedelta(hours=12):%H:%M}"  # while the test runs
+    file.write_text(f"every 1s load\nevery 8s report --table nowhere\ndaily {never} reports\n")
     settings: dict[str, object] = {
         "zk.connect": zk_connect,
         "warehouse.dir": tmp_path / "warehouse",

@@ -1,13 +1,18 @@
-"""A load that is larger than any process's memory: `make test-large-load [SIZE_MB=5000]`.
+"""A load that is larger than any process's memory: `make test-large-load [SIZE_MB=5000] [STORE=1]`.
 
 Two executors of 1 GB (Spark's local-cluster), a driver of 512 MB, and an executor that is killed
 after the first commit. Every message is then one row, counted by DuckDB from the table's files.
+With STORE=1 the table is in the object store of docker-compose.yml, which is killed STORE_KILLS
+times, each after a commit. A load that it was away for too long is run again.
 """
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
@@ -17,16 +22,23 @@ from kafka2011.events import codec
 from kafka2011.events.topics import ACCESS_LOG
 from kafka2011.producer import Producer
 from kafka2011.protocol import message_set
-from kafka2011.services.warehouse.delta_table import WarehouseTable, read_commits
+from kafka2011.runtime.places import Place, StorePath
+from kafka2011.services.warehouse import storage
+from kafka2011.services.warehouse.delta_table import WarehouseTable
+from kafka2011.services.warehouse.load_commits import read_commits
 from kafka2011.services.warehouse.session import CONF_DIR
 from tests import ROOT
 from tests.support.brokers import start_broker
+from tests.support.ceph import BUCKET, CephStore, ceph_store
 from tests.support.waiting import wait_until
 from tests.unit.services.warehouse.samples import access_log_event
 
 SIZE_MB = int(os.environ.get("LARGE_LOAD_MB", "0"))
 STEP_BYTES = 32 * 1024 * 1024  # of each partition in a commit, so that there are several
 SET_MESSAGES = 2000
+IN_STORE = bool(os.environ.get("LARGE_LOAD_STORE"))
+STORE_KILLS = 3
+RUNS_MAX = 2 + STORE_KILLS
 
 pytestmark = [
     pytest.mark.slow,
@@ -69,10 +81,21 @@ def executors(driver_pid: int) -> list[int]:
     return found
 
 
-def test_more_than_fits_anywhere_is_loaded_although_an_executor_dies(
-    tmp_path: Path, zk_connect: str
+@pytest.fixture
+def store() -> Iterator[CephStore | None]:
+    """The object store, where the table is to be in one."""
+    if not IN_STORE:
+        yield None
+        return
+    with ceph_store() as served:
+        yield served
+
+
+def test_more_than_fits_anywhere_is_loaded_although_executor_and_store_die(
+    tmp_path: Path, zk_connect: str, store: CephStore | None
 ) -> None:
-    warehouse = tmp_path / "warehouse"
+    warehouse: Place = StorePath(BUCKET, "large") if store else tmp_path / "warehouse"
+    table_path = warehouse / "access_log"
     with (
         start_broker(tmp_path, 11, zk_connect, num_partitions=2),
         start_broker(tmp_path, 12, zk_connect, num_partitions=2),
@@ -93,35 +116,67 @@ def test_more_than_fits_anywhere_is_loaded_although_an_executor_dies(
             "SPARK_CONF_DIR": str(CONF_DIR),
         }
         output = tmp_path / "load.log"
-        with output.open("wb") as log:
-            load = subprocess.Popen(
-                command,
-                cwd=tmp_path,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,  # its executors are in its process group
-            )
+        load = _started(command, environment, output)
+        began = time.monotonic()
         try:
-            wait_until(
-                lambda: read_commits(warehouse / "access_log") or load.poll() is not None,
-                lambda: f"the first commit:\n{output.read_text()}",
-                600,
-            )
+            _wait_for_commits(table_path, 1, load, output)
             assert load.poll() is None, output.read_text()
             victim = wait_until(lambda: executors(load.pid), "an executor")[0]
             os.kill(victim, signal.SIGKILL)
-            assert load.wait() == 0, output.read_text()
+            for number in range(STORE_KILLS if store else 0):
+                assert store is not None
+                _wait_for_commits(table_path, 2 + number, load, output)
+                store.kill()
+                store.start()
+                store.wait_until_serving()
+            runs = 1
+            while load.wait() != 0:
+                assert store is not None, output.read_text()
+                assert runs < RUNS_MAX, output.read_text()
+                runs += 1
+                load = _started(command, environment, output)
+            print(f"{count} messages in {time.monotonic() - began:.0f} s, {runs} runs of the load")
         finally:
             if load.poll() is None:
                 os.killpg(load.pid, signal.SIGKILL)
-    table = WarehouseTable.open(warehouse / "access_log")
+    table = WarehouseTable.open(table_path)
     assert table is not None
-    told = duckdb.sql(
-        "select count(*), count(distinct guid), min(guid), max(guid) "
-        f"from read_parquet({table.file_paths()!r})"
-    ).fetchall()
+    rows = f"read_parquet({table.file_paths()!r})"
+    with duckdb.connect() as connection:
+        if store:
+            connection.register("stored", storage.dataset(table.file_paths(), table.schema()))
+            rows = "stored"
+        told = connection.sql(
+            f"select count(*), count(distinct guid), min(guid), max(guid) from {rows}"
+        ).fetchall()
     last = (count - 1).to_bytes(16, "big")
     assert told == [(count, count, bytes(16), last)]
-    assert sum(info.rows for info in read_commits(warehouse / "access_log")) == count
+    assert sum(info.rows for info in read_commits(table_path)) == count
+
+
+def _started(
+    command: list[str], environment: dict[str, str], output: Path
+) -> subprocess.Popen[bytes]:
+    with output.open("ab") as log:
+        return subprocess.Popen(
+            command,
+            cwd=output.parent,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,  # its executors are in its process group
+        )
+
+
+def _wait_for_commits(
+    table: Place, count: int, load: subprocess.Popen[bytes], output: Path
+) -> None:
+    """Until there are so many, or the load has ended."""
+
+    def is_there() -> bool:
+        with contextlib.suppress(OSError):
+            return len(read_commits(table)) >= count or load.poll() is not None
+        return False
+
+    wait_until(is_there, lambda: f"commit {count}:\n{output.read_text()}", 1800)

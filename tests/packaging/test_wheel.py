@@ -15,6 +15,8 @@ from tests import ROOT
 from tests.packaging.conftest import Environment, clone, new_environment, run
 from tests.support.brokers import RunningBroker
 
+pytestmark = pytest.mark.slow
+
 # Packages that a project often has; all but the last few once came with an install of kafka2011.
 COMMON_NAMES = ("services", "consumer", "events", "cli", "broker", "producer", "protocol", "tests")
 PROGRAM = Path(__file__).with_name("user_program.py")

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from kafka2011.runtime.config import environment_name
+from kafka2011.runtime.lifeline import PARENT_VARIABLE
 from tests import ROOT
 from tests.support.waiting import DEADLINE_S, wait_until
 
@@ -109,7 +110,7 @@ def run_python(*words: object, **options: Any) -> subprocess.CompletedProcess[st
 
 class RunningProcess:
     """A child process whose standard error, and standard output unless `output` says where else,
-    are appended to the file `log_path`."""
+    are appended to the file `log_path`. A `kafka2011` ends with the tests, however those end."""
 
     def __init__(
         self,
@@ -124,6 +125,8 @@ class RunningProcess:
         self.log_path = log_path
         self.output = output or log_path
         log_path.parent.mkdir(parents=True, exist_ok=True)
+        # The command itself takes the variable away; to other programs it is an unknown setting.
+        parent = {PARENT_VARIABLE: str(os.getpid())} if "kafka2011" in words else {}
         with (
             stdin.open("rb") as given,
             log_path.open("ab") as errors,
@@ -133,7 +136,7 @@ class RunningProcess:
             self.process = subprocess.Popen(
                 words,
                 cwd=cwd,
-                env=environment(variables),
+                env={**environment(variables), **parent},
                 stdin=given,
                 stdout=printed,
                 stderr=errors,

@@ -294,6 +294,12 @@ class InMemoryRegistry:
         self._deliver_if_at_once()
         return watch
 
+    def catch_up(self) -> None:
+        with self._request():
+            pass
+        while self.deliver_next():
+            pass
+
     def add_session_listener(self, callback: Callable[[SessionEvent], None]) -> Handle:
         listener = _Subscriber(callback)
         self._listeners.append(listener)

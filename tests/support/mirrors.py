@@ -37,6 +37,9 @@ class Mirrors:
             "offset.commit.interval.ms": 50,
             "mirror.status.interval.ms": 100,
             "mirror.retry.max.ms": 500,
+            # What is repeated is a fault's, not a busy machine's.
+            "mirror.barrier.timeout.ms": 60_000,
+            "mirror.handover.timeout.ms": 60_000,
             "zk.sessiontimeout.ms": 20_000,
             "consumerid": f"member-{len(self.running)}",
             **dotted(settings),

@@ -8,23 +8,30 @@ from typing import Self
 from kazoo.client import KazooClient
 from kazoo.exceptions import NodeExistsError, NoNodeError
 
-from tests.support.waiting import wait_until
+from tests.support.waiting import DEADLINE_S, wait_until
 
 
 class OriginalMember:
     """One stream; `subscription` is the exact text of its registration."""
 
-    def __init__(self, zk_connect: str, group: str, consumer_id: str, subscription: str) -> None:
+    def __init__(
+        self,
+        zk_connect: str,
+        group: str,
+        consumer_id: str,
+        subscription: str,
+        timeout_s: float = 20.0,
+    ) -> None:
         self.consumer_id = consumer_id
         self.root = f"/consumers/{group}"
-        self.client = KazooClient(hosts=zk_connect, timeout=6)
-        self.client.start(timeout=20)
+        self.client = KazooClient(hosts=zk_connect, timeout=timeout_s)
+        self.client.start(timeout=DEADLINE_S)
         self.owned: dict[str, list[str]] = {}
         self._create(f"ids/{consumer_id}", subscription)
 
     def rebalance(self) -> None:
         """Attempts until everything wanted is claimed."""
-        wait_until(self._attempt, lambda: f"{self.consumer_id} owns its share: {self.owned}", 30)
+        wait_until(self._attempt, lambda: f"{self.consumer_id} owns its share: {self.owned}")
 
     def _attempt(self) -> bool:
         self._release()

@@ -301,6 +301,14 @@ class RegistryContract:
         two.delete("/wv")
         wait_until(lambda: seen[-1] == ABSENT, lambda: str(seen))
 
+    def test_catching_up_shows_what_changed_before(self, one: Registry, two: Registry) -> None:
+        seen: list[list[str]] = []
+        one.watch_children("/wu", seen.append)
+        for number in range(20):
+            two.create(f"/wu/{number:02}")
+            one.catch_up()
+            assert len(seen[-1]) == number + 1, "a change of before is not in what was seen"
+
     # --- written once ----------------------------------------------------------------------------
 
     def test_what_is_put_once_needs_the_version(self, one: Registry) -> None:

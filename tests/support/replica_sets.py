@@ -5,15 +5,19 @@ history is judged by (tests/faults/checker.py, and the parsing here) shares no c
 product.
 """
 
+import contextlib
 import functools
 import itertools
 import os
+import resource
 import shutil
 import signal
 import struct
 import threading
+import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -30,14 +34,37 @@ BROKER_ID = 1
 TOPIC = b"t"
 FETCH_BYTES = 1_000_000
 SESSION_MS = 2000
+FULL_BYTES = 30_000
+QUICK: dict[str, object] = {
+    "replica_registration_gap_ms": 200,
+    "zk_sessiontimeout_ms": SESSION_MS,
+}
 _NUMBERS = itertools.count()  # of producers
+
+
+@dataclass(frozen=True)
+class Host:
+    """Where a member runs: the words before its command, its address, its own variables."""
+
+    inside: tuple[str, ...] = ()
+    address: str = "127.0.0.1"
+    variables: Mapping[str, str] = field(default_factory=dict)
 
 
 class ReplicaSet:
     """Members `a`, `b`, `c`, each with a directory of its own."""
 
-    def __init__(self, path: Path, zk_connect: str, names: str = "abc", **settings: object) -> None:
+    def __init__(
+        self,
+        path: Path,
+        zk_connect: str,
+        names: str = "abc",
+        hosts: Mapping[str, Host] | None = None,
+        **settings: object,
+    ) -> None:
+        """`hosts`: of each member; on this one's loopback else."""
         self.path = path
+        self.hosts = dict(hosts or dict.fromkeys(names, Host()))
         self.zk_connect = zk_connect
         self.names = names
         self.history: list[dict[str, Any]] = []
@@ -50,22 +77,32 @@ class ReplicaSet:
 
     def start(self, name: str) -> None:
         client, replica = self._ports[name]
+        host = self.hosts[name]
         self.brokers[name] = start_broker(
             self.path / name,
             BROKER_ID,
             self.zk_connect,
             port=client,
+            prefix=list(host.inside),
+            environment=dict(host.variables),
+            hostname=host.address,
             replica_name=name,
             replica_port=replica,
-            replica_registration_gap_ms=200,
-            zk_sessiontimeout_ms=SESSION_MS,
-            **self._settings,
+            **{**QUICK, **self._settings},
         )
 
     def start_all(self) -> None:
         for name in self.names:
             (self.path / name).mkdir(parents=True, exist_ok=True)
             self.start(name)
+
+    def start_in_place_of(self, old: str, new: str) -> None:
+        """Start another member, which is to be compared from now on instead of `old`."""
+        self.names = self.names.replace(old, new)
+        self._ports[new] = (held_port(), held_port())
+        self.hosts[new] = self.hosts[old]
+        (self.path / new).mkdir()
+        self.start(new)
 
     def log_dir(self, name: str) -> Path:
         return self.brokers[name].log_dir
@@ -78,6 +115,17 @@ class ReplicaSet:
 
     def signal(self, name: str, number: signal.Signals) -> None:
         os.kill(self.brokers[name].pid, number)
+
+    @contextlib.contextmanager
+    def without_room(self, name: str) -> Iterator[None]:
+        """No file of this member's grows beyond FULL_BYTES, which is less than a segment has."""
+        limits = resource.prlimit(self.brokers[name].pid, resource.RLIMIT_FSIZE)
+        full = (FULL_BYTES, limits[1])
+        resource.prlimit(self.brokers[name].pid, resource.RLIMIT_FSIZE, full)
+        try:
+            yield
+        finally:
+            resource.prlimit(self.brokers[name].pid, resource.RLIMIT_FSIZE, limits)
 
     def close(self) -> None:
         for broker in self.brokers.values():
@@ -164,17 +212,30 @@ class Loadable(Protocol):
 
 
 class Load:
-    """Producers that ask for a barrier behind every few sets, and a reader at the end of the log.
+    """Producers that ask for a barrier behind every few sets, and a reader of all, to the end.
     `history` is the checker's, to which several loads of one set may add."""
 
     def __init__(
-        self, replicas: Loadable, history: list[dict[str, Any]], producers: int = 2
+        self,
+        replicas: Loadable,
+        history: list[dict[str, Any]],
+        producers: int = 2,
+        *,
+        patience_s: float = 5.0,
+        pause_s: float = 0.0,
     ) -> None:
+        """`patience_s`: for any answer, before a client connects again; `pause_s`: of each client
+        between two barriers or looks."""
         self._replicas = replicas
         self.history = history
         self.problems: list[str] = []
         self.durable = 0
         self.shown_end = 0
+        self._read_to = 0
+        self.confirmed_s = time.monotonic()  # when the last barrier was answered
+        self.longest_s = 0.0  # between two answers, of all producers together
+        self._patience_s = patience_s
+        self._pause_s = pause_s
         self._is_over = threading.Event()
         targets: list[Callable[[], None]] = [self._read]
         targets += [functools.partial(self._produce, next(_NUMBERS)) for _ in range(producers)]
@@ -217,7 +278,7 @@ class Load:
             connection += 1
             try:
                 with self._replicas.connect() as client:
-                    client.socket.settimeout(5)
+                    client.socket.settimeout(self._patience_s)
                     self._produce_on(client, f"{number}.{connection}")
             except OSError:
                 self._is_over.wait(0.05)
@@ -234,7 +295,11 @@ class Load:
             if client.latest(TOPIC) is None:
                 raise ConnectionResetError
             self.history += [{"f": "durable", "id": name} for name in names]
+            now_s = time.monotonic()
+            self.longest_s = max(self.longest_s, now_s - self.confirmed_s)
+            self.confirmed_s = now_s
             self.durable += len(names)
+            self._is_over.wait(self._pause_s)
 
     def _read(self) -> None:
         """As a 0.7 consumer at the end of the log does, across leaders: the end never falls, and
@@ -242,9 +307,10 @@ class Load:
         while not self._is_over.is_set():
             try:
                 with self._replicas.connect() as client:
-                    client.socket.settimeout(5)
+                    client.socket.settimeout(self._patience_s)
                     while not self._is_over.is_set():
                         self._look(client)
+                        self._is_over.wait(self._pause_s)
             except OSError:
                 self._is_over.wait(0.05)
 
@@ -263,33 +329,39 @@ class Load:
             self.problems.append(f"the end fell from {self.shown_end} to {end}")
             self._is_over.set()
         self.shown_end = max(self.shown_end, end)
+        if self._read_to < self.shown_end:
+            answer = client.ask(fetch(TOPIC, self._read_to, 0, FETCH_BYTES))
+            for event in shown(answer, self._read_to):
+                self.history.append({"f": "poll", **event})
+                self._read_to = event["next_offset"]
+
+
+def shown(answer: bytes, offset: int) -> Iterator[dict[str, Any]]:
+    """The whole messages of a fetch at `offset`, as the checker's events."""
+    assert answer[4:6] in (b"", b"\0\0"), f"{offset}: {answer[:6].hex()}"
+    data = answer[6:]
+    at = 0
+    while at + 4 <= len(data):
+        (length,) = struct.unpack_from(">i", data, at)
+        if at + 4 + length > len(data):
+            break
+        payload = data[at + 10 : at + 4 + length]
+        yield {
+            "id": payload.partition(b":")[0].decode(),
+            "partition": 0,
+            "offset": offset + at,
+            "next_offset": offset + at + 4 + length,
+            "crc": zlib.crc32(payload),
+        }
+        at += 4 + length
 
 
 def read_all(client: RawClient) -> Iterator[dict[str, Any]]:
     """The whole log as the checker's final events."""
     offset = 0
-    while True:
-        answer = client.ask(fetch(TOPIC, offset, 0, FETCH_BYTES))
-        assert answer[4:6] == b"\0\0", answer[:6].hex()
-        data = answer[6:]
-        at = 0
-        while at + 4 <= len(data):
-            (length,) = struct.unpack_from(">i", data, at)
-            if at + 4 + length > len(data):
-                break
-            payload = data[at + 10 : at + 4 + length]
-            yield {
-                "f": "final",
-                "id": payload.partition(b":")[0].decode(),
-                "partition": 0,
-                "offset": offset + at,
-                "next_offset": offset + at + 4 + length,
-                "crc": zlib.crc32(payload),
-            }
-            at += 4 + length
-        if not at:
-            break
-        offset += at
+    while found := list(shown(client.ask(fetch(TOPIC, offset, 0, FETCH_BYTES)), offset)):
+        yield from ({"f": "final", **event} for event in found)
+        offset = found[-1]["next_offset"]
     yield {"f": "end", "partition": 0, "offset": client.latest(TOPIC)}
 
 

@@ -14,9 +14,10 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Self
 
-from kafka2011.protocol import message_set
+from kafka2011.protocol import message_set, responses
 from kafka2011.protocol import requests as wire
 from kafka2011.protocol.errors import KafkaError
+from kafka2011.protocol.lineage import Lineage, begun
 from tests.support.raw_requests import OUT_OF_RANGE, answer, frame, offsets_answer
 from tests.support.waiting import wait_until
 
@@ -143,6 +144,7 @@ class ScriptedBroker(ScriptedServer):
     - `holds_back`: as 0.7 between two flushes, only what was there at the last `flush` is visible
     - `can_wait`: unlike 0.7, it knows WaitingFetch; until then it hangs up on it
     - `on_offsets` is called before each Offsets request is answered
+    - `lineages`: of the partitions of a replica set; `lead_anew` ends all connections
     """
 
     def __init__(self, port: int = 0) -> None:
@@ -163,7 +165,10 @@ class ScriptedBroker(ScriptedServer):
         self.damage: Callable[[wire.FetchRequest, bytes], bytes] = lambda _, data: data
         self.holds_back = False
         self.can_wait = False
+        self.replicas = 1  # 0: it does not know the request Copies
         self.on_offsets: Callable[[], object] = lambda: None
+        self.lineages: dict[Partition, Lineage] = defaultdict(tuple)
+        self._leadership = 0
         self._flushed: dict[Partition, int] = {}  # bytes
         super().__init__(port)
 
@@ -191,6 +196,13 @@ class ScriptedBroker(ScriptedServer):
         with self.lock:
             del self.logs[topic, partition][: start - self.starts[topic, partition]]
             self.starts[topic, partition] = start
+
+    def lead_anew(self, topic: str, epoch: int, end: int) -> None:
+        """Another leader begins `epoch`, whose log of the topic ends at `end`."""
+        with self.lock:
+            del self.logs[topic, 0][end - self.starts[topic, 0] :]
+            self.lineages[topic, 0] = begun(self.lineages[topic, 0], epoch, end)
+            self._leadership += 1
 
     def flush(self) -> None:
         """With `holds_back`: make all that is there visible."""
@@ -225,12 +237,15 @@ class ScriptedBroker(ScriptedServer):
     def serve(self, connection: socket.socket) -> None:
         conversation: list[bytes] = []
         self.conversations.append(conversation)
+        leadership = self._leadership
         with connection.makefile("rb") as stream, contextlib.suppress(KafkaError):
             while header := stream.read(4):
                 received = header + stream.read(struct.unpack(">i", header)[0])
                 if received[4:6] == b"\0\4":
                     self.on_offsets()
                 with self.lock:
+                    if self._leadership != leadership:
+                        return
                     self.frames.append(received)
                     conversation.append(received)
                     response = self._answer(received)
@@ -259,6 +274,12 @@ class ScriptedBroker(ScriptedServer):
                 if not self.can_wait:
                     return None
                 return frame(b"\0\0" + b"".join(map(self._fetch, request.parts)))
+            case wire.CopiesRequest(count):
+                if not self.replicas:
+                    return None
+                return responses.encode_copies_response(count <= self.replicas)
+            case wire.LineageRequest(topic, partition):
+                return responses.encode_lineage_response(self.lineages[topic, partition])
             case request:
                 for part in _produced(request):
                     if part.topic in self.refused or not self._unpacks(part.message_set):

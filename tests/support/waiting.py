@@ -53,20 +53,28 @@ def wait_for_growth(
     )
 
 
-def run_query(start: Callable[[], Any]) -> Any:
-    """The streaming query once it has ended. As the stream jobs do, it is started again where a
-    Python worker took longer to start than the ten seconds that Spark gives it."""
+def despite_slow_starts(attempt: Callable[[], Result]) -> Result:
+    """What it returns. As by the stream jobs, it is called again where a Python worker took longer
+    to start than the ten seconds that Spark gives it."""
     from pyspark.errors import PySparkException
 
     from kafka2011.services.warehouse.streams.runner import SLOW_START, STARTS_MAX
 
     for starts_left in reversed(range(STARTS_MAX)):
-        query = start()
         try:
-            assert query.awaitTermination(600)
+            return attempt()
         except PySparkException as error:
             if SLOW_START not in str(error) or not starts_left:
                 raise
-        else:
-            return query
     raise AssertionError("never started")
+
+
+def run_query(start: Callable[[], Any]) -> Any:
+    """The streaming query once it has ended, `despite_slow_starts`."""
+
+    def ended() -> Any:
+        query = start()
+        assert query.awaitTermination(600)
+        return query
+
+    return despite_slow_starts(ended)

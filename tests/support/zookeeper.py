@@ -30,6 +30,14 @@ def start_zookeeper(data_dir: Path, **settings: object) -> Iterator[ZooKeeperSer
         yield server
 
 
+@contextlib.contextmanager
+def registry_at(zk_connect: str) -> Iterator[ZooKeeperRegistry]:
+    """A registry there, as long as a busy machine takes to connect."""
+    with contextlib.closing(ZooKeeperRegistry(zk_connect)) as registry:
+        registry.start(round(DEADLINE_S * 1000))
+        yield registry
+
+
 def end_session(registry: ZooKeeperRegistry, path: str) -> None:
     """End the session that owns the ephemeral node, as the server does when its time is over.
 
@@ -37,15 +45,15 @@ def end_session(registry: ZooKeeperRegistry, path: str) -> None:
     busy machine. (One that is frozen, and goes on within its session's time, trusts it that long.)
     Does nothing where there is no such node.
     """
-    stat = registry._client.exists(path)
+    stat = registry._session.client.exists(path)
     if stat is None:
         return
     client_id = stat.ephemeralOwner, _password(stat.ephemeralOwner)
-    twin = KazooClient(hosts=registry._connect_text, timeout=20, client_id=client_id)
+    twin = KazooClient(hosts=registry._session.connect_text, timeout=20, client_id=client_id)
     twin.start(timeout=DEADLINE_S)
     twin.stop()
     twin.close()
-    assert registry._client.exists(path) is None, f"{path} has outlived its session"
+    assert registry._session.client.exists(path) is None, f"{path} has outlived its session"
 
 
 def _password(session: int) -> bytes:
@@ -62,16 +70,16 @@ def _password(session: int) -> bytes:
 def expire_in_client(registry: ZooKeeperRegistry) -> None:
     """kazoo's own test expiry: the client drops its session, the server keeps it (and the
     ephemeral nodes) until its timeout."""
-    client = registry._client
+    client = registry._session.client
     client._call(_SESSION_EXPIRED, client.handler.async_result())
 
 
 def expire_on_server(registry: ZooKeeperRegistry) -> None:
     """A true expiry: a second client takes the same session id and password and closes it."""
-    client = registry._client
+    client = registry._session.client
     session = client.client_id
     for _ in range(TAKE_ATTEMPTS):
-        twin = KazooClient(hosts=registry._connect_text, timeout=5, client_id=session)
+        twin = KazooClient(hosts=registry._session.connect_text, timeout=5, client_id=session)
         try:
             twin.start(timeout=DEADLINE_S)
             twin.stop()  # silently without effect where the client had taken its session back

@@ -68,7 +68,9 @@ RUN_BY = {
     "docs/orders.md": "tests/integration/test_demo.py",
     "docs/operations.md": "tests/integration/test_operator_commands.py",
     "docs/pip.md": "tests/packaging/test_wheel.py",
+    "docs/streams.md": "tests/integration/test_spark_toolkit.py",
     "docs/upgrade.md": "tests/integration/test_demo.py",
+    "docs/warehouse.md": "tests/integration/test_spark_object_store.py",
     **dict.fromkeys(
         map(relative, (ROOT / "docs/runbook").glob("[!R]*.md")), "tests/integration/test_demo.py"
     ),
@@ -121,7 +123,9 @@ def public_names() -> dict[str, list[str]]:
     return {module: re.findall(r"`([\w]+)`", names) for module, names in rows}
 
 
-@pytest.mark.parametrize("module", ["kafka2011", "kafka2011.producer", "kafka2011.consumer"])
+@pytest.mark.parametrize(
+    "module", ["kafka2011", *(f"kafka2011.{part}" for part in ("producer", "consumer", "streams"))]
+)
 def test_the_public_page_lists_what_a_package_exports(module: str) -> None:
     assert sorted(importlib.import_module(module).__all__) == sorted(public_names()[module])
 

@@ -47,7 +47,9 @@ def containers() -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
 
 
 def test_every_object_is_one_of_the_api() -> None:
-    validator = pytest.importorskip("kubernetes_validate", reason="PyPI's kubernetes-validate")
+    validator = pytest.importorskip(
+        "kubernetes_validate", reason="PyPI's kubernetes-validate is not installed"
+    )
     for found in rendered():
         validator.validate(found, VERSION, strict=True)
 

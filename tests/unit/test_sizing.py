@@ -11,7 +11,7 @@ from tests.unit import text_of
 SOURCES = {
     "producer": ("docs/performance.md", r"takes ([\d.]+) µs of the\s+process's\s+time", 1),
     "broker, produce": ("docs/performance.md", r"produce, 50 messages \| 16 to (\d+) µs", 1 / 50),
-    "broker, fetch": ("docs/performance.md", r"fetch, 1 MiB \| 240 to (\d+) µs", 210 / 2**20),
+    "broker, fetch": ("docs/performance.md", r"fetch, 1 MiB \| 180 to (\d+) µs", 210 / 2**20),
     "mirror": ("docs/mirror.md", r"([\d.]+) s of the mirror's processor time per\s+million", 1),
 }
 # The same of figures that are millions a second.

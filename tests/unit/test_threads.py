@@ -9,6 +9,7 @@ from tests.unit import files_below, text_of
 # Module -> how an exception in its plain threads is noticed.
 PLAIN = {
     "runtime/workers.py": "the helper itself",
+    "runtime/signals.py": "only sets an event, or ends the process",
     "producer/aio.py": "each call's exception goes to the task that awaits it",
     "consumer/aio.py": "each exception goes to the task that awaits the next message",
     "broker/process.py": "waits for one event, then stops the loop",

@@ -1,0 +1,122 @@
+"""The deployment with its tables in the store of profile `object-store`: make test-object-store.
+
+The store is killed and paused, loaders race and are killed, and at last everything is taken down
+and comes back with its volumes. Spark's workers share no directory with anything.
+"""
+
+import json
+import secrets
+from collections.abc import Iterator
+from typing import Any
+
+import docker
+import pytest
+
+from tests.docker.conftest import (
+    ANSWER_TIMEOUT_S,
+    IMAGES_TIMEOUT_S,
+    brought_up,
+    run_tool,
+    settings_of_profile,
+)
+from tests.docker.stack import (
+    HARDENED,
+    RUN_LABEL,
+    SETTINGS,
+    START_TIMEOUT_S,
+    Stack,
+    is_sender,
+    project_name,
+    wait_until,
+)
+from tests.docker.test_chaos import break_while_sending
+
+pytestmark = [pytest.mark.docker, pytest.mark.chaos, pytest.mark.slow, pytest.mark.timeout(3600)]
+
+SETTINGS_OF_STORE, PROFILES = settings_of_profile("object-store.env")
+TABLES = SETTINGS_OF_STORE["WAREHOUSE_DIR"]
+SECRET = secrets.token_hex(20)
+
+
+@pytest.fixture(scope="module")
+def stored(engine: docker.DockerClient) -> Iterator[Stack]:
+    """A deployment of its own with deploy/docker/object-store.env."""
+    assert run_tool("images.sh", timeout_s=IMAGES_TIMEOUT_S) == ""
+    assert run_tool("images.sh", "object-store", timeout_s=IMAGES_TIMEOUT_S) == ""
+    keys = {"STORE_KEY_ID": secrets.token_hex(10), "STORE_SECRET": SECRET}
+    settings = {**SETTINGS_OF_STORE, **keys, **SETTINGS}
+    with brought_up(Stack(engine, project_name("store"), settings, PROFILES)) as found:
+        yield found
+
+
+def test_the_tables_are_in_the_store_and_nowhere_else(stored: Stack) -> None:
+    stored.wait_until_balanced()
+    assert stored.recount() == 0
+    # The volume, which the workers have as well: empty.
+    assert stored.project.execute("spark-worker-1", "ls", "-A", "/warehouse").strip() == ""
+    command = ("kafka2011", "warehouse", "check", TABLES, "--rounds", "20")
+    said = stored.project.execute("audit", *command, timeout_s=ANSWER_TIMEOUT_S)
+    assert "8 writers raced 20 times, and one won each" in said
+
+    def commits() -> Any:
+        return stored.ask("http://127.0.0.1:8088/api/snapshot", service="dashboard")["commits"]
+
+    wait_until(commits, "the dashboard shows the commits")
+
+
+def test_the_store_is_broken_while_messages_flow(stored: Stack) -> None:
+    break_while_sending(stored, ("kill", "object-store"), ("kill", "spark-worker-1"))
+    break_while_sending(stored, ("pause", "object-store"), ("kill", "loader"))
+
+
+def test_a_second_loader_races_the_first(stored: Stack) -> None:
+    first = stored.container("loader")
+    environment = dict(entry.split("=", 1) for entry in first.attrs["Config"]["Env"])
+    second = stored.client.containers.run(
+        first.attrs["Config"]["Image"],
+        first.attrs["Config"]["Cmd"],
+        entrypoint=first.attrs["Config"]["Entrypoint"],
+        name=f"{stored.name}-second-loader",
+        hostname="second-loader",
+        environment={
+            **environment,
+            "KAFKA2011_PROCESS_NAME": "second-loader",
+            "KAFKA2011_SPARK_MASTER": "local[1]",
+        },
+        network=f"{stored.name}_offline",
+        labels={RUN_LABEL: stored.name},
+        detach=True,
+        **{**HARDENED, "tmpfs": {"/tmp": "exec,mode=1777,size=256m"}},
+        mem_limit="768m",
+        pids_limit=512,
+    )
+    try:
+        wait_until(
+            lambda: b"loading" in second.logs(), lambda: f"it loads: {second.logs(tail=5)!r}"
+        )
+        break_while_sending(stored, ("kill", "object-store"))
+        wait_until(lambda: b"rows=" in second.logs(), "it has won a load")
+        second.kill()
+        break_while_sending(stored)
+    finally:
+        second.remove(force=True)
+    assert stored.recount() == 0
+
+
+def test_everything_is_there_after_down_and_up(stored: Stack) -> None:
+    stored.wait_until_balanced()
+    services = [service for service in stored.services if not is_sender(service)]
+    stored.project.compose("down", "--timeout", "60", profiles=PROFILES)
+    up = ("up", "--detach", *services)
+    stored.project.compose(*up, profiles=PROFILES, timeout_s=START_TIMEOUT_S)
+    stored.wait_until_all_serve()
+    stored.wait_until_balanced()
+    assert stored.recount() == 0
+
+
+def test_the_secret_is_in_no_log_and_no_argument(stored: Stack) -> None:
+    for service in stored.services:
+        container = stored.container(service)
+        assert SECRET.encode() not in container.logs(), service
+        running = [" ".join(row) for row in container.top(ps_args="-o args")["Processes"]]
+        assert SECRET not in json.dumps(running), service
