@@ -7,14 +7,15 @@ supervisors often signal both the process and its group.
 
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable
-from queue import SimpleQueue
 from types import FrameType
 
 FORCED_STATUS = 130
 ONE_REQUEST_S = 0.5  # shorter than the pause between two presses of Ctrl-C on purpose
+HANDLED = 0  # no signal has this number
 
 
 def stop_event(forced: Callable[[], None] | None = None) -> threading.Event:
@@ -24,17 +25,29 @@ def stop_event(forced: Callable[[], None] | None = None) -> threading.Event:
 
     A handler runs in the main thread between any two steps of it, also while that looks at the
     event and holds the event's lock: setting it there would wait for that lock for ever. So a
-    handler only writes down when it ran, by the one `put` that may interrupt itself, and a thread
-    does the rest.
+    handler only writes a byte, and a thread that reads bytes does the rest.
+
+    The kernel may give a signal to another thread (to a stopped process it often does), which
+    does not wake a main thread that waits for a lock: no handler would run. So the interpreter
+    writes a byte too, the signal's number, in whatever thread the signal arrived. It sets the
+    event and counts for nothing else, since the handler's byte follows.
     """
     event = threading.Event()
-    times_s: SimpleQueue[float] = SimpleQueue()
+    received, send = socket.socketpair()
+    send.setblocking(False)
 
     def act() -> None:
-        first_s = times_s.get()
-        event.set()
-        while times_s.get() - first_s <= ONE_REQUEST_S:
-            pass
+        first_s: float | None = None
+        while True:
+            arrived = received.recv(64)
+            event.set()
+            if HANDLED not in arrived:
+                continue
+            now_s = time.monotonic()
+            if first_s is None:
+                first_s = now_s
+            elif now_s - first_s > ONE_REQUEST_S:
+                break
         try:
             if forced is not None:
                 forced()
@@ -42,9 +55,14 @@ def stop_event(forced: Callable[[], None] | None = None) -> threading.Event:
             os._exit(FORCED_STATUS)
 
     def handle(_signal: int, _frame: FrameType | None) -> None:
-        times_s.put(time.monotonic())
+        try:
+            send.send(bytes([HANDLED]))
+        except BlockingIOError:
+            pass  # hundreds of signals are waiting to be read: one more says nothing new
 
     threading.Thread(target=act, name="signals", daemon=True).start()
+    # A loop of uvloop in the main thread takes this over: it wakes for every signal by itself.
+    signal.set_wakeup_fd(send.fileno(), warn_on_full_buffer=False)
     signal.signal(signal.SIGTERM, handle)
     signal.signal(signal.SIGINT, handle)
     return event

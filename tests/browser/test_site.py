@@ -41,13 +41,21 @@ def test_the_page_says_what_the_files_say(deployment: Deployment, site: Any) -> 
         "data-count", re.compile(r"[1-9]\d*")
     )
     before = in_the_files(deployment, "search", "search", "query")
-    shown = deployment.rows("site")["search"]
-    events = site_recount.checkpoint_of(deployment.root / "site", "search")["state"]["events"]
+
+    def events_of_checkpoint() -> int:
+        found = site_recount.checkpoint_of(deployment.root / "site", "search")
+        return int(found["state"]["events"])
+
+    events = events_of_checkpoint()
+    shown: dict[str, Any] = {}
+
+    def is_shown() -> bool:
+        shown.update(deployment.rows("site")["search"])
+        return bool(shown["events"] >= events)
+
+    wait_until(is_shown, "an answer that is not older than the checkpoint")
     wait_until(
-        lambda: (
-            site_recount.checkpoint_of(deployment.root / "site", "search")["state"]["events"]
-            > max(events, shown["events"])
-        ),
+        lambda: events_of_checkpoint() > shown["events"],
         "a checkpoint that has what the page shows",
     )
     behind = in_the_files(deployment, "search", "search", "query")

@@ -48,6 +48,35 @@ def test_a_signal_may_come_while_the_event_is_looked_at() -> None:
                 running.kill()
 
 
+TAKES_THE_SIGNAL_ELSEWHERE = """
+import signal, threading
+from kafka2011.runtime import signals
+event = signals.stop_event()
+def take():
+    input()
+    signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+    threading.Event().wait()
+threading.Thread(target=take, daemon=True).start()
+print("ready", flush=True)
+event.wait()
+"""
+
+
+def test_a_signal_may_arrive_in_another_thread_than_the_one_that_waits() -> None:
+    """As the kernel does with a process that was stopped when the signal came."""
+    command = [sys.executable, "-c", TAKES_THE_SIGNAL_ELSEWHERE]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as running:
+        try:
+            assert running.stdout is not None and running.stdin is not None
+            assert running.stdout.readline() == "ready\n"
+            print(file=running.stdin, flush=True)
+            assert running.wait(60) == 0
+        finally:
+            running.kill()
+
+
 @pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
 def test_signals_that_come_together_ask_once(second: signal.Signals) -> None:
     with process(QUICK_STOP) as running:
@@ -55,7 +84,10 @@ def test_signals_that_come_together_ask_once(second: signal.Signals) -> None:
         running.send_signal(signal.SIGTERM)
         running.send_signal(second)
         running.send_signal(signal.SIGCONT)
-        assert running.wait(60) == 0
+        try:
+            assert running.wait(60) == 0
+        finally:
+            running.kill()
 
 
 @pytest.mark.parametrize(
