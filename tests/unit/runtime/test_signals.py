@@ -69,7 +69,8 @@ def test_a_signal_may_arrive_in_another_thread_than_the_one_that_waits() -> None
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as running:
         try:
-            assert running.stdout is not None and running.stdin is not None
+            assert running.stdout is not None
+            assert running.stdin is not None
             assert running.stdout.readline() == "ready\n"
             print(file=running.stdin, flush=True)
             assert running.wait(60) == 0
