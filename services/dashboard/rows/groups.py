@@ -34,6 +34,7 @@ class GroupHistory:
         self.moves: deque[tuple[int, Row]] = deque(maxlen=MOVES_KEPT)
         self.owners: dict[tuple[str, str], str] | None = None
         self.sampled_ms = -1
+        self.looked_before_ms = -1  # the sample before that one
         self.rows: Rows = {}
         self.row: Row = {}
         self.state = ""  # the last that became an event
@@ -62,6 +63,7 @@ class GroupRows:
                 memory = self._memories.setdefault(key, GroupHistory(self._history_ms))
                 # Offsets and ends must be of one moment: an old offset beside a new end is no lag.
                 if memory.sampled_ms != cluster.groups_at_ms:
+                    memory.looked_before_ms = memory.sampled_ms
                     memory.sampled_ms = cluster.groups_at_ms
                     self._sample(key, memory, group, partitions, now_ms)
                     is_new = True
@@ -89,7 +91,7 @@ class GroupRows:
         self, key: str, memory: GroupHistory, group: ObservedGroup, partitions: Rows, now_ms: int
     ) -> None:
         datacenter = key.partition("/")[0]
-        self._note_moves(key, memory, group, memory.sampled_ms or now_ms)
+        self._note_moves(key, memory, group)
         memory.rows = _partition_rows(memory, datacenter, group, partitions, now_ms)
         memory.row = _group_row(datacenter, group, memory.rows) | {"looked_ms": memory.sampled_ms}
         self._note_verdict(key, memory, now_ms)
@@ -110,7 +112,10 @@ class GroupRows:
             self._add_event(now_ms, kind, key, f"group {memory.row['group']} is {state}{why}")
         memory.state = state
 
-    def _note_moves(self, key: str, memory: GroupHistory, group: ObservedGroup, at_ms: int) -> None:
+    def _note_moves(self, key: str, memory: GroupHistory, group: ObservedGroup) -> None:
+        """Keep who owns what when it changed. Looks are seldom while no page is open, so what was
+        seen before is known to have held only until the look before."""
+        at_ms = memory.sampled_ms
         before, now = memory.owners, group.owners
         memory.owners = dict(now)
         moved = {p for p in set(before or {}) | set(now) if (before or {}).get(p) != now.get(p)}
@@ -120,6 +125,7 @@ class GroupRows:
             return
         row = {
             "at_ms": at_ms,
+            "before_ms": at_ms if last is None else memory.looked_before_ms,
             "members": owned,
             "partitions": len(now),
             "moved": len(moved) if before is not None else 0,

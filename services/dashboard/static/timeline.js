@@ -1,4 +1,7 @@
 // Partitions owned by each member over time: a lane per member, a line at each rebalance.
+//
+// A bar goes from the first look that saw it to the last; between two looks that differ nothing is
+// known, and a long time between them (no page was open) is a dotted line.
 
 import { h, s, setAttribute } from "./dom.js";
 import { clock, whole } from "./format.js";
@@ -21,7 +24,7 @@ export class Timeline {
     this.key = "";
   }
 
-  // groups: [{name, moves: [{at_ms, members: {id: owned}, moved}] by time}]; now in ms
+  // groups: [{name, moves: [{at_ms, before_ms, members: {id: owned}, moved}] by time}]; now in ms
   set(groups, now) {
     this.groups = groups;
     this.now = now;
@@ -39,6 +42,7 @@ export class Timeline {
     let y = TOP;
     for (const { name, moves } of this.groups) {
       const until = (index) => (index + 1 < moves.length ? moves[index + 1].at_ms : this.now);
+      const seenUntil = (index) => (index + 1 < moves.length ? moves[index + 1].before_ms : this.now);
       const seen = moves.filter((move, index) => until(index) > from);
       const members = [...new Set(seen.flatMap((move) => Object.keys(move.members)))].sort();
       const top = y;
@@ -51,8 +55,9 @@ export class Timeline {
           const owned = moves[index].members[member];
           const next = index + 1 < moves.length ? moves[index + 1].members[member] : undefined;
           if (index + 1 < moves.length && next === owned) continue;
-          const x1 = x(moves[start].at_ms), x2 = x(until(index));
+          const x1 = x(moves[start].at_ms), x2 = x(seenUntil(index)), x3 = x(until(index));
           start = index + 1;
+          if (x3 - x2 > 2) layers.push(s("line", { class: "unseen", x1: x2, x2: x3, y1: y + LANE / 2, y2: y + LANE / 2 }, s("title", {}, "nobody looked: no page was open")));
           if (owned === undefined || x2 - x1 < 0.5) continue;
           layers.push(s("rect", { class: `lane ${owned ? `hue-${lane % HUES}` : "none"}`, x: x1, y: y + 4, width: x2 - x1, height: LANE - 8, rx: 4 }, s("title", {}, `${member}: ${whole(owned)} partitions`)));
           if (x2 - x1 > 28) layers.push(s("text", { class: "owned", x: (x1 + x2) / 2, y: y + 17 }, whole(owned)));
@@ -62,7 +67,7 @@ export class Timeline {
       if (!members.length) { layers.push(s("text", { class: "axis", x: left, y: y + 16 }, "no members")); y += LANE; }
       for (const move of seen) {
         if (move.at_ms <= from || !move.moved) continue;
-        layers.push(s("line", { class: "move", x1: x(move.at_ms), x2: x(move.at_ms), y1: top, y2: y }, s("title", {}, `${clock(move.at_ms)}: ${whole(move.moved)} partitions changed hands`)));
+        layers.push(s("line", { class: "move", x1: x(move.at_ms), x2: x(move.at_ms), y1: top, y2: y }, s("title", {}, `${clock(move.before_ms)} to ${clock(move.at_ms)}: ${whole(move.moved)} partitions changed hands`)));
       }
       const last = moves[moves.length - 1];
       if (last) summary.push(`${name}: ${Object.entries(last.members).map(([member, owned]) => `${memberName(member, name)} owns ${owned}`).join(", ") || "no members"}`);

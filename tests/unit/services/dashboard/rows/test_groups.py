@@ -15,6 +15,7 @@ class Samples:
 
     def __init__(self) -> None:
         self.events: list[tuple[str, str]] = []  # kind, text
+        self.before_ms: list[int] = []  # of each rebalance: when what was before was last seen
         self._rows = GroupRows(
             60_000, lambda _at, kind, _of, text: self.events.append((kind, text))
         )
@@ -38,7 +39,9 @@ class Samples:
             for topic, name in TWO
         }
         sections = self._rows.sections({"live": cluster}, partitions, at_ms)
-        return [(row["at_ms"], row["members"]) for row in sections["rebalances"].values()]
+        rebalances = sections["rebalances"].values()
+        self.before_ms = [row["before_ms"] for row in rebalances]
+        return [(row["at_ms"], row["members"]) for row in rebalances]
 
 
 def test_owner_is_a_thread_of_a_member_and_members_without_partitions_count() -> None:
@@ -53,6 +56,13 @@ def test_a_rebalance_is_one_point_of_the_time_line_and_one_event() -> None:
     assert rebalances == [(1000, {"g_a-1": 1, "g_b-2": 1}), (7000, {"g_a-1": 2})]
     event = "group g rebalanced: 1 partition changed hands, 1 member"
     assert samples.events == [("info", event)]
+
+
+def test_what_a_rebalance_ended_is_known_only_until_the_look_before_it() -> None:
+    samples = Samples()
+    for at_ms, owners in ((1000, {}), (61_000, TWO), (65_000, TWO), (69_000, ONE)):
+        samples.take(at_ms, owners)
+    assert samples.before_ms == [1000, 1000, 65_000]
 
 
 def test_a_verdict_becomes_an_event_when_it_has_lasted() -> None:
