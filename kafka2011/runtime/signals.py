@@ -17,6 +17,10 @@ FORCED_STATUS = 130
 ONE_REQUEST_S = 0.5  # shorter than the pause between two presses of Ctrl-C on purpose
 HANDLED = 0  # no signal has this number
 
+# For ever: the interpreter writes to its descriptor also when other handlers have been installed,
+# and one that was closed could be another file's by then.
+_senders: list[socket.socket] = []
+
 
 def stop_event(forced: Callable[[], None] | None = None) -> threading.Event:
     """Install the handlers (main thread only) and return the event that the first signal sets.
@@ -35,6 +39,7 @@ def stop_event(forced: Callable[[], None] | None = None) -> threading.Event:
     event = threading.Event()
     received, send = socket.socketpair()
     send.setblocking(False)
+    _senders.append(send)
 
     def act() -> None:
         first_s: float | None = None
