@@ -49,7 +49,7 @@ from kafka2011.runtime.metrics import MetricsServer
 _log: Any = get_logger(__name__)
 
 STATUS_CLEAN = 0
-STATUS_CANNOT_START = 1
+STATUS_FAILED = 1  # could not start, or an exception ended it: Python's own status for one
 STATUS_STORAGE_FAILED = 3  # every log's disk failed: nothing can be written any more
 
 # One try to reach ZooKeeper at the start.
@@ -91,7 +91,7 @@ def run_broker(
     except StoppedWhileWaiting:
         _log.info("stopped_before_serving")
     except BaseException:
-        broker.status = STATUS_CANNOT_START
+        broker.status = STATUS_FAILED
         raise
     finally:
         broker.close()

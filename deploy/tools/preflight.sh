@@ -7,7 +7,7 @@
 # --chaos: also whether the engine's socket (ENGINE_SOCKET) can be given to the dashboard (deploy/docker/chaos.yml).
 set -eu
 cd "$(dirname "$0")/../.."
-MEMORY_MB_MIN=6000
+MEMORY_MIB_MIN=6400  # all limits of the default profile together
 DISK_MB_MIN=5000
 
 # Exits with 9 when a port of loopback cannot be listened at.
@@ -38,7 +38,8 @@ fi
 
 set -- $facts
 [ "$3" = linux ] || fail "the engine runs $3 containers; Linux ones are needed"
-[ "$(($1 / 1000000))" -ge "$MEMORY_MB_MIN" ] || fail "the engine has $(($1 / 1000000)) MB of memory; $MEMORY_MB_MIN MB are needed"
+memory=$(($1 / 1048576))
+[ "$memory" -ge "$MEMORY_MIB_MIN" ] || fail "the engine has $memory MiB of memory; $MEMORY_MIB_MIN MiB are needed"
 if [ -d "$4" ]; then
     free=$(df -Pm "$4" | awk 'NR == 2 { print $4 }')
     [ "$free" -ge "$DISK_MB_MIN" ] || fail "$free MB are free below $4; $DISK_MB_MIN MB are needed for images and data"

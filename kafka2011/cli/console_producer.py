@@ -131,16 +131,16 @@ def run(  # noqa: PLR0917 (the original's options)
         "serializer": _encoder(message_encoder),
         "max_message_bytes": max_message_size,
     }
-    config = load_or_exit(ProducerConfig, None, set_ or [], log_level="WARNING")
+    # The options say where the brokers are, whatever a container's environment says.
+    config = load_or_exit(ProducerConfig, None, set_ or [], log_level="WARNING", zk_connect="")
     if config.audit_enable:
         settings["serializer"] = _counted(config, topic, settings["serializer"])
     reader = _reader(line_reader, property_ or [])
     stop = stop_event()
     with contextlib.ExitStack() as stack:
         try:
-            if broker_list:
-                settings["broker_list"] = broker_list
-            else:
+            settings["broker_list"] = broker_list or ()
+            if not broker_list:
                 settings["registry"] = stack.enter_context(connected(zookeeper))
             producer = Producer(config, **settings)
         except ConfigError:

@@ -32,8 +32,7 @@ class OneSet:
 
     def run(self, member: str, *words: str, text: str | None = None) -> str:
         """`kafka2011 WORDS` in the container of a member. Raises EngineError."""
-        # The broker's own variable would be a second answer to where ZooKeeper is.
-        command = ("env", "-u", "KAFKA2011_ZK_CONNECT", "kafka2011", *words, *ZOOKEEPER)
+        command = ("kafka2011", *words, *ZOOKEEPER)
         return self.stack.project.execute(MEMBERS[member], *command, stdin=text, timeout_s=300)
 
     def leader(self, member: str) -> str:

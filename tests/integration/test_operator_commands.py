@@ -394,8 +394,12 @@ def test_get_offsets_and_simple_consumer(cluster: Cluster, run: Run) -> None:
 
 
 def test_a_console_producers_lines_go_where_key_and_partition_say(
-    cluster: Cluster, run: Run
+    cluster: Cluster, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # As in a broker's container, and in a frontend's; the option wins.
+    monkeypatch.setenv("KAFKA2011_ZK_CONNECT", "nowhere:1")
+    monkeypatch.setenv("KAFKA2011_BROKER_LIST", "0:nowhere:1")
+
     def ends() -> dict[str, int]:
         return {place.text: end for place, end in cluster.ends("views").items()}
 

@@ -45,7 +45,10 @@ def test_lines_are_batched_flushed_and_it_ends_by_itself(
     assert server.barrier_count() == 1
 
 
-def test_sync_sends_a_request_a_line(server: ScriptedBroker, console: Console) -> None:
+def test_sync_sends_a_request_a_line(
+    server: ScriptedBroker, console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KAFKA2011_ZK_CONNECT", "nowhere:1")  # the option wins
     console(b"one\ntwo\n", "--sync")
     assert len(server.produce_frames(2)) == 2
     assert sent(server) == [b"one", b"two"]

@@ -27,7 +27,7 @@ esac
 """
 ENGINE = {
     "ENGINE_SOCKET": "/nowhere.sock",
-    "FACTS": "16000000000 2 linux /nowhere",
+    "FACTS": "6710886400 2 linux /nowhere",
     "HAS_COMPOSE": "yes",
 }
 
@@ -81,7 +81,7 @@ def test_without_a_docker_command_it_names_the_demo_that_needs_none(machine: Mac
         ([], {"FACTS": ""}, "no container engine answers"),
         ([], {"HAS_COMPOSE": ""}, "no Compose"),
         (["--engine-only"], {"HAS_COMPOSE": ""}, "no Compose"),
-        ([], {"FACTS": "4000000000 2 linux /nowhere"}, "has 4000 MB of memory; 6000 MB"),
+        ([], {"FACTS": "6710886399 2 linux /nowhere"}, "has 6399 MiB of memory; 6400 MiB"),
         ([], {"FACTS": "16000000000 2 windows /nowhere"}, "windows"),
         ([], {"BROKEN": "cpus is no number"}, "cannot be read: cpus is no number"),
     ],
