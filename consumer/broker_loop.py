@@ -10,7 +10,9 @@ One round: `plan` says what is due, `locate` finds the offset of each partition 
 the reads go out in as few multifetches as `request_bytes_max` allows. Where one is enough it waits
 at the broker for data, if that broker can. Where it is not, but the answers of the last round were
 not full, the round is one request all the same, which asks for less of each partition. A round that
-cannot wait and moved nothing is followed by a pause, longer each time. Each answer is one call of
+cannot wait and moved nothing is followed by a pause, longer each time. One that moved something but
+filled no answer has all there was: the next may be held back a little, so that it gets in one
+request what comes meanwhile. Each answer is one call of
 `take`, `enlarge`, `out_of_range` or `refused`. A
 partition that cannot be read never stops the others, and a broker that is away never ends the
 thread.
@@ -183,11 +185,14 @@ class BrokerLoop(Generic[Read]):
         fetch_size_max: int,
         request_bytes_max: int,
         wait_max_s: float = 0.0,
+        gather_s: float = 0.0,
         woken: threading.Event | None = None,
     ) -> None:
-        """`wait_max_s`: how long a fetch waits at the broker; 0: it never does."""
+        """`wait_max_s`: how long a fetch waits at the broker; 0: it never does. `gather_s`: the
+        pause after a round that got all there was."""
         self.woken = woken or threading.Event()
         self._wait_max_s = wait_max_s
+        self._gather_s = gather_s
         self._name = name
         self._policy = policy
         self._idle = idle
@@ -263,7 +268,10 @@ class BrokerLoop(Generic[Read]):
                     break
                 self._pause_after_failure(error)
                 continue
-            if not goes_on:
+            if goes_on:
+                if self._gather_s and not self._is_behind:
+                    self.woken.wait(self._gather_s)
+            else:
                 self._idle_rounds += 1
                 pause_s = self._idle.pause_s(self._idle_rounds) - self._waited_s
                 if pause_s > 0:

@@ -26,6 +26,7 @@ class ConsumerSettings(TypedDict, total=False):
     fetch_size: int | str
     fetch_size_max: int | str
     fetch_wait_ms: int | str
+    fetch_gather_ms: int | str
     fetcher_backoff_ms: int | str
     fetcher_backoff_max_ms: int | str
     consumer_id: str

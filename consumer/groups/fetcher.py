@@ -80,6 +80,7 @@ class BrokerFetcher(ReadingPolicy[_OwnedRead]):
             fetch_size_max=config.fetch_size_max,
             request_bytes_max=ROUND_BYTES_MAX,
             wait_max_s=config.fetch_wait_ms / 1000,
+            gather_s=config.fetch_gather_ms / 1000,
             woken=woken,
         )
 

@@ -133,6 +133,13 @@ class FetchSettings(FetchSize):
         whole(0, INT_MAX),
         "longest that a fetch waits at the broker for data, ms; 0: brokers are polled",
     )
+    # Unlike 0.7, which fetches again at once.
+    fetch_gather_ms: int = setting(
+        "fetch.gather.ms",
+        0,
+        whole(0, 60_000),
+        "pause after a fetch that got all there is, ms: fewer requests, messages so much later",
+    )
     # Unlike 0.7 (1000 ms, always): the pause starts here and doubles up to the maximum while
     # there is nothing to read, so that a new message is read in milliseconds at little cost.
     fetcher_backoff_ms: int = setting(

@@ -66,6 +66,7 @@ class MirrorConfig(
     # ordinary sets need not be examined.
     fetch_size: int = shared(FetchSettings, "fetch.size", default=1_000_000)
     fetch_size_max: int = shared(FetchSettings, "fetch.size.max", default=8_000_000)
+    fetch_gather_ms: int = shared(FetchSettings, "fetch.gather.ms", default=20)
     # A broker drops a larger message without an error, which would be a loss.
     message_bytes_max: int = shared(
         MessageSize, "max.message.size", doc="max.message.size of the target brokers, bytes"

@@ -94,6 +94,7 @@ class SourceReader(ReadingPolicy[_CopyRead]):
             fetch_size_max=config.fetch_size_max,
             request_bytes_max=FETCH_BYTES_MAX,
             wait_max_s=config.fetch_wait_ms / 1000,
+            gather_s=config.fetch_gather_ms / 1000,
         )
         self._loop.start()
 

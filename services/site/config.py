@@ -6,7 +6,13 @@ from pathlib import Path
 from kafka2011.consumer.config import ConsumerConfig, GroupMember
 from kafka2011.events.settings import SchemaSettings
 from kafka2011.runtime.config import boolean, comma_list, path, per_topic, setting, text, whole
-from kafka2011.runtime.shared_settings import AuditWindow, DataDir, Heartbeats, shared
+from kafka2011.runtime.shared_settings import (
+    AuditWindow,
+    DataDir,
+    FetchSettings,
+    Heartbeats,
+    shared,
+)
 
 USES = ("trending", "search", "ads", "abuse", "newsfeed", "operations")
 
@@ -35,6 +41,7 @@ class SiteConfig(ConsumerConfig, SchemaSettings, AuditWindow, Heartbeats, DataDi
     autocommit_enable: bool = shared(
         ConsumerConfig, "autocommit.enable", default=False, parse=boolean
     )
+    fetch_gather_ms: int = shared(FetchSettings, "fetch.gather.ms", default=50)
     data_dir: Path = shared(
         DataDir,
         "data.dir",

@@ -42,6 +42,7 @@ ENTRY_BYTES_MAX = 64 * 1024 * 1024
 IDLE_S_MIN = 0.004
 # At the broker, for data. An empty answer is what says that all was counted which was visible.
 WAIT_S_MAX = 0.5
+GATHER_S = 0.1  # an audit a tenth of a second later costs a fraction of the requests
 FAILURE_BACKOFF = Backoff(0.1, 2.0)
 TROUBLE_PAUSE_MS = 1000
 PIECES_MAX = 16  # of one answer, in a round: the other partitions come to their turn
@@ -114,6 +115,7 @@ class BrokerReader(ReadingPolicy[_KeyRead]):
             fetch_size_max=ENTRY_BYTES_MAX,
             request_bytes_max=REQUEST_BYTES_MAX,
             wait_max_s=WAIT_S_MAX,
+            gather_s=GATHER_S,
         )
 
     def start(self) -> None:

@@ -65,7 +65,7 @@ class Client:
 class Policy(broker_loop.ReadingPolicy[PartitionRead]):
     """Reads `reads` in each round, and notes in `calls` what the loop makes of the answers."""
 
-    def __init__(self, *reads: PartitionRead, wait_max_s: float = 0.0) -> None:
+    def __init__(self, *reads: PartitionRead, wait_max_s: float = 0.0, gather_s: float = 0.0) -> None:
         self.reads = list(reads) or [read_of(0)]
         self.calls: list[tuple[Any, ...]] = []
         self.answers: dict[int, bytes | KafkaError] = {}
@@ -86,6 +86,7 @@ class Policy(broker_loop.ReadingPolicy[PartitionRead]):
             fetch_size_max=LARGEST,
             request_bytes_max=250,
             wait_max_s=wait_max_s,
+            gather_s=gather_s,
         )
 
     def run(self, *, idle: int) -> tuple[list[float | None], list[float | None]]:
@@ -216,6 +217,19 @@ def test_idle_pauses_double_up_to_the_longest_and_begin_anew_after_progress() ->
     policy.answers[0] = ENTRY
     policy.on_take = lambda: policy.names.count("take") == 3
     assert policy.run(idle=4) == ([0.01, 0.02, 0.01, 0.02], [])
+
+
+def test_a_round_that_got_all_there_is_lets_more_gather_and_a_full_one_does_not() -> None:
+    policy = Policy(read_of(0, size_max=2 * WHOLE), gather_s=0.3)
+    policy.answers = {0: 2 * ENTRY}  # full, then not, then nothing
+
+    def less_each_time() -> bool:
+        policy.answers[0] = policy.answers[0][WHOLE:]
+        return True
+
+    policy.on_take = less_each_time
+    pauses, _ = policy.run(idle=2)
+    assert pauses == [0.3, 0.01]
 
 
 @pytest.mark.parametrize("wait_s", [None, 1.5])
