@@ -352,6 +352,9 @@ class _Frontend:
                 delivery.flush()
             wait_s = delivery.tick()
             progress.write()
-            if not batch.events:
-                self._stop.wait(min(batch.wait_ms / 1000, wait_s))
+            pause_ms = batch.wait_ms
+            if batch.events and len(batch.events) < BATCH_EVENTS_MAX:
+                pause_ms = self._config.gather_ms  # else each event that is due goes by itself
+            if pause_ms or not batch.events:
+                self._stop.wait(min(pause_ms / 1000, wait_s))
         return False

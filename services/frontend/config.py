@@ -61,6 +61,13 @@ class FrontendConfig(ProducerConfig, DataDir):
         "longest delay of synthetic activity that is made up for, ms: after a longer pause it goes "
         "on from now; -1: no limit",
     )
+    batch_ms: int = setting(
+        "frontend.batch.ms",
+        50,
+        whole(0, 60_000),
+        "pause after events that come at a rate (synthetic, or a log with one), ms: fewer and "
+        "larger requests, events so much later",
+    )
     is_keyed: bool = setting(
         "frontend.keyed",
         False,
@@ -154,6 +161,11 @@ class FrontendConfig(ProducerConfig, DataDir):
     def places_by_key(self) -> bool:
         """Whether events go to the partition of their key; lines of a log have none."""
         return self.is_keyed and self.source == "synthetic"
+
+    @property
+    def gather_ms(self) -> int:
+        """Pause after a batch that was not full, ms; none where nothing holds the events back."""
+        return self.batch_ms if self.rate or self.source == "synthetic" else 0
 
     @property
     def synthetic_rate(self) -> int:

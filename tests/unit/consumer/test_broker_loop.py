@@ -65,7 +65,9 @@ class Client:
 class Policy(broker_loop.ReadingPolicy[PartitionRead]):
     """Reads `reads` in each round, and notes in `calls` what the loop makes of the answers."""
 
-    def __init__(self, *reads: PartitionRead, wait_max_s: float = 0.0, gather_s: float = 0.0) -> None:
+    def __init__(
+        self, *reads: PartitionRead, wait_max_s: float = 0.0, gather_s: float = 0.0
+    ) -> None:
         self.reads = list(reads) or [read_of(0)]
         self.calls: list[tuple[Any, ...]] = []
         self.answers: dict[int, bytes | KafkaError] = {}

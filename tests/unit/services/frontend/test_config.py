@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from kafka2011.events.forms import FORMS_2011
@@ -14,3 +16,18 @@ def test_keys_need_to_know_the_brokers_and_lines_of_a_log_have_none() -> None:
     log = {"source": "access-log", "input_path": "access.log"}
     assert not FrontendConfig(**plain, is_keyed=True, **log).places_by_key
     assert not FrontendConfig(**plain, live_zk_connect="zk:2181").places_by_key
+
+
+@pytest.mark.parametrize(
+    ("settings", "gather_ms"),
+    [
+        ({}, 50),
+        ({"batch_ms": 7, "rate": 3}, 7),
+        ({"source": "access-log", "input_path": "access.log", "rate": 3}, 50),
+        ({"source": "access-log", "input_path": "access.log"}, 0),
+    ],
+)
+def test_only_events_that_come_at_a_rate_are_gathered(
+    settings: dict[str, Any], gather_ms: int
+) -> None:
+    assert FrontendConfig(broker_list=BALANCER, **settings).gather_ms == gather_ms
