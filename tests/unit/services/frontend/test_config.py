@@ -30,4 +30,7 @@ def test_keys_need_to_know_the_brokers_and_lines_of_a_log_have_none() -> None:
 def test_only_events_that_come_at_a_rate_are_gathered(
     settings: dict[str, Any], gather_ms: int
 ) -> None:
-    assert FrontendConfig(broker_list=BALANCER, **settings).gather_ms == gather_ms
+    assert (
+        FrontendConfig(broker_list=BALANCER, event_forms=FORMS_2011, **settings).gather_ms
+        == gather_ms
+    )
