@@ -18,6 +18,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -84,13 +85,15 @@ def check(config: StreamConfig, job: StreamJob) -> None:
     """Raises StreamError for settings that do not fit the job; needs no Spark session."""
     if job.needs_items and config.items is None:
         raise StreamError(f"{job.name} needs stream.items: a Parquet or SQLite table of items")
-    is_stored = isinstance(config.stream_dir, StorePath)
-    if is_stored and not config.spark_master.startswith("local"):
-        raise StreamError(
-            "stream.dir in an object store needs spark.master=local[...]: on a cluster each "
-            "executor writes state, for which Spark needs a file system that all of them share"
-        )
-    if job.is_placed_by and (config.stream_dir / job.name / "_spark_metadata").exists():
+    if isinstance(config.stream_dir, StorePath):
+        # A job that counts in the tasks that read has no state: only the driver writes.
+        if not config.spark_master.startswith("local") and not job.is_placed_by:
+            raise StreamError(
+                f"{job.name} with stream.dir in an object store needs spark.master=local[...]: on "
+                "a cluster each executor writes state, for which Spark needs a file system that "
+                "all of them share"
+            )
+    elif job.is_placed_by and (config.stream_dir / job.name / "_spark_metadata").exists():
         raise StreamError(
             f"{config.stream_dir / job.name} holds results of an earlier version, in another form: "
             f"move it and {config.stream_dir / 'checkpoints' / job.name} away"
@@ -335,6 +338,8 @@ def run_job(config: StreamConfig, job: StreamJob, *, once: bool) -> int:
     )
     signal.signal(signal.SIGINT, on_interrupt)  # PySpark's own would cancel the running batch
     try:
+        # Under spark-submit its own counts, and `settings_of` looks again.
+        config = replace(config, spark_master=session.sparkContext.master)
         with stored_checkpoint(config, job) as checkpoint:
 
             def start() -> Any:

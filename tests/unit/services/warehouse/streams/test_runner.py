@@ -3,11 +3,13 @@
 import sqlite3
 import threading
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from pyspark.errors import PySparkException
 
+from kafka2011.runtime.places import StorePath
 from kafka2011.services.warehouse.streams import runner
 from kafka2011.services.warehouse.streams.config import StreamConfig
 from kafka2011.services.warehouse.streams.jobs import BY_NAME
@@ -29,6 +31,18 @@ def test_results_in_the_form_of_an_earlier_version_are_not_mixed_with_others(
     with pytest.raises(runner.StreamError, match="of an earlier version"):
         runner.check(config, BY_NAME["views-per-member"])
     runner.check(config, BY_NAME["top-items"])
+
+
+def test_only_a_job_without_state_has_its_checkpoint_in_a_store_on_a_cluster() -> None:
+    cluster = StreamConfig(stream_dir=StorePath("bucket", "streams"), spark_master="spark://m:7077")
+    local = replace(cluster, spark_master="local[2]")
+    for job in BY_NAME.values():
+        runner.check(local, replace(job, needs_items=False))
+        if job.is_placed_by:
+            runner.check(cluster, job)
+        elif not job.needs_items:
+            with pytest.raises(runner.StreamError, match=f"{job.name} .* executor writes state"):
+                runner.check(cluster, job)
 
 
 def test_a_store_without_the_table_is_named(tmp_path: Path) -> None:
