@@ -26,6 +26,7 @@ READ: Lineage = ((1, 0), (3, 50), (5, 80))
         pytest.param(100, ((1, 0), (6, 60)), Parted(50, 100, 6), id="with an unconfirmed tail"),
         pytest.param(100, ((6, 0),), Parted(0, 100, 6), id="with an empty disk"),
         pytest.param(100, (), None, id="no replica set"),
+        pytest.param(0, ((1, 0),), None, id="made anew, and the reader reset"),
     ],
 )
 def test_what_was_read_is_in_the_log_or_the_range_that_is_not_is_named(
