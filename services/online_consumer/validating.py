@@ -16,7 +16,7 @@ from kafka2011.coordination.errors import CoordinationError
 from kafka2011.runtime.logs import get_logger
 from kafka2011.runtime.workers import Worker
 
-INTERVAL_S = 3.0
+INTERVAL_S = 10.0  # a look reads every count of the group in ZooKeeper
 WINDOWS_SHOWN = 20  # of a topic, those that are not complete
 
 log = get_logger(__name__)

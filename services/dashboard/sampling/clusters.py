@@ -26,7 +26,7 @@ from kafka2011.services.dashboard.sampling.observations import ObservedCluster, 
 SAMPLE_S = 1.5
 KINDS_SAMPLES = 20  # the kinds of processes rarely change: read again after so many samples
 GROUPS_S = 4.0
-UNSEEN_SAMPLES = 5  # times these, while no page is looked at
+UNSEEN_SAMPLES = 10  # times these, while no page is looked at
 GROUPS_SHARE = 25  # reading groups takes at most one part in so many of the time
 OWNERS_SAMPLES = 3  # unchanged owners are read again after so many samples
 ABSENT_S = 15.0  # between attempts at a datacenter that need not be there
