@@ -21,11 +21,13 @@ def draw(curve: Curve, points: Points, directory: Path) -> Iterator[Path]:
 
     mpl.use("Agg")
     from matplotlib import pyplot as plt
+    from matplotlib.ticker import EngFormatter
 
     directory.mkdir(parents=True, exist_ok=True)
     _, axes = plt.subplots(figsize=(8, 4.5))
-    axes.set(xlabel=curve.x, ylabel=curve.y, title=f"growth: {curve.law}")
-    axes.set(xscale="log", yscale="log")
+    axes.set(xlabel=curve.x, ylabel=curve.y, title=f"{curve.name}: {curve.law}")
+    is_flat = all(line.law == 0 for line in curve.lines)
+    axes.set(xscale="log", yscale="linear" if is_flat else "log")
     axes.set_xticks(curve.values, map(str, curve.values), minor=False)
     axes.minorticks_off()
     values = curve.values[: len(points)]
@@ -35,5 +37,7 @@ def draw(curve: Curve, points: Points, directory: Path) -> Iterator[Path]:
         axes.plot(values, found, "o-", label=line.label, color=palette(number), linewidth=1.5)
         law = law_through(values, found[0], line.law)
         axes.plot(values, law, ":", color=palette(number), linewidth=1.0)
-    axes.set_ylim(bottom=min(point[line.figure] for point in points for line in curve.lines) / 2)
+    if is_flat:
+        axes.yaxis.set_major_formatter(EngFormatter(sep=" "))
+        axes.set_ylim(bottom=0)
     yield from save(plt, axes, directory, f"growth-{curve.name}")
