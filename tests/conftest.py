@@ -1,17 +1,24 @@
-"""Options of the whole suite: `--no-skips` turns every skip into a failure of the run.
+"""Options of the whole suite: `--no-skips` turns every skip into a failure of the run. And
+`run("topics", "list", ...)`, a command in this process: an interpreter of its own costs a second.
 
 What the locked dependencies, a compiler and Java give is there wherever tests are made, so a
 skipped test is a hole, not a courtesy. Only what a machine need not have is excused.
 """
 
+import json
 import logging
-from collections.abc import Iterator
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
 from kafka2011.runtime import logs
+from kafka2011.runtime.twins import is_pure_wanted
 
 # No test asserts on a duration, not even Hypothesis's own 200 ms an example.
 settings.register_profile("kafka2011", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -27,6 +34,14 @@ EXCUSED = (
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--no-skips", action="store_true", help="fail the run when a test is skipped")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """The run with the pure loops leaves out what is handed both twins, and says the same again."""
+    if is_pure_wanted():
+        again = [item for item in items if "twin" in getattr(item, "fixturenames", ())]
+        config.hook.pytest_deselected(items=again)
+        items[:] = [item for item in items if item not in again]
 
 
 @pytest.hookimpl(wrapper=True)
@@ -53,3 +68,49 @@ def _logs_as_at_the_start() -> Iterator[None]:
             root.removeHandler(handler)
     root.setLevel(logging.WARNING)
     logs.as_a_library()
+
+
+class Done(NamedTuple):
+    """What a command printed and how it ended."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[str]:
+        return self.out.splitlines()
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+Run = Callable[..., Done]
+
+
+@pytest.fixture
+def run(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[Run]:
+    """`run("offsets", "get", ..., status=0, text=b"")`: the command on standard input `text`."""
+    from kafka2011.cli.main import main
+
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def command(*words: object, status: int | None = 0, text: bytes | None = b"") -> Done:
+        (tmp_path / "stdin").write_bytes(text or b"")
+        monkeypatch.setattr(sys, "argv", ["kafka2011", *map(str, words)])
+        capfd.readouterr()
+        with (tmp_path / "stdin").open() as stdin, pytest.raises(SystemExit) as ended:
+            monkeypatch.setattr(sys, "stdin", sys.stdin if text is None else stdin)
+            main()
+            raise SystemExit(0)
+        code = ended.value.code
+        done = Done(code if isinstance(code, int) else 0, *capfd.readouterr())
+        assert status in (None, done.status), done
+        return done
+
+    yield command
+    for number, handler in handlers.items():
+        signal.signal(number, handler)

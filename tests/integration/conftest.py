@@ -6,24 +6,17 @@ own with `start_zookeeper`). `zk_connect` is a connect string whose chroot no ot
 
 Under `-n`, a module's tests run on one worker, so that what they share is started once; those with
 a Spark session, `test_spark_*.py`, all run on the same one. Long modules come first.
-
-`run("topics", "list", ...)` is a command in this process: an interpreter of its own costs a second.
 """
 
-import json
 import os
-import signal
-import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-from kafka2011.cli.main import main
 from kafka2011.services.zookeeper.server import ZooKeeperServer
 from tests.support.zookeeper import start_zookeeper
 
@@ -74,47 +67,3 @@ def spark() -> Iterator[Any]:
     session = start_session("test", "local[2]")
     yield session
     session.stop()
-
-
-class Done(NamedTuple):
-    """What a command printed and how it ended."""
-
-    status: int
-    out: str
-    err: str
-
-    @property
-    def lines(self) -> list[str]:
-        return self.out.splitlines()
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
-Run = Callable[..., Done]
-
-
-@pytest.fixture
-def run(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Iterator[Run]:
-    """`run("offsets", "get", ..., status=0, text=b"")`: the command on standard input `text`."""
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-
-    def command(*words: str, status: int | None = 0, text: bytes = b"") -> Done:
-        (tmp_path / "stdin").write_bytes(text)
-        monkeypatch.setattr(sys, "argv", ["kafka2011", *words])
-        capfd.readouterr()
-        with (tmp_path / "stdin").open() as stdin, pytest.raises(SystemExit) as ended:
-            monkeypatch.setattr(sys, "stdin", stdin)
-            main()
-            raise SystemExit(0)
-        code = ended.value.code
-        done = Done(code if isinstance(code, int) else 0, *capfd.readouterr())
-        assert status in (None, done.status), done
-        return done
-
-    yield command
-    for number, handler in handlers.items():
-        signal.signal(number, handler)

@@ -8,7 +8,7 @@ import pytest
 
 from kafka2011.broker.log import flushed_mark
 from kafka2011.broker.log.file_layer import FileLayer
-from tests.integration.conftest import Run
+from tests.conftest import Run
 from tests.support.brokers import RunningBroker, broker_command, start_broker
 from tests.support.commands import KAFKA2011, execute
 from tests.support.raw_requests import answer, entry, fetch, offsets, offsets_answer, produce

@@ -126,7 +126,7 @@ class Group:
                 consumer_id=name,
                 zk_connect=self.cluster.zk_connect,
                 zk_session_timeout_ms=20_000,
-                zk_connection_timeout_ms=20_000,
+                zk_connection_timeout_ms=120_000,
                 consumer_timeout_ms=500,
                 zk_sync_time_ms=500,
             )

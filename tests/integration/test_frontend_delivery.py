@@ -3,6 +3,7 @@
 After any crash the stored messages may be more than the reported ones (extra), never fewer.
 """
 
+import contextlib
 import datetime
 import random
 import time
@@ -153,21 +154,25 @@ def test_a_killed_broker_that_comes_back_costs_repeats_and_no_event(
     held = tmp_path / "held"  # no barrier is answered, so that the frontend cannot end before
     held.touch()
     hold = {"KAFKA2011_FAILPOINTS": f"before_flush=hold:{held}"}
-    broker = start_broker(tmp_path, environment=hold)
 
     def log_bytes() -> int:
         return sum(file.stat().st_size for file in broker.log_dir.rglob("*.kafka"))
 
-    with frontend.send_log(broker, rate=8000) as run:
+    with contextlib.ExitStack() as stack:
+
+        def start(port: int = 0) -> RunningBroker:
+            return stack.enter_context(start_broker(tmp_path, port=port, environment=hold))
+
+        broker = start()
+        run = stack.enter_context(frontend.send_log(broker, rate=8000))
         for _ in range(2):
             wait_for_growth(log_bytes, 10_000, "the log grows", since=log_bytes())
             broker.kill()
             assert run.is_running
-            broker = start_broker(tmp_path, port=broker.port, environment=hold)
+            broker = start(broker.port)
         held.unlink()
         finish(run)
         resent = run.events("finished")[0]["resent_sets"]
-    with broker:
         assert broker.stop() == 0
     assert resent > 0
     assert repeats(20_000, broker) <= resent * 200

@@ -408,8 +408,8 @@ def test_two_source_clusters_by_the_originals_options(
             {"metrics.port": 0, "mirror.status.interval.ms": 100},
             tmp_path / "mirror-of-two.log",
         )
-        command.wait_for_event("serving")
         mirrors.running.append(command)
+        command.wait_for_event("serving")
         mirrors.wait_drained()
         (unused,) = command.events("settings_without_effect")
         assert "shallowiterator.enable" in unused["names"]

@@ -24,7 +24,7 @@ from kafka2011.services.warehouse.delta_table import WarehouseTable
 from kafka2011.services.warehouse.load_commits import Load, LoadedRange, read_commits
 from kafka2011.services.zookeeper.server import ZooKeeperServer
 from tests import ROOT
-from tests.integration.conftest import Run
+from tests.conftest import Run
 from tests.support.clusters import Cluster
 from tests.support.commands import KAFKA2011, RunningProcess, execute
 from tests.support.waiting import wait_until
@@ -52,7 +52,7 @@ def member(cluster: Cluster, group: str, **settings: object) -> ConsumerConnecto
     settings = {
         "group_id": group,
         "zk_connect": cluster.zk_connect,
-        "zk_connection_timeout_ms": 20_000,
+        "zk_connection_timeout_ms": 120_000,
         "consumer_timeout_ms": 120_000,
         **settings,
     }
@@ -94,7 +94,7 @@ def console(cluster: Cluster, run: Run) -> Callable[..., list[str]]:
     def lines(count: int, *words: str) -> list[str]:
         until = ("--max-messages", str(count), "--consumer-timeout-ms", "120000")
         until = until if count else ("--consumer-timeout-ms", "1000")
-        words = (*until, "--set", "zk.connectiontimeout.ms=20000", *words)
+        words = (*until, "--set", "zk.connectiontimeout.ms=120000", *words)
         return run("console-consumer", *zk(cluster), *words).lines
 
     return lines

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from kafka2011.protocol.message_set import payloads
-from tests.integration.conftest import Run
+from tests.conftest import Run
 from tests.support.scripted_server import ScriptedBroker
 
 pytestmark = pytest.mark.integration

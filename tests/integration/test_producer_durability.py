@@ -88,10 +88,9 @@ def test_the_broker_drops_a_message_that_is_too_large_for_it_and_the_barrier_say
 
 
 def test_a_killed_broker_is_named_and_what_was_flushed_survives(tmp_path: Path) -> None:
-    broker = start_broker(tmp_path)
-    port = broker.port
     flushed = [b"%d" % number for number in range(5000)]
-    with connected(broker) as producer:
+    with start_broker(tmp_path) as broker, connected(broker) as producer:
+        port = broker.port
         for start in range(0, 5000, 50):
             producer.send("t", flushed[start : start + 50])
         producer.flush()
@@ -112,33 +111,35 @@ def test_a_killed_broker_is_named_and_what_was_flushed_survives(tmp_path: Path) 
 def test_the_asynchronous_producer_tells_of_what_a_dead_broker_did_not_take(
     tmp_path: Path,
 ) -> None:
-    broker = start_broker(tmp_path)
-    port = broker.port
-    producer = connected(broker, producer_type="async", queue_time_ms=20, enqueue_timeout_ms=-1)
-
     def send_all(kind: bytes) -> list[bytes]:
         made = [kind + b"-%d" % number for number in range(3000)]
         for payload in made:
             producer.send("t", payload)
         return made
 
-    before = send_all(b"before")
-    producer.flush()
-    broker.kill()
-    during = send_all(b"during")
-    with pytest.raises(NotDurable) as told:
+    with (
+        start_broker(tmp_path) as broker,
+        connected(
+            broker, producer_type="async", queue_time_ms=20, enqueue_timeout_ms=-1
+        ) as producer,
+    ):
+        before = send_all(b"before")
         producer.flush()
-    failed = producer.stats.failed
-    # A write into a connection whose other end has just died may still succeed: then the barrier
-    # is what finds out, and the sends are named instead of counted as failed.
-    assert failed or told.value.unconfirmed
-    assert failed <= 3000
-    with start_broker(tmp_path, port=port) as again:
-        after = send_all(b"after")
-        producer.flush()
-        producer.close()
-        assert producer.stats.failed == failed
-        assert again.stop() == 0
+        broker.kill()
+        during = send_all(b"during")
+        with pytest.raises(NotDurable) as told:
+            producer.flush()
+        failed = producer.stats.failed
+        # A write into a connection whose other end has just died may still succeed: then the
+        # barrier is what finds out, and the sends are named instead of counted as failed.
+        assert failed or told.value.unconfirmed
+        assert failed <= 3000
+        with start_broker(tmp_path, port=broker.port) as again:
+            after = send_all(b"after")
+            producer.flush()
+            producer.close()
+            assert producer.stats.failed == failed
+            assert again.stop() == 0
     found = stored(broker, "t")
     assert set(before) | set(after) <= set(found) <= {*before, *during, *after}
     assert len(found) == len(set(found))

@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from tests.support.commands import RunningProcess, start_command
+from tests.support.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.integration
 
@@ -28,7 +29,9 @@ def start(tmp_path: Path) -> RunningProcess:
 
 def client_of(registry: RunningProcess) -> httpx.Client:
     address = registry.wait_for_event("serving")["address"]
-    return httpx.Client(base_url=f"http://{address}", headers={"Content-Type": TYPE}, timeout=30)
+    return httpx.Client(
+        base_url=f"http://{address}", headers={"Content-Type": TYPE}, timeout=DEADLINE_S
+    )
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import pytest
 
 from kafka2011.services.zookeeper.server import ZooKeeperServer
+from tests.conftest import Run
 from tests.faults import checker
-from tests.integration.conftest import Run
 from tests.support.brokers import start_broker
 from tests.support.replica_sets import BROKER_ID, Load, ReplicaSet, create_set, read_all
 from tests.support.waiting import wait_until

@@ -1,5 +1,6 @@
 """`kafka2011 tail` on real files, rotated and truncated under load, killed: every line arrives."""
 
+import contextlib
 import itertools
 import json
 import threading
@@ -80,24 +81,24 @@ def test_every_line_arrives_through_rotation_truncation_kills_and_a_broker_away(
     tmp_path: Path, broker: RunningBroker
 ) -> None:
     port = broker.port
-    with Writer(tmp_path) as writer:
-        for turn in range(4):
-            seen = arrived_count(broker)
-            command = [*KAFKA2011, *words(tmp_path, broker)]
-            with RunningProcess(command, tmp_path / f"tail-{turn}.log") as tail:
-                # What the one before had under way may arrive late.
-                tail.wait_for_event("following")
-                wait_for_growth(partial(arrived_count, broker), 500, "lines arrive", since=seen)
-                if turn == 1:
-                    broker.kill()
-                    wait_for_growth(lambda: writer.count, 500, "lines meanwhile")
-                    broker = start_broker(tmp_path, port=port)
-                    wait_for_growth(partial(arrived_count, broker), 500, "it goes on")
-                if turn % 2:
-                    tail.kill()
-                else:
-                    assert tail.stop() == 0
-    with broker:
+    with contextlib.ExitStack() as stack:
+        with Writer(tmp_path) as writer:
+            for turn in range(4):
+                seen = arrived_count(broker)
+                command = [*KAFKA2011, *words(tmp_path, broker)]
+                with RunningProcess(command, tmp_path / f"tail-{turn}.log") as tail:
+                    # What the one before had under way may arrive late.
+                    tail.wait_for_event("following")
+                    wait_for_growth(partial(arrived_count, broker), 500, "lines arrive", since=seen)
+                    if turn == 1:
+                        broker.kill()
+                        wait_for_growth(lambda: writer.count, 500, "lines meanwhile")
+                        broker = stack.enter_context(start_broker(tmp_path, port=port))
+                        wait_for_growth(partial(arrived_count, broker), 500, "it goes on")
+                    if turn % 2:
+                        tail.kill()
+                    else:
+                        assert tail.stop() == 0
         done = run(*words(tmp_path, broker, "--until-end", "--json"))
         assert json.loads(done.stdout)["unsent_lines"] == 0
         assert broker.stop() == 0

@@ -139,6 +139,7 @@ def test_more_than_fits_anywhere_is_loaded_although_executor_and_store_die(
         finally:
             if load.poll() is None:
                 os.killpg(load.pid, signal.SIGKILL)
+                load.wait()
     table = WarehouseTable.open(table_path)
     assert table is not None
     rows = f"read_parquet({table.file_paths()!r})"

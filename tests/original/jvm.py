@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.commands import RunningProcess, dotted
+from tests.support.commands import RunningProcess, dotted, held_port
 from tests.support.waiting import wait_until
 
 # 0.7's scripts give 512 MB; the tests move a few megabytes.
@@ -65,8 +65,7 @@ class Jvm:
         self, log_dir: Path, broker_id: int, **properties: object
     ) -> Iterator[OriginalBroker]:
         """The original broker, when it answers; `properties` have `_` for `.`."""
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            port = probe.getsockname()[1]
+        port = held_port()
         settings = {
             "brokerid": broker_id,
             "hostname": "127.0.0.1",

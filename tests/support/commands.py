@@ -31,7 +31,8 @@ from tests.support.waiting import DEADLINE_S, wait_until
 KAFKA2011 = (sys.executable, "-m", "kafka2011")
 
 
-_held: deque[socket.socket] = deque(maxlen=200)  # the last ones: each is a descriptor
+HELD_MAX = 200  # the last ones: each is a descriptor
+_held: deque[socket.socket] = deque()
 
 
 def held_port() -> int:
@@ -45,6 +46,8 @@ def held_port() -> int:
     holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     holder.bind(("127.0.0.1", 0))
     _held.append(holder)
+    if len(_held) > HELD_MAX:
+        _held.popleft().close()
     port: int = holder.getsockname()[1]
     return port
 
@@ -108,6 +111,20 @@ def run_python(*words: object, **options: Any) -> subprocess.CompletedProcess[st
     return execute([sys.executable, *words], **options)
 
 
+class Child(subprocess.Popen[Any]):
+    """A process that is killed at the end of its `with`, and also where a test that failed has left
+    it: else it would fail the test in which it is collected."""
+
+    def __exit__(self, *error: Any) -> None:
+        self.kill()
+        super().__exit__(*error)
+
+    def __del__(self) -> None:
+        if getattr(self, "pid", None):
+            self.__exit__(None, None, None)
+        super().__del__()
+
+
 class RunningProcess:
     """A child process whose standard error, and standard output unless `output` says where else,
     are appended to the file `log_path`. A `kafka2011` ends with the tests, however those end."""
@@ -133,7 +150,7 @@ class RunningProcess:
             self.output.open("ab") as printed,
         ):
             self._log_start = errors.tell()
-            self.process = subprocess.Popen(
+            self.process = Child(
                 words,
                 cwd=cwd,
                 env={**environment(variables), **parent},

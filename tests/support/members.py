@@ -22,7 +22,7 @@ class MemberProcess(RunningProcess):
         settings = {
             "consumerid": name,
             "zk.synctime.ms": 500,
-            "zk.connectiontimeout.ms": 20_000,
+            "zk.connectiontimeout.ms": 120_000,
             **dotted(settings),
         }
         words += set_options(settings)

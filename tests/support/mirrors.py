@@ -49,8 +49,8 @@ class Mirrors:
                 self.end_session(number)
         log = self.root / f"mirror-{len(self.running)}.log"
         command = start_command("mirror", named, log, failpoints=failpoints)
-        command.wait_for_event("serving")
         self.running.append(command)
+        command.wait_for_event("serving")
         return command
 
     def end_session(self, number: int) -> None:

@@ -28,7 +28,7 @@ from kafka2011.coordination.zookeeper import ZooKeeperRegistry
 from tests.support.brokers import RawClient, RunningBroker, start_broker
 from tests.support.commands import held_port, run
 from tests.support.raw_requests import OUT_OF_RANGE, entry, fetch, produce
-from tests.support.waiting import wait_until
+from tests.support.waiting import DEADLINE_S, wait_until
 
 BROKER_ID = 1
 TOPIC = b"t"
@@ -72,7 +72,7 @@ class ReplicaSet:
         self._ports = {name: (held_port(), held_port()) for name in names}
         self._settings = settings
         self.registry = ZooKeeperRegistry(zk_connect, session_timeout_ms=20_000)
-        self.registry.start(20_000)
+        self.registry.start(round(DEADLINE_S * 1000))
         self.node = SetNode(self.registry, BROKER_ID)
 
     def start(self, name: str) -> None:

@@ -1,34 +1,17 @@
 """What the tests of commands share."""
 
-import sys
+import functools
 from collections.abc import Callable
-from typing import NamedTuple
 
 import pytest
 
-from kafka2011.cli.main import main
-
-
-class Ran(NamedTuple):
-    status: object
-    out: str
-    err: str
-
-
-Run = Callable[..., Ran]
+from tests.conftest import Run
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs `kafka2011 WORDS` in this process up to its exit."""
-
-    def ran(*words: object) -> Ran:
-        monkeypatch.setattr(sys, "argv", ["kafka2011", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return Ran(ended.value.code, *capsys.readouterr())
-
-    return ran
+def run(run: Run) -> Run:
+    """Runs `kafka2011 WORDS` in this process up to its exit; standard input is the test's."""
+    return functools.partial(run, status=None, text=None)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from kafka2011.cli.audit_table import printable, verdicts_text, window_text, worst_of
 from kafka2011.events.topics import AUDIT, PAGE_VIEW
 from kafka2011.protocol import message_set
-from tests.unit.cli.conftest import Run
+from tests.conftest import Run
 from tests.unit.services.audit.samples import T0, entries_of, event, report, write_log
 
 

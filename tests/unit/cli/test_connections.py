@@ -10,7 +10,7 @@ import pytest
 from kafka2011.cli import connections
 from kafka2011.cli.event_json import event_formatter
 from kafka2011.consumer.chunk import ConsumedMessage
-from tests.unit.cli.conftest import Run
+from tests.conftest import Run
 
 
 @pytest.fixture(autouse=True)

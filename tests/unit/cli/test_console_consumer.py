@@ -8,8 +8,8 @@ from kafka2011.cli import console_consumer
 from kafka2011.cli.console_consumer import _Output
 from kafka2011.consumer.chunk import ConsumedMessage
 from kafka2011.consumer.config import ConsumerConfig
+from tests.conftest import Run
 from tests.support.waiting import wait_until
-from tests.unit.cli.conftest import Run
 
 
 def test_an_output_that_cannot_be_written_ends_the_reading_and_is_raised() -> None:

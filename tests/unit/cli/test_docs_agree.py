@@ -76,34 +76,33 @@ def invocations(page: Path) -> Iterator[list[str]]:
             yield re.split(r" \| |\s{3,}", found[1])[0].split()
 
 
-each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 each_command = pytest.mark.parametrize("name", COMMANDS)
 
 
-@each_page
-def test_commands_and_their_options_exist(page: Path) -> None:
-    for words in invocations(page):
-        assert words[0] in COMMANDS, f"kafka2011 {' '.join(words)}"
+def test_commands_and_their_options_exist() -> None:
+    for page, words in ((one, words) for one in PAGES for words in invocations(one)):
+        line = f"{page}: kafka2011 {' '.join(words)}"
+        assert words[0] in COMMANDS, line
         found = leaves(words[0])
         named = [word for word in words[1:] if word in found]
         candidates = [found[named[0]]] if named else list(found.values())
         known = set[str]().union(*map(options_of, candidates))
-        assert set(OPTION.findall(" ".join(words))) <= known, f"kafka2011 {' '.join(words)}"
+        assert set(OPTION.findall(" ".join(words))) <= known, line
 
 
-@each_page
-def test_options_that_are_named_alone_are_of_some_command(page: Path) -> None:
+def test_options_that_are_named_alone_are_of_some_command() -> None:
     commands = [command for name in COMMANDS for command in leaves(name).values()]
     known = set[str]().union(*OF_OTHERS.values(), *map(options_of, commands))
-    spans = [line for line in code_of(page.read_text(encoding="utf-8")) if line.startswith("--")]
-    assert {option for span in spans for option in OPTION.findall(span)} <= known
+    for page in PAGES:
+        spans = [one for one in code_of(page.read_text(encoding="utf-8")) if one.startswith("--")]
+        assert {option for span in spans for option in OPTION.findall(span)} <= known, page
 
 
-@each_page
-def test_settings_that_are_set_exist(page: Path) -> None:
-    text = "\n".join(code_of(page.read_text(encoding="utf-8")))
-    named = set(re.findall(r"--set ([a-z0-9.]+)=", text))
-    assert named - {"name"} <= known_names()
+def test_settings_that_are_set_exist() -> None:
+    for page in PAGES:
+        text = "\n".join(code_of(page.read_text(encoding="utf-8")))
+        named = set(re.findall(r"--set ([a-z0-9.]+)=", text))
+        assert named - {"name"} <= known_names(), page
 
 
 @each_command

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from typer.testing import CliRunner
 from kafka2011.cli.embedded import app
 from kafka2011.services.embedded.control import held
 from kafka2011.services.embedded.processes import is_ours, is_paused
+from tests.support.commands import Child
 from tests.support.waiting import wait_until
 
 PORT = 65_535
@@ -55,18 +55,15 @@ def test_the_table_names_addresses_by_their_options_and_fits_80_columns(tmp_path
 
 def test_a_paused_process_is_not_called_running(tmp_path: Path) -> None:
     marked = {**os.environ, "KAFKA2011_PROCESS_NAME": "online-2"}
-    with held(tmp_path, "up"), subprocess.Popen(["sleep", "600"], env=marked) as paused:
-        try:
-            (tmp_path / "run").mkdir()
-            one = {**state("online-2", None), "pid": paused.pid}
-            (tmp_path / "run" / "online-2.json").write_text(json.dumps(one))
-            wait_until(lambda: is_ours(paused.pid, "online-2"), "the process to be itself")
-            assert f"running, pid {paused.pid}" in "\n".join(shown(tmp_path)[1])
-            paused.send_signal(signal.SIGSTOP)
-            wait_until(lambda: is_paused(paused.pid), "paused")
-            status, lines = shown(tmp_path)
-        finally:
-            paused.kill()
+    with held(tmp_path, "up"), Child(["sleep", "600"], env=marked) as paused:
+        (tmp_path / "run").mkdir()
+        one = {**state("online-2", None), "pid": paused.pid}
+        (tmp_path / "run" / "online-2.json").write_text(json.dumps(one))
+        wait_until(lambda: is_ours(paused.pid, "online-2"), "the process to be itself")
+        assert f"running, pid {paused.pid}" in "\n".join(shown(tmp_path)[1])
+        paused.send_signal(signal.SIGSTOP)
+        wait_until(lambda: is_paused(paused.pid), "paused")
+        status, lines = shown(tmp_path)
     text = "\n".join(lines)
     assert (status, f"paused by SIGSTOP, pid {paused.pid}" in text) == (1, True), text
     assert "embedded kill online-2 CONT --dir" in text

@@ -12,8 +12,8 @@ import pytest
 
 from kafka2011.services.embedded.demo import Demo
 from tests import ROOT
+from tests.conftest import Run
 from tests.support.access_lines import known_lines
-from tests.unit.cli.conftest import Run
 
 LOG = b"".join(one.line + b"\n" for one in known_lines(20, seed=1))
 

@@ -10,7 +10,7 @@ import pytest
 from kafka2011.cli.commands import COMMANDS, Command, Process, Serves, ShortOption
 from kafka2011.cli.launcher import _named, usual_words
 from kafka2011.runtime.config import settings_of
-from tests.unit.cli.conftest import Run
+from tests.conftest import Run
 
 PROCESSES = {name: row.run for name, row in COMMANDS.items() if isinstance(row.run, Process)}
 SERVED = {name: row.serves.process for name, row in COMMANDS.items() if row.serves is not None}

@@ -10,20 +10,20 @@ import pytest
 from kafka2011.cli.commands import COMMANDS
 from kafka2011.cli.main import accept_all_file_names, help_text
 from kafka2011.runtime.program import program
+from tests.conftest import Done, Run
 from tests.support import commands
 from tests.unit import text_of
-from tests.unit.cli.conftest import Ran, Run
 
 
 def test_help_lists_every_command_and_is_printed_without_one_too(run: Run) -> None:
     assert all(name in help_text() for name in COMMANDS)
-    assert run("--help") == Ran(0, help_text() + "\n", "")
-    assert run() == Ran(2, help_text() + "\n", "")
+    assert run("--help") == Done(0, help_text() + "\n", "")
+    assert run() == Done(2, help_text() + "\n", "")
 
 
 def test_a_misspelt_command_is_one_line_with_a_hint(run: Run) -> None:
     hint = f"no command 'brokr'; did you mean broker? ({program()} --help lists them)"
-    assert run("brokr") == Ran(2, "", f"kafka2011: {hint}\n")
+    assert run("brokr") == Done(2, "", f"kafka2011: {hint}\n")
 
 
 @pytest.mark.parametrize("name", list(COMMANDS))

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from kafka2011.coordination.replica_sets import unclean_records
+from tests.conftest import Done, Run
 from tests.support.in_process_replicas import BROKER_ID, NAMES, STATE, Members
 from tests.support.raw_requests import entry, produce
 from tests.support.waiting import wait_until
-from tests.unit.cli.conftest import Ran, Run
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def members(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Members
 
 
 @pytest.fixture
-def replicas(members: Members, run: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ran]:
+def replicas(members: Members, run: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Done]:
     """`kafka2011 replicas WORDS` on three running members of broker 1, all in sync."""
     monkeypatch.setattr(
         "kafka2011.cli.connections.ZooKeeperRegistry", lambda *_, **__: members.zookeeper.client()
@@ -36,7 +36,7 @@ def replicas(members: Members, run: Run, monkeypatch: pytest.MonkeyPatch) -> Cal
 
 
 def test_commands_hand_over_and_change_members(
-    members: Members, replicas: Callable[..., Ran]
+    members: Members, replicas: Callable[..., Done]
 ) -> None:
     assert "lacking" in replicas("handover", 1, "--to", "lacking").err
     assert replicas("handover", 1, "--to", "b").out == "broker 1: b leads, epoch 2\n"
@@ -77,7 +77,7 @@ def test_commands_hand_over_and_change_members(
 
 
 def test_a_flipped_bit_is_named_and_its_copy_made_anew(
-    members: Members, replicas: Callable[..., Ran], run: Run
+    members: Members, replicas: Callable[..., Done], run: Run
 ) -> None:
     with members.connect() as client:
         for number in range(60):
@@ -115,7 +115,7 @@ def test_a_flipped_bit_is_named_and_its_copy_made_anew(
 
 
 def test_an_unclean_election_says_what_is_lost_and_is_recorded(
-    members: Members, replicas: Callable[..., Ran]
+    members: Members, replicas: Callable[..., Done]
 ) -> None:
     with members.connect() as client:
         client.send(produce(b"t", entry(b"of all")))

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from kafka2011.cli import schema
+from tests.conftest import Run
 from tests.support.registries import URL, DirectRegistry
-from tests.unit.cli.conftest import Run
 
 
 @pytest.fixture(autouse=True)

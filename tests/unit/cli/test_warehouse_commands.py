@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.cli.conftest import Ran, Run
+from tests.conftest import Done, Run
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_where_the_reports_json_goes(
     (tmp_path / "job.properties").touch()
     places: list[str | None] = []
     monkeypatch.setattr(traffic_job, "run_report", lambda _config, place: places.append(place))
-    assert (run("report", *words).status, places) == (None, [place])
+    assert (run("report", *words).status, places) == (0, [place])
 
 
 def test_stream_jobs_are_listed(run: Run) -> None:
@@ -59,7 +59,7 @@ def test_stream_jobs_are_listed(run: Run) -> None:
 def test_a_schedule_is_checked(tmp_path: Path, run: Run) -> None:
     file = tmp_path / "schedule"
     file.write_text("every 10m load\ndaily 02:30 report\n")
-    assert run("schedule", file, "--check") == Ran(0, "2 jobs\n", "")
+    assert run("schedule", file, "--check") == Done(0, "2 jobs\n", "")
     file.write_text("every day broker\n")
     status, _, err = run("schedule", file)
     assert status == 2

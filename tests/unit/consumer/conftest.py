@@ -26,7 +26,7 @@ def broker() -> Iterator[ScriptedBroker]:
 
 @pytest.fixture
 def client(broker: ScriptedBroker) -> Iterator[SimpleConsumer]:
-    with SimpleConsumer(*broker.address, socket_timeout_ms=10_000) as made:
+    with SimpleConsumer(*broker.address, socket_timeout_ms=58_000) as made:
         yield made
 
 

@@ -12,16 +12,16 @@ from kafka2011.producer.aio import AioProducer
 from kafka2011.protocol.errors import MessageSizeTooLarge
 from kafka2011.runtime.config import ConfigError
 from tests.support.scripted_server import ScriptedBroker
-from tests.support.waiting import wait_until
+from tests.support.waiting import DEADLINE_S, wait_until
 from tests.unit.producer.support import numbered, sent
 
 
 def on_a_loop(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    """The test on an event loop of its own, for 30 s at most."""
+    """The test on an event loop of its own."""
 
     @functools.wraps(test)
     def run(**fixtures: Any) -> None:
-        asyncio.run(asyncio.wait_for(test(**fixtures), 30))
+        asyncio.run(asyncio.wait_for(test(**fixtures), DEADLINE_S))
 
     return run
 
@@ -67,12 +67,12 @@ async def test_calls_wait_when_the_thread_is_behind_and_a_cancelled_one_gives_it
 
     def slow(message: bytes) -> bytes:
         waits.set()
-        go.wait(30)
+        go.wait(DEADLINE_S)
         return message
 
     async with new_producer(server, pending_max=3, serializer=slow) as producer:
         tasks = [asyncio.ensure_future(producer.send("a", message)) for message in numbered(10)]
-        await asyncio.to_thread(waits.wait, 30)
+        await asyncio.to_thread(waits.wait, DEADLINE_S)
         assert producer._room.locked()
         assert len(producer._jobs) <= 3
         for task in tasks[2:6]:  # one that was taken, and three that wait for room
@@ -133,14 +133,14 @@ async def test_a_cancelled_start_can_be_made_again_while_the_first_one_is_still_
     def made(*given: Any, **settings: Any) -> Producer:
         if not everything:
             waits.set()
-            go.wait(30)
+            go.wait(DEADLINE_S)
         everything.append(Producer(*given, **settings))
         return everything[-1]
 
     monkeypatch.setattr("kafka2011.producer.aio.Producer", made)
     producer = new_producer(server)
     first = asyncio.ensure_future(producer.start())
-    await asyncio.to_thread(waits.wait, 30)
+    await asyncio.to_thread(waits.wait, DEADLINE_S)
     first.cancel()
     with pytest.raises(asyncio.CancelledError):
         await first

@@ -9,7 +9,8 @@ import pytest
 
 from kafka2011.services.embedded.processes import is_alive
 from tests import ROOT
-from tests.support.waiting import wait_until
+from tests.support.commands import Child
+from tests.support.waiting import DEADLINE_S, wait_until
 
 CHILD = (
     "import os, threading; from kafka2011.runtime import lifeline; lifeline.hold(); "
@@ -24,11 +25,12 @@ def test_it_ends_with_its_parent_however_that_ends(signal_number: int) -> None:
     # A shell hands the variable on with its own id, as the supervisor does with its own.
     shell = ["sh", "-c", 'KAFKA2011_PARENT=$$ exec "$@"', "sh", sys.executable, "-c", PARENT]
     variables = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(shell, env=variables, stdout=subprocess.PIPE, text=True) as parent:
+    with Child(shell, env=variables, stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         pid, variable = parent.stdout.readline().split()
         assert variable == "None"
         parent.send_signal(signal_number)
+        assert parent.wait(DEADLINE_S) == -signal_number
     wait_until(lambda: not is_alive(int(pid)), "the child to end")
 
 

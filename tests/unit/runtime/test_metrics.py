@@ -10,6 +10,7 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter
 
 from kafka2011.runtime.metrics import CONNECTIONS_MAX, MetricsServer
+from tests.support.commands import held_port
 from tests.support.waiting import wait_until
 
 
@@ -71,8 +72,9 @@ def test_the_published_address_can_be_dialled(server: MetricsServer) -> None:
 
 
 def test_a_closed_server_has_let_its_port_go() -> None:
+    port = held_port()
     for _ in range(3):
-        server = MetricsServer(CollectorRegistry(), lambda: True)
+        server = MetricsServer(CollectorRegistry(), lambda: True, port=port)
         assert get(server, "/healthz")[0] == 200
         server.close()
         with pytest.raises(ConnectionRefusedError):

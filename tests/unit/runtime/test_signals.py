@@ -1,8 +1,13 @@
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
+
+from tests.support.commands import Child
+from tests.support.waiting import DEADLINE_S
 
 WAITS = """
 import sys, time
@@ -17,12 +22,14 @@ SLOW_STOP = "time.sleep(60)"
 QUICK_STOP = "time.sleep(0.2)"
 
 
-def process(stop: str, forced: str = "") -> subprocess.Popen[str]:
-    script = WAITS.format(stop=stop, forced=forced)
-    running = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
-    assert running.stdout is not None
-    assert running.stdout.readline() == "ready\n"
-    return running
+@contextmanager
+def process(script: str) -> Iterator[Child]:
+    """One that runs the script, once it is ready."""
+    command = [sys.executable, "-c", script]
+    with Child(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == "ready\n"
+        yield running
 
 
 POLLS = """
@@ -36,16 +43,10 @@ while not event.wait(0):
 
 def test_a_signal_may_come_while_the_event_is_looked_at() -> None:
     """A handler that set the event itself met the lock that the interrupted `wait` held."""
-    command = [sys.executable, "-c", POLLS]
     for _ in range(5):
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
-            assert running.stdout is not None
-            assert running.stdout.readline() == "ready\n"
+        with process(POLLS) as running:
             running.send_signal(signal.SIGTERM)
-            try:
-                assert running.wait(60) == 0
-            finally:
-                running.kill()
+            assert running.wait(DEADLINE_S) == 0
 
 
 TAKES_THE_SIGNAL_ELSEWHERE = """
@@ -64,38 +65,26 @@ event.wait()
 
 def test_a_signal_may_arrive_in_another_thread_than_the_one_that_waits() -> None:
     """As the kernel does with a process that was stopped when the signal came."""
-    command = [sys.executable, "-c", TAKES_THE_SIGNAL_ELSEWHERE]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as running:
-        try:
-            assert running.stdout is not None
-            assert running.stdin is not None
-            assert running.stdout.readline() == "ready\n"
-            print(file=running.stdin, flush=True)
-            assert running.wait(60) == 0
-        finally:
-            running.kill()
+    with process(TAKES_THE_SIGNAL_ELSEWHERE) as running:
+        print(file=running.stdin, flush=True)
+        assert running.wait(DEADLINE_S) == 0
 
 
 @pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
 def test_signals_that_come_together_ask_once(second: signal.Signals) -> None:
-    with process(QUICK_STOP) as running:
+    with process(WAITS.format(forced="", stop=QUICK_STOP)) as running:
         running.send_signal(signal.SIGSTOP)  # else the second may come late on a busy machine
         running.send_signal(signal.SIGTERM)
         running.send_signal(second)
         running.send_signal(signal.SIGCONT)
-        try:
-            assert running.wait(60) == 0
-        finally:
-            running.kill()
+        assert running.wait(DEADLINE_S) == 0
 
 
 @pytest.mark.parametrize(
     ("forced", "said"), [("", ""), ("lambda: print('left', flush=True)", "left\n"), ("1", "")]
 )
 def test_a_later_signal_ends_a_stop_that_takes_too_long(forced: str, said: str) -> None:
-    with process(SLOW_STOP, forced) as running:
+    with process(WAITS.format(forced=forced, stop=SLOW_STOP)) as running:
         running.send_signal(signal.SIGTERM)
         assert running.stdout is not None
         assert running.stdout.readline() == "asked\n"

@@ -1,7 +1,6 @@
 """What a process uses: the kernel's figures of a tree of processes; unknown where it has none."""
 
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -9,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kafka2011.runtime.usage import machine_usage, process_usage, usage
+from tests.support.commands import Child
 from tests.support.waiting import wait_until
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -88,11 +88,8 @@ def test_without_proc_there_is_the_processor_time_of_this_process(tmp_path: Path
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 def test_it_measures_what_a_child_really_burns() -> None:
     before = usage()["cpu_s"]
-    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as child:
-        try:
-            began_s = time.process_time()
-            wait_until(lambda: usage()["cpu_s"] > before + 0.3, "the child's time to count")
-            assert time.process_time() - began_s < usage()["cpu_s"] - before
-            assert usage()["processes"] >= 2
-        finally:
-            child.kill()
+    with Child([sys.executable, "-c", "while True: pass"]):
+        began_s = time.process_time()
+        wait_until(lambda: usage()["cpu_s"] > before + 0.3, "the child's time to count")
+        assert time.process_time() - began_s < usage()["cpu_s"] - before
+        assert usage()["processes"] >= 2

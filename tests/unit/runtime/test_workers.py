@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 from kafka2011.runtime import workers
 from kafka2011.runtime.metrics import MetricsServer
 from kafka2011.runtime.workers import Worker, failing, failure_counts, restart_pause_s
-from tests.support.waiting import wait_until
+from tests.support.waiting import DEADLINE_S, wait_until
 from tests.unit.runtime.test_metrics import get
 
 
@@ -59,17 +59,17 @@ def test_a_worker_that_its_owner_ends_is_not_run_again() -> None:
 
     def target() -> None:
         begun.set()
-        going.wait(30)
+        going.wait(DEADLINE_S)
         fails()
 
     worker = Worker(target, "placement", restarts=True)
     worker.start()
-    begun.wait(30)
+    begun.wait(DEADLINE_S)
     joining = threading.Thread(target=worker.join)
     joining.start()
     wait_until(worker._is_ending.is_set, "the owner's join")
     going.set()
-    joining.join(30)
+    joining.join(DEADLINE_S)
     assert (failure_counts(), failing()) == ({"placement": 1}, [])
 
 
@@ -103,7 +103,7 @@ def test_one_that_runs_again_is_failing_for_a_while(monkeypatch) -> None:
     def target() -> None:
         if left:
             raise left.pop()
-        going.wait(30)
+        going.wait(DEADLINE_S)
 
     worker = Worker(target, "placement", restarts=True)
     worker.start()

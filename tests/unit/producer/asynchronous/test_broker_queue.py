@@ -25,7 +25,7 @@ from kafka2011.protocol.errors import LocalProtocolError
 from kafka2011.protocol.message_set import encode
 from kafka2011.protocol.requests import ANY_PARTITION
 from tests.support.scripted_server import ScriptedBroker
-from tests.support.waiting import wait_until
+from tests.support.waiting import DEADLINE_S, wait_until
 from tests.unit.producer.support import async_producer, numbered, sent
 
 
@@ -79,7 +79,7 @@ class Held(ProducerCallbacks):
 
     def after_dequeuing(self, events: Sequence[Event]) -> Sequence[Event]:
         self.holds.set()
-        self.go.wait(30)
+        self.go.wait(DEADLINE_S)
         return events
 
 
@@ -88,7 +88,7 @@ def held_producer(server: ScriptedBroker, **settings: Any) -> tuple[Producer, th
     held = Held()
     producer = async_producer(server, batch_size=1, queue_size=3, callbacks=held, **settings)
     producer.send("a", b"taken")
-    held.holds.wait(30)
+    held.holds.wait(DEADLINE_S)
     return producer, held.go
 
 
@@ -113,7 +113,7 @@ def test_a_negative_timeout_waits_for_room(server) -> None:
     waiting = threading.Thread(target=producer.send, args=("a", b"4"))
     waiting.start()
     go.set()
-    waiting.join(30)
+    waiting.join(DEADLINE_S)
     producer.close()
     assert sent(server) == [b"taken", b"1", b"2", b"3", b"4"]
     assert producer.stats.dropped == 0
@@ -135,12 +135,12 @@ def test_a_sender_whose_thread_ends_names_all_it_had_and_refuses_more_with_the_c
         server, batch_size=1, queue_size=3, enqueue_timeout_ms=-1, callbacks=hook
     )
     producer.send("a", b"taken")
-    hook.holds.wait(30)
+    hook.holds.wait(DEADLINE_S)
     producer.send("a", [b"1", b"2", b"3"])
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(producer.send, "a", b"finds no room")
         hook.go.set()
-        assert isinstance(waiting.exception(30), SenderFailed)
+        assert isinstance(waiting.exception(DEADLINE_S), SenderFailed)
     with pytest.raises(NotDurable, match="SystemExit") as caught:
         producer.flush()
     assert sum(part.set_bytes for part in caught.value.unconfirmed) == len(b"taken123")
@@ -155,11 +155,11 @@ def test_a_flush_that_waits_while_the_thread_ends_is_answered(server) -> None:
     hook = Leaves()
     producer = async_producer(server, batch_size=1, callbacks=hook)
     producer.send("a", b"taken")
-    hook.holds.wait(30)
+    hook.holds.wait(DEADLINE_S)
     with ThreadPoolExecutor(1) as pool:
         flushing = pool.submit(producer.flush, 3_600_000)
         hook.go.set()
-        assert isinstance(flushing.exception(30), NotDurable)
+        assert isinstance(flushing.exception(DEADLINE_S), NotDurable)
 
 
 def test_flush_that_runs_out_of_time_says_what_is_still_queued(server) -> None:

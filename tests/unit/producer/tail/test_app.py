@@ -11,7 +11,7 @@ from kafka2011.producer.tail.config import TailConfig
 from kafka2011.producer.tail.files import Files, StateFile
 from kafka2011.producer.tail.messages import BadState, Cursor, FileId, decode_positions
 from kafka2011.protocol.message_set import payloads
-from tests.support.waiting import wait_until
+from tests.support.waiting import DEADLINE_S, wait_until
 
 
 def test_sets_are_bounded_in_number_and_bytes() -> None:
@@ -88,7 +88,7 @@ def test_a_run_keeps_what_it_read_until_a_broker_takes_it(tmp_path, server) -> N
         wait_until(lambda: number("lines_total") == 3, "all are durable")
         assert number("behind_bytes") == 0
         stop.set()
-        assert status.result(30) == 0
+        assert status.result(DEADLINE_S) == 0
     assert payloads(server.log("t", -1))[-3:] == [b"one", b"two", b"half"]
     (stored,) = decode_positions((tmp_path / "state").read_bytes())
     assert stored.offset == len(b"one\ntwo\nhalf\n")

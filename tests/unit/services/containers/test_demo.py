@@ -13,6 +13,7 @@ from kafka2011.services.containers.engine import ComposeProject, ContainerState,
 from kafka2011.services.embedded.supervisor import StartFailed
 from kafka2011.services.frontend.input_file import InputRefused
 from tests.support.access_lines import known_lines
+from tests.support.commands import held_port
 
 States = dict[str, ContainerState]
 
@@ -119,8 +120,8 @@ def port_of(asked_port: object, **publishers: str) -> tuple[int, str]:
 
 def test_the_demo_takes_the_port_that_is_asked_for_or_says_which_process_has_it() -> None:
     assert port_of("0") == (0, "")
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
+    port = held_port()
+    with socket.create_server(("127.0.0.1", port)):
         with pytest.raises(EngineError, match=f"port {port} .* is taken by another process"):
             port_of(port)
         with pytest.raises(EngineError, match="is taken by web_1; free it"):

@@ -2,17 +2,19 @@
 
 import socket
 
-from kafka2011.services.embedded.processes import Ports, free_port_source
+from kafka2011.services.embedded.processes import Ports
+from tests.support.commands import held_port
 
 
 def test_ports_are_the_same_unless_taken_or_another_deployment_has_the_base() -> None:
-    base = free_port_source()() - 1
+    base = held_port() - 1
     with Ports(base) as first:
         assert first.at(1) == base + 1
         assert first.at(1) != base + 1, "given once already"
         with Ports(base) as second:
             assert second.at(1) != base + 1
     with socket.socket() as other, Ports(base) as again:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         other.bind(("127.0.0.1", base + 1))
         other.listen()
         assert again.at(1) != base + 1

@@ -35,7 +35,7 @@ from kafka2011.services.embedded.supervisor import (
 )
 from kafka2011.services.embedded.topology import ProcessSpec
 from tests.support.commands import held_port
-from tests.support.waiting import wait_until
+from tests.support.waiting import DEADLINE_S, wait_until
 
 SERVES = """
 import http.server, os
@@ -246,7 +246,7 @@ def test_a_probe_that_meets_half_an_answer_is_no_end_of_the_supervisor(answer: b
         url = f"http://127.0.0.1:{server.getsockname()[1]}"
         assert processes.http_json(url) is None
         assert processes.http_status(url) in (0, 200)
-        answered.result(20)
+        answered.result(DEADLINE_S)
 
 
 @pytest.mark.parametrize(

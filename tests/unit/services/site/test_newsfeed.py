@@ -81,12 +81,12 @@ ABOUT_IT = [
 ]
 
 
-@pytest.mark.parametrize("order", list(itertools.permutations(ABOUT_IT)))
-def test_a_post_that_a_connection_likes_names_that_one_first_in_any_order(order) -> None:
-    [story] = fed(*order).feed(ANN)
-    assert (story["author"], story["is_known"]) == ("Dev", False)
-    assert (story["liked_by"], story["likes"]) == ("Ben and Carla", 2)
-    assert (story["comments"], story["comment"]) == (1, {"name": "Carla", "text": "ok"})
+def test_a_post_that_a_connection_likes_names_that_one_first_in_any_order() -> None:
+    for order in itertools.permutations(ABOUT_IT):
+        [story] = fed(*order).feed(ANN)
+        assert (story["author"], story["is_known"]) == ("Dev", False), order
+        assert (story["liked_by"], story["likes"]) == ("Ben and Carla", 2), order
+        assert (story["comments"], story["comment"]) == (1, {"name": "Carla", "text": "ok"}), order
 
 
 def test_a_story_without_its_post_is_not_shown() -> None:
