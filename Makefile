@@ -185,6 +185,7 @@ test: prepare-test
 	part make test-docker; \
 	[ -z "$$failed" ] || { echo "failed: $${failed#, }" >&2; exit 1; }
 
+# `exec`: Ctrl-C ends the command cleanly, and make, whose child it then is, has nothing to say of an interrupted shell.
 # DIR is where data, logs and state are. The demo empties it; FRESH=1 also of what `make live` collected.
 # REPLICAS=3 makes each live broker a set of three; the demo then kills a leader and deletes its disk.
 DIR ?= var
@@ -196,7 +197,7 @@ WAREHOUSE ?=
 WAREHOUSE_OPTION = $(if $(WAREHOUSE),--warehouse "$(WAREHOUSE)")
 demo: prepare
 	$(if $(INPUT),,$(if $(filter command,$(INPUT_GIVEN)),$(error INPUT= is empty: name an access log, or leave INPUT out for synthetic activity)))
-	@$(PYTHON_IN) -m kafka2011 embedded demo --dir "$(DIR)" $(REPLICAS_OPTION) $(WAREHOUSE_OPTION) $(INPUT_OPTIONS) $(if $(FRESH),--fresh)
+	@exec $(PYTHON_IN) -m kafka2011 embedded demo --dir "$(DIR)" $(REPLICAS_OPTION) $(WAREHOUSE_OPTION) $(INPUT_OPTIONS) $(if $(FRESH),--fresh)
 
 # CHAOS=on lets the dashboard kill, pause and cut; PORT is the dashboard's port.
 PORT ?= 8088
@@ -204,7 +205,7 @@ CHAOS ?= off
 # on: Spark counts items viewed together over the live brokers (docs/site.md).
 STREAM ?= off
 live: prepare
-	@$(PYTHON_IN) -m kafka2011 embedded up --dir "$(DIR)" --port $(PORT) --set embedded.chaos=$(CHAOS) --set embedded.stream=$(STREAM) $(REPLICAS_OPTION) $(WAREHOUSE_OPTION)
+	@exec $(PYTHON_IN) -m kafka2011 embedded up --dir "$(DIR)" --port $(PORT) --set embedded.chaos=$(CHAOS) --set embedded.stream=$(STREAM) $(REPLICAS_OPTION) $(WAREHOUSE_OPTION)
 
 # SECONDS of fuzzing for each target; SEED=n repeats a run.
 SECONDS ?= 60
@@ -236,7 +237,7 @@ experiments: prepare-test
 
 # Tables and pictures in var/reports, from what the demo left in var/warehouse (WAREHOUSE=s3://...: there).
 reports: prepare
-	$(PYTHON_IN) -m kafka2011 reports $(WAREHOUSE_OPTION)
+	@exec $(PYTHON_IN) -m kafka2011 reports $(WAREHOUSE_OPTION)
 
 lock:
 	uv pip compile pyproject.toml --universal --python-version 3.11 --all-extras \

@@ -200,15 +200,16 @@ def _run(run: Callable[[], int]) -> int:
 def status(root: RootOption = Path("var"), as_json: AsJson = False) -> None:
     """Show every process: state, and its address as the option that takes it.
 
-    Exits 1 when one that should run does not or is paused, 3 when no deployment runs.
+    Exits 1 when one that should run does not or is paused, and while not all have been started;
+    3 when no deployment runs.
     """
-    from kafka2011.services.embedded.control import last_command, runs, to_paste
+    from kafka2011.services.embedded.control import is_serving, last_command, runs, to_paste
     from kafka2011.services.embedded.processes import wait_for
 
     is_up = runs(root)
     if is_up:  # the supervisor alone has a status, and looks a few times a second
         wait_for(lambda: all(s["running"] or s["status"] is not None for s in _states(root)), 2.0)
-    states = _states(root)
+    states, serves = _states(root), is_serving(root)
     if as_json:
         print_json(states)
     if not is_up:
@@ -227,9 +228,11 @@ def status(root: RootOption = Path("var"), as_json: AsJson = False) -> None:
         for state in states:
             if state["paused"]:
                 print(f"resume it: {to_paste(root, 'kill', state['name'], 'CONT')}")
+        if not serves:
+            print("not all of it serves yet: it is starting, or being stopped")
         command, pid = last_command(root)
         print(f"embedded {command}, pid {pid}, in {root}/; logs: {root / 'logs'}/NAME.log")
-    if failed:
+    if failed or not serves:
         raise typer.Exit(1)
 
 

@@ -31,6 +31,7 @@ from kafka2011.services.embedded.story import (
     follow,
     print_summary,
     sample_from,
+    says_what_was_read,
 )
 from kafka2011.services.embedded.supervisor import StartFailed
 
@@ -203,9 +204,11 @@ class ContainerDemo:
             display.say(f"loader: stopped with status {loader.exit_code}")
         report_status = self._report(display)
         display.close()
+        summary = self._ask_audit(True) or {}
         audit_status = self._audit()
         self._summary(sample, began)
-        return 1 if report_status or audit_status else 0
+        is_readable = says_what_was_read(self.console, sent_of(summary), None)
+        return 1 if report_status or audit_status or not is_readable else 0
 
     def _look(self) -> Moment:
         states = self.project.states()
@@ -261,6 +264,11 @@ class ContainerDemo:
             self.watch.names,
             f"{time.monotonic() - began:.0f} s in all; delays are from the frontend's event time",
         )
+
+
+def sent_of(summary: Mapping[str, Any]) -> dict[str, int]:
+    """The messages that were sent of each topic, by the audit's summary."""
+    return {name: int(topic["produced"]) for name, topic in summary.get("topics", {}).items()}
 
 
 def way_out(project: ComposeProject) -> str:

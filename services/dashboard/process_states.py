@@ -1,7 +1,8 @@
 """The state of a process from scrapes and its znode: up, slow, lagging, down, stopped, starting.
 
 Down is two failed scrapes in a row, one sample apart. Stopped is a process that said goodbye in the
-registry: a node that is only gone may be a killed or hanging process whose session has expired.
+registry: a node that is only gone may be a killed or hanging process whose session has expired. A
+goodbye that was there before the dashboard may be of the run before: for a while it is starting.
 Pure: time is passed in.
 """
 
@@ -16,6 +17,7 @@ UP, SLOW, LAGGING, DOWN, STOPPED, STARTING = (
     "starting",
 )
 FAILURES_DOWN = 2
+STARTING_MS = 60_000
 
 
 @dataclass
@@ -29,6 +31,7 @@ class ProcessHealth:
     said_goodbye: bool = False
     state: str = STARTING
     since_ms: int = 0
+    _first_ms: int = -1
 
     def note_scrape(self, is_ok: bool, reason: str = "") -> None:
         if is_ok:
@@ -44,12 +47,16 @@ class ProcessHealth:
 
     def judge(self, now_ms: int, behind_ms: float | None, lag_ms_max: int) -> str:
         """The state now; `since_ms` is when it began."""
-        new = self._state(behind_ms, lag_ms_max)
+        if self._first_ms < 0:
+            self._first_ms = now_ms
+        new = self._state(behind_ms, lag_ms_max, is_new=now_ms - self._first_ms < STARTING_MS)
         if new != self.state or not self.since_ms:
             self.state, self.since_ms = new, now_ms
         return new
 
-    def _state(self, behind_ms: float | None, lag_ms_max: int) -> str:
+    def _state(self, behind_ms: float | None, lag_ms_max: int, *, is_new: bool) -> str:
+        if is_new and not self.was_seen and self.said_goodbye:
+            return STARTING
         if self.failures >= FAILURES_DOWN:
             return STOPPED if self.said_goodbye else DOWN
         if self.failures:

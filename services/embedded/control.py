@@ -7,7 +7,8 @@ the deployment runs:
 
     {"pid", "socket", "command": "demo" or "up", "directory",
      "zookeeper": {"live": "127.0.0.1:p", "offline": ...}, "registry": "http://127.0.0.1:p",
-     "brokers": {"broker-1": "127.0.0.1:p", ...}, "dashboard": "http://127.0.0.1:p" or null}
+     "brokers": {"broker-1": "127.0.0.1:p", ...}, "dashboard": "http://127.0.0.1:p" or null,
+     "serves": whether everything has been started and served}
 """
 
 import fcntl
@@ -26,6 +27,7 @@ from kafka2011.runtime.program import from_here, program
 from kafka2011.runtime.workers import Worker
 from kafka2011.services.embedded.config import DEFAULT_DIRECTORY
 from kafka2011.services.embedded.processes import wait_for, write_json
+from kafka2011.services.embedded.running import RECORD
 from kafka2011.services.embedded.topology import LOOPBACK, ProcessSpec
 
 SOCKET_PATH_MAX = 100
@@ -87,10 +89,15 @@ class ControlServer:
         finally:
             os.umask(mask)
         self._path = path
-        self._record = root / "run" / "supervisor.json"
+        self._record = root / RECORD
         self._worker = Worker(self._server.serve_forever, "control", restarts=True)
         self._worker.start()
-        write_json(self._record, {"pid": os.getpid(), "socket": str(path), **(record or {})})
+        self._recorded = {"pid": os.getpid(), "socket": str(path), **(record or {})}
+        self.note_serving(False)
+
+    def note_serving(self, serves: bool) -> None:
+        """Keep in the record whether everything has been started and served."""
+        write_json(self._record, {**self._recorded, "serves": serves})
 
     def close(self) -> None:
         self._server.shutdown()
@@ -124,7 +131,7 @@ def to_paste(root: Path, *words: str) -> str:
 def ask(root: Path, verb: str, name: str = "") -> str:
     """Send one request to the running supervisor. Returns its answer. Raises NotRunning."""
     try:
-        state = json.loads((root / "run" / "supervisor.json").read_text(encoding="utf-8"))
+        state = json.loads((root / RECORD).read_text(encoding="utf-8"))
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(CLIENT_TIMEOUT_S)
             connection.connect(state["socket"])
@@ -132,6 +139,15 @@ def ask(root: Path, verb: str, name: str = "") -> str:
             return connection.makefile(encoding="utf-8").readline().rstrip("\n")
     except (OSError, ValueError, KeyError):
         raise NotRunning(f"no deployment runs under {root}") from None
+
+
+def is_serving(root: Path) -> bool:
+    """Whether the deployment here has started, and is not being stopped."""
+    try:
+        record = json.loads((root / RECORD).read_text(encoding="utf-8"))
+        return record["serves"] is True
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
 
 
 def runs(root: Path) -> bool:

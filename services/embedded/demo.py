@@ -22,7 +22,7 @@ from rich.console import Console
 from kafka2011.coordination.errors import CoordinationError
 from kafka2011.coordination.processes import forget_others
 from kafka2011.coordination.zookeeper import ZooKeeperRegistry
-from kafka2011.events.topics import ACCESS_LOG, TOPICS, unreadable_topic
+from kafka2011.events.topics import TOPICS
 from kafka2011.runtime.logs import get_logger
 from kafka2011.services.embedded.config import DASHBOARD_PORT, EmbeddedConfig
 from kafka2011.services.embedded.control import (
@@ -56,7 +56,7 @@ from kafka2011.services.embedded.story import (
     follow,
     print_summary,
     sample_from,
-    unread_text,
+    says_what_was_read,
 )
 from kafka2011.services.embedded.supervisor import (
     StartFailed,
@@ -65,13 +65,11 @@ from kafka2011.services.embedded.supervisor import (
     describe_status,
 )
 from kafka2011.services.embedded.topology import LOOPBACK, command_of, plan, report_command
-from kafka2011.services.frontend.input_file import mostly_unreadable
 
 REGISTRY_TIMEOUT_MS = 10_000
 # What emptying leaves: results of `make bench`, which no deployment made, and the lock.
 KEPT = frozenset({"benchmarks", MARK})
 TOPICS_NAMED_MAX = 8
-UNREAD = unreadable_topic(ACCESS_LOG)
 FOREVER_MS = 365 * 24 * 3_600_000  # `up`: the activity ends with Ctrl-C, not by itself
 
 log = get_logger(__name__)
@@ -152,6 +150,7 @@ class Demo:
             control = ControlServer(self.root, answer, record)
             try:
                 supervisor.start_all(display.show_phase)
+                control.note_serving(True)
                 display.say(
                     f"{len(supervisor.processes)} processes serve after "
                     f"{time.monotonic() - began:.0f} s; logs in {self.config.root_dir}/logs"
@@ -314,16 +313,10 @@ class Demo:
         return run_to_end(command, environment, lambda: self.is_stop_asked)
 
     def _says_what_was_read(self, frontends: Sequence[ManagedProcess]) -> bool:
-        """Whether most of the input was readable; prints a line when any of it was not."""
         sent = Counter[str]()
         for process in frontends if self.config.input_path else ():
             sent.update(process.progress().get("sent", {}))
-        complaint = mostly_unreadable(sent)
-        unread = unread_text(sent[UNREAD], self.config.tables(self.root))
-        for line in (unread, complaint and f"error: {complaint}"):
-            if line:
-                self.console.print(line, markup=False, highlight=False, soft_wrap=True)
-        return not complaint
+        return says_what_was_read(self.console, sent, self.config.tables(self.root))
 
     def _summary(self, sample: Sample, began: float, supervisor: Supervisor) -> None:
         print_summary(

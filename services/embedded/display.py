@@ -17,9 +17,10 @@ from kafka2011.runtime.tables import new_table
 RATE_WINDOW_S = 3.0
 PLAIN_INTERVAL_S = 5.0
 TABLE_INTERVAL_S = 0.5
-# The first row: what frontends have reported so far, which is later than what they have sent. At
-# the end of a run both are the same, and the summary calls it produced.
-REPORTED = "reported"
+# The first row, named as in the audit and the summary. It is what frontends have reported so far,
+# which is later than what they have sent: then a line says so.
+PRODUCED = "produced"
+REPORTED_LATER = "produced is what frontends have reported so far"
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,9 @@ class Display:
         return max(0.0, count / (now - then))
 
     def _line(self, sample: Sample) -> str:
-        parts = [f"{name} {_count(sample, name):,}" for name in (REPORTED, *sample.tiers)]
+        parts = [f"{name} {_count(sample, name):,}" for name in (PRODUCED, *sample.tiers)]
+        if is_more_to_report(sample):
+            parts[0] += " reported"
         down = f"; down: {', '.join(sample.down)}" if sample.down else ""
         elapsed = time.monotonic() - self._started_at
         return f"  {elapsed:5.0f} s  {sample.phase}: " + ", ".join(parts) + down
@@ -116,14 +119,14 @@ class Display:
         numbers = ("messages", "a second", "behind", "p50", "p99")
         table = new_table("tier", *numbers, numbers=numbers)
         most = 0  # that any tier before has
-        for tier in (REPORTED, *sample.tiers):
+        for tier in (PRODUCED, *sample.tiers):
             count = _count(sample, tier)
             behind, most = most - count, max(most, count)
             table.add_row(
                 tier,
                 f"{count:,}",
                 f"{self.rate(tier):,.0f}",
-                "" if tier == REPORTED else f"{max(0, behind):,}",
+                "" if tier == PRODUCED else f"{max(0, behind):,}",
                 format_delay(sample.delay_p50_ms.get(tier)),
                 format_delay(sample.delay_p99_ms.get(tier)),
             )
@@ -131,6 +134,8 @@ class Display:
             f"{count:,} {verdict}" for verdict, count in sample.verdicts.items() if count
         )
         state = Text(f"audit cells: {cells or 'none yet'}", style="dim")
+        if is_more_to_report(sample):
+            state.append(f"\n{REPORTED_LATER}")
         phase = Text(f"{sample.phase}  ({time.monotonic() - self._started_at:.0f} s)", style="bold")
         lines: list[Text | Table] = [phase, table, state]
         if sample.down:
@@ -138,8 +143,13 @@ class Display:
         return Group(*lines)
 
 
+def is_more_to_report(sample: Sample) -> bool:
+    """Whether a tier has more than the frontends have reported."""
+    return sample.produced < max(sample.tiers.values(), default=0)
+
+
 def _count(sample: Sample, tier: str) -> int:
-    return sample.produced if tier == REPORTED else sample.tiers.get(tier, 0)
+    return sample.produced if tier == PRODUCED else sample.tiers.get(tier, 0)
 
 
 def format_delay(delay_ms: float | None) -> str:

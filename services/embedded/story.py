@@ -7,20 +7,23 @@ be finished.
 
 import shlex
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from rich.console import Console
 
+from kafka2011.events.topics import ACCESS_LOG, unreadable_topic
 from kafka2011.runtime.places import Place
 from kafka2011.runtime.program import from_here, program
 from kafka2011.runtime.tables import new_table
 from kafka2011.services.embedded.config import DEFAULT_DIRECTORY
-from kafka2011.services.embedded.display import Sample, format_delay
+from kafka2011.services.embedded.display import PRODUCED, Sample, format_delay
+from kafka2011.services.frontend.input_file import mostly_unreadable
 
 POLL_S = 0.25
+UNREAD = unreadable_topic(ACCESS_LOG)
 # Once the frontends are done and everything runs, counts that stand still for this long are final.
 SETTLE_S = 30.0
 STOPPED = "stopped by a signal before the end"
@@ -128,15 +131,10 @@ def print_summary(console: Console, sample: Sample, restarted: Sequence[str], la
     """Print the table that ends a demo, and the line `last`."""
     numbers = ("messages", "delay p50", "delay p99")
     table = new_table("tier", *numbers, numbers=numbers, title="Summary")
-    table.add_row("produced", f"{sample.produced:,}", "", "")
-    labels = {
-        "live": "live brokers",
-        "offline": "offline consumer",
-        "warehouse": "warehouse row",
-    }
-    for tier, label in labels.items():
+    table.add_row(PRODUCED, f"{sample.produced:,}", "", "")
+    for tier in TIERS:
         table.add_row(
-            label,
+            tier,
             f"{sample.tiers[tier]:,}",
             format_delay(sample.delay_p50_ms[tier]),
             format_delay(sample.delay_p99_ms[tier]),
@@ -147,12 +145,26 @@ def print_summary(console: Console, sample: Sample, restarted: Sequence[str], la
     console.print(last)
 
 
-def unread_text(count: int, tables: Place) -> str:
-    """The line that says how many lines of an access log could not be read, and the command that
-    shows them, of the tables there; empty for none."""
+def unread_text(count: int, tables: Place | None) -> str:
+    """How many lines of an access log could not be read, and the command that shows them, of the
+    tables there; None: nothing is left of these. Empty for no line."""
     if not count:
         return ""
+    said = f"{count:,} line{'s' if count > 1 else ''} could not be read"
+    if tables is None:
+        return f"{said}; `make demo`, without containers, keeps them to be looked at"
     where = from_here(tables) if isinstance(tables, Path) else str(tables)
     place = () if where == f"{DEFAULT_DIRECTORY}/warehouse" else ("--warehouse", where)
     command = f"{program()} {shlex.join(['sql', *UNREAD_SQL, *place])}"
-    return f"{count:,} line{'s' if count > 1 else ''} could not be read: {command}"
+    return f"{said}; this shows them:\n  {command}"
+
+
+def says_what_was_read(console: Console, sent: Mapping[str, int], tables: Place | None) -> bool:
+    """Whether most of an access log was readable; prints a line when any of it was not. `sent`:
+    topic -> messages."""
+    complaint = mostly_unreadable(sent)
+    unread = unread_text(sent.get(UNREAD, 0), tables)
+    for line in (unread, complaint and f"error: {complaint}"):
+        if line:
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
+    return not complaint

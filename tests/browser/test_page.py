@@ -169,6 +169,22 @@ def test_retention_and_rebalances_are_shown(open_page: Open, deployment: Deploym
     expect(page.locator("svg.timeline rect.lane").first).to_be_visible()
 
 
+def test_what_was_not_measured_is_dotted(open_page: Open) -> None:
+    page = open_page("latency")
+    drawn = page.evaluate(
+        """async () => {
+            const { Chart } = await import("/chart.js");
+            const lines = [{ name: "a", css: "live" }];
+            const one = new Chart({ title: "x", lines, format: String });
+            const points = [[0, 1], [2000, 2], [60000, 3], [62000, null], [64000, 4]];
+            one.set(points.map(([ms, a]) => [ms, { a }]));
+            return [one.paths[0], one.gaps[0]].map(
+                (path) => path.getAttribute("d").replace(/[\\d. ]+/g, ""));
+        }"""
+    )
+    assert drawn == ["MLML", "ML"]
+
+
 def test_ten_thousand_partitions_without_a_stutter(open_page: Open) -> None:
     page = open_page("topics")
     page.locator("table").first.wait_for()

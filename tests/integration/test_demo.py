@@ -193,7 +193,7 @@ def test_access_log_reaches_every_tier_and_the_report_is_right_and_one_lost_entr
     )
     log.unlink()  # nothing after the frontend may need the file
     demo.finish()
-    assert "\n3 lines could not be read: " in demo.log()
+    assert "\n3 lines could not be read; this shows them:\n" in demo.log()
 
     told = json.loads((demo.root / "reports" / "access_log.json").read_text())
     expected = figures(known)

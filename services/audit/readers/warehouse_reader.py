@@ -156,9 +156,12 @@ class WarehouseReader:
             counts[key] = counts.get(key, 0) + count
         if info.quarantined:
             aside = sum(info.quarantined.values())
+            cure = ""
+            if set(info.quarantined) == {UNREADABLE}:
+                cure = cure_of(self._forms, info.topic, self._directory / table)
             self._state.note(
                 f"{WAREHOUSE} {info.topic}: version {info.version} put {aside} messages "
-                f"in quarantine that could not become rows{self._cure(table, info)}"
+                f"in quarantine that could not become rows{cure}"
             )
         self._state.add_load(
             table,
@@ -170,15 +173,16 @@ class WarehouseReader:
             offsets=info.offsets,
         )
 
-    def _cure(self, table: str, info: CommitInfo) -> str:
-        """What to set for a topic whose messages are no events and that has no schema: a version in
-        the registry would have given the table columns before its first row."""
-        if self._forms.of(info.topic) is not Form.ID or set(info.quarantined) != {UNREADABLE}:
-            return ""
-        found = WarehouseTable.open(self._directory / table)
-        if found is None or set(found.schema().names) - set(RESERVED):
-            return ""
-        return f" (a topic without Avro: event.forms={info.topic}:text)"
+
+def cure_of(forms: Forms, topic: str, table: Place) -> str:
+    """What to set for a topic whose messages in quarantine are no events and that has no schema: a
+    version in the registry would have given the table columns before its first row."""
+    if forms.of(topic) is not Form.ID:
+        return ""
+    found = WarehouseTable.open(table)
+    if found is None or set(found.schema().names) - set(RESERVED):
+        return ""
+    return f" (a topic without Avro: event.forms={topic}:text)"
 
 
 def row_delays(path: Place, info: CommitInfo) -> dict[int, int]:

@@ -16,7 +16,7 @@ from kafka2011.events.topics import AUDIT, RESULT_TOPICS
 from kafka2011.runtime.places import Place
 from kafka2011.services.audit.books.ledger import Cell, CellKey, Instance, Ledger
 from kafka2011.services.audit.recount.elections import Loss, loss_of
-from kafka2011.services.audit.recount.guid_comparison import GuidTally
+from kafka2011.services.audit.recount.guid_comparison import GuidTally, has_header
 from kafka2011.services.audit.recount.sources import Source
 from kafka2011.services.audit.report import (
     Json,
@@ -167,6 +167,7 @@ class _Recount:
                     self.unread[tier, topic] = reason
 
     def _read_tables(self, tally: GuidTally, warehouse_dir: Place) -> None:
+        from kafka2011.services.audit.readers.warehouse_reader import cure_of
         from kafka2011.services.audit.recount import warehouse_rows
 
         tier = list(self.plan.tiers).index(WAREHOUSE)
@@ -180,6 +181,8 @@ class _Recount:
                 count = tally.add_rows(tier, topic, rows.guids, rows.times_ms, rows.servers)
                 self.counted(f"{WAREHOUSE} {topic}", count)
         aside: Counter[str] = Counter()
+        with_events: set[str] = set()  # of what is in quarantine
+        rows_of = dict(tables)
         tables = warehouse_rows.quarantine_tables(warehouse_dir)
         shared = warehouse_rows.shared_files(tables)
         for topic, path in tables:
@@ -187,8 +190,15 @@ class _Recount:
                 files = self._files_of(tier, topic, path, shared)
                 for payloads in warehouse_rows.quarantined_of(path, files):
                     aside[topic] += tally.add_payloads(tier, topic, payloads)
+                    if any(has_header(self.plan.forms, topic, payload) for payload in payloads):
+                        with_events.add(topic)
         for topic, count in aside.items():
-            self.note(f"{WAREHOUSE} {topic}: {count:,} of its messages in quarantine, not rows")
+            cure = ""
+            if topic in rows_of and topic not in with_events:
+                cure = cure_of(self.plan.forms, topic, rows_of[topic])
+            self.note(
+                f"{WAREHOUSE} {topic}: {count:,} of its messages in quarantine, not rows{cure}"
+            )
 
     def _files_of(
         self, tier: int, topic: str, path: Place, shared: Mapping[Place, Mapping[str, str]]

@@ -30,6 +30,15 @@ KEY_BYTES = CELL_BYTES + GUID_BYTES
 MEMORY_BYTES_MAX = 256 * 1024 * 1024
 
 
+def has_header(forms: Forms, topic: str, payload: bytes) -> bool:
+    """Whether a message of the topic is an event."""
+    try:
+        origin_of(forms, topic).header(payload)
+    except HeaderUnreadable:
+        return False
+    return True
+
+
 class NextTier(Enum):
     """How far the next tier has come: whether it has passed some messages of this one."""
 

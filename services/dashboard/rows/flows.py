@@ -241,7 +241,7 @@ class FlowRows:
             proxies = [
                 key
                 for key in of.get((dc, "proxy"), [])
-                if rows[key]["role"] != "link" and rows[key]["state"] != STOPPED
+                if rows[key]["role"] != "link" and rows[key]["state"] not in (STOPPED, STARTING)
             ]
             for frontend in of.get((dc, "frontend"), []):
                 for target in proxies or brokers:

@@ -10,6 +10,8 @@ function steps(top) {
   return Array.from({ length: Math.floor(top / step) + 1 }, (_, index) => index * step);
 }
 
+// Longer between two points, nothing was measured: what is drawn between them is dotted.
+const GAP_MS = 30000;
 const H = 220, LEFT = 62, RIGHT = 10, TOP = 12, BOTTOM = 24;
 
 export class Chart {
@@ -17,9 +19,10 @@ export class Chart {
   constructor({ title, lines, format, log = false }) {
     Object.assign(this, { title, lines, format, log, points: [] });
     this.paths = lines.map((line) => s("path", { class: `s-${line.css}` }));
+    this.gaps = lines.map((line) => s("path", { class: `gap s-${line.css}` }, s("title", {}, "not measured: no page was open, or its source was away")));
     this.gridLayer = s("g");
     this.cursor = s("line", { class: "cursor", y1: TOP, y2: H - BOTTOM, visibility: "hidden" });
-    this.svg = s("svg", { class: "chart", role: "img" }, this.gridLayer, this.paths, this.cursor);
+    this.svg = s("svg", { class: "chart", role: "img" }, this.gridLayer, this.gaps, this.paths, this.cursor);
     this.values = lines.map(() => h("span"));
     this.when = h("span");
     this.legend = h("p", { class: "legend" }, lines.map((line, index) => h("span", {}, h("span", { class: `swatch b-${line.css}` }), `${line.label} `, this.values[index])), this.when);
@@ -47,14 +50,18 @@ export class Chart {
     this.x = (ms) => LEFT + ((ms - from) / (to - from)) * (W - LEFT - RIGHT);
     const y = (value) => { const at = this.log ? Math.log10(Math.max(value, 10 ** low)) : value; return H - BOTTOM - ((at - low) / (top - low)) * (H - TOP - BOTTOM); };
     this.lines.forEach((line, index) => {
-      let path = "", pen = "M";
+      let path = "", gap = "", last = null;
       for (const [ms, row] of this.points) {
         const value = row[line.name];
-        if (value === null || value === undefined) { pen = "M"; continue; }
-        path += `${pen}${this.x(ms).toFixed(1)} ${y(value).toFixed(1)}`;
-        pen = "L";
+        if (value === null || value === undefined) continue;
+        const at = `${this.x(ms).toFixed(1)} ${y(value).toFixed(1)}`;
+        const isGap = last && ms - last.ms > GAP_MS;
+        if (isGap) gap += `M${last.at}L${at}`;
+        path += `${last && !isGap ? "L" : "M"}${at}`;
+        last = { ms, at };
       }
       setAttribute(this.paths[index], "d", path || null);
+      setAttribute(this.gaps[index], "d", gap || null);
     });
     const marks = this.log ? Array.from({ length: top - low + 1 }, (_, index) => 10 ** (low + index)) : steps(top);
     const grid = marks.flatMap((value) => [s("line", { class: "grid", x1: LEFT, x2: W - RIGHT, y1: y(value), y2: y(value) }), s("text", { class: "axis", x: LEFT - 6, y: y(value) + 4, "text-anchor": "end" }, this.format(value))]);

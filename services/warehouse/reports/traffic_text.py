@@ -25,14 +25,17 @@ def tables(report: Report, *, is_whole: bool = False) -> Iterable[Table | str]:
     `is_whole`."""
     totals = report.totals
     yield (
-        f"Report on {report.table} (version {report.version}): {totals.page_views:,} page views of "
-        f"{totals.visitors:,} visitors"
+        f"Report on {report.table}: {totals.page_views:,} page views of "
+        f"{totals.visitors:,} visitors (different hosts)"
     )
-    yield f"{totals.bytes:,} bytes, {totals.errors:,} errors ({totals.error_share:.2%})"
+    yield (
+        f"{totals.bytes:,} bytes, {totals.errors:,} errors (answers of status 400 and above: "
+        f"{totals.error_share:.2%})"
+    )
     repeated = report.rows - totals.page_views
     if repeated:
         yield f"{repeated:,} rows were delivered again and count once"
-    numbers = ("page views", "visitors", "bytes", "errors", "share")
+    numbers = ("page views", "visitors", "bytes", "errors", "error share")
     hours = new_table("hour", *numbers, numbers=numbers, title="\nTraffic per hour (UTC)")
     for hour in report.hours if is_whole else report.hours[:HOURS_SHOWN_MAX]:
         hours.add_row(f"{hour.hour[:10]} {hour.hour[11:]}:00", *_cells(hour))

@@ -1,5 +1,6 @@
 """`kafka2011 embedded status`: what it prints of the state files, and its exit status."""
 
+import contextlib
 import json
 import os
 import signal
@@ -10,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from kafka2011.cli.embedded import app
-from kafka2011.services.embedded.control import held
+from kafka2011.services.embedded.control import ControlServer, held
 from kafka2011.services.embedded.processes import is_ours, is_paused
 from tests.support.commands import Child
 from tests.support.waiting import wait_until
@@ -51,6 +52,23 @@ def test_the_table_names_addresses_by_their_options_and_fits_80_columns(tmp_path
         assert words in text
     assert "None" not in text
     assert text.count("http://127.0.0.1:65535") == 2
+
+
+def test_what_is_only_starting_or_stopping_is_no_success(tmp_path: Path) -> None:
+    with held(tmp_path, "up"):
+        (tmp_path / "run").mkdir()
+        (tmp_path / "run" / "broker-1.json").write_text(json.dumps(state("broker-1", 0)))
+        before = shown(tmp_path)
+        with contextlib.closing(ControlServer(tmp_path, lambda verb, _: verb)) as control:
+            starting = shown(tmp_path)
+            control.note_serving(True)
+            serving = shown(tmp_path)
+        stopping = shown(tmp_path)
+    said = "not all of it serves yet: it is starting, or being stopped"
+    for status, lines in (before, starting, stopping):
+        assert (status, lines[-2]) == (1, said)
+    assert serving[0] == 0
+    assert said not in serving[1]
 
 
 def test_a_paused_process_is_not_called_running(tmp_path: Path) -> None:

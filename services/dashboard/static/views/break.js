@@ -7,6 +7,8 @@ import { Table } from "../table.js";
 
 // A proxy before the brokers can drop messages; its name differs by deployment.
 const ANY_BALANCER = "";
+// Topics of which there are many messages that go through the balancer, as those with a key do not: offered first.
+const DROPPED = ["impression", "access-log"];
 // {title, act: [[label, action, name, more]], view: [view, words], expect}
 const EXERCISES = [
   { title: "Kill a live broker", act: [["Kill broker-1", "kill", "broker-1"], ["Start it again", "start", "broker-1"]], view: ["topology", "Topology"],
@@ -17,8 +19,8 @@ const EXERCISES = [
     expect: "The offline count stops, the live count rises. The two lower stripes of new cells stay pending, then show how many messages are behind; the upper one becomes complete. Mended, the mirror catches up and every cell becomes complete, or ↻ redelivered where the cut fell: late is not lost." },
   { title: "Kill the mirror while it copies", act: [["Kill mirror-1", "kill", "mirror-1"], ["Start it again", "start", "mirror-1"]], view: ["audit", "Audit"],
     expect: "Started again, it continues from its last committed offset. Nothing is missing. Messages that were copied but not yet committed are copied twice: those cells show ↻ redelivered, in the offline tier and behind it." },
-  { title: "Lose exactly seven messages", act: [["Drop 7 of page-view", "drop", ANY_BALANCER, { topic: "page-view", count: 7 }]], view: ["audit", "Audit"],
-    expect: "The producer does not notice. When the window and its lateness are over, one page-view cell shows −7 in every tier (two neighbours together when the drop lay across the end of a window). It stays: these messages are lost, and the audit shows how many." },
+  { title: "Lose exactly seven messages", act: [["Drop 7 of impression", "drop", ANY_BALANCER, { topic: DROPPED[0], count: 7 }]], view: ["audit", "Audit"],
+    expect: "The producer does not notice. When the window and its lateness are over, one cell of impression shows −7 in every tier (two neighbours together when the drop lay across the end of a window). It stays: these messages are lost, and the audit shows how many." },
 ];
 const ALIVE = new Set(["up", "slow", "lagging"]);
 
@@ -74,7 +76,7 @@ export function breakIt(root, page) {
   const noKills = h("p", { class: "lead", hidden: true }, "This dashboard can break links only: neither dashboard.chaos.dir nor dashboard.chaos.engine is set. Kill containers with “docker kill NAME”, pause them with “docker pause NAME”.");
   const exercises = h("ol", { class: "exercises" });
   const processes = h("section", { class: "card" }, h("h2", {}, "Processes"), h("p", { class: "lead" }, "Kill ends a process at once (SIGKILL). Pause stops it where it is (SIGSTOP): it hangs."), table.element);
-  const drops = h("section", { class: "card" }, h("h2", {}, "Lose messages on purpose"), h("p", { class: "lead" }, "A proxy before the brokers removes exactly this number of a topic's messages. The producer cannot notice; the audit must show the same number as missing."),
+  const drops = h("section", { class: "card" }, h("h2", {}, "Lose messages on purpose"), h("p", { class: "lead" }, "A proxy before the brokers removes exactly this number of a topic's messages. The producer cannot notice; the audit must show the same number as missing. Events with a key (page-view and other topics of a member's) go straight to their broker, past the proxy: nothing of these is dropped."),
     h("form", { class: "tools", onsubmit: (event) => { event.preventDefault(); act("drop", proxy.value, { topic: topic.value, count: Number(count.value) }); } }, h("label", {}, "Messages", count), h("label", {}, "Topic", topic), h("label", {}, "Proxy", proxy), h("button", { class: "danger", type: "submit" }, "Drop")));
   root.append(
     h("section", { class: "card sticky" }, h("h2", {}, "Break it"), said),
@@ -115,7 +117,8 @@ export function breakIt(root, page) {
       const balancers = proxies.filter((row) => row.role !== "link").map((row) => row.name);
       fill(proxy, balancers);
       drops.hidden = !balancers.length;
-      fill(topic, [...new Set(Object.values(store.rows("topics")).map((row) => row.topic))].filter((name) => name !== "audit").sort());
+      const names = [...new Set(Object.values(store.rows("topics")).filter((row) => row.dc !== "offline").map((row) => row.topic))].filter((name) => name !== "audit").sort();
+      fill(topic, [...DROPPED.filter((name) => names.includes(name)), ...names.filter((name) => !DROPPED.includes(name))]);
       drawExercises(new Set(rows.filter((row) => kills || row.kind === "proxy").map((row) => row.name)), balancers[0]);
     },
   };

@@ -160,6 +160,12 @@ def test_what_does_not_serve_has_the_last_word_unless_the_demo_is_stopped(
     assert "COMPOSE_PROJECT_NAME=kafka2011-demo make down removes it" in out.getvalue()
 
 
+def test_what_was_sent_is_what_the_audit_says_was_produced() -> None:
+    topics = {"access-log": {"produced": 7, "tiers": {}}}
+    assert demo.sent_of({"topics": topics}) == {"access-log": 7}
+    assert demo.sent_of({}) == {}
+
+
 def test_a_second_ask_to_stop_says_what_is_left_behind(capfd: pytest.CaptureFixture[str]) -> None:
     project = FakeProject()
     demo.leave(cast(ComposeProject, project))

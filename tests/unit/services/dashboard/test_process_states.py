@@ -1,6 +1,6 @@
 import pytest
 
-from kafka2011.services.dashboard.process_states import ProcessHealth
+from kafka2011.services.dashboard.process_states import FAILURES_DOWN, STARTING_MS, ProcessHealth
 
 LAG = 10_000
 OK, FAILED, NODE_GONE, GOODBYE = "ok", "failed", "node gone", "goodbye"
@@ -42,6 +42,16 @@ def test_far_behind_is_lagging() -> None:
     health = seen_up()
     assert health.judge(1000, 10_001, LAG) == "lagging"
     assert health.judge(2000, 9_000, LAG) == "up"
+
+
+def test_a_goodbye_of_the_run_before_is_no_stop_while_everything_may_be_starting() -> None:
+    health = ProcessHealth()
+    health.note_node(False, said_goodbye=True)
+    for _ in range(FAILURES_DOWN):
+        health.note_scrape(False, "not registered")
+    assert health.judge(5, None, LAG) == "starting"
+    assert health.judge(4 + STARTING_MS, None, LAG) == "starting"
+    assert health.judge(5 + STARTING_MS, None, LAG) == "stopped"
 
 
 def test_a_process_that_was_never_seen_is_starting() -> None:

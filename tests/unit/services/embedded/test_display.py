@@ -5,7 +5,7 @@ import re
 
 from rich.console import Console
 
-from kafka2011.services.embedded.display import Display, Sample
+from kafka2011.services.embedded.display import REPORTED_LATER, Display, Sample
 from kafka2011.services.embedded.story import sample_from
 
 
@@ -21,7 +21,14 @@ def test_what_was_reported_later_than_it_arrived_is_called_so_and_makes_no_tier_
     tiers = {"live": {"count": 700}, "offline": {"count": 600}, "warehouse": {"count": 0}}
     text = shown(sample_from({"produced": 500, "tiers": tiers}, (), "running"))
     rows = dict(re.findall(r"^(\w+) +(\d+ +\d.*?) *\r?$", text, re.M))
-    assert rows["reported"].split()[0] == "500"
+    assert rows["produced"].split()[0] == "500"
     behind = {tier: row.split()[2] for tier, row in rows.items() if tier in tiers}
     assert behind == {"live": "0", "offline": "100", "warehouse": "700"}
-    assert "produced" not in text
+    assert REPORTED_LATER in text
+
+
+def test_nothing_is_said_of_reports_that_are_not_late() -> None:
+    tiers = {"live": {"count": 500}, "offline": {"count": 600}, "warehouse": {"count": 0}}
+    assert REPORTED_LATER not in shown(
+        sample_from({"produced": 600, "tiers": tiers}, (), "running")
+    )

@@ -1,5 +1,6 @@
 """Following a run to its end: what ends it, and what does not."""
 
+import io
 import shlex
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
+from rich.console import Console
 
 from kafka2011.services.embedded import story
 from kafka2011.services.embedded.display import Sample
@@ -137,8 +139,8 @@ def test_lines_that_could_not_be_read_come_with_the_command_that_shows_them(
     tables = tmp_path / "my tables"
     write_deltalake(str(tables / "access_log_unreadable"), pa.table(rows), partition_by=["hour"])
     told = story.unread_text(6, tables)
-    said, _, command = told.partition(": ")
-    assert said == "6 lines could not be read"
+    said, _, command = told.partition(":\n")
+    assert said == "6 lines could not be read; this shows them"
     words = shlex.split(command)
     assert words[-2:] == ["--warehouse", str(tables)]
     done = commands.run(*words[words.index("sql") :], "--format", "csv", status=0)
@@ -148,3 +150,35 @@ def test_lines_that_could_not_be_read_come_with_the_command_that_shows_them(
         "8,\\xFF\\x00junk",
         "9,",
     ]
+
+
+@pytest.mark.parametrize(
+    ("sent", "is_readable", "lines"),
+    [
+        ({"access-log": 9}, True, []),
+        ({"access-log": 9, story.UNREAD: 2}, True, ["2 lines could not be read"]),
+        (
+            {"access-log": 1, story.UNREAD: 2},
+            False,
+            ["2 lines could not be read", "error: only 1 of 3 lines"],
+        ),
+        ({}, True, []),
+    ],
+)
+def test_what_could_not_be_read_is_said_and_most_of_it_is_a_failure(
+    sent: dict[str, int], is_readable: bool, lines: list[str]
+) -> None:
+    written = io.StringIO()
+    said = story.says_what_was_read(Console(file=written, width=80), sent, None)
+    found = written.getvalue().splitlines()
+    assert (said, len(found)) == (is_readable, len(lines))
+    for line, begin in zip(found, lines, strict=True):
+        assert line.startswith(begin)
+
+
+def test_the_summary_names_the_tiers_as_the_audit_does() -> None:
+    written = io.StringIO()
+    sample = sample_from(summary(7, 7), (), "")
+    story.print_summary(Console(file=written, width=80), sample, (), "over")
+    words = [line.split()[0] for line in written.getvalue().splitlines()]
+    assert words == ["Summary", "tier", "produced", *story.TIERS, "over"]

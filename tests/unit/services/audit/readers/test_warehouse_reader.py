@@ -3,12 +3,14 @@
 import time
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from kafka2011.coordination.cluster import BrokerPartition
 from kafka2011.events.forms import parse_forms
-from kafka2011.events.header import UNREADABLE
+from kafka2011.events.header import PREFIX_BYTES_2011, UNREADABLE
+from kafka2011.events.topic_codec import id_prefix
 from kafka2011.events.topics import PAGE_VIEW
 from kafka2011.services.audit.books.delays import DELAY_MS_MAX
 from kafka2011.services.audit.books.state import AuditState
@@ -19,6 +21,7 @@ from kafka2011.services.audit.report import Json
 from kafka2011.services.warehouse.delta_table import WarehouseTable
 from kafka2011.services.warehouse.load.columns import EventColumns, with_source
 from kafka2011.services.warehouse.load.parquet_files import HourFiles
+from kafka2011.services.warehouse.load.tasks import QUARANTINE_SCHEMA
 from kafka2011.services.warehouse.load_commits import Counts, Load, LoadedRange
 from tests.support.clock import ManualClock
 from tests.unit.services.audit.samples import SERVER, T0, WINDOW_MS, event
@@ -111,6 +114,30 @@ def test_a_topic_without_a_schema_in_quarantine_is_noted_with_the_setting_for_it
     assert note.endswith(
         f"{topic}: version 1 put 4 messages in quarantine that could not become rows{cure}"
     )
+
+
+@pytest.mark.parametrize(
+    ("payloads", "cure"),
+    [
+        ([b"hello", b"world"], " (a topic without Avro: event.forms=greet:text)"),
+        ([b"hello", id_prefix(1) + event(1)[PREFIX_BYTES_2011:]], ""),  # one is an event
+    ],
+)
+def test_a_recount_notes_it_with_the_setting_too(
+    tmp_path: Path, payloads: list[bytes], cure: str
+) -> None:
+    load = Load("greet", [LoadedRange(SOURCE, None, 0, 40)], [], {}, WINDOW_MS, {})
+    columns = EventColumns("greet").table_schema
+    WarehouseTable.open_or_create(tmp_path / "greet", columns, "").commit(load)
+    aside = tmp_path / "quarantine-tables" / "greet"
+    WarehouseTable.open_or_create(aside, QUARANTINE_SCHEMA, "").commit(load)
+    rows = [dict.fromkeys(QUARANTINE_SCHEMA.names) | {"payload": each} for each in payloads]
+    write_deltalake(str(aside), pa.Table.from_pylist(rows, QUARANTINE_SCHEMA), mode="append")
+    plan = RecountPlan(
+        tiers=("warehouse",), sources=[], warehouse_dir=tmp_path, forms=parse_forms("*:id")
+    )
+    notes = recount(plan, now_ms=0)["notes"]
+    assert notes == [f"warehouse greet: 2 of its messages in quarantine, not rows{cure}"]
 
 
 def test_delays_are_from_the_header_time_to_the_commit(warehouse: Warehouse) -> None:

@@ -1,15 +1,19 @@
 """Requests for faults: only known actions, with details that a proxy takes."""
 
+import re
 from typing import Any
 
 import pytest
 
+from kafka2011.events.topics import TOPICS
 from kafka2011.services.dashboard.faults.actions import (
     FaultRefused,
     check_expendable,
     parse_action,
     proxy_faults,
 )
+from kafka2011.services.frontend.synthetic import KEYED_TOPICS
+from tests import ROOT
 
 
 @pytest.mark.parametrize(
@@ -24,6 +28,19 @@ def test_known_requests_are_parsed() -> None:
     assert parse_action(b'{"action": "kill", "name": "a"}')[:2] == ("kill", "a")
     body = {"faults": {"drop_messages": {"topic": "x", "count": 3}}}
     assert proxy_faults("drop", {"topic": "x", "count": 3}) == body
+
+
+@pytest.mark.parametrize(
+    ("path", "topic"),
+    [
+        ("services/dashboard/static/views/break.js", r"const DROPPED = \[\"([\w-]+)\""),
+        ("docs/exercises/loss-drill.md", r'"drop_messages": {"topic": "([\w-]+)"'),
+    ],
+)
+def test_the_drill_drops_of_a_topic_that_goes_through_the_balancer(path: str, topic: str) -> None:
+    """Events with a key go straight to their broker: of these a proxy before all drops none."""
+    [found] = re.findall(topic, (ROOT / path).read_text(encoding="utf-8"))
+    assert found in set(TOPICS) - set(KEYED_TOPICS)
 
 
 SET = {

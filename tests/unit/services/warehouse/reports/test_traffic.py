@@ -35,7 +35,8 @@ def report(hours: int = 3, rows: int = 60) -> traffic.Report:
 def test_text_has_every_figure_and_no_control_characters() -> None:
     text = as_text(report())
     for part in (
-        "60 page views of 5 visitors\n5,000,000,000 bytes, 6 errors (10.00%)",
+        "60 page views of 5 visitors (different hosts)\n"
+        "5,000,000,000 bytes, 6 errors (answers of status 400 and above: 10.00%)",
         "2015-05-17 02:00",
         "/a[b]c",
         r"/\x1b[31m\x9b",
