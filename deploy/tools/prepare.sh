@@ -61,6 +61,9 @@ install_locked() {
         || fail "the dependencies could not be installed; see pip's message above"
 }
 
+[ "$(uname -s)" = Linux ] \
+    || fail "Linux is needed, and this is $(uname -s): a virtual machine, WSL 2, or containers (docs/faq.md, \"On Windows or a Mac?\")"
+
 stamp="$VENV/.installed"  # the sum of what was installed, and the extras
 compiled=$(find -L kafka2011 -name '*.pyx' -o -name '*.pxd' -o -name '*.h' | LC_ALL=C sort)
 sum=$(cat requirements.lock pyproject.toml setup.py $compiled | cksum)

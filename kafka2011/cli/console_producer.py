@@ -45,6 +45,7 @@ app = typer.Typer(add_completion=False)
 
 READ_BYTES = 65536
 POLL_MS = 100
+REFUSED_NAMED_MAX = 10  # each with a line of its own
 
 
 @dataclass
@@ -151,7 +152,7 @@ def run(  # noqa: PLR0917 (the original's options)
             send: Send = functools.partial(producer.send, topic, key=key)
         else:
             send = functools.partial(_send_to, producer, topic, place)
-        _send_all(producer, topic, send, reader, stop)
+        _send_all(producer, topic, send, reader, stop, place)
 
 
 Send = Callable[[bytes], None]
@@ -166,7 +167,12 @@ def _send_to(producer: Producer, topic: str, place: BrokerPartition, line: bytes
 
 
 def _send_all(
-    producer: Producer, topic: str, send: Send, reader: "Reader | None", stop: threading.Event
+    producer: Producer,
+    topic: str,
+    send: Send,
+    reader: "Reader | None",
+    stop: threading.Event,
+    place: BrokerPartition | None,
 ) -> None:
     tally = _Tally()
     payloads = reader(sys.stdin.buffer) if reader else lines(sys.stdin.fileno(), stop)
@@ -177,20 +183,26 @@ def _send_all(
                 if stop.is_set():
                     break
     except NotDurable as error:
-        fail(f"after {tally.sent} lines: {error}{_hint(topic)}")
+        fail(f"after {_lines(tally.sent)}: {error}{_hint(topic, place)}")
     except (KafkaError, CoordinationError) as error:
         fail(f"line {tally.sent + tally.refused + 1} was not sent: {error}")
     if tally.refused:
-        fail(f"{tally.refused} lines were refused, {tally.sent} were sent")
+        fail(f"{_lines(tally.refused)} refused, {tally.sent:,} sent to {topic}")
     complain(f"{tally.sent:,} {'message' if tally.sent == 1 else 'messages'} sent to {topic}")
 
 
-def _hint(topic: str) -> str:
-    """Why this broker closes the connection on names that 0.7's accepts."""
+def _lines(count: int) -> str:
+    return f"{count:,} line{'' if count == 1 else 's'}"
+
+
+def _hint(topic: str, place: BrokerPartition | None) -> str:
+    """Why a broker may have closed the connection: 0.7 has no other answer."""
     try:
         check_topic(topic)
     except IllegalTopicName:
         return f"; the broker may not take the name {topic!r} (topic.name.rule)"
+    if place is not None and place.partition:
+        return f"; the broker may have no partition {place.partition} of {topic} (num.partitions)"
     return ""
 
 
@@ -280,7 +292,10 @@ def _send(send: Send, line: bytes, tally: _Tally) -> None:
         send(line)
     except MessageSizeTooLarge as error:
         tally.refused += 1
-        complain(f"line {tally.sent + tally.refused}: {error}")
+        if tally.refused <= REFUSED_NAMED_MAX:
+            complain(f"line {tally.sent + tally.refused}: {error}")
+        elif tally.refused == REFUSED_NAMED_MAX + 1:
+            complain("further lines that are refused are only counted")
         return
     except BrokerUnavailable as error:
         # The close reports earlier lines that may be lost with this one.

@@ -81,8 +81,29 @@ def test_what_is_not_durable_is_said_with_status_1(
 ) -> None:
     server.close_at_barrier = 1
     errors = console(b"one\n", status=1)
-    assert "not known to be durable" in errors
+    assert "after 1 line: not known to be durable" in errors
     assert errors.count("\n") == 1
+
+
+def test_a_partition_for_which_a_broker_closes_the_connection_may_not_be_there(
+    server: ScriptedBroker, console: Console
+) -> None:
+    server.close_at_barrier = 1
+    broker_id = server.broker_list.partition(":")[0]
+    errors = console(b"one\n", "--partition", f"{broker_id}-3", status=1)
+    assert errors.endswith("; the broker may have no partition 3 of cons (num.partitions)\n")
+
+
+def test_ten_lines_that_are_refused_are_named_and_all_are_counted(
+    server: ScriptedBroker, console: Console
+) -> None:
+    text = b"one\n" + b"long\n" * 12
+    errors = console(text, "--max-message-size", "3", status=1).splitlines()
+    assert [line.split(":")[1] for line in errors[:10]] == [f" line {n}" for n in range(2, 12)]
+    assert errors[10:] == [
+        "kafka2011: further lines that are refused are only counted",
+        "kafka2011: 12 lines refused, 1 sent to cons",
+    ]
 
 
 def test_a_line_above_the_limit_is_refused_and_the_others_go(

@@ -107,6 +107,15 @@ def test_what_cannot_be_installed_is_one_line_and_nothing_is(
     assert not (tree / ".venv/bin/python.calls").exists()
 
 
+def test_another_system_than_linux_is_refused_in_one_line_that_names_the_ways(tree: Path) -> None:
+    command(tree, "uname", "#!/bin/sh\necho Darwin\n")
+    done = prepare(tree)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "Linux is needed, and this is Darwin: " in done.stderr
+    assert "### On Windows or a Mac?" in text_of("docs/faq.md")
+    assert not (tree / ".venv/bin/python.calls").exists()
+
+
 def test_the_extensions_are_found() -> None:
     text = text_of("setup.py")
     assert len(COMPILED) >= 6
