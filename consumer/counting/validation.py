@@ -72,17 +72,24 @@ class Validation:
         """The partitions that the group has counted."""
         found = set()
         root = paths.counts_root(self._group)
-        for topic in self._registry.children(root):
-            for text in self._registry.children(f"{root}/{topic}"):
+        topics = self._registry.children(root)
+        texts = self._registry.children_many([f"{root}/{topic}" for topic in topics])
+        for topic, of_topic in zip(topics, texts, strict=True):
+            for text in of_topic:
                 with contextlib.suppress(BadZnode):
                     found.add(TopicPartition(topic, *paths.decode_broker_partition(text)))
         return found
 
     def _counts(self, names: set[TopicPartition]) -> dict[TopicPartition, PartitionCounts | None]:
         found: dict[TopicPartition, PartitionCounts | None] = {}
-        for name in sorted(names):
-            path = paths.counts_path(self._group, name.topic, BrokerPartition(*name[1:]))
-            stored = self._registry.get(path)
+        wanted = sorted(names)
+        nodes = self._registry.get_many(
+            [
+                paths.counts_path(self._group, name.topic, BrokerPartition(*name[1:]))
+                for name in wanted
+            ]
+        )
+        for name, stored in zip(wanted, nodes, strict=True):
             if stored is not None:
                 found[name] = PartitionCounts.decode(stored.value)
         return found

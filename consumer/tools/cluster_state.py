@@ -13,7 +13,7 @@ from kafka2011.consumer.simple import SimpleConsumer
 from kafka2011.coordination import cluster, paths
 from kafka2011.coordination.errors import BadZnode
 from kafka2011.coordination.paths import BrokerAddress, BrokerPartition
-from kafka2011.coordination.registry import Registry
+from kafka2011.coordination.registry import Registry, Stored
 from kafka2011.protocol.errors import KafkaError
 
 Dialled = Callable[[tuple[str, int]], tuple[str, int]]
@@ -115,11 +115,13 @@ def group_state(
     registry: Registry, group: str, dialled: Dialled = lambda address: address
 ) -> GroupState:
     """Members, owners, offsets and lag of one group; empty when there is no such group."""
-    members = {}
-    for consumer_id in registry.children(paths.consumer_ids_path(group)):
-        stored = registry.get(paths.consumer_id_path(group, consumer_id))
-        if stored is not None:
-            members[consumer_id] = (stored.value or b"").decode("utf-8", "replace")
+    ids = registry.children(paths.consumer_ids_path(group))
+    nodes = registry.get_many([paths.consumer_id_path(group, each) for each in ids])
+    members = {
+        consumer_id: (stored.value or b"").decode("utf-8", "replace")
+        for consumer_id, stored in zip(ids, nodes, strict=True)
+        if stored is not None
+    }
     names: set[TopicPartition] = set()
     for kind in ("owners", "offsets"):
         for topic in registry.children(f"{paths.group_path(group)}/{kind}"):
@@ -132,20 +134,23 @@ def group_state(
         found.name: found.end
         for found in partition_ends(registry, sorted({name.topic for name in names}), dialled)
     }
-    names |= set(ends)
+    wanted = sorted(names | set(ends))
+    places = [(name.topic, BrokerPartition(*name[1:])) for name in wanted]
+    owners = registry.get_many([paths.owner_path(group, *place) for place in places])
+    offsets = registry.get_many([paths.offset_path(group, *place) for place in places])
     return GroupState(
         group,
         members,
-        [_partition(registry, group, name, ends.get(name)) for name in sorted(names)],
+        [
+            _partition(name, owner, stored, ends.get(name))
+            for name, owner, stored in zip(wanted, owners, offsets, strict=True)
+        ],
     )
 
 
 def _partition(
-    registry: Registry, group: str, name: TopicPartition, end: int | None
+    name: TopicPartition, owner: Stored | None, stored: Stored | None, end: int | None
 ) -> GroupPartition:
-    place = BrokerPartition(*name[1:])
-    owner = registry.get(paths.owner_path(group, name.topic, place))
-    stored = registry.get(paths.offset_path(group, name.topic, place))
     offset = None
     if stored is not None:
         try:

@@ -9,7 +9,7 @@ import uuid
 from kafka2011.coordination import paths
 from kafka2011.coordination.errors import BadZnode, NodeExists
 from kafka2011.coordination.paths import BrokerAddress, BrokerPartition
-from kafka2011.coordination.registry import Registry
+from kafka2011.coordination.registry import Registry, Stored
 from kafka2011.runtime.logs import get_logger
 
 __all__ = [
@@ -27,9 +27,7 @@ log = get_logger(__name__)
 def live_brokers(registry: Registry) -> dict[int, BrokerAddress]:
     """Broker id -> published address of the live brokers, in order of id."""
     found = {}
-    for name in registry.children(paths.BROKER_IDS):
-        path = f"{paths.BROKER_IDS}/{name}"
-        stored = registry.get(path)
+    for name, path, stored in _below(registry, paths.BROKER_IDS):
         if stored is None:  # it left between the two reads
             continue
         try:
@@ -49,9 +47,7 @@ def topics(registry: Registry) -> list[str]:
 def partitions_of(registry: Registry, topic: str) -> list[BrokerPartition]:
     """The topic's partitions on live brokers, sorted by number (consumers sort them as text)."""
     found = []
-    for name in registry.children(paths.topic_path(topic)):
-        path = f"{paths.topic_path(topic)}/{name}"
-        stored = registry.get(path)
+    for name, path, stored in _below(registry, paths.topic_path(topic)):
         if stored is None:
             continue
         try:
@@ -63,6 +59,13 @@ def partitions_of(registry: Registry, topic: str) -> list[BrokerPartition]:
             continue
         found += [BrokerPartition(int(name), number) for number in range(count)]
     return sorted(found)
+
+
+def _below(registry: Registry, root: str) -> list[tuple[str, str, Stored | None]]:
+    """(name, path, node) of each child."""
+    names = registry.children(root)
+    nodes = [f"{root}/{name}" for name in names]
+    return list(zip(names, nodes, registry.get_many(nodes), strict=True))
 
 
 def cluster_id(registry: Registry) -> str:

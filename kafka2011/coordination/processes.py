@@ -174,9 +174,9 @@ def alive(registry: Registry, known: Iterable[ProcessRecord] | None = None) -> l
     `known`: a recent result of `expected`, for callers that poll.
     """
     found = []
-    for process in expected(registry) if known is None else known:
-        path = paths.process_alive_path(process.datacenter, process.name)
-        stored = registry.get(path)
+    processes = expected(registry) if known is None else list(known)
+    nodes = [paths.process_alive_path(process.datacenter, process.name) for process in processes]
+    for process, path, stored in zip(processes, nodes, registry.get_many(nodes), strict=True):
         if stored is None:
             continue
         try:

@@ -90,6 +90,10 @@ class Registry(Protocol):
     def get(self, path: str) -> Stored | None:
         """The node, or None when there is none."""
 
+    def get_many(self, paths: Sequence[str]) -> list[Stored | None]:
+        """As `get` for each path, in their order; all are asked before the first answer is waited
+        for. Other clients' changes may come between two of them."""
+
     def exists(self, path: str) -> bool: ...
 
     def stat(self, path: str) -> NodeStat | None:
@@ -97,6 +101,9 @@ class Registry(Protocol):
 
     def children(self, path: str) -> list[str]:
         """Names of the children, sorted; [] when there is no such node."""
+
+    def children_many(self, paths: Sequence[str]) -> list[list[str]]:
+        """As `children` for each path, asked as by `get_many`."""
 
     def create(self, path: str, value: bytes | None = None, ephemeral: bool = False) -> None:
         """Create the node, and missing parents with null data. Raises NodeExists."""

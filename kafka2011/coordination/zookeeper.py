@@ -36,13 +36,14 @@ from kafka2011.coordination.registry import (
     Stored,
     VersionCallback,
 )
-from kafka2011.coordination.zookeeper_session import NoNode, ZooKeeperSession
+from kafka2011.coordination.zookeeper_session import Answers, NoNode, ZooKeeperSession
 from kafka2011.coordination.zookeeper_watches import Watches
 from kafka2011.runtime.config import ConfigError
 
 Result = TypeVar("Result")
 
 REPEAT_PAUSE_S = 0.05
+UNANSWERED_MAX = 100  # requests sent before an answer is waited for
 
 
 class ZooKeeperRegistry:
@@ -125,12 +126,34 @@ class ZooKeeperRegistry:
         found = self._read(path)
         return None if found is None else found[0]
 
+    def get_many(self, paths: Sequence[str]) -> list[Stored | None]:
+        found = self._many(paths, lambda client, path: client.get_async(path))
+        return [None if one is None else self._stored(*one)[0] for one in found]
+
+    def children_many(self, paths: Sequence[str]) -> list[list[str]]:
+        found = self._many(paths, lambda client, path: client.get_children_async(path))
+        return [sorted(names or ()) for names in found]
+
+    def _many(self, paths: Sequence[str], request: Callable[[Any, str], Any]) -> list[Any]:
+        """The answers in order; None where there is no node."""
+        found: list[Any] = []
+        for first in range(0, len(paths), UNANSWERED_MAX):
+            some = paths[first : first + UNANSWERED_MAX]
+
+            def ask(client: Any, some: Sequence[str] = some) -> Answers:
+                return Answers([request(client, path) for path in some])
+
+            found += self._repeated(ask)
+        return found
+
     def _read(self, path: str) -> tuple[Stored, int] | None:
         """The node and the session id of its owner (0: persistent)."""
         try:
-            value, stat = self._repeated(lambda client: client.get_async(path))
+            return self._stored(*self._repeated(lambda client: client.get_async(path)))
         except NoNode:
             return None
+
+    def _stored(self, value: bytes, stat: Any) -> tuple[Stored, int]:
         owner = stat.ephemeralOwner
         owned = owner != 0 and owner == self.session_id()
         return Stored(value, stat.version, owned), owner

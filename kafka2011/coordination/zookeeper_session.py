@@ -7,7 +7,7 @@ measures how long the session is certain to live.
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kazoo import exceptions as kazoo_errors
@@ -47,6 +47,24 @@ _UNAVAILABLE = (
 
 class NoNode(CoordinationError):
     """Inside the registry: the node does not exist."""
+
+
+class Answers:
+    """Several requests as one: what they were answered, None where there is no node."""
+
+    def __init__(self, asked: Sequence[Any]) -> None:
+        self._asked = asked
+
+    def get(self, timeout: float) -> list[Any]:
+        """Within `timeout` seconds all together. Raises what the first failed one raises."""
+        until_s = time.monotonic() + timeout
+        found = []
+        for one in self._asked:
+            try:
+                found.append(one.get(timeout=max(0.01, until_s - time.monotonic())))
+            except kazoo_errors.NoNodeError:
+                found.append(None)
+        return found
 
 
 class ZooKeeperSession:

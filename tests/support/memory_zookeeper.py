@@ -343,6 +343,12 @@ class InMemoryRegistry:
             node = nodes.get(path)
             return node and Stored(node.value, node.version, node.owner == self._session)
 
+    def get_many(self, paths: Sequence[str]) -> list[Stored | None]:
+        return [self.get(path) for path in paths]
+
+    def children_many(self, paths: Sequence[str]) -> list[list[str]]:
+        return [self.children(path) for path in paths]
+
     def stat(self, path: str) -> NodeStat | None:
         with self._request() as nodes:
             node = nodes.get(path)

@@ -65,6 +65,20 @@ class RegistryContract:
 
     # --- nodes -----------------------------------------------------------------------------------
 
+    def test_many_are_read_as_one_after_another(self, one: Registry, two: Registry) -> None:
+        one.create("/many/a", b"1")
+        one.put("/many/b", b"2")
+        one.put("/many/b", b"3")
+        one.create_ephemeral("/many/c", b"4")
+        wanted = ["/many/b", "/none", "/many/c", "/many/a", *["/none"] * 250, "/many/b"]
+        for registry in (one, two):
+            assert registry.get_many(wanted) == [registry.get(path) for path in wanted]
+            assert registry.get_many([]) == []
+            assert registry.children_many(["/none", "/many"]) == [[], ["a", "b", "c"]]
+        one.close()
+        with pytest.raises(RegistryClosed):
+            one.get_many(["/many/a"])
+
     def test_a_closed_registry_says_so(self, one: Registry) -> None:
         one.close()
         with pytest.raises(RegistryClosed):

@@ -12,9 +12,8 @@ from dataclasses import replace
 
 from kafka2011.coordination import cluster, paths, processes
 from kafka2011.coordination.errors import BadZnode, CoordinationError
-from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.coordination.processes import ProcessRecord
-from kafka2011.coordination.registry import Registry
+from kafka2011.coordination.registry import Registry, Stored
 from kafka2011.coordination.replica_sets import set_views
 from kafka2011.coordination.zookeeper import ZooKeeperRegistry
 from kafka2011.runtime.clock import now_ms
@@ -88,38 +87,43 @@ def read_group(
 ) -> ObservedGroup:
     """The group; owners are those of `before` while the members are the same, since partitions
     change owners when members do."""
-    members: dict[str, str] = {}
-    for consumer_id in registry.children(paths.consumer_ids_path(group)):
-        stored = registry.get(paths.consumer_id_path(group, consumer_id))
-        if stored is not None:
-            members[consumer_id] = (stored.value or b"").decode("utf-8", "replace")
+    ids = registry.children(paths.consumer_ids_path(group))
+    nodes = registry.get_many([paths.consumer_id_path(group, each) for each in ids])
+    members = {
+        consumer_id: (stored.value or b"").decode("utf-8", "replace")
+        for consumer_id, stored in zip(ids, nodes, strict=True)
+        if stored is not None
+    }
     base = paths.group_path(group)
     if before is not None and before.members == members and before.owners_age < OWNERS_SAMPLES:
         owners, age = before.owners, before.owners_age + 1
     else:
         owners, age = read_owners(registry, group), 0
     offsets: dict[tuple[str, str], tuple[int, int]] = {}
-    for topic in registry.children(f"{base}/offsets"):
-        for name in registry.children(paths.offsets_path(group, topic)):
-            try:
-                partition = paths.decode_broker_partition(name)
-                stored = registry.get(paths.offset_path(group, topic, BrokerPartition(*partition)))
-                if stored is not None:
-                    offsets[topic, name] = (paths.decode_offset(stored.value), stored.version)
-            except BadZnode:
-                continue  # not written by a consumer
+    for topic, name, stored in _below_topics(registry, f"{base}/offsets"):
+        try:
+            paths.decode_broker_partition(name)
+            offsets[topic, name] = (paths.decode_offset(stored.value), stored.version)
+        except BadZnode:
+            continue  # not written by a consumer
     return ObservedGroup(group, members, owners, offsets, age)
 
 
 def read_owners(registry: Registry, group: str) -> dict[tuple[str, str], str]:
     """The owner of each partition: (topic, "<id>-<partition>") -> thread id."""
-    owners: dict[tuple[str, str], str] = {}
-    for topic in registry.children(f"{paths.group_path(group)}/owners"):
-        for name in registry.children(paths.owners_path(group, topic)):
-            stored = registry.get(f"{paths.owners_path(group, topic)}/{name}")
-            if stored is not None:
-                owners[topic, name] = (stored.value or b"").decode("utf-8", "replace")
-    return owners
+    return {
+        (topic, name): (stored.value or b"").decode("utf-8", "replace")
+        for topic, name, stored in _below_topics(registry, f"{paths.group_path(group)}/owners")
+    }
+
+
+def _below_topics(registry: Registry, root: str) -> list[tuple[str, str, Stored]]:
+    """(topic, name, node) of each node of each topic below `root`."""
+    topics = registry.children(root)
+    below = registry.children_many([f"{root}/{topic}" for topic in topics])
+    names = [(topic, name) for topic, found in zip(topics, below, strict=True) for name in found]
+    nodes = registry.get_many([f"{root}/{topic}/{name}" for topic, name in names])
+    return [(*name, node) for name, node in zip(names, nodes, strict=True) if node is not None]
 
 
 class ClusterSampler:
