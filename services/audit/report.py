@@ -4,7 +4,8 @@ Pure. `kafka2011 audit --json` prints it, its table and the dashboard are made f
 docs/audit.md describes the fields.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -52,20 +53,20 @@ Judge = Callable[[CellKey, Cell], Sequence[tuple[Verdict, GuidCounts | None]]]
 NOT_AUDITED = Verdict("not audited", reason="no producer reports this topic")
 
 
+def reported_topics(cells: Mapping[CellKey, Cell]) -> set[str]:
+    """The topics of which a producer has reported anything; others are not audited."""
+    return {key.topic for key, cell in cells.items() if any(cell.produced)}
+
+
 def judge_cells(
     cells: Mapping[CellKey, Cell],
     tiers: Sequence[str],
     judge: Judge,
+    reported: Container[str],
     exempt: Iterable[tuple[str, str]] = (),
-    folded: Mapping[tuple[str, str], FoldedTotals] | None = None,
 ) -> list[JudgedCell]:
-    """Every cell judged, ordered by topic, window and server.
-
-    Topics of which no producer has reported anything are not audited.
-    """
+    """Every cell judged, ordered by topic, window and server; `reported` as `reported_topics`."""
     excused = set(exempt)
-    reported = {key.topic for key, cell in cells.items() if any(cell.produced)}
-    reported |= {topic for (_, topic), old in (folded or {}).items() if old.produced}
     lines = []
     for key, cell in sorted(cells.items()):
         parts: list[JudgedTier | None] = []
@@ -107,26 +108,74 @@ def cell_json(line: JudgedCell, tiers: Sequence[str]) -> Json:
     }
 
 
+# Of a sum over cells at one tier.
+FIELDS = ("expected", "counted", *NUMBERS, "unreported", "pending_cells", "unknown_cells")
+
+
+class Sums:
+    """Sums over judged cells, from which the JSON of topics and tiers is made.
+
+    What was added can be taken away again: all are sums of whole numbers.
+    """
+
+    def __init__(self, lines: Iterable[JudgedCell] = (), tiers: Sequence[str] = ()) -> None:
+        self.cells: Counter[str] = Counter()  # by topic
+        self.produced: Counter[str] = Counter()
+        self.tiers: dict[tuple[str, str], Counter[str]] = {}  # (topic, tier) -> FIELDS
+        self.states: Counter[str] = Counter()  # (cell, tier) pairs by state
+        self.late: Counter[tuple[str, int]] = Counter()  # messages behind by (tier, window)
+        for line in lines:
+            self._add_line(line, tiers)
+
+    def _add_line(self, line: JudgedCell, tiers: Sequence[str]) -> None:
+        topic, start_ms, _ = line.key
+        self.cells[topic] += 1
+        self.produced[topic] += line.produced
+        for tier, part in zip(tiers, line.tiers, strict=True):
+            if part is None:
+                continue
+            verdict = part.verdict
+            self.states[verdict.state] += 1
+            if verdict.behind and start_ms >= 0:
+                self.late[tier, start_ms] += verdict.behind
+            into = self.tiers.setdefault((topic, tier), Counter())
+            into["expected"] += part.expected
+            into["counted"] += part.counted
+            if verdict.state == "complete":
+                continue
+            for name in NUMBERS:
+                into[name] += getattr(verdict, name)
+            into["unknown_cells"] += verdict.state == "unknown" or verdict.unknown > 0
+            if verdict.state == "pending":
+                into["pending_cells"] += 1
+                into["unreported"] += max(0, part.counted - part.expected)
+
+    def add(self, other: "Sums") -> None:
+        for mine, found in self._pairs(other):
+            mine.update(found)
+
+    def take_away(self, other: "Sums") -> None:
+        """`other` was added before."""
+        for mine, found in self._pairs(other):
+            mine.subtract(found)
+        for topic in [topic for topic in other.cells if not self.cells[topic]]:
+            del self.cells[topic], self.produced[topic]
+            for pair in [pair for pair in self.tiers if pair[0] == topic]:
+                del self.tiers[pair]
+        for late in [late for late in other.late if not self.late[late]]:
+            del self.late[late]
+
+    def _pairs(self, other: "Sums") -> Iterator[tuple[Counter[Any], Counter[Any]]]:
+        yield self.cells, other.cells
+        yield self.produced, other.produced
+        yield self.states, other.states
+        yield self.late, other.late
+        for name, found in other.tiers.items():
+            yield self.tiers.setdefault(name, Counter()), found
+
+
 def _empty_sum() -> Json:
-    return {
-        "expected": 0,
-        "counted": 0,
-        **dict.fromkeys(NUMBERS, 0),
-        "unreported": 0,
-        "pending_cells": 0,
-        "unknown_cells": 0,
-    }
-
-
-def _add(into: Json, part: JudgedTier) -> None:
-    into["expected"] += part.expected
-    into["counted"] += part.counted
-    for name in NUMBERS:
-        into[name] += getattr(part.verdict, name)
-    into["unknown_cells"] += part.verdict.state == "unknown" or part.verdict.unknown > 0
-    if part.verdict.state == "pending":
-        into["pending_cells"] += 1
-        into["unreported"] += max(0, part.counted - part.expected)
+    return dict.fromkeys(FIELDS, 0)
 
 
 def sum_text(total: Json) -> str:
@@ -140,7 +189,7 @@ def sum_text(total: Json) -> str:
 
 
 def topics_json(
-    lines: Sequence[JudgedCell],
+    sums: Sums,
     tiers: Sequence[str],
     folded: Mapping[tuple[str, str], FoldedTotals] | None = None,
 ) -> dict[str, Json]:
@@ -154,13 +203,13 @@ def topics_json(
     def topic_of(name: str) -> Json:
         return found.setdefault(name, {"cells": 0, "produced": 0, "tiers": {}})
 
-    for line in lines:
-        topic = topic_of(line.key.topic)
-        topic["cells"] += 1
-        topic["produced"] += line.produced
-        for tier, part in zip(tiers, line.tiers, strict=True):
-            if part is not None:
-                _add(topic["tiers"].setdefault(tier, _empty_sum()), part)
+    for name, cells in sums.cells.items():
+        topic = topic_of(name)
+        topic["cells"], topic["produced"] = cells, sums.produced[name]
+        for tier in tiers:
+            known = sums.tiers.get((name, tier))
+            if known is not None:
+                topic["tiers"][tier] = {field: known[field] for field in FIELDS}
     for (tier, name), old in (folded or {}).items():
         topic = topic_of(name)
         topic["produced"] += old.produced
@@ -169,9 +218,7 @@ def topics_json(
         total = topic["tiers"].setdefault(tier, _empty_sum())
         for field in ("expected", "counted", "missing", "extra", "redelivered"):
             total[field] += getattr(old, field)
-    waiting = {
-        line.key.topic for line in lines if any(each.state == "pending" for each in line.verdicts)
-    }
+    waiting = {name for (name, _), known in sums.tiers.items() if known["pending_cells"]}
     for name, topic in found.items():
         topic["is_audited"] = topic["produced"] > 0 or name in waiting
         for total in topic["tiers"].values():
@@ -205,13 +252,9 @@ def totals_json(topics: Mapping[str, Json], tiers: Sequence[str]) -> Json:
     return totals
 
 
-def verdict_counts(lines: Iterable[JudgedCell]) -> dict[str, int]:
+def verdict_counts(sums: Sums) -> dict[str, int]:
     """Number of (cell, tier) pairs by state."""
-    counts: dict[str, int] = dict.fromkeys(STATES, 0)
-    for line in lines:
-        for verdict in line.verdicts:
-            counts[verdict.state] += 1
-    return counts
+    return {state: sums.states[state] for state in STATES}
 
 
 def status_of(totals: Json, unknown: Sequence[Json] = ()) -> int:
@@ -277,18 +320,13 @@ def is_in_gap(key: CellKey, window_ms: int, unknown: Iterable[Json]) -> bool:
     )
 
 
-def behind_json(
-    index: int, lines: Iterable[JudgedCell], backlog: Backlog, window_ms: int, now_ms: int
-) -> Json:
-    """How far the tier of that index is behind: messages, bytes in the tier before, and the age of
-    the oldest, ms."""
-    messages, oldest_ms = 0, backlog.since_ms or now_ms
-    for line in lines:
-        tier = line.tiers[index]
-        late = tier.verdict.behind if tier is not None else 0
-        if late and line.key.window_start_ms >= 0:
-            messages += late
-            oldest_ms = min(oldest_ms, line.key.window_start_ms + window_ms)
+def behind_json(tier: str, sums: Sums, backlog: Backlog, window_ms: int, now_ms: int) -> Json:
+    """How far a tier is behind: messages, bytes in the tier before, and the age of the oldest,
+    ms."""
+    late = {start_ms: number for (of, start_ms), number in sums.late.items() if of == tier}
+    messages, oldest_ms = sum(late.values()), backlog.since_ms or now_ms
+    if late:
+        oldest_ms = min(oldest_ms, min(late) + window_ms)
     return {
         "messages": messages,
         "bytes": backlog.bytes,
@@ -308,11 +346,9 @@ def report_json(
     unknown: Sequence[Json] = (),
 ) -> Json:
     """The whole report of a recount."""
-    topics = topics_json(lines, tiers)
-    behind = {
-        tier: behind_json(index, lines, Backlog(), window_ms, now_ms)
-        for index, tier in enumerate(tiers)
-    }
+    sums = Sums(lines, tiers)
+    topics = topics_json(sums, tiers)
+    behind = {tier: behind_json(tier, sums, Backlog(), window_ms, now_ms) for tier in tiers}
     totals = totals_json(topics, tiers)
     return {
         "source": source,
@@ -321,7 +357,7 @@ def report_json(
         "tiers": list(tiers),
         "topics": topics,
         "totals": totals,
-        "verdicts": verdict_counts(lines),
+        "verdicts": verdict_counts(sums),
         "cells": [cell_json(line, tiers) for line in lines],
         "notes": list(notes),
         "restarts": list(restarts),

@@ -1,7 +1,6 @@
 """The running service's summary and its list of cells as JSON (docs/audit.md describes the fields).
 
-Judges every open cell by the clock from a consistent copy of the books. The result is kept for
-`KEPT_MS`, since judging takes time in proportion to the open cells.
+The open cells are judged by the clock (`judging`); the result is kept for `KEPT_MS`.
 """
 
 import threading
@@ -9,25 +8,20 @@ from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
 from kafka2011.runtime.clock import Clock
-from kafka2011.services.audit.books.ledger import Cell, CellKey
-from kafka2011.services.audit.books.passage import Backlog, TopicWindow
 from kafka2011.services.audit.books.state import AuditState
 from kafka2011.services.audit.config import AuditConfig
+from kafka2011.services.audit.judging import Judged, Judging
 from kafka2011.services.audit.report import (
     Json,
     JudgedCell,
     behind_json,
     cell_json,
-    is_in_gap,
-    judge_cells,
     status_of,
     topics_json,
     totals_json,
-    unknown_json,
     verdict_counts,
 )
-from kafka2011.services.audit.restarts import Restart, is_excused, read_restarts
-from kafka2011.services.audit.verdicts import TierView, Verdict, judge, settles_at_ms
+from kafka2011.services.audit.restarts import Restart, read_restarts
 
 KEPT_MS = 200
 TOPICS_MAX = 200
@@ -36,15 +30,14 @@ UNREAD_SHOWN = 50
 SILENT_SHOWN = 200
 
 
-class Judged(NamedTuple):
+class Moment(NamedTuple):
     """All cells at one moment."""
 
     at_ms: int
-    lines: list[JudgedCell]
+    cells: Judged
     restarts: list[Restart]
     topics: dict[str, Json]
     totals: Json
-    unknown: list[Json]
     behind: dict[str, Json]  # by tier
 
 
@@ -65,6 +58,11 @@ class CellSelection:
     is_final: bool = False
     limit: int = 1_000
     offset: int = 0
+
+    @property
+    def names_cells(self) -> bool:
+        """Whether it is not for all cells of the windows that it selects."""
+        return any((self.topic, self.server, self.window_start_ms, self.verdict))
 
     def has(self, line: JudgedCell) -> bool:
         key = line.key
@@ -88,11 +86,14 @@ class AuditSummary:
         self._config = config
         self._clock = clock
         self._lock = threading.Lock()
-        self._kept: dict[bool, Judged] = {}
+        self._judging = {
+            is_final: Judging(state, config, is_final=is_final) for is_final in (False, True)
+        }
+        self._kept: dict[bool, Moment] = {}
 
     # --- judging -----------------------------------------------------------------------------
 
-    def judged(self, is_final: bool = False) -> Judged:
+    def judged(self, is_final: bool = False) -> Moment:
         """Every open cell judged now; with `is_final` as if all windows were over."""
         with self._lock:
             kept = self._kept.get(is_final)
@@ -100,57 +101,17 @@ class AuditSummary:
                 kept = self._kept[is_final] = self._judge(is_final)
             return kept
 
-    def _judge(self, is_final: bool) -> Judged:
-        state, config = self._state, self._config
-        tiers = state.ledger.tiers
-        window_ms = state.ledger.window_ms
-        with state.lock:  # one moment for the numbers and for how far they were read
-            now_ms = self._clock()
-            state.settle_passages()
-            progress = [state.progress_of(tier) for tier in tiers]
-            reports = state.progress_of_reports()
-            cells = state.cells()
-            folded = dict(state.ledger.folded)
-            windows = {TopicWindow(key.topic, key.window_start_ms) for key in cells}
-            passages = {window: state.passages_of(window) for window in windows}
-            unknown = unknown_json(state.report_gaps(), state.progress.lost_logs())
-            backlogs = [Backlog(), *(state.backlog(tier) for tier in tiers[:-1])]
-        lateness = [config.lateness_of(tier) for tier in tiers]
+    def _judge(self, is_final: bool) -> Moment:
+        ledger = self._state.ledger
         restarts = self._restarts()
-
-        def judge_one(key: CellKey, cell: Cell) -> list[tuple[Verdict, None]]:
-            passage = passages[TopicWindow(key.topic, key.window_start_ms)]
-            views = [
-                TierView(
-                    expected,
-                    counted,
-                    0 if is_final else settles_at_ms(key.window_start_ms, window_ms, late_ms),
-                    read,
-                    passed,
-                )
-                for expected, counted, late_ms, read, passed in zip(
-                    cell.expected, cell.counted, lateness, progress, passage, strict=True
-                )
-            ]
-            excused = is_excused(key.window_start_ms, restarts, config.redelivery_grace_ms)
-            found = judge(
-                views,
-                now_ms=now_ms,
-                reports=reports,
-                reported_ms=cell.reported_ms,
-                has_gap=is_in_gap(key, window_ms, unknown),
-                is_excused=excused or (config.redelivery_expected and key.window_start_ms >= 0),
-            )
-            return [(verdict, None) for verdict in found]
-
-        lines = judge_cells(cells, tiers, judge_one, config.exempt, folded)
-        topics = topics_json(lines, tiers, folded)
-        totals = totals_json(topics, tiers)
+        found = self._judging[is_final].judged(restarts)
+        topics = topics_json(found.sums, ledger.tiers, found.folded)
         behind = {
-            tier: behind_json(index, lines, backlogs[index], window_ms, now_ms)
-            for index, tier in enumerate(tiers)
+            tier: behind_json(tier, found.sums, backlog, ledger.window_ms, found.at_ms)
+            for tier, backlog in zip(ledger.tiers, found.backlogs, strict=True)
         }
-        return Judged(now_ms, lines, restarts, topics, totals, unknown, behind)
+        totals = totals_json(topics, ledger.tiers)
+        return Moment(found.at_ms, found, restarts, topics, totals, behind)
 
     def _restarts(self) -> list[Restart]:
         found = self._state.restarts()
@@ -205,10 +166,10 @@ class AuditSummary:
             "produced_bytes": state.ledger.produced_bytes,
             "cells": judged.totals["cells"],
             "tiers": tiers,
-            "verdicts": verdict_counts(judged.lines),
-            "balanced": judged.totals["produced"] > 0 and not unequal and not judged.unknown,
-            "exit_status": status_of(judged.totals, judged.unknown),
-            "unknown": judged.unknown[:UNREAD_SHOWN],
+            "verdicts": verdict_counts(judged.cells.sums),
+            "balanced": judged.totals["produced"] > 0 and not unequal and not judged.cells.unknown,
+            "exit_status": status_of(judged.totals, judged.cells.unknown),
+            "unknown": judged.cells.unknown[:UNREAD_SHOWN],
             "deleted": self._deleted(),
             "topics": topics,
             "topics_left_out": max(0, len(judged.topics) - TOPICS_MAX),
@@ -267,9 +228,7 @@ class AuditSummary:
 
     def cells(self, selection: CellSelection) -> Json:
         """The summary and the selected cells."""
-        wanted = [line for line in self.judged(selection.is_final).lines if selection.has(line)]
-        if selection.newest is not None:
-            wanted = _newest(wanted, selection.newest)
+        wanted = _selected(self.judged(selection.is_final).cells, selection)
         tiers = self._state.ledger.tiers
         shown = wanted[selection.offset : selection.offset + selection.limit]
         return {
@@ -280,8 +239,16 @@ class AuditSummary:
         }
 
 
-def _newest(lines: list[JudgedCell], count: int) -> list[JudgedCell]:
-    """Those of the newest `count` windows, and those before that are not complete."""
-    windows = sorted({line.key.window_start_ms for line in lines}, reverse=True)
-    newest = set(windows[:count])
-    return [line for line in lines if line.key.window_start_ms in newest or not line.is_complete]
+def _selected(judged: Judged, selection: CellSelection) -> list[JudgedCell]:
+    """The selected cells by topic, window and server; with `newest` those of the newest windows
+    that have any, and those before that are not complete."""
+    found: list[JudgedCell] = []
+    windows = 0
+    for _, window in sorted(judged.windows.items(), reverse=True):
+        is_old = selection.newest is not None and windows >= selection.newest
+        lines = window.incomplete if is_old else window.lines
+        if selection.names_cells:
+            lines = [line for line in lines if selection.has(line)]
+        windows += bool(lines)
+        found += lines
+    return sorted(found, key=lambda line: line.key)

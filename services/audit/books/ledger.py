@@ -67,6 +67,14 @@ class Cell:
 
 
 @dataclass(slots=True)
+class OpenWindow:
+    """The open cells of one window. `change` is another number after each change of one of them."""
+
+    keys: set[CellKey] = field(default_factory=set)
+    change: int = 0
+
+
+@dataclass(slots=True)
 class ReportsSeen:
     """Counted monitoring events of one instance; when the last one and a gap were seen, ms."""
 
@@ -126,6 +134,8 @@ class Ledger:
         self._crowd: tuple[int, int] | None = None  # when room was last made, and how full it was
         self._index = {tier: index for index, tier in enumerate(self.tiers)}
         self.cells: dict[CellKey, Cell] = {}
+        self.windows: dict[int, OpenWindow] = {}  # of the cells, by their start
+        self._changes = 0
         self.seen: dict[Instance, ReportsSeen] = {}
         self.folded: dict[tuple[str, str], FoldedTotals] = {}  # (tier, topic)
         self.produced_bytes = 0
@@ -214,11 +224,22 @@ class Ledger:
         return self._is_ours is None or tier == OWN_TIER or self._is_ours(server)
 
     def _cell(self, key: CellKey) -> Cell:
+        """The cell, which is about to change."""
+        self.dirty_cells.add(key)
+        return self.opened(key)
+
+    def opened(self, key: CellKey) -> Cell:
+        """The cell, opened where it was not, as the store has it."""
         cell = self.cells.get(key)
         if cell is None:
             zeros = [0] * len(self.tiers)
             cell = self.cells[key] = Cell(zeros, zeros.copy())
-        self.dirty_cells.add(key)
+        window = self.windows.get(key.window_start_ms)
+        if window is None:
+            window = self.windows[key.window_start_ms] = OpenWindow()
+        window.keys.add(key)
+        self._changes += 1
+        window.change = self._changes
         return cell
 
     # --- bounds ------------------------------------------------------------------------------
@@ -302,6 +323,12 @@ class Ledger:
     def _fold_cell(self, key: CellKey) -> None:
         cell = self.cells.pop(key)
         self.dirty_cells.add(key)
+        window = self.windows[key.window_start_ms]
+        window.keys.remove(key)
+        self._changes += 1
+        window.change = self._changes
+        if not window.keys:
+            del self.windows[key.window_start_ms]
         for tier, produced, expected, counted in zip(
             self.tiers, cell.produced, cell.expected, cell.counted, strict=True
         ):

@@ -89,12 +89,18 @@ class Passages:
         # Windows of earlier runs of the service: their offsets are not stored, and lie somewhere
         # below where each partition was read up to then.
         self._unplaced: set[TopicWindow] = set()
+        # A window that is PASSED stays so while these two are the same: the number of its last
+        # change, by its start, and how often something went back.
+        self.changes: dict[int, int] = {}
+        self.went_back = 0
+        self._change = 0
         self._unplaced_ends: dict[PartitionKey, int] = {}
 
     # --- what the readers see --------------------------------------------------------------------
 
     def restore(self, windows: Iterable[TopicWindow], ends: Mapping[PartitionKey, int]) -> None:
         """Windows counted by an earlier run of the service, and how far that had read."""
+        self.went_back += 1
         self._unplaced = set(windows)
         self._unplaced_ends = {key: end for key, end in ends.items() if key.tier in self._spans}
 
@@ -105,7 +111,9 @@ class Passages:
         spans = self._spans.get(key.tier)
         if spans is None:  # nothing takes messages from the last tier
             return
+        self._change += 1
         for start_ms in windows:
+            self.changes[start_ms] = self._change
             of_window = spans.setdefault(TopicWindow(key.topic, start_ms), {})
             span = of_window.get(key)
             if span is None:
@@ -138,7 +146,8 @@ class Passages:
             if key.tier != source_tier:
                 continue
             while source.waiting and source.waiting[0][0] <= read_to_ms:
-                source.confirmed = source.waiting.popleft()[1]
+                before, source.confirmed = source.confirmed, source.waiting.popleft()[1]
+                self.went_back += before is not None and source.confirmed < before
             confirmed = source.confirmed
             while confirmed is not None and len(source.read) > 1 and source.read[1][1] <= confirmed:
                 source.read.popleft()
@@ -147,10 +156,13 @@ class Passages:
 
     def set_earliest(self, key: PartitionKey, offset: int) -> None:
         """The source's log of the partition begins at `offset`; the rest was deleted."""
-        self._source(key).earliest = offset
+        source = self._source(key)
+        self.went_back += offset < source.earliest
+        source.earliest = offset
 
     def cut(self, key: PartitionKey, end: int) -> None:
         """What stood in the partition beyond `end` is lost: nothing more comes of it."""
+        self.went_back += 1
         source = self._source(key)
         if source.confirmed is not None:
             source.confirmed = min(source.confirmed, end)
@@ -165,6 +177,7 @@ class Passages:
 
     def replace(self, key: PartitionKey) -> None:
         """The partition's log was lost and began anew: nothing more comes of what stood there."""
+        self.went_back += 1
         self._sources.pop(key, None)
         self._unplaced_ends.pop(key, None)
         for spans in self._spans.get(key.tier, {}).values():
@@ -176,6 +189,8 @@ class Passages:
             for window in [each for each in spans if each not in open_windows]:
                 del spans[window]
         self._unplaced &= set(open_windows)
+        starts = {window.window_start_ms for window in open_windows}
+        self.changes = {start: n for start, n in self.changes.items() if start in starts}
 
     def _source(self, key: PartitionKey) -> _Source:
         source = self._sources.get(key)

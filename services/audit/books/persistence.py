@@ -3,7 +3,7 @@
 from kafka2011.events.sequences import SequenceRange, SequenceRanges
 from kafka2011.services.audit.books.delays import DelayMeter
 from kafka2011.services.audit.books.heartbeats import Beat, Sender
-from kafka2011.services.audit.books.ledger import Cell, CellKey, FoldedTotals, Instance, ReportsSeen
+from kafka2011.services.audit.books.ledger import CellKey, FoldedTotals, Instance, ReportsSeen
 from kafka2011.services.audit.books.passage import TopicWindow
 from kafka2011.services.audit.books.progress import (
     UNREAD_MAX,
@@ -20,11 +20,7 @@ def load_books(state: AuditState, store: AuditStore) -> None:
     ledger, progress = state.ledger, state.progress
     index = {tier: number for number, tier in enumerate(ledger.tiers)}
     for topic, start_ms, server, tier, produced, counted in store.rows("cells"):
-        key = CellKey(topic, start_ms, server)
-        cell = ledger.cells.get(key)
-        if cell is None:
-            zeros = [0] * len(ledger.tiers)
-            cell = ledger.cells[key] = Cell(zeros, zeros.copy())
+        cell = ledger.opened(CellKey(topic, start_ms, server))
         cell.produced[index[tier]] = produced
         cell.counted[index[tier]] = counted
     ranges: dict[Instance, list[SequenceRange]] = {}

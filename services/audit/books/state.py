@@ -350,12 +350,16 @@ class AuditState:
             found += self.progress.troubles()[:NOTES_MAX]
             return found + list(self._notes)
 
-    def cells(self) -> dict[CellKey, Cell]:
-        """A copy of the open cells."""
+    def cells(self, windows: Iterable[int] | None = None) -> dict[CellKey, Cell]:
+        """A copy of the open cells of windows, by their start; None: of all."""
         with self.lock:
+            ledger = self.ledger
+            windows = ledger.windows if windows is None else windows
             return {
                 key: Cell(cell.produced.copy(), cell.counted.copy(), cell.reported_ms)
-                for key, cell in self.ledger.cells.items()
+                for start_ms in windows
+                for key in ledger.windows[start_ms].keys
+                if (cell := ledger.cells[key])
             }
 
     # --- bounds ------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from kafka2011.services.audit.report import (
     is_in_gap,
     judge_cells,
     report_json,
+    reported_topics,
     unknown_json,
 )
 from kafka2011.services.audit.restarts import Restart, is_excused
@@ -247,7 +248,7 @@ class _Recount:
                 verdicts.append((verdict, guids))
             return verdicts
 
-        lines = judge_cells(ledger.cells, plan.tiers, judge)
+        lines = judge_cells(ledger.cells, plan.tiers, judge, reported_topics(ledger.cells))
         return report_json(
             lines,
             plan.tiers,

@@ -1,0 +1,217 @@
+"""Judges the open cells of the running service, window by window, and keeps what cannot change.
+
+The verdicts of a window whose time is over, that every tier has passed and of which all is read
+change only with its cells, or with what is true of the whole audit. Such a window is kept with its
+sums and not judged again: a question costs in proportion to the windows that are still moving.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from kafka2011.services.audit.books.ledger import Cell, CellKey, FoldedTotals
+from kafka2011.services.audit.books.passage import Backlog, Passage, TopicWindow
+from kafka2011.services.audit.books.progress import TierProgress
+from kafka2011.services.audit.books.state import AuditState
+from kafka2011.services.audit.config import AuditConfig
+from kafka2011.services.audit.report import (
+    Json,
+    JudgedCell,
+    Sums,
+    is_in_gap,
+    judge_cells,
+    reported_topics,
+    unknown_json,
+)
+from kafka2011.services.audit.restarts import Restart, excused_up_to_ms
+from kafka2011.services.audit.verdicts import (
+    UNREADABLE_WINDOW,
+    TierView,
+    Verdict,
+    judge,
+    settles_at_ms,
+)
+
+
+class Basis(NamedTuple):
+    """What the verdicts of every window depend on besides its own cells."""
+
+    went_back: int  # of the passages
+    troubles: tuple[tuple[str, str], ...]  # of each tier: what is unreachable, what was lost
+    reports: str  # what is unreachable of the monitoring events
+    unknown: list[Json]
+    reported: frozenset[str]
+
+
+class Reading(NamedTuple):
+    """The moment of a judgement: how far each tier and the reports are read, until when what was
+    redelivered is excused, and how far each tier has taken the windows that are judged."""
+
+    now_ms: int
+    progress: list[TierProgress]
+    reports: TierProgress
+    excused_ms: int
+    passages: dict[TopicWindow, list[Passage]]
+
+
+@dataclass(slots=True)
+class JudgedWindow:
+    """The cells of one window judged, in their order."""
+
+    lines: list[JudgedCell]
+    incomplete: list[JudgedCell]
+    sums: Sums
+    reported_ms: int  # of its cells, the last
+    is_excused: bool
+    changes: tuple[int, int | None]  # of the cells and of their offsets, as they were
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """All open cells at one moment, by the start of their window, and their sums."""
+
+    at_ms: int
+    windows: dict[int, JudgedWindow]
+    sums: Sums
+    folded: dict[tuple[str, str], FoldedTotals]
+    backlogs: list[Backlog]  # by tier
+    unknown: list[Json]
+
+
+class Judging:
+    """Judges one set of books again and again; one thread at a time. `is_final`: as if all windows
+    were over."""
+
+    def __init__(self, state: AuditState, config: AuditConfig, *, is_final: bool = False) -> None:
+        self._state = state
+        self._config = config
+        self._is_final = is_final
+        self._tiers = state.ledger.tiers
+        self._window_ms = state.ledger.window_ms
+        self._lateness = [config.lateness_of(tier) for tier in self._tiers]
+        self._basis: Basis | None = None
+        self._kept: dict[int, JudgedWindow] = {}
+        self._kept_sums = Sums()
+
+    def judged(self, restarts: list[Restart]) -> Judged:
+        """All open cells now. `restarts` excuse what was redelivered."""
+        state, tiers = self._state, self._tiers
+        excused_ms = excused_up_to_ms(restarts, self._config.redelivery_grace_ms)
+        with state.lock:  # one moment for the numbers and for how far they were read
+            now_ms = state.clock()
+            state.settle_passages()
+            progress = [state.progress_of(tier) for tier in tiers]
+            reports = state.progress_of_reports()
+            unknown = unknown_json(state.report_gaps(), state.progress.lost_logs())
+            folded = dict(state.ledger.folded)
+            backlogs = [Backlog(), *(state.backlog(tier) for tier in tiers[:-1])]
+            settled_ms = self._settled_ms(now_ms, progress, reports)
+            read_ms = min(each.read_to_ms for each in progress)
+            changes = {
+                start_ms: (window.change, state.passages.changes.get(start_ms))
+                for start_ms, window in state.ledger.windows.items()
+            }
+            for start_ms, kept in list(self._kept.items()):
+                if (
+                    kept.changes != changes.get(start_ms)
+                    or start_ms > settled_ms
+                    or kept.reported_ms > read_ms
+                    or kept.is_excused != self._is_excused(start_ms, excused_ms)
+                ):
+                    self._drop(start_ms)
+            cells = state.cells(changes.keys() - self._kept.keys())
+            reported = {topic for topic, number in self._kept_sums.produced.items() if number}
+            reported |= {topic for (_, topic), old in folded.items() if old.produced}
+            basis = Basis(
+                state.passages.went_back,
+                tuple((each.unreachable, each.loss) for each in progress),
+                reports.unreachable,
+                unknown,
+                frozenset(reported | reported_topics(cells)),
+            )
+            if basis != self._basis:
+                cells |= state.cells(self._kept)
+                self._basis, self._kept, self._kept_sums = basis, {}, Sums()
+            windows = {TopicWindow(key.topic, key.window_start_ms) for key in cells}
+            passages = {window: state.passages_of(window) for window in windows}
+        reading = Reading(now_ms, progress, reports, excused_ms, passages)
+
+        by_window: dict[int, dict[CellKey, Cell]] = {}
+        for key, cell in cells.items():
+            by_window.setdefault(key.window_start_ms, {})[key] = cell
+        moving = {window.window_start_ms for window in windows if any(passages[window])}
+        found = {}
+        for start_ms, part in by_window.items():
+            lines = self._lines(part, reading, basis)
+            judged = found[start_ms] = JudgedWindow(
+                lines,
+                [line for line in lines if not line.is_complete],
+                Sums(lines, tiers),
+                max(cell.reported_ms for cell in part.values()),
+                self._is_excused(start_ms, excused_ms),
+                changes[start_ms],
+            )
+            is_over = start_ms <= settled_ms and judged.reported_ms <= read_ms
+            if is_over and start_ms not in moving:
+                self._kept[start_ms] = judged
+                self._kept_sums.add(judged.sums)
+        sums = Sums()
+        sums.add(self._kept_sums)
+        for start_ms in found.keys() - self._kept.keys():
+            sums.add(found[start_ms].sums)
+        return Judged(now_ms, {**self._kept, **found}, sums, folded, backlogs, unknown)
+
+    def _drop(self, start_ms: int) -> None:
+        self._kept_sums.take_away(self._kept.pop(start_ms).sums)
+
+    def _settled_ms(
+        self, now_ms: int, progress: list[TierProgress], reports: TierProgress
+    ) -> float:
+        """Windows that began then or before are over, and so is the reading of each tier and of the
+        reports to that end."""
+        if self._is_final:
+            return float("inf")
+        ends = [
+            min(now_ms, each.read_to_ms, reports.read_to_ms) - self._window_ms - late_ms
+            for each, late_ms in zip(progress, self._lateness, strict=True)
+        ]
+        return max(UNREADABLE_WINDOW, min(ends))
+
+    def _is_excused(self, start_ms: int, excused_ms: int) -> bool:
+        expected = self._config.redelivery_expected and start_ms >= 0
+        return expected or UNREADABLE_WINDOW < start_ms <= excused_ms
+
+    def _lines(
+        self, cells: dict[CellKey, Cell], reading: Reading, basis: Basis
+    ) -> list[JudgedCell]:
+        window_ms, is_final = self._window_ms, self._is_final
+
+        def judge_one(key: CellKey, cell: Cell) -> list[tuple[Verdict, None]]:
+            passage = reading.passages[TopicWindow(key.topic, key.window_start_ms)]
+            views = [
+                TierView(
+                    expected,
+                    counted,
+                    0 if is_final else settles_at_ms(key.window_start_ms, window_ms, late_ms),
+                    read,
+                    passed,
+                )
+                for expected, counted, late_ms, read, passed in zip(
+                    cell.expected,
+                    cell.counted,
+                    self._lateness,
+                    reading.progress,
+                    passage,
+                    strict=True,
+                )
+            ]
+            verdicts = judge(
+                views,
+                now_ms=reading.now_ms,
+                reports=reading.reports,
+                reported_ms=cell.reported_ms,
+                has_gap=is_in_gap(key, window_ms, basis.unknown),
+                is_excused=self._is_excused(key.window_start_ms, reading.excused_ms),
+            )
+            return [(verdict, None) for verdict in verdicts]
+
+        return judge_cells(cells, self._tiers, judge_one, basis.reported, self._config.exempt)
