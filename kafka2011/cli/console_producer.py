@@ -152,7 +152,7 @@ def run(  # noqa: PLR0917 (the original's options)
             send: Send = functools.partial(producer.send, topic, key=key)
         else:
             send = functools.partial(_send_to, producer, topic, place)
-        _send_all(producer, topic, send, reader, stop, place)
+        _send_all(producer, topic, send, reader, stop, place=place)
 
 
 Send = Callable[[bytes], None]
@@ -172,6 +172,7 @@ def _send_all(
     send: Send,
     reader: "Reader | None",
     stop: threading.Event,
+    *,
     place: BrokerPartition | None,
 ) -> None:
     tally = _Tally()
