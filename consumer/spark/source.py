@@ -51,8 +51,11 @@ SPARK_SCHEMA = (
 )
 _SPARK_TYPES = dict(zip(MESSAGE_SCHEMA.names, SPARK_SCHEMA.split(", "), strict=True))
 
-# A stream's offsets as Spark keeps them in its checkpoint: "topic/11-0" -> next offset.
+# A stream's offsets as Spark keeps them in its checkpoint: "topic/11-0" -> next offset. Those of a
+# stream's first batch also say where it starts, "topic/11-0/from": Spark does not keep that, and
+# the ends of the logs are others when it asks again.
 StreamOffsets = dict[str, int]
+FROM = "/from"
 
 
 class Rows(Protocol):
@@ -160,11 +163,12 @@ class Kafka2011StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._planner: SourcePlanner | None = None
         self._target: StreamOffsets | None = None
         self._newest: StreamOffsets | None = None
+        self._initial: StreamOffsets | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         # Executors only read; connections and the state of planning stay on the driver.
         kept = {"_options": self._options, "_factory": self._factory}
-        return {**kept, "_planner": None, "_target": None, "_newest": None}
+        return {**kept, "_planner": None, "_target": None, "_newest": None, "_initial": None}
 
     def _planning(self) -> SourcePlanner:
         if self._planner is None:
@@ -172,7 +176,9 @@ class Kafka2011StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return self._planner
 
     def initialOffset(self) -> StreamOffsets:
-        return _by_text(self._planning().starting())
+        if self._initial is None:
+            self._initial = _by_text(self._planning().starting())
+        return dict(self._initial)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         if self._options.bytes_max_per_trigger is not None:
@@ -187,6 +193,13 @@ class Kafka2011StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         A log that ends before `start` was cut or replaced. That is data loss; where the options
         accept it, the batch reads the log from its start up to its end, which is before `start`.
         """
+        ends, _ = _parted(start)
+        end = self._end_of_batch(ends, limit)
+        if start == self._initial:
+            return end | {f"{name}{FROM}": offset for name, offset in start.items()}
+        return start if end == ends else end  # with what else it says: or Spark would make a batch
+
+    def _end_of_batch(self, start: StreamOffsets, limit: ReadLimit) -> StreamOffsets:
         newest = self._newest_offsets()
         restarts = {
             name: self._restart(name, offset, newest[name])
@@ -220,6 +233,12 @@ class Kafka2011StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return self._newest
 
     def partitions(self, start: StreamOffsets, end: StreamOffsets) -> Sequence[InputPartition]:
+        is_first = start == self._initial
+        start, _ = _parted(start)
+        end, starts = _parted(end)
+        if is_first:
+            # Without them, as versions before left it, nothing is known to have been read.
+            start = starts or {name: min(at, end.get(name, at)) for name, at in start.items()}
         ranges = []
         for name, offset in end.items():
             begin = start.get(name)
@@ -249,6 +268,12 @@ class Kafka2011StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def _newest_offsets(self) -> StreamOffsets:
         self._newest = _by_text(self._planning().latest())
         return dict(self._newest)
+
+
+def _parted(offsets: StreamOffsets) -> tuple[StreamOffsets, StreamOffsets]:
+    """The next offsets, and where the stream's first batch starts if these are its ends."""
+    starts = {k.removesuffix(FROM): offset for k, offset in offsets.items() if k.endswith(FROM)}
+    return {k: offset for k, offset in offsets.items() if not k.endswith(FROM)}, starts
 
 
 def _by_text(offsets: dict[TopicPartition, int]) -> StreamOffsets:

@@ -13,13 +13,23 @@ import pyspark_kafka2011
 from kafka2011.consumer.ranges.planning import OffsetRange
 from kafka2011.consumer.spark.planning import DataLoss, SourcePlanner
 from kafka2011.consumer.spark.rows import MESSAGE_SCHEMA
-from kafka2011.consumer.spark.source import SPARK_SCHEMA, Kafka2011Reader, Kafka2011StreamReader
+from kafka2011.consumer.spark.source import (
+    FROM,
+    SPARK_SCHEMA,
+    Kafka2011Reader,
+    Kafka2011StreamReader,
+)
 from kafka2011.protocol.compression import Codec
 from tests.unit.consumer.spark.conftest import SegmentedBroker
 
 ENTRY = 11  # bytes of the message b"x"
 ALL = ReadAllAvailable()
 Offsets = dict[str, int]
+
+
+def ends_of(offsets: Offsets) -> Offsets:
+    """Without what a stream's first offsets also say."""
+    return {name: offset for name, offset in offsets.items() if not name.endswith(FROM)}
 
 
 def batch_ends(reader: Kafka2011StreamReader, start: Offsets, limit: Any) -> Iterator[Offsets]:
@@ -40,15 +50,40 @@ def test_a_stream_advances_to_the_ends_and_can_start_there(broker: SegmentedBrok
     reader = broker.stream(partitions="2")
     start = reader.initialOffset()
     assert start == {"t/11-0": 0, "t/11-1": 0}
-    assert reader.latestOffset(start, ALL) == start
+    assert ends_of(reader.latestOffset(start, ALL)) == start
     end = broker.append("t", 0, [b"x"] * 10)
     latest = reader.latestOffset(start, ALL)
-    assert latest == {"t/11-0": end, "t/11-1": 0}
+    assert ends_of(latest) == {"t/11-0": end, "t/11-1": 0}
+    assert reader.latestOffset(latest, ALL) == latest
     (split,) = reader.partitions(start, latest)
     assert split.value.offsets == OffsetRange("t", 11, 0, 0, end)
     assert reader.partitions(latest, latest) == []
-    assert reader.reportLatestOffset() == latest
-    assert broker.stream(partitions="2", startingOffsets="latest").initialOffset() == latest
+    assert reader.reportLatestOffset() == ends_of(latest)
+    last = broker.stream(partitions="2", startingOffsets="latest").initialOffset()
+    assert last == ends_of(latest)
+
+
+def test_a_first_batch_that_died_is_read_again_from_where_the_stream_began(
+    broker: SegmentedBroker,
+) -> None:
+    began = broker.append("t", 0, [b"before"] * 3)
+    reader = broker.stream(startingOffsets="latest")
+    start = reader.initialOffset()
+    end_of_batch = broker.append("t", 0, [b"x"] * 2)
+    end = reader.latestOffset(start, ALL)
+    assert ends_of(end) == {"t/11-0": end_of_batch}
+    broker.append("t", 0, [b"later"] * 4)
+    # Spark has the batch's end in its checkpoint, and asks anew where the stream began.
+    again = broker.stream(startingOffsets="latest")
+    for each in (reader, again):
+        (split,) = each.partitions(each.initialOffset(), end)
+        assert split.value.offsets == OffsetRange("t", 11, 0, began, end_of_batch)
+    newest = again.latestOffset(end, ALL)
+    (split,) = again.partitions(end, newest)
+    assert split.value.offsets.start == end_of_batch
+    # Of an empty one, and as versions before have left it, there is nothing to read: no loss.
+    for first in ({"t/11-0": began, "t/11-0/from": began}, {"t/11-0": began}):
+        assert list(again.partitions(again.initialOffset(), first)) == []
 
 
 def test_a_new_partition_is_read_from_its_start_and_one_that_is_away_stays_where_it_is(
@@ -122,11 +157,12 @@ def test_a_limit_holds_unless_spark_lifts_it_and_everything_is_read(
     assert reader.getDefaultReadLimit() == limit
     offsets = start = reader.initialOffset()
     for end in batch_ends(reader, start, limit):
-        assert 0 < sum(end.values()) - sum(offsets.values()) <= bytes_max
+        read = sum(ends_of(end).values()) - sum(ends_of(offsets).values())
+        assert 0 < read <= bytes_max
         assert all(offset % ENTRY == 0 for offset in end.values())
         offsets = end
-    assert offsets == ends
-    assert reader.latestOffset(start, ALL) == ends
+    assert ends_of(offsets) == ends
+    assert ends_of(reader.latestOffset(start, ALL)) == ends
 
 
 @pytest.mark.parametrize("rows", [2, 8])
