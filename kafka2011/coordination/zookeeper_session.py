@@ -13,6 +13,7 @@ from typing import Any
 from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.serialization import Connect
 from kazoo.protocol.states import KazooState
 
 from kafka2011.coordination.errors import (
@@ -31,6 +32,7 @@ log = get_logger(__name__)
 
 RECONNECT_DELAY_MAX_S = 1.0
 HEARTBEATS_PER_SESSION = 4
+WAITS_PER_SESSION = 3  # as of kazoo for the answer to a ping
 
 _UNAVAILABLE = (
     kazoo_errors.ConnectionLoss,
@@ -93,6 +95,7 @@ class ZooKeeperSession:
             command_retry={"max_tries": 0},
         )
         self._note_negotiated_timeout(client)
+        self._shorten_wait_to_reconnect(client)
         client.add_listener(self._on_kazoo_state)
         self.client = client
         client.start_async()
@@ -140,6 +143,24 @@ class ZooKeeperSession:
             return read_timeout_ms, connect_timeout_ms
 
         connection._connect = connect
+
+    def _shorten_wait_to_reconnect(self, client: Any) -> None:
+        """Have kazoo ask for a session again when the answer is late, while the session lives.
+
+        A server that was started again accepts connections before it has loaded its data, and
+        leaves one of then without an answer. kazoo waits for that for the session's time over the
+        number of addresses: with one, the session ends meanwhile. As long as for a ping is enough;
+        asking for a session that there is costs the server nothing, and prolongs it.
+        """
+        connection = client._connection
+        plain_invoke = connection._invoke
+
+        def invoke(timeout_s: float, request: Any, xid: Any = None) -> Any:
+            if isinstance(request, Connect) and client._session_id:
+                timeout_s = min(timeout_s, self.lease.seconds / WAITS_PER_SESSION)
+            return plain_invoke(timeout_s, request, xid)
+
+        connection._invoke = invoke
 
     def _on_kazoo_state(self, state: str) -> None:
         """Called on kazoo's connection thread."""

@@ -1,7 +1,10 @@
 """The real registry keeps the same contract as the double, and lives through ZooKeeper's faults."""
 
+import contextlib
 import os
+import select
 import signal
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +14,7 @@ from kafka2011.coordination.errors import CoordinationUnavailable
 from kafka2011.coordination.registry import Registry, SessionEvent
 from kafka2011.coordination.zookeeper import ZooKeeperRegistry
 from tests.support.registry_contract import RegistryContract
+from tests.support.scripted_server import ScriptedServer
 from tests.support.waiting import wait_until
 from tests.support.zookeeper import expire_in_client, expire_on_server, start_zookeeper
 
@@ -98,10 +102,7 @@ def test_frozen_server_ends_the_lease_and_fails_calls_until_it_is_back(tmp_path:
 def test_restarted_server_keeps_sessions_and_watches(tmp_path: Path) -> None:
     with start_zookeeper(tmp_path) as first:
         connect, port = f"{first.host}:{first.port}", first.port
-        # ZooKeeper accepts connections before it has loaded its data, and may leave one of then
-        # without an answer. kazoo waits for that for the session's time over the number of
-        # addresses: with one, the session would end meanwhile.
-        registry = ZooKeeperRegistry(f"{connect},{connect}", session_timeout_ms=60_000)
+        registry = ZooKeeperRegistry(connect, session_timeout_ms=60_000)
         registry.start(20_000)
         session = registry.session_id()
         assert session is not None
@@ -119,3 +120,47 @@ def test_restarted_server_keeps_sessions_and_watches(tmp_path: Path) -> None:
         registry.create("/watched/a")
         wait_until(lambda: seen[-1] == ["a"], lambda: str(seen))
         registry.close()
+
+
+class Door(ScriptedServer):
+    """An address in front of a server. Closed, it accepts connections and says nothing on them, as
+    ZooKeeper does before it has loaded its data."""
+
+    def __init__(self, server: tuple[str, int]) -> None:
+        self.is_open = True
+        self.unanswered = 0
+        self._server = server
+        super().__init__()
+
+    def serve(self, connection: socket.socket) -> None:
+        with contextlib.suppress(OSError), socket.create_connection(self._server) as behind:
+            if not self.is_open:
+                self.unanswered += 1
+                behind.close()
+                while connection.recv(1 << 16):
+                    pass
+                return
+            ends = {connection: behind, behind: connection}
+            while True:
+                for ready in select.select(list(ends), [], [])[0]:
+                    if not (data := ready.recv(1 << 16)):
+                        return
+                    ends[ready].sendall(data)
+
+
+def test_a_session_outlives_a_connection_that_is_not_answered(tmp_path: Path) -> None:
+    with (
+        start_zookeeper(tmp_path) as server,
+        contextlib.closing(Door((server.host, server.port))) as door,
+        contextlib.closing(ZooKeeperRegistry(door.address, session_timeout_ms=30_000)) as registry,
+    ):
+        registry.start(20_000)
+        session = registry.session_id()
+        registry.create_ephemeral("/mine", b"1")
+        door.is_open = False
+        door.hang_up()
+        wait_until(lambda: door.unanswered, "a connection that is not answered")
+        door.is_open = True
+        wait_until(registry.session_id, "a session")
+        assert registry.session_id() == session
+        assert registry.get("/mine") == (b"1", 0, True)

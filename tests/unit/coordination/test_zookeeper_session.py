@@ -19,7 +19,7 @@ class LateClient:
     connects_at_once = False
 
     def __init__(self, **_: Any) -> None:
-        self._connection = SimpleNamespace(_connect=None)
+        self._connection = SimpleNamespace(_connect=None, _invoke=None)
         self._session_id = SESSION
         self._listeners: list[Callable[[str], object]] = []
 
