@@ -270,7 +270,8 @@ def test_a_message_above_the_limit_stops_only_its_partition(deployment: Deployme
     # The other partition's message may come before the error or behind it.
     broker.append("t", 1, [b"more"])
     while b"more" not in found:
-        assert (new := drain(stream, 1)), found
+        new = drain(stream, 1)
+        assert new, found
         found += new
     assert sorted(found) == [b"before", b"more", b"other"]
     part = bytes.fromhex("00000000" + "0000000000000010")  # partition 0, offset 16
