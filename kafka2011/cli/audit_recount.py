@@ -153,7 +153,7 @@ class Directories:
     def warehouse(self) -> Place | None:
         if self.given:
             return self._warehouse
-        from kafka2011.services.embedded.store_tables import recorded_tables
+        from kafka2011.services.embedded.running import recorded_tables
 
         directory = self.var / "warehouse"
         return recorded_tables(self.var) or (directory if directory.is_dir() else None)

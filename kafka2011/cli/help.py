@@ -7,9 +7,10 @@ are those of 0.7 or of earlier versions.
 
 import importlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 import typer
+from typer._coercion import build_runtime_param
 from typer.core import TyperArgument
 from typer.main import get_command
 
@@ -37,8 +38,25 @@ def click_command(command: Command) -> Any:
         one.help = _paragraphs(one.help or "")
         for parameter in (*one.params, one.get_help_option(typer.Context(one))):
             _name_value(parameter)
+            parameter._runtime_param = _Coercion()
         one.format_help = _with_first_spellings(one, one.format_help)
     return made
+
+
+class _Coercion:
+    """Values as typer makes them; those that are what they should be already, a default or a text,
+    without pydantic, whose import and models take longer than most commands."""
+
+    def coerce(self, value: Any, *, param: Any, ctx: Any) -> Any:
+        wanted = param.type_descriptor.annotation
+        is_plain = wanted in (str, int, float, bool) and type(value) is wanted
+        if (
+            value is None
+            or is_plain
+            or (get_origin(wanted) is Literal and value in get_args(wanted))
+        ):
+            return value
+        return build_runtime_param(param.type_descriptor).coerce(value, param=param, ctx=ctx)
 
 
 def _paragraphs(text: str) -> str:

@@ -8,11 +8,6 @@ import sys
 from collections.abc import Container, Iterable, Sequence
 from typing import Any, BinaryIO, NoReturn
 
-from rich.console import Console
-from rich.text import Text
-
-from kafka2011.runtime.tables import new_table
-
 # Control characters that a terminal interprets, except line feed and tab.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
@@ -78,6 +73,11 @@ def print_table(
 
     To a pipe or a file, each row is one line, however long.
     """
+    from rich.console import Console  # only where there is a table: it takes a tenth of a second
+    from rich.text import Text
+
+    from kafka2011.runtime.tables import new_table
+
     table = new_table(*titles, numbers=set(numbers))
     for number, row in enumerate(rows):
         cells = (Text(one_line(shown(cell))) for cell in row)

@@ -6,7 +6,9 @@ kafka2011 trace --topic page-view --text /in/ada                 the first that 
 """
 
 import contextlib
+import importlib
 import re
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -25,7 +27,6 @@ from kafka2011.protocol.errors import KafkaError
 from kafka2011.runtime.places import Place
 
 if TYPE_CHECKING:
-    from kafka2011.services.trace.search import Logs
     from kafka2011.services.trace.steps import Step, Trace
     from kafka2011.services.trace.tracing import Question
 
@@ -100,30 +101,31 @@ def trace(
     except ValueError as error:
         fail(f"--event-forms: {error}", 2)
     if warehouse is None and directory is not None:
-        from kafka2011.services.embedded.store_tables import recorded_tables
+        from kafka2011.services.embedded.running import recorded_tables
 
         warehouse = recorded_tables(directory) or directory / "warehouse"
     from kafka2011.coordination.errors import CoordinationError
     from kafka2011.services.trace.search import Logs
     from kafka2011.services.trace.tracing import NotFound, Tracer
 
-    with ExitStack() as stack:
-
-        def opened(name: str, given: str) -> "Logs | None":
-            zookeeper = given or found_zookeeper(name)
-            if not zookeeper:
-                return None
-            registry = stack.enter_context(connected(zookeeper, name))
-            return stack.enter_context(
-                contextlib.closing(Logs(name, registry, dialler(address_map)))
-            )
-
-        live, offline = opened("live", live_zookeeper), opened("offline", offline_zookeeper)
-        if live is None and offline is None:
-            fail("no deployment runs in this directory: give --live-zookeeper HOST:PORT", 2)
+    zookeepers = {
+        name: given or found_zookeeper(name)
+        for name, given in (("live", live_zookeeper), ("offline", offline_zookeeper))
+    }
+    given = [(name, zookeeper) for name, zookeeper in zookeepers.items() if zookeeper]
+    if not given:
+        fail("no deployment runs in this directory: give --live-zookeeper HOST:PORT", 2)
+    with ExitStack() as stack, ThreadPoolExecutor() as pool:
+        if warehouse is not None:
+            pool.submit(_load_tables)  # while others answer
+        entered = [pool.submit(stack.enter_context, connected(at, name)) for name, at in given]
+        logs_of: dict[str, Logs | None] = dict.fromkeys(zookeepers)
+        for (name, _), registry in zip(given, entered, strict=True):
+            found_logs = Logs(name, registry.result(), dialler(address_map))
+            logs_of[name] = stack.enter_context(contextlib.closing(found_logs))
         tracer = Tracer(
-            live,
-            offline,
+            logs_of["live"],
+            logs_of["offline"],
             warehouse,
             topic_forms,
             mirror_group=mirror_group,
@@ -135,11 +137,16 @@ def trace(
             fail(str(error), NOT_FOUND)
         except (KafkaError, CoordinationError) as error:
             fail(str(error) or type(error).__name__)
-    if as_json:
-        print_json(found.as_json())
-    else:
-        _print(found)
+        if as_json:
+            print_json(found.as_json())
+        else:
+            _print(found)
     raise SystemExit(0 if found.has_arrived else 1)
+
+
+def _load_tables() -> None:
+    with contextlib.suppress(ImportError):  # said by the trace
+        importlib.import_module("kafka2011.services.trace.table_rows")
 
 
 def _question(

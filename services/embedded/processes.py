@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from kafka2011.runtime.lifeline import PARENT_VARIABLE
+from kafka2011.services.embedded.running import is_alive
 from kafka2011.services.embedded.topology import ProcessSpec
 
 PROBE_TIMEOUT_S = 2.0
@@ -151,15 +152,6 @@ def child_environment(inherited: Mapping[str, str], settings: Mapping[str, str])
         if not name.startswith("KAFKA2011_") or name == "KAFKA2011_PURE"
     }
     return {**kept, **settings, PARENT_VARIABLE: str(os.getpid())}
-
-
-def is_alive(pid: int | None) -> bool:
-    """Whether a process of this id runs (a zombie does not)."""
-    try:
-        stat = Path("/proc", str(pid), "stat").read_text(encoding="ascii", errors="replace")
-    except OSError:
-        return False
-    return stat.rpartition(")")[2].split()[0] not in ("Z", "X")
 
 
 def is_paused(pid: int) -> bool:

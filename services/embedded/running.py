@@ -1,7 +1,8 @@
 """The deployment that runs in the current directory: the addresses of a command that names none.
 
 Reads the records that running supervisors keep (run/supervisor.json, see control.py) in the current
-directory and below it: `var`, or what `--dir` named. Without a side effect.
+directory and below it: `var`, or what `--dir` named. Without a side effect, and without the imports
+of what runs a deployment: most commands begin with it.
 """
 
 import json
@@ -9,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from kafka2011.services.embedded.processes import is_alive
+from kafka2011.runtime.config import environment_name
+from kafka2011.runtime.places import Place, StorePath, place
 
 RECORD = Path("run", "supervisor.json")
 LIVE, OFFLINE = "live", "offline"
@@ -47,3 +49,23 @@ def _read(path: Path) -> Running | None:
         return one if is_alive(record["pid"]) else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def is_alive(pid: int | None) -> bool:
+    """Whether a process of this id runs (a zombie does not)."""
+    try:
+        stat = Path("/proc", str(pid), "stat").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] not in ("Z", "X")
+
+
+def recorded_tables(root: Path) -> Place | None:
+    """Where the loader of the deployment in `root` puts its tables; None where there was none."""
+    try:
+        state = json.loads((root / "run" / "loader.json").read_text(encoding="utf-8"))
+        found = place(state["environment"][environment_name("warehouse.dir")])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    # The directory may have been moved since, with the tables in it.
+    return found if isinstance(found, StorePath) else root / "warehouse"

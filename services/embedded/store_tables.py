@@ -2,7 +2,7 @@
 
 The demo begins by deleting them, as it empties its directory. So a prefix must be empty the first
 time, and then has a mark beside it, `<prefix>.kafka2011-embedded`, that names machine and directory
-of the deployment. `recorded_tables` is where the processes of a directory had their tables.
+of the deployment.
 """
 
 import json
@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from kafka2011.runtime import object_store
-from kafka2011.runtime.config import environment_name
-from kafka2011.runtime.places import Place, StorePath, place
+from kafka2011.runtime.places import Place, StorePath
 from kafka2011.services.embedded.control import DirectoryRefused
+from kafka2011.services.embedded.running import recorded_tables
 
 MARK_SUFFIX = ".kafka2011-embedded"
 
@@ -52,17 +52,6 @@ def _owner(mark: StorePath) -> Any:
         return None
     except ValueError:
         return "with an unreadable mark"
-
-
-def recorded_tables(root: Path) -> Place | None:
-    """Where the loader of the deployment in `root` puts its tables; None where there was none."""
-    try:
-        state = json.loads((root / "run" / "loader.json").read_text(encoding="utf-8"))
-        found = place(state["environment"][environment_name("warehouse.dir")])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    # The directory may have been moved since, with the tables in it.
-    return found if isinstance(found, StorePath) else root / "warehouse"
 
 
 def check_goes_with(tables: Place, root: Path) -> None:

@@ -1,11 +1,14 @@
 """Reads one cluster's logs for a trace: the message at an offset, and every place of a message.
 
 Bytes held and seconds taken are bounded. What was not read is named (`Searched.gaps`), so that
-"not there" is only said where everything was read.
+"not there" is only said where everything was read. Beside a deployment that uses the whole machine
+each answer is late, whatever it costs: so partitions are read several at once.
 """
 
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from kafka2011.consumer.ranges.boundaries import Boundaries, TimeOf
@@ -17,10 +20,12 @@ from kafka2011.protocol import message_set
 from kafka2011.protocol.errors import InvalidMessage, KafkaError, MessageLargerThanFetchSize
 
 FETCH_BYTES = 1 << 20
+ENTRY_BYTES = 1 << 16  # of the fetch of one entry, at first
 FETCH_BYTES_MAX = 1 << 24  # the largest message that is recognised
 TIMEOUT_MS = 3000
 HALVING_BYTES = 32 << 20  # a smaller partition is read sooner than halved
 HITS_MAX = 20
+THREADS = 8
 
 Dial = Callable[[BrokerAddress], tuple[str, int]]
 Pairs = list[tuple[bytes, int]]
@@ -41,6 +46,15 @@ class Hit(NamedTuple):
     payload: bytes
 
 
+class Sought(NamedTuple):
+    """What is looked for in a topic: the payloads that `matches` takes. One without the bytes
+    `within` is none of them, which is found out sooner."""
+
+    topic: str
+    matches: Callable[[bytes], bool]
+    within: bytes = b""
+
+
 class Searched(NamedTuple):
     """`gaps`: why a place may not have been found, a line each; none: everything was read."""
 
@@ -57,10 +71,13 @@ class Logs:
         self.registry = registry
         self._dial = dial
         self._brokers = cluster.live_brokers(registry)
-        self._clients: dict[int, SimpleConsumer] = {}
+        self._clients: list[tuple[int, SimpleConsumer]] = []  # by broker; those not in use
+        self._pool = ThreadPoolExecutor(THREADS, f"trace-{name}")
+        self._expected = self._pool.submit(self._away)
 
     def close(self) -> None:
-        for client in self._clients.values():
+        self._pool.shutdown()
+        for _, client in self._clients:
             client.close()
 
     def topics(self) -> list[str]:
@@ -69,8 +86,9 @@ class Logs:
     def ends(self, topic: str, source: BrokerPartition) -> tuple[int, int] | None:
         """(earliest, latest); None when its broker is away or has no such partition."""
         try:
-            client = self._client(source.broker_id)
-            return client.earliest(topic, source.partition), client.latest(topic, source.partition)
+            with self._client(source.broker_id) as client:
+                earliest = client.earliest(topic, source.partition)
+                return earliest, client.latest(topic, source.partition)
         except KafkaError:
             return None
 
@@ -79,7 +97,9 @@ class Logs:
 
         Raises KafkaError: the broker is away, the offset is not in the log, no entry begins there.
         """
-        pairs, _ = _entries(self._client(source.broker_id), topic, source.partition, offset)
+        with self._client(source.broker_id) as client:
+            data = _fetched(client, topic, source.partition, offset, ENTRY_BYTES)
+        pairs, _ = _first_messages(data, offset)
         if not pairs:
             return []
         end = _entry_end(pairs, 0, offset)
@@ -87,70 +107,73 @@ class Logs:
         return [Hit(Place(source, offset, end), payload) for payload in own]
 
     def find(
-        self,
-        topic: str,
-        matches: Callable[[bytes], bool],
-        *,
-        since: tuple[int, TimeOf] | None,
-        deadline: float,
-    ) -> Searched:
-        """The messages of a topic that match, from about a time on (ms, and how it is read)."""
-        found = Searched([], self._away())
-        for source in cluster.partitions_of(self.registry, topic):
-            where = f"{self.name} {topic} {source.text}"
-            try:
-                gap = self._find_in(
-                    topic, source, matches, since, found=found.hits, deadline=deadline
-                )
-                if gap:
-                    found.gaps.append(f"{where}: {gap}")
-            except KafkaError as error:
-                found.gaps.append(f"{where}: {error}")
-            if len(found.hits) >= HITS_MAX:
-                found.gaps.append(f"only the first {HITS_MAX} are named")
-                break
-        return found
+        self, sought: Sequence[Sought], *, since: tuple[int, TimeOf] | None, deadline: float
+    ) -> tuple[str, Searched]:
+        """The messages of the first topic that has any, from about a time on (ms, and how it is
+        read), and that topic; without any, the gaps of all topics."""
+        sources = self._pool.map(
+            lambda one: cluster.partitions_of(self.registry, one.topic), sought
+        )
+        first = len(sought)  # topic with hits so far, or one behind it: what is later is not read
 
-    def _find_in(
+        def search(place: tuple[int, BrokerPartition]) -> tuple[list[Hit], str]:
+            nonlocal first
+            index, source = place
+            hits: list[Hit] = []
+            gap = ""
+            with contextlib.closing(
+                self._pieces_of(sought[index], source, since, deadline)
+            ) as pieces:
+                try:
+                    while index <= first and len(hits) < HITS_MAX:
+                        hits += next(pieces)
+                except StopIteration as stop:
+                    gap = stop.value
+                except KafkaError as error:
+                    gap = str(error)
+            if hits:
+                first = min(first, index)
+            where = f"{self.name} {sought[index].topic} {source.text}"
+            return hits, f"{where}: {gap}" if gap else ""
+
+        places = [(index, at) for index, found in enumerate(sources) for at in found]
+        answers = list(zip(places, self._pool.map(search, places), strict=True))
+        first = min((index for (index, _), (found, _) in answers if found), default=len(sought))
+        hits = [hit for (index, _), (found, _) in answers for hit in found if index == first]
+        gaps = [gap for (index, _), (_, gap) in answers if gap and first in (index, len(sought))]
+        gaps = [*self._expected.result(), *gaps]
+        if len(hits) >= HITS_MAX:
+            gaps.append(f"only the first {HITS_MAX} are named")
+        return sought[first].topic if hits else "", Searched(hits[:HITS_MAX], gaps)
+
+    def _pieces_of(
         self,
-        topic: str,
+        sought: Sought,
         source: BrokerPartition,
-        matches: Callable[[bytes], bool],
         since: tuple[int, TimeOf] | None,
-        *,
-        found: list[Hit],
         deadline: float,
-    ) -> str:
-        """Adds the hits of a partition; returns why there may be others, or ""."""
-        client = self._client(source.broker_id)
-        earliest = client.earliest(topic, source.partition)
-        latest = client.latest(topic, source.partition)
-        offset = earliest
-        if since is not None and latest - earliest > HALVING_BYTES:
-            boundaries = Boundaries(
-                client,
-                topic,
-                source.partition,
-                earliest=earliest,
-                latest=latest,
-                deadline=deadline,
-            )
-            offset = boundaries.before(*since)
-        gap = ""
-        if offset == earliest > 0 and not _is_before(client, topic, source, offset, since):
-            gap = f"retention has deleted what was before offset {earliest}"
-        while offset < latest and len(found) < HITS_MAX:
-            if time.monotonic() > deadline:
-                return f"not read from offset {offset} on, for lack of time"
-            pairs, next_offset = _entries(client, topic, source.partition, offset)
-            if next_offset == offset:
-                break
-            fitting = [i for i, (payload, _) in enumerate(pairs) if matches(payload)]
-            for index in fitting[: HITS_MAX - len(found)]:
-                start = pairs[index - 1][1] if index else offset
-                place = Place(source, start, _entry_end(pairs, index, start))
-                found.append(Hit(place, pairs[index][0]))
-            offset = next_offset
+    ) -> Generator[list[Hit], None, str]:
+        """The hits of a partition, piece by piece; returns why there may be others, or ""."""
+        topic, partition = sought.topic, source.partition
+        with self._client(source.broker_id) as client:
+            earliest, latest = client.earliest(topic, partition), client.latest(topic, partition)
+            offset = earliest
+            if since is not None and latest - earliest > HALVING_BYTES:
+                boundaries = Boundaries(
+                    client, topic, partition, earliest=earliest, latest=latest, deadline=deadline
+                )
+                offset = boundaries.before(*since)
+            gap = ""
+            if offset == earliest > 0 and not _is_before(client, topic, source, offset, since):
+                gap = f"retention has deleted what was before offset {earliest}"
+            while offset < latest:
+                if time.monotonic() > deadline:
+                    return f"not read from offset {offset} on, for lack of time"
+                data = _fetched(client, topic, partition, offset, FETCH_BYTES)
+                if not data:
+                    break
+                hits, offset = _hits(data, source, offset, sought)
+                yield hits
         return gap
 
     def _away(self) -> list[str]:
@@ -162,41 +185,70 @@ class Logs:
             if record.kind == "broker" and record.name not in alive
         ]
 
-    def _client(self, broker_id: int) -> SimpleConsumer:
-        client = self._clients.get(broker_id)
-        if client is None:
-            address = self._brokers.get(broker_id)
-            if address is None:
-                raise KafkaError(f"{self.name} broker {broker_id} is not registered at present")
+    @contextlib.contextmanager
+    def _client(self, broker_id: int) -> Iterator[SimpleConsumer]:
+        """A client of the broker that nothing else uses meanwhile."""
+        address = self._brokers.get(broker_id)
+        if address is None:
+            raise KafkaError(f"{self.name} broker {broker_id} is not registered at present")
+        for known in self._clients[:]:
+            with contextlib.suppress(ValueError):  # another thread has taken it
+                if known[0] == broker_id:
+                    self._clients.remove(known)
+                    client = known[1]
+                    break
+        else:
             client = SimpleConsumer(*self._dial(address), socket_timeout_ms=TIMEOUT_MS)
-            self._clients[broker_id] = client
-        return client
+        try:
+            yield client
+        finally:
+            self._clients.append((broker_id, client))
 
 
-def _entries(client: SimpleConsumer, topic: str, partition: int, offset: int) -> tuple[Pairs, int]:
-    """(payload, next offset) of whole entries from an offset on, some MiB, and where they end: at
-    `offset` itself at the end of the log.
-
-    Raises KafkaError when no readable entry begins there.
-    """
-    size = FETCH_BYTES
+def _fetched(
+    client: SimpleConsumer, topic: str, partition: int, offset: int, size: int
+) -> memoryview:
+    """Whole entries from an offset on; none at the end of the log. Raises KafkaError when none
+    begins there."""
     while True:
         fetched = client.fetch(topic, partition, offset, size)
         try:
-            valid = fetched.valid_bytes()
+            return fetched.data[: fetched.valid_bytes()]
         except MessageLargerThanFetchSize as error:
             size = max(2 * size, error.size_needed)
             if size > FETCH_BYTES_MAX:
                 raise InvalidMessage(f"no message begins at offset {offset}", 0) from None
-            continue
-        data = fetched.data[:valid]
-        try:
-            pairs, end = message_set.take_messages(data, offset)
-        except InvalidMessage as error:
-            if error.position <= 0:
-                raise InvalidMessage(f"no message begins at offset {offset}: {error}", 0) from None
-            pairs, end = message_set.take_messages(data[: error.position], offset)
-        return pairs, offset + end
+
+
+def _first_messages(data: memoryview, offset: int) -> tuple[Pairs, int]:
+    """(payload, next offset) of the entries at an offset, some MiB, and where these end.
+
+    Raises InvalidMessage when the first cannot be read.
+    """
+    try:
+        pairs, end = message_set.take_messages(data, offset)
+    except InvalidMessage as error:
+        if error.position <= 0:
+            raise InvalidMessage(f"no message begins at offset {offset}: {error}", 0) from None
+        pairs, end = message_set.take_messages(data[: error.position], offset)
+    return pairs, offset + end
+
+
+def _hits(
+    data: memoryview, source: BrokerPartition, offset: int, sought: Sought
+) -> tuple[list[Hit], int]:
+    """The hits of some entries at an offset, and where these end."""
+    if sought.within:
+        with contextlib.suppress(InvalidMessage):  # what stands before it is looked at below
+            payloads, end = message_set.take_payloads(data)
+            if sought.within not in b"".join(payloads):
+                return [], offset + end
+    pairs, end = _first_messages(data, offset)
+    hits = []
+    for index in (at for at, (payload, _) in enumerate(pairs) if sought.matches(payload)):
+        start = pairs[index - 1][1] if index else offset
+        hits.append(Hit(Place(source, start, _entry_end(pairs, index, start)), pairs[index][0]))
+    return hits, end
 
 
 def _is_before(
@@ -210,7 +262,8 @@ def _is_before(
     deleted."""
     if since is None:
         return False
-    pairs, _ = _entries(client, topic, source.partition, offset)
+    data = _fetched(client, topic, source.partition, offset, ENTRY_BYTES)
+    pairs, _ = _first_messages(data, offset)
     time_ms = since[1](pairs[0][0]) if pairs else None
     return time_ms is not None and time_ms < since[0]
 

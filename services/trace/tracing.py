@@ -23,7 +23,7 @@ from kafka2011.events.topics import AUDIT
 from kafka2011.protocol.errors import KafkaError
 from kafka2011.runtime.places import Place as Directory
 from kafka2011.services.mirror_maker.mirror_registry import TracedCopy, read_left_out, traced_copies
-from kafka2011.services.trace.search import Hit, Logs, Place
+from kafka2011.services.trace.search import Hit, Logs, Place, Searched, Sought
 from kafka2011.services.trace.steps import (
     LIVE,
     OFFLINE,
@@ -102,9 +102,10 @@ class Tracer:
         answer.others = located.others
         one = _Message(topic, payload, guid, header)
         # A live place leads to its copy, and a copy to where it came from.
-        live = self._in_logs(LIVE, one, located.live)
+        live = self._in_logs(LIVE, one, located.live, located.searched.get(LIVE))
         mapped = self._copies_of(topic, live.places)
-        offline = self._in_logs(OFFLINE, one, [*located.offline, *mapped])
+        searched = located.searched.get(OFFLINE)
+        offline = self._in_logs(OFFLINE, one, [*located.offline, *mapped], searched)
         if not live.places:
             live.add_deleted(self._origins_of(topic, offline.places), self._logs[LIVE], topic)
         answer.steps = [
@@ -124,15 +125,16 @@ class Tracer:
         for tier, logs in self._logs.items():
             if logs is None:
                 continue
-            for topic in [question.topic] if question.topic else logs.topics():
-                if topic == AUDIT and not question.topic:
-                    continue
-                found = logs.find(
-                    topic, self._matcher(topic, question), since=None, deadline=self._deadline
-                )
-                looked += found.gaps
-                if found.hits:
-                    return _located(topic, tier, found.hits)
+            every = [topic for topic in logs.topics() if topic != AUDIT]
+            topics = [question.topic] if question.topic else every
+            sought = [self._sought(topic, question) for topic in topics]
+            topic, found = logs.find(sought, since=None, deadline=self._deadline)
+            looked += found.gaps
+            if found.hits:
+                located = _located(topic, tier, found.hits)
+                # By guid these are all there are of it.
+                located.searched = {tier: found} if question.guid else {}
+                return located
         if question.guid and self._warehouse_dir is not None:
             from kafka2011.services.trace.table_rows import find_guid
 
@@ -165,15 +167,18 @@ class Tracer:
             raise NotFound(f"{where} has no message at offset {question.offset} yet")
         return _located(topic, question.tier, hits)
 
-    def _matcher(self, topic: str, question: Question) -> Callable[[bytes], bool]:
+    def _sought(self, topic: str, question: Question) -> Sought:
         if question.guid:
-            return self._has_guid(topic, question.guid)
+            return self._with_guid(topic, question.guid)
         wanted = question.text.encode()
-        return lambda payload: wanted in payload
+        return Sought(topic, lambda payload: wanted in payload, wanted)
 
-    def _has_guid(self, topic: str, guid: bytes) -> Callable[[bytes], bool]:
-        guid_of = origin_of(self._forms, topic).guid
-        return lambda payload: guid_of(payload) == guid
+    def _with_guid(self, topic: str, guid: bytes) -> Sought:
+        origin = origin_of(self._forms, topic)
+        is_inside = origin.has_guids
+        return Sought(
+            topic, lambda payload: origin.guid(payload) == guid, guid if is_inside else b""
+        )
 
     def _header(self, topic: str, payload: bytes | None) -> Header | None:
         try:
@@ -183,9 +188,12 @@ class Tracer:
 
     # --- the logs ----------------------------------------------------------------------------
 
-    def _in_logs(self, tier: str, one: "_Message", known: list[Place]) -> "_Found":
+    def _in_logs(
+        self, tier: str, one: "_Message", known: list[Place], searched: Searched | None
+    ) -> "_Found":
         """The places of the message in a cluster: those known, as far as it stands there, and
-        those that a search finds, which needs a guid: equal messages without one are no copies."""
+        those that a search finds (`searched`: that was made already), which needs a guid: equal
+        messages without one are no copies."""
         logs = self._logs[tier]
         found = _Found()
         if logs is None:
@@ -198,10 +206,10 @@ class Tracer:
             if not found.places:
                 found.gaps.append("without a guid of its own it is only found by its place")
             return found
-        since = max(0, one.header.time_ms - SLACK_MS), origin.time_ms
-        searched = logs.find(
-            one.topic, self._has_guid(one.topic, one.guid), since=since, deadline=self._deadline
-        )
+        if searched is None:
+            since = max(0, one.header.time_ms - SLACK_MS), origin.time_ms
+            sought = [self._with_guid(one.topic, one.guid)]
+            _, searched = logs.find(sought, since=since, deadline=self._deadline)
         found.gaps += searched.gaps
         found.add(hit.place for hit in searched.hits)
         return found
@@ -368,6 +376,7 @@ class _Located:
     live: list[Place] = field(default_factory=list)
     offline: list[Place] = field(default_factory=list)
     rows: "list[Row]" = field(default_factory=list)
+    searched: dict[str, Searched] = field(default_factory=dict)  # tier -> its search by guid
     others: list[dict[str, Any]] = field(default_factory=list)
 
 

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 from urllib.parse import unquote
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
@@ -79,12 +78,16 @@ def parquet_file(file: Place | str) -> pq.ParquetFile:
 
 
 def read_columns(file: Place | str, columns: list[str]) -> pa.Table:
-    """Some columns of a Parquet file, from the file alone."""
-    return pq.read_table(**_source(file), columns=columns, partitioning=None)
+    """Some columns of a Parquet file, from the file alone. Raises KeyError for one that is not
+    there, and as `parquet_file`."""
+    with parquet_file(file) as opened:
+        return opened.read(columns).select(columns)
 
 
-def dataset(files: Sequence[str], schema: pa.Schema) -> ds.Dataset:
+def dataset(files: Sequence[str], schema: pa.Schema) -> Any:
     """Files of a table in a store, with the table's columns: null where a file lacks one."""
+    import pyarrow.dataset as ds  # loads pandas: seconds on a busy machine
+
     return ds.dataset(
         [file.removeprefix(_STORE) for file in files],
         schema=schema,

@@ -80,6 +80,16 @@ def test_bad_setting_of_a_process_is_one_line_and_status_2_and_typer_is_not_load
     assert done.stdout == "\n"
 
 
+def test_a_command_does_not_load_what_it_does_not_need() -> None:
+    done = commands.run_python("-c", WITH_IMPORTS, "trace", status=2)
+    assert (done.stderr.count("\n"), done.stdout) == (1, "typer\n")
+
+
+def test_tables_are_read_without_pandas() -> None:
+    code = "import sys, kafka2011.services.trace.table_rows; assert 'pandas' not in sys.modules"
+    commands.run_python("-c", code)
+
+
 def test_processes_do_not_load_what_only_developers_look_at() -> None:
     code = (
         "import sys; from kafka2011.cli.main import import_logging_alone; import_logging_alone(); "

@@ -10,9 +10,9 @@ from kafka2011.runtime import object_store
 from kafka2011.runtime.places import StorePath
 from kafka2011.services.embedded.config import EmbeddedConfig, store_prefix
 from kafka2011.services.embedded.control import DirectoryRefused
+from kafka2011.services.embedded.running import recorded_tables
 from kafka2011.services.embedded.store_tables import (
     check_goes_with,
-    recorded_tables,
     take,
 )
 from tests.support import object_store as stores

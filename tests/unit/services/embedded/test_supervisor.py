@@ -16,7 +16,7 @@ import pytest
 
 from kafka2011.services.dashboard.faults.actions import FaultRefused
 from kafka2011.services.dashboard.faults.processes import EmbeddedFaults
-from kafka2011.services.embedded import processes
+from kafka2011.services.embedded import processes, running
 from kafka2011.services.embedded.control import (
     AlreadyRuns,
     ControlServer,
@@ -175,7 +175,7 @@ def test_a_killed_process_is_reported_in_one_line_and_started_again_over_the_soc
     pid = two.pid
     supervisor.stop_all()
     assert deployment.state("two")["running"] is False
-    assert not processes.is_alive(pid)
+    assert not running.is_alive(pid)
 
 
 def test_a_replica_loses_its_disk_as_the_dashboard_asks_and_no_other_process_does(
@@ -335,7 +335,7 @@ def test_leftovers_of_a_killed_supervisor_are_ended_and_no_other_process(
     this_process = {"name": "me", "pid": os.getpid(), "command": ["python"]}
     (tmp_path / "run" / "me.json").write_text(json.dumps(this_process))
     assert processes.end_leftovers(tmp_path) == ["one"]
-    wait_until(lambda: not processes.is_alive(one.pid), "the left-over process to end")
+    wait_until(lambda: not running.is_alive(one.pid), "the left-over process to end")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kafka2011.consumer.chunk import TopicPartition
-from kafka2011.coordination import paths
+from kafka2011.coordination import paths, processes
 from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.events.forms import FORMS_2011, Form, Forms
 from kafka2011.events.topics import ACCESS_LOG
@@ -206,6 +206,19 @@ def test_missing_is_said_only_where_everything_was_read(way: Way) -> None:
     assert states(found)[2] == "unknown"
     assert "broker-12 is away" in found.verdict
     assert states(way.trace(time_limit_s=-1.0, question=place(way)))[2] == "unknown"
+
+
+def test_who_is_expected_is_read_once_whatever_topics_there_are(
+    way: Way, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b", "c"):
+        way.live.topic(name, {LIVE.broker_id: 1})
+    calls: list[object] = []
+    plain = processes.expected
+    monkeypatch.setattr(processes, "expected", lambda *args: calls.append(args) or plain(*args))
+    assert way.trace().topic == ACCESS_LOG
+    # Of each cluster: once by itself, and once to know who of them is alive.
+    assert len(calls) <= 4
 
 
 def place(way: Way) -> Question:
