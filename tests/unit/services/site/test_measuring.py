@@ -1,6 +1,10 @@
 """A round asks every process, says which does not answer, and publishes events that can be read."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -12,9 +16,13 @@ from kafka2011.events.forms import FORMS_2011
 from kafka2011.events.topic_codec import TopicCodec
 from kafka2011.events.topics import SERVICE_CALL, SERVICE_METRIC
 from kafka2011.protocol.errors import BrokerUnavailable
+from kafka2011.runtime.clock import Clock
 from kafka2011.runtime.metrics import MetricsServer
+from kafka2011.runtime.usage import usage
 from kafka2011.services.site.measuring import USAGE, VISITED, Fetched, Meter, fetch
+from kafka2011.services.site.operations import BUSY_ROUNDS, Operations
 from tests.support.memory_zookeeper import InMemoryRegistry, InMemoryZooKeeper
+from tests.support.waiting import wait_until
 from tests.unit.services.site.events import NOW_MS
 from tests.unit.services.site.test_readings import reading
 
@@ -61,7 +69,7 @@ class Deployment:
             body = json.dumps(dict(reading(name, 0).usage)).encode()
             self.answers[f"{name}:1", USAGE] = Fetched(2.0, body, "total;dur=1.5", None)
 
-    def meter(self) -> Meter:
+    def meter(self, clock: Clock = lambda: NOW_MS) -> Meter:
         def connect() -> Any:
             self.connects += 1
             return self.broker
@@ -73,7 +81,7 @@ class Deployment:
             name="live/site",
             server="site",
             interval_ms=1000,
-            clock=lambda: NOW_MS,
+            clock=clock,
             request=lambda address, path: self.answers[address, path],
         )
 
@@ -178,3 +186,44 @@ def test_a_real_answer_has_its_own_time_and_a_refused_one_an_error() -> None:
     assert fetch(server.address, "/none").error == "status 404"
     server.close()
     assert "refused" in str(fetch(server.address, USAGE).error).lower()
+
+
+def test_a_process_that_keeps_its_core_busy_is_an_alert_until_it_rests(deployment) -> None:
+    deployment.add("broker-1", "broker")
+    use = Operations()
+    clock_ms = NOW_MS
+    meter = deployment.meter(lambda: clock_ms)
+
+    def used() -> dict[str, Any]:
+        return usage(pid=child.pid)
+
+    def look(found: dict[str, Any]) -> bool:
+        body = json.dumps(found).encode()
+        deployment.answers["broker-1:1", USAGE] = Fetched(1.0, body, "", None)
+        for topic, event in meter.measure():
+            use.take(topic, event, clock_ms)
+        alerts = use.shown(clock_ms)["alerts"]
+        return ("busy", "live/broker-1") in {(each["alert"], each["subject"]) for each in alerts}
+
+    child = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        used_s = 0.0
+        for number in range(BUSY_ROUNDS + 1):
+            more_s = used_s + 0.05
+            wait_until(lambda more_s=more_s: used()["cpu_s"] > more_s, "work")
+            found = used()
+            used_s = found["cpu_s"]
+            # The clock is the process's own time of the processor: the machine may be in use.
+            clock_ms = NOW_MS + round(used_s * 1000)
+            assert look(found) is (number == BUSY_ROUNDS)
+        os.kill(child.pid, signal.SIGSTOP)
+        clock_ms += 3_600_000
+        assert look(used()) is False
+    finally:
+        child.kill()
+        child.wait()
+    assert [
+        (each.fields["is_over"], each.fields["evidence"])
+        for each in use.results(clock_ms)
+        if each.fields["alert"] == "busy"
+    ] == [(is_over, "1.00 cores of the 1 that it can use") for is_over in (False, True)]
