@@ -1,5 +1,6 @@
 """A broker's nodes in a real ZooKeeper, and what it does when its session or its id is in doubt."""
 
+import contextlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -156,10 +157,10 @@ def test_expired_session_registers_again_and_serving_goes_on(
 def test_without_zookeeper_the_broker_serves_on_and_comes_back(tmp_path: Path) -> None:
     """Z2: killed and started again on its port, the sessions live on or are made anew."""
     data = tmp_path / "zookeeper"
-    with start_zookeeper(data) as server:
-        port = server.port
-        broker = start(tmp_path, 6, f"127.0.0.1:{port}")
-    try:
+    with contextlib.ExitStack() as stack:
+        with start_zookeeper(data) as server:
+            port = server.port
+            broker = stack.enter_context(start(tmp_path, 6, f"127.0.0.1:{port}"))
         for number in range(20):  # each within the client's timeout
             assert broker.store(b"t%d" % (number % 3), V)
         with (
@@ -175,9 +176,6 @@ def test_without_zookeeper_the_broker_serves_on_and_comes_back(tmp_path: Path) -
             )
             assert broker.stop() == 0
             wait_until(lambda: live_brokers(registry) == {}, "gone with its session")
-    finally:
-        if broker.is_running:
-            broker.kill()
 
 
 def test_no_zookeeper_at_the_start_is_one_line(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from kafka2011.producer.connection import BrokerConnection
 from kafka2011.protocol.message_set import encode_compressed
 from kafka2011.protocol.requests import ProduceRequest, encode_request
 from tests.support.brokers import RunningBroker, start_broker
-from tests.support.waiting import wait_until
+from tests.support.waiting import DEADLINE_S, wait_until
 from tests.support.zookeeper import end_session
 
 BATCH = 50  # messages in one set
@@ -46,13 +46,11 @@ class Cluster:
         self.zk_connect = zk_connect
         self._root = root
         self._properties = {"num_partitions": 2, **properties}
+        self._ids = ids
         self.registry = ZooKeeperRegistry(zk_connect)
-        self.registry.start(20_000)
         self.brokers: dict[int, RunningBroker] = {}
         self._ports: dict[int, int] = {}
         self._written: Counter[tuple[str, BrokerPartition]] = Counter()
-        for broker_id in ids:
-            self.start(broker_id)
 
     def start(self, broker_id: int) -> RunningBroker:
         """Start, or start again, and wait until it is registered."""
@@ -123,6 +121,12 @@ class Cluster:
         return found
 
     def __enter__(self) -> Self:
+        with contextlib.ExitStack() as started:
+            started.push(self)  # those that have started end, where one of them does not
+            self.registry.start(round(DEADLINE_S * 1000))
+            for broker_id in self._ids:
+                self.start(broker_id)
+            started.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -18,6 +18,7 @@ from kafka2011.protocol import message_set, responses
 from kafka2011.protocol import requests as wire
 from kafka2011.protocol.errors import KafkaError
 from kafka2011.protocol.lineage import Lineage, begun
+from tests.support.commands import held_port
 from tests.support.raw_requests import OUT_OF_RANGE, answer, frame, offsets_answer
 from tests.support.waiting import wait_until
 
@@ -26,10 +27,11 @@ WAITING_FETCH = struct.pack(">h", wire.WAITING_FETCH)
 
 
 class ScriptedServer:
-    """Listens from construction on; a thread per connection runs `serve`."""
+    """Listens from construction on; a thread per connection runs `serve`. Closed, its port refuses
+    connections, and is no other process's: another server may be given it."""
 
     def __init__(self, port: int = 0) -> None:
-        self._listener = socket.create_server(("127.0.0.1", port))
+        self._listener = socket.create_server(("127.0.0.1", port or held_port()))
         self.address: tuple[str, int] = self._listener.getsockname()
         self.host, self.port = self.address
         self.connections: list[socket.socket] = []

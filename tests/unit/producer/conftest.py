@@ -2,7 +2,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.commands import held_port
 from tests.support.memory_zookeeper import InMemoryRegistry, InMemoryZooKeeper
 from tests.support.scripted_server import ScriptedBroker
 
@@ -23,7 +22,7 @@ def other() -> Iterator[ScriptedBroker]:
 @pytest.fixture
 def gone() -> ScriptedBroker:
     """A broker that has ended: its address refuses connections."""
-    with ScriptedBroker(held_port()) as ended:
+    with ScriptedBroker() as ended:
         return ended
 
 

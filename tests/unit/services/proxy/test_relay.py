@@ -274,9 +274,8 @@ def test_exactly_k_messages_are_dropped_on_the_way(sink) -> None:
 
 
 def test_connections_are_spread_and_a_dead_target_is_passed_over() -> None:
-    port = held_port()
     with (
-        TcpTarget(echo=True, port=port) as one,
+        TcpTarget(echo=True) as one,
         TcpTarget(echo=True) as two,
         Route(one, two) as route,
         contextlib.ExitStack() as clients,
@@ -292,7 +291,7 @@ def test_connections_are_spread_and_a_dead_target_is_passed_over() -> None:
         visit(4)
         assert len(two.received) == 7
         assert not route.status["targets"][0]["up"]
-        with TcpTarget(echo=True, port=port) as back:
+        with TcpTarget(echo=True, port=one.port) as back:
             wait_until(lambda: route.status["targets"][0]["up"], "it is found again")
             visit(4)
             # The proxy's own look at it sent nothing.
