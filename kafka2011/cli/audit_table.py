@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kafka2011.runtime.tables import new_table
+from kafka2011.services.audit.groups import verdict_text
 
 NOTES_LISTED = 20
 CELLS_LISTED = 40
@@ -179,11 +180,22 @@ def notes_of(report: Json) -> list[str]:
     left = len(report["notes"]) - NOTES_LISTED
     if left > 0:
         lines.append(f"note: ... and {left} more (--json shows them)")
+    lines += [group_text(group) for group in report.get("groups", [])]
     if report["restarts"]:
         names = sorted({restart["name"] for restart in report["restarts"]})
         repeated = ", ".join(map(printable, names))
         lines.append(f"may have repeated messages (started or began again): {repeated}")
     return lines
+
+
+def group_text(group: Json) -> str:
+    """A line of what a consumer group has counted; it has no part in the exit status."""
+    end_ms = group["complete_to_ms"]
+    complete = f", complete up to {window_text(end_ms)} UTC" if end_ms is not None else ""
+    return (
+        f"read by group {printable(group['group'])}: {group['counted']:,} of "
+        f"{group['expected']:,}: {verdict_text(group)}{complete}"
+    )
 
 
 def conclusion(report: Json) -> str:

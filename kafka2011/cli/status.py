@@ -4,6 +4,7 @@ Reads the process registry of each ZooKeeper, so it shows the same for
 containers and of local processes. Exit status 1 when a process that should live does not.
 """
 
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
@@ -15,6 +16,7 @@ from kafka2011.consumer.tools.cluster_state import GroupState, group_state, grou
 from kafka2011.coordination import processes
 from kafka2011.coordination.processes import ProcessRecord
 from kafka2011.runtime import logs
+from kafka2011.services.audit.groups import Json, validated_groups, verdict_text
 
 app = typer.Typer(add_completion=False)
 
@@ -37,7 +39,8 @@ def status(
         ),
     ] = None,
 ) -> None:
-    """Show every process that ever registered, and the lag of every consumer group, in bytes.
+    """Show every process that ever registered, and the lag of every consumer group, in bytes;
+    of one that counts also whether it has read what was produced, as its members say.
 
     Who registered is expected until it is forgotten: --forget takes a process out that was removed
     for good (a profile of the containers that is not used any more). One that lives stays.
@@ -47,13 +50,16 @@ def status(
     expected: list[ProcessRecord] = []
     alive: dict[tuple[str, str], ProcessRecord] = {}
     found: list[tuple[str, GroupState]] = []
+    validated: dict[tuple[str, str], Json] = {}
     for zookeeper in map(zookeeper_address, zookeepers or DATACENTERS):
         with connected(zookeeper) as registry:
             if forget:
                 known = {record.name for record in processes.expected(registry)}
                 processes.forget_others(registry, known.difference(forget))
             expected += processes.expected(registry)
-            alive |= {(p.datacenter, p.name): p for p in processes.alive(registry)}
+            living = processes.alive(registry)
+            alive |= {(p.datacenter, p.name): p for p in living}
+            validated |= {(zookeeper, row["group"]): row for row in validated_groups(living)}
             found += [
                 (zookeeper, group_state(registry, name, dialled)) for name in groups(registry)
             ]
@@ -63,11 +69,11 @@ def status(
         if (process.datacenter, process.name) not in alive and process.kind not in FINITE_KINDS
     ]
     if as_json:
-        print_json(as_document(expected, alive, found))
+        print_json(as_document(expected, alive, found, validated))
     else:
         print_processes(expected, alive)
         print()
-        print_groups(found)
+        print_groups(found, validated)
     raise SystemExit(1 if down else 0)
 
 
@@ -75,6 +81,7 @@ def as_document(
     expected: list[ProcessRecord],
     alive: dict[tuple[str, str], ProcessRecord],
     found: list[tuple[str, GroupState]],
+    validated: Mapping[tuple[str, str], Json],
 ) -> dict[str, object]:
     return {
         "processes": [
@@ -96,6 +103,7 @@ def as_document(
                 "partitions": len(state.partitions),
                 "unowned": unowned(state),
                 "lag_bytes": lag_bytes(state),
+                "validated": validated.get((zookeeper, state.group)),
             }
             for zookeeper, state in found
         ],
@@ -128,7 +136,9 @@ def print_processes(
     print_table(titles, rows, red_rows=down)
 
 
-def print_groups(found: list[tuple[str, GroupState]]) -> None:
+def print_groups(
+    found: list[tuple[str, GroupState]], validated: Mapping[tuple[str, str], Json]
+) -> None:
     numbers = ("members", "partitions", "without owner", "lag, bytes")
     rows = [
         (
@@ -138,7 +148,8 @@ def print_groups(found: list[tuple[str, GroupState]]) -> None:
             len(state.partitions),
             unowned(state),
             lag_bytes(state),
+            verdict_text(row) if (row := validated.get((zookeeper, state.group))) else "",
         )
         for zookeeper, state in found
     ]
-    print_table(("group", "at", *numbers), rows, numbers=numbers)
+    print_table(("group", "at", *numbers, "validated"), rows, numbers=numbers)

@@ -4,6 +4,7 @@ The main thread writes the books every `audit.commit.ms`; readers never wait for
 Exit statuses: 0 after SIGTERM; 1 when the port is taken or the books cannot be opened.
 """
 
+import contextlib
 import os
 import sqlite3
 import threading
@@ -12,6 +13,7 @@ from typing import Protocol
 from prometheus_client import CollectorRegistry
 
 from kafka2011.coordination.errors import CoordinationError
+from kafka2011.coordination.processes import alive
 from kafka2011.coordination.registry import Registry
 from kafka2011.coordination.zookeeper import ZooKeeperRegistry
 from kafka2011.events.topics import AUDIT
@@ -24,9 +26,11 @@ from kafka2011.services.audit.books.store import AuditStore, StoreMismatch
 from kafka2011.services.audit.books.writer import BooksWriter
 from kafka2011.services.audit.config import AuditConfig
 from kafka2011.services.audit.endpoints import audit_endpoints
+from kafka2011.services.audit.groups import validated_groups
 from kafka2011.services.audit.metrics import AuditCollector
 from kafka2011.services.audit.readers.broker_reader import BrokerReader, connect_with
 from kafka2011.services.audit.readers.cluster_reader import ClusterReader
+from kafka2011.services.audit.report import Json
 from kafka2011.services.audit.summary import AuditSummary
 from kafka2011.services.registration import ServiceRegistration
 
@@ -77,7 +81,7 @@ def _serve(
                 bind=config.metrics_bind,
                 port=config.metrics_port,
                 hosts=config.http_hosts,
-                questions=audit_endpoints(summary),
+                questions=audit_endpoints(summary, lambda: _groups(config)),
             )
         except OSError as error:
             log.error("listen_failed", port=config.metrics_port, detail=str(error))
@@ -168,6 +172,18 @@ def _connect(config: AuditConfig, zk_connect: str) -> Registry:
         registry.close()
         raise
     return registry
+
+
+def _groups(config: AuditConfig) -> list[Json]:
+    """Those of the live datacenter that count; none while its ZooKeeper is away."""
+    if not config.live_zk_connect:
+        return []
+    try:
+        with contextlib.closing(_connect(config, config.live_zk_connect)) as registry:
+            return validated_groups(alive(registry))
+    except CoordinationError as error:
+        log.warning("groups_not_asked", reason=str(error))
+        return []
 
 
 class _Reader(Protocol):

@@ -1,4 +1,5 @@
-"""The service's HTTP endpoints: /audit/summary, and /audit with a query for cells.
+"""The service's HTTP endpoints: /audit/summary, /audit with a query for cells, and /audit/groups:
+what consumer groups say of themselves, who are asked when it is.
 
 | parameter of /audit | |
 |---|---|
@@ -27,10 +28,13 @@ class BadQuery(ValueError):
     """A query that cannot be answered; the text says why."""
 
 
-def audit_endpoints(summary: AuditSummary) -> dict[str, Callable[[Mapping[str, str]], Answer]]:
+def audit_endpoints(
+    summary: AuditSummary, groups: Callable[[], list[Json]]
+) -> dict[str, Callable[[Mapping[str, str]], Answer]]:
     """Path -> function of the query, for `runtime.metrics.MetricsServer`."""
     return {
         "/audit": lambda query: _answer(lambda: summary.cells(selection_from(query))),
+        "/audit/groups": lambda _: _answer(lambda: {"groups": groups()}),
         "/audit/summary": lambda query: _answer(lambda: summary.summary(_is_final(query))),
     }
 

@@ -46,7 +46,8 @@ def test_the_document_says_which_processes_are_alive() -> None:
         ("live", "broker-1", "broker", True, "broker-1:9101", "broker-1:8080"),
         ("live", "mirror-1", "mirror", False, None, None),
     ]
-    assert as_document([broker, gone], {("live", "broker-1"): alive}, groups) == {
+    validated = {("zk:2181", "online"): {"state": "complete"}}
+    assert as_document([broker, gone], {("live", "broker-1"): alive}, groups, validated) == {
         "processes": [
             dict(
                 zip(("datacenter", "name", "kind", "alive", "address", "metrics"), row, strict=True)
@@ -61,6 +62,7 @@ def test_the_document_says_which_processes_are_alive() -> None:
                 "partitions": 1,
                 "unowned": 0,
                 "lag_bytes": 1,
+                "validated": {"state": "complete"},
             }
         ],
     }

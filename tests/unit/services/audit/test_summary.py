@@ -305,7 +305,7 @@ def test_cells_are_selected_and_paged(
 def test_a_bad_query_gets_400_with_the_reason(service: Service, query: dict[str, str]) -> None:
     with pytest.raises(BadQuery):
         selection_from(query)
-    status, _, body = audit_endpoints(service.answers)["/audit"](query)
+    status, _, body = audit_endpoints(service.answers, list)["/audit"](query)
     assert (status, list(json.loads(body))) == (400, ["error"])
 
 
@@ -314,7 +314,9 @@ def test_the_summary_stays_small_whatever_there_is(service: Service) -> None:
         counts = {(T0, f"server-{n}"): 1 for n in range(20)}
         service.state.ledger.add_counts("live", f"topic-{number:03d}", counts)
         service.state.note(f"note {number}")
-    status, _, body = audit_endpoints(service.answers)["/audit/summary"]({})
+    endpoints = audit_endpoints(service.answers, lambda: [{"group": "online"}])
+    status, _, body = endpoints["/audit/summary"]({})
+    assert json.loads(endpoints["/audit/groups"]({})[2]) == {"groups": [{"group": "online"}]}
     assert status == 200
     assert len(body) < 200_000
     assert json.loads(body)["topics_left_out"] == 100

@@ -1,0 +1,64 @@
+"""What the consumer groups that count say of themselves: whether they have read what was produced.
+
+A group is a branch from the live tier, not a tier of the chain: each of its members validates all
+of it (`consumer.counting`) and has the verdict on its page /status. The first member that answers
+speaks for its group. Nothing is read or judged here.
+"""
+
+import json
+import urllib.request
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from kafka2011.coordination.processes import ProcessRecord
+
+Json = dict[str, Any]
+
+MEMBER_KIND = "online-consumer"
+NUMBERED = ("missing", "unknown", "extra", "behind", "redelivered")
+ASK_TIMEOUT_S = 3.0
+# Not through a proxy, whatever the environment says.
+_opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+def member_status(address: str) -> Json | None:
+    """/status of a member at `host:port`; None without a usable answer."""
+    try:
+        with _opener.open(f"http://{address}/status", timeout=ASK_TIMEOUT_S) as answer:
+            found = json.loads(answer.read())
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def validated_groups(
+    processes: Iterable[ProcessRecord],
+    ask: Callable[[str], Json | None] = member_status,
+) -> list[Json]:
+    """Group, state, messages produced and counted, those with each verdict, and up to when all was
+    read (ms, None where nothing is); of each group whose members count and answer."""
+    found: dict[str, Json] = {}
+    for process in processes:
+        if process.kind != MEMBER_KIND or not process.metrics_address:
+            continue
+        status = ask(process.metrics_address) or {}
+        validated = status.get("validated")
+        group = str(status.get("group", ""))
+        if not validated or group in found:
+            continue
+        topics = validated["topics"].values()
+        found[group] = {
+            "group": group,
+            "state": validated["state"],
+            "expected": sum(topic["expected"] for topic in topics),
+            "counted": sum(topic["counted"] for topic in topics),
+            **{name: sum(topic.get(name, 0) for topic in topics) for name in NUMBERED},
+            "complete_to_ms": validated["complete_to_ms"],
+            "unread": validated["unread"],
+        }
+    return [found[group] for group in sorted(found)]
+
+
+def verdict_text(row: Json) -> str:
+    """`missing 3, behind 12`, or the state."""
+    return ", ".join(f"{name} {row[name]:,}" for name in NUMBERED if row[name]) or str(row["state"])

@@ -1,0 +1,63 @@
+"""A group's verdict is what its first member that answers says; the commands show it."""
+
+import json
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from kafka2011.cli.audit_table import group_text
+from kafka2011.coordination.processes import ProcessRecord
+from kafka2011.runtime.metrics import MetricsServer
+from kafka2011.services.audit.groups import MEMBER_KIND, validated_groups, verdict_text
+
+TOPIC = {"state": "missing", "counted": 90, "expected": 100, "missing": 8, "behind": 2}
+STATUS: dict[str, Any] = {
+    "group": "online",
+    "validated": {
+        "state": "missing",
+        "complete_to_ms": 1_700_000_000_000,
+        "read_to_ms": 1_700_000_020_000,
+        "unread": "",
+        "topics": {"a": TOPIC, "b": {"state": "complete", "counted": 5, "expected": 5}},
+    },
+}
+
+
+def member(address: str, kind: str = MEMBER_KIND) -> ProcessRecord:
+    return ProcessRecord("live", f"at {address}", kind, metrics_address=address)
+
+
+def test_the_first_member_that_answers_speaks_for_its_group() -> None:
+    answers = {
+        "1": None,
+        "2": {"group": "quiet", "validated": None},
+        "3": STATUS,
+        "4": STATUS | {"validated": None},
+    }
+    asked = [*map(member, answers), member(""), member("5", "broker")]
+    [row] = validated_groups(asked, answers.__getitem__)
+    assert (row["group"], row["state"]) == ("online", "missing")
+    assert (row["expected"], row["counted"], row["missing"], row["behind"]) == (105, 95, 8, 2)
+    assert verdict_text(row) == "missing 8, behind 2"
+    assert group_text(row) == (
+        "read by group online: 95 of 105: missing 8, behind 2, complete up to "
+        "2023-11-14 22:13:20 UTC"
+    )
+    complete = row | {"state": "complete", "missing": 0, "behind": 0, "complete_to_ms": None}
+    assert group_text(complete) == "read by group online: 95 of 105: complete"
+
+
+@pytest.mark.parametrize("body", [json.dumps(STATUS).encode(), b"[1]", b"no JSON"])
+def test_a_member_is_asked_on_its_page(body: bytes) -> None:
+    page = MetricsServer(
+        CollectorRegistry(),
+        lambda: True,
+        routes={"/status": lambda: (200, "application/json", body)},
+    )
+    try:
+        found = validated_groups([member(page.address)])
+    finally:
+        page.close()
+    assert [row["group"] for row in found] == (["online"] if body.startswith(b"{") else [])
+    assert validated_groups([member(page.address)]) == []
