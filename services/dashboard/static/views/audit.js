@@ -1,7 +1,7 @@
 // The audit: topics by windows; each cell has a stripe per tier. Click for the servers.
 
 import { h, keepFocus, setAttribute, setText, tag } from "../dom.js";
-import { bytes, clock, duration, moment, whole } from "../format.js";
+import { bytes, clock, duration, moment, validated, whole } from "../format.js";
 
 const TIERS = ["live", "offline", "warehouse"];
 const KIND = { complete: "good", pending: "idle", behind: "info", missing: "bad", unknown: "doubt", extra: "warn", redelivered: "warn", "not audited": "idle" };
@@ -98,12 +98,13 @@ export function audit(root, page) {
   }
 
   return {
-    sections: ["cells"],
+    sections: ["cells", "validated"],
     update(changed) {
       if (changed.has("cells")) draw();
       const data = store.audit;
-      if (!changed.has("audit") || !data) return;
-      tiers.replaceChildren(...Object.entries(data.tiers).map(([tier, found]) => h("tr", {}, h("th", { scope: "row" }, tier), [found.count, found.missing, found.behind, duration(found.behind_by && found.behind_by.messages ? found.behind_by.ms : null), found.extra, found.redelivered, found.pending_cells].map((value, index) => h("td", { class: `num ${value && index === 1 ? "bad" : ""}` }, typeof value === "string" ? value : whole(value))), ["p50_ms", "p99_ms", "p999_ms"].map((name) => h("td", { class: "num" }, duration((found.recent || {})[name]))), h("td", { class: "num" }, bytes(found.lag_bytes)))));
+      if (!data || !(changed.has("audit") || changed.has("validated"))) return;
+      const groups = Object.entries(store.rows("validated")).sort().map(([name, found]) => h("tr", {}, h("th", { scope: "row" }, `group ${name}`), h("td", { colspan: 11 }, `what it read: ${validated(found)}`)));
+      tiers.replaceChildren(...Object.entries(data.tiers).map(([tier, found]) => h("tr", {}, h("th", { scope: "row" }, tier), [found.count, found.missing, found.behind, duration(found.behind_by && found.behind_by.messages ? found.behind_by.ms : null), found.extra, found.redelivered, found.pending_cells].map((value, index) => h("td", { class: `num ${value && index === 1 ? "bad" : ""}` }, typeof value === "string" ? value : whole(value))), ["p50_ms", "p99_ms", "p999_ms"].map((name) => h("td", { class: "num" }, duration((found.recent || {})[name]))), h("td", { class: "num" }, bytes(found.lag_bytes)))), ...groups);
       const quiet = data.silent || [];
       silentCard.hidden = !quiet.length;
       silent.replaceChildren(...quiet.map((sender) => h("li", {}, h("strong", {}, sender.server), ` in ${sender.tier}, last heartbeat at ${clock(sender.since_ms)}`)));
