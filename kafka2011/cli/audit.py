@@ -11,6 +11,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections import Counter
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,6 +20,7 @@ import typer
 
 from kafka2011.cli.audit_recount import Directories, recounted, refuse, state_of
 from kafka2011.cli.commands import AUDIT
+from kafka2011.cli.connections import deployment_directory
 from kafka2011.cli.launcher import launch
 from kafka2011.cli.options import AsJson, PropertiesFile, Settings, warehouse_option
 from kafka2011.runtime.places import Place
@@ -43,8 +45,13 @@ def show(
     context: typer.Context,
     *,
     var: Annotated[
-        Path, typer.Option("--dir", "--var", help="directory of the embedded deployment")
-    ] = Path("var"),
+        Path | None,
+        typer.Option(
+            "--dir",
+            "--var",
+            help="directory of the deployment (default: that which runs here, or var)",
+        ),
+    ] = None,
     url: Annotated[
         str | None, typer.Option("--url", help="the service's metrics address, http://host:port")
     ] = None,
@@ -109,6 +116,7 @@ def show(
     from kafka2011.runtime import logs
 
     logs.configure("audit", level="WARNING")  # unconfigured, log lines would go to standard output
+    var = deployment_directory(var)
     dirs = Directories(
         var=var,
         live=live_dirs or [],
@@ -180,6 +188,9 @@ def _asked(
     cells = _cells(service, {**final, **({} if all_cells else {"verdict": "incomplete"})}, topics)
     if topics:
         summary["topics"] = {n: t for n, t in summary["topics"].items() if n in topics}
+        # What is open; what is complete is listed with --all only.
+        found = Counter(part["state"] for cell in cells for part in cell["tiers"].values())
+        summary["verdicts"] = {state: found[state] for state in summary["verdicts"]}
     return _as_report(summary, cells)
 
 

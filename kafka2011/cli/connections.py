@@ -53,6 +53,12 @@ def found_directory() -> Path | None:
     return found[0].directory if len(found) == 1 else None
 
 
+def deployment_directory(given: Path | None = None) -> Path:
+    """The value of --dir: as given, else that of the one deployment that runs in the current
+    directory, else `var`."""
+    return given or found_directory() or Path("var")
+
+
 def _running() -> "list[Running]":
     from kafka2011.services.embedded.running import running_below
 

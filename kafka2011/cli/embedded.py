@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from kafka2011.cli.connections import deployment_directory
 from kafka2011.cli.extras import missing
 from kafka2011.cli.options import AsJson, Input, InputFormat
 from kafka2011.cli.output import fail, print_json, print_table
@@ -46,7 +47,12 @@ TablesPlace = Annotated[
     ),
 ]
 STOP_TIMEOUT_S = 120.0  # above the supervisor's own limit for all stages together
-RootOption = Annotated[Path, typer.Option("--dir", help="directory of data, logs and state")]
+RootOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--dir", help="directory of data, logs and state (default: that which runs here, or var)"
+    ),
+]
 
 
 # For the commands that start a deployment, where --set embedded.dir is the same.
@@ -197,7 +203,7 @@ def _run(run: Callable[[], int]) -> int:
 
 
 @app.command()
-def status(root: RootOption = Path("var"), as_json: AsJson = False) -> None:
+def status(root: RootOption = None, as_json: AsJson = False) -> None:
     """Show every process: state, and its address as the option that takes it.
 
     Exits 1 when one that should run does not or is paused, and while not all have been started;
@@ -206,6 +212,7 @@ def status(root: RootOption = Path("var"), as_json: AsJson = False) -> None:
     from kafka2011.services.embedded.control import is_serving, last_command, runs, to_paste
     from kafka2011.services.embedded.processes import wait_for
 
+    root = deployment_directory(root)
     is_up = runs(root)
     if is_up:  # the supervisor alone has a status, and looks a few times a second
         wait_for(lambda: all(s["running"] or s["status"] is not None for s in _states(root)), 2.0)
@@ -270,11 +277,12 @@ def _address_of(state: dict[str, Any]) -> str:
 
 
 @app.command()
-def stop(root: RootOption = Path("var")) -> None:
+def stop(root: RootOption = None) -> None:
     """Stop the deployment, as Ctrl-C does where it runs; returns when all has ended."""
     from kafka2011.services.embedded.control import runs
     from kafka2011.services.embedded.processes import wait_for
 
+    root = deployment_directory(root)
     _ask(root, "stop")
     if not wait_for(lambda: not runs(root), STOP_TIMEOUT_S):
         fail(f"the deployment under {root} did not stop in {STOP_TIMEOUT_S:.0f} s")
@@ -282,15 +290,15 @@ def stop(root: RootOption = Path("var")) -> None:
 
 
 @app.command()
-def start(name: str, root: RootOption = Path("var")) -> None:
+def start(name: str, root: RootOption = None) -> None:
     """Start a process that was killed or has ended."""
-    typer.echo(_ask(root, "start", name))
+    typer.echo(_ask(deployment_directory(root), "start", name))
 
 
 @app.command()
-def restart(name: str, root: RootOption = Path("var")) -> None:
+def restart(name: str, root: RootOption = None) -> None:
     """Stop a process cleanly, if it runs, and start it again."""
-    typer.echo(_ask(root, "restart", name))
+    typer.echo(_ask(deployment_directory(root), "restart", name))
 
 
 def _ask(root: Path, verb: str, name: str = "") -> str:
@@ -310,11 +318,12 @@ def _ask(root: Path, verb: str, name: str = "") -> str:
 def kill(
     name: str,
     signal_name: Annotated[str, typer.Argument(help="KILL, TERM, STOP, CONT ...")] = "KILL",
-    root: RootOption = Path("var"),
+    root: RootOption = None,
 ) -> None:
     """Send a signal to a process and its children (default: SIGKILL)."""
     from kafka2011.services.embedded.control import runs, to_paste
 
+    root = deployment_directory(root)
     if not runs(root):
         fail(f"no deployment runs under {root}", 3)
     try:

@@ -4,14 +4,14 @@ import os
 import sys
 import time
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
-from kafka2011.cli.connections import zookeeper_address
-from kafka2011.cli.options import OldZooKeeper, Settings, Warehouse, ZooKeeper
+from kafka2011.cli.connections import deployment_directory, zookeeper_address
+from kafka2011.cli.options import OldZooKeeper, Settings, ZooKeeper, warehouse_option
 from kafka2011.cli.output import complain, fail
+from kafka2011.runtime.places import Place
 from kafka2011.runtime.process_settings import load_or_exit
 from kafka2011.services.warehouse.config import WarehouseConfig
 
@@ -25,7 +25,12 @@ def run(
         Literal["table", "csv", "json"], typer.Option("--format", help="form of the result")
     ] = "table",
     *,
-    warehouse: Warehouse = Path("var/warehouse"),
+    warehouse: Annotated[
+        Place | None,
+        warehouse_option(
+            "--warehouse", about="the warehouse (default: that of the deployment here)"
+        ),
+    ] = None,
     engine: Annotated[
         Literal["auto", "duckdb", "spark"],
         typer.Option(
@@ -59,7 +64,7 @@ def run(
     zookeeper = zookeeper_address(zookeeper) if zookeeper else zk
     try:
         with ExitStack() as stack:
-            known = Tables(warehouse)
+            known = Tables(warehouse or _tables_here())
             tables = known.named_in(statement)
             answer = ask(
                 stack,
@@ -80,3 +85,11 @@ def run(
                 complain(note)
     except (SqlError, SparkNotStarted, duckdb.Error) as error:
         fail(str(error).strip().splitlines()[0])
+
+
+def _tables_here() -> Place:
+    """The tables of the deployment in the current directory."""
+    from kafka2011.services.embedded.store_tables import recorded_tables
+
+    root = deployment_directory()
+    return recorded_tables(root) or root / "warehouse"

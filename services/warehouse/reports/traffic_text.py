@@ -50,10 +50,10 @@ def tables(report: Report, *, is_whole: bool = False) -> Iterable[Table | str]:
         paths.add_row(str(rank), f"{path.page_views:,}", Text(visible(path.path, PATH_SHOWN_MAX)))
     yield paths
     left = [
-        f"{count:,} {what}"
+        f"{count:,} more {what}{'' if count == 1 else 's'}"
         for count, what in (
-            (len(report.hours) - HOURS_SHOWN_MAX, "more hours"),
-            (len(report.top_paths) - PATHS_SHOWN_MAX, "more paths"),
+            (len(report.hours) - HOURS_SHOWN_MAX, "hour"),
+            (len(report.top_paths) - PATHS_SHOWN_MAX, "path"),
         )
         if count > 0 and not is_whole
     ]

@@ -59,7 +59,7 @@ class Warehouse:
 
     @property
     def contents(self) -> str:
-        return ", ".join(self.paths) or f"no table in {self._directory}; `make demo` leaves some"
+        return ", ".join(self.paths) or f"none in {self._directory}; `make demo` leaves some"
 
     def in_quarantine(self, name: str) -> str:
         """Where the messages of a table without rows are; empty where there are none."""

@@ -35,6 +35,8 @@ def test_the_deployment_that_runs_here_is_found(place: str, here: Path) -> None:
     assert found == ["127.0.0.1:2181", "127.0.0.1:2181", "127.0.0.1:2182", "zk:1/x"]
     assert connections.zookeeper_address("", "offline") == "127.0.0.1:2182"
     assert connections.found_registry() == "http://127.0.0.1:2183"
+    assert connections.deployment_directory() == Path(place)
+    assert connections.deployment_directory(Path("given")) == Path("given")
 
 
 def test_what_has_ended_or_is_no_record_is_not_taken(here: Path, run: Run) -> None:
@@ -43,6 +45,7 @@ def test_what_has_ended_or_is_no_record_is_not_taken(here: Path, run: Run) -> No
     for text in ("", "[]", "{}", f'{{"pid": {os.getpid()}, "zookeeper": []}}'):
         (here / "other" / "run" / "supervisor.json").write_text(text)
         assert connections.found_zookeeper() == connections.found_registry() == ""
+        assert connections.deployment_directory() == Path("var")
         line = "kafka2011: no deployment runs in this directory: give --zookeeper HOST:PORT\n"
         assert run("topics", "list") == (2, "", line)
 

@@ -54,7 +54,7 @@ def test_a_terminal_gets_ten_hours_and_ten_paths_and_the_file_all() -> None:
     assert "2015-05-22 09:00" in as_text(long)
     assert "/12/" in as_text(long)
     assert "more" not in as_text(long)
-    assert "more paths" not in [*tables(report(hours=11))][-1]
+    assert [*tables(report(hours=11))][-1] == "and 1 more hour in the report's files"
 
 
 @pytest.mark.parametrize("hours", [0, 1, 84])
