@@ -89,7 +89,7 @@ def run(
 
 def _tables_here() -> Place:
     """The tables of the deployment in the current directory."""
-    from kafka2011.services.embedded.store_tables import recorded_tables
+    from kafka2011.services.embedded.running import recorded_tables
 
     root = deployment_directory()
     return recorded_tables(root) or root / "warehouse"
