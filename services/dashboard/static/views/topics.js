@@ -12,6 +12,12 @@ const kept = (row) => {
   const sizes = (row.retention_bytes || []).filter((size) => size >= 0).map((size) => `${bytes(size)} a partition`);
   return [...times, ...sizes].join(" or ") || "–";
 };
+// Two groups by name, more by their number: the names are on the topic's page.
+const readers = (row) => {
+  const groups = Object.entries(row.groups), lags = groups.map(([, lag]) => lag);
+  if (groups.length > 2) return `${groups.length} groups (up to ${bytes(Math.max(...lags))})`;
+  return groups.map(([group, lag]) => `${group} (${bytes(lag)})`).join(", ") || "–";
+};
 const messagesLink = (row) => h("a", { href: `#/messages?${new URLSearchParams({ dc: row.dc, topic: row.topic, partition: row.partition })}`, "aria-label": `Messages of ${row.topic} ${row.partition}` }, "messages");
 
 export function topics(root, page, query) {
@@ -89,7 +95,7 @@ export function topics(root, page, query) {
       { name: "size", label: "Size", num: true, text: (row) => bytes(row.size), sort: (row) => row.size },
       { name: "segments", label: "Segments", num: true, text: (row) => whole(row.segments), sort: (row) => row.segments },
       { name: "kept", label: "Kept for", text: kept, sort: (row) => Math.max(-1, ...(row.retention_s || [])) },
-      { name: "groups", label: "Groups (lag)", text: (row) => Object.entries(row.groups).map(([group, lag]) => `${group} (${bytes(lag)})`).join(", ") || "–" },
+      { name: "groups", label: "Groups (lag)", text: readers },
     ],
   });
   const members = new Table({
