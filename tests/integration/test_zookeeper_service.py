@@ -12,6 +12,7 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 
+from kafka2011.services.embedded.running import is_alive
 from kafka2011.services.zookeeper.server import (
     NotServing,
     four_letter_word,
@@ -25,14 +26,6 @@ pytestmark = pytest.mark.integration
 
 START_S = 300  # three JVMs on a busy machine
 PATIENT: dict[str, object] = {"zk.start.timeout.ms": START_S * 1000}
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
 
 
 @contextlib.contextmanager

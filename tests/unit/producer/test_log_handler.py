@@ -3,6 +3,7 @@ import logging
 import logging.config
 import os
 import random
+import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -17,6 +18,7 @@ from tests.support.waiting import wait_until
 from tests.unit.producer.support import numbered, sent
 
 MODULE = "kafka2011.producer.log_handler"
+ENDED = os.WEXITED | os.WNOHANG | os.WNOWAIT  # looked at, and left for the wait
 
 
 @pytest.fixture
@@ -130,7 +132,12 @@ def test_a_forked_child_ships_its_own(server, log) -> None:
             handler.flush()
         finally:
             os._exit(0 if handler.shipped == 2 else 1)
-    assert os.waitpid(child, 0)[1] == 0
+    try:
+        wait_until(lambda: os.waitid(os.P_PID, child, ENDED), "the child's end")
+    finally:
+        os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+    assert status == 0
     assert sent(server) == [b"parent", b"child"]
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from kafka2011.services.containers import engine
 from kafka2011.services.containers.engine import ComposeProject, ContainerState, EngineError
+from kafka2011.services.embedded.running import is_alive
 from tests.support.waiting import wait_until
 from tests.unit.services.containers.conftest import executable
 
@@ -125,15 +126,7 @@ def test_a_command_that_is_ended_leaves_no_process(tmp_path: Path, is_abandoned:
         while not runs():  # given up before the child ran, on a busy machine
             timeout_s *= 2
             call(timeout_s, "not finished in")
-    stat = Path(f"/proc/{child.read_text().strip()}/stat")
-
-    def is_gone() -> bool:
-        try:
-            return stat.read_text().rpartition(")")[2].split()[0] == "Z"
-        except OSError:
-            return True
-
-    wait_until(is_gone, "the child is gone")
+    wait_until(lambda: not is_alive(int(child.read_text())), "the child is gone")
 
 
 def test_the_log_of_a_service_is_both_its_streams(tmp_path: Path) -> None:
