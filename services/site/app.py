@@ -233,6 +233,8 @@ class Site:
 
     def close(self) -> None:
         """Save all states, leave the groups."""
+        for member in self.members.values():
+            member.stop()  # all at once: the last one would wait for all others
         if self.meter is not None:
             self.meter.close()
         if self._offline is not None:

@@ -153,9 +153,13 @@ class UseMember:
         connector = self._connector
         return dict(connector.lag()) if connector is not None else {}
 
+    def stop(self) -> None:
+        """Have it read no more, and save, without waiting for that."""
+        self._stopping.set()
+
     def close(self) -> None:
         """Read no more, save, leave the group."""
-        self._stopping.set()
+        self.stop()
         self._worker.join(STOP_S)
         connector, self._connector = self._connector, None
         if connector is not None:
