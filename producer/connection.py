@@ -156,7 +156,9 @@ class BrokerConnection:
             self._send_failed(error)
 
     def _send_failed(self, error: OSError) -> NoReturn:
-        reason = error.strerror or error
+        reason: object = error.strerror or error
+        if isinstance(error, BlockingIOError):  # SO_SNDTIMEO
+            reason = f"the broker took nothing for {self._socket_timeout_ms} ms"
         self._break(f"send failed: {reason}", error)
         raise BrokerUnavailable(f"{self.name}: send failed: {reason}") from error
 

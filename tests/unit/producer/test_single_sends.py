@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from kafka2011.producer import BrokerUnavailable, NotDurable, ProducerClosed, _single_sends_pure
+from kafka2011.producer import connection as producer_connection
 from kafka2011.producer import producer as producer_module
 from kafka2011.producer.connection import BrokerConnection
 from kafka2011.protocol.message_set import encode
@@ -106,7 +107,11 @@ def test_a_peer_that_takes_nothing_times_out_and_all_is_lost(twin: Any) -> None:
         assert lost.set_bytes == lane.set_bytes + 10_010
 
 
-def test_a_reset_is_named(twin: Any, listener: socket.socket) -> None:
+def test_a_reset_is_named(
+    twin: Any, listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # After a pause of this process the look for a closed connection would find it first.
+    monkeypatch.setattr(producer_connection, "IDLE_CHECK_NS", 2**62)
     connection = BrokerConnection(listener.getsockname())
     lane = single_sends(twin, connection)
     lane.put_one("a", ANY_PARTITION, b"x", None)
@@ -118,6 +123,16 @@ def test_a_reset_is_named(twin: Any, listener: socket.socket) -> None:
         while True:
             lane.put_one("a", ANY_PARTITION, b"x", None)
     assert [part.sends for part in connection.take_lost()] == [lane.sends + 1]
+
+
+def test_a_broker_that_takes_nothing_is_named(twin: Any, listener: socket.socket) -> None:
+    connection = BrokerConnection(
+        listener.getsockname(), socket_timeout_ms=100, send_buffer_bytes=4096
+    )
+    lane = single_sends(twin, connection)
+    with pytest.raises(BrokerUnavailable, match="send failed: the broker took nothing for 100 ms"):
+        while True:
+            lane.put_one("a", ANY_PARTITION, bytes(16_384), None)
 
 
 def test_threads_do_not_mix_their_frames(twin: Any) -> None:
