@@ -72,6 +72,10 @@ class Deployment:
         sections: dict[str, Any] = self.ask(f"/api/snapshot?sections={section}").get("sections", {})
         return sections.get(section) or {}
 
+    def answered(self, section: str, name: str) -> Any:
+        """A row of a section, once the page answers and has it."""
+        return wait_until(lambda: self.rows(section).get(name), f"{section} has {name}")
+
     def signal(self, name: str, number: int) -> None:
         """To a process and its children."""
         os.killpg(self.state(name)["pid"], number)

@@ -1,12 +1,11 @@
 """What the page says is what the tools say, once nothing moves."""
 
-import json
 import signal
 import time
 from typing import Any
 
 from tests.browser.conftest import Deployment
-from tests.support.commands import run
+from tests.conftest import Run
 from tests.support.waiting import wait_until
 
 Figures = dict[str, Any]
@@ -28,14 +27,13 @@ def of_the_page(deployment: Deployment) -> Figures:
     return {"topics": topics, "groups": groups, "audit": counted(summary.get("topics") or {})}
 
 
-def of_the_tools(deployment: Deployment) -> Figures:
+def of_the_tools(deployment: Deployment, run: Run) -> Figures:
     topics, groups = {}, {}
     for dc in ("live", "offline"):
         port = deployment.port(f"zookeeper-{dc}", "client")
 
         def told(*words: str, zookeeper: str = f"127.0.0.1:{port}") -> Any:
-            done = run(*words, "--zookeeper", zookeeper, "--json", status=None)
-            return json.loads(done.stdout)
+            return run(*words, "--zookeeper", zookeeper, "--json", status=None).json
 
         for row in told("topics", "describe"):
             if row["topic"] != AUDIT_TOPIC:
@@ -45,7 +43,7 @@ def of_the_tools(deployment: Deployment) -> Figures:
             for row in told("groups", "describe", name)["partitions"]:
                 place = name, row["topic"], f"{row['broker']}-{row['partition']}"
                 groups[place] = row["offset"], row["end"], row["lag"], row["owner"] or ""
-    audit = json.loads(run("audit", "--var", deployment.root, "--json", status=None).stdout)
+    audit = run("audit", "--var", deployment.root, "--json", status=None).json
     return {"topics": topics, "groups": groups, "audit": counted(audit["topics"])}
 
 
@@ -68,7 +66,7 @@ def differences(tools: Figures, page: Figures) -> str:
     return "page and tools differ in " + "; ".join(found[:10])
 
 
-def test_figures_are_those_of_the_tools(deployment: Deployment) -> None:
+def test_figures_are_those_of_the_tools(deployment: Deployment, run: Run) -> None:
     deployment.signal("frontend-1", signal.SIGSTOP)  # nothing new, and all that is there arrives
     deployment.measure(is_on=False)
     last: Figures = {}
@@ -84,7 +82,7 @@ def test_figures_are_those_of_the_tools(deployment: Deployment) -> None:
         return now_s - since_s > STILL_S
 
     def is_the_same() -> bool:
-        tools.update(of_the_tools(deployment))
+        tools.update(of_the_tools(deployment, run))
         return tools == of_the_page(deployment)
 
     try:

@@ -50,7 +50,7 @@ def test_the_page_says_what_the_files_say(deployment: Deployment, site: Any) -> 
     shown: dict[str, Any] = {}
 
     def is_shown() -> bool:
-        shown.update(deployment.rows("site")["search"])
+        shown.update(deployment.answered("site", "search"))
         return bool(shown["events"] >= events)
 
     wait_until(is_shown, "an answer that is not older than the checkpoint")
@@ -84,7 +84,7 @@ def test_every_box_has_something_to_show(site: Any) -> None:
 
 
 def test_another_members_feed_is_shown_on_request(deployment: Deployment, site: Any) -> None:
-    member = str(deployment.rows("site")["newsfeed"]["member"])
+    member = str(deployment.answered("site", "newsfeed")["member"])
     site.get_by_label("Number of the member").fill(member)
     site.get_by_role("button", name="Show", exact=True).click()
     expect(site.get_by_text(f"member {int(member):,}")).to_be_visible()
@@ -100,7 +100,12 @@ def test_operations_show_what_the_kernel_and_the_files_say(
     for name in ("live/broker-1", "live/site", "offline/loader"):
         expect(table.get_by_role("row").filter(has_text=name)).to_contain_text("answers")
     expect(site.locator("[aria-label='Machines'] li").filter(has_text="Processor")).to_have_count(1)
-    found = deployment.rows("site")["operations"]
+
+    def with_calls() -> Any:
+        found = deployment.answered("site", "operations")
+        return found if found["slowest"] else None
+
+    found = wait_until(with_calls, "calls in the last minute")
     shown = {row["name"]: row for row in found["processes"]}
     kernel = Path(f"/proc/{deployment.state('broker-1')['pid']}/statm").read_text().split()[1]
     resident = int(kernel) * os.sysconf("SC_PAGE_SIZE")
