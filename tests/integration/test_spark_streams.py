@@ -51,6 +51,13 @@ FIELDS: dict[str, Event] = {
     },
     "search": {"query": "kafka", "result_count": 1, "elapsed_ms": 3},
     "click": {"path": "/p", "item": "late", "position": 0, "impression": bytes(16)},
+    "impression": {
+        "path": "/p",
+        "item": "late",
+        "position": 0,
+        "price_micros": 0,
+        **dict.fromkeys(("search", "query", "campaign")),
+    },
 }
 
 
@@ -102,7 +109,7 @@ def activity(broker: tuple[RunningBroker, str]) -> Activity:
     made = Activity(3)
     late = START + timedelta(hours=3)  # every window before it is closed
     with Producer(zk_connect=broker[1]) as producer:
-        for topic, member in (("page-view", 0), ("search", 0), ("click", -1)):
+        for topic, member in (("page-view", 0), ("search", 0), ("click", -1), ("impression", 0)):
             producer.send(topic, made.payload(topic, late, member))
         producer.flush()
     with registry_at(broker[1]) as registry:
@@ -117,6 +124,10 @@ def activity(broker: tuple[RunningBroker, str]) -> Activity:
             again = topic != "page-view" and made.rng.random() < 0.1
             for _ in range(1 + again):
                 producer.send(topic, payload, member)
+        for number in range(60):  # by item, as frontend.keyed.items has them
+            item = f"item-{number % 7}"
+            producer.send("impression", made.payload("impression", START, number, item=item), item)
+            made.made["impression"].append({"item": item})
         producer.flush()
     return made
 
@@ -302,6 +313,14 @@ def test_each_member_comes_to_one_task(run: Any, activity: Activity) -> None:
     expected[0] += 1  # the closing event
     assert {row.member_id: row.views for row in found} == expected
     assert len(found) == len(expected)
+
+
+def test_each_item_comes_to_one_task(run: Any, activity: Activity) -> None:
+    found = run("impressions-per-item")
+    expected = Counter(row["item"] for row in activity.made["impression"])
+    of_keys = {row["item"]: row.impressions for row in found if row["item"] != "late"}
+    assert of_keys == expected
+    assert len(found) == len(expected) + 1  # the closing event
 
 
 def test_top_items_go_back_to_a_topic_and_a_second_run_adds_nothing(
