@@ -21,6 +21,7 @@ from kafka2011.services.warehouse.reports.activity_job import (
     missing_input,
     write_files,
 )
+from kafka2011.services.warehouse.reports.traffic import make_report
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 
@@ -196,3 +197,44 @@ def test_a_table_that_does_not_serve_is_named(spark: Any, tmp_path: Path) -> Non
     assert "has no column elapsed_ms" in missing_input(report, tmp_path)
     with pytest.raises(WarehouseError, match="no column"):
         ActivityRun(spark, tmp_path).make(report)
+
+
+@pytest.mark.parametrize("is_timed", [True, False])
+def test_page_views_count_once_in_tasks_and_where_spark_must_compare_all(
+    spark: Any, tmp_path: Path, is_timed: bool
+) -> None:
+    rng = random.Random(8)
+    rows = [
+        {
+            "guid": rng.randbytes(16),
+            "header_time": START + timedelta(minutes=rng.randrange(120)) if is_timed else None,
+            "host": f"h{rng.randrange(9)}",
+            "path": f"/{rng.randrange(30)}",
+            "status": rng.choice([200, 404]),
+            "bytes": rng.choice([None, 5]),
+        }
+        for _ in range(400)
+    ]
+    for row in rows:
+        row["hour"] = f"{row['header_time'] or START:%Y-%m-%d-%H}"
+    # Delivered again; without a time a copy may be in another hour.
+    rows += [row if is_timed else {**row, "hour": "2026-05-18-09"} for row in rows[::9]]
+    types = {"status": pa.int32(), "bytes": pa.int64(), "header_time": pa.timestamp("us", "UTC")}
+    table = pa.Table.from_pylist(rows)
+    fields = [f.with_type(types.get(f.name, f.type)) for f in table.schema]
+    write_deltalake(tmp_path / "access_log", table.cast(pa.schema(fields)), partition_by=["hour"])
+    once = unique(rows)
+    found = make_report(spark, tmp_path, "access_log")
+    assert (found.rows, found.totals.page_views) == (len(rows), len(once))
+    assert found.totals.visitors == 9
+    assert found.totals.bytes == sum(row["bytes"] or 0 for row in once)
+    assert found.totals.errors == sum(row["status"] == 404 for row in once)
+    views = Counter(row["path"] for row in once)
+    best = sorted(views.items(), key=lambda pair: (-pair[1], pair[0]))[:20]
+    assert [(top.path, top.page_views) for top in found.top_paths] == best
+    assert sum(hour.page_views for hour in found.hours) == len(once)
+    if is_timed:
+        hours = {row["hour"] for row in once}
+        assert {hour.hour: hour.visitors for hour in found.hours} == {
+            hour: len({row["host"] for row in once if row["hour"] == hour}) for hour in hours
+        }

@@ -8,19 +8,36 @@ UTC; paths with equally many views are ordered by their UTF-8 bytes.
 
 import json
 import time
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
+
+import pyarrow as pa
 
 from kafka2011.runtime.places import Place
 from kafka2011.services.warehouse import storage
 from kafka2011.services.warehouse.delta_table import WarehouseError, WarehouseTable
+from kafka2011.services.warehouse.reports.traffic_counts import COUNTS_TEXT, by_hour, count_hours
 from kafka2011.services.warehouse.table_views import has_repeats, read_table
 
 TOP_PATHS = 20
+TASKS_A_CORE = 2
 TABLES = ("access_log", "page_view")  # the first that exists, when no table is named
 COLUMNS = ("guid", "hour", "host", "path", "status", "bytes")
 
-# One row an hour, and one with a null hour for all of them together.
+# What the tasks have counted (`traffic_counts`): a row an hour, then all together.
+_HOURS = """
+SELECT name AS hour, page_views, visitors, bytes, errors, deliveries, left_out
+FROM counts WHERE kind = 'hour'
+"""
+_HOSTS = "SELECT count(DISTINCT name) AS visitors FROM counts WHERE kind = 'host'"
+_PATHS = """
+SELECT name AS path, sum(page_views) AS page_views FROM counts WHERE kind = 'path'
+GROUP BY name ORDER BY page_views DESC, path ASC LIMIT :count
+"""
+
+# The same by Spark alone, for what the tasks leave out: one row an hour, and one with a null hour
+# for all of them together.
 _TRAFFIC = """
 SELECT hour, count(*) AS page_views, count(DISTINCT host) AS visitors,
        coalesce(sum(bytes), 0) AS bytes, count_if(status >= 400) AS errors,
@@ -90,13 +107,7 @@ def make_report(session: Any, warehouse_dir: Place, table_name: str) -> Report:
     lacking = set(COLUMNS) - set(opened.schema().names)
     if lacking:
         raise WarehouseError(f"table {table_name} has no column {', '.join(sorted(lacking))}")
-    page_views = _page_views(read_table(session, opened, COLUMNS))
-    page_views.createOrReplaceTempView("page_views")
-    try:
-        traffic = session.sql(_TRAFFIC).collect()
-        top = session.sql(_TOP_PATHS, args={"count": TOP_PATHS}).collect()
-    finally:
-        session.catalog.dropTempView("page_views")
+    traffic, top = _counted(session, opened) or _queried(session, opened)
     totals = [row for row in traffic if row["hour"] is None]  # none when there is no row at all
     hours = [HourTraffic(**_traffic(row), hour=row["hour"]) for row in traffic if row["hour"]]
     return Report(
@@ -108,6 +119,53 @@ def make_report(session: Any, warehouse_dir: Place, table_name: str) -> Report:
         hours=sorted(hours, key=lambda hour: hour.hour),
         top_paths=[PathViews(row["path"], int(row["page_views"])) for row in top],
     )
+
+
+Figures = tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]
+
+
+def _counted(session: Any, table: WarehouseTable) -> Figures | None:
+    """Rows as of _TRAFFIC and _TOP_PATHS, counted by Arrow; None where not all can be."""
+    hours = by_hour(table.file_paths())
+    if not hours:
+        return [], []
+    schema = table.schema()
+    columns = pa.schema([schema.field(name) for name in COLUMNS])
+    if not all(pa.types.is_integer(columns.field(name).type) for name in ("status", "bytes")):
+        return None
+    count = min(len(hours), TASKS_A_CORE * session.sparkContext.defaultParallelism)
+    shares = [hours[start::count] for start in range(count)]
+
+    def counts(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:  # one row: the number of the task
+            for number in batch.column(0).to_pylist():
+                yield from count_hours(shares[number], columns)
+
+    found = session.range(0, count, 1, count).mapInArrow(counts, COUNTS_TEXT).persist()
+    found.createOrReplaceTempView("counts")
+    try:
+        traffic = [row.asDict() for row in session.sql(_HOURS).collect()]
+        if any(row["left_out"] for row in traffic):
+            return None
+        [(visitors,)] = session.sql(_HOSTS).collect()
+        top = session.sql(_PATHS, args={"count": TOP_PATHS}).collect()
+    finally:
+        session.catalog.dropTempView("counts")
+        found.unpersist()
+    summed = ("page_views", "bytes", "errors", "deliveries")
+    whole = {name: sum(row[name] for row in traffic) for name in summed}
+    return [*traffic, {**whole, "hour": None, "visitors": visitors}], top
+
+
+def _queried(session: Any, table: WarehouseTable) -> Figures:
+    """The same by Spark's queries."""
+    page_views = _page_views(read_table(session, table, COLUMNS))
+    page_views.createOrReplaceTempView("page_views")
+    try:
+        traffic = session.sql(_TRAFFIC).collect()
+        return traffic, session.sql(_TOP_PATHS, args={"count": TOP_PATHS}).collect()
+    finally:
+        session.catalog.dropTempView("page_views")
 
 
 def _page_views(rows: Any) -> Any:
