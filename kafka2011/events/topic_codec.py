@@ -128,6 +128,25 @@ class TopicCodec:
         start = self.forms.prefix_bytes(topic)
         return writer.schema, codec.decode_body(payload, start, writer.physical)
 
+    def reader(self, topic: str) -> Callable[[bytes], Record]:
+        """A function payload -> event for many of a topic, which raises as `decode` does. The
+        schema is looked up where a payload begins otherwise than the one before."""
+        form = self.forms.of(topic)
+        if not form.is_avro:
+            return functools.partial(plain.record_of, form)
+        start = self.forms.prefix_bytes(topic)
+        prefix: bytes | None = None
+        schema: Schema = {}
+
+        def read(payload: bytes) -> Record:
+            nonlocal prefix, schema
+            if payload[:start] != prefix:
+                schema = self.writer_schema(topic, payload).physical
+                prefix = payload[:start]
+            return codec.decode_body(payload, start, schema)
+
+        return read
+
     def writer_schema(self, topic: str, payload: bytes) -> WriterSchema:
         """The schema that the first bytes name. Raises HeaderUnreadable, UnknownSchema."""
         if self.forms.of(topic) is Form.MD5:

@@ -245,11 +245,12 @@ class UseMember:
         found: list[dict[str, Any]] = []
         done = 0
         is_reported = False
+        read = self._codec.reader(topic)
         while True:
             try:
                 for payload in payloads[done:]:
                     try:
-                        found.append(self._codec.decode(topic, payload)[1])
+                        found.append(read(payload))
                     except EventError as error:
                         log.debug("unreadable", topic=topic, reason=str(error))
                     done += 1

@@ -80,6 +80,10 @@ def test_another_version_is_decoded_by_its_own_schema(registry, chosen) -> None:
     schema, record = chosen.decode("page-view", newer + BODY + b"\x04de")
     assert record == {**EVENT, "language": "de"}
     assert schema["name"] == schemas.schema_named("page-view")["name"]
+    read = chosen.reader("page-view")
+    for _ in range(2):  # another schema than the one before
+        assert read(newer + BODY + b"\x04de") == record
+        assert read(prefix + BODY) == EVENT
     assert chosen.writer_schema("page-view", prefix).schema is schemas.schema_named("page-view")
     assert chosen.prefixes("page-view") == [prefix, newer]
     assert chosen.is_of_topic("page-view", newer)
@@ -118,6 +122,12 @@ def test_hostile_payloads_are_the_senders_fault(chosen) -> None:
     for cut_or_changed, error in hostile:
         with pytest.raises(error):
             chosen.decode("page-view", cut_or_changed)
+        read = chosen.reader("page-view")
+        with pytest.raises(error):
+            read(cut_or_changed)
+        assert read(payload) == EVENT
+        with pytest.raises(error):
+            read(cut_or_changed)
 
 
 def test_an_absent_registry_is_no_fault_of_the_event(registry, chosen) -> None:
