@@ -2,8 +2,9 @@
 
     python -m benchmarks.scale [--figures DIRECTORY] [--most 100] [--json]
 
-A deployment of LinkedIn's size of 2011 (SIZE: the numbers are the order of what was published, not
-exact ones), and up to a hundred times as many brokers, topics and producers:
+A deployment of the size of LinkedIn's in 2011 (SIZE is an assumption: the paper says how much was
+sent, about a billion messages a day, and not how many brokers, topics or producers there were), and
+up to a hundred times as many of all three:
 
 - producers: what a start, and the death of one broker, costs ZooKeeper. Some real producers are
   asked, all others do the same.
@@ -63,6 +64,7 @@ class Size:
         return self.producers * self.topics_each * self.windows_open
 
 
+# Assumed, see above.
 SIZE = Size(brokers=8, topics=367, producers=500)
 
 Point = dict[str, float]
@@ -261,7 +263,7 @@ def draw(part: Part, points: dict[int, Point], factors: list[int], directory: Pa
 
     directory.mkdir(parents=True, exist_ok=True)
     _, axes = plt.subplots(figsize=(8, 4.5))
-    axes.set(xlabel="times LinkedIn's size of 2011", ylabel=part.y, title=part.title)
+    axes.set(xlabel="times the assumed size of 2011", ylabel=part.y, title=part.title)
     axes.set(xscale="log", yscale="log")
     axes.set_xticks(factors, map(str, factors), minor=False)
     axes.minorticks_off()
