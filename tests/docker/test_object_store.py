@@ -86,9 +86,12 @@ def test_a_second_loader_races_the_first(stored: Stack) -> None:
         network=f"{stored.name}_offline",
         labels={RUN_LABEL: stored.name},
         detach=True,
-        **{**HARDENED, "tmpfs": {"/tmp": "exec,mode=1777,size=256m"}},
-        mem_limit="768m",
-        pids_limit=512,
+        **{
+            **HARDENED,
+            "tmpfs": {"/tmp": "exec,mode=1777,size=256m"},
+            "mem_limit": "768m",
+            "pids_limit": 512,
+        },
     )
     try:
         wait_until(

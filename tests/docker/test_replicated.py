@@ -11,7 +11,7 @@ from tests.docker.stack import Stack, made_of, project_name, wait_until
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(1200)]
 
-FILES = ("-f", "docker-compose.yml", "-f", "deploy/docker/replicated.yml")
+FILES = {"COMPOSE_FILE": "docker-compose.yml:deploy/docker/replicated.yml"}
 MEMBERS = {"a": "broker-1", "b": "broker-1-b", "c": "broker-1-c"}
 ZOOKEEPER = ("--zookeeper", "zookeeper-live:2181")
 COUNT = 200
@@ -21,14 +21,14 @@ class OneSet:
     """ZooKeeper and the three replicas of broker 1, in a Compose project of their own."""
 
     def __init__(self, client: docker.DockerClient) -> None:
-        self.stack = Stack(client, project_name("replicated"), {})
+        self.stack = Stack(client, project_name("replicated"), FILES)
 
     def up(self) -> None:
         """Starts what is missing."""
-        self.stack.project.compose(*FILES, "up", "--detach", *MEMBERS.values())
+        self.stack.project.compose("up", "--detach", *MEMBERS.values())
 
     def down(self) -> None:
-        self.stack.project.compose(*FILES, "down", "--volumes", "--timeout", "10")
+        self.stack.down()
 
     def run(self, member: str, *words: str, text: str | None = None) -> str:
         """`kafka2011 WORDS` in the container of a member. Raises EngineError."""
@@ -57,8 +57,7 @@ class OneSet:
 
     def lose(self, member: str) -> None:
         """The container and its disk."""
-        container = self.stack.container(MEMBERS[member])
-        self.stack.project.docker("rm", "-f", "-v", container.id)
+        self.stack.project.docker("rm", "-f", "-v", self.stack.container(MEMBERS[member]).id)
         self.stack.project.docker("volume", "rm", f"{self.stack.name}_{MEMBERS[member]}")
 
     def sums(self, member: str) -> str:
