@@ -7,6 +7,7 @@ skipped test is a hole, not a courtesy. Only what a machine need not have is exc
 
 import json
 import logging
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -19,6 +20,10 @@ from hypothesis import HealthCheck, settings
 
 from kafka2011.runtime import logs
 from kafka2011.runtime.twins import is_pure_wanted
+
+# With them pytest writes the whole difference of what is not equal: of megabytes that takes hours.
+for of_a_service in ("CI", "BUILD_NUMBER"):
+    os.environ.pop(of_a_service, None)
 
 # No test asserts on a duration, not even Hypothesis's own 200 ms an example.
 settings.register_profile("kafka2011", deadline=None, suppress_health_check=[HealthCheck.too_slow])

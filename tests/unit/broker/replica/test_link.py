@@ -104,7 +104,8 @@ def test_a_logs_bytes_arrive_in_chunks_and_the_mark_behind_them(pair: Pair) -> N
     pair.run_until(lambda: receiver.frames and receiver.frames[-1] == Mark(2, {"t-1": 6}, 0))
     *chunks, first, _ = receiver.frames
     assert first == Mark(1, {"t-0": 100, "t-1": 5}, 0)
-    assert b"".join(chunk.data for chunk in chunks if isinstance(chunk, Chunk)) == BYTES
+    is_all = b"".join(chunk.data for chunk in chunks if isinstance(chunk, Chunk)) == BYTES
+    assert is_all  # pytest would look for the difference of megabytes
     assert max(len(chunk.data) for chunk in chunks if isinstance(chunk, Chunk)) == (
         frames.CHUNK_BYTES_MAX
     )
