@@ -300,7 +300,7 @@ class _Frontend:
                 clock=self._clock,
                 position=state.position,
                 prefix=self._starts.__getitem__,
-                catch_up_ms=config.catch_up_ms,
+                catch_up_ms=config.pause_ms_max,
                 sent_max=self._sent_max(start),
                 keys_items=config.keys_items,
             )

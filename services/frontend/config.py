@@ -168,6 +168,12 @@ class FrontendConfig(ProducerConfig, DataDir):
         return self.batch_ms if self.rate or self.source == "synthetic" else 0
 
     @property
+    def pause_ms_max(self) -> int:
+        """Delay above which synthetic activity goes on from now, ms; -1: none. The pauses between
+        its own batches are no delay."""
+        return -1 if self.catch_up_ms < 0 else self.catch_up_ms + 4 * self.gather_ms
+
+    @property
     def synthetic_rate(self) -> int:
         return self.rate or 1000
 

@@ -34,3 +34,11 @@ def test_only_events_that_come_at_a_rate_are_gathered(
         FrontendConfig(broker_list=BALANCER, event_forms=FORMS_2011, **settings).gather_ms
         == gather_ms
     )
+
+
+@pytest.mark.parametrize(("catch_up_ms", "pause_ms_max"), [(-1, -1), (0, 200), (10_000, 10_200)])
+def test_pauses_between_batches_are_no_delay(catch_up_ms: int, pause_ms_max: int) -> None:
+    found = FrontendConfig(
+        broker_list=BALANCER, event_forms=FORMS_2011, batch_ms=50, catch_up_ms=catch_up_ms
+    )
+    assert found.pause_ms_max == pause_ms_max
