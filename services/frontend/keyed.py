@@ -17,7 +17,7 @@ from kafka2011.producer import BrokerUnavailable, NotDurable, Producer, Producer
 from kafka2011.runtime.logs import get_logger
 from kafka2011.services.frontend.config import FrontendConfig
 
-ANNOUNCED_TIMEOUT_S = 5.0
+ANNOUNCED_TIMEOUT_S = 20.0
 _LOOK_S = 0.05
 
 log = get_logger(__name__)
@@ -55,7 +55,7 @@ def _settings(config: FrontendConfig) -> ProducerConfig:
 def announce(
     producer: Producer, registry: Registry, topics: Sequence[str], stop: threading.Event
 ) -> bool:
-    """Make every live broker announce the topics; False where that is not known within 5 s, or
+    """Make every live broker announce the topics; False where that is not known within 20 s, or
     `stop` was set: keys may then move."""
     for topic in topics:
         for broker_id in _lacking(registry, topic):
