@@ -57,7 +57,7 @@ export class Timeline {
           if (index + 1 < moves.length && next === owned) continue;
           const x1 = x(moves[start].at_ms), x2 = x(seenUntil(index)), x3 = x(until(index));
           start = index + 1;
-          if (x3 - x2 > 2) layers.push(s("line", { class: "unseen", x1: x2, x2: x3, y1: y + LANE / 2, y2: y + LANE / 2 }, s("title", {}, "nobody looked: no page was open")));
+          if (x3 - x2 > 2) layers.push(s("line", { class: "unseen", x1: x2, x2: x3, y1: y + LANE / 2, y2: y + LANE / 2 }, s("title", {}, "not looked at: no page was open")));
           if (owned === undefined || x2 - x1 < 0.5) continue;
           layers.push(s("rect", { class: `lane ${owned ? `hue-${lane % HUES}` : "none"}`, x: x1, y: y + 4, width: x2 - x1, height: LANE - 8, rx: 4 }, s("title", {}, `${member}: ${whole(owned)} partitions`)));
           if (x2 - x1 > 28) layers.push(s("text", { class: "owned", x: (x1 + x2) / 2, y: y + 17 }, whole(owned)));
