@@ -111,17 +111,22 @@ def groups(registry: Registry) -> list[str]:
     return registry.children(paths.CONSUMERS)
 
 
-def group_state(
-    registry: Registry, group: str, dialled: Dialled = lambda address: address
-) -> GroupState:
-    """Members, owners, offsets and lag of one group; empty when there is no such group."""
+def registered_members(registry: Registry, group: str) -> dict[str, str]:
+    """Consumer id -> what the member registered, of the members that are there."""
     ids = registry.children(paths.consumer_ids_path(group))
     nodes = registry.get_many([paths.consumer_id_path(group, each) for each in ids])
-    members = {
+    return {
         consumer_id: (stored.value or b"").decode("utf-8", "replace")
         for consumer_id, stored in zip(ids, nodes, strict=True)
         if stored is not None
     }
+
+
+def group_state(
+    registry: Registry, group: str, dialled: Dialled = lambda address: address
+) -> GroupState:
+    """Members, owners, offsets and lag of one group; empty when there is no such group."""
+    members = registered_members(registry, group)
     names: set[TopicPartition] = set()
     for kind in ("owners", "offsets"):
         for topic in registry.children(f"{paths.group_path(group)}/{kind}"):

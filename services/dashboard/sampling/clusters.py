@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
+from kafka2011.consumer.tools.cluster_state import registered_members
 from kafka2011.coordination import cluster, paths, processes
 from kafka2011.coordination.errors import BadZnode, CoordinationError
 from kafka2011.coordination.processes import ProcessRecord
@@ -87,13 +88,7 @@ def read_group(
 ) -> ObservedGroup:
     """The group; owners are those of `before` while the members are the same, since partitions
     change owners when members do."""
-    ids = registry.children(paths.consumer_ids_path(group))
-    nodes = registry.get_many([paths.consumer_id_path(group, each) for each in ids])
-    members = {
-        consumer_id: (stored.value or b"").decode("utf-8", "replace")
-        for consumer_id, stored in zip(ids, nodes, strict=True)
-        if stored is not None
-    }
+    members = registered_members(registry, group)
     base = paths.group_path(group)
     if before is not None and before.members == members and before.owners_age < OWNERS_SAMPLES:
         owners, age = before.owners, before.owners_age + 1
