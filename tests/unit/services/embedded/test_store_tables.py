@@ -1,7 +1,6 @@
 """Whose the tables in a store are: nothing is deleted that another deployment has written."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,18 +14,9 @@ from kafka2011.services.embedded.store_tables import (
     check_goes_with,
     take,
 )
-from tests.support import object_store as stores
 from tests.support.object_store import BUCKET, ObjectStore
 
 TABLES = StorePath(BUCKET, "demo/tables")
-
-
-@pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectStore]:
-    with stores.object_store(tmp_path / "store") as served:
-        for name, value in stores.environment(served.url).items():
-            monkeypatch.setenv(name, value)
-        yield served
 
 
 def names(store: ObjectStore) -> list[str]:

@@ -34,20 +34,16 @@ from kafka2011.services.warehouse.upkeep.maintenance import (
     UpkeepPolicy,
     maintain_table,
 )
-from tests.support import object_store as stores
 from tests.support.clock import ManualClock
 from tests.support.object_store import BUCKET, BUSY, CUT, LOST, SECRET, ObjectStore
 from tests.unit.services.warehouse.load.deployment import FIRST, Deployment, run_here
 from tests.unit.services.warehouse.samples import HEADER_TIME_MS, WINDOW_MS
 
 
-@pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectStore]:
-    with stores.object_store(tmp_path / "store") as served:
-        for name, value in stores.environment(served.url).items():
-            monkeypatch.setenv(name, value)
-        object_store.RETRIES.take()
-        yield served
+@pytest.fixture(autouse=True)
+def no_retries() -> None:
+    """Those of earlier tests are not this one's."""
+    object_store.RETRIES.take()
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """A stream's checkpoint in an object store: what a new process finds there, and who may write."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,18 +10,9 @@ from kafka2011.services.warehouse.streams.store_checkpoint import (
     CheckpointLost,
     StoreCheckpoint,
 )
-from tests.support import object_store as stores
 from tests.support.object_store import BUCKET, CUT, LOST, ObjectStore
 
 PLACE = StorePath(BUCKET, "streams/checkpoints/job")
-
-
-@pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectStore]:
-    with stores.object_store(tmp_path / "store") as served:
-        for name, value in stores.environment(served.url).items():
-            monkeypatch.setenv(name, value)
-        yield served
 
 
 def started(tmp_path: Path, name: str) -> StoreCheckpoint:
