@@ -16,6 +16,7 @@ import os
 import select
 import sys
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -30,7 +31,8 @@ from kafka2011.coordination.errors import CoordinationError
 from kafka2011.coordination.paths import BrokerPartition
 from kafka2011.events.header import Header
 from kafka2011.events.registry_client import RegistryError
-from kafka2011.producer import BrokerUnavailable, NotDurable, Producer
+from kafka2011.producer import BrokerUnavailable, BrokerUnreachable, NotDurable, Producer
+from kafka2011.producer.asynchronous import broker_queue
 from kafka2011.producer.config import ProducerConfig, python_object
 from kafka2011.producer.requests import encode_sets
 from kafka2011.protocol.errors import IllegalTopicName, KafkaError, MessageSizeTooLarge
@@ -45,6 +47,7 @@ app = typer.Typer(add_completion=False)
 
 READ_BYTES = 65536
 POLL_MS = 100
+LOOK_S = 1.0  # between looks for lines that were lost
 REFUSED_NAMED_MAX = 10  # each with a line of its own
 
 
@@ -112,7 +115,6 @@ def run(  # noqa: PLR0917 (the original's options)
     With --set audit.enable=true each line is sent as an event with its time, and counted.
     For example: kafka2011 console-producer --zookeeper localhost:2181 --topic clicks < access.log
     """
-    logs.configure("console-producer", level="WARNING")
     if zookeeper and broker_list:
         fail("give one of --zookeeper and --broker-list", 2)
     try:
@@ -134,6 +136,8 @@ def run(  # noqa: PLR0917 (the original's options)
     }
     # The options say where the brokers are, whatever a container's environment says.
     config = load_or_exit(ProducerConfig, None, set_ or [], log_level="WARNING", zk_connect="")
+    # The end names what was lost.
+    logs.configure("console-producer", level="WARNING", but=broker_queue.__name__)
     if config.audit_enable:
         settings["serializer"] = _counted(config, topic, settings["serializer"])
     reader = _reader(line_reader, property_ or [])
@@ -177,19 +181,34 @@ def _send_all(
 ) -> None:
     tally = _Tally()
     payloads = reader(sys.stdin.buffer) if reader else lines(sys.stdin.fileno(), stop)
+    is_told, looks_s = False, 0.0
     try:
         with producer:
             for payload in payloads:
                 _send(send, payload, tally)
+                if (
+                    not is_told and time.monotonic() >= looks_s
+                ):  # its counters cost more than a send
+                    is_told, looks_s = _tells_of_losses(producer), time.monotonic() + LOOK_S
                 if stop.is_set():
                     break
     except NotDurable as error:
         fail(f"after {_lines(tally.sent)}: {error}{_hint(topic, place)}")
     except (KafkaError, CoordinationError) as error:
-        fail(f"line {tally.sent + tally.refused + 1} was not sent: {error}")
+        said = [str(error), *getattr(error, "__notes__", ())]
+        closed = isinstance(error, BrokerUnavailable) and not isinstance(error, BrokerUnreachable)
+        hint = _hint(topic, place) if closed else ""
+        fail(f"line {tally.sent + tally.refused + 1} was not sent: {'; '.join(said)}{hint}")
     if tally.refused:
         fail(f"{_lines(tally.refused)} refused, {tally.sent:,} sent to {topic}")
     complain(f"{tally.sent:,} {'message' if tally.sent == 1 else 'messages'} sent to {topic}")
+
+
+def _tells_of_losses(producer: Producer) -> bool:
+    """Whether lines could not be sent; says so at once, since the input may have no end."""
+    if failed := producer.stats.failed:
+        complain(f"{_lines(failed)} could not be sent so far; the end says why and how many")
+    return failed > 0
 
 
 def _lines(count: int) -> str:
@@ -299,8 +318,8 @@ def _send(send: Send, line: bytes, tally: _Tally) -> None:
             complain("further lines that are refused are only counted")
         return
     except BrokerUnavailable as error:
-        # The close reports earlier lines that may be lost with this one.
-        error.add_note(f"{tally.sent} lines were sent before")
+        if tally.sent:  # the close adds which of these may be lost with this one
+            error.add_note(f"{_lines(tally.sent)} sent before it")
         raise
     tally.sent += 1
 

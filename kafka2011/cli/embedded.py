@@ -332,7 +332,8 @@ def kill(
         fail(f"no signal {signal_name!r}", 2)
     states = {state["name"]: state for state in _states(root)}
     if name not in states:
-        fail(f"no process {name!r} under {root}; there are: {', '.join(states) or 'none'}", 2)
+        others = f"; there are: {', '.join(states)}" if states else " yet"
+        fail(f"no process {name!r} under {root}{others}", 2)
     pid = states[name]["pid"]
     if not states[name]["running"]:
         fail(f"{name} does not run")

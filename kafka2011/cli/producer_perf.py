@@ -32,6 +32,7 @@ from kafka2011.cli.perf import (
 )
 from kafka2011.coordination.errors import CoordinationError
 from kafka2011.producer import Producer
+from kafka2011.producer.asynchronous import broker_queue
 from kafka2011.protocol.errors import IllegalTopicName, KafkaError
 from kafka2011.protocol.names import check_topic
 from kafka2011.runtime import logs
@@ -112,7 +113,8 @@ def run(  # noqa: PLR0917 (the original's options)
     Each thread sends messages / threads of them, in whole batches unless --async. Status 1 when
     some are not known to be on the brokers' disks.
     """
-    logs.configure("producer-perf", level="WARNING")
+    # The end names what was lost.
+    logs.configure("producer-perf", level="WARNING", but=broker_queue.__name__)
     settings: dict[str, Any] = {
         **brokerinfo(brokers),
         "producer_type": "async" if is_async else "sync",

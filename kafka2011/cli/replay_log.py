@@ -25,6 +25,7 @@ from kafka2011.consumer.stream import MessageStream
 from kafka2011.coordination import paths
 from kafka2011.coordination.errors import CoordinationError
 from kafka2011.producer import Producer
+from kafka2011.producer.asynchronous import broker_queue
 from kafka2011.protocol.errors import IllegalTopicName, KafkaError
 from kafka2011.protocol.names import check_topic
 from kafka2011.runtime import logs
@@ -88,7 +89,8 @@ def run(  # noqa: PLR0917 (the original's options)
         autooffset_reset="smallest",
         consumer_timeout_ms=consumer_timeout_ms,
     )
-    logs.configure("replay-log", level="WARNING")
+    # The end names what was lost.
+    logs.configure("replay-log", level="WARNING", but=broker_queue.__name__)
     settings: dict[str, Any] = {
         **target,
         "producer_type": "async" if is_async else "sync",

@@ -24,6 +24,7 @@ from kafka2011.consumer.simple import LATEST, SimpleConsumer
 from kafka2011.coordination.paths import OFFSET_MAX
 from kafka2011.protocol.errors import (
     IllegalTopicName,
+    InvalidMessage,
     KafkaError,
     MessageLargerThanFetchSize,
     OffsetOutOfRange,
@@ -88,7 +89,7 @@ def run(  # noqa: PLR0917 (the original's options)
     logs.configure("simple-consumer", level="WARNING")
     address = server_address(server)
     stop = stop_event()
-    count = 0
+    count, is_given = 0, offset >= 0
     out = sys.stdout.buffer
     try:
         check_topic(topic, "0.7")
@@ -99,7 +100,7 @@ def run(  # noqa: PLR0917 (the original's options)
                     f"nothing was ever sent to partition {partition} of topic {topic!r} on the "
                     f"broker at {address[0]}:{address[1]} (topics describe: what there is)"
                 )
-            if offset < 0:
+            if not is_given:
                 ask = client.latest if offset == LATEST else client.earliest
                 offset = ask(topic, partition)
             chunks = _chunks(client, topic, partition, offset, fetchsize, stop, ends=no_wait)
@@ -125,6 +126,12 @@ def run(  # noqa: PLR0917 (the original's options)
         out.flush()
         gone = isinstance(error, OffsetOutOfRange)
         reason = "the offset is not in the log (see get-offsets)" if gone else str(error)
+        if (
+            is_given
+            and not count
+            and isinstance(error, MessageLargerThanFetchSize | InvalidMessage)
+        ):
+            reason += "; is it the start of an entry? --print-offsets names those"
         fail(f"{topic}-{partition} at {offset}, after {count} messages: {reason}")
     out.flush()
     complain(f"{count} messages, next offset {offset}")

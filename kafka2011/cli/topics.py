@@ -69,7 +69,7 @@ def describe(
         found = partition_ends(registry, wanted, dialled)
     if as_json:
         print_json([_json(ends) for ends in found])
-    else:
+    elif wanted or not unknown:
         _print_table(found, wanted)
     for topic in unknown:
         complain(f"no topic {topic!r}")

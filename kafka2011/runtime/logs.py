@@ -43,10 +43,13 @@ if not structlog.is_configured():
     as_a_library()
 
 
-def configure(process: str, *, as_json: bool = False, level: str = "INFO") -> None:
+def configure(
+    process: str, *, as_json: bool = False, level: str = "INFO", but: str | None = None
+) -> None:
     """Send structlog and the standard `logging` of libraries to standard error.
 
-    `process` is bound to every line. Called twice, the second call wins.
+    `process` is bound to every line. `but` is a module of which nothing is shown: the command says
+    it in its own words. Called twice, the second call wins.
     """
 
     def add_process(_logger: Any, _method: str, event: dict[str, Any]) -> dict[str, Any]:
@@ -74,6 +77,7 @@ def configure(process: str, *, as_json: bool = False, level: str = "INFO") -> No
         cache_logger_on_first_use=False,  # the second call wins for loggers in use, too
     )
     handler = logging.StreamHandler(sys.stderr)
+    handler.addFilter(lambda record: record.name != but)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,

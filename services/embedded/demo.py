@@ -110,7 +110,10 @@ class Demo:
                 screen.say(goes_on_text(self.config.root_dir, before))
             status = self._with_everything("up", self._stay)
             if status == 0:
-                screen.say("what was sent last is not in the warehouse: the next start loads it")
+                screen.say(
+                    "all that was sent is on the brokers; the newest of it may not be in the "
+                    "warehouse yet: the next start loads it"
+                )
             screen.say(
                 f"stopped; data and logs stay in {self.config.root_dir}/; to go on with them:\n"
                 f"  {to_paste(self.root, 'up')}"
@@ -149,7 +152,10 @@ class Demo:
             record = {"command": command, "directory": str(self.root), **addresses(specs)}
             control = ControlServer(self.root, answer, record)
             try:
-                supervisor.start_all(display.show_phase)
+                # Before there is a dashboard that would show them.
+                supervisor.start_all(
+                    display.show_phase, after_first_stage=lambda: forget_earlier(supervisor)
+                )
                 control.note_serving(True)
                 display.say(
                     f"{len(supervisor.processes)} processes serve after "
@@ -262,7 +268,6 @@ class Demo:
         return f"http://127.0.0.1:{supervisor.processes['audit'].spec.ports['metrics']}"
 
     def _stay(self, supervisor: Supervisor, display: Display, _began: float) -> int:
-        forget_earlier(supervisor)
         audit_url = self._audit_url(supervisor)
         summary: dict[str, Any] | None = None
         due_s = 0.0

@@ -99,12 +99,15 @@ class Supervisor:
 
     # --- starting ----------------------------------------------------------------------------
 
-    def start_all(self, progress: Callable[[str], None]) -> None:
+    def start_all(
+        self, progress: Callable[[str], None], *, after_first_stage: Callable[[], None]
+    ) -> None:
         """Start every process and wait until each serves; raises StartFailed.
 
         Stage by stage: the ZooKeepers, the brokers, all others, and last, when all else serves,
         the finite ones (frontends). A process that starts slowly (a Spark driver) is started with
         the first stage, waits itself for ZooKeeper, and must serve in its own stage.
+        `after_first_stage` is called when the ZooKeepers serve.
         """
         stages = self._stages()
         early = [process for process in self.processes.values() if process.spec.is_slow]
@@ -118,6 +121,8 @@ class Supervisor:
                 slow = " (slow to start)" if process.spec.is_slow else ""
                 progress(f"waiting for {process.spec.name}{slow}")
                 self._wait_until_serving(process)
+            if number == 0:
+                after_first_stage()
 
     def _set_up(self, process: ManagedProcess) -> None:
         if not process.spec.setup:

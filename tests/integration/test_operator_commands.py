@@ -388,6 +388,8 @@ def test_get_offsets_and_simple_consumer(cluster: Cluster, run: Run) -> None:
     )
     records = [json.loads(line) for line in done.out.splitlines()]
     assert [record["next_offset"] for record in records] == [ENTRY * n for n in range(1, 6)]
+    inside = run("simple-consumer", *words, "--offset", "5", "--no-wait", status=1).err
+    assert "is it the start of an entry?" in inside
     for topic, partition in (("clicks", "7"), ("nosuch", "0")):
         where = (*server(cluster), "--topic", topic, "--partition", partition)
         assert "nothing was ever sent" in run("simple-consumer", *where, status=1).err
@@ -515,6 +517,7 @@ def test_zookeeper_ls_and_get_only_look(cluster: Cluster, run: Run) -> None:
 
 
 BRIEF = "--zookeeper ZK --brokerinfo zk.connect=ZK --consumer-timeout-ms 300"
+NOBODY = "--brokerinfo broker.list=0:127.0.0.1:1"
 
 
 @pytest.mark.parametrize(
@@ -540,6 +543,7 @@ BRIEF = "--zookeeper ZK --brokerinfo zk.connect=ZK --consumer-timeout-ms 300"
         (2, "consumer-perf --topic clicks"),
         (2, "producer-perf --brokerinfo x --topic t --messages 10"),
         (2, "producer-perf --brokerinfo zk.connect=ZK --topic t --messages 10"),
+        (1, f"producer-perf {NOBODY} --topic t --messages 1 --threads 1 --async"),
         (2, "zookeeper get --zookeeper ZK brokers"),
         (2, "zookeeper ls --zookeeper /chroot /"),
         (1, "topics describe --zookeeper ZK nosuch"),

@@ -1,5 +1,6 @@
 """`kafka2011 console-producer` against a socket that records what it sends."""
 
+import re
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -91,7 +92,14 @@ def test_a_partition_for_which_a_broker_closes_the_connection_may_not_be_there(
     server.close_at_barrier = 1
     broker_id = server.broker_list.partition(":")[0]
     errors = console(b"one\n", "--partition", f"{broker_id}-3", status=1)
-    assert errors.endswith("; the broker may have no partition 3 of cons (num.partitions)\n")
+    hint = "; the broker may have no partition 3 of cons (num.partitions)\n"
+    assert errors.endswith(hint)
+    # Closed while there is more to send.
+    server.refused = {"cons"}
+    errors = console(b"line\n" * 100_000, "--partition", f"{broker_id}-3", status=1)
+    assert re.search(r"^kafka2011: line [\d,]+ was not sent: .*lines? sent before it; ", errors)
+    assert errors.endswith(hint)
+    assert errors.count("\n") == 1
 
 
 def test_ten_lines_that_are_refused_are_named_and_all_are_counted(
@@ -118,4 +126,6 @@ def test_a_line_above_the_limit_is_refused_and_the_others_go(
 def test_no_broker_is_one_line_and_status_1(server: ScriptedBroker, console: Console) -> None:
     server.close()
     for options in ((), ("--sync",)):
-        assert "cannot connect" in console(b"one\n", *options, status=1)
+        errors = console(b"one\n", *options, status=1)
+        assert "cannot connect" in errors
+        assert errors.count("\n") == 1

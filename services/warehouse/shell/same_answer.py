@@ -15,7 +15,7 @@ type, `decimal(12,2)`.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kafka2011.runtime.config import suggestion
@@ -73,11 +73,12 @@ class Unsure(Exception):
 
 
 class Unknown(Exception):
-    """No engine can answer: there is no such `table` or, where that is empty, no such column."""
+    """No engine can answer: no such `table` or, where that is empty, no such one of `columns`."""
 
-    def __init__(self, message: str, table: str = "") -> None:
+    def __init__(self, message: str, table: str = "", columns: Sequence[str] = ()) -> None:
         super().__init__(message)
         self.table = table
+        self.columns = columns
 
 
 def kind_of_delta(declared: Any) -> str:
@@ -322,7 +323,7 @@ class _Scope:
             return
         known = [column for _, columns in self._relations for column in columns]
         of = ", ".join(relation for relation, _ in self._relations)
-        raise Unknown(f"no column {name} in {of}{suggestion(name.lower(), known)}")
+        raise Unknown(f"no column {name} in {of}{suggestion(name.lower(), known)}", columns=known)
 
     def _constant(self, node: Node) -> str:
         literal = _only(node, "literal")["literal"]

@@ -31,6 +31,8 @@ _WORD = re.compile(r"\w+")
 _SHOW = re.compile(r"\s*show\s+tables\s*;?\s*", re.IGNORECASE)
 _DESCRIBE = re.compile(r"\s*desc(?:ribe)?\s+(?:table\s+)?(\w+)\s*;?\s*", re.IGNORECASE)
 _LISTING = re.compile(r"\s*(show|desc|describe)\b", re.IGNORECASE)
+# As DuckDB and Spark say it.
+_NO_TABLE = re.compile(r"Table with name .* does not exist|TABLE_OR_VIEW_NOT_FOUND")
 # The first words of Spark's statements: another one is a slip, for which no JVM is started.
 _BEGINNINGS = re.compile(
     "add|alter|analyze|begin|cache|call|clear|comment|create|declare|delete|desc|describe|drop|"
@@ -59,7 +61,10 @@ class Warehouse:
 
     @property
     def contents(self) -> str:
-        return ", ".join(self.paths) or f"none in {self._directory}; `make demo` leaves some"
+        """What tables there are, as the end of an error about one that is not there."""
+        if self.paths:
+            return f" (there are: {', '.join(self.paths)})"
+        return f" (there are no tables in {self._directory} yet; `make demo` leaves some)"
 
     def in_quarantine(self, name: str) -> str:
         """Where the messages of a table without rows are; empty where there are none."""
@@ -120,7 +125,7 @@ def ask(
                 hint = "; --engine duckdb answers without, by DuckDB's own rules"
         except duckdb.Error as error:
             if engine == DUCKDB:
-                raise SqlError(f"{first_line(error)} (there are: {warehouse.contents})") from error
+                raise SqlError(_with_tables(first_line(error), warehouse)) from error
             reason = f"DuckDB: {first_line(error)}"
     from kafka2011.services.warehouse.shell import spark_engine
 
@@ -131,7 +136,7 @@ def ask(
         options = spark_engine.source_options(*raw) if raw else None
         found = spark_engine.answer(session, statement, tables, options)
     except SqlError as error:
-        raise SqlError(f"{error} (there are: {warehouse.contents})") from error
+        raise SqlError(_with_tables(str(error), warehouse)) from error
     return found if engine == SPARK else replace(found, engine=f"Spark ({reason})")
 
 
@@ -172,7 +177,14 @@ def _spark_type(kind: Any) -> str:
     return f"struct<{','.join(parts)}>"
 
 
+def _with_tables(said: str, warehouse: Warehouse) -> str:
+    """What an engine said, with the tables there are where it missed one."""
+    return said + (warehouse.contents if _NO_TABLE.search(said) else "")
+
+
 def _unknown(error: same_answer.Unknown, warehouse: Warehouse) -> str:
+    if not error.table:
+        return f"{error} (there are: {', '.join(dict.fromkeys(error.columns))})"
     where = warehouse.in_quarantine(error.table.lower())
     hint = f"; {where}" if where else suggestion(error.table.lower(), warehouse.paths)
-    return f"{error}{hint} (there are: {warehouse.contents})"
+    return f"{error}{hint}{warehouse.contents}"

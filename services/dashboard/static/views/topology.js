@@ -157,8 +157,8 @@ export function topology(root, page) {
   const events = h("ol", { class: "events", "aria-live": "polite", "aria-label": "Events, newest first" });
   root.append(
     h("div", { class: "stage-and-events" },
-      h("section", { class: "card" }, h("h2", {}, "Topology"), h("p", { class: "lead" }, "Frontends send through the balancer to the live brokers; consumers read there, the mirror copies to the offline brokers, and the load job loads everything into the warehouse. The audit counts every message."), svg,
-        h("ul", { class: "legend" }, ["up", "lagging", "down", "stopped"].map((state) => h("li", {}, stateTag(state))), h("li", {}, "Width and speed of a line: bytes a second. Dotted: read by the audit. Select a box for its detail.")), setLines),
+      h("section", { class: "card" }, h("h2", {}, "Topology"), h("p", { class: "lead" }, "Frontends send to the live brokers through the balancer, events with a key directly; consumers read there, the mirror copies to the offline brokers, and the load job loads everything into the warehouse. The audit counts every message."), svg,
+        h("ul", { class: "legend" }, ["up", "starting", "lagging", "down", "stopped"].map((state) => h("li", {}, stateTag(state))), h("li", {}, "Width and speed of a line: bytes a second. Dotted: read by the audit. Select a box for its detail.")), setLines),
       h("section", { class: "card" }, h("h2", {}, "Events"), events)),
     h("section", { class: "card" }, h("h2", {}, "Processes"), table.element),
   );

@@ -101,13 +101,32 @@ def deploy(tmp_path: Path) -> Iterator[Deploy]:
     """Starts a deployment of these processes, which end with the test."""
     with contextlib.ExitStack() as ending:
 
-        def start(*specs: ProcessSpec) -> Deployment:
+        def start(
+            *specs: ProcessSpec, first_stage_serves: Callable[[], None] = lambda: None
+        ) -> Deployment:
             deployment = Deployment(tmp_path, *specs)
             ending.callback(deployment.supervisor.stop_all)
-            deployment.supervisor.start_all(lambda _: None)
+            deployment.supervisor.start_all(lambda _: None, after_first_stage=first_stage_serves)
             return deployment
 
         yield start
+
+
+def test_what_an_earlier_run_left_in_zookeeper_is_removed_before_all_else_starts(
+    deploy: Deploy, tmp_path: Path
+) -> None:
+    started: list[list[str]] = []
+
+    def first_stage_serves() -> None:
+        started.append(sorted(path.stem for path in (tmp_path / "run").glob("zoo*.json")))
+        started.append([path.stem for path in (tmp_path / "run").glob("dashboard.json")])
+
+    deploy(
+        spec("zookeeper-live", kind="zookeeper"),
+        spec("dashboard"),
+        first_stage_serves=first_stage_serves,
+    )
+    assert started == [["zookeeper-live"], []]
 
 
 @pytest.mark.parametrize(

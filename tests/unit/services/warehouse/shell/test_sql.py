@@ -217,7 +217,14 @@ def test_all_else_is_sparks_and_that_is_said_before_it_starts(
         ("desc table visits;", "no table visits; did you mean visit? (there are: clicks, "),
         ("describe views", "no table views; 2 of its topic's messages could not become rows: "),
         ("Selec 1", "no statement begins with 'selec'; did you mean select?"),
-        ("select pat from visit", "no column pat in visit; did you mean path? (there are: "),
+        (
+            "select pat from visit",
+            "no column pat in visit; did you mean path? (there are: at, path, hour, n)",
+        ),
+        (
+            "select nosuch from visit a join visit b on a.n = b.n",
+            "no column nosuch in a, b (there are: at, path, hour, n)",
+        ),
         (
             "select * from views",
             "no table views; 2 of its topic's messages could not become rows: ",
@@ -228,6 +235,21 @@ def test_what_is_not_there_is_one_line_at_once(warehouse: Path, statement: str, 
     with pytest.raises(SqlError) as error:
         answered(warehouse, statement)
     assert str(error.value).startswith(said)
+
+
+def test_a_warehouse_without_tables_is_said_to_have_none(tmp_path: Path) -> None:
+    with pytest.raises(SqlError) as error:
+        answered(tmp_path, "select * from visit")
+    said = f"no table visit (there are no tables in {tmp_path} yet; `make demo` leaves some)"
+    assert str(error.value) == said
+
+
+def test_duckdbs_own_errors_list_the_tables_where_it_missed_one(warehouse: Path) -> None:
+    with pytest.raises(SqlError, match=r"visits does not exist.*\(there are: clicks, "):
+        answered(warehouse, "select * from visits", "duckdb")
+    with pytest.raises(SqlError, match="pat") as error:
+        answered(warehouse, "select pat from visit", "duckdb")
+    assert "clicks" not in str(error.value)
 
 
 def test_duckdb_itself_may_be_asked(warehouse: Path) -> None:
