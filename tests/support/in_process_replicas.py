@@ -74,6 +74,13 @@ class Members:
 
         monkeypatch.setattr("kafka2011.broker.process.ZooKeeperRegistry", registry)
 
+    def begin(self) -> None:
+        """The set is made, and all of it are in sync."""
+        self.node.create(STATE)
+        for name in NAMES:
+            self.start(name)
+        self.wait_in_sync()
+
     def start(self, name: str) -> None:
         self.running[name] = Member(self._path, name, self.registry)
 

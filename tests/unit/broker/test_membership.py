@@ -34,10 +34,7 @@ def test_no_set_of_that_id(members: Members) -> None:
 def test_replicas_confirm_together_hand_over_and_copy_to_an_empty_directory(
     members: Members,
 ) -> None:
-    members.node.create(STATE)
-    for name in NAMES:
-        members.start(name)
-    members.wait_in_sync()
+    members.begin()
     ends = []
     for _ in range(2):
         with members.connect() as client:
@@ -68,10 +65,7 @@ def test_a_broker_that_was_alone_begins_a_set(members: Members, tmp_path: Path) 
         client.send(produce(b"t", entry(b"of before") * 100))
         end = client.latest(b"t")
     (tmp_path / "logs").rename(tmp_path / "a")
-    members.node.create(STATE)
-    for name in NAMES:
-        members.start(name)
-    members.wait_in_sync()
+    members.begin()
     with members.connect() as client:
         assert client.latest(b"t") == end
         assert client.ask(fetch(b"t", 0)).startswith(b"of before", 16)
@@ -82,10 +76,7 @@ def test_a_broker_that_was_alone_begins_a_set(members: Members, tmp_path: Path) 
 
 
 def test_a_handover_under_load_loses_nothing(members: Members) -> None:
-    members.node.create(STATE)
-    for name in NAMES:
-        members.start(name)
-    members.wait_in_sync()
+    members.begin()
     load = Load(members, [])
     for _ in range(2):
         load.wait_for_more()
@@ -108,10 +99,7 @@ def test_a_name_that_is_no_member(members: Members) -> None:
 
 
 def test_copies_are_counted_whatever_is_confirmed(members: Members) -> None:
-    members.node.create(STATE)
-    for name in NAMES:
-        members.start(name)
-    members.wait_in_sync()
+    members.begin()
 
     def ask(client: RawClient, count: int) -> bytes:
         return client.ask(encode_request(CopiesRequest(count)))

@@ -8,7 +8,7 @@ import pytest
 
 from kafka2011.coordination.replica_sets import unclean_records
 from tests.conftest import Done, Run
-from tests.support.in_process_replicas import BROKER_ID, NAMES, STATE, Members
+from tests.support.in_process_replicas import BROKER_ID, NAMES, Members
 from tests.support.raw_requests import entry, produce
 from tests.support.waiting import wait_until
 
@@ -28,10 +28,7 @@ def replicas(members: Members, run: Run, monkeypatch: pytest.MonkeyPatch) -> Cal
         "kafka2011.cli.connections.ZooKeeperRegistry", lambda *_, **__: members.zookeeper.client()
     )
     monkeypatch.setattr("kafka2011.runtime.logs.configure", lambda *_, **__: None)
-    members.node.create(STATE)
-    for name in NAMES:
-        members.start(name)
-    members.wait_in_sync()
+    members.begin()
     return lambda *words: run("replicas", *words, "--zookeeper", "memory:1")
 
 

@@ -1,6 +1,8 @@
 import pytest
 
+from kafka2011.services.dashboard.config import DashboardConfig
 from kafka2011.services.dashboard.process_states import FAILURES_DOWN, STARTING_MS, ProcessHealth
+from kafka2011.services.dashboard.sampling.sampler import SCRAPE_TIMEOUT_S
 
 LAG = 10_000
 OK, FAILED, NODE_GONE, GOODBYE = "ok", "failed", "node gone", "goodbye"
@@ -36,6 +38,12 @@ def test_a_process_that_was_up(events: list[str], states: list[str]) -> None:
         since_ms = since_ms if state == before else second * 1000
         before = state
         assert (health.judge(second * 1000, None, LAG), health.since_ms) == (state, since_ms)
+
+
+def test_a_process_that_hangs_just_after_a_scrape_is_down_within_three_seconds() -> None:
+    """As the page says of each fault: the last failure is there at its deadline."""
+    sample_s = DashboardConfig(live_zk_connect="none:1").sample_ms / 1000
+    assert FAILURES_DOWN * sample_s + SCRAPE_TIMEOUT_S < 3
 
 
 def test_far_behind_is_lagging() -> None:

@@ -4,6 +4,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from kafka2011.events.forms import parse_forms
 from kafka2011.runtime.config import environment_name, load
 from kafka2011.runtime.process_settings import known_names
@@ -33,15 +35,16 @@ def test_the_default_is_the_deployment_of_the_paper() -> None:
     assert variables <= {environment_name(name) for name in known}
 
 
-def test_every_port_has_an_offset_of_its_own() -> None:
-    sizes: dict[str, Any] = {"live_brokers": 10, "offline_brokers": 20, "dashboard_port": 0}
+@pytest.mark.parametrize("kind", [{"dashboard_port": 0}, {"replicas": 3}], ids=["plain", "sets"])
+def test_every_port_has_an_offset_of_its_own(kind: dict[str, int]) -> None:
     offsets: list[int] = []
 
     def port_at(offset: int) -> int:
         offsets.append(offset)
         return 10_000 + offset
 
-    plan(EmbeddedConfig(**sizes, chaos="on"), Path("/data"), port_at)
+    config: Any = {"live_brokers": 10, "offline_brokers": 20, "chaos": "on", **kind}
+    plan(EmbeddedConfig(**config), Path("/data"), port_at)
     assert len(offsets) == len(set(offsets))
     assert max(offsets) <= 400
 
@@ -113,19 +116,6 @@ def test_with_replicas_each_live_broker_is_a_set_over_all_machines() -> None:
         assert command.count("--member") == 3
     targets = specs["balancer"].environment["KAFKA2011_PROXY_ROUTES"].partition(">")[2].split("|")
     assert len(targets) == 9
-
-
-def test_every_port_of_replicas_has_an_offset_of_its_own() -> None:
-    offsets: list[int] = []
-
-    def port_at(offset: int) -> int:
-        offsets.append(offset)
-        return 10_000 + offset
-
-    config = EmbeddedConfig(live_brokers=10, offline_brokers=20, replicas=3, chaos="on")
-    plan(config, Path("/data"), port_at)
-    assert len(offsets) == len(set(offsets))
-    assert max(offsets) <= 400
 
 
 def test_without_a_rate_the_frontends_send_heartbeats_alone() -> None:

@@ -13,7 +13,6 @@ from kafka2011.events.topics import (
     SERVICE_METRIC,
     SITE_RELATED,
 )
-from kafka2011.protocol.errors import BrokerUnavailable
 from kafka2011.services.site.abuse import Abuse
 from kafka2011.services.site.ads import Ads
 from kafka2011.services.site.newsfeed import QUIET_MS, Newsfeed
@@ -22,26 +21,8 @@ from kafka2011.services.site.results import ResultWriter, event_of
 from kafka2011.services.site.search import SearchUse
 from kafka2011.services.site.trending import Trending
 from tests.unit.services.site.events import NOW_MS, event, view
+from tests.unit.services.site.test_measuring import Broker
 from tests.unit.services.site.test_newsfeed import ABOUT_IT
-
-
-class Broker:
-    """Takes messages, and fails while it is told to."""
-
-    def __init__(self) -> None:
-        self.messages: list[tuple[str, bytes]] = []
-        self.is_away = False
-
-    def send(self, topic: str, payload: list[bytes], /) -> None:
-        if self.is_away:
-            raise BrokerUnavailable("away")
-        self.messages += [(topic, each) for each in payload]
-
-    def flush(self, timeout_ms: int, /) -> None:
-        pass
-
-    def close(self, timeout_ms: int, /) -> None:
-        pass
 
 
 def some_results() -> list:
