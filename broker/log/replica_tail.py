@@ -96,18 +96,24 @@ class ReplicaTail(LogTail):
             self._take(held)
 
     def lead_from(self, floor: int) -> None:
-        """This process leads from here on: readers get nothing, and no error, up to `floor`."""
+        """This process leads from here on: readers get nothing, and no error, up to `floor`. The
+        lineage is durable, also of a log that was made in an earlier leadership and not opened."""
         self.ends.floor = floor
         self._copied_ms = None
+        self.open_for_appends()
 
     def stop_leading(self) -> None:
-        """Nothing more is confirmed by this process, and what waits to be opened is not kept."""
+        """Nothing more is confirmed by this process, and nothing more is written for its clients:
+        what waits for a new segment, or to be opened, would come to stand among what the next
+        leader sends."""
         self.ends.floor = 0
-        if self.is_unopened:
-            held, self._held = self._held, []
-            self.log_end = self._gathered_end
-            self.ends.refuse_beyond(self.log_end)
-            refuse(held, StorageFailed(f"{self.name}: this broker leads no more"))
+        held, self._held = self._held, []
+        refused = [*self._appenders, *(one.appender for one in held)]
+        self._gathered, self._appenders = [], []
+        self._roll_pending = False  # whether one is due is decided anew
+        self.log_end = self._gathered_end = self.written_end
+        self.ends.refuse_beyond(self.log_end)
+        refuse(refused, StorageFailed(f"{self.name}: this broker leads no more"))
         self.ends.stop_confirming()
 
     # --- cuts ----------------------------------------------------------------------------------

@@ -18,14 +18,15 @@ What may be at the same time, between two calls, while the log is online:
     flushing         a job is out; it has a lease of its own      flush_wanted
     _pinned          a lease for the flush to come                flush_wanted
 
-Nothing but a finished flush ends `_roll_pending`, but for a write that found no room: it refuses
-what is held as well. A log that has failed has nothing gathered or held and no roll pending.
+Nothing but a finished flush ends `_roll_pending`, but for a write that found no room, and the end
+of a replica's leadership: these refuse what is held as well. A log that has failed has nothing
+gathered or held and no roll pending.
 
 Everything here but `FlushJob.run` belongs to one thread.
 """
 
 import errno
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -370,9 +371,7 @@ class LogTail:
             failed = StorageFailed(f"{self.name} is read-only: {self.state_reason}")
         else:
             self.ends.refuse_beyond(self.log_end)
-        for appender in refused:
-            if appender is not None:
-                appender.append_failed(failed)
+        refuse(refused, failed)
         return kept_bytes
 
     # --- flushing ------------------------------------------------------------------------------
@@ -445,7 +444,7 @@ class LogTail:
         except PartitionError as error:
             self.log_end = self._gathered_end
             self.ends.refuse_beyond(self.log_end)
-            refuse(held, error)
+            refuse((one.appender for one in held), error)
             return
         self._take(held)
 
@@ -484,13 +483,11 @@ class LogTail:
         self.ends.freeze()
         if self.observer is not None:
             self.observer.log_failed(self)
-        for appender in refused:
-            if appender is not None:
-                appender.append_failed(StorageFailed(f"{self.name} is read-only: {reason}"))
+        refuse(refused, StorageFailed(f"{self.name} is read-only: {reason}"))
 
 
-def refuse(held: Sequence[Held], error: PartitionError) -> None:
-    """Call the appenders of what was not kept."""
-    for one in held:
-        if one.appender is not None:
-            one.appender.append_failed(error)
+def refuse(appenders: Iterable[Appender | None], error: PartitionError) -> None:
+    """Call those of what was not kept."""
+    for appender in appenders:
+        if appender is not None:
+            appender.append_failed(error)

@@ -38,6 +38,8 @@ REPLIES_PER_TURN = 128
 # acknowledged; reading less than this leaves that to a timer of up to 40 ms.
 QUICK_ACK_BYTES_MAX = 64 * 1024
 
+LAST_READS = 16  # of each connection at a stop or a pause
+
 # Ends of a connection that are the storage's fault.
 BROKEN_READS = frozenset({"cannot-read", "segment-ends-early"})
 
@@ -109,6 +111,8 @@ class Connection:
         self._is_sending = False
         self._close_after_send = False
         self._is_held = False
+        self._waits_for_client = False  # it is held, and what it sends ends that
+        self._last_reads = 0  # at a pause: so many are left
         self._is_being_checked = False
         self._has_produced = False
         self._has_been_read = False  # since the last `tidy`
@@ -125,8 +129,18 @@ class Connection:
     # --- reading -------------------------------------------------------------------------------
 
     def pause(self) -> None:
-        """Read nothing more while the host is paused."""
+        """Read what has arrived, and nothing more while the host is paused."""
+        self._last_reads = LAST_READS
+        self.has_settled()
         self._read_no_more()
+
+    def has_settled(self) -> bool:
+        """Whether everything that had arrived at the pause is with the logs: what waits for a disk
+        or for others is not; what is behind an answer that a client does not take may stay."""
+        while self._last_reads and not (self._is_held or self._is_sending or self.is_closed):
+            self._last_reads = self._last_reads - 1 if self.on_readable() else 0
+        is_idle = self._waits_for_client or self._is_sending
+        return is_idle or not (self._is_held or self._last_reads)
 
     def resume(self) -> None:
         """Read on, unless something else is in the way."""
@@ -348,6 +362,7 @@ class Connection:
             self._read_no_more()
         self.deadline_s = None
         self._is_held = True
+        self._waits_for_client = until_client_sends
         self._then = then
         wait = begin(self._on_wait_over)
         if self.is_closed:  # by a write that the wait began with
@@ -375,7 +390,7 @@ class Connection:
     def _after_wait(self) -> None:
         if self.is_closed:
             return
-        self._is_held = False
+        self._is_held = self._waits_for_client = False
         self._wait = None
         self._lent_turn = self._host.turn
         then, self._then = self._then, None

@@ -20,7 +20,7 @@ from kafka2011.broker.core.disk_scheduler import DiskScheduler
 from kafka2011.broker.core.worker_threads import Job, WorkerThreads
 from kafka2011.broker.network.buffers import RequestMemory
 from kafka2011.broker.network.channel import Channel, Session
-from kafka2011.broker.network.connection import BROKEN_READS, Connection
+from kafka2011.broker.network.connection import BROKEN_READS, LAST_READS, Connection
 from kafka2011.broker.network.gathering import Gathering
 from kafka2011.broker.network.poller import READABLE, Poller
 from kafka2011.broker.network.sender import WarmUp
@@ -34,7 +34,6 @@ ACCEPT_PAUSE_S = 0.2  # after running out of descriptors
 SWEEP_INTERVAL_S = 0.5
 CLOSINGS_LOGGED_PER_SWEEP = 5  # a flood of bad clients must not become a flood of log lines
 STOP_GRACE_S = 5.0  # for responses on their way when the broker stops
-DRAIN_READS = 16  # last reads of each connection at a stop or pause
 KEEPALIVE_IDLE_S = 60
 OUT_OF_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
@@ -288,13 +287,18 @@ class BrokerServer:
         self.is_paused = paused
         for connection in list(self._connections):
             if paused:
-                self._drain(connection)
                 connection.pause()
             else:
                 connection.resume()
 
+    def drained(self) -> bool:
+        """Whether everything that has arrived is written; asked while clients are paused."""
+        settled = [connection.has_settled() for connection in list(self._connections)]
+        self.write_turn()
+        return all(settled)
+
     def _drain(self, connection: Connection) -> None:
-        for _ in range(DRAIN_READS):
+        for _ in range(LAST_READS):
             if connection.is_waiting or not connection.on_readable():
                 break
 

@@ -46,9 +46,9 @@ class LogEvents:
     def _note(self) -> None:
         if not self._is_noted:
             self._is_noted = True
-            self._loop.call_soon(self._report)
+            self._loop.call_soon(self.report)
 
-    def _report(self) -> None:
+    def report(self) -> None:
         """Hand in what was written and flushed since the last time, by the ends as they are now.
 
         What a follower writes the machine knows already.

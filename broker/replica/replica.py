@@ -54,6 +54,9 @@ class Clients(Protocol):
     def hang_up(self) -> None: ...
     def pause(self, paused: bool) -> None: ...
 
+    def drained(self) -> bool:
+        """Whether everything that has arrived is written; asked while they are paused."""
+
 
 class Requests(Protocol):
     def put(self, request: Request) -> None: ...
@@ -118,6 +121,7 @@ class RunningReplica:
         self._events: deque[tuple[events.Event, Entries | None]] = deque()
         self._is_stepping = False
         self._is_over = False
+        self._is_draining = False  # clients are paused, and Drained was not said
         self._bringing: Entries | None = None  # what the Data that is handed in has in it
         self._copying: dict[int, Copying] = {}
         self._addresses: dict[Directory, BrokerAddress] = {}
@@ -140,6 +144,10 @@ class RunningReplica:
         self._timer = self._loop.call_later(TICK_S, self._tick)
         self.port.check_progress()
         self.feed(events.Tick())
+        if self._is_draining and self._clients.drained():
+            self._is_draining = False
+            self._log_events.report()
+            self.feed(events.Drained())
         self._check_unconfirmed()
 
     def close(self) -> None:
@@ -226,10 +234,12 @@ class RunningReplica:
             case effects.OpenClients():
                 self._open_clients()
             case effects.CloseClients():
+                self._is_draining = False
                 self._clients.hang_up()
                 self._storage.stop_leading()
                 _log.warning("replica_leads_no_more", broker_id=self._identity.broker_id)
             case effects.PauseProducers(pause):
+                self._is_draining = pause
                 self._clients.pause(pause)
             case effects.Damaged(reason):
                 _log.error("replica_damaged", reason=reason)

@@ -221,5 +221,7 @@ class Role:
 
     def hand_over(self) -> None: ...
 
+    def drained(self) -> None: ...
+
     def begin_anew(self) -> None:
         """Only a follower does: what a leader has, no other may have."""

@@ -140,7 +140,8 @@ class CloseClients:
 
 @dataclass(frozen=True, slots=True)
 class PauseProducers:
-    """Read nothing more from clients, or go on with it when `pause` is False."""
+    """Read nothing more from clients than what has arrived; Drained is said once it is written. Or
+    go on with it when `pause` is False."""
 
     pause: bool
 

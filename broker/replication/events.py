@@ -169,6 +169,11 @@ class HandOver:
 
 
 @dataclass(frozen=True, slots=True)
+class Drained:
+    """Everything that had arrived from clients when their reading was paused is written."""
+
+
+@dataclass(frozen=True, slots=True)
 class BeginAnew:
     """An operator says that this copy is damaged: it is to be copied again from the leader."""
 
@@ -195,5 +200,6 @@ Event = (
     | LogsCut
     | BarrierAsked
     | HandOver
+    | Drained
     | BeginAnew
 )

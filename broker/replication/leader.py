@@ -75,6 +75,7 @@ class Leader(Confirming):
         self._mark = 0
         self._opening: dict[str, int] = {}  # new partitions, by the journal write that each awaits
         self._hands_over_until_ms: int | None = None
+        self._is_drained = False  # since it takes no more from clients
         self._gave_up_on: Directory | None = None  # a handover that took too long
 
     # --- beginning and end ---------------------------------------------------------------------
@@ -125,11 +126,17 @@ class Leader(Confirming):
         if self._hands_over_until_ms is None:
             context = self.context
             self._hands_over_until_ms = context.now_ms + context.timing.handover_ms
+            self._is_drained = False
             context.effects.append(PauseProducers(True))
-            self._finish_handover()
+
+    def drained(self) -> None:
+        self._is_drained = True
+        self._finish_handover()
 
     def _finish_handover(self) -> None:
         if self._hands_over_until_ms is None or self.phase is not Phase.SERVING:
+            return
+        if not self._is_drained:
             return
         copies = self.context.copies
         ends = {name: copy.written for name, copy in copies.items()}

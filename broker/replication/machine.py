@@ -25,6 +25,7 @@ from kafka2011.broker.replication.events import (
     Canvassed,
     Closed,
     Connected,
+    Drained,
     Event,
     Flushed,
     HandOver,
@@ -159,6 +160,8 @@ class Replica:
                 role.session_renewed()
             case HandOver():
                 role.hand_over()
+            case Drained():
+                role.drained()
             case BeginAnew():
                 role.begin_anew()
             case LogMade(partition):

@@ -41,6 +41,9 @@ class Host:
     refused: list[str] = field(
         default_factory=list
     )  # logs whose writes found no room, not told yet
+    # Of clients' messages, those that wait for a new segment: their partitions and epochs.
+    taken: list[tuple[str, int]] = field(default_factory=list)
+    is_draining: bool = False  # clients are paused, and the process was not told that it is done
     must_watch: bool = False
     opening: set[str] = field(default_factory=set)  # logs that may not be written to yet
     request: Request | None = None

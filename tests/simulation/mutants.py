@@ -13,7 +13,7 @@ from kafka2011.broker.replication.candidate import Candidate
 from kafka2011.broker.replication.confirming import Phase
 from kafka2011.broker.replication.context import Context, Turn
 from kafka2011.broker.replication.copies import Copy, Row
-from kafka2011.broker.replication.effects import AnswerBarrier, CutLogs, OpenLog, Send
+from kafka2011.broker.replication.effects import AnswerBarrier, CutLogs, OpenClients, OpenLog, Send
 from kafka2011.broker.replication.events import BarrierAsked, StateRead
 from kafka2011.broker.replication.follower import Follower, Stage
 from kafka2011.broker.replication.frames import Ack, Table
@@ -32,6 +32,7 @@ class Mutant:
     machine: type[Replica]
     invariants: tuple[str, ...]
     names_are_directories: bool = False
+    keeps_what_it_took: bool = False
 
 
 MUTANTS: list[Mutant] = []
@@ -295,6 +296,7 @@ class WritesBeforeItsEpochIsDurable(Leader):
         super().begin()
         if before is not self.phase:
             self.phase = Phase.SERVING
+            self.context.effects.append(OpenClients())
 
 
 @leader("I8")
@@ -323,3 +325,6 @@ class ShowsAnEndThatFalls(Leader):
 
 
 MUTANTS.append(Mutant("NamesDirectoriesByReplica", Replica, ("I1", "I2"), True))
+MUTANTS.append(
+    Mutant("WritesForClientsAfterItsEnd", Replica, ("I4", "I8"), keeps_what_it_took=True)
+)

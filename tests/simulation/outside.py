@@ -87,20 +87,37 @@ class Outside:
         host.opening.add(partition)
         return self.feed(host, happened.LogMade(partition))
 
-    def do_put(self, name: str, partition: str) -> bool:
+    def do_take(self, name: str, partition: str) -> bool:
+        """A client's message waits in memory: for a new segment, which waits for a flush."""
         host = self.hosts[name]
         if not host.runs or host.machine is None or not host.machine.takes_produces:
             return False
         if partition not in host.machine.context.copies or partition in host.opening:
             return False
-        if host.is_full:
-            return False
         leader = host.machine.leads
         assert leader is not None
+        host.taken.append((partition, leader.epoch))
+        return True
+
+    def do_put(self, name: str, partition: str) -> bool:
+        """A client's message is taken and written, or waits behind another."""
+        host = self.hosts[name]
+        if host.is_full or not self.do_take(name, partition):
+            return False
+        return len(host.taken) > 1 or self.do_write(name)
+
+    def do_write(self, name: str) -> bool:
+        """The oldest message that waits is written, or refused where there is no room."""
+        host = self.hosts[name]
+        if not host.runs or not host.taken:
+            return False
+        partition, epoch = host.taken.pop(0)
+        if host.is_full:
+            return True
         log = host.disk.logs[partition]
         self.entries += 1
         before = log.entries[-1] if log.entries else None
-        log.entries.append(Entry(self.entries, leader.epoch, before))
+        log.entries.append(Entry(self.entries, epoch, before))
         self.judge.appended(self.hosts, host, partition, len(log.entries) - 1)
         return self.feed(host, happened.Appended(partition, len(log.entries)))
 

@@ -151,6 +151,9 @@ ALPHABET: dict[str, tuple[float, Callable[[World, random.Random], Arguments | No
     "renew": (2, _any),
     "tick": (6, lambda w, r: (_host(w, r), r.choice(TICKS_MS))),
     "put": (8, _put),
+    "take": (1, _put),
+    "write": (1, _with(lambda host: host.taken)),
+    "drained": (4, _with(lambda host: host.is_draining)),
     "make": (4, lambda w, r: (_host(w, r), r.choice(PARTITIONS))),
     "barrier": (2, _any),
     "look_up": (2, lambda w, r: (r.randrange(2),)),
@@ -266,6 +269,8 @@ def turn(world: World, name: str) -> None:
         while world.do((action, name)):
             if action in ("answer", "ask"):
                 break
+    world.do(("write", name))
+    world.do(("drained", name))
     for partition in PARTITIONS:
         world.do(("flush", name, partition))
     for other in world.hosts:
@@ -286,6 +291,8 @@ def unrest(world: World) -> str | None:
         return f"leaders {[host.name for host in leaders]}, {state}"
     if world.registry.address != (leaders[0].name, leaders[0].run):
         return f"{leaders[0].name} leads, {world.registry.address} is shown"
+    if leaders[0].opening:
+        return f"{leaders[0].name} takes nothing for {leaders[0].opening}"
     if state.isr != {host.disk.directory for host in world.hosts.values()}:
         return f"in sync are {sorted(state.isr)} of {state.members}"
     for name, confirmed in world.judge.confirmed.items():

@@ -31,11 +31,14 @@ class World(Outside):
         machine: type[Replica] = Replica,
         *,
         names_are_directories: bool = False,
+        keeps_what_it_took: bool = False,
     ) -> None:
-        """`names_are_directories` is a planted fault: a wiped disk keeps its identity."""
+        """Planted faults: `names_are_directories`, a wiped disk keeps its identity;
+        `keeps_what_it_took`, a leader that is deposed writes what waits for a new segment."""
         super().__init__()
         self.machine = machine
         self.names_are_directories = names_are_directories
+        self.keeps_what_it_took = keeps_what_it_took
         names = "abcd"[:replicas]
         self.directories = 0
         self.hosts = {name: Host(name, self._new_disk(name)) for name in names}
@@ -135,6 +138,8 @@ class World(Outside):
         host.dials.clear()
         host.canvasses.clear()
         host.refused.clear()
+        host.taken.clear()
+        host.is_draining = False
 
     def do_pause(self, name: str) -> bool:
         host = self.hosts[name]
@@ -167,6 +172,13 @@ class World(Outside):
 
     def do_hand_over(self, name: str) -> bool:
         return self.feed(self.hosts[name], happened.HandOver())
+
+    def do_drained(self, name: str) -> bool:
+        host = self.hosts[name]
+        if not host.runs or not host.is_draining or host.taken:
+            return False
+        host.is_draining = False
+        return self.feed(host, happened.Drained())
 
     # disks
 
@@ -521,9 +533,16 @@ class World(Outside):
                 host.opening.discard(partition)
             case wanted.OpenClients():
                 host.is_open = True
+                assert host.machine is not None
+                assert host.machine.leads is not None
+                host.opening -= host.machine.leads.floors.keys()
             case wanted.CloseClients():
-                host.is_open = False
-            case wanted.PauseProducers() | wanted.Damaged():
+                host.is_open = host.is_draining = False
+                if not self.keeps_what_it_took:
+                    host.taken.clear()
+            case wanted.PauseProducers(pause):
+                host.is_draining = pause
+            case wanted.Damaged():
                 pass
 
     def _send(self, host: Host, link: int, frame: Frame) -> None:

@@ -92,6 +92,24 @@ def test_a_handover_under_load_loses_nothing(members: Members) -> None:
     assert verdict.is_good, verdict
 
 
+def test_a_planned_stop_hands_over_what_has_arrived(members: Members) -> None:
+    """Also of clients that ask for no barrier, and what waits for a new segment."""
+    members.node.create(STATE)
+    for name in NAMES:
+        members.start(name)
+    members.wait_in_sync()
+    sent = entry(b"x" * 1000)
+    with members.connect() as client:
+        client.send(produce(b"t", sent))
+        assert client.latest(b"t") == len(sent)
+        for _ in range(20):
+            client.send(produce(b"t", sent))
+        members.stop(members.leader)
+    members.wait_in_sync()
+    with members.connect() as client:
+        assert client.latest(b"t") == 21 * len(sent)
+
+
 def test_a_name_that_is_no_member(members: Members) -> None:
     members.node.create(STATE)
     with pytest.raises(CannotStart, match=r"replica\.name=d is no member of the set: a, b, c"):

@@ -11,7 +11,13 @@ from kafka2011.broker.core.replica_storage import CutResult, ReplicaStorage
 from kafka2011.broker.log.barrier import Barrier
 from kafka2011.broker.log.copied import Checked, check_copied
 from kafka2011.broker.log.disk_jobs import Retirement
-from kafka2011.broker.log.errors import CopyDamaged, CopyMisplaced, StorageFailed, StorageFull
+from kafka2011.broker.log.errors import (
+    CopyDamaged,
+    CopyMisplaced,
+    PartitionError,
+    StorageFailed,
+    StorageFull,
+)
 from kafka2011.broker.log.log import Log, LogState
 from kafka2011.broker.log.replica_journal import ReplicaIdentity
 from kafka2011.broker.log.tail import CopiedFrom
@@ -73,6 +79,14 @@ class Loop:
     def run_one(self) -> None:
         call, what = self.calls.get(timeout=60)
         call(*what)
+
+
+class Appender:
+    failed = 0
+
+    def append_failed(self, error: PartitionError) -> None:
+        del error
+        self.failed += 1
 
 
 class Watched:
@@ -236,6 +250,15 @@ def test_a_new_log_takes_nothing_before_it_is_opened(bench: Bench) -> None:
     ]
 
 
+def test_a_new_log_that_was_not_opened_is_when_the_replica_leads_again(bench: Bench) -> None:
+    log = bench.logs.get_or_create("t", 0)
+    log.append(E, 1, 0)
+    bench.storage.stop_leading()
+    bench.storage.set_floor(log, 0)
+    append_and_flush(log, E)
+    assert log.flushed_end == len(E)
+
+
 def test_what_is_flushed_is_shown_once_it_is_confirmed(bench: Bench) -> None:
     log = bench.log()
     append_and_flush(log, E, E)
@@ -273,6 +296,26 @@ def test_a_leadership_that_ends_fails_what_waits(bench: Bench) -> None:
     barrier.seal()
     bench.storage.stop_leading()
     assert outcome == [False]
+
+
+def test_a_leadership_that_ends_takes_nothing_that_waits_for_a_new_segment(bench: Bench) -> None:
+    """The disk hangs: the replica follows by now when its flush ends. What was written then would
+    stand where the next leader's bytes go, under that one's epoch."""
+    log = bench.log()
+    append(log, E)
+    flush = some(log.begin_flush())
+    log._roll_limit = 0
+    appender = Appender()
+    append(log, E, appender=appender)
+    assert log.is_held
+    bench.storage.stop_leading()
+    flush.run()
+    log.complete_flush(flush)
+    log.flush()
+    assert (log.log_end, log.written_end, appender.failed) == (len(E), len(E), 1)
+    bench.copy(log, len(E), E + E)
+    log.flush()
+    assert log.flushed_end == 3 * len(E)
 
 
 def test_copies_roll_where_the_leader_has_rolled(bench: Bench) -> None:

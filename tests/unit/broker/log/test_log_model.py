@@ -125,6 +125,10 @@ class LogModel(RuleBasedStateMachine):
     def append_nothing(self) -> None:
         self.take(b"", 0)
 
+    def forget_beyond(self, end: int) -> None:
+        self.history = self.history[:end]
+        self.boundaries = {edge for edge in self.boundaries if edge <= end}
+
     def take(self, data: bytes, count: int) -> None:
         end = self.log.append(data, count, self.disk.clock())
         self.history += data
@@ -304,8 +308,7 @@ class LogModel(RuleBasedStateMachine):
         end = self.log.flushed_end
         assert end >= at_least, f"{at_least - end} visible bytes are gone"
         assert end in self.boundaries, "the log ends inside an entry"
-        self.history = self.history[:end]
-        self.boundaries = {edge for edge in self.boundaries if edge <= end}
+        self.forget_beyond(end)
         # A removal that was not flushed may come undone: older data again, never other data.
         assert self.log.start_offset <= self.start
         self.start = self.log.start_offset
@@ -403,6 +406,8 @@ class ReplicaLogModel(LogModel):
     def stop_leading(self) -> None:
         self.floor = 0
         self.log.stop_leading()
+        assert self.log.log_end == self.log.written_end
+        self.forget_beyond(self.log.log_end)
         assert all(outcome for _, outcome in self.barriers)
         assert all(reader.calls for _, reader in self.readers)
         self.barriers.clear()
@@ -415,8 +420,9 @@ class ReplicaLogModel(LogModel):
         end = self.log.log_end
         starts = [one.start for one in self.log.segments]
         planned = self.log._held[-1].copied if self.log._held else None
-        if self.log._held and planned is None:
-            return  # a set of its own waits: no follower
+        if planned is None and (self.log._held or self.log.has_gathered):
+            self.stop_leading()
+            end = self.log.log_end
         segment_start = end if rolls else planned.segment_start if planned else starts[-1]
         if rolls or not self.log.roll_waits:
             self.log.append_copied(end, data, len(payloads), CopiedFrom(segment_start, 5))
@@ -466,8 +472,7 @@ class ReplicaLogModel(LogModel):
         job.run()
         cuts.complete(job)
         assert job.error is None
-        self.history = self.history[:end]
-        self.boundaries = {edge for edge in self.boundaries if edge <= end}
+        self.forget_beyond(end)
         self.durable = end
         self.visible = min(self.visible, end)
         self.confirmed = min(self.confirmed, end)

@@ -18,6 +18,20 @@ from tests.simulation.mutants import (
 from tests.simulation.play import LOG, Play
 
 
+def test_a_new_partition_takes_messages_though_its_leader_was_deposed_before_it_did() -> None:
+    """The disk hangs with the journal that the partition waits for; the same replica leads next."""
+    play = Play()
+    play.must("make", "a", "t-1")
+    play.put("a")
+    play.must("tick", "a", 11_000)
+    play.until(lambda: play.world.registry.state.leader is None, ("ask", "a"))
+    play.sync("a")
+    play.must("tick", "a", 11_000)
+    play.lead("a")
+    play.must("put", "a", "t-1")
+    play.rest()
+
+
 def begin(isr: str, replicas: int = 3, machine: type[Replica] = Replica) -> Play:
     """a leads epoch 1, those of `isr` are in sync; the others run, and have not joined."""
     play = Play(replicas, machine=machine)

@@ -37,6 +37,7 @@ def world_of(mutant: Mutant, number: int) -> World:
         min_insync,
         mutant.machine,
         names_are_directories=mutant.names_are_directories,
+        keeps_what_it_took=mutant.keeps_what_it_took,
     )
 
 
