@@ -21,7 +21,7 @@ COUNT ?= 100
 
 .PHONY: help prepare prepare-test check format lock clean demo live reports
 .PHONY: test test-unit test-unit-pure test-wheel test-integration test-browser test-original
-.PHONY: picture test-faults test-stops test-audit test-large-load soak-dashboard fuzz simulate soak
+.PHONY: picture test-faults test-takeovers test-stops test-audit test-large-load soak-dashboard fuzz simulate soak
 .PHONY: bench bench-large bench-peers experiments
 
 define HELP
@@ -57,6 +57,8 @@ Test it (docs/testing.md)
   make test-chaos               every container times every fault, hours
   make test-object-store        the same with the tables in an object store
   make test-faults COUNT=100    SIGKILL under load, again and again (SEED=n)
+  make test-takeovers ROUNDS=100  a replica set under load through faults of
+                                every kind (SEED=n, KINDS="a;b", TIMES=short)
   make test-stops ROUNDS=10     planned stops and starts: nothing is repeated
   make test-audit EVENTS=n      the audit's counts while processes are killed
   make test-large-load          5 GB through a small Spark driver (SIZE_MB=n;
@@ -150,6 +152,12 @@ soak-dashboard: prepare-test
 test-faults: prepare-test
 	FAULT_ROUNDS=$(COUNT) FAULT_SEED=$(or $(SEED),0) $(PYTHON_IN) -m pytest -q --timeout 0 tests/faults \
 	    tests/integration/test_mirror_target_faults.py
+
+# A replica set goes through ROUNDS faults, all kinds in turn; KINDS="a;b" names some of tests/faults/takeovers.py.
+# With TIMES=short there are more an hour. SEED=n to repeat one.
+test-takeovers: prepare-test
+	FAULT_ROUNDS=$(ROUNDS) FAULT_SEED=$(or $(SEED),0) FAULT_KINDS="$(KINDS)" FAULT_TIMES="$(TIMES)" \
+	    $(PYTHON_IN) -m pytest -q -s --timeout 0 tests/faults/test_replica_takeovers.py
 
 # A live deployment is stopped and started ROUNDS times in a row; the books must be exact after each.
 ROUNDS ?= 10

@@ -8,10 +8,12 @@ import contextlib
 import random
 import shutil
 import signal
+import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 
 from tests.support.commands import run
 from tests.support.namespaces import one_way_cut
@@ -24,10 +26,12 @@ SLOW_MS = 100
 @dataclass(frozen=True)
 class Means:
     """What can be broken here. `zookeeper`: its address, where members are hosts of their own;
-    `has_slow_disks`: members' flushes go through the library of disks.py."""
+    `has_slow_disks`: members' flushes go through the library of disks.py; `has_own_disks`: each
+    member's directory is in a file system of its own."""
 
     zookeeper: str = ""
     has_slow_disks: bool = False
+    has_own_disks: bool = False
 
 
 class Takeovers:
@@ -42,6 +46,8 @@ class Takeovers:
             self._kinds |= LINK_KINDS
         if means.has_slow_disks:
             self._kinds |= DISK_KINDS
+        if means.has_own_disks:
+            self._kinds |= ROOM_KINDS
 
     @property
     def kinds(self) -> list[str]:
@@ -73,6 +79,14 @@ class Takeovers:
     def _followers(self, leader: str) -> list[str]:
         return [name for name in self.replicas.names if name != leader]
 
+    def _shuffled(self, names: Sequence[str]) -> list[str]:
+        return self._rng.sample(names, len(names))
+
+    def _pause(self, seconds_max: float) -> None:
+        """Any moment within that."""
+        over_s = time.monotonic() + self._rng.uniform(0, seconds_max)
+        wait_until(lambda: time.monotonic() >= over_s, "the moment")
+
     # --- processes and directories -------------------------------------------------------------
 
     def killed(self, leader: str) -> None:
@@ -86,23 +100,117 @@ class Takeovers:
             self.replicas.wipe(leader)
         self.replicas.start(leader)
 
-    def killed_and_restored(self, leader: str) -> None:
-        """S31: its directory is put back as it was before, an older copy of itself."""
+    def _older_copy(self, name: str) -> Path:
+        """Kill it and keep a copy of its directory; it has more when this returns."""
         replicas = self.replicas
-        log_dir = replicas.log_dir(leader)
-        older = log_dir.with_name("older")
-        with self._another_leads():
-            replicas.kill(leader)
-            shutil.copytree(log_dir, older)
-        replicas.start(leader)
+        older = replicas.log_dir(name).with_name("older")
+        with self._another_leads() if name == replicas.leader else contextlib.nullcontext():
+            replicas.kill(name)
+            shutil.copytree(replicas.log_dir(name), older)
+        replicas.start(name)
         replicas.wait_in_sync()
         self.load.wait_for_more(10)
-        replicas.kill(leader)
+        return older
+
+    def _put_back(self, name: str, older: Path) -> None:
+        """Instead of the directory of a process that was killed."""
+        log_dir = self.replicas.log_dir(name)
         shutil.rmtree(log_dir)
         older.rename(log_dir)
-        replicas.start(leader)
-        broker = replicas.brokers[leader]
+        self.replicas.start(name)
+        broker = self.replicas.brokers[name]
         wait_until(lambda: broker.events("replica_is_older_copy"), "the older copy is noticed")
+
+    def killed_and_restored(self, leader: str) -> None:
+        """S31: its directory is put back as it was before, an older copy of itself."""
+        older = self._older_copy(leader)
+        self.replicas.kill(leader)
+        self._put_back(leader, older)
+
+    def killed_before_it_serves(self, leader: str) -> None:
+        """The next leader is killed as well, at some moment of its takeover."""
+        replicas = self.replicas
+        epoch = replicas.state.epoch
+        replicas.kill(leader)
+        wait_until(lambda: replicas.state.epoch > epoch, replicas.describe)
+        self._pause(2.5)
+        state = replicas.state
+        second = replicas.name_of(state.leader) or leader
+        if second != leader:
+            replicas.kill(second)
+        replicas.start(leader)
+        self._wait_for_another(state.epoch if second != leader else epoch)
+        if second != leader:
+            replicas.start(second)
+
+    def killed_with_a_follower(self, leader: str) -> None:
+        """The third takes over, and confirms when one more is back."""
+        follower = self._rng.choice(self._followers(leader))
+        epoch = self.replicas.state.epoch
+        pair = self._shuffled([leader, follower])
+        for name in pair:
+            self.replicas.kill(name)
+        wait_until(lambda: self.replicas.state.epoch > epoch, self.replicas.describe)
+        for name in self._shuffled(pair):
+            self.replicas.start(name)
+        self._wait_for_another(epoch)
+
+    def all_killed(self, _leader: str) -> None:
+        with self._another_leads():
+            for name in self._shuffled(self.replicas.names):
+                self.replicas.kill(name)
+            for name in self._shuffled(self.replicas.names):
+                self.replicas.start(name)
+
+    def all_killed_and_one_restored(self, leader: str) -> None:
+        """S31: the older copy is the first to start, and alone at first. It must not lead."""
+        replicas = self.replicas
+        older = self._older_copy(leader)
+        epoch = replicas.state.epoch
+        for name in self._shuffled(replicas.names):
+            replicas.kill(name)
+        self._put_back(leader, older)
+        self._pause(8.0)
+        assert replicas.state.epoch == epoch, replicas.describe()
+        with self._another_leads():
+            for name in self._followers(leader):
+                replicas.start(name)
+
+    def killed_while_another_copies(self, leader: str) -> None:
+        """A follower has lost its disk, and copies when its leader is killed."""
+        replicas = self.replicas
+        follower = self._rng.choice(self._followers(leader))
+        replicas.kill(follower)
+        replicas.wipe(follower)
+        replicas.start(follower)
+        self._pause(2.0)
+        with self._another_leads():
+            replicas.kill(leader)
+            self._pause(3.0)
+            replicas.start(leader)
+
+    def started_twice(self, leader: str) -> None:
+        """A second process of the leader's name, on a follower's host, with a copy of its
+        directory: it is refused, and does the first no harm."""
+        replicas = self.replicas
+        path = replicas.path / "again"
+        log_dir = path / "broker-1"
+        with contextlib.suppress(shutil.Error):  # files that went meanwhile
+            shutil.copytree(replicas.log_dir(leader), log_dir)
+        again = replicas.start_beside(leader, self._rng.choice(self._followers(leader)), log_dir)
+        again.wait()
+        assert "another process has the directory" in again.log(), again.log()
+        self.load.wait_for_more(10)
+        shutil.rmtree(path)
+
+    def stopped_one_by_one(self, _leader: str) -> None:
+        """A rolling restart."""
+        for name in self._shuffled(self.replicas.names):
+            assert self.replicas.brokers[name].stop() == 0
+            self.load.wait_for_more(1)
+            self.replicas.start(name)
+            self.replicas.wait_in_sync()
+            self.load.wait_for_more(1)
 
     def stands_still(self, leader: str) -> None:
         self.replicas.signal(leader, signal.SIGSTOP)
@@ -145,6 +253,14 @@ class Takeovers:
                     cuts.enter_context(self._cut(name, leader))
             self._wait_for_another(epoch)
 
+    def cut_from_all(self, leader: str) -> None:
+        """Only clients reach it and are answered: nothing that it takes is confirmed."""
+        with self._cut(leader, ""), contextlib.ExitStack() as cuts:
+            for name in self._followers(leader):
+                cuts.enter_context(self._cut(leader, name))
+            with self._another_leads():
+                pass
+
     def cut_off_follower(self, leader: str) -> None:
         """The others go on without it."""
         follower = self._rng.choice(self._followers(leader))
@@ -168,6 +284,22 @@ class Takeovers:
         with self._slow(leader, ""), self._another_leads():
             pass
 
+    def its_flush_fails(self, leader: str) -> None:
+        """Once. Nothing is known of its logs then until a start has looked."""
+        self._fail_a_flush(leader)
+
+    def followers_flush_fails(self, leader: str) -> None:
+        self._fail_a_flush(self._rng.choice(self._followers(leader)))
+
+    def _fail_a_flush(self, name: str) -> None:
+        file = self.replicas.path / f"{name}.fail"
+        file.touch()
+        wait_until(lambda: not file.exists(), "a flush that fails")
+        self.replicas.wait_in_sync(self.replicas.names.replace(name, ""))
+        self.load.wait_for_more(10)
+        self.replicas.kill(name)
+        self.replicas.start(name)
+
     def followers_disk_hangs(self, leader: str) -> None:
         follower = self._rng.choice(self._followers(leader))
         with self._slow(follower, ""):
@@ -179,12 +311,53 @@ class Takeovers:
         with self._slow(self._rng.choice(self.replicas.names), str(SLOW_MS)):
             self.load.wait_for_more(50)
 
+    @contextlib.contextmanager
+    def _without_room(self, name: str) -> Iterator[None]:
+        disk = self.replicas.hosts[name].disk
+        assert disk is not None
+        ballast = disk / "ballast"
+        try:
+            with ballast.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+                while True:
+                    file.write(b"x" * 1_000_000)
+            yield
+        finally:
+            ballast.unlink()
+
+    def leaders_disk_is_full(self, leader: str) -> None:
+        """It refuses what comes, until it has room or is told to hand over."""
+        replicas = self.replicas
+        broker = replicas.brokers[leader]
+
+        def refusals() -> int:
+            return broker.log().count("reason=storage-full")
+
+        before = refusals()
+        with self._without_room(leader):
+            wait_until(lambda: refusals() > before, replicas.describe)
+            if self._rng.random() < 0.5:
+                self.hands_over(leader)
+                self.load.wait_for_more(10)
+
+    def followers_disk_is_full(self, leader: str) -> None:
+        follower = self._rng.choice(self._followers(leader))
+        with self._without_room(follower):
+            self.replicas.wait_in_sync(self.replicas.names.replace(follower, ""))
+            self.load.wait_for_more(10)
+
 
 Kinds = dict[str, Callable[[Takeovers, str], None]]
 KINDS: Kinds = {
     "killed": Takeovers.killed,
     "killed, disk lost": Takeovers.killed_and_wiped,
     "killed, older copy put back": Takeovers.killed_and_restored,
+    "killed, and the next before it serves": Takeovers.killed_before_it_serves,
+    "killed with a follower": Takeovers.killed_with_a_follower,
+    "killed while another copies": Takeovers.killed_while_another_copies,
+    "all killed": Takeovers.all_killed,
+    "all killed, older copy put back": Takeovers.all_killed_and_one_restored,
+    "started twice": Takeovers.started_twice,
+    "stopped one by one": Takeovers.stopped_one_by_one,
     "stands still": Takeovers.stands_still,
     "stopped": Takeovers.stopped,
     "hands over": Takeovers.hands_over,
@@ -192,10 +365,17 @@ KINDS: Kinds = {
 LINK_KINDS: Kinds = {
     "cut from ZooKeeper": Takeovers.cut_from_zookeeper,
     "cut from its followers": Takeovers.cut_from_followers,
+    "cut from all but its clients": Takeovers.cut_from_all,
     "a follower cut off": Takeovers.cut_off_follower,
 }
 DISK_KINDS: Kinds = {
     "its disk hangs": Takeovers.leaders_disk_hangs,
     "a follower's disk hangs": Takeovers.followers_disk_hangs,
+    "its flush fails": Takeovers.its_flush_fails,
+    "a follower's flush fails": Takeovers.followers_flush_fails,
     "a slow disk": Takeovers.slow_disk,
+}
+ROOM_KINDS: Kinds = {
+    "its disk is full": Takeovers.leaders_disk_is_full,
+    "a follower's disk is full": Takeovers.followers_disk_is_full,
 }

@@ -1,18 +1,28 @@
 """A replica set of real processes under load, each on a host of its own, through one fault after
-another: its leader or a follower is killed, loses its disk, gets an older one back, stands still,
-is stopped, hands over, is cut off from some of the others, or has a disk that hangs.
+another: its leader or some others are killed, lose their disks, get older ones back, stand still,
+are stopped, hand over, are cut off from some of the others, or have disks that hang, fail or are
+full.
 
 Beside the load, a consumer finds its broker as 0.7.2's does, goes on by itself, and gets every
-message once, in order. The checker judges the whole history, and all copies are equal byte for byte
-at the end. What it prints beside that: for how long no barrier was answered, by the kind of fault.
-`make test` has a few faults with short times; a campaign (`make test-faults`) has the times of the
-defaults, and a producer that keeps addresses as 0.7.2's does.
+message once, in order. The checker judges the whole history, no two processes have led in one
+epoch, and all copies are equal byte for byte at the end. What it prints beside that: for how long
+no barrier was answered, by the kind of fault.
+
+`make test` has a few faults with short times. A campaign (`make test-takeovers ROUNDS=n`) has the
+times of the defaults, a producer that keeps addresses as 0.7.2's does, our own with
+request.required.acks=-1, and producers to ever new partitions; with TIMES=short it has more
+takeovers an hour, and no such old producer, which needs the default's gap. KINDS="a;b" names the
+kinds, else all come in turn.
 """
 
 import contextlib
+import itertools
 import os
 import random
+import re
 import statistics
+import subprocess
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,7 +35,8 @@ from tests.faults.takeovers import Means, Takeovers
 from tests.support.commands import held_port
 from tests.support.namespaces import hosts
 from tests.support.original_clients import OriginalBrokers, OriginalConsumer
-from tests.support.replica_sets import Host, Load, ReplicaSet, create_set, read_all
+from tests.support.our_producer import OurProducer
+from tests.support.replica_sets import Host, Load, ReplicaSet, Target, create_set, read_all
 from tests.support.waiting import wait_until
 from tests.support.zookeeper import start_zookeeper
 
@@ -35,14 +46,36 @@ NAMES = "abc"
 # Three that tests/integration/test_replication.py has not.
 USUAL = ("cut from ZooKeeper", "its disk hangs", "killed, older copy put back")
 SHORT = {"replica_lag_max_ms": 2000, "replica_silence_ms": 4000}
+KINDS = [kind for kind in os.environ.get("FAULT_KINDS", "").split(";") if kind]
+HAS_SHORT_TIMES = os.environ.get("FAULT_TIMES") == "short"
+DISK_BYTES = 500_000_000
+# Of a topic of its own: a producer's connection goes to the next one after three barriers.
+MANY = Target(b"many", partitions=100, first=1, barriers_max=3)
 DEFAULTS = {"zk_sessiontimeout_ms": 6000, "replica_registration_gap_ms": 2000}
 PATIENCE_S = 1.0  # of clients with an answer
 PAUSE_S = 0.02  # of clients between two requests: a campaign's history stays in memory
 
 
 @contextlib.contextmanager
-def members_hosts(path: Path) -> Iterator[tuple[dict[str, Host], Means]]:
-    """Where the members run, and what can be broken there: as much as this machine permits."""
+def members_disks(path: Path, names: str) -> Iterator[dict[str, Path]]:
+    """A small file system of each member's own, where it may be mounted here."""
+    with contextlib.ExitStack() as stack:
+        disks = {}
+        for name in names:
+            disk = path / "disks" / name
+            disk.mkdir(parents=True)
+            size = f"size={DISK_BYTES}"
+            mount = ["mount", "-t", "tmpfs", "-o", size, "tmpfs", str(disk)]
+            if subprocess.run(mount, check=False).returncode == 0:
+                disks[name] = disk
+                stack.callback(subprocess.run, ["umount", "--lazy", str(disk)], check=True)
+        yield disks
+
+
+@contextlib.contextmanager
+def members_hosts(path: Path, own_disks: str) -> Iterator[tuple[dict[str, Host], Means]]:
+    """Where the members run, and what can be broken there: as much as this machine permits.
+    `own_disks`: whose directories are in file systems of their own."""
     library: Path | None = None
     with contextlib.suppress(pytest.skip.Exception):
         library = build(path)
@@ -61,26 +94,37 @@ def members_hosts(path: Path) -> Iterator[tuple[dict[str, Host], Means]]:
         except pytest.skip.Exception as reason:
             print(f"links are not cut: {reason}")
             addresses, zookeeper = dict.fromkeys(NAMES, "127.0.0.1"), ""
+        disks = stack.enter_context(members_disks(path, own_disks))
         yield (
             {
-                name: Host(inside.get(name, ()), address, variables(library, path, name))
+                name: Host(
+                    inside.get(name, ()), address, variables(library, path, name), disks.get(name)
+                )
                 for name, address in addresses.items()
             },
-            Means(zookeeper, library is not None),
+            Means(zookeeper, library is not None, len(disks) == len(NAMES)),
         )
 
 
 def variables(library: Path | None, path: Path, name: str) -> dict[str, str]:
     if library is None:
         return {}
-    return {"LD_PRELOAD": str(library), "SLOW_FILE": str(path / "replicas" / f"{name}.slow")}
+    files = {"SLOW_FILE": f"{name}.slow", "FAIL_FILE": f"{name}.fail"}
+    places = {variable: str(path / "replicas" / file) for variable, file in files.items()}
+    return {"LD_PRELOAD": str(library), **places}
+
+
+def in_turn(kinds: list[str], count: int, rng: random.Random) -> Iterator[str]:
+    """Each as often as the others, in no order."""
+    rounds_of = (rng.sample(kinds, len(kinds)) for _ in itertools.count())
+    return itertools.islice(itertools.chain.from_iterable(rounds_of), count)
 
 
 def test_faults_one_after_another_lose_nothing(tmp_path: Path) -> None:
     count = rounds(usual=0)
     rng = random.Random(SEED)
     with (
-        members_hosts(tmp_path) as (places, means),
+        members_hosts(tmp_path, NAMES if count else "") as (places, means),
         start_zookeeper(
             tmp_path / "zookeeper",
             bind_address=means.zookeeper or "127.0.0.1",
@@ -88,43 +132,63 @@ def test_faults_one_after_another_lose_nothing(tmp_path: Path) -> None:
         ) as zookeeper,
     ):
         connect = f"{zookeeper.host}:{zookeeper.port}/set"
-        settings = DEFAULTS if count else SHORT
         replicas = ReplicaSet(
-            tmp_path / "replicas", connect, NAMES, places, log_file_size=200_000, **settings
+            tmp_path / "replicas",
+            connect,
+            NAMES,
+            places,
+            log_file_size=200_000,
+            topic_partition_count_map=f"many:{MANY.partitions}",
+            **(DEFAULTS if count and not HAS_SHORT_TIMES else SHORT),
         )
         try:
             create_set(connect, NAMES, min_insync=2)
             replicas.start_all()
             replicas.wait_in_sync()
             replicas.wait_for_leader()
-            patience = {"patience_s": PATIENCE_S, "pause_s": PAUSE_S}
-            load = Load(replicas, replicas.history, **patience)
-            with (
-                OriginalConsumer(connect, replicas.history) as consumer,
-                OriginalBrokers(connect, replicas.describe) as brokers,
-            ):
-                # Its producer needs the default's gap to notice that an address has gone.
-                of_07 = Load(brokers, replicas.history, bool(count), **patience)
+            with loads(replicas, bool(count)) as (load, consumer, others):
                 takeovers = Takeovers(replicas, load, means, rng)
-                usual = [kind for kind in USUAL if kind in takeovers.kinds]
-                for kind in rng.choices(takeovers.kinds, k=count) or usual:
+                usual = [kind for kind in KINDS or USUAL if kind in takeovers.kinds]
+                for kind in in_turn(KINDS or takeovers.kinds, count, rng) if count else usual:
                     print(kind, flush=True)
                     takeovers.take(kind)
-                    if count:
-                        of_07.wait_for_more(1)
-                of_07.stop()
-                load.stop()
+                    for other in others:
+                        other.wait_for_more(1)
+                    assert not consumer.problems, consumer.problems
+                for each in (*others, load):
+                    each.stop()
                 judge(replicas, consumer)
                 tell(takeovers)
         finally:
             replicas.close()
 
 
+@contextlib.contextmanager
+def loads(
+    replicas: ReplicaSet, is_campaign: bool
+) -> Iterator[tuple[Load, OriginalConsumer, list[Load]]]:
+    connect, history = replicas.zk_connect, replicas.history
+    patience = {"patience_s": PATIENCE_S, "pause_s": PAUSE_S}
+    load = Load(replicas, history, **patience)
+    with (
+        OriginalConsumer(connect, history) as consumer,
+        OriginalBrokers(connect, replicas.describe) as brokers,
+    ):
+        # Its producer needs the default's gap to notice that an address has gone.
+        has_gap = is_campaign and not HAS_SHORT_TIMES
+        others = [Load(brokers, history, int(has_gap), **patience)] if has_gap else []
+        if is_campaign:
+            others.append(OurProducer(replicas, connect, **patience))
+            others.append(Load(replicas, history, patience_s=PATIENCE_S, pause_s=0.2, target=MANY))
+        yield load, consumer, others
+
+
 def judge(replicas: ReplicaSet, consumer: OriginalConsumer) -> None:
     replicas.wait_in_sync()
     with replicas.connect() as client:
         *final, end = read_all(client)
-    verdict = check([*replicas.history, *final, end])
+        others = list(read_all(client, MANY))
+    verdict = check([*replicas.history, *final, end, *others])
     print(verdict)
     assert verdict.is_good, f"{verdict}\nFAULT_SEED={SEED}"
     wait_until(
@@ -133,6 +197,12 @@ def judge(replicas: ReplicaSet, consumer: OriginalConsumer) -> None:
     )
     assert not consumer.problems, consumer.problems
     assert consumer.consumed == [event["id"] for event in final], "in order, each once"
+    leaders = re.findall(
+        r"event=replica_leads broker_id=\d+ epoch=(\d+)",
+        "".join(log.read_text() for log in replicas.path.glob("*/*.log")),
+    )
+    print(f"{len(leaders)} leaderships")
+    assert [epoch for epoch, times in Counter(leaders).items() if times > 1] == []
     replicas.wait_equal()
 
 

@@ -44,11 +44,27 @@ _NUMBERS = itertools.count()  # of producers
 
 @dataclass(frozen=True)
 class Host:
-    """Where a member runs: the words before its command, its address, its own variables."""
+    """Where a member runs: the words before its command, its address, its own variables, and the
+    file system that holds its directory and nothing else, if there is one."""
 
     inside: tuple[str, ...] = ()
     address: str = "127.0.0.1"
     variables: Mapping[str, str] = field(default_factory=dict)
+    disk: Path | None = None
+
+
+@dataclass(frozen=True)
+class Target:
+    """The partitions of a topic that a load sends to, each connection of a producer to another one.
+    In a history the first of them has the number `first`."""
+
+    topic: bytes = TOPIC
+    partitions: int = 1
+    first: int = 0
+    barriers_max: int | None = None  # of a connection
+
+
+MAIN = Target()
 
 
 class ReplicaSet:
@@ -76,19 +92,40 @@ class ReplicaSet:
         self.node = SetNode(self.registry, BROKER_ID)
 
     def start(self, name: str) -> None:
-        client, replica = self._ports[name]
         host = self.hosts[name]
-        self.brokers[name] = start_broker(
-            self.path / name,
+        more: dict[str, object] = {}
+        if host.disk is not None:
+            more["log_dir"] = host.disk / f"broker-{BROKER_ID}"
+        self.brokers[name] = self._started(name, host, self.path / name, self._ports[name], **more)
+
+    def start_beside(self, name: str, host: str, log_dir: Path) -> RunningBroker:
+        """Begin another process of that name, on a member's host; it is not waited for."""
+        ports = held_port(), held_port()
+        place = self.hosts[host]
+        return self._started(name, place, log_dir.parent, ports, wait=False, log_dir=log_dir)
+
+    def _started(
+        self,
+        name: str,
+        host: Host,
+        path: Path,
+        ports: tuple[int, int],
+        *,
+        wait: bool = True,
+        **more: object,
+    ) -> RunningBroker:
+        return start_broker(
+            path,
             BROKER_ID,
             self.zk_connect,
-            port=client,
+            port=ports[0],
             prefix=list(host.inside),
             environment=dict(host.variables),
             hostname=host.address,
             replica_name=name,
-            replica_port=replica,
-            **{**QUICK, **self._settings},
+            replica_port=ports[1],
+            wait=wait,
+            **{**QUICK, **self._settings, **more},
         )
 
     def start_all(self) -> None:
@@ -223,6 +260,7 @@ class Load:
         *,
         patience_s: float = 5.0,
         pause_s: float = 0.0,
+        target: Target = MAIN,
     ) -> None:
         """`patience_s`: for any answer, before a client connects again; `pause_s`: of each client
         between two barriers or looks."""
@@ -230,8 +268,9 @@ class Load:
         self.history = history
         self.problems: list[str] = []
         self.durable = 0
-        self.shown_end = 0
-        self._read_to = 0
+        self._target = target
+        self._shown_ends: dict[int, int] = {}  # of the partitions with anything confirmed
+        self._read_to: dict[int, int] = {}
         self.confirmed_s = time.monotonic()  # when the last barrier was answered
         self.longest_s = 0.0  # between two answers, of all producers together
         self._patience_s = patience_s
@@ -258,13 +297,12 @@ class Load:
         connection = f"{next(_NUMBERS)}.0"
         with self._replicas.connect() as client:
             for sequence in range(count):
-                self._send(client, f"{connection}.{sequence}", b"x" * size_bytes)
+                self._send(client, 0, f"{connection}.{sequence}", b"x" * size_bytes)
 
-    def _send(self, client: RawClient, name: str, filling: bytes) -> None:
+    def _send(self, client: RawClient, partition: int, name: str, filling: bytes) -> None:
         payload = name.encode() + b":" + filling
-        event = {"f": "send", "id": name, "partition": 0, "crc": zlib.crc32(payload)}
-        self.history.append(event)
-        client.send(produce(TOPIC, entry(payload)))
+        self.history.append(sent(self._target.first + partition, name, payload))
+        client.send(produce(self._target.topic, entry(payload), partition))
 
     def stop(self) -> None:
         self._is_over.set()
@@ -279,27 +317,34 @@ class Load:
             try:
                 with self._replicas.connect() as client:
                     client.socket.settimeout(self._patience_s)
-                    self._produce_on(client, f"{number}.{connection}")
+                    partition = (connection + number) % self._target.partitions
+                    self._produce_on(client, partition, f"{number}.{connection}")
             except OSError:
                 self._is_over.wait(0.05)
 
-    def _produce_on(self, client: RawClient, connection: str) -> None:
+    def _produce_on(self, client: RawClient, partition: int, connection: str) -> None:
         sequence = 0
-        while not self._is_over.is_set():
+        for _ in itertools.islice(itertools.count(), self._target.barriers_max):
             names = []
             for _ in range(5):
                 name = f"{connection}.{sequence}"
                 sequence += 1
-                self._send(client, name, b"x" * (sequence * 37 % 300))
+                self._send(client, partition, name, b"x" * (sequence * 37 % 300))
                 names.append(name)
-            if client.latest(TOPIC) is None:
+            if client.latest(self._target.topic, partition) is None:
                 raise ConnectionResetError
-            self.history += [{"f": "durable", "id": name} for name in names]
-            now_s = time.monotonic()
-            self.longest_s = max(self.longest_s, now_s - self.confirmed_s)
-            self.confirmed_s = now_s
-            self.durable += len(names)
+            self.confirmed(names)
+            self._shown_ends.setdefault(partition, 0)
             self._is_over.wait(self._pause_s)
+            if self._is_over.is_set():
+                break
+
+    def confirmed(self, names: list[str]) -> None:
+        self.history += [{"f": "durable", "id": name} for name in names]
+        now_s = time.monotonic()
+        self.longest_s = max(self.longest_s, now_s - self.confirmed_s)
+        self.confirmed_s = now_s
+        self.durable += len(names)
 
     def _read(self) -> None:
         """As a 0.7 consumer at the end of the log does, across leaders: the end never falls, and
@@ -309,36 +354,46 @@ class Load:
                 with self._replicas.connect() as client:
                     client.socket.settimeout(self._patience_s)
                     while not self._is_over.is_set():
-                        self._look(client)
+                        for partition in list(self._shown_ends):
+                            self._look(client, partition)
                         self._is_over.wait(self._pause_s)
             except OSError:
                 self._is_over.wait(0.05)
 
-    def _look(self, client: RawClient) -> None:
-        answer = client.ask(fetch(TOPIC, self.shown_end, 0, 100))
+    def _problem(self, text: str) -> None:
+        self.problems.append(text)
+        self._is_over.set()
+
+    def _look(self, client: RawClient, partition: int) -> None:
+        topic, shown_end = self._target.topic, self._shown_ends[partition]
+        number = self._target.first + partition
+        answer = client.ask(fetch(topic, shown_end, partition, 100))
         if not answer:
             raise ConnectionResetError
         if answer == OUT_OF_RANGE:
-            self.problems.append(f"error 1 at {self.shown_end}, which was shown as the end")
-            self._is_over.set()
+            self._problem(f"{number}: error 1 at {shown_end}, which was shown as the end")
             return
-        end = client.latest(TOPIC)
+        end = client.latest(topic, partition)
         if end is None:
             raise ConnectionResetError
-        if end < self.shown_end:
-            self.problems.append(f"the end fell from {self.shown_end} to {end}")
-            self._is_over.set()
-        self.shown_end = max(self.shown_end, end)
-        if self._read_to < self.shown_end:
-            answer = client.ask(fetch(TOPIC, self._read_to, 0, FETCH_BYTES))
-            for event in shown(answer, self._read_to):
+        if end < shown_end:
+            self._problem(f"{number}: the end fell from {shown_end} to {end}")
+        self._shown_ends[partition] = shown_end = max(shown_end, end)
+        read_to = self._read_to.get(partition, 0)
+        if read_to < shown_end:
+            answer = client.ask(fetch(topic, read_to, partition, FETCH_BYTES))
+            for event in shown(answer, read_to, number):
                 self.history.append({"f": "poll", **event})
-                self._read_to = event["next_offset"]
+                self._read_to[partition] = event["next_offset"]
 
 
-def shown(answer: bytes, offset: int) -> Iterator[dict[str, Any]]:
+def sent(partition: int, name: str, payload: bytes) -> dict[str, Any]:
+    return {"f": "send", "id": name, "partition": partition, "crc": zlib.crc32(payload)}
+
+
+def shown(answer: bytes, offset: int, partition: int = 0) -> Iterator[dict[str, Any]]:
     """The whole messages of a fetch at `offset`, as the checker's events."""
-    assert answer[4:6] in (b"", b"\0\0"), f"{offset}: {answer[:6].hex()}"
+    assert answer[4:6] in (b"", b"\0\0"), f"{partition}:{offset}: {answer[:6].hex()}"
     data = answer[6:]
     at = 0
     while at + 4 <= len(data):
@@ -348,7 +403,7 @@ def shown(answer: bytes, offset: int) -> Iterator[dict[str, Any]]:
         payload = data[at + 10 : at + 4 + length]
         yield {
             "id": payload.partition(b":")[0].decode(),
-            "partition": 0,
+            "partition": partition,
             "offset": offset + at,
             "next_offset": offset + at + 4 + length,
             "crc": zlib.crc32(payload),
@@ -356,13 +411,21 @@ def shown(answer: bytes, offset: int) -> Iterator[dict[str, Any]]:
         at += 4 + length
 
 
-def read_all(client: RawClient) -> Iterator[dict[str, Any]]:
-    """The whole log as the checker's final events."""
-    offset = 0
-    while found := list(shown(client.ask(fetch(TOPIC, offset, 0, FETCH_BYTES)), offset)):
-        yield from ({"f": "final", **event} for event in found)
-        offset = found[-1]["next_offset"]
-    yield {"f": "end", "partition": 0, "offset": client.latest(TOPIC)}
+def read_all(client: RawClient, target: Target = MAIN) -> Iterator[dict[str, Any]]:
+    """All logs of the target as the checker's final events."""
+    for partition in range(target.partitions):
+        number, offset = target.first + partition, 0
+        request = functools.partial(fetch, target.topic, partition=partition, size=FETCH_BYTES)
+        if target.partitions > 1 and not client.latest(target.topic, partition):
+            continue  # not reached
+        while found := list(shown(client.ask(request(offset)), offset, number)):
+            yield from ({"f": "final", **event} for event in found)
+            offset = found[-1]["next_offset"]
+        yield {
+            "f": "end",
+            "partition": number,
+            "offset": client.latest(target.topic, partition),
+        }
 
 
 def create_set(zk_connect: str, names: str, min_insync: int) -> None:
