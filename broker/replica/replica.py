@@ -120,7 +120,7 @@ class RunningReplica:
         self._when_moved = moved
         self._events: deque[tuple[events.Event, Entries | None]] = deque()
         self._is_stepping = False
-        self._is_over = False
+        self._is_over = self._is_stopping = False
         self._is_draining = False  # clients are paused, and Drained was not said
         self._bringing: Entries | None = None  # what the Data that is handed in has in it
         self._copying: dict[int, Copying] = {}
@@ -165,6 +165,7 @@ class RunningReplica:
 
     def hand_over(self, done: Callable[[], None]) -> None:
         """Stop leading without loss, if another can take over in time; then call `done`."""
+        self._is_stopping = True
         self._handover.begin(done)
 
     # --- the machine ---------------------------------------------------------------------------
@@ -425,7 +426,8 @@ class RunningReplica:
         self.feed(events.LookAgain())
 
     def canvassed(self) -> Canvassing | None:
-        return self.machine.canvassed()
+        """One that is to stop does not answer: the next leader would wait for it."""
+        return None if self._is_stopping else self.machine.canvassed()
 
     def verify(self, link: int) -> None:
         self._verifying.begin(link)

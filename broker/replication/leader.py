@@ -139,7 +139,8 @@ class Leader(Confirming):
         if not self._is_drained:
             return
         copies = self.context.copies
-        ends = {name: copy.written for name, copy in copies.items()}
+        # Of a partition that waits for its journal, maybe for room, nothing is written.
+        ends = {name: c.written for name, c in copies.items() if name not in self._opening}
         if any(copies[name].watermark < end for name, end in ends.items()):
             return
         for member in self.members.values():
@@ -151,10 +152,16 @@ class Leader(Confirming):
     def tick(self) -> None:
         context, timing = self.context, self.context.timing
         now_ms = context.now_ms
-        if self._hands_over_until_ms is not None and now_ms >= self._hands_over_until_ms:
-            self._hands_over_until_ms = None
-            self._gave_up_on = self.known.wanted_leader
-            context.effects.append(PauseProducers(False))
+        if self._hands_over_until_ms is not None:
+            left_ms = self._hands_over_until_ms - now_ms
+            if left_ms <= 0:
+                self._hands_over_until_ms = None
+                self._gave_up_on = self.known.wanted_leader
+                context.effects.append(PauseProducers(False))
+            elif left_ms <= timing.handover_ms // 2:
+                self.drained()  # what waits for longer, maybe for room, is not waited for
+                if context.turn is not None:
+                    return
         if self.phase is Phase.GAP and now_ms >= self._gap_ends_ms:
             self.phase = Phase.SERVING
             context.effects.append(OpenClients())

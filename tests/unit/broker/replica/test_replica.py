@@ -206,6 +206,13 @@ def claim_a_watermark_is_kept_as_the_machine_took_it(work: Work) -> None:
     assert work.storage.calls[-1] == (LOG, 40)
 
 
+def claim_a_replica_that_is_to_stop_answers_no_candidate(work: Work) -> None:
+    work.script.canvassed = lambda: "all"  # type: ignore[attr-defined]
+    assert work.replica.canvassed() == "all"
+    work.replica.hand_over(lambda: None)
+    assert work.replica.canvassed() is None
+
+
 CLAIMS = [found for name, found in sorted(globals().items()) if name.startswith("claim_")]
 
 

@@ -32,6 +32,19 @@ def test_a_new_partition_takes_messages_though_its_leader_was_deposed_before_it_
     play.rest()
 
 
+@pytest.mark.parametrize("waits", ["make", "take"])
+def test_a_leader_without_room_hands_over_all_the_same(waits: str) -> None:
+    """Its journal and what waits in memory find no room; all else is at the others."""
+    play = Play()
+    play.full("a")
+    play.must(waits, "a", "t-1" if waits == "make" else LOG)
+    play.must("fill", "a")
+    play.must("hand_over", "a")
+    play.do("drained", "a")
+    play.until(lambda: not play.leaders, ("tick", "a", 500), *play.talk)
+    assert play.machine("a").context.stepped_back_in == 1
+
+
 def begin(isr: str, replicas: int = 3, machine: type[Replica] = Replica) -> Play:
     """a leads epoch 1, those of `isr` are in sync; the others run, and have not joined."""
     play = Play(replicas, machine=machine)
