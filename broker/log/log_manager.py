@@ -112,8 +112,10 @@ class LogManager:
             clean_stop.withdraw(self._files, self.root)
         except OSError as error:
             self.unlock()
+            inside = error.filename and str(error.filename) != str(self.root)
+            where = f"{error.filename}: " if inside else ""
             raise DataDirectoryError(
-                f"log.dir {self.root} cannot be used: {error.filename or ''} {error.strerror}"
+                f"log.dir {self.root} cannot be used: {where}{error.strerror}"
             ) from error
         except BaseException:
             self.unlock()

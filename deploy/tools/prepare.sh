@@ -42,7 +42,7 @@ find_python() {
 }
 
 check_writable() {
-    { mkdir -p "$1" && : > "$1/.probe" && rm "$1/.probe"; } 2>/dev/null \
+    { mkdir -p "$1" && touch "$1/.probe" && rm "$1/.probe"; } 2>/dev/null \
         || fail "$1 is not writable for $(id -un): everything is installed there; use a clone in a directory of your own"
 }
 

@@ -11,6 +11,7 @@ import typer
 
 from kafka2011.cli.connections import found_zookeeper, zookeeper_address
 from kafka2011.cli.options import Settings, ZooKeeper
+from kafka2011.cli.output import fail
 from kafka2011.producer.tail.config import TailConfig
 from kafka2011.producer.tail.messages import BadState
 from kafka2011.runtime.config import environment_name
@@ -69,9 +70,11 @@ def run(  # noqa: PLR0917 (options)
 
     try:
         tail = TailRun(config, files, stop)
-    except (BadState, OSError) as error:
-        print(f"kafka2011: {error}", file=sys.stderr)
-        raise SystemExit(2) from None
+    except BadState as error:
+        fail(str(error), 2)
+    except OSError as error:
+        place = config.state_file or error.filename
+        fail(f"tail.state {place} cannot be used: {error.strerror or error}", 2)
     status = tail.run(until_end=until_end)
     if as_json:
         counts = dataclasses.asdict(tail.tailer.stats)

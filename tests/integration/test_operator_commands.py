@@ -544,6 +544,7 @@ NOBODY = "--brokerinfo broker.list=0:127.0.0.1:1"
         (2, "producer-perf --brokerinfo x --topic t --messages 10"),
         (2, "producer-perf --brokerinfo zk.connect=ZK --topic t --messages 10"),
         (1, f"producer-perf {NOBODY} --topic t --messages 1 --threads 1 --async"),
+        (2, "tail --state /proc/no/x --topic t --broker-list 0:127.0.0.1:1 --until-end README.md"),
         (2, "zookeeper get --zookeeper ZK brokers"),
         (2, "zookeeper ls --zookeeper /chroot /"),
         (1, "topics describe --zookeeper ZK nosuch"),

@@ -93,8 +93,9 @@ def test_extras_are_installed_when_they_are_needed_and_stay(tree: Path) -> None:
     [
         (2_047_999, {}, "has 1999 MB of free disk space and needs 3000 MB"),
         (9_000_000, {"VENV": "/proc/kafka2011"}, "/proc/kafka2011 is not writable for "),
+        (9_000_000, {"VENV": "/proc"}, "/proc is not writable for "),
     ],
-    ids=["disk", "rights"],
+    ids=["disk", "rights", "rights in a directory that is there"],
 )
 def test_what_cannot_be_installed_is_one_line_and_nothing_is(
     tree: Path, free_kb: int, variables: dict[str, str], line: str

@@ -86,14 +86,10 @@ def read_partition_counts(
 def read_group(
     registry: Registry, group: str, before: ObservedGroup | None = None
 ) -> ObservedGroup:
-    """The group; owners are those of `before` while the members are the same, since partitions
-    change owners when members do."""
+    """The group; owners are those of `before` while the members are the same and each partition
+    has one: partitions change owners when members do, and a new topic's get their first."""
     members = registered_members(registry, group)
     base = paths.group_path(group)
-    if before is not None and before.members == members and before.owners_age < OWNERS_SAMPLES:
-        owners, age = before.owners, before.owners_age + 1
-    else:
-        owners, age = read_owners(registry, group), 0
     offsets: dict[tuple[str, str], tuple[int, int]] = {}
     for topic, name, stored in _below_topics(registry, f"{base}/offsets"):
         try:
@@ -101,6 +97,15 @@ def read_group(
             offsets[topic, name] = (paths.decode_offset(stored.value), stored.version)
         except BadZnode:
             continue  # not written by a consumer
+    if (
+        before is not None
+        and before.members == members
+        and before.owners_age < OWNERS_SAMPLES
+        and offsets.keys() <= before.owners.keys()
+    ):
+        owners, age = before.owners, before.owners_age + 1
+    else:
+        owners, age = read_owners(registry, group), 0
     return ObservedGroup(group, members, owners, offsets, age)
 
 

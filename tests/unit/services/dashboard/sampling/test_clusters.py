@@ -5,7 +5,11 @@ import pytest
 from kafka2011.coordination import paths
 from kafka2011.coordination.processes import ProcessRecord, register_process
 from kafka2011.services.dashboard.config import more_datacenters
-from kafka2011.services.dashboard.sampling.clusters import read_partition_counts, read_processes
+from kafka2011.services.dashboard.sampling.clusters import (
+    read_group,
+    read_partition_counts,
+    read_processes,
+)
 from tests.support.memory_zookeeper import InMemoryZooKeeper
 from tests.support.processes import expect_process
 
@@ -21,6 +25,24 @@ def test_partitions_are_those_registered_and_counts_are_read_once() -> None:
     registry.delete_recursive(f"{paths.topic_path('clicks')}/11")
     assert read_partition_counts(registry, ["clicks"], found) == {"clicks": {1: 2}}
     assert read_partition_counts(registry, ["clicks"], {}) == {"clicks": {1: 9}}
+
+
+def test_a_new_topics_partitions_have_their_owners_at_once_though_no_member_came() -> None:
+    registry = InMemoryZooKeeper().client()
+    registry.start()
+    base = paths.group_path("g")
+
+    def claim(topic: str) -> None:
+        registry.put(f"{base}/owners/{topic}/1-0", b"g_host-1-0")
+        registry.put(f"{base}/offsets/{topic}/1-0", b"7")
+
+    claim("clicks")
+    first = read_group(registry, "g")
+    registry.put(f"{base}/owners/clicks/1-0", b"g_host-2-0")
+    assert read_group(registry, "g", first).owners == first.owners  # as read before
+    claim("views")
+    found = read_group(registry, "g", first)
+    assert found.owners.keys() == found.offsets.keys() == {("clicks", "1-0"), ("views", "1-0")}
 
 
 def test_processes_of_a_further_live_datacenter_are_called_by_its_name() -> None:
