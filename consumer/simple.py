@@ -9,17 +9,18 @@ connection's first waits for nothing: where it ends a connection that was just m
 not know it, and is polled for as long as the next connection lasts.
 """
 
+import functools
 import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import NamedTuple, Self, TypeVar
+from typing import Self, TypeVar
 
 from kafka2011.consumer.errors import BrokerUnavailable, ConsumerClosed
-from kafka2011.protocol import message_set
-from kafka2011.protocol.errors import KafkaError, RemoteProtocolError, error_for_code
+from kafka2011.consumer.fetched_set import FetchedSet
+from kafka2011.protocol.errors import RemoteProtocolError, error_for_code
 from kafka2011.protocol.framing import FRAME_SIZE, FRAME_SIZE_BYTES, check_frame_size
 from kafka2011.protocol.lineage import Lineage
 from kafka2011.protocol.requests import (
@@ -47,6 +48,8 @@ __all__ = ["EARLIEST", "LATEST", "FetchedSet", "SimpleConsumer"]
 ERROR_BYTES = 2
 OFFSETS_HEADER_BYTES = 6
 OFFSET_BYTES = 8
+ONE_OFFSET_BYTES = OFFSETS_HEADER_BYTES + OFFSET_BYTES
+QUESTIONS_AT_ONCE = 256  # some 20 KB: fits the buffers of a broker that reads one at a time
 LINEAGE_BYTES_MAX = 1 << 24  # 12 an epoch
 # Ends a wait at the broker, as anything sent would; it is answered at once, with nothing.
 _END_OF_WAIT = encode_request(WaitingFetchRequest((), 0))
@@ -58,52 +61,6 @@ _HUNG_UP = (ConnectionResetError, ConnectionAbortedError, BrokenPipeError)
 Result = TypeVar("Result")
 
 RECEIVE_BYTES_MAX = 1 << 22  # asked of the kernel at once; what a peer announces is not allocated
-
-
-class FetchedSet(NamedTuple):
-    """One part of a fetch: either `error`, or `data` from `offset` on with a possibly cut tail."""
-
-    topic: str
-    partition: int
-    offset: int
-    data: memoryview
-    error: KafkaError | None = None
-
-    def check(self) -> Self:
-        """Itself. Raises the broker's answer to this part, such as OffsetOutOfRange."""
-        if self.error is not None:
-            raise self.error
-        return self
-
-    def valid_bytes(self) -> int:
-        """Length of the complete entries; 0 when the set is empty.
-
-        Raises MessageLargerThanFetchSize or InvalidMessage, see `message_set.split`.
-        """
-        return message_set.split(self.check().data) if self.data or self.error else 0
-
-    def messages(self) -> list[tuple[bytes, int]]:
-        """(payload, next offset) of each message, wrappers opened; see `message_set.messages`.
-
-        All are in memory at once; `pieces` has them a few MiB at a time.
-        """
-        return message_set.messages(self.check().data, self.offset)
-
-    def payloads(self) -> list[bytes]:
-        """The payloads of `messages`, at a third of the cost; the same errors."""
-        return message_set.payloads(self.check().data)
-
-    def pieces(self) -> Iterator[list[tuple[bytes, int]]]:
-        """The same in lists of bounded memory, however much the wrappers unpack to; for sets that
-        anybody may have sent. The same errors, after the lists before the damage."""
-        rest = self.data[: self.valid_bytes()]
-        offset = self.offset
-        while rest:
-            found, end = message_set.take_messages(rest, offset)
-            yield found
-            found = []  # not two lists at once
-            rest = rest[end:]
-            offset += end
 
 
 class SimpleConsumer:
@@ -280,6 +237,42 @@ class SimpleConsumer:
         """The high watermark: where the next message that becomes visible will start."""
         return self._one_offset(topic, partition, LATEST)
 
+    def latest_of(self, partitions: Sequence[tuple[str, int]]) -> list[int | None]:
+        """`latest` of many, sent at once and answered in order; None where the broker refuses one.
+
+        Raises at the first silence, as one by one each would cost its timeout.
+        """
+        found: list[int | None] = []
+        for start in range(0, len(partitions), QUESTIONS_AT_ONCE):
+            some = partitions[start : start + QUESTIONS_AT_ONCE]
+            try:
+                found += self._once(functools.partial(self._ask_latest, some))
+            except TimeoutError as error:
+                raise self._unavailable(error) from error
+            except OSError:  # broken, or the broker hung up on one that it can never have
+                found += [self._latest_or_refused(*name) for name in some]
+        return found
+
+    def _ask_latest(
+        self, partitions: Sequence[tuple[str, int]], connection: socket.socket
+    ) -> list[int]:
+        requests = [OffsetsRequest(*name, LATEST, 1) for name in partitions]
+        connection.sendall(b"".join(map(encode_request, requests)))
+        return [
+            _first_offset(request, self._receive_frame(connection, ONE_OFFSET_BYTES))
+            for request in requests
+        ]
+
+    def _latest_or_refused(self, topic: str, partition: int) -> int | None:
+        try:
+            return self.latest(topic, partition)
+        except BrokerUnavailable:
+            try:
+                self._once(lambda _: None)  # only connects
+            except OSError as error:
+                raise self._unavailable(error) from error
+            return None
+
     def lineage(self, topic: str, partition: int) -> Lineage:
         """Which epochs of a replica set wrote which bytes: (epoch, start offset), ascending; none
         of a broker that is no replica set. An original broker hangs up: BrokerUnavailable.
@@ -290,10 +283,8 @@ class SimpleConsumer:
         return decode_lineage_response(self._exchange(frame, LINEAGE_BYTES_MAX))
 
     def _one_offset(self, topic: str, partition: int, time_ms: int) -> int:
-        offsets = self.get_offsets_before(topic, partition, time_ms, 1)
-        if not offsets:
-            raise RemoteProtocolError(f"no offset of {topic}-{partition} for time {time_ms}")
-        return offsets[0]
+        request = OffsetsRequest(topic, partition, time_ms, 1)
+        return _first_offset(request, self._exchange(encode_request(request), ONE_OFFSET_BYTES))
 
     # --- the connection --------------------------------------------------------------------------
 
@@ -437,3 +428,12 @@ def _fetched(part: FetchRequest, code: int, data: memoryview) -> FetchedSet:
     if code:
         error = error_for_code(code, f"fetch of {part.topic}-{part.partition} at {part.offset}")
     return FetchedSet(part.topic, part.partition, part.offset, data, error)
+
+
+def _first_offset(request: OffsetsRequest, body: memoryview) -> int:
+    offsets = decode_offsets_response(body)
+    if not offsets:
+        raise RemoteProtocolError(
+            f"no offset of {request.topic}-{request.partition} for time {request.time}"
+        )
+    return offsets[0]

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from kafka2011.consumer.broker_addresses import BrokerAddresses
 from kafka2011.consumer.chunk import TopicPartition
 from kafka2011.consumer.errors import ConsumerStateError
-from kafka2011.consumer.simple import EARLIEST, SimpleConsumer
+from kafka2011.consumer.simple import EARLIEST
 from kafka2011.protocol.errors import KafkaError
 from kafka2011.protocol.message import LENGTH, LENGTH_BYTES
 
@@ -20,21 +20,20 @@ def lag(
 ) -> dict[TopicPartition, int | None]:
     """Bytes from each position to the high watermark; None where a broker did not answer."""
     found: dict[TopicPartition, int | None] = dict.fromkeys(positions)
-    clients: dict[int, SimpleConsumer] = {}
-    try:
-        for name, position in positions.items():
-            if position is None:
-                continue
-            try:
-                if name.broker_id not in clients:
-                    clients[name.broker_id] = brokers.client(name.broker_id)
-                end = clients[name.broker_id].latest(name.topic, name.partition)
+    by_broker: dict[int, list[TopicPartition]] = {}
+    for name, position in positions.items():
+        if position is not None:
+            by_broker.setdefault(name.broker_id, []).append(name)
+    for broker_id, names in by_broker.items():
+        try:
+            with brokers.client(broker_id) as client:
+                ends = client.latest_of([(name.topic, name.partition) for name in names])
+        except KafkaError:
+            continue
+        for name, end in zip(names, ends, strict=True):
+            position = positions[name]
+            if end is not None and position is not None:
                 found[name] = max(0, end - position)
-            except KafkaError:
-                continue
-    finally:
-        for client in clients.values():
-            client.close()
     return found
 
 

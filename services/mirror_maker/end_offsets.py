@@ -5,7 +5,7 @@ ends that no fetch has met of late are asked for.
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from kafka2011.consumer.errors import ConsumerClosed
 from kafka2011.consumer.simple import SimpleConsumer
@@ -49,35 +49,36 @@ class SourceEndOffsets:
     def _run(self) -> None:
         interval_s = self._config.status_interval_ms / 1000
         while not self._stopped.wait(interval_s):
-            away: set[int] = set()
             fresh_ms = now_ms() - FRESH_INTERVALS * self._config.status_interval_ms
+            old: dict[int, list[PartitionCopy]] = {}
             for copy in self._copies():
+                if copy.source_end_ms <= fresh_ms:
+                    old.setdefault(copy.name.broker_id, []).append(copy)
+            for broker_id, copies in old.items():
                 if self._stopped.is_set():
                     break
-                if copy.source_end_ms > fresh_ms:
-                    continue
-                if copy.name.broker_id not in away and not self._ask(copy):
-                    away.add(copy.name.broker_id)
+                self._ask(broker_id, copies)
         for client in self._clients.values():
             client.close()
 
-    def _ask(self, copy: PartitionCopy) -> bool:
-        """Ask for one end; False when the broker did not answer."""
-        broker_id = copy.name.broker_id
+    def _ask(self, broker_id: int, copies: Sequence[PartitionCopy]) -> None:
+        """Note the ends of all that the broker says."""
         asked_ms = now_ms()
         try:
-            end = self._client(broker_id).latest(copy.name.topic, copy.name.partition)
+            client = self._client(broker_id)
+            ends = client.latest_of([(copy.name.topic, copy.name.partition) for copy in copies])
         except ConsumerClosed:
-            return False
+            return
         except (KafkaError, CoordinationError):
-            client = self._clients.pop(broker_id, None)
-            if client is not None:
-                client.close()
-            return False
+            failed = self._clients.pop(broker_id, None)
+            if failed is not None:
+                failed.close()
+            return
         with self._wake:
-            copy.source_end = max(end, copy.confirmed_offset)
-            copy.source_end_ms = asked_ms
-        return True
+            for copy, end in zip(copies, ends, strict=True):
+                if end is not None:
+                    copy.source_end = max(end, copy.confirmed_offset)
+                    copy.source_end_ms = asked_ms
 
     def _client(self, broker_id: int) -> SimpleConsumer:
         if broker_id not in self._clients:

@@ -160,7 +160,7 @@ class Offsets(Protocol):
 
     def earliest(self, topic: str, partition: int) -> int: ...
 
-    def latest(self, topic: str, partition: int) -> int: ...
+    def latest_of(self, partitions: Sequence[tuple[str, int]]) -> list[int | None]: ...
 
     def lineage(self, topic: str, partition: int) -> Lineage: ...
 
@@ -258,18 +258,22 @@ class Loader:
         ranges: list[PlannedRange] = []
         self._sets = frozenset(set_ids(self._registry))
         self._places.look_again()
+        sources: dict[str, list[BrokerPartition]] = {}
         for name, registered in cluster.partitions.items():
             if not self._is_wanted(name):
                 continue
             try:
-                topic = self._open(name)
+                sources[name] = sorted({*registered, *self._open(name).known})
             except (WarehouseError, DeltaError, OSError) as error:
                 outcome.failures.append(f"{name}: {error}")
-                continue
+        ends = self._ends(sources, brokers)
+        for name, partitions in sources.items():
+            topic = self._topics[name]
             outcome.lag_bytes[name] = 0
             new: list[PlannedRange] = []
-            for source in sorted({*registered, *topic.known}):
-                found = self._state(topic, source, brokers.get(source.broker_id))
+            for source in partitions:
+                address = brokers.get(source.broker_id)
+                found = self._state(topic, source, address, ends.get((name, source)))
                 state = self._after_elections(topic, found, outcome)
                 if state is None:
                     continue
@@ -284,6 +288,29 @@ class Loader:
             if new and self._takes_types(topic, outcome):
                 ranges += new
         return ranges
+
+    def _ends(
+        self,
+        sources: Mapping[str, Sequence[BrokerPartition]],
+        brokers: Mapping[int, BrokerAddress],
+    ) -> dict[tuple[str, BrokerPartition], int | None]:
+        """Where the logs end; None or no entry where a broker does not say, which is asked for all
+        of its partitions at once, and does not hold up the others for longer than one timeout."""
+        found: dict[tuple[str, BrokerPartition], int | None] = {}
+        by_broker: dict[int, list[tuple[str, BrokerPartition]]] = {}
+        for name, partitions in sources.items():
+            for source in partitions:
+                by_broker.setdefault(source.broker_id, []).append((name, source))
+        for broker_id in by_broker.keys() & brokers.keys():
+            places = by_broker[broker_id]
+            try:
+                client = self._client(brokers[broker_id])
+                ends = client.latest_of([(name, source.partition) for name, source in places])
+            except (KafkaError, OSError) as error:
+                log.debug("offsets_unknown", broker=broker_id, error=str(error))
+                continue
+            found.update(zip(places, ends, strict=True))
+        return found
 
     def _after_elections(
         self, topic: Topic, state: PartitionState, outcome: LoadOutcome
@@ -322,19 +349,21 @@ class Loader:
         return not self._config.topics or topic in self._config.topics
 
     def _state(
-        self, topic: Topic, source: BrokerPartition, address: BrokerAddress | None
+        self,
+        topic: Topic,
+        source: BrokerPartition,
+        address: BrokerAddress | None,
+        latest: int | None,
     ) -> PartitionState:
         committed = topic.known.get(source)
-        earliest = latest = None
+        earliest = None
         lineage: Lineage = ()
-        if address is not None:
+        if address is not None and latest is not None and latest != (committed or 0):
             client = self._client(address)
             try:
-                latest = client.latest(topic.name, source.partition)
-                if latest != (committed or 0):
-                    earliest = client.earliest(topic.name, source.partition)
-                    if source.broker_id in self._sets:
-                        lineage = client.lineage(topic.name, source.partition)
+                earliest = client.earliest(topic.name, source.partition)
+                if source.broker_id in self._sets:
+                    lineage = client.lineage(topic.name, source.partition)
             except (KafkaError, OSError) as error:
                 log.debug("offsets_unknown", topic=topic.name, source=source.text, error=str(error))
                 latest = None

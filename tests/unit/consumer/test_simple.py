@@ -129,6 +129,38 @@ def test_a_broker_that_is_not_there(
         lost.latest("t", 0)
 
 
+def test_the_ends_of_many_are_asked_at_once(broker: ScriptedBroker, client: SimpleConsumer) -> None:
+    """The same frames as one by one, on one connection."""
+    ends = [broker.append("t", number, [b"x"] * number) for number in range(1, 4)]
+    places = [("t", number) for number in range(1, 4)] + [("other", 0)] * 300
+    assert client.latest_of(places) == ends + [0] * 300
+    asked = list(broker.frames)
+    for place in places:
+        client.latest(*place)
+    assert broker.frames[len(asked) :] == asked
+    assert len(broker.conversations) == 1
+    assert client.latest_of([]) == []
+
+
+def test_of_many_ends_the_one_that_the_broker_refuses_is_unknown(
+    broker: ScriptedBroker, client: SimpleConsumer
+) -> None:
+    broker.append("t", 1, [b"x"])
+    broker.hang_ups = 3  # at all three together, and twice at the first alone
+    assert client.latest_of([("t", 0), ("t", 1), ("t", 2)]) == [None, broker.end("t", 1), 0]
+
+
+def test_a_broker_that_hangs_is_asked_once_for_many_ends(broker: ScriptedBroker) -> None:
+    broker.is_silent = True
+    client = SimpleConsumer(*broker.address, socket_timeout_ms=150)
+    with client, pytest.raises(BrokerUnavailable, match="silent"):
+        client.latest_of([("t", number) for number in range(50)])
+    assert len(broker.conversations) == 1
+    broker.close()
+    with SimpleConsumer(*broker.address) as client, pytest.raises(BrokerUnavailable):
+        client.latest_of([("t", 0), ("t", 1)])
+
+
 @pytest.mark.parametrize("host", ["a..b", "x" * 64, "\udc80"])
 def test_a_host_that_no_name_can_be(host: str) -> None:
     with SimpleConsumer(host, 1) as client, pytest.raises(BrokerUnavailable, match="is no host"):

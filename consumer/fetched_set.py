@@ -1,0 +1,53 @@
+"""What a fetch returns of one partition, and its messages."""
+
+from collections.abc import Iterator
+from typing import NamedTuple, Self
+
+from kafka2011.protocol import message_set
+from kafka2011.protocol.errors import KafkaError
+
+
+class FetchedSet(NamedTuple):
+    """One part of a fetch: either `error`, or `data` from `offset` on with a possibly cut tail."""
+
+    topic: str
+    partition: int
+    offset: int
+    data: memoryview
+    error: KafkaError | None = None
+
+    def check(self) -> Self:
+        """Itself. Raises the broker's answer to this part, such as OffsetOutOfRange."""
+        if self.error is not None:
+            raise self.error
+        return self
+
+    def valid_bytes(self) -> int:
+        """Length of the complete entries; 0 when the set is empty.
+
+        Raises MessageLargerThanFetchSize or InvalidMessage, see `message_set.split`.
+        """
+        return message_set.split(self.check().data) if self.data or self.error else 0
+
+    def messages(self) -> list[tuple[bytes, int]]:
+        """(payload, next offset) of each message, wrappers opened; see `message_set.messages`.
+
+        All are in memory at once; `pieces` has them a few MiB at a time.
+        """
+        return message_set.messages(self.check().data, self.offset)
+
+    def payloads(self) -> list[bytes]:
+        """The payloads of `messages`, at a third of the cost; the same errors."""
+        return message_set.payloads(self.check().data)
+
+    def pieces(self) -> Iterator[list[tuple[bytes, int]]]:
+        """The same in lists of bounded memory, however much the wrappers unpack to; for sets that
+        anybody may have sent. The same errors, after the lists before the damage."""
+        rest = self.data[: self.valid_bytes()]
+        offset = self.offset
+        while rest:
+            found, end = message_set.take_messages(rest, offset)
+            yield found
+            found = []  # not two lists at once
+            rest = rest[end:]
+            offset += end
