@@ -6,6 +6,7 @@ CONF_DIR, which is SPARK_CONF_DIR unless the environment names another one.
 
 import logging
 import os
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -42,6 +43,10 @@ LOCAL_DEFAULTS = {
     "spark.driver.bindAddress": "127.0.0.1",
 }
 
+# Java's form of properties: comments, and what ends a name.
+_COMMENT = ("", "#", "!")
+_NAME = re.compile(r"[\s=:]")
+
 # py4j logs each connection that it closes; the other two repeat, with the JVM's whole stack, an
 # exception that the caller gets anyway.
 _QUIET = {
@@ -63,6 +68,15 @@ def spark_tables_dir() -> Path:
     """Where Spark keeps tables that a statement creates, one directory a user: its own choice
     would be `spark-warehouse` in the current directory, made even when there is no such table."""
     return Path(tempfile.gettempdir()).resolve() / f"kafka2011-spark-tables-{os.getuid()}"
+
+
+def configured(directory: Path) -> set[str]:
+    """The names that `spark-defaults.conf` of a configuration directory sets; none without one."""
+    try:
+        lines = (directory / "spark-defaults.conf").read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return set()
+    return {_NAME.split(line.strip(), 1)[0] for line in lines if line.strip()[:1] not in _COMMENT}
 
 
 def start_session(
@@ -97,8 +111,11 @@ def start_session(
         defaults["spark.eventLog.dir"] = event_log_dir.resolve().as_uri()
     # The workers import the package of the driver, whether it is installed or a clone.
     defaults["spark.executorEnv.PYTHONPATH"] = str(Path(kafka2011.__file__).resolve().parents[1])
+    # Until its JVM runs, a SparkConf does not have what the directory sets, and would win over it.
+    left = configured(Path(os.environ["SPARK_CONF_DIR"]))
     for name, value in defaults.items():
-        conf.setIfMissing(name, value)
+        if name not in left:
+            conf.setIfMissing(name, value)
     return SparkSession.builder.config(conf=conf).getOrCreate()
 
 

@@ -11,6 +11,17 @@ from kafka2011.services.warehouse import session
 from kafka2011.services.warehouse.session import SparkNotStarted, start_quietly, start_session
 
 
+class Builder:
+    """Of a session; makes its configuration alone."""
+
+    def config(self, conf: Any) -> "Builder":
+        self.conf = conf
+        return self
+
+    def getOrCreate(self) -> Any:
+        return self.conf
+
+
 def say(text: str) -> None:
     subprocess.run(["sh", "-c", f"echo '{text}' >&2"], check=True)
 
@@ -53,15 +64,27 @@ def test_a_session_makes_no_directory_where_it_is_started(
 ) -> None:
     from pyspark.sql import SparkSession
 
-    class Builder:
-        def config(self, conf: Any) -> "Builder":
-            self.conf = conf
-            return self
-
-        def getOrCreate(self) -> Any:
-            return self.conf
-
     monkeypatch.setattr(SparkSession, "builder", Builder())
     conf = start_session("test", "local")
     kept = Path(conf.get("spark.sql.warehouse.dir").removeprefix("file://"))
     assert kept.parent == Path(tempfile.gettempdir()).resolve()
+
+
+def test_what_the_configuration_directory_sets_is_left_to_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """In every form that Java takes; a comment sets nothing."""
+    from pyspark.sql import SparkSession
+
+    monkeypatch.setattr(SparkSession, "builder", Builder())
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    named = ("spark.sql.shuffle.partitions", "spark.ui.enabled", "spark.python.worker.reuse")
+    assert all(start_session("test", "local").contains(name) for name in named)
+    (tmp_path / "spark-defaults.conf").write_text(
+        "# spark.sql.session.timeZone Asia/Tokyo\n\n"
+        "  spark.sql.shuffle.partitions   7\nspark.ui.enabled=true\n"
+        "spark.python.worker.reuse: false"
+    )
+    conf = start_session("test", "local")
+    assert not any(conf.contains(name) for name in named)
+    assert conf.get("spark.sql.session.timeZone") == "UTC"
