@@ -1,20 +1,10 @@
-"""Processes killed and paused: the page says which within 3 s, and is right again after.
+"""Processes killed and paused: the page says which, and is right again after."""
 
-The one bound of time in the tests: a busy machine gets several attempts, of which one must hold it.
-"""
-
-import os
 import signal
-import time
 
 import pytest
 
 from tests.browser.conftest import Deployment, Open, expect
-
-RED_WITHIN_S = 3.0
-ATTEMPTS = 5
-# What the browser itself needs to draw: beside the bound, on a machine that does much else.
-GRACE_S = float(os.environ.get("TEST_GRACE_S", "2"))
 
 
 @pytest.mark.parametrize(
@@ -27,27 +17,23 @@ GRACE_S = float(os.environ.get("TEST_GRACE_S", "2"))
     ],
     ids=lambda value: value if isinstance(value, str) else value.name,
 )
-def test_process_is_red_within_three_seconds_and_right_again(
+def test_process_is_red_and_right_again(
     open_page: Open, deployment: Deployment, name: str, number: signal.Signals
 ) -> None:
+    """How soon is a matter of `test_process_states.py`."""
     page = open_page("topology")
     node = page.locator("g.node", has_text=name).first
     expect(node).to_have_class("node up")
-    took_s: list[float] = []
-    while not took_s or (took_s[-1] >= RED_WITHIN_S + GRACE_S and len(took_s) < ATTEMPTS):
-        deployment.signal(name, number)
-        began = time.monotonic()
-        try:
-            expect(node).to_have_class("node down")
-            took_s.append(time.monotonic() - began)
-            expect(page.locator("#banner")).to_contain_text(name)
-        finally:  # the deployment is shared with the tests after this one
-            if number is signal.SIGSTOP:
-                deployment.signal(name, signal.SIGCONT)
-            else:
-                deployment.start(name)
-        expect(node).to_have_class("node up")
-    assert took_s[-1] < RED_WITHIN_S + GRACE_S, took_s
+    deployment.signal(name, number)
+    try:
+        expect(node).to_have_class("node down")
+        expect(page.locator("#banner")).to_contain_text(name)
+    finally:  # the deployment is shared with the tests after this one
+        if number is signal.SIGSTOP:
+            deployment.signal(name, signal.SIGCONT)
+        else:
+            deployment.start(name)
+    expect(node).to_have_class("node up")
 
 
 def test_nothing_is_called_proved_while_the_audit_is_away(
