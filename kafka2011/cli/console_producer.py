@@ -181,15 +181,15 @@ def _send_all(
 ) -> None:
     tally = _Tally()
     payloads = reader(sys.stdin.buffer) if reader else lines(sys.stdin.fileno(), stop)
-    is_told, looks_s = False, 0.0
+    has_complained, looks_s = False, 0.0
     try:
         with producer:
             for payload in payloads:
                 _send(send, payload, tally)
-                if (
-                    not is_told and time.monotonic() >= looks_s
-                ):  # its counters cost more than a send
-                    is_told, looks_s = _tells_of_losses(producer), time.monotonic() + LOOK_S
+                if not has_complained and time.monotonic() >= looks_s:
+                    # Not for every line: to add up the counters costs more than a send.
+                    has_complained = _complains_of_losses(producer)
+                    looks_s = time.monotonic() + LOOK_S
                 if stop.is_set():
                     break
     except NotDurable as error:
@@ -204,7 +204,7 @@ def _send_all(
     complain(f"{tally.sent:,} {'message' if tally.sent == 1 else 'messages'} sent to {topic}")
 
 
-def _tells_of_losses(producer: Producer) -> bool:
+def _complains_of_losses(producer: Producer) -> bool:
     """Whether lines could not be sent; says so at once, since the input may have no end."""
     if failed := producer.stats.failed:
         complain(f"{_lines(failed)} could not be sent so far; the end says why and how many")
