@@ -517,7 +517,7 @@ def test_zookeeper_ls_and_get_only_look(cluster: Cluster, run: Run) -> None:
 
 
 BRIEF = "--zookeeper ZK --brokerinfo zk.connect=ZK --consumer-timeout-ms 300"
-NOBODY = "--brokerinfo broker.list=0:127.0.0.1:1"
+NO_BROKER = "--brokerinfo broker.list=0:127.0.0.1:1"
 
 
 @pytest.mark.parametrize(
@@ -543,7 +543,7 @@ NOBODY = "--brokerinfo broker.list=0:127.0.0.1:1"
         (2, "consumer-perf --topic clicks"),
         (2, "producer-perf --brokerinfo x --topic t --messages 10"),
         (2, "producer-perf --brokerinfo zk.connect=ZK --topic t --messages 10"),
-        (1, f"producer-perf {NOBODY} --topic t --messages 1 --threads 1 --async"),
+        (1, f"producer-perf {NO_BROKER} --topic t --messages 1 --threads 1 --async"),
         (2, "tail --state /proc/no/x --topic t --broker-list 0:127.0.0.1:1 --until-end README.md"),
         (2, "zookeeper get --zookeeper ZK brokers"),
         (2, "zookeeper ls --zookeeper /chroot /"),

@@ -8,14 +8,12 @@ tasks return file names, counts and end offsets.
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from kafka2011.consumer.chunk import Chunk
 from kafka2011.consumer.ranges.planning import OffsetRange
-from kafka2011.consumer.simple import SimpleConsumer
 from kafka2011.consumer.spark.reading import read_patiently
 from kafka2011.coordination.cluster import BrokerAddress, BrokerPartition
 from kafka2011.coordination.cluster_view import ClusterView
@@ -49,6 +47,7 @@ from kafka2011.services.warehouse.load.plan import (
     plan_partition,
 )
 from kafka2011.services.warehouse.load.quarantine_rows import quarantined_between
+from kafka2011.services.warehouse.load.source_offsets import Connect, SourceOffsets, consumers
 from kafka2011.services.warehouse.load.tasks import (
     QUARANTINE_SCHEMA,
     Aside,
@@ -74,7 +73,6 @@ log = get_logger(__name__)
 SCHEMAS_FILE = "schemas.json"  # in the warehouse: schemas by id, for when the registry is away
 
 # A broker that does not answer within this counts as away, and the others are loaded.
-OFFSETS_TIMEOUT_MS = 5_000
 
 # Runs the function on each item, in parallel, and returns the results (Spark, or a test).
 RunTasks = Callable[
@@ -155,18 +153,6 @@ class LoadOutcome:
             self.store_retries[reason] = self.store_retries.get(reason, 0) + count
 
 
-class Offsets(Protocol):
-    """The requests of a loader to one broker; SimpleConsumer answers them."""
-
-    def earliest(self, topic: str, partition: int) -> int: ...
-
-    def latest_of(self, partitions: Sequence[tuple[str, int]]) -> list[int | None]: ...
-
-    def lineage(self, topic: str, partition: int) -> Lineage: ...
-
-    def close(self) -> None: ...
-
-
 class Loader:
     """Loads repeatedly. Not thread-safe.
 
@@ -183,7 +169,7 @@ class Loader:
         *,
         clock: Clock = now_ms,
         read: Read | None = None,
-        connect: Callable[[BrokerAddress], Offsets] | None = None,
+        connect: Connect | None = None,
     ) -> None:
         self._config = config
         self._warehouse_dir = config.warehouse_dir.resolve()
@@ -202,14 +188,12 @@ class Loader:
         self._topics: dict[str, Topic] = {}
         # (topic, partition) -> the offset committed when its log was found to end before that.
         self._beyond_end: dict[tuple[str, BrokerPartition], tuple[int | None, Problem]] = {}
-        self._connect = connect or self._simple_consumer
-        self._clients: dict[BrokerAddress, Offsets] = {}
+        self._offsets = SourceOffsets(connect or consumers(config.socket_timeout_ms))
         self._sets: frozenset[int] = frozenset()  # brokers that are replica sets
 
     def close(self) -> None:
         self._cluster.close()
-        for client in self._clients.values():
-            client.close()
+        self._offsets.close()
 
     # --- one load ---------------------------------------------------------------------------------
 
@@ -266,7 +250,7 @@ class Loader:
                 sources[name] = sorted({*registered, *self._open(name).known})
             except (WarehouseError, DeltaError, OSError) as error:
                 outcome.failures.append(f"{name}: {error}")
-        ends = self._ends(sources, brokers)
+        ends = self._offsets.ends(sources, brokers)
         for name, partitions in sources.items():
             topic = self._topics[name]
             outcome.lag_bytes[name] = 0
@@ -288,29 +272,6 @@ class Loader:
             if new and self._takes_types(topic, outcome):
                 ranges += new
         return ranges
-
-    def _ends(
-        self,
-        sources: Mapping[str, Sequence[BrokerPartition]],
-        brokers: Mapping[int, BrokerAddress],
-    ) -> dict[tuple[str, BrokerPartition], int | None]:
-        """Where the logs end; None or no entry where a broker does not say, which is asked for all
-        of its partitions at once, and does not hold up the others for longer than one timeout."""
-        found: dict[tuple[str, BrokerPartition], int | None] = {}
-        by_broker: dict[int, list[tuple[str, BrokerPartition]]] = {}
-        for name, partitions in sources.items():
-            for source in partitions:
-                by_broker.setdefault(source.broker_id, []).append((name, source))
-        for broker_id in by_broker.keys() & brokers.keys():
-            places = by_broker[broker_id]
-            try:
-                client = self._client(brokers[broker_id])
-                ends = client.latest_of([(name, source.partition) for name, source in places])
-            except (KafkaError, OSError) as error:
-                log.debug("offsets_unknown", broker=broker_id, error=str(error))
-                continue
-            found.update(zip(places, ends, strict=True))
-        return found
 
     def _after_elections(
         self, topic: Topic, state: PartitionState, outcome: LoadOutcome
@@ -359,7 +320,7 @@ class Loader:
         earliest = None
         lineage: Lineage = ()
         if address is not None and latest is not None and latest != (committed or 0):
-            client = self._client(address)
+            client = self._offsets.client(address)
             try:
                 earliest = client.earliest(topic.name, source.partition)
                 if source.broker_id in self._sets:
@@ -373,16 +334,6 @@ class Loader:
         return PartitionState(
             topic.name, source, committed, address, earliest, latest, beyond_end, lineage
         )
-
-    def _client(self, address: BrokerAddress) -> Offsets:
-        client = self._clients.get(address)
-        if client is None:
-            client = self._clients[address] = self._connect(address)
-        return client
-
-    def _simple_consumer(self, address: BrokerAddress) -> Offsets:
-        timeout_ms = min(OFFSETS_TIMEOUT_MS, self._config.socket_timeout_ms)
-        return SimpleConsumer(*address, socket_timeout_ms=timeout_ms)
 
     # --- tables -----------------------------------------------------------------------------------
 
